@@ -309,7 +309,6 @@ bench-parity: build
 bench-audit: shim
 	$(GO) run ./proof/bench/audit calibrate --name first
 	$(GO) run ./proof/bench/audit table
-	$(GO) run ./proof/bench/audit cost
 
 clean:
 	rm -rf $(BUILD)

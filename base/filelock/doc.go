@@ -1,14 +1,14 @@
-// Package filelock keeps the processes of a machine out of each other's files and folders. A
-// lock is of one process, advises only those who ask for it as well, and ends with the process,
-// however that ends: nothing that a killed process left has to be cleaned up.
+// Package filelock implements advisory locks on files and folders between the processes of a
+// machine. A lock affects only processes that also use locks. The system releases it when its
+// process ends, for whatever reason, so a killed process leaves nothing to clean up.
 //
-// Open and OpenFolder make what is to be locked and lock it, Wait waits for its turn, and Try
-// locks what is open already. Whoever cannot have a lock gets ErrHeld, and says in its own words
-// what to do about that. The lock lasts until the file is closed.
+// Open and OpenFolder create a file or folder if necessary and lock it. Wait waits until the lock
+// is free, and Try locks an open file. If a lock is taken, they return ErrHeld, without advice: the
+// caller adds its own. A lock lasts until its file is closed.
 //
-// The holder of a lock may remove or rename the file: then the lock is worth nothing to those that
-// come after, and a process that had opened the file before must not believe that it has the lock. Open,
-// OpenFolder and Wait see to that; after Try, IsAt tells.
+// The holder of a lock may remove or rename the file. Then the lock no longer excludes other
+// processes, and a process that opened the file before must not assume that it has a valid lock.
+// Open, OpenFolder and Wait check this. After Try, the caller checks it with IsAt.
 //
-// On systems without such locks (Supported is false) everybody gets one.
+// On systems without such locks (Supported is false), every lock succeeds.
 package filelock

@@ -11,32 +11,33 @@ import (
 	"github.com/psyche-go/psyche/base/pause"
 )
 
-// ErrHeld says that another process, or another open file of this one, has the lock.
+// ErrHeld means that the lock is taken by another process, or by another open file of this process.
 var ErrHeld = errors.New("another process has locked it")
 
-// errGone says that a file was removed or renamed between its opening and its locking.
+// errGone means that a file was removed or renamed between its opening and its locking.
 var errGone = errors.New("another process keeps removing it")
 
 const (
-	look     = 100 * time.Millisecond // between two looks at a lock that somebody else has
-	attempts = 10                     // of Open to lock a file that others remove
+	look     = 100 * time.Millisecond // interval of attempts to get a lock
+	attempts = 10                     // of Open to lock a file that other processes remove
 )
 
-// heldError is ErrHeld with the process that has the lock.
+// heldError is ErrHeld with the id of the process that holds the lock.
 type heldError struct{ pid int }
 
 func (e heldError) Error() string { return ErrHeld.Error() + By(e) }
 
 func (heldError) Unwrap() error { return ErrHeld }
 
-// Holder returns the id of the process whose lock an error of this package is about, 0 if it is unknown.
+// Holder returns the id of the process that holds the lock, from an error of this package. It
+// returns 0 if the process is unknown.
 func Holder(err error) int {
 	held, _ := errors.AsType[heldError](err)
 	return held.pid
 }
 
-// By returns the process whose lock err is about as text, such as " (process 1234)". It is empty if the process is
-// unknown.
+// By returns the process that holds the lock, from an error of this package, as text such as "
+// (process 1234)". It returns "" if the process is unknown.
 func By(err error) string {
 	if pid := Holder(err); pid != 0 {
 		return fmt.Sprintf(" (process %d)", pid)
@@ -44,8 +45,7 @@ func By(err error) string {
 	return ""
 }
 
-// Try locks an open file or folder until it is closed. The error is ErrHeld when somebody
-// else has the lock.
+// Try locks an open file or folder until it is closed. It returns ErrHeld if the lock is taken.
 func Try(file *os.File) error {
 	err := try(file)
 	if errors.Is(err, ErrHeld) {
@@ -59,7 +59,7 @@ func Try(file *os.File) error {
 	return nil
 }
 
-// explain names the file, and what to do when it is on a file system without locks.
+// explain adds the path to an error, and advice if the file system does not support locks.
 func explain(path string, err error) error {
 	if knowsNoLocks(err) {
 		return fmt.Errorf("lock %s: %w; choose a folder on a file system with locks, such as a local disk", path, err)
@@ -67,7 +67,7 @@ func explain(path string, err error) error {
 	return fmt.Errorf("lock %s: %w", path, err)
 }
 
-// IsAt reports whether an open file is the one that the path leads to now.
+// IsAt reports whether an open file is still the file at the path.
 func IsAt(file *os.File, path string) bool {
 	opened, err := file.Stat()
 	if err != nil {
@@ -77,13 +77,13 @@ func IsAt(file *os.File, path string) bool {
 	return err == nil && os.SameFile(opened, now)
 }
 
-// Open opens a file for reading and writing, makes it if there is none, and locks it. The
-// folder must be there.
+// Open opens a file for reading and writing, creates it if necessary, and locks it. The folder of
+// the file must exist.
 func Open(path string, mode fs.FileMode) (*os.File, error) {
 	return again(path, func() (*os.File, error) { return os.OpenFile(path, os.O_RDWR|os.O_CREATE, mode) })
 }
 
-// OpenFolder makes a folder with all that it lies in, unless it is there, and locks it.
+// OpenFolder creates a folder and its parents if necessary, and locks the folder.
 func OpenFolder(path string, mode fs.FileMode) (*os.File, error) {
 	return again(path, func() (*os.File, error) {
 		if err := os.MkdirAll(path, mode); err != nil {
@@ -93,7 +93,7 @@ func OpenFolder(path string, mode fs.FileMode) (*os.File, error) {
 	})
 }
 
-// Wait is Open, and waits for a lock that somebody else has until ctx ends.
+// Wait is Open, but waits for a taken lock until ctx ends.
 func Wait(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) {
 	for {
 		file, err := Open(path, mode)
@@ -106,7 +106,7 @@ func Wait(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) 
 	}
 }
 
-// again opens and locks, a few times when somebody removes what was opened.
+// again opens and locks a file. It retries a few times if another process removes the file.
 func again(path string, open func() (*os.File, error)) (*os.File, error) {
 	for range attempts {
 		file, err := open()

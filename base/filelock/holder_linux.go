@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processOf returns the id of the process that has locked an open file, 0 if it is unknown: the process may be in another
-// container, or on another machine.
+// processOf returns the id of the process that has locked an open file. It returns 0 if the process
+// is unknown, for example in a different container or on a different machine.
 func processOf(file *os.File) int {
 	var stat unix.Stat_t
 	raw, err := file.SyscallConn()
@@ -25,10 +25,11 @@ func processOf(file *os.File) int {
 	return holderIn(string(locks), fmt.Sprintf("%02x:%02x:%d", unix.Major(stat.Dev), unix.Minor(stat.Dev), stat.Ino))
 }
 
-// holderIn finds the process in the text of /proc/locks. The place of a file is MAJOR:MINOR:INODE.
+// holderIn finds the process in the text of /proc/locks. place is MAJOR:MINOR:INODE of the file.
 func holderIn(locks, place string) int {
 	for line := range strings.Lines(locks) {
-		// 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; an arrow before the kind marks a process that waits
+		// 1: FLOCK ADVISORY WRITE 1234 08:01:5678 0 EOF; an arrow before the kind marks a process
+		// that waits
 		if f := strings.Fields(line); len(f) >= 6 && f[1] == "FLOCK" && f[5] == place {
 			if pid, err := strconv.Atoi(f[4]); err == nil && pid > 0 {
 				return pid

@@ -4,5 +4,5 @@ package filelock
 
 import "os"
 
-// processOf is unknown here.
+// processOf returns 0: the process is unknown on this system.
 func processOf(*os.File) int { return 0 }

@@ -4,7 +4,7 @@ package filelock
 
 import "os"
 
-// Supported tells whether locks keep anybody out on this system.
+// Supported reports whether locks exclude other processes on this system.
 const Supported = false
 
 func try(*os.File) error { return nil }

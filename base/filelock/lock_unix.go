@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported tells whether locks keep anybody out on this system.
+// Supported reports whether locks exclude other processes on this system.
 const Supported = true
 
-// try locks an open file, and returns ErrHeld when another process has it.
+// try locks an open file. It returns ErrHeld if another process has the lock.
 func try(file *os.File) error {
 	raw, err := file.SyscallConn()
 	if err != nil {
@@ -31,7 +31,7 @@ func try(file *os.File) error {
 	return cmp.Or(err, failed)
 }
 
-// knowsNoLocks tells whether a lock failed because of the file system that the file is on.
+// knowsNoLocks reports whether a lock failed because the file system does not support locks.
 func knowsNoLocks(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, unix.ENOLCK)
 }

@@ -1,5 +1,5 @@
-// Package filestart recognises files that hold something else than their readers expect, by their first
-// bytes: other encodings than UTF-8, packed files, and the pointers of Git LFS.
+// Package filestart detects files in unexpected formats by their first bytes: encodings other than
+// UTF-8, compressed files, and Git LFS pointers.
 //
 //	if err := filestart.Check(config); err != nil {
 //		return fmt.Errorf("config.json: %w", err)
@@ -21,11 +21,11 @@ var (
 	ErrPacked  = errors.New("unpack it")
 )
 
-// errUnmarked is ErrUTF16 for a text without a byte order mark, from which nothing tells the order of its bytes for
-// certain.
+// errUnmarked is ErrUTF16 for a text without a byte order mark, whose byte order cannot be
+// determined for certain.
 var errUnmarked = fmt.Errorf("file looks like UTF-16 without a byte order mark: %w", ErrUTF16)
 
-// Size is the number of bytes at the start of a file that Check looks at.
+// Size is the number of bytes at the start of a file that Check examines.
 const Size = 24
 
 const (
@@ -35,14 +35,14 @@ const (
 	pointer      = "version https://git-lfs"
 )
 
-// packed has the first bytes of packed files.
+// packed lists the first bytes of compressed files.
 var packed = []struct{ start, name string }{
 	{"\x1f\x8b\x08", "gzip (.gz)"}, {"\x28\xb5\x2f\xfd", "zstd (.zst)"}, {"\x04\x22\x4d\x18", "LZ4 (.lz4)"},
 	{"\xfd7zXZ\x00", "xz (.xz)"}, {"BZh91AY&SY", "bzip2 (.bz2)"}, {"PK\x03\x04", "zip (.zip, .xlsx)"}, {"7z\xbc\xaf\x27\x1c", "7-Zip (.7z)"},
 }
 
-// Check returns an error if the first bytes of a file are not the start of UTF-8 without a byte order mark. It returns
-// nil for unknown bytes.
+// Check returns an error if the first bytes of a file are not the start of UTF-8 without a byte
+// order mark. It returns nil for unknown bytes.
 func Check(start []byte) error {
 	if bytes.HasPrefix(start, []byte(markUTF8)) {
 		return ErrMark
@@ -53,7 +53,7 @@ func Check(start []byte) error {
 	return foreign(start)
 }
 
-// Pointer returns ErrPointer for the first bytes of a pointer of Git LFS.
+// Pointer returns ErrPointer for the first bytes of a Git LFS pointer.
 func Pointer(start []byte) error {
 	if bytes.HasPrefix(start, []byte(pointer)) {
 		return ErrPointer
@@ -84,7 +84,8 @@ func foreign(start []byte) error {
 			return fmt.Errorf("file is compressed with %s: %w", p.name, ErrPacked)
 		}
 	}
-	// Text begins with ASCII characters in nearly all formats. In UTF-16 each has a NUL, which UTF-8 never has.
+	// In nearly all formats, text starts with ASCII characters. In UTF-16 each has a NUL, which
+	// UTF-8 never has.
 	if len(start) >= 4 && (start[0] == 0) == (start[2] == 0) && (start[1] == 0) == (start[3] == 0) && (start[0] == 0) != (start[1] == 0) {
 		return errUnmarked
 	}

@@ -11,11 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// errDamaged means that UTF-16 has half a character.
+// errDamaged means that UTF-16 text contains half a character.
 var errDamaged = errors.New("UTF-16 is damaged")
 
-// Text returns a reader of a text as UTF-8 without a byte order mark. The text is UTF-8, which is not checked, or UTF-16
-// with a byte order mark. Other starts that Check refuses are errors of the first Read.
+// Text returns a reader that converts a text to UTF-8 without a byte order mark. The text is UTF-8,
+// which is not checked, or UTF-16 with a byte order mark. For other starts that Check rejects, the
+// first Read returns an error.
 func Text(from io.Reader) io.Reader { return &text{from: from} }
 
 type text struct {
@@ -38,12 +39,13 @@ func (t *text) Read(p []byte) (int, error) {
 	return t.from.Read(p)
 }
 
-// broken is a reader that has only an error.
+// broken is a reader that only returns an error.
 type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-// decoder reads the start of a text and its rest, or the error behind the start.
+// decoder returns a reader of the start of a text and its rest, or of the start and the error after
+// it.
 func decoder(start []byte, rest io.Reader, err error) io.Reader {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		rest = broken{err}
@@ -59,12 +61,12 @@ func decoder(start []byte, rest io.Reader, err error) io.Reader {
 	return io.MultiReader(bytes.NewReader(start), rest)
 }
 
-// utf16Reader reads UTF-16 as UTF-8.
+// utf16Reader converts UTF-16 to UTF-8.
 type utf16Reader struct {
 	from    *bufio.Reader
 	order   binary.ByteOrder
 	read    int64  // bytes, without the mark
-	pending []byte // UTF-8 that was not given out
+	pending []byte // UTF-8 that was not returned yet
 }
 
 func (r *utf16Reader) Read(p []byte) (n int, _ error) {
@@ -102,11 +104,11 @@ func (r *utf16Reader) rune() (rune, error) {
 		}
 	}
 	r.read += int64(size)
-	_, err = r.from.Discard(size) // which was peeked
+	_, err = r.from.Discard(size) // cannot fail after Peek
 	return char, err
 }
 
-// unit returns the 16 bits at a place in front, or io.EOF.
+// unit returns the 16 bits at an offset ahead, or io.EOF.
 func (r *utf16Reader) unit(at int) (rune, error) {
 	ahead, err := r.from.Peek(at + 2)
 	switch {

@@ -1,5 +1,5 @@
-// Package fuzztest runs the property of a fuzz target on generated inputs in every go test. It finds
-// incorrect targets, and decoders that fail after a few inputs, before the target is fuzzed.
+// Package fuzztest runs fuzz targets on generated inputs in every go test. It finds incorrect
+// targets, and decoders that fail after a few inputs, before the target is fuzzed.
 //
 //	func FuzzDecode(f *testing.F) {
 //		f.Add(valid)
@@ -8,8 +8,8 @@
 //
 // Without -fuzz, Run tries the seeds of f.Add and of testdata/fuzz like f.Fuzz, and up to 2,000
 // generated inputs: mutated seeds and random values. The sequence of a target is the same in every
-// run; a slow target or machine ends it after 300 ms. FUZZ_INPUTS in the environment sets the number of
-// inputs and removes the time limit. With -fuzz, Run is f.Fuzz.
+// run; a slow target or machine ends it after 300 ms. FUZZ_INPUTS in the environment sets the
+// number of inputs and removes the time limit. With -fuzz, Run is f.Fuzz.
 package fuzztest
 
 import (
@@ -31,12 +31,12 @@ const (
 	mostTime   = 300 * time.Millisecond
 )
 
-// marker is the first text or bytes of the seed at which Run generates inputs. All seeds of f.Add come
-// before it.
+// marker is the first text or bytes of the seed at which Run generates inputs. All seeds of f.Add
+// come before it.
 const marker = "fuzztest generates inputs here"
 
-// Run is f.Fuzz, with generated inputs if the target is not being fuzzed. The property is a function
-// as f.Fuzz takes it; one of its arguments must be a string or a []byte.
+// Run is f.Fuzz, with generated inputs if the target is not being fuzzed. The property is a
+// function as for f.Fuzz; one of its arguments must be a string or a []byte.
 func Run(f *testing.F, property any) {
 	f.Helper()
 	if isFuzzing() {
@@ -62,11 +62,11 @@ type generator struct {
 	property reflect.Value
 	types    []reflect.Type // of the arguments after *testing.T
 	random   *rand.Rand
-	seeds    [][]reflect.Value // that were tried so far
+	seeds    [][]reflect.Value // tried so far
 	stored   int               // seeds in testdata/fuzz, which come after the marker
 	inputs   int               // still to be generated
 	made     int               // generated so far
-	time     time.Duration     // left for them
+	time     time.Duration     // remaining time for them
 	started  bool              // the marker was reached
 }
 
@@ -182,7 +182,7 @@ func (g *generator) call(t *testing.T, input []reflect.Value) {
 	g.property.Call(append([]reflect.Value{reflect.ValueOf(t)}, input...))
 }
 
-// clone copies an input, since a property may change the bytes that it was given.
+// clone copies an input, because a property may modify its bytes.
 func clone(input []reflect.Value) []reflect.Value {
 	c := make([]reflect.Value, len(input))
 	for i, v := range input {

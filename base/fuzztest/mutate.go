@@ -11,13 +11,14 @@ const (
 	mostBytes = 1 << 20 // bytes of a mutated text
 )
 
-// edges are numbers at which decoders tend to fail: limits of types, and lengths that go beyond the end.
+// edges are numbers at which decoders tend to fail: limits of types, and lengths beyond the end.
 var edges = []uint64{
 	0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255, 256, 1023, 1024, 4095, 4096, math.MaxInt16, math.MaxInt16 + 1, math.MaxUint16,
 	math.MaxUint16 + 1, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxUint32 + 1, math.MaxInt64, math.MaxInt64 + 1, math.MaxUint64,
 }
 
-// next returns a new input: one seed of four values in five with some values changed, else random values.
+// next returns a new input: in four of five cases a seed with some values changed, otherwise random
+// values.
 func (g *generator) next() []reflect.Value {
 	var from []reflect.Value
 	if len(g.seeds) > 0 && g.random.IntN(5) > 0 {
@@ -65,7 +66,7 @@ func (g *generator) bytes(n int) []byte {
 	return b
 }
 
-// mutate changes one thing in a text.
+// mutate makes one change to a text.
 func (g *generator) mutate(b []byte, argument int) []byte {
 	at := g.random.IntN(len(b) + 1)
 	end := at + g.random.IntN(len(b)-at+1)
@@ -92,7 +93,7 @@ func (g *generator) mutate(b []byte, argument int) []byte {
 		copy(b[at:], number[:width])
 	case 3: // cut the end off
 		b = b[:at]
-	case 4: // leave a part out
+	case 4: // remove a part
 		b = append(b[:at:at], b[end:]...)
 	case 5: // repeat a part
 		b = append(b[:end:end], b[at:]...)

@@ -1,6 +1,5 @@
-// Package golden compares what tests make with files that are kept for ever, because others hold
-// what was written like that: formats, protocols, hashes. A test that is run with -update writes
-// its files anew.
+// Package golden compares the output of tests with files that must never change, because existing
+// data depends on it: formats, protocols, hashes. A test with the flag -update rewrites its files.
 package golden
 
 import (
@@ -14,10 +13,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Update tells whether files are to be written anew, for tests that keep more than single files.
+// Update reports whether files must be rewritten, for tests with more than single files.
 func Update() bool { return *update }
 
-// Compare fails the test when got is not what the file of that name in testdata has.
+// Compare fails the test if got differs from the file with this name in testdata.
 func Compare[T ~string | ~[]byte](t testing.TB, name string, got T) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

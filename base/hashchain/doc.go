@@ -1,10 +1,11 @@
-// Package hashchain reveals values one after the other that were all fixed by a first one: each is
-// the SHA-256 of the next. Anybody who knows one of them can check all that follow and foresee none.
+// Package hashchain implements hash chains: sequences of values that are revealed one by one and
+// fixed in advance by a commitment. Each value is the SHA-256 of the next. Given one value, later
+// values can be verified but not predicted.
 //
 //	c := hashchain.New(secret, 1<<20)
 //	c.Commitment()          // published first
-//	c.Opening(commitment)   // the value whose SHA-256 that is, then the one of that, and so on
+//	c.Opening(commitment)   // the value whose SHA-256 is commitment; then pass this value, and so on
 //
-// A chain needs no note of how far it was revealed: it finds its place by the newest value. It
-// keeps some values on the way, so that the next one costs about one hash.
+// A chain needs no record of the revealed values: it finds its position from the newest value. It
+// stores some intermediate values, so that the next value costs about one hash.
 package hashchain

@@ -5,20 +5,20 @@ import (
 	"math"
 )
 
-// MaxLinks bounds a chain: to make one of that length takes some seconds.
+// MaxLinks limits the length of a chain. Creating a chain of this length takes some seconds.
 const MaxLinks = 1 << 24
 
-// Chain is a hash chain. It is used by one goroutine.
+// Chain is a hash chain. It is not safe for concurrent use.
 type Chain struct {
-	links  int        // values behind the commitment, the last of which is the secret
-	stride int        // between two waypoints
-	marks  [][32]byte // values at stride 0, 1, 2 … from the secret on
-	at     int        // number of the newest value that was asked for; the secret is 0
+	links  int        // values after the commitment, including the secret at the end
+	stride int        // distance between waypoints
+	marks  [][32]byte // values at distances 0, stride, 2·stride … from the secret
+	at     int        // number of the newest requested value; the secret has number 0
 	near   [][32]byte // values from a waypoint up to the next, around at
-	nearAt int        // number of the first of near
+	nearAt int        // number of the first value in near
 }
 
-// New returns the chain of a secret with so many values to reveal, from 1 to MaxLinks.
+// New returns the chain of a secret with links values to reveal, from 1 to MaxLinks.
 func New(secret [32]byte, links int) *Chain {
 	links = max(1, min(links, MaxLinks))
 	c := &Chain{links: links, stride: max(1, int(math.Sqrt(float64(links))))}
@@ -38,10 +38,10 @@ func New(secret [32]byte, links int) *Chain {
 // Commitment returns the first value.
 func (c *Chain) Commitment() [32]byte { return c.value(c.links) }
 
-// Opening returns the value whose SHA-256 is the given one, and how many more can follow it. ok is
-// false for a value that is not of this chain, and for the secret.
+// Opening returns the value whose SHA-256 is of, and the number of values that can follow it. ok is
+// false if of is not a value of this chain, or is the secret.
 func (c *Chain) Opening(of [32]byte) (opening [32]byte, left int, ok bool) {
-	for _, i := range []int{c.at, c.at - 1} { // it is asked for again, or goes on
+	for _, i := range []int{c.at, c.at - 1} { // a repeated request, or the next value
 		if i >= 0 && c.value(i) == of {
 			return c.open(i)
 		}
@@ -56,7 +56,7 @@ func (c *Chain) Opening(of [32]byte) (opening [32]byte, left int, ok bool) {
 	return [32]byte{}, 0, false
 }
 
-// open returns the value behind number i.
+// open returns the value that opens value number i.
 func (c *Chain) open(i int) (opening [32]byte, left int, ok bool) {
 	c.at = i
 	if i == 0 {
@@ -65,7 +65,7 @@ func (c *Chain) open(i int) (opening [32]byte, left int, ok bool) {
 	return c.value(i - 1), i - 1, true
 }
 
-// value returns the value of a number, from 0 to links.
+// value returns value number i, from 0 to links.
 func (c *Chain) value(i int) [32]byte {
 	if first := i - i%c.stride; c.near == nil || first != c.nearAt {
 		c.near, c.nearAt = append(c.near[:0], c.marks[i/c.stride]), first

@@ -1,11 +1,10 @@
-// Package identity holds the ed25519 keys that name every participant of a run.
+// Package identity implements the ed25519 keys that identify the participants of a run.
 //
-// A Key signs; an ID is the public key and is what everybody else knows of a
-// participant. The same key signs actions for the coordinator and identifies the
-// participant on the peer-to-peer network. Every signature is bound to a domain
-// string, so bytes signed for one purpose verify for no other.
+// A Key signs. An ID is the public key, and identifies a participant to other participants. The
+// same key signs actions for the coordinator and identifies the participant on the peer-to-peer
+// network. Every signature covers a domain string, so bytes signed for one purpose verify for no
+// other.
 //
-// Keys are read from and written to the two formats of the ecosystem: the JSON
-// array of 64 numbers that solana-keygen writes, and a raw file of the 32 seed
-// bytes.
+// Key files have two formats: the JSON array of 64 numbers that solana-keygen writes, and a raw
+// file with the 32 seed bytes.
 package identity

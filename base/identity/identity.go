@@ -18,7 +18,7 @@ const (
 	SignatureSize = ed25519.SignatureSize
 )
 
-// ErrInvalidKey says that bytes or text do not hold an ed25519 key.
+// ErrInvalidKey means that bytes or a text do not contain an ed25519 key.
 var ErrInvalidKey = errors.New("invalid ed25519 key")
 
 // ID is an ed25519 public key.
@@ -30,7 +30,7 @@ func (id ID) String() string { return base58.Encode(id[:]) }
 // Short returns the first eight characters of the base58 form, for logs and tables.
 func (id ID) Short() string { return id.String()[:8] }
 
-// ParseID reads the base58 form of an id.
+// ParseID parses the base58 form of an id.
 func ParseID(text string) (ID, error) {
 	raw, err := base58.Decode(text)
 	if err != nil || len(raw) != IDSize {
@@ -42,7 +42,7 @@ func ParseID(text string) (ID, error) {
 // MarshalText returns the base58 form, for logs and other texts in JSON.
 func (id ID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
-// UnmarshalText is ParseID.
+// UnmarshalText parses an id like ParseID.
 func (id *ID) UnmarshalText(text []byte) (err error) {
 	*id, err = ParseID(string(text))
 	return err
@@ -70,8 +70,8 @@ func FromSeed(seed [SeedSize]byte) Key {
 // ID returns the public half of the key.
 func (k Key) ID() ID { return ID(k.private.Public().(ed25519.PublicKey)) }
 
-// Private returns the key in the form of the standard library: seed, then public key.
-// The caller must not modify it.
+// Private returns the key in the form of the standard library: seed, then public key. The caller
+// must not modify it.
 func (k Key) Private() ed25519.PrivateKey { return k.private }
 
 // Sign signs message for the named domain.
@@ -79,14 +79,14 @@ func (k Key) Sign(domain string, message []byte) [SignatureSize]byte {
 	return [SignatureSize]byte(ed25519.Sign(k.private, signedBytes(domain, message)))
 }
 
-// Verify reports whether signature is id's signature of message for the named domain. It
-// accepts no signature of a key of small order, for which anybody can make some.
+// Verify reports whether signature is id's signature of message for the named domain. It rejects
+// keys of small order, because their signatures can be made without a private key.
 func Verify(id ID, domain string, message []byte, signature [SignatureSize]byte) bool {
 	return !id.hasSmallOrder() && ed25519.Verify(id[:], signedBytes(domain, message), signature[:])
 }
 
-// signedBytes prefixes message with the domain and its length, so that no pair of a
-// domain and a message has the bytes of another pair.
+// signedBytes prefixes message with the domain and its length, so that different pairs of domain
+// and message have different bytes.
 func signedBytes(domain string, message []byte) []byte {
 	if len(domain) > 255 {
 		panic("identity: domain longer than 255 bytes")
@@ -97,9 +97,9 @@ func signedBytes(domain string, message []byte) []byte {
 	return append(signed, message...)
 }
 
-// smallOrder has the y coordinates, little endian, of the curve's points of order 1, 2, 4
-// and 8, with the two of them that have a second encoding (RFC 7748, section 5, allows
-// values from the field's prime on).
+// smallOrder has the y coordinates, little endian, of the curve's points of order 1, 2, 4 and 8,
+// with the two of them that have a second encoding (RFC 7748, section 5, allows values from the
+// field's prime on).
 var smallOrder = [...]ID{
 	{0x00},
 	{0x01},
@@ -119,8 +119,8 @@ func nearPrime(low byte) ID {
 	return id
 }
 
-// hasSmallOrder reports whether the id is a point whose multiples are at most eight. The
-// top bit is the sign of x and does not matter.
+// hasSmallOrder reports whether the id is a point with at most eight multiples. The top bit is the
+// sign of x and does not matter.
 func (id ID) hasSmallOrder() bool {
 	id[IDSize-1] &= 0x7f
 	return slices.Contains(smallOrder[:], id)

@@ -14,23 +14,22 @@ import (
 	"github.com/psyche-go/psyche/base/secret"
 )
 
-// SecretKeyVariable is the environment variable that may hold a key: 64 hexadecimal
-// digits, the 32 seed bytes.
+// SecretKeyVariable is the environment variable that may contain a key: 64 hexadecimal digits, the
+// 32 seed bytes.
 const SecretKeyVariable = "RAW_IDENTITY_SECRET_KEY"
 
-// maxKeyFileSize bounds what is read of a key file; solana-keygen writes about 230 bytes.
+// maxKeyFileSize limits the size of a key file; solana-keygen writes about 230 bytes.
 const maxKeyFileSize = 4096
 
-// ErrKeyFileExists says that a key file was not written because one is there already.
+// ErrKeyFileExists means that a key file was not written because the file already exists.
 var ErrKeyFileExists = errors.New("key file exists and is never overwritten")
 
-// ErrKeyFileOpen says that others than its owner may read or write a key file.
+// ErrKeyFileOpen means that other users may read or write a key file.
 var ErrKeyFileOpen = errors.New("other users can access the key file")
 
-// LoadKeyFile reads a key from a file in either of the two formats: the JSON array of 64
-// numbers of solana-keygen, or exactly 32 raw seed bytes. A file that others than its owner may
-// read or write is refused, as ssh does. The error names the file and what is wrong with it and,
-// for a missing file, is fs.ErrNotExist.
+// LoadKeyFile reads a key from a file in either of the two formats: the JSON array of 64 numbers of
+// solana-keygen, or exactly 32 raw seed bytes. Like ssh, it rejects a file that other users may
+// read or write. The error names the file and the problem. For a missing file it is fs.ErrNotExist.
 func LoadKeyFile(path string) (Key, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -51,8 +50,9 @@ func LoadKeyFile(path string) (Key, error) {
 	return key, nil
 }
 
-// checkMode refuses a file that others may read or write. Windows has no such bits, and what is no
-// regular file (a pipe, for instance) has no content that lies there.
+// checkMode rejects a file that other users may read or write. It accepts all files on Windows,
+// which has no such bits, and files that are not regular, such as pipes, because they store no
+// content.
 func checkMode(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -65,7 +65,7 @@ func checkMode(file *os.File) error {
 	return nil
 }
 
-// parseKeyFile reads the content of a key file (see LoadKeyFile).
+// parseKeyFile parses the content of a key file (see LoadKeyFile).
 func parseKeyFile(content []byte) (Key, error) {
 	if len(content) == SeedSize {
 		return FromSeed([SeedSize]byte(content)), nil
@@ -96,9 +96,10 @@ func parseKeyFile(content []byte) (Key, error) {
 	return key, nil
 }
 
-// ParseSecretHex reads 64 hexadecimal digits, the 32 seed bytes of a key. Blanks around them do not matter.
+// ParseSecretHex parses 64 hexadecimal digits, the 32 seed bytes of a key. It ignores spaces around
+// them.
 func ParseSecretHex(text string) (Key, error) {
-	// The text is a secret: no message repeats any of it.
+	// The text is a secret, so no error contains any of it.
 	text = secret.Trim(text)
 	seed, err := hex.DecodeString(text)
 	if err != nil || len(seed) != SeedSize {
@@ -107,8 +108,8 @@ func ParseSecretHex(text string) (Key, error) {
 	return FromSeed([SeedSize]byte(seed)), nil
 }
 
-// KeyFromEnvironment reads the key in SecretKeyVariable. The second result is false when
-// the variable is not set, or empty. lookup is os.LookupEnv outside tests.
+// KeyFromEnvironment reads the key in SecretKeyVariable. The second result is false if the variable
+// is not set, or empty. lookup is os.LookupEnv outside tests.
 func KeyFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
 	text, _ := lookup(SecretKeyVariable)
 	if text == "" {
@@ -118,8 +119,8 @@ func KeyFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
 	return key, true, ofVariable(SecretKeyVariable, err)
 }
 
-// AppendJSON appends the key in the format of solana-keygen: a JSON array of the 32 seed
-// bytes and the 32 public bytes.
+// AppendJSON appends the key in the format of solana-keygen: a JSON array of the 32 seed bytes and
+// the 32 public bytes.
 func (k Key) AppendJSON(b []byte) []byte {
 	b = append(b, '[')
 	for i, v := range k.private {
@@ -131,9 +132,8 @@ func (k Key) AppendJSON(b []byte) []byte {
 	return append(b, ']')
 }
 
-// SaveKeyFile writes the key in the format of solana-keygen, readable by the owner only.
-// The file appears whole or not at all, and a file that is there is never overwritten:
-// then the error is ErrKeyFileExists.
+// SaveKeyFile writes the key in the format of solana-keygen, readable by the owner only. It creates
+// the file atomically, and never overwrites an existing file: then it returns ErrKeyFileExists.
 func SaveKeyFile(path string, key Key) error {
 	return saveNew(path, append(key.AppendJSON(nil), '\n'))
 }
@@ -143,8 +143,8 @@ func SaveRawKeyFile(path string, key Key) error {
 	return saveNew(path, key.private.Seed())
 }
 
-// saveNew writes content to a new file of mode 0600. It links a finished temporary file to
-// path, because that, unlike a rename, fails when path exists.
+// saveNew writes content to a new file of mode 0600. It links a finished temporary file to path,
+// because that, unlike a rename, fails if path exists.
 func saveNew(path string, content []byte) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("write key file %s: %w: choose another path, or move it away", path, ErrKeyFileExists)

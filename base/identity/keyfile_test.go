@@ -3,6 +3,7 @@ package identity
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 // testSecret is the secret key of the first test vector of RFC 8032, section 7.1.
@@ -70,24 +72,25 @@ func TestKeyFileRoundTrip(t *testing.T) {
 
 func TestParseKeyFileRefuses(t *testing.T) {
 	valid := string(testKey(t).AppendJSON(nil))
-	tests := []struct{ name, content, want string }{
-		{"empty", "", "found 0 bytes"},
-		{"31 raw bytes", strings.Repeat("x", 31), "JSON array"},
-		{"hex text", testSecret, "JSON"},
-		{"63 numbers", "[" + strings.Repeat("1,", 62) + "1]", "63 numbers"},
-		{"not a byte", strings.Replace(valid, "157", "300", 1), "number 0"},
-		{"negative", strings.Replace(valid, "157", "-1", 1), "number 0"},
-		{"fraction", strings.Replace(valid, "157", "1.5", 1), "JSON array"},
-		{"public half differs", strings.Replace(valid, ",215,", ",216,", 1), "public key"},
-		{"trailing data", valid + "[]", "JSON"},
-		{"huge", strings.Repeat(" ", maxKeyFileSize+1), "more than"},
+	tests := []struct{ name, content string }{
+		{"empty", ""},
+		{"31 raw bytes", strings.Repeat("x", 31)},
+		{"hex text", testSecret},
+		{"63 numbers", "[" + strings.Repeat("1,", 62) + "1]"},
+		{"not a byte", strings.Replace(valid, "157", "300", 1)},
+		{"negative", strings.Replace(valid, "157", "-1", 1)},
+		{"fraction", strings.Replace(valid, "157", "1.5", 1)},
+		{"public half differs", strings.Replace(valid, ",215,", ",216,", 1)},
+		{"trailing data", valid + "[]"},
+		{"huge", strings.Repeat(" ", maxKeyFileSize+1)},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := parseKeyFile([]byte(test.content))
-			if !errors.Is(err, ErrInvalidKey) || !strings.Contains(err.Error(), test.want) {
-				t.Fatalf("error %v, want ErrInvalidKey with %q", err, test.want)
+			if !errors.Is(err, ErrInvalidKey) {
+				t.Fatalf("error %v, want ErrInvalidKey", err)
 			}
+			golden.Message(t, "error", err)
 		})
 	}
 }
@@ -168,8 +171,8 @@ func TestKeyFileOfOthersIsRefused(t *testing.T) {
 		if open := mode&0o077 != 0; errors.Is(err, ErrKeyFileOpen) != open || !open && err != nil {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
-		if err != nil && !strings.Contains(err.Error(), "chmod 600 "+path) {
-			t.Errorf("mode %04o: no remedy in %q", mode, err)
+		if err != nil {
+			golden.Message(t, fmt.Sprintf("mode %04o", mode), err)
 		}
 	}
 }

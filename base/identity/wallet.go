@@ -10,20 +10,20 @@ import (
 	"github.com/psyche-go/psyche/base/secret"
 )
 
-// walletVariable may hold the key of a wallet, which pays on a chain.
+// walletVariable may contain the key of a wallet, which pays on a chain.
 const walletVariable = "RAW_WALLET_PRIVATE_KEY"
 
-// walletPaths may name a wallet's key file.
+// walletPaths may contain the path of a wallet's key file.
 var walletPaths = [...]string{"WALLET_PRIVATE_KEY_PATH", "WALLET_PATH"}
 
-// WalletVariables are all variables that WalletFromEnvironment reads, in their order.
+// WalletVariables returns all variables that WalletFromEnvironment reads, in their order.
 func WalletVariables() []string {
 	return append([]string{SecretKeyVariable, walletVariable}, walletPaths[:]...)
 }
 
-// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in walletVariable, or else the key file
-// that another variable names. The second result is false when none of them is set. lookup is os.LookupEnv outside
-// tests.
+// WalletFromEnvironment reads the key in SecretKeyVariable, or else the one in walletVariable, or
+// else the key file that another variable names. The second result is false if none of them is set.
+// lookup is os.LookupEnv outside tests.
 func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error) {
 	key, found, err := KeyFromEnvironment(lookup)
 	if found || err != nil {
@@ -42,7 +42,7 @@ func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error
 	return Key{}, false, nil
 }
 
-// ofVariable says which variable is wrong.
+// ofVariable adds the name of a variable to its error.
 func ofVariable(name string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("environment variable %s: %w", name, err)
@@ -50,12 +50,13 @@ func ofVariable(name string, err error) error {
 	return err
 }
 
-// parseKeypair reads a keypair as wallets export it: its 64 bytes in base58, or as a JSON array of numbers.
+// parseKeypair parses a keypair as wallets export it: its 64 bytes in base58, or as a JSON array of
+// numbers.
 func parseKeypair(text string) (Key, error) {
-	// The text is a secret: no message repeats any of it.
+	// The text is a secret, so no error contains any of it.
 	text = secret.Trim(text)
 	wrong := fmt.Errorf("%w: want a keypair of %d bytes, in base58 or as a JSON array of numbers (found %d characters)", ErrInvalidKey, SeedSize+IDSize, len(text))
-	if strings.HasPrefix(text, "[") && len(text) != SeedSize { // so many bytes of a file would be a seed
+	if strings.HasPrefix(text, "[") && len(text) != SeedSize { // a file of this size would be a raw seed
 		key, err := parseKeyFile([]byte(text))
 		if err != nil {
 			return Key{}, wrong

@@ -1,4 +1,4 @@
-// Package pause waits.
+// Package pause implements a sleep that a context can interrupt.
 package pause
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For returns nil after a time, or the cause of ctx as soon as it ends.
+// For waits for d and returns nil. If ctx ends first, it returns the cause at once.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

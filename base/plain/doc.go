@@ -1,5 +1,5 @@
-// Package plain writes texts, parts of which others chose, so that a terminal shows all of them and obeys
-// none: a run's definition can name a folder that clears the screen, or fills the clipboard.
+// Package plain makes untrusted text safe to print on a terminal. For example, a run's definition
+// could contain control sequences that clear the screen or write to the clipboard.
 //
-// CheckName says which texts are names that people are shown.
+// Text escapes unprintable characters. CheckName validates display names.
 package plain

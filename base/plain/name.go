@@ -7,15 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// maxMarks is how many marks may follow one another, as accents and vowels do: more of them make a pile that
-// covers the lines around it.
+// maxMarks is the maximum number of consecutive combining marks, such as accents and vowels. More
+// of them form a pile that covers neighbouring lines.
 const maxMarks = 3
 
-// brailleBlank is a symbol of which nothing is seen.
+// brailleBlank is an invisible symbol.
 const brailleBlank = '\u2800'
 
-// CheckName returns why a text is no name of at most size bytes that people are shown: one line of printable UTF-8,
-// without blanks at its ends, without what is not seen, turns the direction of writing, or piles marks up. Nil: it is.
+// CheckName returns an error unless a text is a valid display name of at most size bytes. A valid
+// name is one line of printable UTF-8 without spaces at its ends. It contains no invisible
+// characters, no changes of the writing direction, and no piles of combining marks.
 func CheckName(text string, size int) error {
 	switch {
 	case text == "":
@@ -27,7 +28,7 @@ func CheckName(text string, size int) error {
 	case text[0] == ' ' || text[len(text)-1] == ' ':
 		return errors.New("starts or ends with a blank")
 	}
-	marks := maxMarks // nothing is there that the first one could belong to
+	marks := maxMarks // a mark at the start has no base character
 	for _, r := range text {
 		if !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == brailleBlank {
 			return fmt.Errorf("character %U is invisible or changes the display of other characters", r)

@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Text returns a text in which all that is not printable, but for ends of lines and tabs, is escaped as Go
-// does it.
+// Text returns a text with all unprintable characters except line ends and tabs escaped as in Go.
 func Text(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

@@ -1,6 +1,7 @@
-// Package privatenet tells addresses of inner networks from those of the Internet: of this machine, of
-// private networks, and those that lead nowhere in particular. A program that is told by strangers where to
-// connect to asks it first, so that nobody can make a machine talk to what only it can reach.
+// Package privatenet distinguishes private network addresses from public internet addresses.
+// Private are addresses of this machine, addresses of private networks, and special addresses that
+// belong to no single machine. A program that connects to addresses from unknown clients uses it,
+// so that they cannot make it connect to services that only this machine can reach.
 //
-// Range returns the inner network of an address; Public whether it has none.
+// Range returns the private network of an address. Public reports whether an address is public.
 package privatenet

@@ -8,27 +8,27 @@ import (
 	"syscall"
 )
 
-// ErrInner says that an address is not one of the Internet.
+// ErrInner means that an address is not public.
 var ErrInner = errors.New("address of an inner network")
 
 // Loopback are the addresses of the machine itself.
 var Loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// networks are those that machines may be on and strangers cannot reach.
+// networks are the networks that machines may be on and the internet cannot reach.
 var networks = append([]netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"),
 	netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"),
 	netip.MustParsePrefix("100.64.0.0/10"),  // of providers
-	netip.MustParsePrefix("169.254.0.0/16"), // of one link; also where clouds tell a machine its secrets
+	netip.MustParsePrefix("169.254.0.0/16"), // link-local; clouds also serve a machine's secrets here
 	netip.MustParsePrefix("198.18.0.0/15"),  // for measurements
 	netip.MustParsePrefix("fc00::/7"),
 	netip.MustParsePrefix("fe80::/10"),
 	netip.MustParsePrefix("fec0::/10"),
 }, Loopback...)
 
-// nowhere are addresses that no single machine has, and IPv6 addresses with an IPv4 address inside,
-// which may be any.
+// nowhere are addresses that no single machine has, and IPv6 addresses that embed an arbitrary IPv4
+// address.
 var nowhere = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("192.0.0.0/24"),
@@ -41,11 +41,11 @@ var nowhere = []netip.Prefix{
 	netip.MustParsePrefix("ff00::/8"),
 }
 
-// Range returns the inner network that an address is in. Without ok it is in none: then it is
-// public, or leads nowhere.
+// Range returns the private network that contains an address. If ok is false, the address is
+// public, or belongs to no single machine.
 func Range(addr netip.Addr) (network netip.Prefix, ok bool) { return find(networks, addr) }
 
-// Public reports whether an address is one of the Internet.
+// Public reports whether an address is public.
 func Public(addr netip.Addr) bool {
 	_, inner := find(networks, addr)
 	_, lost := find(nowhere, addr)
@@ -62,8 +62,8 @@ func find(in []netip.Prefix, addr netip.Addr) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// refuse is the Control of a net.Dialer: it sees the addresses that a name was resolved to, and
-// refuses all but public ones.
+// refuse is the Control function of a net.Dialer. It receives resolved addresses, and rejects all
+// that are not public.
 func refuse(_, address string, _ syscall.RawConn) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -79,8 +79,8 @@ func refuse(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// Dialer returns a dialer that refuses all but public addresses; one that allows inner ones, too,
-// refuses none.
+// Dialer returns a dialer that rejects all addresses that are not public. If inner is true, it
+// rejects none.
 func Dialer(inner bool) *net.Dialer {
 	if inner {
 		return &net.Dialer{}

@@ -1,8 +1,8 @@
-// Package pythonjson turns JSON with the constants of Python's json module (NaN, Infinity and
-// -Infinity), which it reads and writes, into JSON that Go reads.
+// Package pythonjson converts JSON with the constants of Python's json module (NaN, Infinity and
+// -Infinity) to standard JSON that Go reads.
 //
-// Constants are replaced only where a value stands, not within strings. All other text is
-// unchanged, so that the reader of the JSON finds the errors in it.
+// It replaces constants only in place of values, not within strings. All other text is unchanged,
+// so that the reader of the JSON finds the errors in it.
 package pythonjson
 
 import (
@@ -22,21 +22,22 @@ var constants = []struct{ name, standard, quoted string }{
 // longest is the length of the longest constant, and of a byte after it.
 const longest = len("-Infinity") + 1
 
-// Standard returns the text with null for NaN, and with a number that no type can hold for Infinity. It
-// returns the same slice if there is no constant.
+// Standard returns the text with null for NaN, and with a number that no type can hold for
+// Infinity. It returns the same slice if there is no constant.
 func Standard(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text
 	}
 	made, err := io.ReadAll(Reader(bytes.NewReader(text)))
-	if err != nil { // a bytes.Reader has no error
+	if err != nil { // a bytes.Reader never fails
 		return text
 	}
 	return made
 }
 
-// Quoted returns the text with a string of the same length for each constant, so that offsets stay valid
-// and a reader that wants a number refuses the value. It returns the same slice if there is no constant.
+// Quoted returns the text with a string of the same length for each constant, so that offsets stay
+// valid and a reader that expects a number rejects the value. It returns the same slice if there is
+// no constant.
 func Quoted(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text
@@ -52,8 +53,8 @@ func Quoted(text []byte) []byte {
 	return made
 }
 
-// Unquoted returns a value as it stands in the text that Quoted was given, for messages: a constant in place of its
-// string.
+// Unquoted returns a value as in the text that Quoted converted, for messages: it replaces the
+// string with its constant.
 func Unquoted(value []byte) []byte {
 	for _, c := range constants {
 		if string(value) == c.quoted {
@@ -69,8 +70,8 @@ type scanner struct {
 	before          byte // outside of strings; 0 at the start
 }
 
-// constant notes the next byte and returns the number of the constant that begins there, or -1. Ahead is
-// the text from that byte on, of at least longest bytes unless the text ends before.
+// constant processes the next byte and returns the number of the constant that starts there, or -1.
+// ahead is the text from that byte on, at least longest bytes unless the text ends earlier.
 func (s *scanner) constant(next byte, ahead []byte) int {
 	switch {
 	case s.escaped:
@@ -93,7 +94,7 @@ func (s *scanner) constant(next byte, ahead []byte) int {
 	return -1
 }
 
-// Reader returns a reader that does to a stream what Standard does to a text.
+// Reader returns a reader that converts a stream as Standard converts a text.
 func Reader(from io.Reader) io.Reader { return &reader{from: bufio.NewReaderSize(from, 64<<10)} }
 
 type reader struct {
@@ -128,15 +129,15 @@ func (r *reader) Read(p []byte) (n int, _ error) {
 	return 0, r.err
 }
 
-// replace passes over the constant that begins with next, if there is one, and returns the first byte of
+// replace skips the constant that starts with next, if there is one, and returns the first byte of
 // its replacement, or next.
 func (r *reader) replace(next byte) byte {
-	rest, _ := r.from.Peek(longest - 1) // an error appears at the next byte
+	rest, _ := r.from.Peek(longest - 1) // the read of the next byte returns the error
 	found := r.constant(next, append([]byte{next}, rest...))
 	if found < 0 {
 		return next
 	}
-	_, _ = r.from.Discard(len(constants[found].name) - 1) // which was peeked
+	_, _ = r.from.Discard(len(constants[found].name) - 1) // cannot fail after Peek
 	r.before = 'y'
 	r.pending = constants[found].standard[1:]
 	return constants[found].standard[0]

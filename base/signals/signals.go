@@ -1,12 +1,14 @@
-// Package signals ends programs at SIGINT, SIGTERM or SIGHUP.
+// Package signals ends programs on SIGINT, SIGTERM or SIGHUP.
 //
 // A main calls Run, and a command passes its context on:
 //
 //	os.Exit(signals.Run("psyche", func(ctx context.Context) int { return run(ctx, os.Args) }))
 //
-// The first signal ends the context. A command that does not return soon after is abandoned, unless it has called Hold
-// because it must finish its work. Last registers what has to happen even then. A second SIGINT or SIGTERM ends the program at once, unless a command listens for it
-// by Second. A second SIGHUP does nothing: the kernel and the shell both send one when a terminal closes.
+// The first signal ends the context. If the command does not return soon after, Run abandons it,
+// unless the command has called Hold because it must finish its work. Last registers functions that
+// must run even then. A second SIGINT or SIGTERM ends the program at once, unless a command listens
+// for it with Second. A second SIGHUP has no effect, because both the kernel and the shell send one
+// when a terminal closes.
 //
 // A program that was started with SIGHUP ignored, as by nohup, keeps ignoring it.
 package signals
@@ -24,13 +26,13 @@ import (
 // Interrupted is the exit code of a command that a signal ended.
 const Interrupted = 130
 
-// grace is how long a command that holds no work may take to return after a signal.
+// grace is the time for a command that holds no work to return after a signal.
 const grace = 400 * time.Millisecond
 
 // workKey is the key of a context's *work.
 type workKey struct{}
 
-// work counts the reasons of a program to continue after a signal, and has its last functions.
+// work counts the reasons for a program to continue after a signal, and has its last functions.
 type work struct {
 	mu      sync.Mutex
 	holds   int
@@ -50,14 +52,14 @@ func (w *work) free() <-chan struct{} {
 	return free
 }
 
-// held reports whether the program finishes its work.
+// held reports whether the program must finish its work.
 func (w *work) held() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.holds > 0
 }
 
-// finish calls what Last registered.
+// finish calls the functions that Last registered.
 func (w *work) finish() {
 	w.mu.Lock()
 	last := w.last
@@ -67,9 +69,9 @@ func (w *work) finish() {
 	}
 }
 
-// Run calls program with a context that ends with the first signal, and returns its exit code. If program does not
-// return soon after the signal and holds no work (Hold), Run calls what Last registered and returns Interrupted. The
-// name begins the message.
+// Run calls program with a context that ends with the first signal, and returns its exit code. If
+// program does not return soon after the signal and holds no work (Hold), Run calls the functions
+// that Last registered and returns Interrupted. Run prefixes its message with name.
 func Run(name string, program func(context.Context) int) int {
 	ctx, stop := Context()
 	defer stop()
@@ -101,8 +103,9 @@ func Run(name string, program func(context.Context) int) int {
 	return Interrupted
 }
 
-// Hold lets the program finish its work after a signal, however long that takes, until the caller calls release. The
-// context comes from Run or Context, or is derived from it; Hold ignores other contexts. A release may be called twice.
+// Hold lets the program finish its work after a signal, without a time limit, until the caller
+// calls release. The context comes from Run or Context, or is derived from it; Hold ignores other
+// contexts. A release may be called twice.
 func Hold(ctx context.Context) (release func()) {
 	w, _ := ctx.Value(workKey{}).(*work)
 	if w == nil {
@@ -122,8 +125,9 @@ func Hold(ctx context.Context) (release func()) {
 	})
 }
 
-// Last registers a function that Run calls before it returns without the program, for instance to restore the
-// terminal. Functions run in the order of their registration, must return soon, and may run while the program does.
+// Last registers a function that Run calls before it returns without the program, for instance to
+// restore the terminal. Functions run in the order of their registration, must return soon, and may
+// run concurrently with the program.
 func Last(ctx context.Context, do func()) {
 	if w, _ := ctx.Value(workKey{}).(*work); w != nil {
 		w.mu.Lock()
@@ -132,8 +136,8 @@ func Last(ctx context.Context, do func()) {
 	}
 }
 
-// Context returns a context that ends with the first SIGINT, SIGTERM or SIGHUP; the caller calls stop when the program's
-// work is done. It is for programs that cannot use Run.
+// Context returns a context that ends with the first SIGINT, SIGTERM or SIGHUP; the caller calls
+// stop when the program's work is done. It is for programs that cannot use Run.
 func Context() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), workKey{}, new(work)))
 	typed, closed := make(chan os.Signal, 1), make(chan os.Signal, 1)
@@ -151,7 +155,7 @@ func Context() (ctx context.Context, stop func()) {
 		// The same signal may have ended the reader of the output, such as tee.
 		signal.Ignore(syscall.SIGPIPE)
 		cancel()
-		signal.Stop(typed) // the next one has its usual effect
+		signal.Stop(typed) // the next signal has its usual effect
 	}()
 	return ctx, func() {
 		cancel()
@@ -160,9 +164,9 @@ func Context() (ctx context.Context, stop func()) {
 	}
 }
 
-// Second returns a channel that closes at the second SIGINT or SIGTERM, which then does not end the program. SIGHUP
-// counts as a first signal only. If ctx ended by another cause than a signal, the first signal counts as the second.
-// The caller calls stop when it no longer listens.
+// Second returns a channel that is closed at the second SIGINT or SIGTERM, which then does not end
+// the program. SIGHUP counts as a first signal only. If ctx ended for a reason other than a signal,
+// the first signal counts as the second. The caller calls stop when it no longer listens.
 func Second(ctx context.Context) (again <-chan struct{}, stop func()) {
 	signals, second := make(chan os.Signal, 2), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
 const behaviour = "PSYCHE_TEST_SIGNALS"
@@ -21,6 +23,7 @@ const behaviour = "PSYCHE_TEST_SIGNALS"
 func TestMain(m *testing.M) {
 	switch does := os.Getenv(behaviour); does {
 	case "":
+		signalstest.CatchHangups()
 		os.Exit(m.Run())
 	case "nohup":
 		signal.Ignore(syscall.SIGHUP)
@@ -157,7 +160,9 @@ func TestSecondAfterAnotherEnd(t *testing.T) {
 
 // TestGoneReader wants a program to finish its work after the reader of its output has ended.
 func TestGoneReader(t *testing.T) {
-	command := exec.CommandContext(t.Context(), os.Args[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0])
 	command.Env = append(os.Environ(), behaviour+"=holds")
 	out, err := command.StdoutPipe()
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package strictjson refuses JSON that readers take for different things.
+// Package strictjson rejects JSON that different parsers read differently.
 package strictjson
 
 import (
@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// CheckEscapes refuses text that JSON readers take for different strings: bytes that
+// CheckEscapes returns an error for text that JSON parsers decode to different strings: bytes that
 // are not UTF-8, and escapes of half a surrogate pair.
 func CheckEscapes(text []byte) error {
 	if !utf8.Valid(text) {
@@ -33,7 +33,7 @@ func CheckEscapes(text []byte) error {
 	return nil
 }
 
-// hexUnit reads the u of an escape and the four hexadecimal digits after it.
+// hexUnit parses the u of an escape and the four hexadecimal digits after it.
 func hexUnit(text []byte, at int) (unit int, ok bool) {
 	if at+5 > len(text) || text[at] != 'u' {
 		return 0, false

@@ -15,35 +15,36 @@ import (
 
 // Errors of this package.
 var (
-	// ErrNoFunds says that the key that pays has too little.
+	// ErrNoFunds means that the paying key has too few lamports.
 	ErrNoFunds = errors.New("too few lamports")
-	// ErrCluster says that the nodes are not of the chain that they should be of.
+	// ErrCluster means that a node belongs to the wrong chain.
 	ErrCluster = errors.New("wrong chain")
-	// ErrNoRun says that no run of that name is on the chain.
+	// ErrNoRun means that the chain has no run of that name.
 	ErrNoRun = errors.New("no such run on the chain")
-	// ErrNotConfigured means that a run has an account and no genesis yet.
+	// ErrNotConfigured means that a run has an account but no genesis yet.
 	ErrNotConfigured = errors.New("the run is not configured yet")
-	// ErrSeveralRuns says that a name is that of several runs.
+	// ErrSeveralRuns means that several runs have the same name.
 	ErrSeveralRuns = errors.New("several runs have this name")
-	// ErrNoProgram says that there is no program at the address.
+	// ErrNoProgram means that there is no program at the address.
 	ErrNoProgram = errors.New("no program at this address")
-	// ErrForeign says that another program than the known one is at the address.
+	// ErrForeign means that an unknown program is at the address.
 	ErrForeign = errors.New("a foreign program is at this address")
-	// ErrOpen says that the account of a run that is not over cannot be freed.
+	// ErrOpen means that the account cannot be freed because the run is not closed.
 	ErrOpen = errors.New("the run is not closed")
-	// ErrNotMain says that only the run's main authority may do this.
+	// ErrNotMain means that the operation requires the run's main authority.
 	ErrNotMain = errors.New("this key is not the run's main authority")
-	// ErrTaken says that something else is where something was to be made.
+	// ErrTaken means that an address is already in use.
 	ErrTaken = errors.New("the address is taken")
 )
 
-// Chain is a chain as its nodes show it, and a key that pays.
+// Chain is a connection to the nodes of a chain, with a key that pays.
 type Chain struct {
 	options  solana.Options
 	operator *solana.Operator
 }
 
-// Open does not connect. Of o it uses Endpoints, Key, MaxPrice, Pace, Transport and Logger.
+// Open returns a Chain. It does not connect. Of o it uses Endpoints, Key, MaxPrice, Pace, Transport
+// and Logger.
 func Open(o solana.Options) (*Chain, error) {
 	operator, err := solana.NewOperator(o)
 	if err != nil {
@@ -58,18 +59,18 @@ func (c *Chain) Close() { c.operator.Close() }
 // Payer returns the account that pays.
 func (c *Chain) Payer() transaction.PublicKey { return c.operator.Key() }
 
-// clusters are the public chains, by the hashes that their first blocks have.
+// clusters maps the genesis hashes of the public chains to their names.
 var clusters = map[string]string{
 	"5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d": "mainnet-beta",
 	"4uhcVJyU9pJkvQyUS88uRDiswHXSCkY3zQawwpjTn2NY": "testnet",
 	"EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG": "devnet",
 }
 
-// Commitment is how sure a chain is of what it shows.
+// Commitment is the confirmation level of an answer.
 type Commitment = rpc.Commitment
 
-// Genesis returns the hash of the chain's first block, and ErrCluster when its nodes are of
-// several chains.
+// Genesis returns the hash of the chain's first block. It returns ErrCluster if the nodes belong to
+// different chains.
 func (c *Chain) Genesis(ctx context.Context) (transaction.Hash, error) {
 	var first transaction.Hash
 	for i, e := range c.operator.Pool().Endpoints() {
@@ -88,8 +89,8 @@ func (c *Chain) Genesis(ctx context.Context) (transaction.Hash, error) {
 	return first, nil
 }
 
-// FetchInto adds what the nodes have of a run to its archive; see fetch.Into. The next
-// node is asked where one fails.
+// FetchInto adds a run's new transactions to its archive; see fetch.Into. If a node fails, it asks
+// the next one.
 func (c *Chain) FetchInto(ctx context.Context, a *archive.Archive, commitment Commitment) (added int, err error) {
 	_, err = rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (struct{}, error) {
 		more, err := fetch.Into(ctx, a, e, commitment)
@@ -99,7 +100,8 @@ func (c *Chain) FetchInto(ctx context.Context, a *archive.Archive, commitment Co
 	return added, err
 }
 
-// Cluster returns what the chain is called, and ErrCluster when its nodes are of several chains.
+// Cluster returns the name of the chain. It returns ErrCluster if the nodes belong to different
+// chains.
 func (c *Chain) Cluster(ctx context.Context) (string, error) {
 	genesis, err := c.Genesis(ctx)
 	if err != nil {
@@ -122,7 +124,7 @@ func (c *Chain) Balance(ctx context.Context, key transaction.PublicKey) (uint64,
 	})
 }
 
-// Need returns ErrNoFunds when the payer cannot pay, with what is missing and where it comes from.
+// Need returns ErrNoFunds, with the missing amount and how to get it, if the payer cannot pay cost.
 func (c *Chain) Need(ctx context.Context, cost Cost) error {
 	has, err := c.Balance(ctx, c.Payer())
 	if err != nil || has >= cost.Total() {
@@ -142,7 +144,7 @@ func (c *Chain) Need(ctx context.Context, cost Cost) error {
 	return fmt.Errorf("%w: %s has %s SOL and needs %s: %d lamports are missing; %s", ErrNoFunds, c.Payer(), SOL(has), SOL(cost.Total()), missing, remedy)
 }
 
-// Airdrop asks the faucet of a chain for tests for lamports, and waits until they are there.
+// Airdrop requests lamports from the faucet of a test chain, and waits until they arrive.
 func (c *Chain) Airdrop(ctx context.Context, to transaction.PublicKey, lamports uint64) error {
 	before, err := c.Balance(ctx, to)
 	if err != nil {
@@ -160,10 +162,10 @@ func (c *Chain) Airdrop(ctx context.Context, to transaction.PublicKey, lamports 
 	})
 }
 
-// look is how often until asks.
+// look is the polling interval of until.
 const look = 200 * time.Millisecond
 
-// until waits until something is so.
+// until waits until so returns true.
 func (c *Chain) until(ctx context.Context, subject string, so func(context.Context) (bool, error)) error {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
@@ -179,7 +181,7 @@ func (c *Chain) until(ctx context.Context, subject string, so func(context.Conte
 	}
 }
 
-// account reads an account, or a part of it; nil when there is none.
+// account reads an account, or a part of it. It returns nil if the account does not exist.
 func (c *Chain) account(ctx context.Context, key transaction.PublicKey, part *rpc.Slice, commitment rpc.Commitment) (*rpc.Account, error) {
 	return rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
 		found, _, err := e.Account(ctx, key, rpc.Query{Commitment: commitment, Slice: part})
@@ -187,19 +189,19 @@ func (c *Chain) account(ctx context.Context, key transaction.PublicKey, part *rp
 	})
 }
 
-// rent returns what an account of that size has to hold.
+// rent returns the minimum balance of an account of a size.
 func (c *Chain) rent(ctx context.Context, size int) (uint64, error) {
 	lamports, err := rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.RentExemption(ctx, uint64(size))
 	})
 	if most := uint64(size+accountOverhead) * dearestByte; err == nil && lamports > most {
-		return 0, fmt.Errorf("a node wants %d lamports of rent for %d bytes, which cannot be: at most %d", lamports, size, most)
+		return 0, fmt.Errorf("a node asks for %d lamports of rent for %d bytes, more than the possible %d", lamports, size, most)
 	}
 	return lamports, err
 }
 
-// Bounds of the rent that a node may ask for: ten times what the public chains ask.
+// Limits of the rent that a node may report: ten times that of the public chains.
 const (
-	accountOverhead = 128   // bytes that are paid for beside the data
+	accountOverhead = 128   // bytes that are paid in addition to the data
 	dearestByte     = 69600 // lamports
 )

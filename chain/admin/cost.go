@@ -7,20 +7,20 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// LamportsPerSOL is how many lamports are one SOL.
+// LamportsPerSOL is the number of lamports in one SOL.
 const LamportsPerSOL = 1_000_000_000
 
-// Cost is what something costs that is not done yet, in lamports.
+// Cost is the cost of a planned operation, in lamports.
 type Cost struct {
-	Rent         uint64 // that lies in accounts, and comes back when they are closed
-	Fees         uint64 // of the transactions, without what is offered for being faster
+	Rent         uint64 // deposit in accounts, returned when they are closed
+	Fees         uint64 // of the transactions, without priority fees
 	Transactions int
 }
 
-// Total returns all that the payer has to have.
+// Total returns the balance that the payer needs.
 func (c Cost) Total() uint64 { return c.Rent + c.Fees }
 
-// String returns the cost for people.
+// String formats the cost for people.
 func (c Cost) String() string {
 	noun := "transactions"
 	if c.Transactions == 1 {
@@ -33,12 +33,12 @@ func (c Cost) String() string {
 		SOL(c.Total()), SOL(c.Rent), SOL(c.Fees), c.Transactions, noun)
 }
 
-// Transactions returns the cost of so many transactions that one key signs.
+// Transactions returns the cost of n transactions with one signature each.
 func Transactions(n int) Cost {
 	return Cost{Fees: uint64(n) * transaction.SignatureFee, Transactions: n}
 }
 
-// SOL writes lamports as SOL, exactly.
+// SOL formats lamports as SOL, exactly.
 func SOL(lamports uint64) string {
 	whole, rest := lamports/LamportsPerSOL, lamports%LamportsPerSOL
 	if rest == 0 {
@@ -47,7 +47,7 @@ func SOL(lamports uint64) string {
 	return fmt.Sprintf("%d.%s", whole, strings.TrimRight(fmt.Sprintf("%09d", rest), "0"))
 }
 
-// ParseSOL reads an amount of SOL, exactly.
+// ParseSOL parses an amount of SOL, exactly.
 func ParseSOL(text string) (uint64, error) {
 	bad := fmt.Errorf("%q SOL, want a number above 0 with at most 9 decimals, such as 1.5", text)
 	whole, places, _ := strings.Cut(text, ".")

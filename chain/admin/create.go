@@ -11,24 +11,25 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Creation is what is left to do until a run is on the chain.
+// Creation is a plan for the remaining steps to create a run.
 type Creation struct {
 	Run  transaction.PublicKey
 	Cost Cost
 
 	program transaction.PublicKey
 	runID   string
-	missing uint64               // lamports of the rent: somebody may have sent some there
-	genesis *coordinator.Genesis // nil: only the account is made
-	draft   []byte               // nil: none is stored
+	missing uint64               // rent still to pay: the account may already hold lamports
+	genesis *coordinator.Genesis // nil: only create the account
+	draft   []byte               // nil: store none
 	there   bool
 }
 
-// Units that the program's transactions are limited to which look at the whole account.
+// wholeUnits is the compute limit of transactions whose instructions process the whole account.
 const wholeUnits = 400_000
 
-// PlanCreate looks which parts of a run are on the chain; its main authority is the key that pays.
-// Without a genesis only its account is made, with the draft if that is not nil, and the run begins with a later one.
+// PlanCreate plans the creation of a run whose main authority is the payer. It skips parts that are
+// already on the chain. Without a genesis, the plan only creates the account, with the draft if it
+// is not nil, and a later genesis starts the run.
 func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, runID string, genesis *coordinator.Genesis, draft *layout.Draft) (*Creation, error) {
 	if len(runID) == 0 || len(runID) > layout.MaxRunIDLength {
 		return nil, fmt.Errorf("run id %q: has %d bytes, want 1 to %d on a chain", runID, len(runID), layout.MaxRunIDLength)
@@ -78,7 +79,7 @@ func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, r
 	return p, nil
 }
 
-// Create does what is left to do.
+// Create executes a plan.
 func (c *Chain) Create(ctx context.Context, p *Creation) error {
 	if err := c.Need(ctx, p.Cost); err != nil {
 		return err
@@ -107,7 +108,8 @@ func (c *Chain) Create(ctx context.Context, p *Creation) error {
 	return c.operator.Send(ctx, "create the run's account", wholeUnits, all...)
 }
 
-// Draft returns the draft in the account of the payer's run. It reports false if there is none, and returns layout.ErrDraft if it is damaged.
+// Draft returns the draft in the account of the payer's run. It reports false if there is none, and
+// returns layout.ErrDraft if it is damaged.
 func (c *Chain) Draft(ctx context.Context, program transaction.PublicKey, runID string) (layout.Draft, bool, error) {
 	run, err := transaction.Program(program).RunAddress(c.Payer(), runID)
 	if err != nil {
@@ -125,7 +127,7 @@ func (c *Chain) draftAt(ctx context.Context, program, run transaction.PublicKey)
 	return layout.ReadDraft(found.Data)
 }
 
-// missing returns the lamports that an account needs beside those that somebody sent there.
+// missing returns the lamports that an account needs in addition to those already there.
 func missing(rent uint64, found *rpc.Account) uint64 {
 	if found == nil {
 		return rent
@@ -133,7 +135,7 @@ func missing(rent uint64, found *rpc.Account) uint64 {
 	return rent - min(rent, found.Lamports)
 }
 
-// PlanFree returns the lamports that freeing a run's account gives back.
+// PlanFree returns the lamports that freeing a run's account returns.
 func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey) (uint64, error) {
 	found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, rpc.Confirmed)
 	switch {
@@ -144,7 +146,7 @@ func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey
 	}
 	summary, err := layout.ReadSummary(found.Data)
 	if err != nil {
-		return found.Lamports, nil // the program frees versions that it cannot read
+		return found.Lamports, nil // the program also frees versions that it cannot read
 	}
 	switch {
 	case summary.Main != c.Payer():
@@ -155,19 +157,19 @@ func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey
 	return found.Lamports, nil
 }
 
-// Free gives the lamports of a closed run's account to spill. The account is gone afterwards, and
-// with it what the run had reached: an archive keeps that.
+// Free closes a closed run's account and transfers its lamports to spill. The run's results on the
+// chain are lost; use an archive to keep them.
 func (c *Chain) Free(ctx context.Context, program, run, spill transaction.PublicKey) error {
 	free := []transaction.Instruction{transaction.Program(program).Free(run, c.Payer(), spill)}
 	if summary, err := c.Summary(ctx, run, rpc.Confirmed); err == nil && summary.Closed && summary.RunState != coordinator.Finished {
-		// Nobody has let it be over yet.
+		// No tick has moved the run to Finished yet.
 		free = append([]transaction.Instruction{transaction.Program(program).Tick(run, nil)}, free...)
 	}
 	return c.operator.Send(ctx, "free the run's account", wholeUnits, free...)
 }
 
-// Forget gives the lamports of the account in which the payer announced its addresses for a run
-// back to it, and returns how many; 0 when there is none.
+// Forget closes the account of the payer's addresses for a run and returns its lamports to the
+// payer. It returns their number, 0 if there is no account.
 func (c *Chain) Forget(ctx context.Context, program, run transaction.PublicKey) (uint64, error) {
 	peer, err := transaction.Program(program).PeerAddress(c.Payer(), run)
 	if err != nil {
@@ -180,8 +182,8 @@ func (c *Chain) Forget(ctx context.Context, program, run transaction.PublicKey) 
 	return found.Lamports, c.operator.Send(ctx, "free the account of addresses", createUnits, transaction.Program(program).Forget(peer, c.Payer(), c.Payer()))
 }
 
-// HasBegun reports whether the payer's run of that id has its genesis. One of which not even the
-// account is there counts as begun: nothing can be added to it.
+// HasBegun reports whether the payer's run with an id has its genesis. It also reports true if the
+// account does not exist, because nothing can be added to it.
 func (c *Chain) HasBegun(ctx context.Context, program transaction.PublicKey, runID string) (bool, error) {
 	run, err := transaction.Program(program).RunAddress(c.Payer(), runID)
 	if err != nil {
@@ -195,7 +197,7 @@ func (c *Chain) HasBegun(ctx context.Context, program transaction.PublicKey, run
 	return summary.RunState != coordinator.Uninitialized, err
 }
 
-// CostToJoin returns the cost of the account in which the payer announces its addresses for a run.
+// CostToJoin returns the cost of the account for the payer's addresses in a run.
 func (c *Chain) CostToJoin(ctx context.Context, program, run transaction.PublicKey) (Cost, error) {
 	peer, err := transaction.Program(program).PeerAddress(c.Payer(), run)
 	if err != nil {

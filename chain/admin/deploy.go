@@ -13,53 +13,53 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// programSeed names the program among the accounts of the key that deploys it: a key has one.
+// programSeed derives the program's address from the deployer's key. A key has one program.
 const programSeed = "psyche"
 
-// programRoom is how many bytes more than its first image a program's account has, for later ones.
+// programRoom is the number of extra bytes in a program's account, for later images.
 const programRoom = 8 << 10
 
-// Kinds of accounts of the loader, which it writes into their first four bytes.
+// Kinds of accounts of the loader, stored in their first four bytes.
 const (
 	isBuffer      = 1
 	isProgram     = 2
 	isProgramData = 3
 )
 
-// Units that the loader's transactions are limited to.
+// Compute limits of the loader's transactions.
 const (
 	writeUnits  = 10_000
 	deployUnits = 200_000
 	createUnits = 20_000
 )
 
-// Deployment is what is left to do until a program is on the chain.
+// Deployment is a plan for the remaining steps to deploy a program.
 type Deployment struct {
 	Program transaction.PublicKey
-	Cost    Cost // of what is left; zero when nothing is
-	Upgrade bool // another image is there, and is replaced
+	Cost    Cost // of the remaining steps; zero if there are none
+	Upgrade bool // replaces an existing image
 
 	buffer transaction.PublicKey
 	seed   string // of buffer
 	image  []byte
-	begun  bool     // the buffer is there
-	pieces []uint32 // offsets of what is not in it
+	begun  bool     // the buffer exists
+	pieces []uint32 // offsets of the missing pieces
 	done   bool
 	rent   struct{ buffer, program uint64 }
 }
 
-// Done reports whether the chain has the program already.
+// Done reports whether the program is already deployed.
 func (d *Deployment) Done() bool { return d.done }
 
-// Pieces returns how many pieces of the image have to be written.
+// Pieces returns the number of pieces of the image that remain to be written.
 func (d *Deployment) Pieces() int { return len(d.pieces) }
 
-// ProgramOf returns the address at which a key deploys the program.
+// ProgramOf returns the address of the program that a key deploys.
 func ProgramOf(deployer transaction.PublicKey) (transaction.PublicKey, error) {
 	return transaction.CreateWithSeed(deployer, programSeed, transaction.LoaderProgram)
 }
 
-// PlanDeploy looks what of a program's image is on the chain.
+// PlanDeploy plans the deployment of an image. It skips parts that are already on the chain.
 func (c *Chain) PlanDeploy(ctx context.Context, image []byte) (*Deployment, error) {
 	payer := c.Payer()
 	sum := sha256.Sum256(image)
@@ -86,7 +86,7 @@ func (c *Chain) PlanDeploy(ctx context.Context, image []byte) (*Deployment, erro
 	return d, nil
 }
 
-// planProgram looks whether there is a program, and which.
+// planProgram checks whether a program exists, and which image it has.
 func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 	found, err := c.account(ctx, d.Program, nil, rpc.Confirmed)
 	if err != nil {
@@ -119,8 +119,8 @@ func (c *Chain) planProgram(ctx context.Context, d *Deployment) error {
 	return nil
 }
 
-// checkProgramData wants nothing to be where the loader makes the account of a program's image:
-// it fails where lamports are, and nobody can take them away.
+// checkProgramData returns an error if the address of a program's image is in use. The loader fails
+// if the address holds lamports, and they cannot be removed.
 func (c *Chain) checkProgramData(ctx context.Context, program transaction.PublicKey) error {
 	at, err := transaction.ProgramData(program)
 	if err != nil {
@@ -133,13 +133,13 @@ func (c *Chain) checkProgramData(ctx context.Context, program transaction.Public
 	return err
 }
 
-// isUnused reports whether nothing is at an address, or only lamports that somebody sent there.
+// isUnused reports whether an address is empty or holds only lamports.
 func isUnused(found *rpc.Account) bool {
 	return found == nil || found.Owner == transaction.SystemProgram && len(found.Data) == 0
 }
 
-// image returns the image of a program with what is behind it, and the key that may change it:
-// zero when none may.
+// image returns a program's image, including the bytes after it, and its upgrade authority, which
+// is zero for an immutable program.
 func (c *Chain) image(ctx context.Context, program transaction.PublicKey) ([]byte, transaction.PublicKey, error) {
 	var authority transaction.PublicKey
 	at, err := transaction.ProgramData(program)
@@ -160,7 +160,7 @@ func (c *Chain) image(ctx context.Context, program transaction.PublicKey) ([]byt
 	return found.Data[transaction.ProgramDataHeader:], authority, nil
 }
 
-// planBuffer looks which pieces of the image are not in the buffer.
+// planBuffer finds the pieces of the image that the buffer lacks.
 func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
 	size := transaction.BufferHeader + len(d.image)
 	found, err := c.account(ctx, d.buffer, nil, rpc.Confirmed)
@@ -178,7 +178,7 @@ func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
 		d.Cost.Rent = data
 	}
 	if found != nil {
-		d.Cost.Rent -= min(d.Cost.Rent, found.Lamports) // the loader takes it for the program's data
+		d.Cost.Rent -= min(d.Cost.Rent, found.Lamports) // the loader uses it for the program's data
 	}
 	if !isUnused(found) {
 		if found.Owner != transaction.LoaderProgram || len(found.Data) != size || binary.LittleEndian.Uint32(found.Data) != isBuffer ||
@@ -187,7 +187,7 @@ func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
 		}
 		d.begun = true
 	} else if d.rent.buffer = missing(d.rent.buffer, found); d.Upgrade {
-		d.Cost.Rent = d.rent.buffer // comes back with the upgrade
+		d.Cost.Rent = d.rent.buffer // returned by the upgrade
 	}
 	for at := 0; at < len(d.image); at += transaction.MaxLoaderWrite {
 		part := d.piece(uint32(at))
@@ -202,8 +202,7 @@ func (d *Deployment) piece(at uint32) []byte {
 	return d.image[at:min(int(at)+transaction.MaxLoaderWrite, len(d.image))]
 }
 
-// Deploy does what is left to do. After each piece that the chain has it calls written, if that is
-// not nil.
+// Deploy executes a plan. After each confirmed piece it calls written, if written is not nil.
 func (c *Chain) Deploy(ctx context.Context, d *Deployment, written func()) error {
 	if d.done {
 		return nil
@@ -246,7 +245,7 @@ func (c *Chain) Deploy(ctx context.Context, d *Deployment, written func()) error
 	return c.operator.Send(ctx, "deploy the program", deployUnits, append(made, deploy)...)
 }
 
-// CheckProgram returns ErrNoProgram when no program is at the address.
+// CheckProgram returns ErrNoProgram if there is no program at the address.
 func (c *Chain) CheckProgram(ctx context.Context, program transaction.PublicKey) error {
 	found, err := c.account(ctx, program, nil, rpc.Confirmed)
 	if err != nil || found != nil && found.Executable {
@@ -259,8 +258,9 @@ func (c *Chain) CheckProgram(ctx context.Context, program transaction.PublicKey)
 	return fmt.Errorf("%w: %s, on %s; name the program of the run with --program-id, or deploy it: psyche chain deploy", ErrNoProgram, program, cluster)
 }
 
-// Vouch returns ErrForeign unless the program at an address has the image, and the key that may replace it:
-// zero when nobody may. Whoever signs a transaction lets its program take all that their account holds.
+// Vouch returns ErrForeign unless the program at an address has the image. It also returns the
+// program's upgrade authority, which is zero for an immutable program. This check matters because a
+// program can take everything in the account of a key that signs its transactions.
 func (c *Chain) Vouch(ctx context.Context, program transaction.PublicKey, image []byte) (authority transaction.PublicKey, err error) {
 	if err := c.CheckProgram(ctx, program); err != nil {
 		return authority, err
@@ -275,12 +275,12 @@ func (c *Chain) Vouch(ctx context.Context, program transaction.PublicKey, image 
 	return authority, nil
 }
 
-// sameImage reports whether an account, which may have room for more, has the image.
+// sameImage reports whether an account, which may have extra bytes, contains the image.
 func sameImage(found, image []byte) bool {
 	return len(found) >= len(image) && bytes.Equal(found[:len(image)], image) && len(bytes.Trim(found[len(image):], "\x00")) == 0
 }
 
-// Finalize gives up the payer's right to change its program.
+// Finalize makes the payer's program immutable.
 func (c *Chain) Finalize(ctx context.Context) error {
 	program, err := ProgramOf(c.Payer())
 	if err != nil {
@@ -290,7 +290,7 @@ func (c *Chain) Finalize(ctx context.Context) error {
 	case err != nil:
 		return err
 	case authority == (transaction.PublicKey{}):
-		return nil // nobody has it
+		return nil // it is already immutable
 	case authority != c.Payer():
 		return fmt.Errorf("%w: only %s may give up the right to change %s", ErrTaken, authority, program)
 	}

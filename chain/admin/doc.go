@@ -1,12 +1,13 @@
-// Package admin does what whoever runs Psyche on a chain does there: deploy the program, begin a
-// run, find it by its name, free its account. What members and the main
-// authority do in a run they do as clients of package chain/solana.
+// Package admin implements administration of Psyche on a chain: it deploys the program, and
+// creates, finds and frees runs. Members and main authorities act in a run through package
+// chain/solana.
 //
 //	c, err := admin.Open(solana.Options{Endpoints: endpoints, Key: key})
 //	plan, err := c.PlanDeploy(ctx, program.ELF)
 //	fmt.Println(plan.Cost)
 //	err = c.Deploy(ctx, plan, nil)
 //
-// Everything that is paid for is a plan first, which has its cost and changes nothing. What was
-// broken off goes on when it is done again: plans look at what the chain has already.
+// Every operation that costs money starts with a plan, which contains the cost and changes nothing.
+// To resume an interrupted operation, plan and execute it again: a plan skips everything that is
+// already on the chain.
 package admin

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Summary reads the beginning of a run's account.
+// Summary reads the head of a run's account.
 func (c *Chain) Summary(ctx context.Context, run transaction.PublicKey, commitment rpc.Commitment) (layout.Summary, error) {
 	found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, commitment)
 	if err != nil {
@@ -21,7 +21,7 @@ func (c *Chain) Summary(ctx context.Context, run transaction.PublicKey, commitme
 	return layout.ReadSummary(found.Data)
 }
 
-// AwaitFinal waits until all that is confirmed of a run now is final.
+// AwaitFinal waits until the currently confirmed state of a run is finalized.
 func (c *Chain) AwaitFinal(ctx context.Context, run transaction.PublicKey) error {
 	confirmed, err := c.Summary(ctx, run, rpc.Confirmed)
 	if err != nil {

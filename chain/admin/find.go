@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Where an account has the run's id: its length, and its text.
+// Positions of the run id in an account: its length, and its text.
 const (
 	idLengthAt = layout.StateOffset + 17
 	idAt       = layout.StateOffset + 24
@@ -26,13 +26,13 @@ type Found struct {
 	Summary layout.Summary
 }
 
-// Runs returns the runs of a program that have begun, ordered by id and address. An empty id
-// stands for all of them.
+// Runs returns the runs of a program that have a genesis, ordered by id and address. An empty id
+// selects all runs.
 func (c *Chain) Runs(ctx context.Context, program transaction.PublicKey, runID string) ([]Found, error) {
 	return c.runs(ctx, program, runID)
 }
 
-// runs is Runs for accounts that pass further filters, too.
+// runs is Runs with additional filters.
 func (c *Chain) runs(ctx context.Context, program transaction.PublicKey, runID string, further ...rpc.Filter) ([]Found, error) {
 	filters := append([]rpc.Filter{{Offset: 0, Bytes: []byte(layout.RunMagic)}}, further...)
 	if runID != "" {
@@ -50,11 +50,11 @@ func (c *Chain) runs(ctx context.Context, program transaction.PublicKey, runID s
 	for _, account := range accounts {
 		summary, err := layout.ReadSummary(account.Data)
 		if err != nil || summary.RunID == "" || runID != "" && summary.RunID != runID {
-			continue // it has not begun, or a node answers what was not asked
+			continue // it has no genesis, or the answer does not match the request
 		}
 		at, err := transaction.Program(program).RunAddress(transaction.PublicKey(summary.Main), summary.RunID)
 		if err != nil || at != account.Key {
-			continue // a node made it up
+			continue // the node made it up
 		}
 		found = append(found, Found{account.Key, summary})
 	}
@@ -64,21 +64,22 @@ func (c *Chain) runs(ctx context.Context, program transaction.PublicKey, runID s
 	return found, nil
 }
 
-// RunsOfJoinAuthority returns the runs of a program that have begun, are not closed and have that join authority.
+// RunsOfJoinAuthority returns the open runs of a program that have a genesis and this join
+// authority.
 func (c *Chain) RunsOfJoinAuthority(ctx context.Context, program, join transaction.PublicKey) ([]Found, error) {
 	found, err := c.runs(ctx, program, "", rpc.Filter{Offset: layout.JoinAuthorityOffset, Bytes: join[:]})
 	return slices.DeleteFunc(found, func(f Found) bool { return f.Summary.Closed || f.Summary.RunState == coordinator.Finished }), err
 }
 
-// Unconfigured is the account of a run that has no genesis yet.
+// Unconfigured is a run's account without a genesis.
 type Unconfigured struct {
 	Run, Main transaction.PublicKey
 	Lamports  uint64
 	Draft     layout.Draft // zero if there is none, or if it is damaged
 }
 
-// Unconfigured returns the accounts of a program that have no genesis yet. A run id selects accounts whose addresses
-// follow from that id and their main authority; an empty id selects all.
+// Unconfigured returns the accounts of a program without a genesis. A run id selects the accounts
+// whose addresses follow from that id and their main authority. An empty id selects all.
 func (c *Chain) Unconfigured(ctx context.Context, program transaction.PublicKey, runID string) ([]Unconfigured, error) {
 	filters := []rpc.Filter{{Offset: 0, Bytes: []byte(layout.RunMagic)}, {Offset: layout.RunStateOffset, Bytes: []byte{byte(coordinator.Uninitialized)}}}
 	accounts, err := c.heads(ctx, program, filters)
@@ -109,15 +110,15 @@ func (c *Chain) Unconfigured(ctx context.Context, program transaction.PublicKey,
 	return found, nil
 }
 
-// heads returns the beginnings of accounts of runs.
+// heads returns the heads of runs' accounts.
 func (c *Chain) heads(ctx context.Context, program transaction.PublicKey, filters []rpc.Filter) ([]rpc.KeyedAccount, error) {
 	return rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) ([]rpc.KeyedAccount, error) {
 		return e.ProgramAccounts(ctx, program, layout.AccountSize, filters, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})
 	})
 }
 
-// checkConfigured returns ErrNotConfigured if the run of an id has an account and no genesis; a zero authority
-// stands for any.
+// checkConfigured returns ErrNotConfigured if a run with this id has an account but no genesis. A
+// zero authority matches any.
 func (c *Chain) checkConfigured(ctx context.Context, program transaction.PublicKey, runID string, authority transaction.PublicKey) error {
 	waiting, err := c.Unconfigured(ctx, program, runID)
 	if err != nil {
@@ -132,8 +133,8 @@ func (c *Chain) checkConfigured(ctx context.Context, program transaction.PublicK
 	return nil
 }
 
-// Find returns the address of a run by its id, and that of its main authority if that is not zero. It returns
-// ErrNotConfigured for a run whose account has no genesis.
+// Find returns the address of the run with this id, and with this main authority if authority is
+// not zero. It returns ErrNotConfigured for a run without a genesis.
 func (c *Chain) Find(ctx context.Context, program transaction.PublicKey, runID string, authority transaction.PublicKey) (transaction.PublicKey, error) {
 	if authority != (transaction.PublicKey{}) {
 		run, err := transaction.Program(program).RunAddress(authority, runID)

@@ -9,13 +9,13 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// Archive is a file that grows with a run. It belongs to one goroutine.
+// Archive is a file that grows with a run. It is not safe for concurrent use.
 type Archive struct {
 	file     *journal.Journal
 	replayer Replayer
 }
 
-// Open opens the archive at path, or begins one. What is there is verified.
+// Open opens and verifies the archive at path, or creates one.
 func Open(path string, header Header) (*Archive, error) {
 	a := &Archive{}
 	file, _, err := journal.Open(path, a.replayer.Take)
@@ -43,24 +43,26 @@ func Open(path string, header Header) (*Archive, error) {
 // Close closes the file.
 func (a *Archive) Close() error { return a.file.Close() }
 
-// Summary says what the archive has.
+// Summary describes the content of the archive.
 func (a *Archive) Summary() Summary { return a.replayer.Summary() }
 
-// State returns the state after the newest event; nobody modifies it.
+// State returns the state after the newest event. Callers must not modify it.
 func (a *Archive) State() *coordinator.State { return &a.replayer.run.State }
 
-// Newest returns the name of the newest transaction that the archive has; zero: it has none.
+// Newest returns the first signature of the archive's newest transaction; zero if the archive is
+// empty.
 func (a *Archive) Newest() transaction.Signature { return a.replayer.newest }
 
-// Add follows a transaction, as a node tells it, and writes it down. It reports whether the transaction changed the
-// run; events of other runs may be among its own. A transaction that concerns the run (Concerns) and is not explained by its events is ErrArchive.
+// Add applies a transaction from a node and writes it to the archive. It reports whether the
+// transaction changed the run. The events may include events of other runs. Add returns ErrArchive
+// if the transaction concerns the run (Concerns) and its events do not explain it.
 func (a *Archive) Add(record Record) (bool, error) {
 	name, m := record.Transaction.Name(), &record.Transaction.Message
 	if len(record.Events) > maxEvents {
 		return false, fmt.Errorf("%w: transaction %s has %d events, want at most %d", ErrArchive, name, len(record.Events), maxEvents)
 	}
 	if len(record.Events) == 0 && a.onlyTicks(m) {
-		return false, nil // nothing was due, or it armed
+		return false, nil // nothing was due, or a tick armed the draw
 	}
 	var err error
 	if record.Events, err = a.replayer.follow(&record, true); err != nil {
@@ -76,7 +78,7 @@ func (a *Archive) Add(record Record) (bool, error) {
 	return true, a.file.Commit()
 }
 
-// onlyTicks reports whether nothing in a message but ticks concerns the run.
+// onlyTicks reports whether a message has only ticks for the run.
 func (a *Archive) onlyTicks(m *transaction.Message) bool {
 	for n := range m.Instructions {
 		if in := m.Instruction(n); a.replayer.concerns(&in) && in.Data[0] != transaction.RunTick {
@@ -86,7 +88,7 @@ func (a *Archive) onlyTicks(m *transaction.Message) bool {
 	return true
 }
 
-// Concerns reports whether a message has an instruction that concerns the run.
+// Concerns reports whether a message has an instruction for the run.
 func (a *Archive) Concerns(m *transaction.Message) bool {
 	for n := range m.Instructions {
 		if in := m.Instruction(n); a.replayer.concerns(&in) {

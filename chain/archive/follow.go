@@ -10,28 +10,30 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// Follower replays an archive while somebody writes it: each Read goes on where the one before
-// ended.
+// Follower replays an archive that a process is still writing. Each Read continues at the end of
+// the previous one.
 type Follower struct {
 	at   journal.Position
 	r    Replayer
-	read atomic.Int64 // bytes, while Read reads
+	read atomic.Int64 // bytes read so far, during Read
 }
 
-// ReadUntil returns up to about which byte of the archive Read has read. Others may ask while it reads.
+// ReadUntil returns approximately the number of bytes that Read has read. It may be called during
+// Read.
 func (f *Follower) ReadUntil() int64 { return f.read.Load() }
 
-// State returns the state after the newest event; nobody modifies it. ok is false before the first.
+// State returns the state after the newest event. Callers must not modify it. ok is false before
+// the first event.
 func (f *Follower) State() (state *coordinator.State, ok bool) { return f.r.State() }
 
-// Summary says what was read so far.
+// Summary describes the entries read so far.
 func (f *Follower) Summary() Summary { return f.r.Summary() }
 
-// Position returns up to which entry of the file everything was verified.
+// Position returns the end of the verified part of the file.
 func (f *Follower) Position() journal.Position { return f.at }
 
-// Read reads what is new, verifies it as Replay does, and passes each event and the state after it
-// to visit, which must keep neither. After an error the follower is of no use any more.
+// Read reads the new entries and verifies them as Replay does. It passes each event and the state
+// after it to visit, which must not keep either. After an error the follower is unusable.
 func (f *Follower) Read(path string, visit func(Step, *coordinator.State) error) error {
 	file, err := os.Open(path)
 	if err != nil {

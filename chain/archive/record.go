@@ -9,21 +9,21 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// ErrArchive says that a file is no archive of the run, or that it does not verify.
+// ErrArchive means that a file is not an archive of the run, or does not verify.
 var ErrArchive = errors.New("archive does not verify")
 
-// magic begins the header.
+// magic starts the header.
 const magic = "psyche/archive/v1"
 
-// maxEvents bounds the events of one transaction: one has at most 1,232 bytes.
+// maxEvents limits the events of one transaction, which has at most 1,232 bytes.
 const maxEvents = 64
 
 var le = binary.LittleEndian
 
-// Header says which run an archive is of.
+// Header identifies the run of an archive.
 type Header struct {
-	Program transaction.PublicKey // that hosts it
-	Run     transaction.PublicKey // its account
+	Program transaction.PublicKey // program that hosts the run
+	Run     transaction.PublicKey // account of the run
 	Genesis transaction.Hash      // of the chain
 }
 
@@ -34,7 +34,7 @@ func (h *Header) AppendTo(b []byte) []byte {
 	return append(b, h.Genesis[:]...)
 }
 
-// readHeader reads the first record.
+// readHeader parses the first record.
 func readHeader(b []byte) (Header, error) {
 	if len(b) != len(magic)+3*32 || string(b[:len(magic)]) != magic {
 		return Header{}, fmt.Errorf("%w: no archive header at the start", ErrArchive)
@@ -63,7 +63,7 @@ func (r *Record) AppendTo(b []byte) ([]byte, error) {
 	return append(b, raw...), nil
 }
 
-// readRecord reads what AppendTo appended.
+// readRecord parses the output of AppendTo.
 func readRecord(b []byte) (Record, error) {
 	if len(b) < 9 || b[8] > maxEvents || len(b) < 9+int(b[8])*event.Size {
 		return Record{}, fmt.Errorf("%w: a record of %d bytes is truncated", ErrArchive, len(b))

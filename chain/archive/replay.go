@@ -15,48 +15,50 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Summary says what an archive has.
+// Summary describes the content of an archive.
 type Summary struct {
 	Header
 	Main         transaction.PublicKey // the run's main authority
 	Transactions int
 	Sequence     uint64   // of the newest event
-	Head         [32]byte // of the chain of hashes
-	Torn         int64    // bytes of an unfinished write at the end
+	Head         [32]byte // of the hash chain
+	Torn         int64    // bytes of an incomplete write at the end
 }
 
-// Step is an event and what it did.
+// Step is an event with the instruction that caused it.
 type Step struct {
 	Header      Header
 	Event       event.Event
 	Signer      transaction.PublicKey // of the transaction
 	Transaction transaction.Signature
-	Actor       transaction.PublicKey // whose action it is; zero for a tick
+	Actor       transaction.PublicKey // author of the action; zero for a tick
 	Data        []byte                // of the instruction
-	Signatures  int                   // of the transaction, each of which is paid for
+	Signatures  int                   // of the transaction; each costs a fee
 }
 
-// Action is what the step's actor did; nil for the genesis and for a tick. Of a new configuration it says that it is one.
+// Action returns the actor's action; nil for the genesis and for a tick. For a new configuration it
+// returns an empty UpdateConfig.
 func (s *Step) Action() coordinator.Action {
 	if s.Event.Instruction != event.Act {
 		return nil
 	}
-	const begin = 1 + 8 // behind number and nonce
+	const begin = 1 + 8 // number and nonce
 	if len(s.Data) > begin {
 		if action, err := wire.DecodeAction(s.Data[begin:]); err == nil {
 			return action
 		}
 	}
-	return coordinator.UpdateConfig{} // it lies in what was staged
+	return coordinator.UpdateConfig{} // its content is in the staged bytes
 }
 
-// RunHash is the hash that names the run.
+// RunHash returns the hash of the run.
 func (h *Header) RunHash() [32]byte { return wire.ChainRun(h.Program, h.Run) }
 
-// Replayer does again what the records of an archive did, one by one. The zero value is before the first. It belongs to
-// one goroutine.
+// Replayer replays the records of an archive one by one. The zero value is ready for the first
+// record. A Replayer is not safe for concurrent use.
 type Replayer struct {
-	// Visit, which may be nil, sees each event and the state after it, and keeps neither.
+	// Visit, which may be nil, is called with each event and the state after it, and must not keep
+	// either.
 	Visit func(Step, *coordinator.State) error
 
 	header  Header
@@ -65,11 +67,11 @@ type Replayer struct {
 	count   int
 	signed  int
 	newest  transaction.Signature
-	visited error // by Visit
+	visited error // error of Visit
 }
 
-// Take verifies the next record of an archive, the payload of an entry of its journal, and does it again. After an error
-// the Replayer is of no use any more; ErrArchive says that the record does not verify.
+// Take verifies and applies the next record of an archive, the payload of a journal entry. After an
+// error the Replayer is unusable. ErrArchive means that the record does not verify.
 func (r *Replayer) Take(payload []byte) error {
 	if !r.begun {
 		var err error
@@ -86,8 +88,8 @@ func (r *Replayer) Take(payload []byte) error {
 	return err
 }
 
-// follow does what a transaction did to the run, and returns the events that it explains. Lenient
-// is for what a node tells: a transaction may have events of other runs too.
+// follow applies a transaction and returns the events that its instructions explain. If lenient, as
+// for a transaction from a node, it may also have events of other runs.
 func (r *Replayer) follow(record *Record, lenient bool) (used []event.Event, err error) {
 	name := record.Transaction.Name()
 	if err := record.Transaction.Verify(); err != nil {
@@ -116,12 +118,12 @@ func (r *Replayer) follow(record *Record, lenient bool) (used []event.Event, err
 	return used, r.visited
 }
 
-// concerns reports whether an instruction is the program's and of this run.
+// concerns reports whether an instruction calls the program for this run.
 func (r *Replayer) concerns(in *transaction.Instruction) bool {
 	return in.Program == r.header.Program && len(in.Accounts) > 0 && in.Accounts[0].Key == r.header.Run && len(in.Data) > 0
 }
 
-// instruction does what one did, and returns the place of the event that it logged, or -1.
+// instruction applies an instruction, and returns the index of the event that it logged, or -1.
 func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, record *Record) (int, error) {
 	var signer transaction.PublicKey
 	kind := in.Data[0]
@@ -132,7 +134,7 @@ func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, r
 		signer = in.Accounts[1].Key
 	}
 	if kind == transaction.RunInit && r.run.Sequence > 0 {
-		r.run = replay.New(r.header.Program, r.header.Run) // the account was freed and made anew
+		r.run = replay.New(r.header.Program, r.header.Run) // the account was freed and created again
 	}
 	var refused error
 	for i, e := range left {
@@ -140,7 +142,7 @@ func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, r
 			continue
 		}
 		if err := r.run.Do(signer, in.Data, [][]byte{e.AppendTo(nil)}); err != nil {
-			refused = err // unless it is another run's
+			refused = err // unless the event belongs to another run
 			continue
 		}
 		if r.Visit != nil && r.visited == nil {
@@ -151,14 +153,15 @@ func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, r
 		}
 		return i, nil
 	}
-	// It logged nothing, as a tick when nothing was due.
+	// It logged nothing, like a tick with nothing due.
 	if err := r.run.Do(signer, in.Data, nil); err != nil {
 		return -1, cmp.Or(refused, err)
 	}
 	return -1, nil
 }
 
-// State returns the state after the newest event; nobody modifies it. ok is false before the first.
+// State returns the state after the newest event. Callers must not modify it. ok is false before
+// the first event.
 func (r *Replayer) State() (state *coordinator.State, ok bool) {
 	if r.run == nil || r.run.Sequence == 0 {
 		return nil, false
@@ -166,10 +169,10 @@ func (r *Replayer) State() (state *coordinator.State, ok bool) {
 	return &r.run.State, true
 }
 
-// Signatures returns how many signatures were verified, of all transactions.
+// Signatures returns the number of verified signatures over all transactions.
 func (r *Replayer) Signatures() int { return r.signed }
 
-// Summary says what was taken so far, but for what is torn.
+// Summary describes the records taken so far. It does not set Torn.
 func (r *Replayer) Summary() Summary {
 	if r.run == nil {
 		return Summary{}
@@ -177,13 +180,13 @@ func (r *Replayer) Summary() Summary {
 	return Summary{Header: r.header, Main: r.run.Main, Transactions: r.count, Sequence: r.run.Sequence, Head: r.run.Head}
 }
 
-// IsHeader reports whether the first record of a log is that of an archive.
+// IsHeader reports whether the first record of a log is an archive's header.
 func IsHeader(payload []byte) bool {
 	_, err := readHeader(payload)
 	return err == nil
 }
 
-// Is reports whether a file begins as an archive does.
+// Is reports whether a file starts like an archive.
 func Is(path string) bool {
 	file, err := os.Open(path)
 	if err != nil {
@@ -202,8 +205,8 @@ func Is(path string) bool {
 var errStop = errors.New("enough was read")
 
 // Replay reads the archive at path, verifies every transaction and every event, and returns the
-// state after the last one. visit, which may be nil, sees each event and the state after it; it
-// must keep neither.
+// state after the last event. visit, which may be nil, is called with each event and the state
+// after it, and must not keep either.
 func Replay(path string, visit func(Step, *coordinator.State) error) (coordinator.State, Summary, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -213,7 +216,7 @@ func Replay(path string, visit func(Step, *coordinator.State) error) (coordinato
 	return ReplayFrom(path, file, visit)
 }
 
-// ReplayFrom is Replay of a reader. Errors name it.
+// ReplayFrom replays an archive from a reader. Errors contain name.
 func ReplayFrom(name string, from io.Reader, visit func(Step, *coordinator.State) error) (coordinator.State, Summary, error) {
 	r := Replayer{Visit: visit}
 	read, err := journal.Read(from, r.Take)

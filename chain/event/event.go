@@ -1,6 +1,6 @@
-// Package event reads what the program of the chain logs of a run, and works out what follows from
-// it: the chain of hashes over all events, and the draws. A reader that has a run's instructions and events
-// can check that none is missing and none was changed.
+// Package event decodes the events that the program on the chain logs for a run, and computes what
+// follows from them: the hash chain over all events, and the draws. A reader with a run's
+// instructions and events can verify that none is missing or modified.
 //
 //	e, err := event.Decode(logged)
 //	head := e.Next(previous, event.Cause{Actor: actor, Nonce: nonce, Data: action[:]})
@@ -13,31 +13,31 @@ import (
 	"slices"
 )
 
-// Size is the number of bytes of an event.
+// Size is the size of an event in bytes.
 const Size = hashed + 32
 
-const hashed = 4*8 + 32 // what the head hashes of the event itself
+const hashed = 4*8 + 32 // bytes of the event that the head hashes
 
 var le = binary.LittleEndian
 
-// Instructions that are logged.
+// Instructions that log events.
 const (
 	Genesis = 3
 	Act     = 4
 	Tick    = 5
 )
 
-// Event is what is logged of a change of a run's state.
+// Event is the log entry of one change of a run's state.
 type Event struct {
 	Instruction uint64   // Genesis, Act or Tick
-	Sequence    uint64   // from 1, which is that of the genesis
-	Slot        uint64   // in which it happened
-	Now         uint64   // the chain's time then, in milliseconds
-	Draw        [32]byte // of a tick that needed one
-	Head        [32]byte // of the chain of hashes with this event
+	Sequence    uint64   // 1 for the genesis
+	Slot        uint64   // slot of the change
+	Now         uint64   // the chain's time, in milliseconds
+	Draw        [32]byte // for a tick that needed one
+	Head        [32]byte // of the hash chain, including this event
 }
 
-// Decode reads an event. One that no program logs is an error.
+// Decode parses an event. It returns an error for bytes that the program cannot log.
 func Decode(b []byte) (Event, error) {
 	if len(b) != Size {
 		return Event{}, fmt.Errorf("event: has %d bytes, want %d", len(b), Size)
@@ -54,7 +54,7 @@ func Decode(b []byte) (Event, error) {
 	return e, nil
 }
 
-// AppendTo appends the event as it is logged.
+// AppendTo appends the event's encoding in the log.
 func (e *Event) AppendTo(b []byte) []byte {
 	for _, v := range [...]uint64{e.Instruction, e.Sequence, e.Slot, e.Now} {
 		b = le.AppendUint64(b, v)
@@ -63,20 +63,20 @@ func (e *Event) AppendTo(b []byte) []byte {
 	return append(b, e.Head[:]...)
 }
 
-// Cause is what made an event. That of a tick is zero, whatever salt it has.
+// Cause is the instruction behind an event. It is zero for a tick, independently of the salt.
 type Cause struct {
 	Actor [32]byte // the key that signed
 	Nonce uint64   // 0 for a genesis
-	Data  []byte   // the instruction's, behind its number and nonce
+	Data  []byte   // the instruction's data after its number and nonce
 }
 
-// FirstHead returns what the chain of hashes begins with, before the event of the genesis whose
-// bytes have that hash.
+// FirstHead returns the head of the hash chain before the genesis event; genesis is the hash of the
+// genesis.
 func FirstHead(program, run, main, genesis [32]byte) [32]byte {
 	return sha256.Sum256(slices.Concat([]byte("psyche/genesis/v1"), program[:], run[:], main[:], genesis[:]))
 }
 
-// Next returns the head that this event has to have after the head before it.
+// Next returns the head that the event must have after the previous head.
 func (e *Event) Next(previous [32]byte, by Cause) [32]byte {
 	fields := e.AppendTo(nil)[:hashed]
 	nonce := le.AppendUint64(nil, by.Nonce)

@@ -1,6 +1,6 @@
-// Package kept is a chain of package localnet that is kept in a file, so that it goes on where it
-// ended: a journal of what the chain began with, its slots and its transactions. Reading it runs the
-// transactions again.
+// Package kept persists a chain of package localnet in a file, so that it can resume. The file is a
+// journal of the chain's configuration, slots and transactions. Reading it runs the transactions
+// again.
 package kept
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// File is a chain's file, open for writing. One process at a time has it.
+// File is a chain's file, open for writing. Only one process can hold it at a time.
 type File struct {
 	Ledger *localnet.Ledger
-	Again  bool // the chain was there before
+	Again  bool // the chain already existed
 	log    *journal.Journal
 }
 
-// Open opens the chain of a file to go on with it, or begins one there.
+// Open opens a chain's file to resume the chain, or starts a new chain there.
 func Open(path string, begin localnet.Config) (*File, error) {
 	var replay localnet.Replay
 	log, _, err := journal.Open(path, replay.Entry)
@@ -36,19 +36,19 @@ func Open(path string, begin localnet.Config) (*File, error) {
 	return f, nil
 }
 
-// Close keeps the rest of what happened and closes the file.
+// Close saves all pending changes and closes the file.
 func (f *File) Close() error { return errors.Join(f.Ledger.Sync(), f.log.Close()) }
 
-// errNoChain says that a file has no chain.
+// errNoChain means that a file does not contain a chain.
 var errNoChain = errors.New("no chain is in the file")
 
-// Read returns the chain of a file as it stands there; nothing that happens on it is kept.
+// Read returns the chain in a file. Later changes to the chain are not saved.
 func Read(path string) (*localnet.Ledger, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("chain: %w", err)
 	}
-	defer func() { _ = file.Close() }() // it was only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	var replay localnet.Replay
 	if _, err := journal.Read(file, replay.Entry); err != nil {
 		return nil, fmt.Errorf("chain in %s: %w", path, err)

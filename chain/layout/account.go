@@ -9,37 +9,37 @@ import (
 
 // Parts of a run's account.
 const (
-	// AccountSize is the number of bytes of an account: what the host on the chain keeps, the
-	// state, and the staging area.
+	// AccountSize is the size of an account in bytes: the host's fields, the state, and the staging
+	// area.
 	AccountSize = stageAt + StageSize
 
-	// HeadSize is how many bytes from the beginning ReadSummary needs.
+	// HeadSize is the number of bytes that ReadSummary needs.
 	HeadSize = StateOffset + configAt
 
-	// StateOffset is where the state lies.
+	// StateOffset is the offset of the state.
 	StateOffset = 104
 
-	// JoinAuthorityOffset is where a run that has begun has the key of its join authority.
+	// JoinAuthorityOffset is the offset of the join authority's key in a run with a genesis.
 	JoinAuthorityOffset = 274_792
 
-	// StageOffset is where the staging area lies.
+	// StageOffset is the offset of the staging area.
 	StageOffset = stageAt
 
-	// RunStateOffset is where the state of the run lies: zero before its genesis.
+	// RunStateOffset is the offset of the run state, which is zero before the genesis.
 	RunStateOffset = 12
 
-	// StageSize bounds what can be staged.
+	// StageSize is the size of the staging area in bytes.
 	StageSize = 8960
 
-	// AccountVersion is the version of accounts, of runs and of peers.
+	// AccountVersion is the version of accounts of runs and peers.
 	AccountVersion = 1
 
 	stageAt  = StateOffset + Size + 8
 	configAt = 184 // of the state
 )
 
-// Magics are the first eight bytes of accounts: what they are. Filters of the chain's JSON-RPC
-// interface find accounts by them.
+// Magics are the first eight bytes of accounts and identify their kind. Filters of the chain's
+// JSON-RPC interface find accounts by them.
 const (
 	RunMagic   = "psy-run\x00"
 	PeerMagic  = "psy-peer"
@@ -50,32 +50,32 @@ const (
 type Account struct {
 	Summary
 
-	// State is zero where the run has not begun.
+	// State is zero before the run's genesis.
 	State coordinator.State
 
-	// Stage is what the main authority has written of a genesis or an UpdateConfig that is not yet
-	// in force.
+	// Stage contains the bytes that the main authority has written for a genesis or an UpdateConfig
+	// that is not in force yet.
 	Stage []byte
 }
 
-// Summary is what the first HeadSize bytes of an account have, for callers that look often: whether the
-// run changed, and where it is.
+// Summary is the content of the first HeadSize bytes of an account. Callers that poll use it to
+// detect changes and progress of the run.
 type Summary struct {
-	Main     [32]byte             // its main authority, which created it
+	Main     [32]byte             // main authority, which created the account
 	RunID    string               // empty before the run's genesis, as are all fields below
 	RunState coordinator.RunState // Uninitialized before the run's genesis
 	Closed   bool
 	Slot     uint64   // of the newest change of the state
-	Armed    uint64   // slot since which a tick waits for its draw; 0: none does
-	Head     [32]byte // of the chain of hashes over the run's events
-	Sequence uint64   // how many events there are
+	Armed    uint64   // slot since which a tick waits for its draw; 0: none waits
+	Head     [32]byte // of the hash chain over the run's events
+	Sequence uint64   // number of events
 
 	StateStart, MinimumSince uint64
 	Progress                 coordinator.Progress
 }
 
-// ReadAccount reads a run's account. What follows from the rest, and copies of fields of the state,
-// are not compared with what they follow from: the program keeps them right.
+// ReadAccount parses a run's account. It does not verify derived fields and copies of fields, which
+// the program keeps consistent.
 func ReadAccount(b []byte) (Account, error) {
 	if len(b) != AccountSize {
 		return Account{}, fmt.Errorf("account of a run: has %d bytes, want %d", len(b), AccountSize)
@@ -102,7 +102,7 @@ func ReadAccount(b []byte) (Account, error) {
 	return x, nil
 }
 
-// ReadSummary reads the beginning of a run's account. Bytes behind it are ignored.
+// ReadSummary parses the head of a run's account. It ignores further bytes.
 func ReadSummary(b []byte) (Summary, error) {
 	if len(b) < HeadSize {
 		return Summary{}, fmt.Errorf("account of a run: %d bytes, its head has %d", len(b), HeadSize)
@@ -128,7 +128,7 @@ func ReadSummary(b []byte) (Summary, error) {
 	return h, nil
 }
 
-// checkMagic wants an account to be of a kind, and of this version.
+// checkMagic returns an error unless an account has the right kind and version.
 func checkMagic(b []byte, magic, of string) error {
 	switch found := string(b[:8]); {
 	case found == FreedMagic:
@@ -142,8 +142,8 @@ func checkMagic(b []byte, magic, of string) error {
 	return nil
 }
 
-// AppendAccount appends an account to b, as the program writes it. Fields of Summary that the state
-// has are the state's.
+// AppendAccount appends an account to b, as the program writes it. It takes Summary fields that the
+// state also contains from the state.
 func AppendAccount(b []byte, x *Account) []byte {
 	n := len(b)
 	b = slices.Grow(b, AccountSize)[:n+AccountSize]

@@ -7,15 +7,16 @@ import (
 	"fmt"
 )
 
-// Draft holds settings of a run that has an account and no genesis yet. The main authority stores it at the end of
-// the staging area. The program does not read it, and the genesis clears it.
+// Draft contains settings of a run that has an account but no genesis yet. The main authority
+// stores it at the end of the staging area. The program does not read it, and the genesis clears
+// it.
 type Draft struct {
 	JoinAuthority     [32]byte // zero: the main authority
 	Permissioned      bool
 	Name, Description string
 }
 
-// Place of a draft in the staging area, and bounds of its texts.
+// Position of a draft in the staging area, and limits of its texts.
 const (
 	DraftSize   = 400
 	DraftOffset = StageSize - DraftSize
@@ -23,12 +24,12 @@ const (
 	MaxDraftName        = 64
 	MaxDraftDescription = 280
 
-	draftMagic = "psydraft" // at its end, behind the longest genesis
+	draftMagic = "psydraft" // at the end of the draft, after the longest genesis
 	draftBody  = DraftSize - len(draftMagic) - draftCheck
 	draftCheck = 4 // bytes of the body's SHA-256
 )
 
-// ErrDraft means that a draft is damaged, as an unfinished longer genesis leaves it.
+// ErrDraft means that a draft is damaged, for example by an unfinished longer genesis.
 var ErrDraft = errors.New("the draft of create-run in the run's account is damaged")
 
 // AppendDraft appends the DraftSize bytes of a draft.
@@ -49,8 +50,8 @@ func AppendDraft(b []byte, d Draft) ([]byte, error) {
 	return append(append(append(b, body...), sum[:draftCheck]...), draftMagic...), nil
 }
 
-// ReadDraft reads the last DraftSize bytes of a staging area. It reports false if there is no draft, and returns
-// ErrDraft if the draft is damaged.
+// ReadDraft parses the last DraftSize bytes of a staging area. It reports false if there is no
+// draft, and returns ErrDraft if the draft is damaged.
 func ReadDraft(b []byte) (d Draft, found bool, err error) {
 	if len(b) != DraftSize || string(b[DraftSize-len(draftMagic):]) != draftMagic {
 		return Draft{}, false, nil

@@ -6,10 +6,10 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// genesisFixed is how many bytes of a genesis stand before its run id.
+// genesisFixed is the number of bytes before the run id in a genesis.
 const genesisFixed = 3*32 + 1 + 4 + 4 + 8 + 1
 
-// AppendGenesis appends the bytes of a genesis as the program reads them. They are staged.
+// AppendGenesis appends a genesis in the program's format, for the staging area.
 func AppendGenesis(b []byte, g coordinator.Genesis) []byte {
 	b = append(append(append(b, g.Host[:]...), g.MainAuthority[:]...), g.JoinAuthority[:]...)
 	bits := byte(0)
@@ -27,8 +27,7 @@ func AppendGenesis(b []byte, g coordinator.Genesis) []byte {
 	return u.AppendTo(b)
 }
 
-// ReadGenesis reads what AppendGenesis appends. Whether a run can begin with it is for
-// Genesis.State to say.
+// ReadGenesis parses the output of AppendGenesis. Genesis.State validates it.
 func ReadGenesis(b []byte) (coordinator.Genesis, error) {
 	if len(b) < genesisFixed || len(b) > StageSize {
 		return coordinator.Genesis{}, fmt.Errorf("genesis: %d bytes, want %d to %d", len(b), genesisFixed, StageSize)

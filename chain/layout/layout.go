@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// Size is the number of bytes of a state.
+	// Size is the size of a state in bytes.
 	Size = 338_488
 
-	// Version is that of the state's encoding in Go, whose fields the account has.
+	// Version is the version of the state's Go encoding, whose fields the account contains.
 	Version = 11
 
 	magic = "psyche1\x00"
@@ -20,9 +20,9 @@ const (
 
 var le = binary.LittleEndian
 
-// Append appends the account of a state that obeys coordinator's invariants to b. Its sequence
-// number, which is no part of the state, is 0. A run on a chain has no DrawCommitment, and an
-// account no place for one.
+// Append appends the account encoding of a state that satisfies coordinator's invariants to b. The
+// sequence number, which is not part of the state, is 0. DrawCommitment is not encoded, because
+// runs on a chain have none.
 func Append(b []byte, s *coordinator.State) []byte {
 	n := len(b)
 	b = slices.Grow(b, Size)[:n+Size]
@@ -32,8 +32,7 @@ func Append(b []byte, s *coordinator.State) []byte {
 	return b
 }
 
-// decode reads the state of an account and checks its invariants. It does not read what
-// follows from the rest.
+// decode parses the state in an account and checks its invariants. It ignores derived fields.
 func decode(b []byte) (coordinator.State, error) {
 	if len(b) < Size {
 		return coordinator.State{}, fmt.Errorf("account of a run: has %d bytes, a state has %d", len(b), Size)
@@ -50,13 +49,14 @@ func decode(b []byte) (coordinator.State, error) {
 	return s, nil
 }
 
-// account goes through the bytes of an account. It reads the fields that it is given, or writes
-// them, so that both directions are one description; when it writes it changes no field.
+// account visits the bytes of an account in order. Depending on its mode, it reads into the given
+// fields or writes them, so that one description defines both directions. In write mode it modifies
+// no field.
 type account struct {
 	bytes []byte
 	at    int
 	reads bool
-	err   error // the first one of reading; afterwards every field reads as zero
+	err   error // first read error; afterwards every field reads as zero
 }
 
 func (a *account) fail(field string) {
@@ -65,7 +65,7 @@ func (a *account) fail(field string) {
 	}
 }
 
-// next returns the bytes of a field. After an error these are some of zeros.
+// next returns the bytes of a field, or zeros after an error.
 func (a *account) next(n int) []byte {
 	b := a.bytes[a.at : a.at+n]
 	a.at += n
@@ -135,7 +135,7 @@ func (a *account) bool(v *bool, field string) {
 	}
 }
 
-// count moves a length of 32 bits that is at most limit.
+// count moves a 32-bit length of at most limit.
 func (a *account) count(n, limit int, field string) int {
 	v := uint32(n)
 	a.uint32(&v)
@@ -146,7 +146,7 @@ func (a *account) count(n, limit int, field string) int {
 	return int(v)
 }
 
-// list visits the elements of a list, of which there are n in a place for limit.
+// list visits the n elements of a list, which has space for limit elements.
 func list[T any](a *account, l *[]T, n, limit, size int, visit func(*T)) {
 	begin := a.at
 	if a.reads && n > 0 {
@@ -159,7 +159,7 @@ func list[T any](a *account, l *[]T, n, limit, size int, visit func(*T)) {
 	a.at = begin + limit*size
 }
 
-// set writes the set of members that follows from other fields.
+// set writes a derived set of members.
 func (a *account) set(members func() []int) {
 	b := a.next(coordinator.MaxClients / 8)
 	if a.reads {
@@ -187,7 +187,7 @@ func (a *account) names(repo, revision *string, repoLength, revisionLength int) 
 	}
 }
 
-// kind moves a kind of checkpoint, whose type is not uint8.
+// kind moves a checkpoint kind, whose type is not uint8.
 func (a *account) kind(v *coordinator.CheckpointKind) { a.uint8((*uint8)(v)) }
 
 func (a *account) lengths(texts ...string) []int {
@@ -200,7 +200,7 @@ func (a *account) lengths(texts ...string) []int {
 	return lengths
 }
 
-// places returns where in a list a client is, from 1.
+// places returns each client's position in a list, starting at 1.
 func places[T any](l []T, id func(*T) coordinator.ClientID) map[coordinator.ClientID]int {
 	m := make(map[coordinator.ClientID]int, len(l))
 	for i := range l {

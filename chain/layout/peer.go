@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Bounds of what a client announces: those of package backend.
+// Limits of a client's announcement, from package backend.
 const (
 	MaxAddrs      = 8
 	MaxAddrLength = 256
@@ -13,24 +13,24 @@ const (
 )
 
 const (
-	// PeerSize is the number of bytes of a peer's account.
+	// PeerSize is the size of a peer's account in bytes.
 	PeerSize = peerAddrs + (1+2*MaxAddrs+MaxAddrsTotal+7)/8*8
 
-	// PeerRunOffset is where a peer's account has its run, for filters of the chain's JSON-RPC
-	// interface.
+	// PeerRunOffset is the offset of the run in a peer's account, for filters of the chain's
+	// JSON-RPC interface.
 	PeerRunOffset = 16
 
 	peerAddrs = 88
 )
 
-// Peer is the account in which a client says how it is reached in a run.
+// Peer is the account with a client's addresses for one run.
 type Peer struct {
 	Run, Owner [32]byte
 	Slot       uint64 // of the announcement
 	Addrs      []string
 }
 
-// ReadPeer reads a peer's account.
+// ReadPeer parses a peer's account.
 func ReadPeer(b []byte) (Peer, error) {
 	if len(b) != PeerSize {
 		return Peer{}, fmt.Errorf("account of a peer: has %d bytes, want %d", len(b), PeerSize)
@@ -52,7 +52,7 @@ func ReadPeer(b []byte) (Peer, error) {
 	return Peer{Run: [32]byte(b[16:]), Owner: [32]byte(b[48:]), Slot: le.Uint64(b[80:]), Addrs: addrs}, nil
 }
 
-// AppendAddrs appends addresses as an announcement has them.
+// AppendAddrs appends addresses in the format of an announcement.
 func AppendAddrs(b []byte, addrs []string) []byte {
 	b = append(b, uint8(len(addrs)))
 	for _, addr := range addrs {
@@ -61,7 +61,7 @@ func AppendAddrs(b []byte, addrs []string) []byte {
 	return b
 }
 
-// readAddrs reads what AppendAddrs appends.
+// readAddrs parses the output of AppendAddrs.
 func readAddrs(b []byte) ([]string, error) {
 	if len(b) == 0 || b[0] > MaxAddrs {
 		return nil, fmt.Errorf("addresses: want a number up to %d", MaxAddrs)

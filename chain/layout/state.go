@@ -5,7 +5,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Sizes of the elements of lists.
+// Sizes of list elements.
 const (
 	clientSize        = 136
 	keySize           = 32
@@ -19,7 +19,7 @@ const (
 	ejectionSize      = 40
 )
 
-// state visits a whole account. The order is that of struct state.
+// state visits a whole account, in the order of struct state.
 func (a *account) state(s *coordinator.State) {
 	sign, version := []byte(magic), uint32(Version)
 	a.move(sign)
@@ -67,7 +67,8 @@ func (a *account) state(s *coordinator.State) {
 	a.model(&s.Model)
 }
 
-// MaxRunIDLength is what an address on the chain has room for; other hosts allow more.
+// MaxRunIDLength is the maximum length on the chain, limited by its addresses. Other hosts allow
+// more.
 const MaxRunIDLength = 32
 
 func (a *account) runID(text *string) {
@@ -133,7 +134,7 @@ func (a *account) epoch(s *coordinator.State) {
 	list(a, &e.Rounds, rounds, coordinator.StoredRounds, roundSize, func(r *coordinator.Round) { a.round(r, s.Config) })
 }
 
-// marks are what the program notes of a member.
+// marks are the program's derived fields of a member.
 type marks struct {
 	bits uint8 // 1: it is in Epoch.Ready; 2: the run no longer admits it
 }
@@ -153,7 +154,7 @@ func marksOf(s *coordinator.State) func(coordinator.ClientID) marks {
 	}
 }
 
-// clients visits a list of clients, with the marks of each if they are members.
+// clients visits a list of clients, with the marks of members.
 func (a *account) clients(l *[]coordinator.Client, field string, marked func(coordinator.ClientID) marks) {
 	n := a.count(len(*l), coordinator.MaxClients, field)
 	a.skip(4)
@@ -179,8 +180,8 @@ func (a *account) clients(l *[]coordinator.Client, field string, marked func(coo
 	})
 }
 
-// marks visits a client's complaints, which lie between what the program notes of a member. That is
-// written and never read; nothing is noted of others.
+// marks visits a client's complaints and, before and after them, its derived marks. It writes the
+// marks and never reads them. They are zero for non-members.
 func (a *account) marks(c *coordinator.Client, marked func(coordinator.ClientID) marks) {
 	var m marks
 	if !a.reads && marked != nil {

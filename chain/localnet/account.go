@@ -8,20 +8,20 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Account is an account as it was after some transaction. It is never changed.
+// Account is an account after some transaction. It is immutable.
 type Account struct {
 	Owner      transaction.PublicKey
 	Lamports   uint64
 	Data       []byte
 	Executable bool
 
-	program *sbpf.Program // of the loader's image in Data
+	program *sbpf.Program // loaded from the image in Data
 }
 
-// rentEpoch is that of accounts which pay no rent: all.
+// rentEpoch is the rent epoch of rent-exempt accounts, which all accounts are.
 const rentEpoch = math.MaxUint64
 
-// Addresses of the chain's own.
+// Addresses of the chain itself.
 var (
 	nativeLoader  = mustKey("NativeLoader1111111111111111111111111111111")
 	sysvarProgram = mustKey("Sysvar1111111111111111111111111111111111111")
@@ -35,7 +35,7 @@ func mustKey(text string) transaction.PublicKey {
 	return key
 }
 
-// natives are the programs that a chain brings along.
+// natives are the native programs of the chain.
 var natives = map[transaction.PublicKey]string{
 	transaction.SystemProgram:        "system_program",
 	transaction.ComputeBudgetProgram: "compute_budget_program",
@@ -43,13 +43,14 @@ var natives = map[transaction.PublicKey]string{
 	transaction.Ed25519Program:       "",
 }
 
-// version is an account from some slot on; nil when it is gone.
+// version is the content of an account from a slot on; nil if the account no longer exists.
 type version struct {
 	slot    uint64
 	account *Account
 }
 
-// state is all accounts with their versions, oldest first, from the last finalized one on.
+// state contains all accounts with their versions, oldest first, starting with the last finalized
+// version.
 type state map[transaction.PublicKey][]version
 
 // at returns the account as of a slot, and the slot that wrote it.
@@ -63,8 +64,8 @@ func (s state) at(key transaction.PublicKey, slot uint64) (*Account, uint64) {
 	return nil, 0
 }
 
-// put sets the account from a slot on, which is the newest, and forgets what no view of a slot from
-// oldest on shows.
+// put sets the account from a slot on, which is the newest slot. It drops versions that no view of
+// a slot from oldest on shows.
 func (s state) put(key transaction.PublicKey, slot, oldest uint64, account *Account) {
 	versions := s[key]
 	if n := len(versions); n > 0 && versions[n-1].slot == slot {
@@ -82,7 +83,7 @@ func (s state) put(key transaction.PublicKey, slot, oldest uint64, account *Acco
 	s[key] = versions
 }
 
-// drop takes back what slots after the given one wrote.
+// drop removes the versions of all slots after the given one.
 func (s state) drop(after uint64) {
 	for key, versions := range s {
 		n := len(versions)
@@ -98,7 +99,7 @@ func (s state) drop(after uint64) {
 	}
 }
 
-// isSysvar says that an account is made of what the chain knows.
+// isSysvar reports whether an account is computed from the chain's state.
 func isSysvar(key transaction.PublicKey) bool {
 	return key == transaction.ClockSysvar || key == transaction.RentSysvar || key == transaction.SlotHashesSysvar ||
 		key == transaction.InstructionsSysvar

@@ -7,13 +7,13 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Bounds of what a transaction may ask for.
+// Limits of a transaction's compute budget.
 const (
 	maxUnits        = 1_400_000
-	unitsOfProgram  = 200_000 // an instruction, where no limit is set
+	unitsOfProgram  = 200_000 // default for an instruction
 	unitsOfNative   = 3_000
 	maxLoadedBytes  = 64 << 20
-	loadedPerKey    = 64 // bytes that an account counts for beside its data
+	loadedPerKey    = 64 // bytes that an account counts in addition to its data
 	minHeap         = 32 << 10
 	maxHeap         = 256 << 10
 	microLamports   = 1_000_000
@@ -23,14 +23,14 @@ const (
 	budgetMaxLoaded = 4
 )
 
-// budget is what a transaction may use.
+// budget is the resource limit of a transaction.
 type budget struct {
 	units     uint64
-	price     uint64 // micro-lamports for a unit
+	price     uint64 // micro-lamports per unit
 	maxLoaded uint64
 }
 
-// budgetOf reads the instructions for the compute budget.
+// budgetOf parses the compute budget instructions of a message.
 func budgetOf(m *transaction.Message) (budget, *TransactionError) {
 	b := budget{maxLoaded: maxLoadedBytes}
 	seen := map[byte]bool{}
@@ -69,7 +69,8 @@ func budgetOf(m *transaction.Message) (budget, *TransactionError) {
 	return b, nil
 }
 
-// budgetInstruction reads one instruction. Heaps have their usual size here, whatever is asked for.
+// budgetInstruction parses one instruction. The heap always has its default size, even if an
+// instruction requests another.
 func budgetInstruction(data []byte) (kind byte, value uint64, ok bool) {
 	if len(data) == 0 {
 		return 0, 0, false
@@ -87,7 +88,7 @@ func budgetInstruction(data []byte) (kind byte, value uint64, ok bool) {
 	return kind, 0, false
 }
 
-// fee returns the lamports that a transaction costs: for its signatures, and for its limit of units
+// fee returns the fee of a transaction in lamports: for its signatures, and for its unit limit,
 // rounded up.
 func (b budget) fee(signatures int, each uint64) uint64 {
 	high, low := bits.Mul64(b.price, b.units)

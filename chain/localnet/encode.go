@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// accountJSON is an account as clients see it.
+// accountJSON is the JSON form of an account.
 type accountJSON struct {
 	Data       any    `json:"data"`
 	Executable bool   `json:"executable"`
@@ -27,7 +27,7 @@ type keyedJSON struct {
 	Account *accountJSON `json:"account"`
 }
 
-// dataSlice is the part of an account's data that is asked for.
+// dataSlice is the requested part of an account's data.
 type dataSlice struct {
 	Offset uint64 `json:"offset"`
 	Length uint64 `json:"length"`
@@ -53,7 +53,7 @@ func encodeAccount(a *Account, encoding string, slice *dataSlice) (*accountJSON,
 	return &accountJSON{data, a.Executable, a.Lamports, a.Owner.String(), rentEpoch, len(a.Data)}, nil
 }
 
-// compressor is shared: EncodeAll may be called by several at once.
+// compressor is shared: EncodeAll is safe for concurrent use.
 var compressor = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -62,7 +62,8 @@ var compressor = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// encodeData writes bytes as text. What cannot be parsed is base64 where parsed is asked for.
+// encodeData encodes bytes as text. If the caller requests the parsed form and the data cannot be
+// parsed, it uses base64.
 func encodeData(data []byte, encoding string) (any, error) {
 	switch encoding {
 	case "", "binary", "base58":
@@ -82,7 +83,7 @@ func encodeData(data []byte, encoding string) (any, error) {
 	return nil, invalid("encoding %q, want base58, base64, base64+zstd or jsonParsed", encoding)
 }
 
-// filter is what accounts of a program have to be like.
+// filter is a condition for accounts of a program.
 type filter struct {
 	DataSize *uint64 `json:"dataSize"`
 	Memcmp   *struct {
@@ -93,13 +94,13 @@ type filter struct {
 	bytes []byte
 }
 
-// maxFilters and maxMemcmp are what nodes take.
+// maxFilters and maxMemcmp are the limits of real nodes.
 const (
 	maxFilters = 4
 	maxMemcmp  = 128
 )
 
-// prepare decodes what filters compare with.
+// prepare decodes the operands of filters.
 func prepare(filters []filter) error {
 	if len(filters) > maxFilters {
 		return invalid("%d filters, at most %d", len(filters), maxFilters)
@@ -140,7 +141,8 @@ func passes(filters []filter, a *Account) bool {
 	return true
 }
 
-// decodeTransaction reads a transaction's bytes from text. Longer ones than may be are not decoded.
+// decodeTransaction decodes a transaction's bytes from text. It rejects texts that are too long
+// without decoding them.
 func decodeTransaction(text, encoding string) ([]byte, error) {
 	const most58, most64 = 1683, 1644
 	switch encoding {

@@ -14,7 +14,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Endpoint is a node as its clients see it.
+// Endpoint is a node with its client interface.
 type Endpoint struct {
 	server *Server
 
@@ -25,7 +25,7 @@ type Endpoint struct {
 	calls   map[string]int
 }
 
-// Calls returns how often a method was called, for tests.
+// Calls returns the number of calls of a method, for tests.
 func (e *Endpoint) Calls(method string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -43,14 +43,14 @@ func (e *Endpoint) count(method string) {
 	}
 }
 
-// view is the chain as this node sees it.
+// view is the chain as seen by this node.
 func (e *Endpoint) view(c Commitment) View { return e.server.ledger.At(c, e.faulty().Lag) }
 
-// ServeHTTP answers JSON-RPC, and takes WebSockets at any path.
+// ServeHTTP serves JSON-RPC, and accepts WebSockets at any path.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	faults := e.faulty()
 	if faults.Dead {
-		panic(http.ErrAbortHandler) // the connection ends without a word
+		panic(http.ErrAbortHandler) // drops the connection silently
 	}
 	if faults.Throttled {
 		if seconds := int(faults.Retry / time.Second); seconds > 0 {
@@ -92,11 +92,11 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if a := handle(body, e.call); a != nil {
-		_ = json.NewEncoder(w).Encode(a) // the caller is gone
+		_ = json.NewEncoder(w).Encode(a) // fails if the caller has disconnected
 	}
 }
 
-// call answers one call.
+// call executes one call.
 func (e *Endpoint) call(q *request) response {
 	e.count(q.Method)
 	method, found := methods[q.Method]

@@ -8,14 +8,15 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
 )
 
-// TransactionError is why a transaction fails, in the words of the chain's JSON-RPC interface.
+// TransactionError is the reason why a transaction fails, in the form of the chain's JSON-RPC
+// interface.
 type TransactionError struct {
 	Name  string // such as BlockhashNotFound
-	Index int    // of the instruction or the account that is to blame, where there is one
-	Err   error  // of InstructionError, a runtime.Error
+	Index int    // of the instruction or account at fault, if any
+	Err   error  // for InstructionError: a runtime.Error
 }
 
-// The errors of transactions that name nothing.
+// Errors of transactions without an index.
 var (
 	errAccountNotFound      = &TransactionError{Name: "AccountNotFound"}
 	errProgramNotFound      = &TransactionError{Name: "ProgramAccountNotFound"}
@@ -61,7 +62,7 @@ func (e *TransactionError) Error() string {
 
 func (e *TransactionError) Unwrap() error { return e.Err }
 
-// MarshalJSON writes the error as the chain's nodes do.
+// MarshalJSON encodes the error as the chain's nodes do.
 func (e *TransactionError) MarshalJSON() ([]byte, error) {
 	switch e.Name {
 	case errInstruction:

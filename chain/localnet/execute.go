@@ -6,13 +6,13 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Bounds of a transaction.
+// Limits of a transaction.
 const (
 	maxLocks = 64
 	maxLogs  = 10_000 // bytes
 )
 
-// execution is a transaction at work on accounts of its own.
+// execution is the execution of a transaction on copies of its accounts.
 type execution struct {
 	message   *transaction.Message
 	lookup    func(transaction.PublicKey) *Account
@@ -28,14 +28,14 @@ type execution struct {
 	returned  *ReturnData
 }
 
-// outcome is what a transaction did.
+// outcome is the result of a transaction.
 type outcome struct {
 	Record
-	landed  bool // in a block, and the fee is paid
+	landed  bool // it is in a block, and the fee is paid
 	changes map[transaction.PublicKey]*Account
 }
 
-// execute runs a transaction on accounts as lookup knows them.
+// execute runs a transaction on the accounts that lookup returns.
 func execute(m *transaction.Message, b budget, fee uint64, sysvars *runtime.Sysvars, lookup func(transaction.PublicKey) *Account) outcome {
 	e := &execution{message: m, lookup: lookup, sysvars: sysvars, budget: b, fee: fee, programs: map[transaction.PublicKey]*sbpf.Program{}}
 	o := outcome{Record: Record{Message: *m, Fee: fee, Price: b.price}}
@@ -55,7 +55,7 @@ func execute(m *transaction.Message, b budget, fee uint64, sysvars *runtime.Sysv
 	if o.Err == nil {
 		o.Err = e.checkRent(before)
 	}
-	if o.Err != nil { // only the fee stays
+	if o.Err != nil { // only the fee remains
 		for i := range e.accounts {
 			*e.accounts[i] = before[i]
 		}
@@ -70,7 +70,7 @@ func execute(m *transaction.Message, b budget, fee uint64, sysvars *runtime.Sysv
 	return o
 }
 
-// load copies the accounts, and returns how they are before anything is done.
+// load copies the accounts, and returns their initial contents.
 func (e *execution) load() []runtime.Account {
 	called := map[transaction.PublicKey]bool{}
 	loader := false
@@ -113,7 +113,8 @@ func (e *execution) pay() *TransactionError {
 	return nil
 }
 
-// checkLoaded wants the programs to be programs, and everything not to be too much.
+// checkLoaded returns an error if a program is not executable, or if the accounts exceed the size
+// limit.
 func (e *execution) checkLoaded() *TransactionError {
 	var total uint64
 	for _, a := range e.accounts {
@@ -142,7 +143,7 @@ func (e *execution) checkLoaded() *TransactionError {
 	return nil
 }
 
-// run does one instruction after the other.
+// run executes the instructions in order.
 func (e *execution) run() *TransactionError {
 	for i := range e.message.Instructions {
 		if err := e.instruction(i); err != nil {
@@ -160,7 +161,7 @@ func (e *execution) instruction(n int) error {
 		accounts[i] = e.accounts[at]
 	}
 	e.returned = nil
-	if program == transaction.Ed25519Program { // which says nothing, and costs no units
+	if program == transaction.Ed25519Program { // has no logs and costs no units
 		return e.signatures(in.Data)
 	}
 	e.showInstructions(n)
@@ -185,8 +186,8 @@ func (e *execution) instruction(n int) error {
 	return err
 }
 
-// loaded returns what a program's account points at: not what this slot deployed, which can be
-// called from the next one on.
+// loaded returns the executable of a program's account. A program can be called from the slot after
+// its deployment.
 func (e *execution) loaded(program *runtime.Account) (*sbpf.Program, error) {
 	data := e.programData(program)
 	if data == nil || data.program == nil || le.Uint64(data.Data[4:]) >= e.sysvars.Clock.Slot {
@@ -195,7 +196,7 @@ func (e *execution) loaded(program *runtime.Account) (*sbpf.Program, error) {
 	return data.program, nil
 }
 
-// programData returns the account that has a program's image, as before the transaction, or nil.
+// programData returns the account with a program's image before the transaction, or nil.
 func (e *execution) programData(program *runtime.Account) *Account {
 	if program.Owner != transaction.LoaderProgram || !program.Executable || len(program.Data) < transaction.ProgramSize {
 		return nil
@@ -203,7 +204,7 @@ func (e *execution) programData(program *runtime.Account) *Account {
 	return e.lookup(transaction.PublicKey(program.Data[4:transaction.ProgramSize]))
 }
 
-// log keeps the lines for which there is room, and says once that others are missing.
+// log adds a line to the log. If the log is full, it drops the line and adds one notice.
 func (e *execution) log(line string) {
 	if e.logged+len(line) < maxLogs {
 		e.logged += len(line)
@@ -214,7 +215,8 @@ func (e *execution) log(line string) {
 	}
 }
 
-// checkRent wants no account to be left with less than rent asks for, unless it has nothing at all.
+// checkRent returns an error if the transaction leaves a nonempty account below its minimum
+// balance.
 func (e *execution) checkRent(before []runtime.Account) *TransactionError {
 	for i, a := range e.accounts {
 		exempt := a.Lamports == 0 || a.Lamports >= e.sysvars.Rent.Minimum(len(a.Data))
@@ -226,7 +228,7 @@ func (e *execution) checkRent(before []runtime.Account) *TransactionError {
 	return nil
 }
 
-// changes returns the accounts that are not as they were.
+// changes returns the modified accounts.
 func (e *execution) changes(before []runtime.Account) map[transaction.PublicKey]*Account {
 	changed := map[transaction.PublicKey]*Account{}
 	for i, a := range e.accounts {
@@ -250,7 +252,8 @@ func (e *execution) changes(before []runtime.Account) map[transaction.PublicKey]
 	return changed
 }
 
-// sameBytes says that two slices are the same memory: data is replaced, never written into.
+// sameBytes reports whether two slices share their memory. That is enough because data is replaced,
+// never modified.
 func sameBytes(a, b []byte) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

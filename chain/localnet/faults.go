@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Faults are what is wrong with an endpoint. The zero Faults are a node that works.
+// Faults are simulated faults of an endpoint. The zero value is a working node.
 type Faults struct {
-	Dead      bool          // takes no connection, and drops those it has
+	Dead      bool          // accepts no connection, and drops existing ones
 	Throttled bool          // answers 429
-	Retry     time.Duration // what it says in Retry-After, in whole seconds, if it is throttled
-	Unhealthy bool          // says that it is behind, and takes no transactions
-	Lost      float64       // share of the transactions that it takes and does not pass on
+	Retry     time.Duration // Retry-After of a throttled endpoint, in whole seconds
+	Unhealthy bool          // reports that it is behind, and rejects transactions
+	Lost      float64       // share of accepted transactions that it does not forward
 	Lag       int           // slots that it is behind, at most maxLag
-	Mute      bool          // confirms subscriptions and then says nothing
+	Mute      bool          // confirms subscriptions but sends no notifications
 	Delay     time.Duration // before each answer
 
-	// Lie changes what the endpoint answers, also in notifications, whose methods are called
-	// accountNotification and so on. The result is as it would be sent.
+	// Lie replaces the endpoint's results, including those of notifications, whose methods are
+	// named accountNotification and so on. The result is in its encoded form.
 	Lie func(method string, result json.RawMessage) json.RawMessage
 }
 
-// SetFaults changes what is wrong with an endpoint, from now on.
+// SetFaults replaces the faults of an endpoint.
 func (e *Endpoint) SetFaults(f Faults) {
 	f.Lag = min(max(f.Lag, 0), maxLag)
 	e.mu.Lock()
@@ -40,21 +40,21 @@ func (e *Endpoint) closeSockets() {
 	}
 }
 
-// faulty returns what is wrong now.
+// faulty returns the current faults.
 func (e *Endpoint) faulty() Faults {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.faults
 }
 
-// loses draws whether a transaction is lost.
+// loses decides randomly whether a transaction is lost.
 func (e *Endpoint) loses(share float64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return share > 0 && e.random.Float64() < share
 }
 
-// lied returns a result as the endpoint wants it to be.
+// lied returns a result after Lie.
 func (f *Faults) lied(method string, result any) any {
 	if f.Lie == nil {
 		return result

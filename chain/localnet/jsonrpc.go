@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Codes of errors, as nodes use them.
+// Error codes of Solana nodes.
 const (
 	codePreflight   = -32002
 	codeSignature   = -32003
@@ -26,12 +26,12 @@ const (
 	maxMultiple     = 100  // accounts of one getMultipleAccounts
 	maxStatuses     = 256  // signatures of one getSignatureStatuses
 	maxSignatures   = 1000 // of one getSignaturesForAddress
-	maxBase58       = 128  // bytes of an account's data that are written so
+	maxBase58       = 128  // bytes of an account's data in this encoding
 	maxFeeSlots     = 150
 	maxFeeAddresses = 128
 )
 
-// rpcError is an error as clients are told of it.
+// rpcError is an error in an answer.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -44,7 +44,7 @@ func invalid(format string, arguments ...any) *rpcError {
 	return &rpcError{Code: codeParameters, Message: "Invalid params: " + fmt.Sprintf(format, arguments...)}
 }
 
-// request is a call; one without an id gets no answer.
+// request is a call. A request without an id gets no answer.
 type request struct {
 	Version    string          `json:"jsonrpc"`
 	ID         json.RawMessage `json:"id"`
@@ -59,10 +59,10 @@ type response struct {
 	ID      json.RawMessage `json:"id"`
 }
 
-// null is a result that is nothing, which has to be written nevertheless.
+// null is an empty result, which must be encoded.
 var null = json.RawMessage("null")
 
-// answer makes a response of what a method returned.
+// answer makes a response from the results of a method.
 func answer(id json.RawMessage, result any, err error) response {
 	if len(id) == 0 {
 		id = null
@@ -89,8 +89,8 @@ func toRPC(err error) *rpcError {
 	return &rpcError{Code: codeInternal, Message: err.Error()}
 }
 
-// handle answers the body of a request: one call or several. It returns nil where there is nothing
-// to say.
+// handle processes the body of a request, which contains one call or several. It returns nil if
+// there is no answer.
 func handle(body []byte, call func(*request) response) any {
 	body = bytes.TrimSpace(body)
 	if len(body) == 0 || body[0] != '[' {
@@ -147,7 +147,7 @@ func (q *request) parameters() (parameters, error) {
 	return p, nil
 }
 
-// read decodes an argument. One that is missing is an error if it is required.
+// read decodes an argument. It returns an error for a missing argument if required is set.
 func (p parameters) read(i int, name string, to any, required bool) error {
 	if i >= len(p) || bytes.Equal(p[i], null) {
 		if required {
@@ -220,7 +220,7 @@ type settings struct {
 	MaxVersion *int `json:"maxSupportedTransactionVersion"`
 }
 
-// settings reads the settings that are the i-th argument.
+// settings reads settings from the i-th argument.
 func (p parameters) settings(i int) (settings, error) {
 	s := settings{Commitment: Finalized, PreflightCommitment: Finalized}
 	if err := p.read(i, "configuration", &s, false); err != nil {

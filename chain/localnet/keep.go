@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Log takes what a chain did, as entries in order, and says when they are durable.
+// Log stores the entries of a chain in order, and makes them durable.
 type Log interface {
 	Append(entry []byte) error
 	Commit() error
@@ -18,23 +18,23 @@ type Log interface {
 // Kinds of entries: their first byte.
 const (
 	entryBegin       byte = 1 + iota // Config, as JSON
-	entrySlots                       // times of slots that began, 8 bytes each
+	entrySlots                       // start times of slots, 8 bytes each
 	entryTransaction                 // 1 if it failed, the units that it used (8 bytes), and its bytes
 	entryAirdrop                     // the receiver and 8 bytes of lamports
 	entryProgram                     // address and image
-	entryRollback                    // 8 bytes: how many slots were taken back
-	entryAgain                       // the chain was started again
+	entryRollback                    // 8 bytes: the number of slots that were removed
+	entryAgain                       // the chain was restarted
 )
 
-// Slots in which nothing lands are appended together.
+// maxEmptySlots is the maximum number of consecutive empty slots in one entry.
 const maxEmptySlots = 64
 
-// kept is how a ledger keeps what happens on it. The zero value keeps nothing.
+// kept saves the changes of a ledger. The zero value saves nothing.
 type kept struct {
 	log    Log
 	slots  []byte // times of slots that are not appended yet
-	urgent bool   // something else was appended since the last commit
-	err    error  // the first that the log returned; nothing happens on the chain after it
+	urgent bool   // other entries were appended since the last commit
+	err    error  // first error of the log; the chain stops after it
 }
 
 func (k *kept) failed(err error) {
@@ -57,7 +57,7 @@ func (k *kept) note(kind byte, parts ...[]byte) {
 	k.urgent = true
 }
 
-// flush appends the slots that were not.
+// flush appends the pending slots.
 func (k *kept) flush() {
 	if len(k.slots) > 0 {
 		k.failed(k.log.Append(append([]byte{entrySlots}, k.slots...)))
@@ -65,8 +65,8 @@ func (k *kept) flush() {
 	}
 }
 
-// slot notes that one begins, and commits everything where there is something that may not be
-// lost. It reports whether the chain may go on: what is confirmed is durable.
+// slot records a new slot, and commits everything if there are important entries. It reports
+// whether the chain may continue: confirmed slots are durable.
 func (k *kept) slot(now int64) bool {
 	if k.log == nil {
 		return true
@@ -87,9 +87,9 @@ func (k *kept) commit() {
 	k.urgent = false
 }
 
-// Keep has the chain append all that happens on it from now on to a log. Replay makes the chain
-// again of the log's entries. Confirmed slots are durable; the slot that is open when the process is
-// killed is lost, as on a fork. Accounts that SetAccount puts there are not kept.
+// Keep makes the chain append all later changes to a log. Replay recreates the chain from the log's
+// entries. Confirmed slots are durable. The slot that is open when the process is killed is lost,
+// as on a fork. Accounts that SetAccount creates are not saved.
 func (l *Ledger) Keep(log Log) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -108,7 +108,7 @@ func (l *Ledger) Keep(log Log) error {
 	return l.kept.err
 }
 
-// again begins a slot behind all that clients may have seen before the chain was started again.
+// again starts a slot after all slots that clients may have seen before the restart.
 func (l *Ledger) again() {
 	open := l.open()
 	open.hash = l.hashOf(open)
@@ -116,7 +116,7 @@ func (l *Ledger) again() {
 	l.root = max(l.root, l.behind(l.config.Finalized).number)
 }
 
-// Sync makes everything durable that has happened.
+// Sync makes all changes durable.
 func (l *Ledger) Sync() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,23 +124,25 @@ func (l *Ledger) Sync() error {
 	return l.kept.err
 }
 
-// Err returns why the chain stands still: what happened cannot be kept.
+// Err returns the reason why the chain stopped: its changes cannot be saved.
 func (l *Ledger) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.kept.err
 }
 
-// errReplay says that entries are not of a chain, or come to another chain than they were written by.
-var errReplay = errors.New("the chain that was kept does not come again")
+// errReplay means that entries do not belong to a chain, or that replaying them gives a different
+// result.
+var errReplay = errors.New("the recorded chain cannot be replayed")
 
-// Replay makes a chain again of the entries of its log, given in order.
+// Replay recreates a chain from the entries of its log, given in order.
 type Replay struct{ ledger *Ledger }
 
-// Ledger returns the chain, or nil before its first entry. Keep it on before it goes on.
+// Ledger returns the chain, or nil before its first entry. To save further changes, call Keep
+// before the chain continues.
 func (r *Replay) Ledger() *Ledger { return r.ledger }
 
-// Entry does what an entry says.
+// Entry applies an entry.
 func (r *Replay) Entry(entry []byte) error {
 	if len(entry) == 0 {
 		return fmt.Errorf("%w: an entry is empty", errReplay)
@@ -164,7 +166,7 @@ func (r *Replay) Entry(entry []byte) error {
 	return nil
 }
 
-// redo does again what an entry says was done.
+// redo repeats the operation of an entry.
 func (l *Ledger) redo(kind byte, body []byte) error {
 	const key = len(transaction.PublicKey{})
 	switch {
@@ -192,7 +194,7 @@ func (l *Ledger) redo(kind byte, body []byte) error {
 	return fmt.Errorf("an entry of kind %d with %d bytes", kind, len(body))
 }
 
-// redoTransaction wants a transaction to end as it did.
+// redoTransaction repeats a transaction, and returns an error if its result differs.
 func (l *Ledger) redoTransaction(failed bool, units uint64, raw []byte) error {
 	record, err := l.Submit(raw)
 	if err != nil {
@@ -205,7 +207,7 @@ func (l *Ledger) redoTransaction(failed bool, units uint64, raw []byte) error {
 	return nil
 }
 
-// noteTransaction notes one that landed.
+// noteTransaction records a transaction that landed.
 func (l *Ledger) noteTransaction(r *Record, raw []byte) {
 	ended := byte(0)
 	if r.Err != nil {

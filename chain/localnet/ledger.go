@@ -15,16 +15,16 @@ import (
 
 var le = binary.LittleEndian
 
-// Config is what a chain begins with. Zeros stand for the values of the public chains.
+// Config configures a chain. Zero values mean the values of the public chains.
 type Config struct {
 	Start       time.Time // the chain's clock at its first slot
 	Rent        runtime.Rent
-	Confirmed   int    // how many slots behind the newest one that is confirmed: 1
-	Finalized   int    // how many behind the one that is finalized: 32
-	Blockhashes int    // for how many slots a blockhash can be used: 150
-	History     int    // how many slots' transactions are kept: 9,000, an hour
+	Confirmed   int    // slots from the confirmed slot to the newest: 1
+	Finalized   int    // slots from the finalized slot to the newest: 32
+	Blockhashes int    // slots for which a blockhash is valid: 150
+	History     int    // slots whose transactions are kept: 9,000, an hour
 	FeeSignable uint64 // lamports for each signature: 5,000
-	Seed        uint64 // makes another chain: other blockhashes, another genesis hash
+	Seed        uint64 // changes the blockhashes and the genesis hash
 }
 
 func (c Config) withDefaults() Config {
@@ -46,8 +46,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Ledger is what a chain consists of, in the word of Solana: its slots, their transactions and the accounts
-// that these left. Methods may be called at once by several goroutines.
+// Ledger is the ledger of a chain: its slots, their transactions and the resulting accounts. Its
+// methods are safe for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex
 	config  Config
@@ -55,25 +55,25 @@ type Ledger struct {
 	state   state
 	slots   []*slot // the last is open, the first is finalized
 	root    uint64  // newest finalized slot
-	forks   uint64  // how often slots were taken back
+	forks   uint64  // number of rollbacks
 	names   map[transaction.Signature]*Record
 
 	kept     kept
-	replayed bool // made of the entries of a log
+	replayed bool // created from the entries of a log
 }
 
-// slot is what happened in one.
+// slot contains the changes of one slot.
 type slot struct {
 	number, height uint64
 	time           int64
-	hash           transaction.Hash // known when the slot is over
+	hash           transaction.Hash // set at the end of the slot
 	records        []*Record
 }
 
 // firstSlot is the number of a chain's first slot.
 const firstSlot = 1
 
-// NewLedger begins a chain.
+// NewLedger creates a chain.
 func NewLedger(c Config) *Ledger {
 	l := &Ledger{config: c.withDefaults(), state: state{}, names: map[transaction.Signature]*Record{}}
 	l.genesis = sha256.Sum256(le.AppendUint64([]byte("psyche/localnet/v1"), c.Seed))
@@ -85,11 +85,11 @@ func NewLedger(c Config) *Ledger {
 	return l
 }
 
-// Genesis names the chain.
+// Genesis returns the hash that identifies the chain.
 func (l *Ledger) Genesis() transaction.Hash { return l.genesis }
 
-// Advance ends the open slot and begins the next, in which the chain's clock shows now, or what it
-// showed before if that is later.
+// Advance ends the open slot and starts the next slot. The chain's clock shows now in it, but never
+// goes back.
 func (l *Ledger) Advance(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -107,7 +107,8 @@ func (l *Ledger) advance(now int64) {
 	l.forget()
 }
 
-// Skip lets n slots pass at once, each as long as given: blockhashes expire, waits end.
+// Skip advances n slots at once, each with the given duration, so that blockhashes expire and waits
+// end.
 func (l *Ledger) Skip(n int, each time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +118,7 @@ func (l *Ledger) Skip(n int, each time.Duration) {
 	}
 }
 
-// hashOf chains a slot to its parent and to what it holds.
+// hashOf returns the hash of a slot over its parent and its contents.
 func (l *Ledger) hashOf(s *slot) transaction.Hash {
 	h := sha256.New()
 	parent := l.slots[len(l.slots)-2].hash
@@ -129,7 +130,7 @@ func (l *Ledger) hashOf(s *slot) transaction.Hash {
 	return transaction.Hash(h.Sum(nil))
 }
 
-// forget drops slots and transactions that are too old to be asked for.
+// forget drops slots and transactions that are too old.
 func (l *Ledger) forget() {
 	keep := max(l.config.History, runtime.MaxSlotHashes, l.config.Blockhashes, l.config.Finalized) + 2
 	if len(l.slots) < 2*keep {
@@ -146,10 +147,10 @@ func (l *Ledger) forget() {
 
 func (l *Ledger) open() *slot { return l.slots[len(l.slots)-1] }
 
-// behind returns the slot so many before the open one, or the oldest.
+// behind returns the slot n slots before the open one, or the oldest slot.
 func (l *Ledger) behind(n int) *slot { return l.slots[max(0, len(l.slots)-1-n)] }
 
-// index returns the place of the newest slot that is not after a number.
+// index returns the index of the newest slot whose number is at most number.
 func (l *Ledger) index(number uint64) int {
 	i, found := slices.BinarySearchFunc(l.slots, number, func(s *slot, n uint64) int {
 		switch {
@@ -166,13 +167,14 @@ func (l *Ledger) index(number uint64) int {
 	return max(i, 0)
 }
 
-// errRollback says that slots cannot be rolled back.
+// errRollback means that slots cannot be rolled back.
 var errRollback = errors.New("slots cannot be rolled back")
 
-// Rollback takes back the newest n slots, the open one among them, and begins a new one, as when a
-// chain goes on with another fork: accounts and transactions are as they were before, what was
-// confirmed in these slots is so no more, and their numbers are not used again. It returns the
-// transactions of these slots, which may be submitted again. What is finalized is never taken back.
+// Rollback removes the newest n slots, including the open one, and starts a new slot, as when a
+// chain switches to another fork. Accounts and transactions return to their state before these
+// slots. Confirmations in these slots are void, and their numbers are not used again. Rollback
+// returns the transactions of these slots, which may be submitted again. It never removes finalized
+// slots.
 func (l *Ledger) Rollback(n int) ([][]byte, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Instructions of the upgradeable loader. Those that extend or move programs are missing.
+// Instructions of the upgradeable loader. The instructions to extend or move programs are not
+// implemented.
 const (
 	loaderInitialize   = 0
 	loaderWrite        = 1
@@ -26,7 +27,7 @@ const (
 	loaderProgramData
 )
 
-// Where the authority of a buffer and of a program's data lies: a byte 1, then the key.
+// Offsets of the authority of a buffer and of a program's data: a byte 1, then the key.
 const (
 	bufferAuthority  = 4
 	programAuthority = 12
@@ -50,7 +51,7 @@ func (n *nativeCall) loader() error {
 	return runtime.ErrInvalidInstructionData
 }
 
-// kind returns what an account of the loader is.
+// kind returns the kind of an account of the loader.
 func kind(a *runtime.Account) (uint32, error) {
 	if len(a.Data) < 4 {
 		return 0, runtime.ErrInvalidAccountData
@@ -73,12 +74,13 @@ func kind(a *runtime.Account) (uint32, error) {
 	return k, nil
 }
 
-// hasAuthority reports whether an authority, or that there is none, is encoded there.
+// hasAuthority reports whether there is a valid encoding of an authority, or of its absence, at an
+// offset.
 func hasAuthority(data []byte, at int) bool {
 	return len(data) > at && (data[at] == 0 || data[at] == 1 && len(data) >= at+33)
 }
 
-// change replaces the account's data by a copy, to be written into.
+// change replaces the account's data with a writable copy.
 func (n *nativeCall) change(a *runtime.Account) ([]byte, error) {
 	switch {
 	case !a.Writable:
@@ -118,7 +120,7 @@ func putAuthority(data []byte, at int, key transaction.PublicKey) {
 	copy(data[at+1:], key[:])
 }
 
-// words are how logs name an authority.
+// words are the names of an authority in logs.
 type words struct{ immutable, incorrect, unsigned string }
 
 var (
@@ -127,7 +129,7 @@ var (
 	ofClosed  = words{"Account is immutable", "Incorrect authority provided", "Authority did not sign"}
 )
 
-// authorized wants the account to have an authority, and that it signs.
+// authorized returns an error unless the account has this authority and the authority signs.
 func (n *nativeCall) authorized(a *runtime.Account, at int, authority *runtime.Account, w words) error {
 	switch {
 	case a.Data[at] == 0:
@@ -204,7 +206,7 @@ func (n *nativeCall) setAuthority() error {
 		n.programs[account.Key] = program
 	}
 	if len(n.accounts) < 3 {
-		data[at] = 0 // the key stays behind it, as on the chain
+		data[at] = 0 // the key stays after it, as on the chain
 		n.log("New authority None")
 		return nil
 	}
@@ -213,7 +215,7 @@ func (n *nativeCall) setAuthority() error {
 	return nil
 }
 
-// programOf returns the program that an account of program data holds.
+// programOf returns the program in an account of program data.
 func (n *nativeCall) programOf(account *runtime.Account) (*sbpf.Program, bool) {
 	if p, found := n.programs[account.Key]; found {
 		return p, true

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// image returns what a buffer holds and the program that it is, for an authority.
+// image returns the content of a buffer and the program loaded from it, if the authority matches.
 func (n *nativeCall) image(buffer, authority *runtime.Account) ([]byte, *sbpf.Program, error) {
 	if k, err := kind(buffer); err != nil {
 		return nil, nil, err
@@ -77,7 +77,7 @@ func (n *nativeCall) deploy() error {
 	return nil
 }
 
-// emptyProgram wants an account that can become a program.
+// emptyProgram returns an error unless an account can become a program.
 func (n *nativeCall) emptyProgram(program *runtime.Account) error {
 	k, err := kind(program)
 	switch {
@@ -100,7 +100,8 @@ func (n *nativeCall) emptyProgram(program *runtime.Account) error {
 	return nil
 }
 
-// fund gives the buffer's lamports to the payer, and lets the payer create the program's data.
+// fund transfers the buffer's lamports to the payer, and creates the program's data account at the
+// payer's expense.
 func (n *nativeCall) fund(payer, data, buffer *runtime.Account, size int) error {
 	switch {
 	case !payer.Writable || !buffer.Writable:

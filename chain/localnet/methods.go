@@ -6,10 +6,10 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// methods are what clients may call.
+// methods are the methods of the JSON-RPC interface.
 var methods map[string]func(*Endpoint, parameters) (any, error)
 
-func init() { // not where they are declared: getHealth counts among what counts methods
+func init() { // not in the declaration, because getHealth is one of the methods and counts them
 	methods = map[string]func(*Endpoint, parameters) (any, error){
 		"getHealth":                         (*Endpoint).getHealth,
 		"getVersion":                        (*Endpoint).getVersion,
@@ -38,7 +38,7 @@ func init() { // not where they are declared: getHealth counts among what counts
 	}
 }
 
-// contextual is a result with the slot that it is of.
+// contextual is a result with its slot.
 type contextual struct {
 	Context slotContext `json:"context"`
 	Value   any         `json:"value"`
@@ -49,12 +49,12 @@ type slotContext struct {
 	Slot       uint64 `json:"slot"`
 }
 
-// apiVersion is that of the nodes whose interface this is.
+// apiVersion is the version of the nodes with this interface.
 const apiVersion = "4.2.2"
 
 func (v View) with(value any) contextual { return contextual{slotContext{apiVersion, v.Slot}, value} }
 
-// viewFor returns the chain at the commitment that a call wants.
+// viewFor returns the chain at the commitment of a call.
 func (e *Endpoint) viewFor(s settings) (View, error) {
 	v := e.view(s.Commitment)
 	if v.Slot < s.MinContextSlot {
@@ -63,7 +63,7 @@ func (e *Endpoint) viewFor(s settings) (View, error) {
 	return v, nil
 }
 
-// at reads the settings that are the i-th argument, and returns the view they ask for.
+// at reads settings from the i-th argument, and returns the view for them.
 func (e *Endpoint) at(p parameters, i int) (View, settings, error) {
 	s, err := p.settings(i)
 	if err != nil {
@@ -197,7 +197,8 @@ func (e *Endpoint) getFeeForMessage(p parameters) (any, error) {
 	return v.with(fee), nil
 }
 
-// messageOf reads a message without signatures: as many empty ones as it wants are put before it.
+// messageOf parses a message without signatures. It adds the required number of empty signatures
+// first.
 func messageOf(raw []byte) (transaction.Message, error) {
 	if len(raw) == 0 || raw[0] > 127 {
 		return transaction.Message{}, invalid("the message is empty or of a version, want the legacy format")

@@ -26,7 +26,7 @@ func (e *Endpoint) requestAirdrop(p parameters) (any, error) {
 	return name.String(), nil
 }
 
-// raw reads the transaction that is the first argument, and what to do with it.
+// raw reads the transaction from the first argument, and the settings.
 func (e *Endpoint) raw(p parameters) ([]byte, *transaction.Transaction, settings, error) {
 	var text string
 	if err := p.read(0, "transaction", &text, true); err != nil {
@@ -69,7 +69,7 @@ func (e *Endpoint) sendTransaction(p parameters) (any, error) {
 		}
 	}
 	if !e.loses(faults.Lost) {
-		e.server.change(func() { _, _ = e.server.ledger.Submit(raw) }) // what no block takes is dropped without a word
+		e.server.change(func() { _, _ = e.server.ledger.Submit(raw) }) // a transaction that no block can contain is dropped silently
 	}
 	return t.Name().String(), nil
 }
@@ -106,7 +106,7 @@ func (e *Endpoint) simulateTransaction(p parameters) (any, error) {
 	return v.with(value), nil
 }
 
-// simulatedJSON is what a simulation returned, with the accounts that are asked for.
+// simulatedJSON returns the result of a simulation, with the requested accounts.
 func simulatedJSON(o *Simulated, s settings) (map[string]any, error) {
 	value := map[string]any{
 		"err": nil, "logs": linesOf(o.Logs), "accounts": nil, "unitsConsumed": o.Units, "returnData": returnJSON(o.Return),
@@ -153,7 +153,7 @@ func returnJSON(r *ReturnData) any {
 	return map[string]any{"programId": r.Program.String(), "data": []string{base64.StdEncoding.EncodeToString(r.Data), "base64"}}
 }
 
-// commitmentOf returns how sure a slot is to this node.
+// commitmentOf returns the commitment of a slot on this node.
 func (e *Endpoint) commitmentOf(number uint64) Commitment {
 	for _, c := range []Commitment{Finalized, Confirmed} {
 		if number <= e.view(c).Slot {
@@ -208,7 +208,7 @@ func (e *Endpoint) getSignatureStatuses(p parameters) (any, error) {
 	return v.with(statuses), nil
 }
 
-// lasting returns the view of methods that know no processed slots.
+// lasting returns the view for methods that do not support processed slots.
 func (e *Endpoint) lasting(p parameters, i int) (View, settings, error) {
 	v, s, err := e.at(p, i)
 	if err == nil && s.Commitment == Processed {

@@ -7,14 +7,14 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Costs of the programs that a chain brings along, in compute units.
+// Costs of the native programs, in compute units.
 const (
 	systemUnits = 150
 	budgetCost  = 150
 	loaderUnits = 2370
 )
 
-// native runs a program that the chain brings along.
+// native runs a native program.
 func (e *execution) native(program transaction.PublicKey, accounts []*runtime.Account, data []byte) error {
 	e.log("Program " + program.String() + " invoke [1]")
 	err := e.nativeBody(program, accounts, data)
@@ -50,7 +50,7 @@ func (e *execution) charge(units uint64) error {
 	return nil
 }
 
-// nativeCall is an instruction for a program that the chain brings along.
+// nativeCall is an instruction for a native program.
 type nativeCall struct {
 	*execution
 	accounts []*runtime.Account
@@ -59,7 +59,7 @@ type nativeCall struct {
 
 func (n *nativeCall) logf(format string, arguments ...any) { n.log(fmt.Sprintf(format, arguments...)) }
 
-// has returns an error when an instruction names fewer accounts.
+// has returns an error if an instruction names fewer than count accounts.
 func (n *nativeCall) has(count int) error {
 	if len(n.accounts) < count {
 		return runtime.ErrMissingAccount
@@ -67,7 +67,7 @@ func (n *nativeCall) has(count int) error {
 	return nil
 }
 
-// reader takes the data of an instruction apart; ok says that nothing was missing.
+// reader parses the data of an instruction. ok becomes false if data is missing.
 type reader struct {
 	rest    []byte
 	missing bool

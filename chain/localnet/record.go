@@ -6,23 +6,23 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Record is a transaction that landed, also one that failed and paid its fee.
+// Record is a transaction that landed. It may have failed, but has paid its fee.
 type Record struct {
 	Name      transaction.Signature
-	Raw       []byte // nil for what the faucet gave
+	Raw       []byte // nil for an airdrop
 	Message   transaction.Message
 	Slot      uint64
 	Time      int64
 	Err       *TransactionError
 	Fee       uint64
 	Units     uint64
-	Price     uint64 // micro-lamports for a compute unit
+	Price     uint64 // micro-lamports per compute unit
 	Logs      []string
 	Pre, Post []uint64 // lamports of the message's accounts
 	Return    *ReturnData
 }
 
-// ReturnData is what the last program returned that returned anything.
+// ReturnData is the return data of the last program that set any.
 type ReturnData struct {
 	Program transaction.PublicKey
 	Data    []byte
@@ -33,7 +33,7 @@ func (r *Record) Mentions(key transaction.PublicKey) bool {
 	return slices.Contains(r.Message.Keys, key)
 }
 
-// Record returns a transaction that the view shows, or nil.
+// Record returns a transaction in the view, or nil.
 func (v View) Record(name transaction.Signature) *Record {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
@@ -43,13 +43,13 @@ func (v View) Record(name transaction.Signature) *Record {
 	return nil
 }
 
-// cursor is a place in the order of all transactions: so many of a slot.
+// cursor is a position in the order of all transactions: a slot and a number of its transactions.
 type cursor struct {
 	slot uint64
 	seen int
 }
 
-// since returns the transactions of the view from a place on, and the place behind them.
+// since returns the transactions of the view after a position, and the new position.
 func (v View) since(c cursor) ([]*Record, cursor) {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
@@ -68,8 +68,9 @@ func (v View) since(c cursor) ([]*Record, cursor) {
 	return records, c
 }
 
-// Newest returns transactions that name an account, newest first: at most limit, before the one
-// named before and after the one named until, where these are known.
+// Newest returns transactions that name an account, newest first. It returns at most limit
+// transactions, before the transaction named before and after the one named until, if these are
+// known.
 func (v View) Newest(key transaction.PublicKey, limit int, before, until transaction.Signature) []*Record {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
@@ -93,8 +94,8 @@ func (v View) Newest(key transaction.PublicKey, limit int, before, until transac
 	return found
 }
 
-// Fees returns the prices that transactions of the newest slots paid which write to any of keys, by
-// slot, oldest first; slots without have zero.
+// Fees returns the prices of transactions that write to any of keys, for the newest slots, oldest
+// first. The price of a slot without such transactions is zero.
 func (v View) Fees(keys []transaction.PublicKey, slots int) (numbers, prices []uint64) {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
@@ -122,7 +123,7 @@ func (r *Record) writesAll(keys []transaction.PublicKey) bool {
 	return true
 }
 
-// Count returns how many transactions of the view are known.
+// Count returns the number of stored transactions in the view.
 func (v View) Count() int {
 	records, _ := v.since(cursor{})
 	return len(records)

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"flag"
 	"os"
 	"strings"
 	"testing"
@@ -12,10 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/chain/transaction"
 )
-
-var update = flag.Bool("update", false, "write testdata/litesvm/scenario.json anew")
 
 // What testdata/litesvm/vectors.js reads and writes.
 type (
@@ -155,7 +153,7 @@ func TestScenario(t *testing.T) {
 	c := newChain(t, Config{})
 	file, got := runSteps(c, scenario(c))
 	const scenarioName, vectorsName = "testdata/litesvm/scenario.json", "testdata/litesvm/vectors.json"
-	if *update {
+	if golden.Update() {
 		b, err := json.MarshalIndent(file, "", " ")
 		if err != nil {
 			t.Fatal(err)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Bounds of HTTP. Sockets and answers may take longer.
+// Limits of HTTP. WebSockets and answers may take longer.
 const (
 	headerTimeout = 10 * time.Second
 	idleTimeout   = 2 * time.Minute
 	maxHeader     = 16 << 10
 )
 
-// Serve answers at listeners until the context ends, and closes them.
+// Serve serves the endpoint on listeners until the context ends, and closes them.
 func (e *Endpoint) Serve(ctx context.Context, listeners ...net.Listener) error {
 	web := &http.Server{Handler: e, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 	ended := make(chan error, len(listeners))

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Options are how time passes. Zeros stand for the values of the public chains.
+// Options configure the passage of time. Zero values mean the values of the public chains.
 type Options struct {
 	Slot time.Duration // 400 ms
-	Seed uint64        // of what faults leave to chance
+	Seed uint64        // of random faults
 }
 
-// Server lets a chain's time pass and tells subscribers what happens.
+// Server advances a chain's time and notifies subscribers of changes.
 type Server struct {
 	ledger  *Ledger
 	options Options
 
-	mu         sync.Mutex // while notifications are made, in the order of what happened
+	mu         sync.Mutex // held during changes and their notifications, to keep their order
 	endpoints  []*Endpoint
-	subscribed uint64 // how many subscriptions there were
+	subscribed uint64 // number of subscriptions so far
 }
 
-// NewServer serves a chain that nobody else changes.
+// NewServer serves a chain. Only the Server may modify the chain.
 func NewServer(l *Ledger, o Options) *Server {
 	if o.Slot == 0 {
 		o.Slot = 400 * time.Millisecond
@@ -32,8 +32,8 @@ func NewServer(l *Ledger, o Options) *Server {
 	return &Server{ledger: l, options: o}
 }
 
-// Run lets slots pass until the context ends, or until what happens cannot be kept. The chain's clock
-// goes on from where it is, as fast as that of the machine.
+// Run advances slots until the context ends, or until changes cannot be saved. The chain's clock
+// continues from its current time, at the rate of the machine's clock.
 func (s *Server) Run(ctx context.Context) error {
 	ticker := time.NewTicker(s.options.Slot)
 	defer ticker.Stop()
@@ -52,18 +52,18 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Advance ends the slot, for tests that let time pass themselves.
+// Advance ends the slot, for tests that control the time.
 func (s *Server) Advance(now time.Time) {
 	s.change(func() { s.ledger.Advance(now) })
 }
 
-// Skip lets n slots pass at once: blockhashes expire.
+// Skip advances n slots at once, so that blockhashes expire.
 func (s *Server) Skip(n int) {
 	s.change(func() { s.ledger.Skip(n, s.options.Slot) })
 }
 
-// Rollback takes back the newest slots, as Ledger.Rollback does. Their transactions land again in
-// the new slot if they are to; some may fail now.
+// Rollback removes the newest slots, as Ledger.Rollback does. If again is set, it submits their
+// transactions to the new slot, where some may fail.
 func (s *Server) Rollback(n int, again bool) error {
 	var err error
 	s.change(func() {
@@ -71,14 +71,14 @@ func (s *Server) Rollback(n int, again bool) error {
 		taken, err = s.ledger.Rollback(n)
 		for _, raw := range taken {
 			if again {
-				_, _ = s.ledger.Submit(raw) // refused ones are gone, as on any fork
+				_, _ = s.ledger.Submit(raw) // rejected transactions are lost, as on any fork
 			}
 		}
 	})
 	return err
 }
 
-// change does something to the chain and tells subscribers.
+// change modifies the chain with do and notifies subscribers.
 func (s *Server) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +97,7 @@ func (s *Server) Endpoint() *Endpoint {
 	return e
 }
 
-// Close drops the WebSockets of all endpoints, which take no connection any more.
+// Close closes the WebSockets of all endpoints, which then accept no more connections.
 func (s *Server) Close() {
 	s.mu.Lock()
 	endpoints := slices.Clone(s.endpoints)

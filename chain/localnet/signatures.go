@@ -14,17 +14,17 @@ const (
 	errSize      = 4
 )
 
-// Sizes of what is in an instruction that verifies signatures.
+// Sizes of the parts of an instruction that verifies signatures.
 const (
 	checksAt    = 2
 	checkSize   = 14
-	thisOne     = 0xffff // instead of an instruction's number
+	thisOne     = 0xffff // refers to the instruction itself
 	pubKeySize  = ed25519.PublicKeySize
 	signatureOf = ed25519.SignatureSize
 )
 
-// signatures verifies the signatures that an instruction names. They, the keys and the messages may
-// be in the data of any instruction of the transaction.
+// signatures verifies the signatures of an instruction. They, the keys and the messages may be in
+// the data of any instruction of the transaction.
 func (e *execution) signatures(data []byte) error {
 	if len(data) < checksAt || data[0] == 0 && len(data) > checksAt || len(data) < checksAt+int(data[0])*checkSize {
 		return custom(errSize)
@@ -58,8 +58,8 @@ func (e *execution) signatures(data []byte) error {
 
 func custom(code uint32) error { return runtime.Error{Name: "Custom", Code: code} }
 
-// verified returns how many signatures the instructions of a message want verified, which are paid
-// for as those of the transaction.
+// verified returns the number of signatures that a message's instructions verify. They cost the
+// same fee as the transaction's signatures.
 func verified(m *transaction.Message) int {
 	count := 0
 	for _, in := range m.Instructions {
@@ -70,7 +70,7 @@ func verified(m *transaction.Message) int {
 	return count
 }
 
-// showInstructions fills in the sysvar of the transaction's instructions for one of them.
+// showInstructions sets the sysvar of the transaction's instructions for one of them.
 func (e *execution) showInstructions(current int) {
 	at := -1
 	for i, key := range e.message.Keys {

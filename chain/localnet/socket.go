@@ -9,11 +9,11 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Bounds of WebSockets.
+// Limits of WebSockets.
 const (
-	maxSockets       = 256  // of an endpoint
-	maxSubscriptions = 1000 // of a socket
-	maxQueue         = 4096 // messages that a client has not read yet: then it is dropped
+	maxSockets       = 256  // per endpoint
+	maxSubscriptions = 1000 // per socket
+	maxQueue         = 4096 // unread messages of a client, which is dropped at the limit
 	writeTimeout     = 10 * time.Second
 )
 
@@ -23,12 +23,12 @@ type socket struct {
 	queue         chan any
 	done          chan struct{}
 	once          sync.Once
-	subscriptions map[uint64]*subscription // under Server.mu
+	subscriptions map[uint64]*subscription // guarded by Server.mu
 }
 
 func (s *socket) close() { s.once.Do(func() { close(s.done) }) }
 
-// send queues a message. A client that does not read is dropped.
+// send queues a message. It drops a client that does not read.
 func (s *socket) send(message any) {
 	select {
 	case s.queue <- message:
@@ -37,7 +37,7 @@ func (s *socket) send(message any) {
 	}
 }
 
-// answered lets notifications follow the answers that they belong to.
+// answered enables the notifications of subscriptions whose answers are queued.
 func (s *socket) answered() {
 	for _, sub := range s.subscriptions {
 		sub.answered = true
@@ -46,7 +46,7 @@ func (s *socket) answered() {
 
 var upgrader = websocket.Upgrader{HandshakeTimeout: writeTimeout}
 
-// serveSocket talks to a client until one of both has enough.
+// serveSocket serves a client until the connection ends.
 func (e *Endpoint) serveSocket(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	full := len(e.sockets) >= maxSockets
@@ -57,7 +57,7 @@ func (e *Endpoint) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	connection, err := upgrader.Upgrade(w, r, nil)
 	if err != nil {
-		return // it has answered
+		return // the upgrader has answered
 	}
 	connection.SetReadLimit(maxRequest)
 	s := &socket{connection: connection, queue: make(chan any, maxQueue), done: make(chan struct{}), subscriptions: map[uint64]*subscription{}}
@@ -89,7 +89,7 @@ func (e *Endpoint) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// write sends what is queued, and ends the connection when the socket is closed.
+// write sends queued messages, and closes the connection when the socket is closed.
 func (s *socket) write() {
 	defer func() { _ = s.connection.Close() }()
 	for {
@@ -108,7 +108,7 @@ func (s *socket) write() {
 	}
 }
 
-// callSocket answers a call that came by a WebSocket: subscriptions, and all others.
+// callSocket executes a call from a WebSocket: subscriptions and all other methods.
 func (e *Endpoint) callSocket(s *socket, q *request) response {
 	subscribe, known := subscribers[q.Method]
 	unsubscribes := unsubscribers[q.Method]

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Submit lets a transaction land in the open slot. The error is a TransactionError when nothing of it
-// stays, not even a fee; a transaction that landed and failed has its error in the record.
+// Submit executes a transaction in the open slot. It returns a TransactionError if the transaction
+// has no effect, not even a fee. If a transaction landed but failed, its error is in the record.
 func (l *Ledger) Submit(raw []byte) (*Record, error) {
 	t, err := transaction.Unmarshal(raw)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l *Ledger) Submit(raw []byte) (*Record, error) {
 	return landed, nil
 }
 
-// land notes a transaction in the open slot.
+// land records a transaction in the open slot.
 func (l *Ledger) land(open *slot, r *Record, name transaction.Signature, raw []byte) *Record {
 	kept := *r
 	kept.Name, kept.Raw, kept.Slot, kept.Time = name, raw, open.number, open.time
@@ -44,19 +44,19 @@ func (l *Ledger) land(open *slot, r *Record, name transaction.Signature, raw []b
 	return &kept
 }
 
-// Simulation is how Simulate treats a transaction.
+// Simulation configures Simulate.
 type Simulation struct {
-	Verify     bool // its signatures
-	NewestHash bool // put the newest blockhash into it
+	Verify     bool // verify the signatures
+	NewestHash bool // replace the blockhash with the newest one
 }
 
-// Simulated is what a transaction would do.
+// Simulated is the result of a simulated transaction.
 type Simulated struct {
 	Record
-	Accounts map[transaction.PublicKey]*Account // as they would be, where they change
+	Accounts map[transaction.PublicKey]*Account // changed accounts
 }
 
-// Simulate tries a transaction on the view.
+// Simulate executes a transaction on the view without changing the chain.
 func (v View) Simulate(raw []byte, s Simulation) (*Simulated, error) {
 	t, err := transaction.Unmarshal(raw)
 	if err != nil {
@@ -101,7 +101,7 @@ func (l *Ledger) try(t *transaction.Transaction, number uint64, checkHash bool) 
 	})
 }
 
-// Fee returns what a message costs, in lamports.
+// Fee returns the fee of a message, in lamports.
 func (l *Ledger) Fee(m *transaction.Message) (uint64, error) {
 	b, err := budgetOf(m)
 	if err != nil {
@@ -110,13 +110,13 @@ func (l *Ledger) Fee(m *transaction.Message) (uint64, error) {
 	return b.fee(int(m.Signers)+verified(m), l.config.FeeSignable), nil
 }
 
-// errFaucet says that the faucet is off.
+// errFaucet means that the faucet is disabled.
 var errFaucet = errors.New("the faucet is off")
 
-// maxAirdrop is the most lamports that the faucet gives at once: a million SOL.
+// maxAirdrop is the limit of one airdrop in lamports: a million SOL.
 const maxAirdrop = 1_000_000 * 1_000_000_000
 
-// Airdrop makes lamports. What it returns is known as a transaction's name.
+// Airdrop creates lamports. It returns the signature that identifies the airdrop's transaction.
 func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transaction.Signature, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,8 +145,8 @@ func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transactio
 	return name, nil
 }
 
-// SetProgram puts a program of the upgradeable loader on the chain that nobody can change, callable
-// at once.
+// SetProgram adds an immutable program of the upgradeable loader to the chain. It can be called at
+// once.
 func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
 	program, err := sbpf.Load(image)
 	if err != nil {
@@ -168,12 +168,12 @@ func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
 	return l.kept.err
 }
 
-// SetAccount puts an account on the chain, or takes it away (nil), for tests.
+// SetAccount sets an account, or removes it if a is nil, for tests.
 func (l *Ledger) SetAccount(key transaction.PublicKey, a *Account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state.put(key, l.open().number, l.behind(l.config.Finalized+maxLag).number, a)
 }
 
-// maxLag is how many slots a node may be behind.
+// maxLag is the maximum number of slots that a node may be behind.
 const maxLag = 64

@@ -6,17 +6,17 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// subscription is something that a client wants to be told.
+// subscription is a client's subscription.
 type subscription struct {
 	id         uint64
 	method     string // of its notifications
 	commitment Commitment
-	next       func(View) []any // results since the last call, as of a newer view
+	next       func(View) []any // results of a newer view since the last call
 	once       bool             // ends with its first notification
-	answered   bool             // the client knows its id
+	answered   bool             // the client knows the id
 }
 
-// notification is what a client is told.
+// notification is a message for one subscription.
 type notification struct {
 	Version    string             `json:"jsonrpc"`
 	Method     string             `json:"method"`
@@ -28,7 +28,7 @@ type notificationResult struct {
 	Subscription uint64 `json:"subscription"`
 }
 
-// subscribers are the methods that subscribe, unsubscribers those that end it.
+// subscribers are the methods that start a subscription, unsubscribers the methods that end it.
 var (
 	subscribers = map[string]func(*Endpoint, parameters) (*subscription, error){
 		"accountSubscribe":   (*Endpoint).accountSubscribe,
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// publish tells all subscribers what is new. It is called under Server.mu.
+// publish sends new notifications to all subscribers. The caller holds Server.mu.
 func (e *Endpoint) publish() {
 	faults := e.faulty()
 	e.mu.Lock()
@@ -164,7 +164,8 @@ func (e *Endpoint) logsSubscribe(p parameters) (*subscription, error) {
 	return &subscription{method: "logsNotification", commitment: s.Commitment, next: next}, nil
 }
 
-// mentioned reads whose transactions a client wants to hear of; nil: everybody's.
+// mentioned reads the account whose transactions a client subscribes to; nil means all
+// transactions.
 func mentioned(p parameters) (*transaction.PublicKey, error) {
 	var all string
 	if p.read(0, "filter", &all, true) == nil {

@@ -5,7 +5,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Instructions of the system program. Those for nonces are missing.
+// Instructions of the system program. The instructions for nonces are not implemented.
 const (
 	systemCreate           = 0
 	systemAssign           = 1
@@ -25,7 +25,7 @@ const (
 	systemSeedMismatch = 5
 )
 
-// address is an account's, and the key that signs for it.
+// address is an account's address with the key that signs for it.
 type address struct {
 	key, signer transaction.PublicKey
 }
@@ -51,7 +51,7 @@ func (n *nativeCall) system() error {
 	return runtime.ErrInvalidInstructionData
 }
 
-// ready wants all data and so many accounts to be there.
+// ready returns an error unless the data is complete and there are enough accounts.
 func (n *nativeCall) ready(accounts int) error {
 	if n.data.missing {
 		return runtime.ErrInvalidInstructionData
@@ -90,7 +90,7 @@ func (n *nativeCall) create(kind uint32) error {
 	return n.transfer(from, from, to, lamports)
 }
 
-// base is how logs name the account that signs for an address.
+// base returns the name in logs of the account that signs for an address.
 func (n *nativeCall) base(at address) string {
 	if at.key == at.signer {
 		return "None"
@@ -98,7 +98,7 @@ func (n *nativeCall) base(at address) string {
 	return "Some(" + at.signer.String() + ")"
 }
 
-// seeded wants an account to be the one that base names by a seed.
+// seeded returns an error unless an account is at the address that base derives from a seed.
 func (n *nativeCall) seeded(account *runtime.Account, base transaction.PublicKey, seed string, owner transaction.PublicKey) (address, error) {
 	derived, err := transaction.CreateWithSeed(base, seed, owner)
 	if err != nil {
@@ -149,7 +149,7 @@ func (n *nativeCall) assign(account *runtime.Account, at address, owner transact
 	return account.SetOwner(transaction.SystemProgram, owner)
 }
 
-// transfer moves lamports from an account that signer signs for.
+// transfer moves lamports from an account for which signer signs.
 func (n *nativeCall) transfer(signer, from, to *runtime.Account, lamports uint64) error {
 	switch {
 	case !signer.Signer:
@@ -187,7 +187,7 @@ func (n *nativeCall) transferWithSeed() error {
 	return n.transfer(base, from, to, lamports)
 }
 
-// prepare gives an account its size or its owner.
+// prepare sets the size or the owner of an account.
 func (n *nativeCall) prepare(allocates bool) error {
 	var space uint64
 	var owner transaction.PublicKey
@@ -207,7 +207,8 @@ func (n *nativeCall) prepare(allocates bool) error {
 	}
 }
 
-// prepareWithSeed gives an account that base names by a seed its owner, and its size before.
+// prepareWithSeed sets the owner, and before it the size, of an account that base derives from a
+// seed.
 func (n *nativeCall) prepareWithSeed(allocates bool) error {
 	base, seed := n.data.key(), n.data.text()
 	var space uint64

@@ -8,24 +8,24 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Commitment is how sure a slot has to be.
+// Commitment is the confirmation level of a view.
 type Commitment string
 
-// The commitments, as clients name them.
+// The commitments in the JSON-RPC interface.
 const (
 	Processed Commitment = "processed"
 	Confirmed Commitment = "confirmed"
 	Finalized Commitment = "finalized"
 )
 
-// View is the chain as of a slot. What it shows changes while the slot is open, and when the slot
-// is taken back.
+// View is the chain as of a slot. Its contents change while the slot is open, and when the slot is
+// rolled back.
 type View struct {
 	l    *Ledger
 	Slot uint64
 }
 
-// At returns the chain at a commitment, as a node sees it that is lag slots behind.
+// At returns the chain at a commitment, as seen by a node that is lag slots behind.
 func (l *Ledger) At(c Commitment, lag int) View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,14 +45,14 @@ func (l *Ledger) at(c Commitment, lag int) uint64 {
 	return min(l.root, l.behind(lag+l.config.Finalized).number)
 }
 
-// Height returns how many slots of the view were not taken back.
+// Height returns the number of slots of the view that were not rolled back.
 func (v View) Height() uint64 {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
 	return v.l.slots[v.l.index(v.Slot)].height
 }
 
-// Parent returns the slot before the view's.
+// Parent returns the slot before the view's slot.
 func (v View) Parent() uint64 {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
@@ -73,7 +73,7 @@ func (v View) Account(key transaction.PublicKey) *Account {
 	return account
 }
 
-// account returns also the slot that wrote it.
+// account also returns the slot that wrote the account.
 func (v View) account(key transaction.PublicKey) (*Account, uint64) {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
@@ -96,8 +96,8 @@ func (v View) Owned(owner transaction.PublicKey) map[transaction.PublicKey]*Acco
 	return owned
 }
 
-// Blockhash returns the newest hash that transactions may name, and the last height at which one
-// that names it can land.
+// Blockhash returns the newest valid blockhash, and the last height at which a transaction that
+// names it can land.
 func (v View) Blockhash() (hash transaction.Hash, lastHeight uint64) {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()
@@ -116,8 +116,8 @@ func (v View) IsValid(hash transaction.Hash) bool {
 	return v.l.isRecent(hash, v.Slot)
 }
 
-// isRecent reports whether a transaction in a slot, or in the one after it if it is over, may name
-// a blockhash.
+// isRecent reports whether a transaction in a slot, or in the slot after it if the slot is over,
+// may name a blockhash.
 func (l *Ledger) isRecent(hash transaction.Hash, number uint64) bool {
 	last := l.index(number)
 	height := l.slots[last].height
@@ -132,7 +132,7 @@ func (l *Ledger) isRecent(hash transaction.Hash, number uint64) bool {
 	return false
 }
 
-// sysvars returns what programs of a slot know.
+// sysvars returns the sysvars for programs of a slot.
 func (l *Ledger) sysvars(number uint64) *runtime.Sysvars {
 	i := l.index(number)
 	s := l.slots[i]

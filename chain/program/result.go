@@ -6,16 +6,16 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Code is a custom error of the program that is no coordinator.Code: a refusal of the host's own.
+// Code is a custom error of the program outside coordinator.Code: a refusal by the host part.
 type Code uint32
 
 // The codes.
 const (
-	ErrOtherVersion Code = 256 + iota // the account is of a version that this program only frees
-	ErrNoMigration                    // this program cannot bring an account from its version to that one
+	ErrOtherVersion Code = 256 + iota // this program can only free accounts of this version
+	ErrNoMigration                    // this program has no migration from the account's version to the given one
 )
 
-// Error returns the reason in words.
+// Error describes the reason.
 func (c Code) Error() string {
 	switch c {
 	case ErrOtherVersion:
@@ -26,23 +26,23 @@ func (c Code) Error() string {
 	return fmt.Sprintf("unknown error %d of the program", uint32(c))
 }
 
-// Builtin is an error that every program of the chain may return, by its number there.
+// Builtin is a standard error of programs on the chain, by its number.
 type Builtin uint32
 
-// Those that the program returns.
+// The standard errors that the program returns.
 const (
-	ErrInvalidArgument           Builtin = 2  // an account too many, or one twice
-	ErrInvalidInstructionData    Builtin = 3  // bytes that are no instruction, or staged bytes that are not those named
-	ErrInvalidAccountData        Builtin = 4  // an account of another kind or size
-	ErrMissingRequiredSignature  Builtin = 8  // the key that acts did not sign
-	ErrAccountAlreadyInitialized Builtin = 9  // INIT or GENESIS for the second time
-	ErrUninitializedAccount      Builtin = 10 // the run has not begun, or the account is new
+	ErrInvalidArgument           Builtin = 2  // an account too many, or a duplicate account
+	ErrInvalidInstructionData    Builtin = 3  // not an instruction, or staged bytes with a different hash
+	ErrInvalidAccountData        Builtin = 4  // wrong kind or size of account
+	ErrMissingRequiredSignature  Builtin = 8  // the acting key did not sign
+	ErrAccountAlreadyInitialized Builtin = 9  // a second INIT or GENESIS
+	ErrUninitializedAccount      Builtin = 10 // the run has no genesis, or the account is new
 	ErrNotEnoughAccountKeys      Builtin = 11 // an account is missing
-	ErrInvalidSeeds              Builtin = 14 // the account is not at the address that its run or owner has
+	ErrInvalidSeeds              Builtin = 14 // the account is not at the address for its run or owner
 	ErrUnsupportedSysvar         Builtin = 17 // the chain has no clock or no hashes of slots
-	ErrInvalidAccountOwner       Builtin = 23 // the account is not the program's
-	ErrImmutable                 Builtin = 25 // an account that has to be writable is not
-	ErrIncorrectAuthority        Builtin = 26 // signed by another key than the account's
+	ErrInvalidAccountOwner       Builtin = 23 // the program does not own the account
+	ErrImmutable                 Builtin = 25 // an account that must be writable is read-only
+	ErrIncorrectAuthority        Builtin = 26 // signed by a different key than the account's
 )
 
 var builtinNames = map[Builtin]string{
@@ -78,7 +78,7 @@ var builtinTexts = map[Builtin]string{
 // Name returns the error's name in the chain's JSON-RPC interface.
 func (b Builtin) Name() string { return builtinNames[b] }
 
-// Error returns the reason in words.
+// Error describes the reason.
 func (b Builtin) Error() string {
 	text, ok := builtinTexts[b]
 	if !ok {
@@ -87,8 +87,8 @@ func (b Builtin) Error() string {
 	return fmt.Sprintf("%s (%s)", text, builtinNames[b])
 }
 
-// CustomError returns what a custom error of the program means: a coordinator.Code where the rules
-// of the run refuse, else a Code.
+// CustomError returns the meaning of a custom error of the program: a coordinator.Code if the rules
+// of the run refuse an action, else a Code.
 func CustomError(code uint32) error {
 	if c := coordinator.Code(code); code <= 0xff && c.Valid() {
 		return c
@@ -96,8 +96,8 @@ func CustomError(code uint32) error {
 	return Code(code)
 }
 
-// BuiltinError returns the error of that name in the chain's JSON-RPC interface, if it is one that
-// the program returns.
+// BuiltinError returns the error with a name of the chain's JSON-RPC interface. It reports false if
+// the program does not return such an error.
 func BuiltinError(name string) (Builtin, bool) {
 	for b, known := range builtinNames {
 		if known == name {

@@ -1,8 +1,8 @@
-// Package programtest compares the program in chain/program, which is C, with package coordinator.
-// Its tests run the file in the repository on accounts, and the rules alone as a process that the
-// machine's compiler made, bounds and undefined behaviour checked. Both are driven with the same
-// operations as Go: what each of them answers and every byte of the account have to be equal after
-// each one.
+// Package programtest compares the C program in chain/program with package coordinator. Its tests
+// run the file in the repository on accounts. They also run the rules alone as a process, compiled
+// by the machine's compiler with checks for bounds and undefined behaviour. Both execute the same
+// operations as Go. After each operation, the results and every byte of the account have to be
+// equal.
 //
 //	go test ./chain/programtest                   a minute
 //	go test ./chain/programtest -ops 1000000      as many random operations, as many from filled
@@ -10,29 +10,31 @@
 //	go test ./chain/programtest -run Mutants -mutants -timeout 1h
 //	                                               every small mistake in the C is found
 //
-// Tests of the whole program (in sbpf/runtime) send every operation through INIT, WRITE, GENESIS, ACT and
-// TICK, with a clock and slots, some of them skipped. After each, every byte of the account must equal Go's
-// result (state, sequence, head, waiting tick, staging area), and so must the log. Each refusal of the host
-// has a test, which requires that nothing changed.
+// Tests of the whole program (in sbpf/runtime) send every operation through INIT, WRITE, GENESIS,
+// ACT and TICK, with a clock and slots, some of them skipped. After each, every byte of the account
+// must equal Go's result (state, sequence, head, waiting tick, staging area), and so must the log.
+// Each refusal of the host has a test, which requires that nothing changed.
 //
-// The rules as a process need a C compiler that can check bounds and undefined behaviour: cc, or the compiler
-// in CC. Without it these tests are skipped, with the reason. All warnings are errors, and nothing uses cgo.
+// The process needs a C compiler that can check bounds and undefined behaviour: cc, or the compiler
+// in CC. Without it these tests are skipped, with the reason. All warnings are errors, and nothing
+// uses cgo.
 //
-// Operations come from random walks of a few clients, walks that continue from states with full lists and
-// extreme counters, every field of a configuration at every limit, actions cut at each byte, and scripted
-// runs of 256 members with 32 witnesses and 256 grantees of four delegates. Go and C must agree that a tick
-// is due.
+// Operations come from random walks of a few clients, walks that continue from states with full
+// lists and extreme counters, every field of a configuration at every limit, actions truncated at
+// each byte, and scripted runs of 256 members with 32 witnesses and 256 grantees of four delegates.
+// Go and C must agree on whether a tick is due.
 //
-// A mutant is a small mistake in the C rules or the host, such as < for <= or a missing line. Without
-// -mutants the tests try one in 160 of the rules, and one in twenty of the host.
+// A mutant is a small mistake in the C rules or the host, such as < for <= or a missing line.
+// Without -mutants the tests try one in 160 of the rules, and one in twenty of the host.
 //
-// If sbpf-linker is installed, or SBPF_LINKER names it, it also links the same sources, from bitcode and with
-// another version of LLVM. That program must pass the same tests.
+// If sbpf-linker is installed, or SBPF_LINKER names it, it also links the same sources, from
+// bitcode and with another version of LLVM. That program must pass the same tests.
 //
-// TestLiteSVM repeats tests with litesvm: random runs, the run of 256 members in units.md, the slots of a
-// draw, the refusals. It is skipped unless LITESVM names a node_modules with litesvm. With litesvm 1.5.0,
-// all 23,940 instructions of -litesvm-runs 130 left the same accounts, errors, logs and compute units as the
-// interpreter. Packages compile and link
-// are clang and a linker for its output; tests build the program with them, and compare it with the file in the
-// repository.
+// TestLiteSVM repeats tests with litesvm: random runs, the run of 256 members in units.md, the
+// slots of a draw, the refusals. It is skipped unless LITESVM names a node_modules with litesvm.
+// With litesvm 1.5.0, all 23,940 instructions of -litesvm-runs 130 left the same accounts, errors,
+// logs and compute units as the interpreter.
+//
+// Packages compile and link run clang and link its output. Tests build the program with them, and
+// compare it with the file in the repository.
 package programtest

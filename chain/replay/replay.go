@@ -1,6 +1,6 @@
-// Package replay works out a run's state from what the chain has of it: the instructions of the
-// program, in their order, and the events that they logged. Nothing of the account is needed, so
-// that an archive of both proves every state that the run ever had.
+// Package replay recomputes a run's state from the program's instructions on the chain, in their
+// order, and the events that they logged. It needs nothing from the run's account. An archive of
+// instructions and events therefore proves every state that the run ever had.
 //
 //	r := replay.New(program, address)
 //	err := r.Do(signer, data, logged)
@@ -19,13 +19,12 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ErrDiffers says that instructions and events do not belong together: something is missing, or
-// was changed.
+// ErrDiffers means that instructions and events do not match, because some are missing or modified.
 var ErrDiffers = errors.New("instructions and events of the run do not belong together")
 
 var le = binary.LittleEndian
 
-// Instructions that a replay follows: the others change no state.
+// Instructions that a replay processes. Other instructions change no state.
 const (
 	opInit    = 1
 	opWrite   = 2
@@ -34,9 +33,9 @@ const (
 	opTick    = event.Tick
 )
 
-const kindUpdateConfig = 8 // of package wire
+const kindUpdateConfig = 8 // from package wire
 
-// Run is a run as far as it was replayed.
+// Run is a replayed run in its current state.
 type Run struct {
 	State    coordinator.State
 	Main     [32]byte
@@ -47,11 +46,11 @@ type Run struct {
 	stage            []byte
 }
 
-// New returns the run at an address before anything happened.
+// New returns the run at an address before its first instruction.
 func New(program, address [32]byte) *Run { return &Run{program: program, address: address} }
 
-// Do follows an instruction that the chain accepted: its data, the key that signed it,
-// if one did, and what it logged. After an error the run is as it was.
+// Do applies an instruction that the chain accepted. signer is the key that signed it, or zero, and
+// logged is its log. After an error the run is unchanged.
 func (r *Run) Do(signer [32]byte, data []byte, logged [][]byte) error {
 	if len(data) == 0 {
 		return fmt.Errorf("%w: an instruction without data", ErrDiffers)
@@ -81,7 +80,7 @@ func (r *Run) Do(signer [32]byte, data []byte, logged [][]byte) error {
 	return nil
 }
 
-// silent follows what logs nothing.
+// silent applies an instruction that logged nothing.
 func (r *Run) silent(signer [32]byte, data []byte) error {
 	switch data[0] {
 	case opInit:
@@ -144,8 +143,9 @@ func (r *Run) genesis(signer [32]byte, named []byte, e *event.Event) error {
 	return nil
 }
 
-// checkOwner wants the main authority to have begun the run, and the run to be at the address that the program, this
-// authority and the run's id name: nobody else can begin another one there, also not in a file.
+// checkOwner returns an error unless the main authority started the run, and the run's address
+// follows from the program, this authority and the run id. Another key cannot start a run at this
+// address, not even in a file.
 func (r *Run) checkOwner(signer [32]byte, s *coordinator.State) error {
 	address, err := transaction.Program(r.program).RunAddress(r.Main, s.RunID)
 	switch {
@@ -159,7 +159,7 @@ func (r *Run) checkOwner(signer [32]byte, s *coordinator.State) error {
 	return nil
 }
 
-// checkHead wants the event to be the next one of the chain of hashes.
+// checkHead returns an error unless the event is the next one in the hash chain.
 func checkHead(previous [32]byte, e *event.Event, by event.Cause) error {
 	if head := e.Next(previous, by); head != e.Head {
 		return fmt.Errorf("%w: change %d has head %x, the event %x", ErrDiffers, e.Sequence, head, e.Head)

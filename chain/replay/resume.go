@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/chain/layout"
 )
 
-// Resume returns the run at an address as an account of it has it, for a caller that believes the account and
-// wants to know what follows.
+// Resume returns a run in the state of its account, for a caller that trusts the account and wants
+// to apply later instructions.
 func Resume(program, address [32]byte, from *layout.Account) *Run {
 	return &Run{
 		State: from.State.Clone(), Main: from.Main, Sequence: from.Sequence, Head: from.Head,

@@ -12,24 +12,24 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Commitment says how sure a node has to be of what it answers.
+// Commitment is the confirmation level of an answer.
 type Commitment string
 
 // The commitments.
 const (
-	Processed Commitment = "processed" // it has seen it
+	Processed Commitment = "processed" // the node has processed it
 	Confirmed Commitment = "confirmed" // two thirds of the stake voted for it
-	Finalized Commitment = "finalized" // it cannot be undone
+	Finalized Commitment = "finalized" // it cannot be rolled back
 )
 
-// maxAccountAnswer bounds an answer with one account. The largest that Psyche has is a run's, of
-// some 280,000 bytes.
+// maxAccountAnswer limits an answer with one account. Psyche's largest account is a run's, with
+// about 280,000 bytes.
 const maxAccountAnswer = 1 << 20
 
-// maxData bounds what an account's data may become when it is unpacked.
+// maxData limits an account's data after decompression.
 const maxData = 2 << 20
 
-// MaxAccounts is the most accounts that a node answers at once.
+// MaxAccounts is the maximum number of accounts in one request.
 const MaxAccounts = 100
 
 // Account is an account of the chain.
@@ -37,7 +37,7 @@ type Account struct {
 	Lamports   uint64
 	Owner      transaction.PublicKey
 	Executable bool
-	Data       []byte // or the slice of it that was asked for
+	Data       []byte // or the requested slice of it
 }
 
 // Slice is a part of an account's data.
@@ -46,11 +46,11 @@ type Slice struct {
 	Length uint64 `json:"length"`
 }
 
-// Query says what is wanted of accounts.
+// Query configures a request of accounts.
 type Query struct {
 	Commitment Commitment
 	Slice      *Slice // nil: everything
-	MinSlot    uint64 // a node that is behind this slot answers an error
+	MinSlot    uint64 // a node that is behind this slot returns an error
 }
 
 type queryParameters struct {
@@ -63,7 +63,7 @@ type queryParameters struct {
 func (q Query) parameters() queryParameters {
 	p := queryParameters{Encoding: "base64+zstd", Commitment: q.Commitment, Slice: q.Slice, MinSlot: q.MinSlot}
 	if q.Slice != nil {
-		p.Encoding = "base64" // a head is too short to be worth it
+		p.Encoding = "base64" // compression does not pay for a head
 	}
 	return p
 }
@@ -74,7 +74,7 @@ type atSlot[T any] struct {
 	Value   T
 }
 
-// UnmarshalJSON wants both: what a node leaves out is no zero.
+// UnmarshalJSON requires both fields: a missing field must not read as zero.
 func (a *atSlot[T]) UnmarshalJSON(b []byte) error {
 	var parts struct {
 		Context *struct {
@@ -99,7 +99,7 @@ type rawAccount struct {
 	Data       []json.RawMessage `json:"data"` // text and its encoding
 }
 
-// Account returns an account and the slot of the answer. It is nil when there is none.
+// Account returns an account and the slot of the answer. The account is nil if it does not exist.
 func (e *Endpoint) Account(ctx context.Context, key transaction.PublicKey, q Query) (*Account, uint64, error) {
 	var found atSlot[*rawAccount]
 	if err := e.call(ctx, maxAccountAnswer, &found, "getAccountInfo", key, q.parameters()); err != nil {
@@ -112,8 +112,8 @@ func (e *Endpoint) Account(ctx context.Context, key transaction.PublicKey, q Que
 	return account, found.Context.Slot, nil
 }
 
-// Accounts returns accounts in the order of keys, of which there are at most MaxAccounts. Those
-// that do not exist are nil.
+// Accounts returns at most MaxAccounts accounts in the order of keys. An account that does not
+// exist is nil.
 func (e *Endpoint) Accounts(ctx context.Context, keys []transaction.PublicKey, q Query) ([]*Account, uint64, error) {
 	if len(keys) == 0 || len(keys) > MaxAccounts {
 		return nil, 0, fmt.Errorf("%d accounts at once, want 1 to %d", len(keys), MaxAccounts)
@@ -136,7 +136,7 @@ func (e *Endpoint) Accounts(ctx context.Context, keys []transaction.PublicKey, q
 	return accounts, found.Context.Slot, nil
 }
 
-// Filter wants an account's data to have these bytes at this place.
+// Filter selects accounts whose data contains these bytes at this offset.
 type Filter struct {
 	Offset uint64
 	Bytes  []byte
@@ -148,8 +148,8 @@ type KeyedAccount struct {
 	Account
 }
 
-// ProgramAccounts returns the accounts of a program that have size bytes, if that is not 0, and
-// that all filters let through.
+// ProgramAccounts returns the accounts of a program that match all filters and have size bytes, or
+// any size if size is 0.
 func (e *Endpoint) ProgramAccounts(ctx context.Context, program transaction.PublicKey, size uint64, filters []Filter, q Query) ([]KeyedAccount, error) {
 	var conditions []any
 	if size != 0 {
@@ -172,7 +172,7 @@ func (e *Endpoint) ProgramAccounts(ctx context.Context, program transaction.Publ
 		return nil, err
 	}
 	accounts := make([]KeyedAccount, 0, len(found))
-	budget := 4 * largeAnswer // of all data unpacked
+	budget := 4 * largeAnswer // of all decompressed data
 	for _, f := range found {
 		key, err := transaction.ParsePublicKey(f.Pubkey)
 		if err != nil {
@@ -190,10 +190,10 @@ func (e *Endpoint) ProgramAccounts(ctx context.Context, program transaction.Publ
 	return accounts, nil
 }
 
-// unpacker is shared: it may be used from any goroutine.
+// unpacker is shared. It is safe for concurrent use.
 var unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxData), zstd.WithDecoderMaxWindow(8<<20))
 
-// decode reads the data of an account; an account that does not exist is nil.
+// decode decodes the data of an account. It returns nil for an account that does not exist.
 func (r *rawAccount) decode() (*Account, error) {
 	if r == nil {
 		return nil, nil

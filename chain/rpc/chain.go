@@ -30,20 +30,20 @@ func (e *Endpoint) Balance(ctx context.Context, key transaction.PublicKey, c Com
 	return found.Value, err
 }
 
-// RentExemption returns the lamports that an account of that size has to have.
+// RentExemption returns the minimum balance of an account of a size, in lamports.
 func (e *Endpoint) RentExemption(ctx context.Context, size uint64) (lamports uint64, err error) {
 	err = e.call(ctx, smallAnswer, &lamports, "getMinimumBalanceForRentExemption", size)
 	return lamports, err
 }
 
-// Blockhash is a recent block, which transactions name to be valid for a while.
+// Blockhash is a recent block's hash. A transaction that names it is valid for a limited time.
 type Blockhash struct {
 	Hash      transaction.Hash
-	LastValid uint64 // block height until which they are
+	LastValid uint64 // last block height at which such a transaction is valid
 	Slot      uint64 // of the answer
 }
 
-// LatestBlockhash returns the newest block.
+// LatestBlockhash returns the newest blockhash.
 func (e *Endpoint) LatestBlockhash(ctx context.Context, c Commitment) (Blockhash, error) {
 	var found atSlot[struct {
 		Blockhash string `json:"blockhash"`
@@ -59,8 +59,8 @@ func (e *Endpoint) LatestBlockhash(ctx context.Context, c Commitment) (Blockhash
 	return Blockhash{Hash: hash, LastValid: found.Value.LastValid, Slot: found.Context.Slot}, nil
 }
 
-// PrioritizationFees returns the least prices, in millionths of a lamport for a compute unit,
-// that landed a transaction which writes to all keys, in each of the newest slots.
+// PrioritizationFees returns, for each of the newest slots, the lowest price of a landed
+// transaction that writes to all keys, in millionths of a lamport per compute unit.
 func (e *Endpoint) PrioritizationFees(ctx context.Context, keys []transaction.PublicKey) ([]uint64, error) {
 	var found []struct {
 		Fee uint64 `json:"prioritizationFee"`
@@ -75,7 +75,7 @@ func (e *Endpoint) PrioritizationFees(ctx context.Context, keys []transaction.Pu
 	return fees, nil
 }
 
-// GenesisHash names the chain.
+// GenesisHash returns the hash that identifies the chain.
 func (e *Endpoint) GenesisHash(ctx context.Context) (transaction.Hash, error) {
 	var text string
 	if err := e.call(ctx, smallAnswer, &text, "getGenesisHash"); err != nil {
@@ -88,7 +88,7 @@ func (e *Endpoint) GenesisHash(ctx context.Context) (transaction.Hash, error) {
 	return hash, nil
 }
 
-// Version returns the version of the node's program.
+// Version returns the version of the node's software.
 func (e *Endpoint) Version(ctx context.Context) (string, error) {
 	var found struct {
 		Core string `json:"solana-core"`
@@ -102,12 +102,12 @@ func (e *Endpoint) Version(ctx context.Context) (string, error) {
 	return shorten([]byte(found.Core)), nil
 }
 
-// Airdrop asks a test network for lamports.
+// Airdrop requests lamports from a test network.
 func (e *Endpoint) Airdrop(ctx context.Context, to transaction.PublicKey, lamports uint64) (transaction.Signature, error) {
 	return e.signature(ctx, "requestAirdrop", to, lamports)
 }
 
-// signature calls a method whose result is one.
+// signature calls a method that returns a signature.
 func (e *Endpoint) signature(ctx context.Context, method string, params ...any) (transaction.Signature, error) {
 	var text string
 	if err := e.call(ctx, smallAnswer, &text, method, params...); err != nil {

@@ -1,4 +1,4 @@
-// Package rpc speaks JSON-RPC and its WebSocket with nodes of a Solana chain.
+// Package rpc implements a client for the JSON-RPC and WebSocket interfaces of Solana nodes.
 //
 //	endpoint, err := rpc.ParseEndpoint("https://api.devnet.solana.com")
 //	pool, err := rpc.NewPool(rpc.Options{Endpoints: []rpc.Address{endpoint}})
@@ -6,9 +6,8 @@
 //		return e.Slot(ctx, rpc.Confirmed)
 //	})
 //
-// An Endpoint is one node, with a method for each method of the chain's interface. A Pool knows
-// how several of them are: Any asks them one after another until one answers, and leaves one
-// alone for a while that fails or says that it is asked too often. Nothing that a node sends is
-// believed to be of a reasonable size, and every error names the endpoint, without the key that
-// its path may have, and the method.
+// An Endpoint is one node. It has a method for each supported method of the interface. A Pool
+// tracks the health of several nodes. Any asks them one after another until one answers, and
+// temporarily avoids a node that fails or reports a rate limit. All answers have a size limit.
+// Every error contains the method and the endpoint, without the API key that its path may contain.
 package rpc

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Defaults and bounds.
+// Defaults and limits.
 const (
 	defaultTimeout = 10 * time.Second
-	maxRetryAfter  = time.Minute // of what a node asks for
+	maxRetryAfter  = time.Minute // limit for a node's Retry-After
 
 	smallAnswer = 1 << 20  // bytes; most are below a kilobyte
 	largeAnswer = 16 << 20 // lists of accounts
-	errorText   = 300      // bytes of a node's text that go into an error
+	errorText   = 300      // bytes of a node's text in an error
 )
 
 // Errors of an endpoint, as opposed to an *Error, which is a node's answer.
@@ -33,14 +33,14 @@ var (
 	ErrBadAnswer   = errors.New("the node's answer makes no sense")
 )
 
-// Address is where a node is reached.
+// Address is the address of a node.
 type Address struct {
 	HTTP string
-	WS   string // its WebSocket
+	WS   string // of its WebSocket
 }
 
-// ParseEndpoint reads "https://host/path", or the same and the address of the WebSocket behind a
-// comma where that is not the same with wss: "http://127.0.0.1:8899,ws://127.0.0.1:8900".
+// ParseEndpoint parses "https://host/path". A WebSocket address that differs in more than the
+// scheme wss follows after a comma: "http://127.0.0.1:8899,ws://127.0.0.1:8900".
 func ParseEndpoint(text string) (Address, error) {
 	plain, socket, both := strings.Cut(text, ",")
 	parsed, err := url.Parse(plain)
@@ -58,7 +58,8 @@ func ParseEndpoint(text string) (Address, error) {
 	return Address{HTTP: plain, WS: socket}, nil
 }
 
-// redact leaves of an address what has no secret: providers put keys into path and query.
+// redact removes the parts of an address that may be secret: providers put keys into path and
+// query.
 func redact(address string) string {
 	if parsed, err := url.Parse(address); err == nil && parsed.Host != "" {
 		return parsed.Scheme + "://" + parsed.Host
@@ -66,7 +67,7 @@ func redact(address string) string {
 	return "an address that cannot be read"
 }
 
-// Endpoint is one node. Its methods may be called from any goroutine.
+// Endpoint is one node. Its methods are safe for concurrent use.
 type Endpoint struct {
 	address Address
 	name    string
@@ -79,10 +80,10 @@ type Endpoint struct {
 	health health
 }
 
-// Name returns the address without what may be secret in it.
+// Name returns the address without its secret parts.
 func (e *Endpoint) Name() string { return e.name }
 
-// Calls returns the number of requests, and the bytes of the answers to them.
+// Calls returns the number of requests, and the bytes of the answers.
 func (e *Endpoint) Calls() (requests, received uint64) { return e.calls.Load(), e.bytes.Load() }
 
 type request struct {
@@ -98,7 +99,7 @@ type answer struct {
 	Error  *Error          `json:"error"`
 }
 
-// call asks the node and decodes its result of at most limit bytes.
+// call sends a request to the node and decodes its result of at most limit bytes.
 func (e *Endpoint) call(ctx context.Context, limit int, result any, method string, params ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -139,7 +140,7 @@ func (e *Endpoint) exchange(ctx context.Context, limit int, result any, method s
 	return decodeAnswer(content, response.StatusCode, id, result)
 }
 
-// decodeAnswer reads an answer to request id. Some nodes send errors with a status of their own.
+// decodeAnswer parses an answer to request id. Some nodes send errors with a non-200 status.
 func decodeAnswer(content []byte, status int, id uint64, result any) error {
 	var a answer
 	if err := json.Unmarshal(content, &a); err != nil {
@@ -162,7 +163,7 @@ func decodeAnswer(content []byte, status int, id uint64, result any) error {
 	return nil
 }
 
-// shorten bounds a node's text, which may be anything.
+// shorten limits a node's text, which can be anything.
 func shorten(text []byte) string {
 	if len(text) > errorText {
 		return strings.ToValidUTF8(string(text[:errorText]), "?") + "..."
@@ -170,7 +171,7 @@ func shorten(text []byte) string {
 	return strings.ToValidUTF8(string(text), "?")
 }
 
-// withoutURL takes the address out of an error of package http: it may have a key.
+// withoutURL removes the address, which may contain a key, from an error of package http.
 func withoutURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		return wrapped.Err
@@ -190,7 +191,7 @@ func (b *busyError) Error() string {
 
 func (b *busyError) Unwrap() error { return ErrBusy }
 
-// retryAfter reads how long a node wants to be left alone, in seconds or as a date.
+// retryAfter parses a Retry-After header, in seconds or as a date.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := header.Get("Retry-After")
 	seconds, err := strconv.ParseUint(text, 10, 32)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Error is an error that a node answers.
+// Error is a node's error answer.
 type Error struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -15,7 +15,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%d)", e.Message, e.Code) }
 
-// Codes of errors that say something about the node and not about the request.
+// Codes of errors about the node instead of the request.
 const (
 	codePreflight      = -32002 // simulation failed
 	codeBlockMissing   = -32004
@@ -27,7 +27,7 @@ const (
 	codeInternal       = -32603
 )
 
-// ofNode reports whether another node may do better.
+// ofNode reports whether another node may answer.
 func (e *Error) ofNode() bool {
 	switch e.Code {
 	case codeBlockMissing, codeUnhealthy, codeSlotSkipped, codeNoSnapshot, codeNotYet, codeMinContextSlot, codeInternal:
@@ -36,12 +36,12 @@ func (e *Error) ofNode() bool {
 	return false
 }
 
-// TransactionError says why a transaction failed.
+// TransactionError is the reason why a transaction failed.
 type TransactionError struct {
 	Name        string // such as BlockhashNotFound or InstructionError
-	Instruction int    // of an InstructionError: its place in the transaction
-	Detail      string // of an InstructionError: such as InvalidArgument or Custom
-	Custom      uint32 // of a Custom one: the program's code
+	Instruction int    // index in the transaction, for an InstructionError
+	Detail      string // for an InstructionError: such as InvalidArgument or Custom
+	Custom      uint32 // the program's code, for a Custom error
 }
 
 func (e *TransactionError) Error() string {
@@ -60,7 +60,7 @@ func (e *TransactionError) IsCustom() (code uint32, ok bool) {
 	return e.Custom, e.Name == "InstructionError" && e.Detail == "Custom"
 }
 
-// UnmarshalJSON reads a unit variant, "Name", or one with fields, {"Name": ...}.
+// UnmarshalJSON parses a unit variant, "Name", or a variant with fields, {"Name": ...}.
 func (e *TransactionError) UnmarshalJSON(b []byte) error {
 	*e = TransactionError{}
 	name, fields, err := variant(b)
@@ -89,7 +89,7 @@ func (e *TransactionError) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// variant reads a variant of an enumeration, and its fields if it has some.
+// variant parses a variant of an enumeration, and its fields if it has any.
 func variant(b []byte) (name string, fields json.RawMessage, err error) {
 	if err := json.Unmarshal(b, &name); err == nil {
 		return shorten([]byte(name)), nil, nil

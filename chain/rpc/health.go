@@ -9,26 +9,26 @@ import (
 	"github.com/psyche-go/psyche/base/pause"
 )
 
-// Pauses after failures in a row: a node that is gone is soon found to be back, one that is asked
-// too often is spared.
+// Pauses after consecutive failures: a node that was down is soon used again, and a node with a
+// rate limit is spared.
 const (
 	firstPause = 200 * time.Millisecond
 	gonePause  = 2 * time.Second
 	busyPause  = 10 * time.Second
 )
 
-// health says how a node did lately. It is a value without a clock.
+// health is the recent health of a node. It has no clock.
 type health struct {
-	failures int       // in a row
+	failures int       // consecutive
 	last     error     // of the newest failure
-	again    time.Time // when it may be asked again
+	again    time.Time // earliest time of the next request
 }
 
 // succeeded is called for every answer.
 func (h *health) succeeded() { *h = health{} }
 
-// failed is called when there was none; after is what the node asked for, longest the longest
-// pause.
+// failed is called for every failure. after is the pause that the node requested, and longest is
+// the maximum pause.
 func (h *health) failed(now time.Time, after, longest time.Duration) {
 	pause := min(firstPause<<min(h.failures, 10), longest)
 	h.failures++
@@ -37,31 +37,31 @@ func (h *health) failed(now time.Time, after, longest time.Duration) {
 	}
 }
 
-// wait returns how long the node is to be left alone.
+// wait returns the time until the next request is allowed.
 func (h *health) wait(now time.Time) time.Duration { return max(h.again.Sub(now), 0) }
 
-// compare orders nodes: those that may be asked now and failed least come first.
+// compare orders nodes: first available nodes with few failures.
 func (h *health) compare(other health, now time.Time) int {
 	return cmp.Or(cmp.Compare(h.wait(now), other.wait(now)), cmp.Compare(h.failures, other.failures))
 }
 
-// lately returns how the node did lately.
+// lately returns the node's current health.
 func (e *Endpoint) lately() health {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.health
 }
 
-// Resting reports whether the node failed and is to be left alone now.
+// Resting reports whether the node failed and should not be asked now.
 func (e *Endpoint) Resting() bool {
 	h := e.lately()
 	return h.wait(time.Now()) > 0
 }
 
-// LastError returns why the newest request failed; nil when it did not.
+// LastError returns the error of the newest request; nil if it succeeded.
 func (e *Endpoint) LastError() error { return e.lately().last }
 
-// note remembers how a call ended. What the caller broke off says nothing.
+// note records the result of a call. It ignores calls that the caller canceled.
 func (e *Endpoint) note(ctx context.Context, err error) {
 	refused, answered := errors.AsType[*Error](err)
 	e.mu.Lock()

@@ -7,12 +7,12 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// maxLogDepth bounds the calls of programs by programs that ProgramData follows.
+// maxLogDepth limits the depth of calls between programs that ProgramData follows.
 const maxLogDepth = 64
 
-// ProgramData returns what a program wrote with sol_log_data in a transaction, in order, one
-// entry for each call with its slices joined. What other programs wrote in the same transaction
-// is left out; so is everything when the logs were cut off, and then complete is false.
+// ProgramData returns the data that a program logged with sol_log_data in a transaction, in order.
+// Each entry is one call, with its slices joined. It ignores other programs in the same
+// transaction. If the logs were truncated, it returns no data and complete is false.
 func ProgramData(logs []string, program transaction.PublicKey) (data [][]byte, complete bool) {
 	_, complete = readLogs(logs, program, func(_ int, entry []byte) { data = append(data, entry) })
 	if !complete {
@@ -21,8 +21,8 @@ func ProgramData(logs []string, program transaction.PublicKey) (data [][]byte, c
 	return data, true
 }
 
-// ProgramCalls is ProgramData by the instructions of the message that are the program's, one list
-// for each. What it wrote when other programs called it is left out.
+// ProgramCalls is ProgramData with a separate list for each instruction of the message that calls
+// the program. It leaves out data that the program logged when other programs called it.
 func ProgramCalls(logs []string, program transaction.PublicKey) (calls [][][]byte, complete bool) {
 	byCall := make(map[int][][]byte)
 	count, complete := readLogs(logs, program, func(call int, entry []byte) { byCall[call] = append(byCall[call], entry) })
@@ -35,13 +35,13 @@ func ProgramCalls(logs []string, program transaction.PublicKey) (calls [][][]byt
 	return calls, true
 }
 
-// noCall stands for a call that is no instruction of the message.
+// noCall marks a call that is not an instruction of the message.
 const noCall = -1
 
-// readLogs shows what a program wrote with sol_log_data to visit, with the number of the call
-// among the message's instructions for it, and returns how many of these there are.
+// readLogs calls visit with each entry that a program logged with sol_log_data and with the number
+// of the program's instruction in the message. It returns the number of such instructions.
 func readLogs(logs []string, program transaction.PublicKey, visit func(call int, entry []byte)) (calls int, complete bool) {
-	var running []string // the programs that called each other
+	var running []string // the call stack of programs
 	name := program.String()
 	for _, line := range logs {
 		rest, ofProgram := strings.CutPrefix(line, "Program ")
@@ -67,7 +67,7 @@ func readLogs(logs []string, program transaction.PublicKey, visit func(call int,
 		}
 		id, event, _ := strings.Cut(rest, " ")
 		switch {
-		case strings.HasSuffix(id, ":"): // "Program log: " is a program's own text, whatever it says
+		case strings.HasSuffix(id, ":"): // the text of a "Program log: " line can be anything
 		case strings.HasPrefix(event, "invoke ["):
 			if len(running) == maxLogDepth {
 				return 0, false

@@ -9,25 +9,26 @@ import (
 	"time"
 )
 
-// maxEndpoints bounds the nodes of a pool.
+// maxEndpoints limits the nodes of a pool.
 const maxEndpoints = 16
 
-// Options of a Pool.
+// Options configure a Pool.
 type Options struct {
 	Endpoints []Address
-	// Timeout bounds every request. Zero: defaultTimeout.
+	// Timeout limits every request. Zero means defaultTimeout.
 	Timeout time.Duration
-	// Transport carries the requests. Nil: one of its own with a few connections for each node.
+	// Transport carries the requests. If nil, the Pool creates a transport with a few connections
+	// per node.
 	Transport http.RoundTripper
 }
 
 // Pool is one or several nodes of the same chain.
 type Pool struct {
 	endpoints []*Endpoint
-	transport *http.Transport // to close; nil when it is the caller's
+	transport *http.Transport // to close; nil if it is the caller's
 }
 
-// NewPool does not connect.
+// NewPool returns a Pool. It does not connect.
 func NewPool(o Options) (*Pool, error) {
 	if len(o.Endpoints) == 0 || len(o.Endpoints) > maxEndpoints {
 		return nil, fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), maxEndpoints)
@@ -45,7 +46,7 @@ func NewPool(o Options) (*Pool, error) {
 	}
 	client := &http.Client{
 		Transport: o.Transport,
-		// A node has no reason to send a client elsewhere.
+		// A node has no reason to redirect a client.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	for i, address := range o.Endpoints {
@@ -58,7 +59,7 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// nameApart numbers nodes whose names are the same without their secrets.
+// nameApart numbers nodes whose names are equal without their secrets.
 func (p *Pool) nameApart() {
 	count := make(map[string]int)
 	for _, e := range p.endpoints {
@@ -78,9 +79,9 @@ func (p *Pool) Close() {
 	}
 }
 
-// Any asks one node after another, the healthiest first, until one answers. Those that are to be
-// left alone are waited for when there is no other. An *Error that says nothing about the node
-// is an answer.
+// Any asks one node after another, the healthiest first, until one answers. If all nodes are
+// paused, it waits for one. An *Error that concerns the request instead of the node counts as an
+// answer.
 func Any[T any](ctx context.Context, p *Pool, ask func(ctx context.Context, e *Endpoint) (T, error)) (T, error) {
 	return AnyOf(ctx, p.ByHealth(), ask)
 }
@@ -108,7 +109,7 @@ func AnyOf[T any](ctx context.Context, endpoints []*Endpoint, ask func(ctx conte
 	return none, errors.Join(failed...)
 }
 
-// ByHealth returns the nodes by when they may be asked and how often they failed.
+// ByHealth returns the nodes ordered by availability and number of failures.
 func (p *Pool) ByHealth() []*Endpoint {
 	now := time.Now()
 	type rated struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// maxSignatures is the most signatures that a node is asked about at once.
+// maxSignatures is the maximum number of signatures in one status request.
 const maxSignatures = 256
 
 type sendParameters struct {
@@ -20,20 +20,20 @@ type sendParameters struct {
 	MaxRetries    *int       `json:"maxRetries,omitempty"`
 }
 
-// Send hands the node a transaction. It is not simulated before, and the node does not send it
-// again: whoever sends does.
+// Send sends a transaction to the node. The node neither simulates it first nor resends it: the
+// caller has to.
 func (e *Endpoint) Send(ctx context.Context, raw []byte) (transaction.Signature, error) {
 	none := 0
 	return e.signature(ctx, "sendTransaction", base64.StdEncoding.EncodeToString(raw), sendParameters{Encoding: "base64", SkipPreflight: true, MaxRetries: &none})
 }
 
-// SendChecked hands the node a transaction that it simulates first, so that the error says what
-// would fail: an *Error whose TransactionError method tells.
+// SendChecked sends a transaction to the node, which simulates it first. If the simulation fails,
+// it returns an *Error whose TransactionError method returns the reason.
 func (e *Endpoint) SendChecked(ctx context.Context, raw []byte, c Commitment) (transaction.Signature, error) {
 	return e.signature(ctx, "sendTransaction", base64.StdEncoding.EncodeToString(raw), sendParameters{Encoding: "base64", Preflight: c})
 }
 
-// TransactionError returns why a simulation before sending failed, or nil.
+// TransactionError returns the reason of a failed simulation before sending, or nil.
 func (e *Error) TransactionError() *TransactionError {
 	var data struct {
 		Err *TransactionError `json:"err"`
@@ -44,14 +44,14 @@ func (e *Error) TransactionError() *TransactionError {
 	return data.Err
 }
 
-// Simulation is what a transaction would do.
+// Simulation is the result of a simulated transaction.
 type Simulation struct {
 	Err   *TransactionError `json:"err"`
 	Logs  []string          `json:"logs"`
 	Units uint64            `json:"unitsConsumed"`
 }
 
-// Simulate runs a transaction without effect, whatever its signatures and blockhash.
+// Simulate simulates a transaction. It does not check its signatures and blockhash.
 func (e *Endpoint) Simulate(ctx context.Context, raw []byte, c Commitment) (Simulation, error) {
 	var found atSlot[Simulation]
 	err := e.call(ctx, smallAnswer, &found, "simulateTransaction", base64.StdEncoding.EncodeToString(raw),
@@ -59,21 +59,21 @@ func (e *Endpoint) Simulate(ctx context.Context, raw []byte, c Commitment) (Simu
 	return found.Value, err
 }
 
-// Status says what became of a transaction.
+// Status is the status of a transaction.
 type Status struct {
 	Slot       uint64            `json:"slot"`
 	Err        *TransactionError `json:"err"`
 	Commitment Commitment        `json:"confirmationStatus"`
 }
 
-// Reached reports whether the transaction is at least that sure.
+// Reached reports whether the transaction has at least the commitment c.
 func (s *Status) Reached(c Commitment) bool {
 	rank := map[Commitment]int{Processed: 1, Confirmed: 2, Finalized: 3}
 	return rank[s.Commitment] >= rank[c]
 }
 
-// Statuses returns what became of transactions, in their order; those that the node does not
-// know are nil. It forgets after some minutes, unless history is asked for.
+// Statuses returns the statuses of transactions in their order. A status is nil if the node does
+// not know the transaction. Without history, a node forgets transactions after some minutes.
 func (e *Endpoint) Statuses(ctx context.Context, signatures []transaction.Signature, history bool) ([]*Status, uint64, error) {
 	if len(signatures) == 0 || len(signatures) > maxSignatures {
 		return nil, 0, fmt.Errorf("%d signatures at once, want 1 to %d", len(signatures), maxSignatures)
@@ -99,8 +99,8 @@ type Named struct {
 	Err       *TransactionError
 }
 
-// History returns the transactions that named an account, newest first: at most limit of them,
-// 1 to 1000, older than before and newer than until, where these are not zero.
+// History returns the transactions that named an account, newest first. It returns at most limit
+// transactions, 1 to 1000, that are older than before and newer than until, if these are not zero.
 func (e *Endpoint) History(ctx context.Context, key transaction.PublicKey, before, until transaction.Signature, limit int, c Commitment) ([]Named, error) {
 	parameters := map[string]any{"limit": limit, "commitment": c}
 	if before != (transaction.Signature{}) {
@@ -128,7 +128,7 @@ func (e *Endpoint) History(ctx context.Context, key transaction.PublicKey, befor
 	return all, nil
 }
 
-// Landed is a transaction that is part of the chain.
+// Landed is a transaction on the chain.
 type Landed struct {
 	Slot        uint64
 	Transaction transaction.Transaction
@@ -138,7 +138,7 @@ type Landed struct {
 	Units       uint64
 }
 
-// Transaction returns a transaction, or nil when the node does not know it.
+// Transaction returns a transaction, or nil if the node does not know it.
 func (e *Endpoint) Transaction(ctx context.Context, signature transaction.Signature, c Commitment) (*Landed, error) {
 	var found *struct {
 		Slot        uint64   `json:"slot"`

@@ -18,24 +18,24 @@ import (
 // Times of a WebSocket.
 const (
 	pingInterval = 10 * time.Second
-	silence      = 30 * time.Second // after which the connection counts as dead
+	silence      = 30 * time.Second // after it the connection counts as dead
 	writeTimeout = 5 * time.Second
 )
 
-// maxSubscriptions bounds those of one Listen.
+// maxSubscriptions limits the subscriptions of one Listen.
 const maxSubscriptions = 16
 
-// errSubscription says that a node refused a subscription.
+// errSubscription means that a node refused a subscription.
 var errSubscription = errors.New("the node refused the subscription")
 
-// Subscription is what a node is to tell; Logs, AccountChanges and Slots make them.
+// Subscription is a kind of notices from a node; see Logs, AccountChanges and Slots.
 type Subscription struct {
 	method string
 	params []any
 	decode func(json.RawMessage) (any, error)
 }
 
-// LogsNotice tells of a transaction that names an account.
+// LogsNotice reports a transaction that names an account.
 type LogsNotice struct {
 	Slot      uint64
 	Signature transaction.Signature
@@ -43,20 +43,21 @@ type LogsNotice struct {
 	Logs      []string
 }
 
-// AccountNotice tells what an account has become.
+// AccountNotice reports an account's new content.
 type AccountNotice struct {
 	Slot    uint64
 	Account *Account
 }
 
-// slotNotice tells of a new slot.
+// slotNotice reports a new slot.
 type slotNotice struct {
 	Slot   uint64 `json:"slot"`
 	Parent uint64 `json:"parent"`
 	Root   uint64 `json:"root"`
 }
 
-// Logs subscribes to the transactions that name an account: handle gets LogsNotice values.
+// Logs subscribes to the transactions that name an account. The handle function of Listen receives
+// LogsNotice values.
 func Logs(mentions transaction.PublicKey, c Commitment) Subscription {
 	return Subscription{
 		method: "logsSubscribe", params: []any{map[string]any{"mentions": []string{mentions.String()}}, commitment{c}},
@@ -75,7 +76,8 @@ func Logs(mentions transaction.PublicKey, c Commitment) Subscription {
 	}
 }
 
-// AccountChanges subscribes to an account: handle gets AccountNotice values.
+// AccountChanges subscribes to an account. The handle function of Listen receives AccountNotice
+// values.
 func AccountChanges(key transaction.PublicKey, c Commitment) Subscription {
 	return Subscription{
 		method: "accountSubscribe", params: []any{key, queryParameters{Encoding: "base64+zstd", Commitment: c}},
@@ -90,7 +92,7 @@ func AccountChanges(key transaction.PublicKey, c Commitment) Subscription {
 	}
 }
 
-// Slots subscribes to new slots: handle gets slotNotice values.
+// Slots subscribes to new slots. The handle function of Listen receives slotNotice values.
 func Slots() Subscription {
 	return Subscription{method: "slotSubscribe", decode: func(raw json.RawMessage) (any, error) {
 		var notice slotNotice
@@ -99,9 +101,9 @@ func Slots() Subscription {
 	}}
 }
 
-// Listen connects to the node's WebSocket, subscribes, and hands handle what the node tells, one
-// after another, until ctx ends or the connection does; it always returns an error. Once all
-// subscriptions are accepted it calls ready. It does not connect again.
+// Listen connects to the node's WebSocket, subscribes, and calls handle with each notice, one at a
+// time, until ctx or the connection ends. It always returns an error. It calls ready once all
+// subscriptions are accepted. It does not reconnect.
 func (e *Endpoint) Listen(ctx context.Context, ready func(), handle func(notice any), subscriptions ...Subscription) error {
 	if err := e.listen(ctx, ready, handle, subscriptions); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s: WebSocket: %w", e.name, err)
@@ -151,7 +153,7 @@ func (e *Endpoint) listen(ctx context.Context, ready func(), handle func(any), s
 	}
 }
 
-// connect opens the WebSocket. Every sign of life moves its deadline.
+// connect opens the WebSocket. Every message or pong extends its deadline.
 func (e *Endpoint) connect(ctx context.Context) (*websocket.Conn, error) {
 	dialer := websocket.Dialer{
 		Proxy: http.ProxyFromEnvironment, HandshakeTimeout: e.timeout, NetDialContext: (&net.Dialer{Timeout: e.timeout}).DialContext,
@@ -173,7 +175,7 @@ func (e *Endpoint) connect(ctx context.Context) (*websocket.Conn, error) {
 	return connection, nil
 }
 
-// keepAlive pings, and closes the connection when ctx ends.
+// keepAlive sends pings, and closes the connection when ctx ends.
 func keepAlive(ctx context.Context, connection *websocket.Conn) {
 	ticker := time.NewTicker(pingInterval)
 	defer ticker.Stop()
@@ -190,10 +192,10 @@ func keepAlive(ctx context.Context, connection *websocket.Conn) {
 	}
 }
 
-// listening knows which subscription a notice belongs to.
+// listening maps notices to subscriptions.
 type listening struct {
 	subscriptions []Subscription
-	names         map[uint64]int // of the node for each, by its place
+	names         map[uint64]int // subscription index by the node's id
 }
 
 type message struct {
@@ -206,8 +208,8 @@ type message struct {
 	} `json:"params"`
 }
 
-// take reads a message: the answer to a subscription, of which the last one makes complete true,
-// or a notice.
+// take processes a message: a notice, or the answer to a subscription. complete is true for the
+// last such answer.
 func (l *listening) take(content []byte) (notice any, complete bool, err error) {
 	var m message
 	if err := json.Unmarshal(content, &m); err != nil {
@@ -228,7 +230,7 @@ func (l *listening) take(content []byte) (notice any, complete bool, err error) 
 	}
 	place, found := l.names[m.Params.Subscription]
 	if !found {
-		return nil, false, nil // one that was told before the answer to its subscription
+		return nil, false, nil // a notice that arrived before the answer to its subscription
 	}
 	notice, err = l.subscriptions[place].decode(m.Params.Result)
 	if err != nil {

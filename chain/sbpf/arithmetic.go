@@ -2,7 +2,7 @@ package sbpf
 
 import "math/bits"
 
-// Operations of arithmetic, which are bits 4 to 7 of an instruction's.
+// Arithmetic operations, from bits 4 to 7 of an instruction's operation.
 const (
 	add = iota
 	subtract
@@ -67,8 +67,8 @@ func (m *Machine) arithmetic(i *instruction) {
 	}
 }
 
-// arithmetic32 works on the lower half of a register. The upper one becomes the sign after
-// additions and their like, where LLVM expects zeros: package link refuses these.
+// arithmetic32 operates on the lower half of a register. Additions and similar operations
+// sign-extend into the upper half, where LLVM expects zeros. Package link rejects these.
 func (m *Machine) arithmetic32(i *instruction, d *uint64, b uint32) {
 	a := uint32(*d)
 	switch i.op >> 4 {
@@ -105,7 +105,7 @@ func (m *Machine) arithmetic32(i *instruction, d *uint64, b uint32) {
 	}
 }
 
-// endian cuts a number to its size, and turns its bytes around for big endian.
+// endian truncates a number to its size, and swaps its bytes for big endian.
 func (m *Machine) endian(i *instruction, v uint64) uint64 {
 	big := i.op&8 != 0
 	switch {

@@ -1,6 +1,6 @@
-// Package sbpf runs programs of the chain: SBPF of version 3 as the chain's loader takes
-// it, with bounds-checked memory, the system calls that the coordinator needs, and compute units
-// counted as the chain counts them.
+// Package sbpf implements an interpreter for SBPF version 3, the instruction set of programs on the
+// chain. It loads files as the chain's loader does, checks all memory accesses, provides the system
+// calls that the coordinator needs, and counts compute units as the chain does.
 //
 //	program, err := sbpf.Load(elf)
 //	machine := sbpf.NewMachine(program, 1_400_000)

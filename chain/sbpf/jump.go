@@ -7,12 +7,12 @@ import (
 
 const (
 	opCall     = 0x85
-	opCallTo   = 0x8d // the address in a register
+	opCallTo   = 0x8d // the address is in a register
 	opExit     = 0x95
-	fromSystem = 0 // source of a call of the system
+	fromSystem = 0 // source field of a system call
 )
 
-// jump returns the index before the next instruction's.
+// jump returns the index before the next instruction's index.
 func (m *Machine) jump(i *instruction, at int) (next int, ended bool) {
 	switch i.op {
 	case opCall, opCallTo:

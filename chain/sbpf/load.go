@@ -11,31 +11,31 @@ import (
 
 var le = binary.LittleEndian
 
-// MaxSize bounds a program's file.
+// MaxSize limits the size of a program's file in bytes.
 const MaxSize = 1 << 20
 
-// Where a program finds its memory.
+// Addresses of a program's memory regions.
 const (
 	TextAddress  = 1 << 32
 	stackAddress = 2 << 32
 	inputAddress = 4 << 32
 )
 
-// instruction is one of eight bytes.
+// instruction is an instruction of eight bytes.
 type instruction struct {
 	op, destination, source byte
 	offset                  int16
 	immediate               int32
 }
 
-// Program is what a file holds.
+// Program is the content of a program's file.
 type Program struct {
 	text  []instruction
 	data  []byte // constants, from address 0 on
 	entry int    // index in text
 }
 
-// Load reads a program as package link writes it.
+// Load parses a program in the format of package link.
 func Load(file []byte) (*Program, error) {
 	if len(file) > MaxSize {
 		return nil, fmt.Errorf("program: %d bytes, the limit is %d", len(file), MaxSize)
@@ -83,8 +83,7 @@ func instructions(b []byte) []instruction {
 	return text
 }
 
-// SyscallID returns the number by which a program calls a system call: MurmurHash3 of 32 bits of
-// its name.
+// SyscallID returns the number of a system call: the 32-bit MurmurHash3 of its name.
 func SyscallID(name string) uint32 {
 	var hash uint32
 	b := []byte(name)

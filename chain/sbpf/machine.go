@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// The reasons for which a program is stopped.
+// Errors that stop a program.
 var (
 	errAccess      = errors.New("access to memory that is not the program's")
 	ErrUnits       = errors.New("out of compute units")
@@ -18,10 +18,11 @@ var (
 	ErrAbort       = errors.New("program gave up")
 )
 
-// ErrSystem says that it was in a system call that a program was stopped.
+// ErrSystem means that a program was stopped in a system call.
 var ErrSystem = errors.New("system call failed")
 
-// ErrCharge is ErrUnits of a system call, which the chain tells from ErrUnits of an instruction.
+// ErrCharge is ErrUnits in a system call, which the chain distinguishes from ErrUnits in an
+// instruction.
 var ErrCharge = fmt.Errorf("%w of a system call", ErrUnits)
 
 const (
@@ -30,7 +31,7 @@ const (
 	heapSize  = 32 << 10
 )
 
-// Machine runs a program again and again.
+// Machine runs a program, any number of times.
 type Machine struct {
 	program      *Program
 	stack        []byte
@@ -43,24 +44,25 @@ type Machine struct {
 	syscalls     map[uint32]Syscall
 }
 
-// frame is what a call leaves behind.
+// frame is the saved state of a caller.
 type frame struct {
 	at   int
 	kept [4]uint64
 }
 
-// NewMachine returns a machine that stops a program after a number of compute units.
+// NewMachine returns a machine that stops a program after limit compute units.
 func NewMachine(p *Program, limit uint64) *Machine {
 	return &Machine{
 		program: p, stack: make([]byte, maxDepth*frameSize), heap: make([]byte, heapSize), limit: limit, syscalls: map[uint32]Syscall{},
 	}
 }
 
-// Units returns how many compute units the last run took.
+// Units returns the compute units of the last run.
 func (m *Machine) Units() uint64 { return m.units }
 
-// Run runs the program on an input, which it may change, and returns its result. Stack and heap
-// are as an earlier run left them: the chain clears them, but a program must not count on it here.
+// Run runs the program on an input, which the program may modify, and returns its result. Stack and
+// heap keep the contents of an earlier run. The chain clears them, but a program must not rely on
+// it here.
 func (m *Machine) Run(input []byte) (uint64, error) {
 	m.input, m.units, m.fault, m.calls = input, 0, nil, m.calls[:0]
 	m.r = [11]uint64{1: inputAddress, 10: stackAddress + frameSize}
@@ -83,7 +85,7 @@ func (m *Machine) Run(input []byte) (uint64, error) {
 	}
 }
 
-// step does one instruction and returns the index before the next one's.
+// step executes one instruction and returns the index before the next instruction's index.
 func (m *Machine) step(i *instruction, at int) (next int, ended bool) {
 	if i.destination > 10 || i.source > 10 {
 		m.fault = ErrInstruction
@@ -106,7 +108,7 @@ func (m *Machine) step(i *instruction, at int) (next int, ended bool) {
 	return at, false
 }
 
-// loadWide is the only instruction of two places.
+// loadWide executes the only instruction with two slots.
 func (m *Machine) loadWide(i *instruction, at int) int {
 	if i.op != 0x18 || at+1 >= len(m.program.text) {
 		m.fault = ErrInstruction
@@ -116,7 +118,7 @@ func (m *Machine) loadWide(i *instruction, at int) int {
 	return at + 1
 }
 
-// sizes of loads and stores by bits 3 and 4 of the operation.
+// sizes are the widths of loads and stores, by bits 3 and 4 of the operation.
 var sizes = [4]uint64{4, 2, 1, 8}
 
 func (m *Machine) load(i *instruction) {
@@ -167,8 +169,8 @@ func (m *Machine) store(i *instruction) {
 	}
 }
 
-// memory returns n bytes at an address, or nil with a fault where the program may not be.
-// No bytes are anywhere.
+// memory returns n bytes at an address, or nil with a fault if the access is invalid. Zero bytes
+// are valid at every address.
 func (m *Machine) memory(address, n uint64, write bool) []byte {
 	if n == 0 {
 		return []byte{}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// The system calls that only work on memory.
+// System calls that only access memory.
 var (
 	callMemcpy  = SyscallID("sol_memcpy_")
 	callMemset  = SyscallID("sol_memset_")
@@ -17,42 +17,42 @@ var (
 
 // Costs of system calls on the chain, in compute units.
 const (
-	memoryUnits   = 10  // at least
+	memoryUnits   = 10  // minimum
 	bytesPerUnit  = 250 // of memory operations
 	sha256Units   = 85
 	hashedPerUnit = 2
 
-	// MaxPieces is how many slices a system call takes.
+	// MaxPieces is the maximum number of slices in a system call.
 	MaxPieces = 20_000
 )
 
-// PiecesError is how many slices a hash was to be of, which are too many.
+// PiecesError is the number of slices of a hash that exceeded MaxPieces.
 type PiecesError uint64
 
 func (e PiecesError) Error() string {
 	return fmt.Sprintf("hash of %d slices, at most %d", uint64(e), MaxPieces)
 }
 
-// Syscall does a system call and returns its result. It finds its arguments by Argument and what
-// they point at by Memory, and pays by Charge.
+// Syscall executes a system call and returns its result. It reads arguments with Argument and the
+// memory that they point to with Memory, and pays with Charge.
 type Syscall func(m *Machine) uint64
 
-// Handle gives programs a system call.
+// Handle registers a system call.
 func (m *Machine) Handle(name string, call Syscall) { m.syscalls[SyscallID(name)] = call }
 
-// Argument returns an argument of the system call at work, from 1 to 5.
+// Argument returns the n-th argument of the current system call, from 1 to 5.
 func (m *Machine) Argument(n int) uint64 { return m.r[n] }
 
-// Left returns how many compute units are left.
+// Left returns the remaining compute units.
 func (m *Machine) Left() uint64 { return m.limit - min(m.units, m.limit) }
 
 // Fail stops the program.
 func (m *Machine) Fail(err error) { m.fault = err }
 
-// Failed says that something has stopped the program.
+// Failed reports whether the program was stopped.
 func (m *Machine) Failed() bool { return m.fault != nil }
 
-// Charge takes compute units, and stops the program where they are not left.
+// Charge takes compute units. It stops the program if too few are left.
 func (m *Machine) Charge(units uint64) {
 	if m.fault != nil {
 		return
@@ -64,7 +64,8 @@ func (m *Machine) Charge(units uint64) {
 	m.units += units
 }
 
-// Memory returns bytes of the program, or nil when it may not be there, which stops it.
+// Memory returns bytes of the program's memory. It stops the program and returns nil if the access
+// is invalid.
 func (m *Machine) Memory(address, n uint64, write bool) []byte {
 	if m.fault != nil {
 		return nil
@@ -72,7 +73,7 @@ func (m *Machine) Memory(address, n uint64, write bool) []byte {
 	return m.memory(address, n, write)
 }
 
-// Aligned is Memory of numbers of eight bytes.
+// Aligned is Memory for 8-byte aligned numbers.
 func (m *Machine) Aligned(address, n uint64, write bool) []byte {
 	b := m.Memory(address, n, write)
 	if m.fault == nil && n > 0 && address%8 != 0 {
@@ -82,7 +83,7 @@ func (m *Machine) Aligned(address, n uint64, write bool) []byte {
 	return b
 }
 
-// Each calls do with what each of n slices (pointer, length) in an array points at, until something
+// Each calls do with each of the n slices in an array of (pointer, length) pairs, until something
 // stops the program.
 func (m *Machine) Each(address, n uint64, do func([]byte)) {
 	if m.fault != nil {
@@ -101,7 +102,7 @@ func (m *Machine) Each(address, n uint64, do func([]byte)) {
 	}
 }
 
-// system does a system call with the arguments in the first registers.
+// system executes a system call with the arguments in the first registers.
 func (m *Machine) system(id uint32) uint64 {
 	switch id {
 	case callMemset:

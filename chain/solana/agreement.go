@@ -7,29 +7,29 @@ import (
 	"github.com/psyche-go/psyche/chain/layout"
 )
 
-// maxChain bounds what is remembered of one endpoint.
+// maxChain limits the sightings that are kept per endpoint.
 const maxChain = 64
 
-// claim is a point in the run's history: its chain of hashes says everything that led there.
+// claim is a point in the run's history: its head hashes all events up to it.
 type claim struct {
 	sequence uint64
 	head     [32]byte
 }
 
-// sighting is what an endpoint showed in a slot.
+// sighting is an endpoint's view of the run in one slot.
 type sighting struct {
 	claim
 	slot    uint64
 	armed   uint64
-	looked  bool            // armed was seen: events do not have it
-	account *layout.Account // nil when only its head was seen
+	looked  bool            // armed is known; events do not contain it
+	account *layout.Account // nil if only the head of the account is known
 	body    [32]byte        // hash of the state; zero without account
 }
 
-// fault is what is wrong with an endpoint.
+// fault is the kind of an endpoint's disagreement.
 type fault string
 
-// The faults.
+// The kinds of faults.
 const (
 	noFault  fault = ""
 	silent   fault = "no state"
@@ -37,27 +37,27 @@ const (
 	invented fault = "a state that differs from the other endpoints"
 )
 
-// witness is one endpoint, as far as its story goes together: ascending slots and sequences.
+// witness is one endpoint with its consistent history: slots and sequences ascend.
 type witness struct {
 	chain []sighting
-	heard time.Time // when it showed something last
-	since time.Time // since when it has been at odds with what was accepted
-	found fault     // in what way, and since when
+	heard time.Time // time of the newest sighting
+	since time.Time // start of its disagreement with the accepted state
+	found fault     // kind of that disagreement
 	begun time.Time
-	fault fault // that was reported
+	fault fault // newest reported fault
 }
 
-// agreement decides which state of the run counts. It knows no clock: time is passed in.
+// agreement decides which state of the run counts. It has no clock: callers pass the time in.
 type agreement struct {
 	quorum    int
-	grace     time.Duration // until an endpoint at odds with the others is at fault
+	grace     time.Duration // until an endpoint that disagrees with the accepted state is at fault
 	witnesses []witness
 	accepted  sighting
-	slot      uint64    // newest in which a quorum has shown what is accepted
-	retired   []retired // what was accepted before, oldest first
+	slot      uint64    // newest slot in which a quorum has shown the accepted state
+	retired   []retired // previously accepted states, oldest first
 }
 
-// retired is a claim that something newer replaced.
+// retired is an accepted state that a newer one replaced.
 type retired struct {
 	state sighting // without its account
 	at    time.Time
@@ -71,8 +71,8 @@ func newAgreement(endpoints int, grace time.Duration, now time.Time) *agreement 
 	return a
 }
 
-// observe takes what an endpoint shows. What is older than its newest slot only adds to its
-// story; what is newer replaces what it contradicts, as after a rollback.
+// observe processes an endpoint's sighting. A sighting older than the endpoint's newest slot only
+// completes its history. A newer one replaces everything that it contradicts, as after a rollback.
 func (a *agreement) observe(endpoint int, s sighting, now time.Time) {
 	a.witnesses[endpoint].heard = now
 	chain := &a.witnesses[endpoint].chain
@@ -90,7 +90,7 @@ func (a *agreement) observe(endpoint int, s sighting, now time.Time) {
 	case same && (*chain)[at].claim == s.claim:
 		(*chain)[at] = merge((*chain)[at], s)
 		if at < last && s.slot > (*chain)[last].slot {
-			*chain = (*chain)[:at+1] // it went back
+			*chain = (*chain)[:at+1] // it rolled back
 		}
 	case last < 0 || s.slot > (*chain)[last].slot || s.slot == (*chain)[last].slot && at > last:
 		*chain = append((*chain)[:at], s)
@@ -105,7 +105,7 @@ func (a *agreement) observe(endpoint int, s sighting, now time.Time) {
 	}
 }
 
-// merge returns what two looks at the same claim showed.
+// merge combines two sightings of the same claim.
 func merge(old, new sighting) sighting {
 	if new.account == nil {
 		new.account, new.body = old.account, old.body
@@ -117,7 +117,7 @@ func merge(old, new sighting) sighting {
 	return new
 }
 
-// newest returns the end of an endpoint's story.
+// newest returns the last sighting of an endpoint's history.
 func (w *witness) newest() (sighting, bool) {
 	if len(w.chain) == 0 {
 		return sighting{}, false
@@ -125,20 +125,20 @@ func (w *witness) newest() (sighting, bool) {
 	return w.chain[len(w.chain)-1], true
 }
 
-// has reports whether an endpoint's story has a claim.
+// has reports whether an endpoint's history contains a claim.
 func (w *witness) has(c claim) bool {
 	_, found := w.find(c)
 	return found
 }
 
-// agrees reports whether an endpoint's story has a state, or at least its head. An
-// endpoint that was at fault has to show the whole state.
+// agrees reports whether an endpoint's history contains a state, or at least its head. An endpoint
+// that was at fault has to show the whole state.
 func (w *witness) agrees(s *sighting) bool {
 	own, found := w.find(s.claim)
 	return found && (own.body == s.body || own.body == [32]byte{} && w.fault == noFault)
 }
 
-// find returns what an endpoint showed of a claim.
+// find returns an endpoint's sighting of a claim.
 func (w *witness) find(c claim) (sighting, bool) {
 	i := slices.IndexFunc(w.chain, func(s sighting) bool { return s.claim == c })
 	if i < 0 {
@@ -147,7 +147,7 @@ func (w *witness) find(c claim) (sighting, bool) {
 	return w.chain[i], true
 }
 
-// decide accepts the newest state that a quorum shows, if that is another than before.
+// decide accepts the newest state that a quorum shows, and reports whether it changed.
 func (a *agreement) decide(now time.Time) (changed bool) {
 	best, slot := a.accepted, a.slot
 	for i := range a.witnesses {
@@ -202,8 +202,8 @@ func (a *agreement) shown(s sighting) []uint64 {
 	return slots
 }
 
-// isRollback reports whether a quorum has, in slots after those of the accepted state, gone
-// back to c.
+// isRollback reports whether a quorum has gone back to c, in slots after those of the accepted
+// state.
 func (a *agreement) isRollback(c claim) bool {
 	if c == a.accepted.claim {
 		return false
@@ -218,7 +218,8 @@ func (a *agreement) isRollback(c claim) bool {
 	return count >= a.quorum
 }
 
-// confirm notes in which slots what is accepted was shown again, and whether a tick waits.
+// confirm updates the slots in which the accepted state was shown again. It returns the slot since
+// which a tick waits, if any.
 func (a *agreement) confirm() (armed uint64) {
 	if slots := a.shown(a.accepted); len(slots) >= a.quorum {
 		a.slot = max(a.slot, slots[a.quorum-1])
@@ -232,8 +233,8 @@ func (a *agreement) confirm() (armed uint64) {
 	return armed
 }
 
-// wants reports whether an endpoint shows something else in a newer slot, so that it is worth
-// fetching whole states, and returns the endpoints, the furthest first.
+// wants reports whether an endpoint shows a different state in a newer slot, so that whole states
+// should be fetched. It returns the endpoints, the one with the newest state first.
 func (a *agreement) wants() (endpoints []int, wanted bool) {
 	type rated struct {
 		endpoint int
@@ -272,8 +273,8 @@ func (a *agreement) wants() (endpoints []int, wanted bool) {
 	return endpoints, wanted
 }
 
-// judge looks for endpoints at odds with what is accepted, and returns those whose fault is
-// another than it was: what was reported and is no more is noFault.
+// judge finds endpoints that disagree with the accepted state. It returns the endpoints whose fault
+// changed, with noFault for a reported fault that has ended.
 func (a *agreement) judge(now time.Time) map[int]fault {
 	changes := make(map[int]fault)
 	for i := range a.witnesses {
@@ -286,7 +287,7 @@ func (a *agreement) judge(now time.Time) map[int]fault {
 		switch {
 		case found == noFault:
 			w.since = now
-		case w.fault != noFault: // another one than before has to last as well
+		case w.fault != noFault: // a different fault has to last for the grace period as well
 			since = w.begun
 		}
 		if found != w.fault && (found == noFault || now.Sub(since) >= a.grace) {
@@ -297,8 +298,8 @@ func (a *agreement) judge(now time.Time) map[int]fault {
 	return changes
 }
 
-// faultOf compares an endpoint's newest state with the accepted one, or one before that was
-// replaced not long ago.
+// faultOf compares an endpoint's newest state with the accepted one, and with recently replaced
+// ones.
 func (a *agreement) faultOf(w *witness, now time.Time) fault {
 	newest, ok := w.newest()
 	switch {
@@ -320,10 +321,10 @@ func (a *agreement) faultOf(w *witness, now time.Time) fault {
 	return invented
 }
 
-// knows reports whether a claim is, or was not long ago, the accepted one.
+// knows reports whether a claim is accepted, or was until recently.
 func (a *agreement) knows(c claim) bool {
 	return c == a.accepted.claim || slices.ContainsFunc(a.retired, func(r retired) bool { return r.state.claim == c })
 }
 
-// forget drops what an endpoint has shown: it shows nothing any more.
+// forget drops the history of an endpoint that does not answer any more.
 func (a *agreement) forget(endpoint int) { a.witnesses[endpoint].chain = nil }

@@ -29,37 +29,37 @@ type Client struct {
 	running sync.WaitGroup
 
 	updates chan backend.Update
-	seen    chan observation // of the endpoints, for watch
-	wake    chan struct{}    // has a value when watch is to look now
-	call    chan struct{}    // has a value when peers have to be fetched
-	post    chan struct{}    // has a value when addresses have to be announced
+	seen    chan observation // sightings of the endpoints, for watch
+	wake    chan struct{}    // wakes watch
+	call    chan struct{}    // requests a fetch of the peers
+	post    chan struct{}    // requests an announcement of the addresses
 	turn    chan struct{}    // full while an action is in flight
 
 	mu        sync.Mutex
-	view      view // state is nil before the first
+	view      view // its state is nil before the first sighting
 	changed   chan struct{}
 	clock     *clock
 	peers     map[identity.ID][]string
 	nonce     uint64
-	own       []ownAction // that were accepted lately
+	own       []ownAction // recently accepted actions of this client
 	addrs     []string    // to announce
-	announced []string    // of them, on the chain
-	healed    time.Time   // when they were last found not to be there
+	announced []string    // addresses on the chain
+	healed    time.Time   // time of the last repair of the announcement
 	closed    bool
 }
 
-// ownAction is an accepted action of this client that the known state may not have yet.
+// ownAction is an accepted action of this client that the known state may lack.
 type ownAction struct {
 	nonce  uint64
-	slot   uint64 // in which it landed
+	slot   uint64 // slot in which it landed
 	action coordinator.Action
 }
 
-// maxOwn bounds the own actions that are remembered.
+// maxOwn limits the stored own actions.
 const maxOwn = 8
 
-// Dial reads the run from the chain and follows it. ctx bounds the life of the Client, not only
-// Dial; Close ends it earlier.
+// Dial reads the run from the chain and follows it. ctx limits the life of the Client, not only
+// Dial. Close ends the Client earlier.
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (c *Client) awaitFirst(first <-chan error) error {
 	}
 }
 
-// poke tells a goroutine to look, if it is not told already.
+// poke wakes a goroutine that waits on the channel of capacity one.
 func poke(told chan struct{}) {
 	select {
 	case told <- struct{}{}:
@@ -127,7 +127,7 @@ func poke(told chan struct{}) {
 	}
 }
 
-// adopt makes a state the one that counts and shows it to the reader.
+// adopt makes a state the current one and publishes it.
 func (c *Client) adopt(s sighting, armed, slot uint64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,7 +152,7 @@ func (c *Client) adopt(s sighting, armed, slot uint64, now time.Time) {
 	c.publish()
 }
 
-// participants returns those whose addresses belong into updates, in the order of the state.
+// participants returns the keys whose addresses belong in updates, in the order of the state.
 func participants(s *coordinator.State) []transaction.PublicKey {
 	var ids []transaction.PublicKey
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Pending} {
@@ -188,7 +188,7 @@ func (c *Client) publish() {
 	c.updates <- backend.Update{State: &state, Peers: peers, Run: wire.ChainRun(c.program, c.run)}
 }
 
-// lastNonce returns the newest nonce that the state knows of a key.
+// lastNonce returns the newest nonce of a key in the state.
 func lastNonce(s *coordinator.State, id coordinator.ClientID) (last uint64) {
 	if id == s.Authority.Main {
 		last = max(last, s.Authority.MainNonce)
@@ -209,7 +209,7 @@ func lastNonce(s *coordinator.State, id coordinator.ClientID) (last uint64) {
 	return last
 }
 
-// now returns what is known: the view, and a channel that is closed when it changes.
+// now returns the current view, and a channel that is closed when the view changes.
 func (c *Client) now() (view, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,11 +219,10 @@ func (c *Client) now() (view, <-chan struct{}) {
 // Updates returns the channel of states; see package backend.
 func (c *Client) Updates() <-chan backend.Update { return c.updates }
 
-// Err returns nil: a client follows the chain until it is closed, and says in its log what it
-// cannot reach.
+// Err returns nil: a client follows the chain until it is closed, and logs unreachable endpoints.
 func (c *Client) Err() error { return nil }
 
-// Costs returns what the client has paid since it began.
+// Costs returns the client's costs since Dial.
 func (c *Client) Costs() Costs {
 	c.accounting.Lock()
 	defer c.accounting.Unlock()
@@ -233,7 +232,7 @@ func (c *Client) Costs() Costs {
 // Run returns the address of the run's account.
 func (c *Client) Run() transaction.PublicKey { return c.run }
 
-// Faults returns the endpoints that are not followed at present, and what is wrong with them.
+// Faults returns the endpoints that the client currently ignores, each with its fault.
 func (c *Client) Faults() map[string]string {
 	c.accounting.Lock()
 	defer c.accounting.Unlock()

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// clockSize is the number of bytes of the chain's clock account.
+// clockSize is the size of the chain's clock account in bytes.
 const clockSize = 40
 
-// normalSlot is how long a slot takes where nothing else is known.
+// normalSlot is the default duration of a slot.
 const normalSlot = 400 * time.Millisecond
 
-// sample is the chain's clock as an endpoint showed it.
+// sample is an endpoint's reading of the chain's clock.
 type sample struct {
-	at   time.Time // by the own clock
+	at   time.Time // by the local clock
 	slot uint64
-	unix uint64 // milliseconds, of a whole second
+	unix uint64 // milliseconds, a multiple of 1000
 }
 
-// readClock reads the clock account: slot, epoch start, epoch, leader epoch, time in seconds.
+// readClock parses the clock account: slot, epoch start, epoch, leader epoch, time in seconds.
 func readClock(b []byte) (slot, unix uint64, err error) {
 	if len(b) != clockSize {
 		return 0, 0, errors.New("clock account: want 40 bytes")
@@ -32,13 +32,13 @@ func readClock(b []byte) (slot, unix uint64, err error) {
 	return binary.LittleEndian.Uint64(b), uint64(seconds) * 1000, nil
 }
 
-// maxSamples is how many samples of an endpoint count.
+// maxSamples limits the samples per endpoint.
 const maxSamples = 16
 
-// clock tells the chain's time and slot from what the endpoints showed lately: the middle of
-// what they say, so that one alone cannot set it.
+// clock estimates the chain's time and slot from recent samples. It takes the median of the
+// endpoints, so that no single endpoint can set it.
 type clock struct {
-	samples [][]sample // of each endpoint, the newest last
+	samples [][]sample // per endpoint, newest last
 	pace    time.Duration
 }
 
@@ -46,8 +46,8 @@ func newClock(endpoints int) *clock {
 	return &clock{samples: make([][]sample, endpoints), pace: normalSlot}
 }
 
-// observe takes an endpoint's sample. One of a slot before its newest one begins anew: it was
-// rolled back, or it never told the truth.
+// observe adds an endpoint's sample. A sample of an older slot than the newest one restarts the
+// endpoint's history: the endpoint was rolled back, or its samples were wrong.
 func (c *clock) observe(endpoint int, s sample) {
 	all := c.samples[endpoint]
 	if len(all) > 0 {
@@ -66,7 +66,7 @@ func (c *clock) observe(endpoint int, s sample) {
 	c.samples[endpoint] = all
 }
 
-// middle returns the middle of what the endpoints say, or 0 without one.
+// middle returns the median over the endpoints, or 0 without samples.
 func (c *clock) middle(of func(samples []sample) uint64) uint64 {
 	var all []uint64
 	for _, samples := range c.samples {
@@ -81,8 +81,8 @@ func (c *clock) middle(of func(samples []sample) uint64) uint64 {
 	return all[(len(all)-1)/2]
 }
 
-// now returns the chain's time in milliseconds. A sample has whole seconds, so that the chain's
-// time is at least what any of them says.
+// now returns the chain's time in milliseconds. Samples are rounded down to seconds, so the chain's
+// time is at least that of every sample.
 func (c *clock) now(at time.Time) uint64 {
 	return c.middle(func(samples []sample) (most uint64) {
 		for _, s := range samples {
@@ -92,7 +92,7 @@ func (c *clock) now(at time.Time) uint64 {
 	})
 }
 
-// slot returns the newest slot, rather too early than too late.
+// slot returns an estimate of the newest slot, rather too low than too high.
 func (c *clock) slot(at time.Time) uint64 {
 	return c.middle(func(samples []sample) uint64 {
 		s := samples[len(samples)-1]
@@ -100,19 +100,19 @@ func (c *clock) slot(at time.Time) uint64 {
 	})
 }
 
-// until returns when the chain's time was or will be unix, as far as is known.
+// until returns the estimated local time at which the chain's time was or will be unix.
 func (c *clock) until(unix uint64, now time.Time) time.Time {
-	// The chain counts whole seconds: it shows unix at the first one that is not before it.
+	// The chain counts whole seconds: it reaches unix at the first second that is not before it.
 	whole := (unix + 999) / 1000 * 1000
 	return now.Add(time.Duration(clamp(int64(whole-c.now(now)))) * time.Millisecond)
 }
 
-// untilSlot returns when the chain was or will be in a slot, as far as is known.
+// untilSlot returns the estimated local time at which the chain was or will be in a slot.
 func (c *clock) untilSlot(slot uint64, now time.Time) time.Time {
 	return now.Add(time.Duration(clamp(int64(slot-c.slot(now)))) * c.pace)
 }
 
-// clamp bounds a difference so that it can be multiplied to a time.
+// clamp limits a difference so that its product with a duration does not overflow.
 func clamp(difference int64) int64 {
 	const bound = int64(1e9) // milliseconds or slots: days
 	return min(max(difference, -bound), bound)

@@ -11,12 +11,12 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// createUnits limits the transactions of Create: the program looks at every byte of the account.
+// createUnits is the compute limit of Create's transactions, which process the whole account.
 const createUnits = 400_000
 
-// Create begins a run on the chain, whose main authority is o.Key, and returns its address once
-// the chain has it. The genesis' host and main authority are filled in. What an attempt that was
-// broken off has left behind is used by the next one.
+// Create starts a run with o.Key as its main authority, and returns the run's address once it is on
+// the chain. It sets the host and the main authority of genesis. It resumes an earlier attempt that
+// was interrupted.
 func Create(ctx context.Context, o Options, genesis coordinator.Genesis) (transaction.PublicKey, error) {
 	run, err := create(ctx, o, genesis)
 	if err != nil {
@@ -62,8 +62,8 @@ func create(ctx context.Context, o Options, genesis coordinator.Genesis) (run tr
 	return run, s.bring(ctx, order{name: "genesis", instructions: []transaction.Instruction{program.Genesis(run, main, staged)}, units: createUnits})
 }
 
-// makeAccount makes the account of a run, unless it is there, and reports whether the run has
-// begun.
+// makeAccount creates the account of a run if it does not exist. It reports whether the run has
+// already started.
 func (c *sender) makeAccount(ctx context.Context, program transaction.Program, run transaction.PublicKey, runID string) (begun bool, err error) {
 	found, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (*rpc.Account, error) {
 		account, _, err := e.Account(ctx, run, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})
@@ -90,7 +90,7 @@ func (c *sender) makeAccount(ctx context.Context, program transaction.Program, r
 	return false, c.bring(ctx, order{name: "account of the run", instructions: append(made, program.Init(run, c.key)), units: createUnits})
 }
 
-// stage writes bytes into the account's staging area, in transactions of their own.
+// stage writes bytes into the account's staging area, in separate transactions.
 func (c *sender) stage(ctx context.Context, program transaction.Program, run transaction.PublicKey, staged []byte) error {
 	for _, in := range program.Writes(run, c.key, staged, transaction.MaxRunWrite) {
 		if err := c.bring(ctx, order{name: "staging", instructions: []transaction.Instruction{in}, units: writeUnits}); err != nil {

@@ -8,22 +8,22 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// maxAttempts bounds the signatures of one instruction.
+// maxAttempts limits the signatures of one instruction.
 const maxAttempts = 4
 
-// longestLife bounds the life of one signature, whatever an endpoint says of its last block.
+// longestLife limits the life of one signature, even if an endpoint reports a later last block.
 const longestLife = 2 * time.Minute
 
-// step is what is to be done for a transaction.
+// step is the next operation on a transaction.
 type step uint8
 
 // The steps.
 const (
 	stepWait step = iota
-	stepSend      // the newest attempt, to all endpoints
-	stepSign      // anew: no attempt can land any more
-	stepDone      // result says how it ended
-	stepLost      // nobody knows how it ended
+	stepSend      // send the newest attempt to all endpoints
+	stepSign      // sign again, because no earlier attempt can land any more
+	stepDone      // finished; see result
+	stepLost      // finished with an unknown result
 )
 
 // attempt is one signature of the same instructions.
@@ -34,31 +34,32 @@ type attempt struct {
 	signed    time.Time
 	price     uint64
 	units     uint32
-	known     []*rpc.Status // that each endpoint answered last
+	known     []*rpc.Status // newest answer of each endpoint
 }
 
-// delivery is the life of a transaction: sent again every slot until an endpoint has seen it, then
-// every while, signed anew when it can land no more, until a quorum of endpoints says how it
-// ended. It is fed with time and answers.
+// delivery is the state machine that delivers a transaction. It sends the transaction every slot
+// until an endpoint has seen it land, and less often afterwards. It signs again once no earlier
+// attempt can land any more. It ends when a quorum of endpoints agrees on the result. Callers pass
+// in the time and the endpoints' answers.
 type delivery struct {
 	quorum   int
-	resend   time.Duration // while nobody has seen it land
-	repeat   time.Duration // after that: the node that saw it may have been on another fork
+	resend   time.Duration // interval until an endpoint has seen it land
+	repeat   time.Duration // interval afterwards: that endpoint may have been on another fork
 	attempts []attempt
 	heights  []uint64 // newest block of each endpoint
 	sent     time.Time
-	only     bool      // sign it no second time
-	halted   time.Time // when sending ended
+	only     bool      // do not sign again
+	halted   time.Time // end of sending
 }
 
-// signed begins a new attempt.
+// signed starts a new attempt.
 func (d *delivery) signed(a attempt) {
 	a.known = make([]*rpc.Status, len(d.heights))
 	d.attempts = append(d.attempts, a)
 	d.sent = time.Time{}
 }
 
-// answered takes what an endpoint knows of all attempts, and its newest block.
+// answered processes an endpoint's statuses of all attempts, and its newest block.
 func (d *delivery) answered(endpoint int, statuses []*rpc.Status, height uint64) {
 	for i := range min(len(statuses), len(d.attempts)) {
 		d.attempts[i].known[endpoint] = statuses[i]
@@ -66,7 +67,7 @@ func (d *delivery) answered(endpoint int, statuses []*rpc.Status, height uint64)
 	d.heights[endpoint] = max(d.heights[endpoint], height)
 }
 
-// next returns what is to be done. After stepSend it counts as sent.
+// next returns the next step. After stepSend the attempt counts as sent.
 func (d *delivery) next(now time.Time) step {
 	if len(d.attempts) == 0 {
 		return stepSign
@@ -87,7 +88,7 @@ func (d *delivery) next(now time.Time) step {
 		}
 		return stepWait
 	case d.seen() != nil && now.Sub(newest.signed) < 2*longestLife:
-		return stepWait // somebody saw it land: the others will
+		return stepWait // an endpoint saw it land; the others will follow
 	case d.only || len(d.attempts) == maxAttempts:
 		return stepLost
 	}
@@ -118,7 +119,7 @@ func (a *attempt) isSeen() bool {
 	return slices.ContainsFunc(a.known, func(status *rpc.Status) bool { return status != nil })
 }
 
-// result returns how an attempt ended, if a quorum says that it is confirmed.
+// result returns the attempt that a quorum reports as confirmed, with its status.
 func (d *delivery) result() (a *attempt, how *rpc.Status, done bool) {
 	for i := range d.attempts {
 		counts := make(map[rpc.TransactionError]int)
@@ -138,8 +139,8 @@ func (d *delivery) result() (a *attempt, how *rpc.Status, done bool) {
 	return nil, nil, false
 }
 
-// halt ends the sending: what was sent may still land within a grace. It returns stepWait until
-// then, and stepLost after.
+// halt stops sending. It returns stepWait during the grace period, in which sent attempts may still
+// land, and stepLost afterwards.
 func (d *delivery) halt(now time.Time, grace time.Duration) step {
 	if len(d.attempts) == 0 {
 		return stepLost

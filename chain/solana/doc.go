@@ -1,18 +1,19 @@
-// Package solana follows a run whose coordinator is a program of a Solana chain, and acts in it.
-// Its Client implements the contract of package backend.
+// Package solana implements a client of a run whose coordinator is a program on a Solana chain. Its
+// Client implements the contract of package backend.
 //
 //	c, err := solana.Dial(ctx, solana.Options{Endpoints: endpoints, Program: program, Run: run, Key: key})
 //	for update := range c.Updates() { ... }
 //
-// The files that decide are apart from those that talk to endpoints, and have no clock:
+// The decisions are separate from the communication with endpoints, and use no clock:
 //
-//   - agreement compares what the endpoints show: a state counts when most of them show it, or
-//     when it follows from signed transactions (replay); an endpoint that shows something else is named.
-//   - clock is the chain's time and slot, as far as the last look tells.
-//   - tickPlan and rank say whether a tick is due, and who sends it when, so that one of all pays.
-//   - delivery is the life of a transaction: sent again, signed anew, landed, refused.
-//   - price chooses what is offered for it.
+//   - agreement compares the endpoints. A state counts if most endpoints show it, or if it follows
+//     from signed transactions (replay). It reports endpoints that disagree.
+//   - clock estimates the chain's time and slot from recent samples.
+//   - tickPlan and rank determine whether a tick is due and which client sends it when, so that
+//     only one client pays.
+//   - delivery is the state machine of a transaction: resent, signed again, landed, refused.
+//   - price chooses the priority fee of a transaction.
 //
-// A second client of the same key cannot be noticed, and nobody withdraws a member that
-// is gone: the witnesses find that its results are missing.
+// The client cannot detect a second client with the same key. Nothing withdraws a member that
+// disappears: the witnesses report that its results are missing.
 package solana

@@ -8,8 +8,9 @@ import (
 	"github.com/psyche-go/psyche/chain/rpc"
 )
 
-// checkFunds returns ErrNoFunds when the key cannot pay: such a transaction never lands, and no
-// endpoint says why. One that is alone in saying so is not believed.
+// checkFunds returns ErrNoFunds if the key cannot pay for a transaction: the transaction would
+// never land, and no endpoint would report the reason. It ignores an endpoint that no other
+// endpoint confirms.
 func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
 	var failed error
 	var most uint64
@@ -33,11 +34,12 @@ func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
 	return fmt.Errorf("%w: %s has %d lamports, and needs %d; send it some", ErrNoFunds, c.key, most, lamports)
 }
 
-// rentPerByte is what the public chains want for a byte, in lamports; an account counts 128 more.
+// rentPerByte is the rent of the public chains in lamports per byte. An account counts 128 extra
+// bytes.
 const rentPerByte = 6960
 
-// rentOf returns the lamports that an account of a size has to hold. An endpoint that wants much
-// more than the public chains do is not believed.
+// rentOf returns the rent-exempt minimum of an account of a size, in lamports. It ignores endpoints
+// that report much more than the public chains require.
 func (c *sender) rentOf(ctx context.Context, size uint64) (uint64, error) {
 	rent, err := rpc.AnyOf(ctx, c.trusted(0), func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.RentExemption(ctx, size)
@@ -51,7 +53,7 @@ func (c *sender) rentOf(ctx context.Context, size uint64) (uint64, error) {
 	return rent, nil
 }
 
-// paid notes the costs of what landed.
+// paid adds the costs of a transaction that landed.
 func (c *sender) paid(a *attempt, o order) {
 	c.accounting.Lock()
 	defer c.accounting.Unlock()
@@ -65,7 +67,7 @@ func (c *sender) paid(a *attempt, o order) {
 	}
 }
 
-// missing returns the lamports that an account needs beside those that somebody sent there.
+// missing returns the lamports that an account needs in addition to those already there.
 func missing(rent uint64, found *rpc.Account) uint64 {
 	if found == nil {
 		return rent

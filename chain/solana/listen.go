@@ -15,8 +15,8 @@ const (
 	longListenPause  = 15 * time.Second
 )
 
-// listen is told by an endpoint of the transactions that name the run, and only uses that to
-// look sooner: what an endpoint tells unasked is compared with nobody.
+// listen subscribes to an endpoint's notices of transactions that name the run. A notice only makes
+// the client look sooner, because it is not compared with other endpoints.
 func (c *Client) listen(endpoint int) {
 	e := c.pool.Endpoints()[endpoint]
 	wait, warned := firstListenPause, false
@@ -27,7 +27,7 @@ func (c *Client) listen(endpoint int) {
 				warned = false
 				c.logger.Info("listening to the endpoint again", "endpoint", e.Name())
 			}
-			poke(c.wake) // something may have happened meanwhile
+			poke(c.wake) // there may have been changes before the subscription
 		}
 		err := e.Listen(c.ctx, ready, func(notice any) { c.hear(endpoint, notice) }, rpc.Logs(c.run, rpc.Confirmed))
 		if c.ctx.Err() != nil {
@@ -42,11 +42,11 @@ func (c *Client) listen(endpoint int) {
 	}
 }
 
-// hear passes on what a notice says.
+// hear processes a notice.
 func (c *Client) hear(endpoint int, notice any) {
 	logs, ok := notice.(rpc.LogsNotice)
 	if !ok || logs.Err != nil {
-		return // a transaction that failed changes nothing
+		return // a failed transaction changes nothing
 	}
 	entries, complete := rpc.ProgramData(logs.Logs, transaction.PublicKey(c.program))
 	o := observation{endpoint: endpoint, unclear: !complete || len(entries) == 0}

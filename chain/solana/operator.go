@@ -11,13 +11,14 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// Operator brings transactions to the chain that are no actions in a run, such as those that
-// deploy the program, and pays for them with its key.
+// Operator sends transactions that are not actions in a run, such as the deployment of the program,
+// and pays for them with its key.
 type Operator struct{ sender *sender }
 
-// NewOperator does not connect. Of o it uses Endpoints, Key, MaxPrice, Pace, Transport and Logger.
+// NewOperator returns an Operator. It does not connect. Of o it uses Endpoints, Key, MaxPrice,
+// Pace, Transport and Logger.
 func NewOperator(o Options) (*Operator, error) {
-	o.Program, o.Run, o.RunID, o.Addrs = transaction.LoaderProgram, transaction.LoaderProgram, "", nil // not looked at
+	o.Program, o.Run, o.RunID, o.Addrs = transaction.LoaderProgram, transaction.LoaderProgram, "", nil // not used
 	if err := o.check(); err != nil {
 		return nil, err
 	}
@@ -31,14 +32,13 @@ func NewOperator(o Options) (*Operator, error) {
 // Key returns the key that pays.
 func (o *Operator) Key() transaction.PublicKey { return o.sender.key }
 
-// Pool returns the nodes that it talks to.
+// Pool returns the operator's nodes.
 func (o *Operator) Pool() *rpc.Pool { return o.sender.pool }
 
 // Close closes idle connections.
 func (o *Operator) Close() { o.sender.pool.Close() }
 
-// Send brings one transaction of at most so many compute units to the chain, and returns when
-// that is confirmed.
+// Send sends one transaction with a limit of units compute units, and returns once it is confirmed.
 func (o *Operator) Send(ctx context.Context, name string, units uint32, instructions ...transaction.Instruction) error {
 	if err := o.sender.bring(ctx, order{name: name, instructions: instructions, units: units}); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -46,16 +46,16 @@ func (o *Operator) Send(ctx context.Context, name string, units uint32, instruct
 	return nil
 }
 
-// Bounds of SendEach.
+// Limits of SendEach.
 const (
-	window       = 24 // transactions on their way at once
-	maxSignings  = 8  // of one instruction
+	window       = 24 // concurrent transactions
+	maxSignings  = 8  // per instruction
 	eachLifetime = 90 * time.Second
 )
 
-// SendEach brings every instruction to the chain in a transaction of its own, in any order. After
-// each that is confirmed it calls landed, if that is not nil. Instructions may land twice, when
-// no node tells that they landed.
+// SendEach sends every instruction in a separate transaction, in any order. After each confirmation
+// it calls landed, if landed is not nil. An instruction may land twice if no node reports that it
+// landed.
 func (o *Operator) SendEach(ctx context.Context, name string, units uint32, instructions []transaction.Instruction, landed func()) error {
 	for some := range slices.Chunk(instructions, window) {
 		for signings := 0; len(some) > 0; signings++ {
@@ -72,7 +72,7 @@ func (o *Operator) SendEach(ctx context.Context, name string, units uint32, inst
 	return nil
 }
 
-// sendWindow signs instructions once, and returns those that have not landed in time.
+// sendWindow signs instructions once, and returns the instructions that did not land in time.
 func (o *Operator) sendWindow(ctx context.Context, units uint32, instructions []transaction.Instruction, signings int, landed func()) ([]transaction.Instruction, error) {
 	s := o.sender
 	attempts := make([]attempt, len(instructions))
@@ -100,7 +100,7 @@ func (o *Operator) sendWindow(ctx context.Context, units uint32, instructions []
 		}
 		statuses, err := o.statuses(ctx, attempts)
 		if err != nil {
-			continue // the nodes are out of reach for a while
+			continue // all nodes are temporarily unreachable
 		}
 		for i := len(attempts) - 1; i >= 0; i-- {
 			if statuses[i] == nil || !statuses[i].Reached(rpc.Confirmed) {
@@ -142,7 +142,7 @@ func (o *Operator) statuses(ctx context.Context, attempts []attempt) ([]*rpc.Sta
 	})
 }
 
-// height returns the newest block, or 0 when nobody tells.
+// height returns the newest block height, or 0 if no node answers.
 func (o *Operator) height(ctx context.Context) uint64 {
 	height, _ := rpc.Any(ctx, o.sender.pool, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
 		return e.BlockHeight(ctx, rpc.Confirmed)

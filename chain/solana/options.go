@@ -14,60 +14,60 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// MaxEndpoints bounds the endpoints that are compared.
+// MaxEndpoints limits the endpoints of a client.
 const MaxEndpoints = 3
 
-// defaultMaxElapsed is how long Dial tries.
+// defaultMaxElapsed is the default time limit of Dial.
 const defaultMaxElapsed = 30 * time.Second
 
-// Errors of a Client, beside those of package backend.
+// Errors of a Client, in addition to those of package backend.
 var (
-	// ErrUnreachable says that no state of the run could be had.
+	// ErrUnreachable means that the client could not get a state of the run.
 	ErrUnreachable = errors.New("the run cannot be read from the chain")
-	// ErrNoFunds says that the key cannot pay for a transaction.
+	// ErrNoFunds means that the key cannot pay for a transaction.
 	ErrNoFunds = errors.New("the key's account on the chain has too little to pay for a transaction")
 )
 
-// Options of a Client.
+// Options configure a Client.
 type Options struct {
-	Endpoints []rpc.Address         // 1 to MaxEndpoints nodes, of different providers if there are several
-	Program   transaction.PublicKey // that hosts the run
-	Run       transaction.PublicKey // its account
-	RunID     string                // that it has to have; empty: any
-	Key       identity.Key          // of the participant; it pays
-	Addrs     []string              // its peer-to-peer addresses, as Announce would set them
+	Endpoints []rpc.Address         // 1 to MaxEndpoints nodes, preferably of different providers
+	Program   transaction.PublicKey // program that hosts the run
+	Run       transaction.PublicKey // account of the run
+	RunID     string                // expected run id; empty: any
+	Key       identity.Key          // key of the participant, which also pays
+	Addrs     []string              // peer-to-peer addresses of the participant, as in Announce
 
-	// Observe is true for a client that watches and administers, and does not train: it pays for
-	// no ticks.
+	// Observe is set by clients that watch or administer a run and do not train. Such a client does
+	// not pay for ticks.
 	Observe bool
-	// MaxPrice bounds what is offered for a compute unit, in millionths of a lamport. Zero:
+	// MaxPrice limits the priority fee per compute unit, in millionths of a lamport. Zero means
 	// defaultMaxPrice.
 	MaxPrice uint64
-	// MaxElapsed bounds Dial. Zero: defaultMaxElapsed.
+	// MaxElapsed limits the time of Dial. Zero means defaultMaxElapsed.
 	MaxElapsed time.Duration
-	// Pace says how often things happen. Zero fields: those of defaultPace.
+	// Pace configures intervals. Zero fields are set from defaultPace.
 	Pace Pace
-	// Transport carries the requests. Nil: the one of package rpc.
+	// Transport carries the requests. If nil, the transport of package rpc is used.
 	Transport http.RoundTripper
-	// Logger; nil: nothing is logged.
+	// Logger receives log messages. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// Pace says how often things happen.
+// Pace configures how often things happen.
 type Pace struct {
-	Poll   time.Duration // between looks at the head of the account
-	Fetch  time.Duration // between fetches of the whole account, at least
-	Prove  time.Duration // that endpoints may disagree before a state is replayed
-	Grace  time.Duration // until an endpoint at odds with the others is at fault
-	Peers  time.Duration // between looks at what the others announced
-	Resend time.Duration // between sendings of a transaction that nobody has seen land: a slot
-	Repeat time.Duration // between sendings of one that somebody has seen
-	Status time.Duration // between looks at what became of it
-	Turn   time.Duration // that each rank has for a tick
-	Late   time.Duration // that those behind the last rank with a turn wait
+	Poll   time.Duration // between reads of the account's head
+	Fetch  time.Duration // minimum between reads of the whole account
+	Prove  time.Duration // disagreement of the endpoints before a state is replayed
+	Grace  time.Duration // until an endpoint that disagrees with the majority is at fault
+	Peers  time.Duration // between reads of other participants' announcements
+	Resend time.Duration // between sendings of a transaction that no endpoint has seen land: a slot
+	Repeat time.Duration // between sendings of a transaction that an endpoint has seen land
+	Status time.Duration // between requests of a transaction's status
+	Turn   time.Duration // each rank's turn for a tick
+	Late   time.Duration // wait of the clients after the last rank with a turn
 }
 
-// defaultPace returns what public endpoints bear.
+// defaultPace returns intervals that public endpoints accept.
 func defaultPace() Pace {
 	return Pace{
 		Poll: 5 * time.Second, Fetch: time.Second, Prove: 4 * time.Second, Grace: 15 * time.Second, Peers: time.Minute,
@@ -75,7 +75,7 @@ func defaultPace() Pace {
 	}
 }
 
-// withDefaults fills in what is zero.
+// withDefaults replaces zero fields with defaults.
 func (p Pace) withDefaults() Pace {
 	defaults := defaultPace()
 	for _, field := range []struct{ value, standard *time.Duration }{
@@ -90,7 +90,7 @@ func (p Pace) withDefaults() Pace {
 	return p
 }
 
-// check fills in what is zero and refuses what cannot be right.
+// check sets defaults and validates the options.
 func (o *Options) check() error {
 	if o.MaxPrice == 0 {
 		o.MaxPrice = defaultMaxPrice
@@ -114,12 +114,12 @@ func (o *Options) check() error {
 	return backend.CheckAddrs(o.Addrs)
 }
 
-// Costs is what a client has paid and done since it began.
+// Costs are the transactions and costs of a client since Dial.
 type Costs struct {
-	Sent      int    // transactions that were signed
-	Landed    int    // of them: part of the chain, and paid for
-	Lamports  uint64 // paid for them
-	Ticks     int    // of Landed: they did nothing but tick
-	OutOfTurn int    // of Ticks: it was the turn of another member that did not take it
-	Rent      uint64 // lamports that lie in the account of its addresses
+	Sent      int    // signed transactions
+	Landed    int    // transactions on the chain, which cost a fee
+	Lamports  uint64 // fees paid
+	Ticks     int    // landed transactions that contain only ticks
+	OutOfTurn int    // tick transactions in another member's turn
+	Rent      uint64 // lamports in the account of the client's addresses
 }

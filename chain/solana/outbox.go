@@ -17,13 +17,13 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// blockhashWait bounds how long a block to name is looked for.
+// blockhashWait limits the search for a recent blockhash.
 const blockhashWait = 20 * time.Second
 
-// heightEvery is after how many looks at statuses the block height is asked for again.
+// heightEvery is the number of status requests between two requests of the block height.
 const heightEvery = 4
 
-// sender signs transactions with one key, pays for them and brings them to the chain.
+// sender signs transactions with one key, pays for them and delivers them.
 type sender struct {
 	pool   *rpc.Pool
 	pace   Pace
@@ -34,7 +34,7 @@ type sender struct {
 
 	accounting sync.Mutex
 	costs      Costs
-	faulty     map[*rpc.Endpoint]fault // that are not followed, and why
+	faulty     map[*rpc.Endpoint]fault // ignored endpoints, with their faults
 }
 
 func newSender(pool *rpc.Pool, pace Pace, logger *slog.Logger, key identity.Key, maxPrice uint64) *sender {
@@ -44,8 +44,8 @@ func newSender(pool *rpc.Pool, pace Pace, logger *slog.Logger, key identity.Key,
 	}
 }
 
-// trusted returns the endpoints in the order in which to ask them: another one first in each
-// attempt, and last those that are not followed.
+// trusted returns the endpoints in the order for requests. It starts with a different endpoint for
+// each attempt, and puts ignored ones last.
 func (c *sender) trusted(before int) []*rpc.Endpoint {
 	all := c.pool.ByHealth()
 	c.accounting.Lock()
@@ -65,7 +65,7 @@ func (c *sender) trusted(before int) []*rpc.Endpoint {
 	return append(good, bad...)
 }
 
-// setFault notes what is wrong with an endpoint.
+// setFault sets the fault of an endpoint.
 func (c *sender) setFault(e *rpc.Endpoint, f fault) {
 	c.accounting.Lock()
 	defer c.accounting.Unlock()
@@ -75,28 +75,28 @@ func (c *sender) setFault(e *rpc.Endpoint, f fault) {
 	}
 }
 
-// order is a transaction that is to become part of the chain.
+// order is a transaction to deliver.
 type order struct {
 	name         string
 	instructions []transaction.Instruction
 	units        uint32
-	ticks        bool                   // it does nothing but tick
-	inTurn       bool                   // of ticks: it was this client's turn
+	ticks        bool                   // it contains only ticks
+	inTurn       bool                   // for ticks: in this client's turn
 	settled      func() bool            // the agreed state shows that it landed; nil: never
-	pointless    func() bool            // it is not to be sent again; nil: never
-	changed      func() <-chan struct{} // when these may have become true; nil: when time passes
+	pointless    func() bool            // it must not be sent again; nil: never
+	changed      func() <-chan struct{} // closed when settled or pointless may have changed; nil: check by time
 }
 
-// report is what an endpoint knows of a delivery.
+// report is an endpoint's view of a delivery.
 type report struct {
 	endpoint int
 	statuses []*rpc.Status
 	height   uint64
 }
 
-// deliver signs an order and sends it to all endpoints until it is part of the chain, or a
-// quorum says that it failed, and returns the slot in which it landed, or 0 when the agreed state
-// shows that it did. When nobody knows, the error is backend.ErrDisconnected.
+// deliver signs an order and sends it to all endpoints until it is on the chain, or a quorum
+// reports that it failed. It returns the slot in which the order landed, or 0 if only the agreed
+// state shows that it landed. It returns backend.ErrDisconnected if the result remains unknown.
 func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) {
 	n := len(c.pool.Endpoints())
 	d := &delivery{quorum: n/2 + 1, resend: c.pace.Resend, repeat: c.pace.Repeat, heights: make([]uint64, n), only: o.ticks}
@@ -140,7 +140,7 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 			return status.Slot, refusal(status.Err, len(d.attempts) > 1)
 		case stepLost:
 			if seen := d.seen(); seen != nil {
-				c.paid(seen, o) // too few endpoints are there to say more
+				c.paid(seen, o) // too few endpoints answer to confirm it
 			}
 			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.name, n)
 		}
@@ -150,13 +150,13 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 	}
 }
 
-// bring is deliver for those who do not need the slot.
+// bring is deliver for callers that do not need the slot.
 func (c *sender) bring(ctx context.Context, o order) error {
 	_, err := c.deliver(ctx, o)
 	return err
 }
 
-// replace puts the newest into a channel of one.
+// replace replaces the value in a channel of capacity one.
 func replace(outbox chan attempt, a attempt) {
 	select {
 	case <-outbox:
@@ -165,7 +165,7 @@ func replace(outbox chan attempt, a attempt) {
 	outbox <- a
 }
 
-// await waits for a report, a new state, or a while.
+// await waits for a report, a new state, or a timeout.
 func (c *sender) await(ctx context.Context, d *delivery, reports <-chan report, changed <-chan struct{}) error {
 	timer := time.NewTimer(c.pace.Status)
 	defer timer.Stop()
@@ -180,7 +180,7 @@ func (c *sender) await(ctx context.Context, d *delivery, reports <-chan report, 
 	return nil
 }
 
-// carry sends one endpoint what is in the outbox, and asks what became of it.
+// carry sends the newest attempt to one endpoint, and requests its status.
 func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt, reports chan<- report) {
 	e := c.pool.Endpoints()[endpoint]
 	var names []transaction.Signature
@@ -195,7 +195,7 @@ func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 				names = append(names, a.name)
 			}
 			if e.Resting() {
-				continue // it asked for that, or is gone; there is a next time
+				continue // rate limited or unreachable; try again later
 			}
 			if _, err := e.Send(ctx, a.raw); err != nil {
 				c.logger.Debug("cannot send a transaction", "error", err)
@@ -222,7 +222,7 @@ func (c *sender) carry(ctx context.Context, endpoint int, outbox <-chan attempt,
 	}
 }
 
-// sign makes a transaction of an order that was signed attempt times before.
+// sign makes a transaction of an order that was signed before times.
 func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, blockhashWait, fmt.Errorf("%w: no endpoint answers", backend.ErrDisconnected))
 	defer cancel()
@@ -258,7 +258,7 @@ func (c *sender) sign(ctx context.Context, o order, before int) (attempt, error)
 	return a, nil
 }
 
-// disconnected makes an error of all endpoints one that says that the chain is out of reach.
+// disconnected converts an error of all endpoints into backend.ErrDisconnected.
 func (c *sender) disconnected(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -269,8 +269,8 @@ func (c *sender) disconnected(ctx context.Context, err error) error {
 	return err
 }
 
-// refusal returns what a failed transaction means. When it was signed again, a nonce that was
-// used and an action that was done say that an earlier one landed after all.
+// refusal returns the meaning of a failed transaction. If it was signed again, a used nonce or an
+// action that was done means that an earlier attempt landed after all.
 func refusal(failed *rpc.TransactionError, again bool) error {
 	if failed == nil {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// announcePause is how long a failed announcement is left.
+// announcePause is the pause after a failed announcement.
 const announcePause = 10 * time.Second
 
-// Announce sets the participant's peer-to-peer addresses; see package backend. They are written
-// to the chain as soon as that works; those at the end that do not fit a transaction are left
-// out, which is said in the log.
+// Announce sets the participant's peer-to-peer addresses; see package backend. The client writes
+// them to the chain as soon as it can. It drops addresses at the end that do not fit into a
+// transaction, and logs this.
 func (c *Client) Announce(_ context.Context, addrs []string) error {
 	if err := backend.CheckAddrs(addrs); err != nil {
 		return fmt.Errorf("announce: %w", err)
@@ -33,7 +33,7 @@ func (c *Client) Announce(_ context.Context, addrs []string) error {
 	return nil
 }
 
-// announce keeps the own addresses on the chain.
+// announce keeps this client's addresses on the chain.
 func (c *Client) announce() {
 	for {
 		select {
@@ -61,7 +61,7 @@ func (c *Client) announce() {
 	}
 }
 
-// writeAddrs makes the account of the own addresses, if there is none, and writes them into it.
+// writeAddrs creates the account of this client's addresses, if necessary, and writes them into it.
 func (c *Client) writeAddrs(ctx context.Context, addrs []string) error {
 	peer, err := c.program.PeerAddress(c.key, c.run)
 	if err != nil {
@@ -114,8 +114,8 @@ func (c *Client) fitting(peer transaction.PublicKey, addrs []string) int {
 	return 0
 }
 
-// createPeer makes the account of the own addresses, which has to be announced into at once. What
-// is found there are lamports that somebody sent, if anything.
+// createPeer creates the account of this client's addresses. The announcement must follow at once.
+// found is nil, or an account that only holds lamports.
 func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey, found *rpc.Account) error {
 	rent, err := c.rentOf(ctx, layout.PeerSize)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *Client) createPeer(ctx context.Context, peer transaction.PublicKey, fou
 	return nil
 }
 
-// followPeers keeps the addresses of those who take part.
+// followPeers keeps the addresses of the participants up to date.
 func (c *Client) followPeers() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -156,7 +156,7 @@ func (c *Client) followPeers() {
 			c.logger.Warn("cannot read the addresses of the other members", "error", err)
 		}
 		timer.Reset(c.pace.Peers)
-		pause := time.NewTimer(c.pace.Fetch) // what comes at once is fetched at once
+		pause := time.NewTimer(c.pace.Fetch) // combines changes in quick succession into one fetch
 		select {
 		case <-c.ctx.Done():
 		case <-pause.C:
@@ -165,8 +165,8 @@ func (c *Client) followPeers() {
 	}
 }
 
-// fetchPeers reads the accounts of all that take part. A client that has none, or one that cannot be read,
-// keeps what was known.
+// fetchPeers reads the accounts of all participants. It keeps the known addresses of a participant
+// whose account is missing or unreadable.
 func (c *Client) fetchPeers(ctx context.Context) error {
 	v, _ := c.now()
 	ids := participants(v.state)
@@ -211,7 +211,7 @@ func (c *Client) fetchPeers(ctx context.Context) error {
 	if now := time.Now(); c.announced != nil && slices.Contains(ids, c.key) && now.Sub(c.healed) >= c.pace.Peers &&
 		!slices.Equal(fetched[identity.ID(c.key)], c.announced) {
 		c.healed = now
-		poke(c.post) // it was rolled back, or another client of this key announced something else
+		poke(c.post) // a rollback, or another client with this key announced different addresses
 	}
 	if changed {
 		c.publish()
@@ -219,7 +219,7 @@ func (c *Client) fetchPeers(ctx context.Context) error {
 	return nil
 }
 
-// forgetPeers drops peers that take part no more, where there are too many. The caller holds mu.
+// forgetPeers drops former participants if there are too many peers. The caller holds mu.
 func (c *Client) forgetPeers() {
 	if len(c.peers) <= backend.MaxPeers {
 		return

@@ -11,8 +11,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Compute units that transactions are limited to: what the dearest action and tick need, with
-// room to spare.
+// Compute limits of transactions: the need of the most expensive action and tick, with a margin.
 const (
 	actUnits   = 150_000
 	tickUnits  = 600_000
@@ -21,16 +20,16 @@ const (
 	otherUnits = 60_000 // creating an account and announcing addresses
 )
 
-// Prices in millionths of a lamport for a compute unit.
+// Prices in millionths of a lamport per compute unit.
 const (
-	// defaultMaxPrice bounds what is offered.
+	// defaultMaxPrice limits the price.
 	defaultMaxPrice = 50_000
-	// firstRaise is offered for the second signature where nobody offers anything.
+	// firstRaise is the price of the second signature if no other transaction pays a price.
 	firstRaise = 1_000
 )
 
-// price returns what is offered for a transaction that was signed attempt times before: the
-// 75th percentile of what was paid lately, doubled each time, at most limit.
+// price returns the price for a transaction that was signed attempt times before: the 75th
+// percentile of recent prices, doubled for each attempt, at most limit.
 func price(recent []uint64, attempt int, limit uint64) uint64 {
 	var offered uint64
 	if len(recent) > 0 {
@@ -50,7 +49,7 @@ func price(recent []uint64, attempt int, limit uint64) uint64 {
 	return min(offered, limit)
 }
 
-// fee returns what a transaction of one signature costs, in lamports.
+// fee returns the cost of a transaction with one signature, in lamports.
 func fee(units uint32, microLamports uint64) uint64 {
 	if microLamports > math.MaxUint64/uint64(max(units, 1)) {
 		return math.MaxUint64
@@ -59,13 +58,13 @@ func fee(units uint32, microLamports uint64) uint64 {
 	return transaction.SignatureFee + paid/1_000_000 + min(paid%1_000_000, 1)
 }
 
-// Times of what others paid.
+// Times for the prices of other transactions.
 const (
-	feesLast = 15 * time.Second // for which it is taken to be what it was
-	feesWait = 5 * time.Second  // for an answer
+	feesLast = 15 * time.Second // validity of cached prices
+	feesWait = 5 * time.Second  // limit for an answer
 )
 
-// feeCache remembers what was paid lately.
+// feeCache caches recent prices.
 type feeCache struct {
 	limit uint64
 
@@ -74,8 +73,8 @@ type feeCache struct {
 	asked  time.Time
 }
 
-// priceFor returns what to offer for a transaction that was signed attempt times before. When
-// nobody answers, it is what was paid before.
+// priceFor returns the price for a transaction that was signed attempt times before. If no endpoint
+// answers, it uses the previous prices.
 func (c *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
 	f := &c.fees
 	f.mu.Lock()
@@ -96,8 +95,8 @@ func (c *sender) priceFor(ctx context.Context, o *order, attempt int) uint64 {
 	return price(f.recent, attempt, f.limit)
 }
 
-// written returns the accounts that an order writes to, beside the payer's: other transactions
-// that write to them compete with it.
+// written returns the accounts that an order writes to, except the payer's. Other transactions that
+// write to them compete with the order.
 func written(o *order) (keys []transaction.PublicKey) {
 	for _, in := range o.instructions {
 		for _, account := range in.Accounts {

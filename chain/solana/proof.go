@@ -13,13 +13,13 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// errReplay says that transactions do not lead to the state that they should.
+// errReplay means that transactions do not lead to the expected state.
 var errReplay = errors.New("the transactions do not lead to this state")
 
 var le = binary.LittleEndian
 
-// proof is a run's state that follows transactions: every action is checked to be signed by the
-// key that acts, every event to be what the rules make of it, and the chain of hashes to go on.
+// proof is a run's state derived from transactions. It verifies that the acting key signed each
+// action, that each event follows from the rules, and that the hash chain is complete.
 type proof struct {
 	program transaction.PublicKey
 	address transaction.PublicKey
@@ -27,12 +27,12 @@ type proof struct {
 	now     uint64 // the chain's time at the newest event
 }
 
-// newProof begins with a state that is known.
+// newProof starts with a known state.
 func newProof(program, address transaction.PublicKey, from *layout.Account) *proof {
 	return &proof{program: program, address: address, run: replay.Resume(program, address, from)}
 }
 
-// follow applies what a transaction did to the run.
+// follow applies a transaction's changes to the run.
 func (p *proof) follow(landed *rpc.Landed) error {
 	if landed.Err != nil {
 		return nil
@@ -52,16 +52,16 @@ func (p *proof) follow(landed *rpc.Landed) error {
 	return nil
 }
 
-// loggedInstruction is an instruction of the run, with what it logged.
+// loggedInstruction is an instruction of the run with its log.
 type loggedInstruction struct {
 	transaction.Instruction
 	number int // in its message
 	events []event.Event
 }
 
-// instructions returns what of a transaction concerns the run. It may do something to other runs as
-// well, also by programs that call this one: what they do to this run is missing from the chain
-// of hashes then, so that nothing behind it is proved.
+// instructions returns the run's instructions in a transaction. The transaction may also change
+// other runs, directly or through programs that call this one. A change of this run through such a
+// call is missing from the hash chain, so that nothing after it is proved.
 func (p *proof) instructions(landed *rpc.Landed) ([]loggedInstruction, error) {
 	calls, complete := rpc.ProgramCalls(landed.Logs, p.program)
 	if !complete {
@@ -95,7 +95,7 @@ func (p *proof) instructions(landed *rpc.Landed) ([]loggedInstruction, error) {
 	return instructions, nil
 }
 
-// do applies one. An action always has an event, a tick has when something changed.
+// do applies an instruction. An action always has an event, a tick only if something changed.
 func (p *proof) do(in loggedInstruction) error {
 	var logged [][]byte
 	var signer transaction.PublicKey
@@ -121,7 +121,7 @@ func (p *proof) do(in loggedInstruction) error {
 	return p.run.Do(signer, in.Data, logged)
 }
 
-// shows reports whether the state that was reached is that of an account.
+// shows reports whether the current state equals an account's state.
 func (p *proof) shows(s *sighting) bool {
 	return s.account != nil && s.sequence == p.run.Sequence && s.head == p.run.Head &&
 		slices.Equal(s.account.State.AppendTo(nil), p.run.State.AppendTo(nil))

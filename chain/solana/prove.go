@@ -10,18 +10,18 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Bounds of one proof.
+// Limits of one proof.
 const (
 	maxProof  = 400 // transactions
 	proofTime = 30 * time.Second
 )
 
-// maxAhead bounds how far an event's time may be ahead of the own clock's idea of the chain's,
-// in milliseconds: a state with a time to come would stop the run for a client that believes it.
+// maxAhead limits how far an event's time may be ahead of the estimated chain time, in
+// milliseconds. A client that accepted a state from the future would stop.
 const maxAhead = 10_000
 
-// prove begins to replay what leads to a newer state that only few endpoints show, when that has
-// lasted. Without a state to begin with there is nothing to replay from.
+// prove starts a replay toward a newer state that only few endpoints show, if the disagreement has
+// lasted long enough. The replay needs a known state to start from.
 func (w *watcher) prove(now time.Time) {
 	c, a := w.client, w.agreement
 	if w.proving || a.accepted.account == nil || w.disagree.IsZero() || now.Sub(w.disagree) < c.pace.Prove {
@@ -45,7 +45,7 @@ func (w *watcher) prove(now time.Time) {
 			}
 			c.tell(o)
 		})
-		w.disagree = now // the next proof has to wait as well
+		w.disagree = now // the next proof has to wait too
 		return
 	}
 }
@@ -57,7 +57,7 @@ func (c *Client) chainTime(now time.Time) uint64 {
 	return c.clock.now(now)
 }
 
-// replayTo fetches the transactions between two states from an endpoint and follows them.
+// replayTo fetches the transactions between two states from an endpoint and applies them.
 func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sighting, latest uint64) error {
 	names, err := e.History(ctx, c.run, transaction.Signature{}, transaction.Signature{}, maxProof, rpc.Confirmed)
 	if err != nil {
@@ -95,8 +95,8 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 	return fmt.Errorf("%w: they lead to event %d, the state belongs to event %d", errReplay, p.run.Sequence, to.sequence)
 }
 
-// isOld reports whether the state has all that a transaction did: it is of the slot of the newest
-// change, before or with it.
+// isOld reports whether the state already contains a transaction: it is in the slot of the newest
+// change, at or before that change.
 func (p *proof) isOld(landed *rpc.Landed) (bool, error) {
 	instructions, err := p.instructions(landed)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// isDone reports whether a refusal says that the action was applied before.
+// isDone reports whether a refusal means that the action was already applied.
 func isDone(err error) bool {
 	return errors.Is(err, coordinator.ErrStaleNonce) || errors.Is(err, coordinator.ErrDuplicate)
 }
 
-// Submit sends an action and waits until the chain has it; see package backend. What the rules
-// refuse by the state that is known is refused here, and costs nothing.
+// Submit sends an action and waits until it is on the chain; see package backend. It refuses
+// actions that the rules refuse in the known state, at no cost.
 func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 	if err := c.submit(ctx, a); err != nil {
 		return fmt.Errorf("submit %T: %w", a, err)
@@ -69,8 +69,8 @@ func (c *Client) submit(ctx context.Context, a coordinator.Action) error {
 	return nil
 }
 
-// mirror returns the state with all that this client knows to be accepted, and the next nonce.
-// An entry that a later state does not have was rolled back.
+// mirror returns the state with all accepted actions of this client, and the next nonce. If a later
+// state lacks such an action, the action was rolled back.
 func (c *Client) mirror() (coordinator.State, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,21 +78,21 @@ func (c *Client) mirror() (coordinator.State, uint64) {
 	id := coordinator.ClientID(c.key)
 	c.own = slices.DeleteFunc(c.own, func(own ownAction) bool { return own.slot <= c.view.slot })
 	for _, own := range c.own {
-		_ = state.Apply(id, own.nonce, own.action) // refused when the state has it
+		_ = state.Apply(id, own.nonce, own.action) // refused if the state already has it
 	}
 	c.nonce++
 	return state, c.nonce
 }
 
-// nonceOf returns the newest nonce of a key that the agreed state knows.
+// nonceOf returns the newest nonce of a key in the agreed state.
 func (c *Client) nonceOf(id coordinator.ClientID) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return lastNonce(c.view.state, id)
 }
 
-// orderOf makes the instructions of an action. One that makes a tick due carries it along: that
-// costs no signature. state is the one with the action.
+// orderOf makes the instructions of an action. An action that makes a tick due includes the tick,
+// which saves a signature. state includes the action.
 func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce uint64, a coordinator.Action) (order, error) {
 	encoded := wire.AppendAction(nil, a)
 	o := order{name: fmt.Sprintf("%T", a), units: actUnits}
@@ -125,8 +125,8 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 }
 
 // endsPhase reports whether an action is of a kind that all members send at about the same time,
-// of which the last ends the phase. Nobody knows who is last: where a tick in vain costs nothing,
-// because nobody offers a price for compute units, all carry one.
+// and whose last one ends the phase. The members do not know which action is last. While no transaction pays
+// a price for compute units, a futile tick is free, and all of them include one.
 func endsPhase(a coordinator.Action) bool {
 	switch a.(type) {
 	case coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:

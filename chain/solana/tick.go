@@ -12,10 +12,10 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// tickRepeats is how often a tick that was sent is repeated before another is sent.
+// tickRepeats is how often a tick is resent before another tick is sent.
 const tickRepeats = 4
 
-// tick pays for ticks when it is this client's turn, or when those whose turn it was did not.
+// tick pays for ticks in this client's turn, and when earlier clients missed their turns.
 func (c *Client) tick() {
 	var l lookout
 	for c.ctx.Err() == nil {
@@ -33,7 +33,7 @@ func (c *Client) tick() {
 			c.mu.Unlock()
 		}
 		if !c.sleep(l.at(&v, at), ok, changed) {
-			continue // something is new, or the client ends
+			continue // the view changed, or the client ends
 		}
 		ticks, wait, looked := c.peek(&v)
 		if !l.note(&v, r, looked, time.Now(), wait) {
@@ -46,8 +46,7 @@ func (c *Client) tick() {
 	}
 }
 
-// sleep waits until at, if there is such a time, and reports whether it came before something
-// changed.
+// sleep waits until at, if ok, or until a change. It reports whether at came first.
 func (c *Client) sleep(at time.Time, ok bool, changed <-chan struct{}) bool {
 	var alarm <-chan time.Time
 	if ok {
@@ -64,9 +63,9 @@ func (c *Client) sleep(at time.Time, ok bool, changed <-chan struct{}) bool {
 	return false
 }
 
-// peek looks at what endpoints have just processed, and returns how many ticks make sense now. A
-// tick that somebody else sent a moment ago shows there first. wait is how long to leave it when
-// there are none. looked is false when no endpoint tells.
+// peek reads the endpoints' newest processed state and returns the number of useful ticks. A tick
+// that another client has just sent shows there first. wait is the time until the next look if
+// there are none. looked is false if no endpoint answers.
 func (c *Client) peek(v *view) (ticks int, wait time.Duration, looked bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.pace.Repeat)
 	defer cancel()
@@ -77,7 +76,7 @@ func (c *Client) peek(v *view) (ticks int, wait time.Duration, looked bool) {
 		}
 		o := c.lookAt(ctx, slices.Index(c.pool.Endpoints(), e), true, rpc.Processed)
 		if o.sighting == nil || o.sample == nil || o.sighting.sequence < v.claim.sequence {
-			continue // it is behind: what it says of ticks is old
+			continue // it is behind, so its armed slot is outdated
 		}
 		if o.sighting.claim != v.claim {
 			poke(c.wake)
@@ -95,7 +94,7 @@ func (c *Client) peek(v *view) (ticks int, wait time.Duration, looked bool) {
 	return 0, wait, false
 }
 
-// sendTick sends ticks until the state is another.
+// sendTick sends ticks until the state changes.
 func (c *Client) sendTick(v view, ticks int, inTurn bool) {
 	o := c.withTicks(order{name: "tick", ticks: true, inTurn: inTurn}, ticks)
 	o.instructions[0] = c.program.Tick(c.run, salt())
@@ -111,8 +110,8 @@ func (c *Client) sendTick(v view, ticks int, inTurn bool) {
 	poke(c.wake)
 }
 
-// Tick pays for ticks until nothing is due any more, whoever's turn it is: for those who govern a
-// run in which nobody takes part.
+// Tick pays for ticks until nothing is due any more, independently of turns. It is for authorities
+// of a run without participants.
 func (c *Client) Tick(ctx context.Context) error {
 	for {
 		v, changed := c.now()
@@ -141,21 +140,21 @@ func (c *Client) Tick(ctx context.Context) error {
 	}
 }
 
-// isBehind reports whether the known state may be without an own action that landed.
+// isBehind reports whether the known state may lack an action of this client that landed.
 func (c *Client) isBehind() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.ContainsFunc(c.own, func(own ownAction) bool { return own.slot > c.view.slot })
 }
 
-// isDue reports whether a tick is due, also one that has to wait for its draw.
+// isDue reports whether a tick is due, including a tick that waits for its draw.
 func (c *Client) isDue(v *view) bool {
 	now := notBefore(v.state, c.chainTime(time.Now()))
 	due, ok := v.state.Due(now)
 	return ok && due <= now
 }
 
-// tickNow sends ticks, if there are some to send.
+// tickNow sends ticks, if any.
 func (c *Client) tickNow(ctx context.Context, ticks int) error {
 	if ticks == 0 {
 		return nil

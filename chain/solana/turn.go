@@ -7,15 +7,17 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// lastOfTurn is the last rank that waits its turn. Those behind it wait until all before had
-// a good while.
+// lastOfTurn is the last rank with a turn. Clients after it wait until all earlier ranks had ample
+// time.
 const lastOfTurn = 8
 
-// maxTicks bounds the ticks of one transaction: a phase that ends at once, and the next one.
+// maxTicks limits the ticks of one transaction: one for a phase that ends at once, and one for the
+// next.
 const maxTicks = 3
 
-// rank returns whose turn it is to pay for ticks: 0 pays first. Members come before those that
-// wait, and each list begins elsewhere at every sequence number. A client in neither has none.
+// rank returns a client's place in the order of paying for ticks; 0 pays first. Members come before
+// pending clients. Both lists rotate with the sequence number. A client in neither list has no
+// rank.
 func rank(s *coordinator.State, id coordinator.ClientID, sequence uint64) (r int, ok bool) {
 	var members, pending []coordinator.ClientID
 	for i := range s.Epoch.Clients {
@@ -46,7 +48,7 @@ func index(ids []coordinator.ClientID, id coordinator.ClientID) int {
 	return -1
 }
 
-// waitOfRank returns how long a rank waits for those before it.
+// waitOfRank returns how long a rank waits for the ranks before it.
 func waitOfRank(rank int, turn, late time.Duration) time.Duration {
 	if rank <= lastOfTurn {
 		return time.Duration(rank) * turn
@@ -54,7 +56,7 @@ func waitOfRank(rank int, turn, late time.Duration) time.Duration {
 	return late + time.Duration(rank-lastOfTurn-1)*turn
 }
 
-// needsDraw reports whether a tick waits for a draw of the chain: the program's rule.
+// needsDraw reports whether a tick waits for a draw of the chain, as in the program.
 func needsDraw(s *coordinator.State) bool {
 	switch s.RunState {
 	case coordinator.WaitingForMembers, coordinator.Warmup, coordinator.RoundWitness:
@@ -63,13 +65,13 @@ func needsDraw(s *coordinator.State) bool {
 	return false
 }
 
-// isArmed reports whether a tick has been sent that waits for its draw, in time.
+// isArmed reports whether a tick was sent that still waits for its draw and has not expired.
 func isArmed(armed, slot uint64) bool {
 	return armed != 0 && (slot <= armed || slot-armed <= program.DrawForgotten)
 }
 
-// tickPlan returns how many ticks make sense in one transaction that lands in slot or later, at the
-// chain's time now: 0 when nothing is due, or when what is due has to wait for its draw.
+// tickPlan returns the number of useful ticks in one transaction that lands in slot or later, at
+// the chain's time now. It is 0 if nothing is due, or if the due tick has to wait for its draw.
 func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 	state := s.Clone()
 	now = notBefore(s, now)
@@ -81,7 +83,7 @@ func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 			if isArmed(armed, slot) && slot <= armed+program.DrawWait {
 				return n
 			}
-			return n + 1 // it arms, or it moves the run to where the draw decides what is due
+			return n + 1 // it arms, or leads to a state in which the draw decides what is due
 		}
 		if !state.Tick(now, [32]byte{}) {
 			return n
@@ -91,24 +93,24 @@ func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 	return maxTicks
 }
 
-// notBefore returns a time that is not before the state's own: the chain's clock never goes back,
-// what is known of it is up to a second late, and a state of a time to come would be due at once.
+// notBefore returns now, but at least the state's time. The chain's clock never goes back, but its
+// estimate is up to a second late, and everything would be due at once in a state from the future.
 func notBefore(s *coordinator.State, now uint64) uint64 {
 	return max(now, s.StateStart, s.MinimumSince, s.Epoch.StartTime)
 }
 
-// view is what is known of the run.
+// view is the known state of the run.
 type view struct {
-	state *coordinator.State // nobody modifies it
+	state *coordinator.State // never modified
 	claim claim
 	armed uint64
-	slot  uint64    // in which a quorum showed it
+	slot  uint64    // slot in which a quorum showed it
 	since time.Time // when state and armed became known
-	chain uint64    // the chain's time then
+	chain uint64    // the chain's time at since
 }
 
-// nextTick returns when a client of that rank is to look whether a tick is needed; ok is false
-// when only actions change that.
+// nextTick returns when a client with a rank should check whether a tick is needed. ok is false if
+// only an action can make one necessary.
 func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter time.Duration) (at time.Time, ok bool) {
 	known := notBefore(v.state, v.chain)
 	due, ok := v.state.Due(known)
@@ -130,17 +132,17 @@ func nextTick(v *view, c *clock, rank int, now time.Time, turn, late, jitter tim
 	return at.Add(waitOfRank(rank, turn, late) + jitter), true
 }
 
-// lookout is what a client remembers of its looks whether a tick is needed.
+// lookout is a client's memory of its checks whether a tick is needed.
 type lookout struct {
-	claim claim // of the view that it looked for last
+	claim claim // of the last checked view
 	armed uint64
-	again time.Time // when it is to look for that view again, at the soonest
-	blind bool      // no endpoint told anything then
-	back  time.Time // when one did, after a time without
+	again time.Time // earliest time of the next check of that view
+	blind bool      // no endpoint answered the last check
+	back  time.Time // when an endpoint answered again
 }
 
-// since returns from when on turns count. When endpoints are back, all who were cut off are: turns
-// begin anew.
+// since returns the start of the turns. When endpoints are reachable again, turns restart, because
+// all other clients without connection are back as well.
 func (l *lookout) since(v *view) time.Time {
 	if v.since.Before(l.back) {
 		return l.back
@@ -148,7 +150,7 @@ func (l *lookout) since(v *view) time.Time {
 	return v.since
 }
 
-// at returns when to look, if at is the own turn.
+// at returns the time of the next check, where at is the client's turn.
 func (l *lookout) at(v *view, at time.Time) time.Time {
 	if l.claim == v.claim && l.armed == v.armed && (l.blind || at.Before(l.again)) {
 		return l.again
@@ -156,7 +158,7 @@ func (l *lookout) at(v *view, at time.Time) time.Time {
 	return at
 }
 
-// note takes how a look ended, and reports whether it is the own turn still.
+// note records the result of a check, and reports whether it is still the client's turn.
 func (l *lookout) note(v *view, rank int, looked bool, now time.Time, wait time.Duration) bool {
 	regained := l.blind && looked && l.claim == v.claim && l.armed == v.armed
 	l.claim, l.armed, l.again, l.blind = v.claim, v.armed, now.Add(wait), !looked

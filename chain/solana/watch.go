@@ -13,20 +13,20 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// observation is what watch is told of an endpoint.
+// observation is a message about an endpoint to watch.
 type observation struct {
 	endpoint int
-	answered bool // a look has ended
+	answered bool // a read has ended
 	sighting *sighting
 	sample   *sample
-	missing  error     // it says that there is no such run
-	hint     *claim    // it told of an event
-	unclear  bool      // it told of a transaction without saying what changed
-	proved   *sighting // its state follows from signed transactions
+	missing  error     // the endpoint reports that the run does not exist
+	hint     *claim    // claim in a notice of an event
+	unclear  bool      // a notice of a transaction without its effect
+	proved   *sighting // state that follows from signed transactions
 	proving  bool      // a proof has ended
 }
 
-// tell hands watch an observation.
+// tell sends an observation to watch.
 func (c *Client) tell(o observation) {
 	select {
 	case c.seen <- o:
@@ -38,17 +38,17 @@ func (c *Client) tell(o observation) {
 type watcher struct {
 	client    *Client
 	agreement *agreement
-	looking   []bool // a look is on its way to the endpoint
+	looking   []bool // endpoints with a pending read
 	missing   []error
 	proving   bool
-	dirty     bool      // an event was told of
-	disagree  time.Time // since when something newer is shown that is not accepted
-	poll      time.Time // when heads are looked at next
-	fetch     time.Time // when whole accounts may be fetched next
+	dirty     bool      // there was a notice of an event
+	disagree  time.Time // since when endpoints show a newer state that is not accepted
+	poll      time.Time // time of the next read of heads
+	fetch     time.Time // earliest time of the next read of whole accounts
 	first     chan<- error
 }
 
-// watch follows the run's account on all endpoints. It is the only one that decides what counts.
+// watch follows the run's account on all endpoints. Only watch decides which state counts.
 func (c *Client) watch(first chan<- error) {
 	n, now := len(c.pool.Endpoints()), time.Now()
 	w := &watcher{client: c, agreement: newAgreement(n, c.pace.Grace, now), looking: make([]bool, n), missing: make([]error, n), first: first}
@@ -70,7 +70,7 @@ func (c *Client) watch(first chan<- error) {
 	}
 }
 
-// take notes an observation.
+// take processes an observation.
 func (w *watcher) take(o observation, now time.Time) {
 	if o.answered {
 		w.looking[o.endpoint] = false
@@ -99,7 +99,7 @@ func (w *watcher) take(o observation, now time.Time) {
 	}
 }
 
-// advance decides what counts and what to ask for, and returns how long nothing is to be done.
+// advance decides which state counts and what to read, and returns the time until its next call.
 func (w *watcher) advance(now time.Time) time.Duration {
 	c, a := w.client, w.agreement
 	a.decide(now)
@@ -113,7 +113,7 @@ func (w *watcher) advance(now time.Time) time.Duration {
 	if !now.Before(w.poll) {
 		w.poll = now.Add(c.pace.Poll)
 		for i := range w.looking {
-			w.look(i, a.witnesses[i].fault == noFault) // an endpoint at fault has to show everything
+			w.look(i, a.witnesses[i].fault == noFault) // an endpoint at fault has to show the whole state
 		}
 	}
 	order, wanted := a.wants()
@@ -138,7 +138,7 @@ func (w *watcher) advance(now time.Time) time.Duration {
 	return w.poll.Sub(now)
 }
 
-// begin tells Dial once how it went.
+// begin tells Dial whether the client could read the run. Only the first call has an effect.
 func (w *watcher) begin(err error) {
 	if w.first != nil {
 		w.first <- err
@@ -146,7 +146,7 @@ func (w *watcher) begin(err error) {
 	}
 }
 
-// refused returns why there is no run, if a quorum says so.
+// refused returns an error if a quorum reports that the run does not exist.
 func (w *watcher) refused() error {
 	count := 0
 	var reason error
@@ -161,7 +161,7 @@ func (w *watcher) refused() error {
 	return reason
 }
 
-// report logs which endpoints are not followed any more, and which are again.
+// report logs endpoints whose fault started or ended.
 func (w *watcher) report(now time.Time) {
 	c := w.client
 	for i, found := range w.agreement.judge(now) {
@@ -175,7 +175,7 @@ func (w *watcher) report(now time.Time) {
 	}
 }
 
-// look asks an endpoint for the account or its head, unless it is being asked.
+// look reads the account or its head from an endpoint, unless a read is pending.
 func (w *watcher) look(i int, headOnly bool) {
 	c := w.client
 	if w.looking[i] || c.pool.Endpoints()[i].Resting() {
@@ -222,7 +222,7 @@ func (c *Client) lookAt(ctx context.Context, i int, headOnly bool, commitment rp
 	return o
 }
 
-// checkAccount returns why an account is not that of the run.
+// checkAccount returns an error if an account does not belong to the run.
 func (c *Client) checkAccount(found *rpc.Account) error {
 	if found == nil {
 		return fmt.Errorf("run %s: %w: no such account; check the address and the chain of the endpoints", c.run, backend.ErrWrongRun)
@@ -242,7 +242,7 @@ func (c *Client) checkAccount(found *rpc.Account) error {
 	return nil
 }
 
-// sightingOf reads an account or its head.
+// sightingOf parses an account or its head.
 func sightingOf(data []byte, headOnly bool) (sighting, error) {
 	if headOnly {
 		summary, err := layout.ReadSummary(data)

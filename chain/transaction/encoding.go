@@ -7,12 +7,12 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// sign signs bare bytes: a transaction has no domain of ours.
+// sign signs bytes without a domain, because transactions have none.
 func sign(key identity.Key, message []byte) Signature {
 	return Signature(ed25519.Sign(key.Private(), message))
 }
 
-// Verify returns errSignature when a signature is not that of its signer.
+// Verify returns errSignature if a signature is invalid.
 func (t *Transaction) Verify() error {
 	if len(t.Signatures) != int(t.Message.Signers) {
 		return fmt.Errorf("%w: %d signatures, want %d", errSignature, len(t.Signatures), t.Message.Signers)
@@ -26,7 +26,7 @@ func (t *Transaction) Verify() error {
 	return nil
 }
 
-// AppendTo appends the bytes that are signed.
+// AppendTo appends the bytes that the signatures cover.
 func (m *Message) AppendTo(b []byte) []byte {
 	b = append(b, m.Signers, m.ReadOnlySigners, m.ReadOnlyUnsigned)
 	b = appendLength(b, len(m.Keys))
@@ -43,12 +43,12 @@ func (m *Message) AppendTo(b []byte) []byte {
 	return b
 }
 
-// size returns the bytes of the transaction that the message makes.
+// size returns the size of the message's transaction in bytes.
 func (m *Message) size() int {
 	return len(appendLength(nil, int(m.Signers))) + int(m.Signers)*len(Signature{}) + len(m.AppendTo(nil))
 }
 
-// Marshal returns the bytes that are sent.
+// Marshal returns the encoded transaction.
 func (t *Transaction) Marshal() ([]byte, error) {
 	b := appendLength(nil, len(t.Signatures))
 	for _, signature := range t.Signatures {
@@ -61,7 +61,7 @@ func (t *Transaction) Marshal() ([]byte, error) {
 	return b, nil
 }
 
-// Unmarshal reads what Marshal wrote. It does not verify the signatures. The error wraps
+// Unmarshal parses the output of Marshal. It does not verify the signatures. The error wraps
 // ErrTooLarge or ErrMalformed.
 func Unmarshal(b []byte) (Transaction, error) {
 	if len(b) > MaxSize {
@@ -88,7 +88,7 @@ func Unmarshal(b []byte) (Transaction, error) {
 	return t, nil
 }
 
-// reader takes a transaction apart. After the first error everything reads as zero.
+// reader parses a transaction. After the first error everything reads as zero.
 type reader struct {
 	rest []byte
 	err  error
@@ -130,7 +130,7 @@ func (r *reader) message(m *Message) {
 	}
 }
 
-// length reads a count of things that have size bytes each at least, in 7 bits a byte.
+// length reads a count, encoded in 7 bits per byte, of elements with at least size bytes each.
 func (r *reader) length(field string, size int) int {
 	value := 0
 	for shift := 0; shift < 21; shift += 7 {
@@ -154,7 +154,7 @@ func (r *reader) length(field string, size int) int {
 	return 0
 }
 
-// appendLength appends a count in 7 bits a byte, low bits first.
+// appendLength appends a count in 7 bits per byte, low bits first.
 func appendLength(b []byte, n int) []byte {
 	for n >= 0x80 {
 		b = append(b, byte(n)|0x80)

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// PublicKey names an account or a program. That of a participant is its identity.ID.
+// PublicKey identifies an account or a program. A participant's PublicKey is its identity.ID.
 type PublicKey [32]byte
 
 // String returns the base58 form.
@@ -21,13 +21,13 @@ func (k PublicKey) String() string { return identity.ID(k).String() }
 // MarshalText returns the base58 form.
 func (k PublicKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText is ParsePublicKey.
+// UnmarshalText parses a key like ParsePublicKey.
 func (k *PublicKey) UnmarshalText(text []byte) (err error) {
 	*k, err = ParsePublicKey(string(text))
 	return err
 }
 
-// ParsePublicKey reads the base58 form of a key.
+// ParsePublicKey parses the base58 form of a key.
 func ParsePublicKey(text string) (PublicKey, error) {
 	raw, err := decodeBase58(text, len(PublicKey{}))
 	if err != nil {
@@ -36,13 +36,13 @@ func ParsePublicKey(text string) (PublicKey, error) {
 	return PublicKey(raw), nil
 }
 
-// Hash is the hash of a block, which bounds the life of a transaction that names it.
+// Hash is the hash of a block, which limits the life of a transaction that names it.
 type Hash [32]byte
 
 // String returns the base58 form.
 func (h Hash) String() string { return base58.Encode(h[:]) }
 
-// ParseHash reads the base58 form of a hash.
+// ParseHash parses the base58 form of a hash.
 func ParseHash(text string) (Hash, error) {
 	raw, err := decodeBase58(text, len(Hash{}))
 	if err != nil {
@@ -51,13 +51,13 @@ func ParseHash(text string) (Hash, error) {
 	return Hash(raw), nil
 }
 
-// Signature is an ed25519 signature. A transaction's first one is its name.
+// Signature is an ed25519 signature. A transaction's first signature identifies it.
 type Signature [64]byte
 
 // String returns the base58 form.
 func (s Signature) String() string { return base58.Encode(s[:]) }
 
-// ParseSignature reads the base58 form of a signature.
+// ParseSignature parses the base58 form of a signature.
 func ParseSignature(text string) (Signature, error) {
 	raw, err := decodeBase58(text, len(Signature{}))
 	if err != nil {
@@ -66,10 +66,11 @@ func ParseSignature(text string) (Signature, error) {
 	return Signature(raw), nil
 }
 
-// errNotBase58 says that a text is not the base58 form of as many bytes as it should be.
+// errNotBase58 means that a text is not the base58 form of the right number of bytes.
 var errNotBase58 = errors.New("not in base58")
 
-// decodeBase58 decodes no text that is longer than size bytes can be: the work is quadratic.
+// decodeBase58 rejects texts that are too long for size bytes before it decodes, because decoding
+// takes quadratic time.
 func decodeBase58(text string, size int) ([]byte, error) {
 	if most := size*138/100 + 1; len(text) > most {
 		return nil, fmt.Errorf("of %d characters: %w: want at most %d", len(text), errNotBase58, most)
@@ -81,20 +82,20 @@ func decodeBase58(text string, size int) ([]byte, error) {
 	return raw, nil
 }
 
-// Bounds of seeds.
+// Limits of seeds.
 const (
-	maxSeedLength = 32 // bytes of one
-	maxSeeds      = 16 // of a derived address, its bump included
+	maxSeedLength = 32 // bytes of one seed
+	maxSeeds      = 16 // of a derived address, including its bump
 )
 
-// derivedMarker ends what is hashed for a derived address, so that no owner of CreateWithSeed
-// may end with it.
+// derivedMarker ends the input of the hash for a derived address. An owner in CreateWithSeed must
+// not end with it.
 const derivedMarker = "ProgramDerivedAddress"
 
-// errSeed says that an address cannot be derived from these seeds.
+// errSeed means that an address cannot be derived from these seeds.
 var errSeed = errors.New("no address can be derived from these seeds")
 
-// CreateWithSeed returns the address that base may create under the name seed for a program.
+// CreateWithSeed returns the address of base's account with this seed for a program.
 func CreateWithSeed(base PublicKey, seed string, owner PublicKey) (PublicKey, error) {
 	if len(seed) > maxSeedLength {
 		return PublicKey{}, fmt.Errorf("address with seed %q: %w: %d bytes, at most %d", seed, errSeed, len(seed), maxSeedLength)
@@ -106,7 +107,7 @@ func CreateWithSeed(base PublicKey, seed string, owner PublicKey) (PublicKey, er
 }
 
 // findProgramAddress returns the address that a program derives from seeds, and its bump: the
-// greatest that makes it no point of the curve, so that nobody has its key.
+// greatest value for which the address is not a point on the curve and therefore has no key.
 func findProgramAddress(program PublicKey, seeds ...[]byte) (PublicKey, uint8, error) {
 	if len(seeds) >= maxSeeds {
 		return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: %d, at most %d", program, errSeed, len(seeds), maxSeeds-1)
@@ -132,8 +133,8 @@ var (
 	curveD, _ = new(big.Int).SetString("52036cee2b6ffe738cc740797779e89800700a4d4141d8ab75eb4dca135978a3", 16)
 )
 
-// OnCurve reports whether the bytes are the encoding of a point of the curve, so that somebody
-// may have the key. As on the chain, y is taken modulo the prime and a sign of x = 0 is ignored.
+// OnCurve reports whether the bytes encode a point on the curve, so that a key may exist. As on the
+// chain, y is taken modulo the prime and a sign of x = 0 is ignored.
 func (k PublicKey) OnCurve() bool {
 	bytes := k
 	bytes[31] &= 0x7f // the sign of x

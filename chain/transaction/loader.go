@@ -1,14 +1,14 @@
 package transaction
 
-// Bytes that the upgradeable loader keeps before what it loads.
+// Bytes of the upgradeable loader's headers.
 const (
 	BufferHeader      = 37 // of a buffer, before the program's image
-	ProgramSize       = 36 // of a program's own account
+	ProgramSize       = 36 // size of a program's own account
 	ProgramDataHeader = 45 // of a program's data, before its image
 )
 
-// MaxLoaderWrite is the most bytes of an image that fit into one LoaderWrite, in a transaction
-// that one key signs and that has a compute limit and price.
+// MaxLoaderWrite is the maximum number of image bytes in one LoaderWrite, in a transaction with one
+// signature, a compute limit and a price.
 const MaxLoaderWrite = 900
 
 // Numbers of the upgradeable loader's instructions.
@@ -25,13 +25,13 @@ func loader(number uint32, accounts ...AccountMeta) Instruction {
 	return Instruction{Program: LoaderProgram, Accounts: accounts, Data: le.AppendUint32(nil, number)}
 }
 
-// ProgramData returns the account in which the loader keeps the image of a program.
+// ProgramData returns the loader's account for the image of a program.
 func ProgramData(program PublicKey) (PublicKey, error) {
 	data, _, err := findProgramAddress(LoaderProgram, program[:])
 	return data, err
 }
 
-// InitializeBuffer makes an account of the loader a buffer; it is created by the same transaction.
+// InitializeBuffer turns an account of the loader, created in the same transaction, into a buffer.
 func InitializeBuffer(buffer, authority PublicKey) Instruction {
 	return loader(loaderInitializeBuffer, writes(buffer), reads(authority))
 }
@@ -44,8 +44,8 @@ func LoaderWrite(buffer, authority PublicKey, offset uint32, part []byte) Instru
 	return in
 }
 
-// Deploy makes a program of a buffer, with room for an image of maxSize bytes. The program's
-// account is created by the same transaction.
+// Deploy deploys a buffer as a program with space for an image of maxSize bytes. The program's
+// account is created in the same transaction.
 func Deploy(payer, program, buffer, authority PublicKey, maxSize uint64) (Instruction, error) {
 	data, err := ProgramData(program)
 	if err != nil {
@@ -57,7 +57,7 @@ func Deploy(payer, program, buffer, authority PublicKey, maxSize uint64) (Instru
 	return in, nil
 }
 
-// Upgrade replaces the image of a program by that of a buffer.
+// Upgrade replaces the image of a program with a buffer's image.
 func Upgrade(program, buffer, authority, spill PublicKey) (Instruction, error) {
 	data, err := ProgramData(program)
 	if err != nil {
@@ -67,7 +67,7 @@ func Upgrade(program, buffer, authority, spill PublicKey) (Instruction, error) {
 		reads(RentSysvar), reads(ClockSysvar), signs(authority)), nil
 }
 
-// Finalize makes a program one that nobody can change.
+// Finalize makes a program immutable.
 func Finalize(program, authority PublicKey) (Instruction, error) {
 	data, err := ProgramData(program)
 	if err != nil {
@@ -76,7 +76,7 @@ func Finalize(program, authority PublicKey) (Instruction, error) {
 	return loader(loaderSetAuthority, writes(data), signs(authority)), nil
 }
 
-// CloseBuffer returns the lamports of a buffer.
+// CloseBuffer closes a buffer and transfers its lamports to spill.
 func CloseBuffer(buffer, spill, authority PublicKey) Instruction {
 	return loader(loaderClose, writes(buffer), writes(spill), signs(authority))
 }

@@ -8,23 +8,23 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// MaxSize is the most bytes that a transaction may have: what fits into one packet.
+// MaxSize is the maximum size of a transaction in bytes: the content of one packet.
 const MaxSize = 1232
 
-// SignatureFee is what every signature of a transaction costs, in lamports.
+// SignatureFee is the fee for each signature of a transaction, in lamports.
 const SignatureFee = 5_000
 
-// maxAccounts bounds the accounts of a transaction: an index has one byte.
+// maxAccounts limits the accounts of a transaction: an index has one byte.
 const maxAccounts = 256
 
-// The reasons for which a transaction is refused here.
+// Errors for invalid transactions.
 var (
 	ErrTooLarge  = errors.New("transaction is too large")
 	ErrMalformed = errors.New("malformed transaction")
 	errSignature = errors.New("transaction is not signed by all that have to")
 )
 
-// AccountMeta is an account that an instruction uses, and how.
+// AccountMeta is an account that an instruction uses, with its access mode.
 type AccountMeta struct {
 	Key      PublicKey
 	Signer   bool
@@ -38,25 +38,25 @@ type Instruction struct {
 	Data     []byte
 }
 
-// Message is what the signatures of a transaction cover, in the legacy format.
+// Message is the signed part of a transaction, in the legacy format.
 type Message struct {
-	Signers          uint8 // the first so many keys sign
-	ReadOnlySigners  uint8 // the last so many of them only sign
-	ReadOnlyUnsigned uint8 // the last so many keys of all are only read
+	Signers          uint8 // number of keys at the start that sign
+	ReadOnlySigners  uint8 // number of keys at the end of the signers that are read-only
+	ReadOnlyUnsigned uint8 // number of keys at the end of all keys that are read-only
 	Keys             []PublicKey
 	Blockhash        Hash
 	Instructions     []CompiledInstruction
 }
 
-// CompiledInstruction is an instruction that names accounts by their place in Message.Keys.
+// CompiledInstruction is an instruction that refers to accounts by their index in Message.Keys.
 type CompiledInstruction struct {
 	Program  uint8
 	Accounts []uint8
 	Data     []byte
 }
 
-// Compile orders the accounts: the payer, the others that sign and are written to, those that sign, those
-// that are written to, the rest; each group in the order of the instructions.
+// Compile orders the accounts: the payer, other writable signers, read-only signers, other writable
+// accounts, the rest. Within each group, the accounts are in the order of the instructions.
 func Compile(payer PublicKey, blockhash Hash, instructions ...Instruction) (Message, error) {
 	metas := collect(payer, instructions)
 	if len(metas) > maxAccounts {
@@ -90,8 +90,8 @@ func Compile(payer PublicKey, blockhash Hash, instructions ...Instruction) (Mess
 	return m, m.check()
 }
 
-// collect returns every account once, with the union of what is asked of it, in the order of
-// a message.
+// collect returns every account once, with the union of its access modes, in the order of a
+// message.
 func collect(payer PublicKey, instructions []Instruction) []AccountMeta {
 	metas := []AccountMeta{{Key: payer, Signer: true, Writable: true}}
 	places := map[PublicKey]int{payer: 0}
@@ -128,10 +128,10 @@ func collect(payer PublicKey, instructions []Instruction) []AccountMeta {
 	return metas
 }
 
-// IsSigner reports whether the account at this place of Keys signs.
+// IsSigner reports whether the i-th account of Keys signs.
 func (m *Message) IsSigner(i int) bool { return i < int(m.Signers) }
 
-// IsWritable reports whether the account at this place of Keys may be written to.
+// IsWritable reports whether the i-th account of Keys is writable.
 func (m *Message) IsWritable(i int) bool {
 	if m.IsSigner(i) {
 		return i < int(m.Signers)-int(m.ReadOnlySigners)
@@ -149,7 +149,7 @@ func (m *Message) Instruction(n int) Instruction {
 	return in
 }
 
-// check returns why no chain would take the message.
+// check returns an error if every chain would reject the message.
 func (m *Message) check() error {
 	switch {
 	case m.Signers == 0 || int(m.Signers) > len(m.Keys):
@@ -179,7 +179,7 @@ func (m *Message) check() error {
 	return nil
 }
 
-// Transaction is a message and its signatures, in the order of its first keys.
+// Transaction is a message with its signatures, in the order of its first keys.
 type Transaction struct {
 	Signatures []Signature
 	Message    Message
@@ -199,7 +199,7 @@ func (m Message) Sign(keys ...identity.Key) (Transaction, error) {
 	return t, nil
 }
 
-// Name returns the first signature, by which the chain knows the transaction.
+// Name returns the first signature, which identifies the transaction on the chain.
 func (t *Transaction) Name() Signature {
 	if len(t.Signatures) == 0 {
 		return Signature{}

@@ -2,17 +2,18 @@ package transaction
 
 import "slices"
 
-// Where the data of an ACT with a proof of two signed messages have them: behind the numbers of the
-// instruction and of the action and the nonce there are the key, then twice a signature, the length
-// of the message, and the message.
+// Offsets in the data of an ACT with a proof of two signed messages. After the instruction number,
+// the action number and the nonce come the key and then, twice, a signature, the length of the
+// message, and the message.
 const (
 	provenKey       = 1 + 8 + 1
 	provenFirst     = provenKey + 32
 	signatureLength = 64
 )
 
-// ActProven submits an action that proves something by two signed messages. They are verified by the
-// chain, in the first of the instructions, for which Placed has to be called.
+// ActProven submits an action that proves something with two signed messages. The chain verifies
+// them in the first of the returned instructions. Call Placed on the instructions of the
+// transaction.
 func (p Program) ActProven(run, actor PublicKey, nonce uint64, action []byte) []Instruction {
 	act := p.Act(run, actor, nonce, action)
 	act.Accounts = append(act.Accounts, reads(InstructionsSysvar))
@@ -29,7 +30,8 @@ func (p Program) ActProven(run, actor PublicKey, nonce uint64, action []byte) []
 	return []Instruction{{Program: Ed25519Program, Data: data}, act}
 }
 
-// Placed returns the instructions of a transaction with those of ActProven knowing their places.
+// Placed returns the instructions of a transaction with the positions of ActProven's instructions
+// filled in.
 func Placed(instructions []Instruction) []Instruction {
 	placed := slices.Clone(instructions)
 	for i := range placed {
@@ -37,7 +39,7 @@ func Placed(instructions []Instruction) []Instruction {
 			continue
 		}
 		data := slices.Clone(placed[i].Data)
-		for at := 2; at < len(data); at += 14 { // a signature's fields, three of which are such numbers
+		for at := 2; at < len(data); at += 14 { // the fields of a signature, three of which are such numbers
 			for _, field := range []int{2, 6, 12} {
 				le.PutUint16(data[at+field:], uint16(i+1))
 			}

@@ -5,7 +5,8 @@ import (
 	"encoding/hex"
 )
 
-// Program is Psyche's program on a chain: the instructions of a run.
+// Program is the address of Psyche's program on a chain. Its methods build the instructions of a
+// run.
 type Program PublicKey
 
 // Numbers of the program's instructions: the first byte of their data.
@@ -21,24 +22,25 @@ const (
 	RunMigrate  = 9
 )
 
-// Bounds of what the instructions carry.
+// Limits of the instructions' contents.
 const (
 	MaxRunWrite = 950 // bytes of one Write
 	MaxRunSalt  = 32  // bytes of a Tick's salt
 )
 
-// RunAddress returns the account of the run that main creates under that id.
+// RunAddress returns the account of the run that main creates with this id.
 func (p Program) RunAddress(main PublicKey, runID string) (PublicKey, error) {
 	return CreateWithSeed(main, runID, PublicKey(p))
 }
 
-// PeerSeed returns the seed of the accounts in which participants of a run announce themselves.
+// PeerSeed returns the seed of the accounts in which participants of a run announce their
+// addresses.
 func PeerSeed(run PublicKey) string {
 	sum := sha256.Sum256(run[:])
 	return hex.EncodeToString(sum[:])[:maxSeedLength]
 }
 
-// PeerAddress returns the account in which a participant of a run announces itself.
+// PeerAddress returns the account in which a participant of a run announces its addresses.
 func (p Program) PeerAddress(owner, run PublicKey) (PublicKey, error) {
 	return CreateWithSeed(owner, PeerSeed(run), PublicKey(p))
 }
@@ -47,18 +49,18 @@ func (p Program) instruction(data []byte, accounts ...AccountMeta) Instruction {
 	return Instruction{Program: PublicKey(p), Accounts: accounts, Data: data}
 }
 
-// Init marks a new account as a run's; it is created by the same transaction.
+// Init turns a new account, created in the same transaction, into a run's account.
 func (p Program) Init(run, main PublicKey) Instruction {
 	return p.instruction([]byte{RunInit}, writes(run), signs(main))
 }
 
-// Write puts bytes into the run's staging area.
+// Write writes bytes into the run's staging area.
 func (p Program) Write(run, main PublicKey, offset uint32, part []byte) Instruction {
 	return p.instruction(append(le.AppendUint32([]byte{RunWrite}, offset), part...), writes(run), signs(main))
 }
 
-// Writes puts all of staged into the staging area, in instructions of at most size bytes each,
-// one for each transaction.
+// Writes writes all of staged into the staging area. Each of its instructions has at most size
+// bytes and needs its own transaction.
 func (p Program) Writes(run, main PublicKey, staged []byte, size int) []Instruction {
 	var all []Instruction
 	for at := 0; at < len(staged); at += size {
@@ -67,28 +69,28 @@ func (p Program) Writes(run, main PublicKey, staged []byte, size int) []Instruct
 	return all
 }
 
-// Genesis begins the run with the genesis that was staged.
+// Genesis starts the run with the staged genesis.
 func (p Program) Genesis(run, main PublicKey, staged []byte) Instruction {
 	return p.instruction(appendStaged([]byte{RunGenesis}, staged), writes(run), signs(main))
 }
 
-// Act submits an action: its kind and body as package wire encodes them.
+// Act submits an action with its kind and body in the encoding of package wire.
 func (p Program) Act(run, actor PublicKey, nonce uint64, action []byte) Instruction {
 	return p.instruction(append(le.AppendUint64([]byte{RunAct}, nonce), action...), writes(run), signs(actor))
 }
 
-// ActStaged submits an action whose body was staged.
+// ActStaged submits an action with a staged body.
 func (p Program) ActStaged(run, actor PublicKey, nonce uint64, kind uint8, staged []byte) Instruction {
 	data := append(le.AppendUint64([]byte{RunAct}, nonce), kind)
 	return p.instruction(appendStaged(data, staged), writes(run), signs(actor))
 }
 
-// Tick moves the run on if that is due. The salt makes equal ticks different transactions.
+// Tick applies a due transition of the run. The salt makes equal ticks different transactions.
 func (p Program) Tick(run PublicKey, salt []byte) Instruction {
 	return p.instruction(append([]byte{RunTick}, salt...), writes(run))
 }
 
-// Free gives a closed run's lamports to spill.
+// Free closes a finished run's account and transfers its lamports to spill.
 func (p Program) Free(run, main, spill PublicKey) Instruction {
 	return p.instruction([]byte{RunFree}, writes(run), signs(main), writes(spill))
 }
@@ -102,17 +104,17 @@ func (p Program) Announce(peer, owner, run PublicKey, addrs []string) Instructio
 	return p.instruction(data, writes(peer), signs(owner), reads(run))
 }
 
-// Forget gives the lamports of the participant's account for a run to spill.
+// Forget closes the participant's account for a run and transfers its lamports to spill.
 func (p Program) Forget(peer, owner, spill PublicKey) Instruction {
 	return p.instruction([]byte{RunForget}, writes(peer), signs(owner), writes(spill))
 }
 
-// Migrate brings a paused run's account to another version of its layout.
+// Migrate converts a paused run's account to another version of its layout.
 func (p Program) Migrate(run, main PublicKey, version uint32) Instruction {
 	return p.instruction(le.AppendUint32([]byte{RunMigrate}, version), writes(run), signs(main))
 }
 
-// appendStaged appends the length and the hash that name what was staged.
+// appendStaged appends the length and the hash of the staged bytes.
 func appendStaged(data, staged []byte) []byte {
 	sum := sha256.Sum256(staged)
 	return append(le.AppendUint32(data, uint32(len(staged))), sum[:]...)

@@ -4,7 +4,7 @@ import "encoding/binary"
 
 var le = binary.LittleEndian
 
-// The programs and accounts that every chain has.
+// Programs and accounts that exist on every chain.
 var (
 	SystemProgram        = PublicKey{}
 	ComputeBudgetProgram = mustParse("ComputeBudget111111111111111111111111111111")
@@ -16,7 +16,7 @@ var (
 	InstructionsSysvar   = mustParse("Sysvar1nstructions1111111111111111111111111")
 )
 
-// mustParse reads a constant.
+// mustParse parses a constant.
 func mustParse(text string) PublicKey {
 	key, err := ParsePublicKey(text)
 	if err != nil {
@@ -51,7 +51,7 @@ func Transfer(from, to PublicKey, lamports uint64) Instruction {
 	return in
 }
 
-// CreateAccount makes an account of zeros; both sign.
+// CreateAccount creates an account filled with zeros; both keys sign.
 func CreateAccount(from, account PublicKey, lamports, space uint64, owner PublicKey) Instruction {
 	in := system(systemCreate, signsFor(from), signsFor(account))
 	in.Data = le.AppendUint64(in.Data, lamports)
@@ -60,8 +60,8 @@ func CreateAccount(from, account PublicKey, lamports, space uint64, owner Public
 	return in
 }
 
-// CreateAccountWithSeed makes an account of zeros at CreateWithSeed(base, seed, owner). From
-// pays and signs, and so does base.
+// CreateAccountWithSeed creates an account filled with zeros at CreateWithSeed(base, seed, owner).
+// from pays. from and base sign.
 func CreateAccountWithSeed(from, base PublicKey, seed string, lamports, space uint64, owner PublicKey) (Instruction, error) {
 	account, err := CreateWithSeed(base, seed, owner)
 	if err != nil {
@@ -83,8 +83,8 @@ func appendSeed(data []byte, base PublicKey, seed string) []byte {
 	return append(le.AppendUint64(data, uint64(len(seed))), seed...)
 }
 
-// AllocateWithSeed gives the account at CreateWithSeed(base, seed, owner) its size and its owner,
-// whatever lamports it has; base signs.
+// AllocateWithSeed sets the size and the owner of the account at CreateWithSeed(base, seed, owner),
+// independently of its lamports. base signs.
 func AllocateWithSeed(base PublicKey, seed string, space uint64, owner PublicKey) (Instruction, error) {
 	account, err := CreateWithSeed(base, seed, owner)
 	if err != nil {
@@ -96,9 +96,9 @@ func AllocateWithSeed(base PublicKey, seed string, space uint64, owner PublicKey
 	return in, nil
 }
 
-// MakeWithSeed makes an account of zeros at CreateWithSeed(base, seed, owner), and adds lamports
-// to those that it has. Anybody can send lamports there before: CreateAccountWithSeed fails then,
-// and this does not. From and base sign.
+// MakeWithSeed creates an account filled with zeros at CreateWithSeed(base, seed, owner), and adds
+// lamports to its balance. Unlike CreateAccountWithSeed, it also works if the address already holds
+// lamports, which any key can send there. from and base sign.
 func MakeWithSeed(from, base PublicKey, seed string, lamports, space uint64, owner PublicKey) ([]Instruction, error) {
 	allocate, err := AllocateWithSeed(base, seed, space, owner)
 	if err != nil || lamports == 0 {
@@ -107,21 +107,21 @@ func MakeWithSeed(from, base PublicKey, seed string, lamports, space uint64, own
 	return []Instruction{Transfer(from, allocate.Accounts[0].Key, lamports), allocate}, nil
 }
 
-// Assign gives an account to a program; the account signs.
+// Assign changes the owner of an account to a program. The account signs.
 func Assign(account, owner PublicKey) Instruction {
 	in := system(systemAssign, signsFor(account))
 	in.Data = append(in.Data, owner[:]...)
 	return in
 }
 
-// Allocate gives an account of no bytes its size; the account signs.
+// Allocate sets the size of an empty account. The account signs.
 func Allocate(account PublicKey, space uint64) Instruction {
 	in := system(systemAllocate, signsFor(account))
 	in.Data = le.AppendUint64(in.Data, space)
 	return in
 }
 
-// ComputeUnitLimit bounds the compute units of the transaction.
+// ComputeUnitLimit limits the compute units of the transaction.
 func ComputeUnitLimit(units uint32) Instruction {
 	return Instruction{Program: ComputeBudgetProgram, Data: le.AppendUint32([]byte{2}, units)}
 }

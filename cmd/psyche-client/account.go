@@ -8,15 +8,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// keptSteps is for how many rounds the account remembers what was trained and not applied yet.
+// keptSteps is the maximum number of rounds with trained results that are not applied yet.
 const keptSteps = 64
 
-// account is what a process has given to a run, told when it ends. It is made of the process's own events:
-// what others vouch for is in the run's log, of which psyche run receipt makes a receipt.
+// account sums up what a process has contributed to a run, for a message at its end. It uses the
+// process's own events. The run's log contains confirmed data, from which psyche run receipt makes
+// a receipt.
 type account struct {
 	runID string
 	id    identity.ID
@@ -26,13 +28,13 @@ type account struct {
 	began    time.Time
 	newest   time.Time
 	trained  int               // results
-	counted  int               // of them
+	counted  int               // results that counted
 	own      uint64            // tokens of own results that counted
-	all      uint64            // sequences of everybody's
-	sequence uint64            // tokens of one; 0: it has trained nothing yet
+	all      uint64            // sequences of all members
+	sequence uint64            // tokens of one; 0: it has not trained yet
 	sizes    map[uint32]uint32 // sequences of rounds that are not applied yet
-	tokens   map[uint32]uint64 // of own results that are not applied yet
-	waiting  []uint32          // steps of own results that counted, and are in no saved model yet
+	tokens   map[uint32]uint64 // tokens of own results that are not applied yet
+	waiting  []uint32          // steps of own counted results that no saved model contains yet
 	inModel  int
 	model    event.Checkpoint
 	wire     event.Wire
@@ -45,7 +47,7 @@ func newAccount(runID string, id identity.ID, onTCP bool) *account {
 	return &account{runID: runID, id: id, onTCP: onTCP, sizes: make(map[uint32]uint32), tokens: make(map[uint32]uint64)}
 }
 
-// see takes an event, as a function for event.Log's Watch.
+// see processes an event. It is an argument for event.Log's Watch.
 func (a *account) see(e event.Event) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -73,7 +75,7 @@ func (a *account) see(e event.Event) {
 	case event.Voted:
 		a.votes++
 	case event.Ready:
-		a.waiting = nil // what is in no model by now is lost to the run
+		a.waiting = nil // results that no model contains by now are lost to the run
 	case event.Checkpoint:
 		a.saved(body)
 	case event.Finished:
@@ -81,7 +83,7 @@ func (a *account) see(e event.Event) {
 	}
 }
 
-// applied takes in what counted of a round.
+// applied processes the counted results of a round.
 func (a *account) applied(e event.Applied) {
 	lost := uint64(0)
 	for _, l := range e.Lost {
@@ -117,7 +119,7 @@ func (a *account) saved(e event.Checkpoint) {
 	})
 }
 
-// print tells the account; nothing of a process that has trained nothing.
+// print writes the account. It writes nothing if the process has not trained.
 func (a *account) print(w io.Writer) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,7 +146,7 @@ func (a *account) print(w io.Writer) {
 	if a.onTCP && a.counted > 0 {
 		fmt.Fprintf(&lines, "  to prove it        psyche run receipt LOG --member %s (LOG: psyche run export)\n", a.id)
 	}
-	_, _ = io.WriteString(w, lines.String()) // nobody is there to read it
+	_, _ = io.WriteString(w, lines.String()) // errors of this message do not matter
 }
 
 func (a *account) inTheModel() string {
@@ -157,19 +159,8 @@ func (a *account) inTheModel() string {
 	return fmt.Sprintf("%d rounds in the model of step %d, digest %s", a.inModel, a.model.Step, short(a.model.Digest))
 }
 
-// short is the beginning of a digest.
+// short returns the beginning of a digest.
 func short(digest string) string { return digest[:min(16, len(digest))] }
 
 // bytesOf writes a number of bytes for people.
-func bytesOf(n uint64) string {
-	const unit = 1 << 10
-	switch {
-	case n >= unit*unit*unit:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(unit*unit*unit))
-	case n >= unit*unit:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(unit*unit))
-	case n >= unit:
-		return fmt.Sprintf("%.1f KiB", float64(n)/unit)
-	}
-	return fmt.Sprintf("%d B", n)
-}
+func bytesOf(n uint64) string { return diskspace.Format(n) }

@@ -22,8 +22,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// archives gets models that no member gives: from where the run, its members or the flags say that
-// they lie.
+// archives gets models that no member shares, from the locations that the run, its members or the
+// flags name.
 type archives struct {
 	runID  string
 	shared int64 // MiB that can be shared with peers
@@ -36,7 +36,7 @@ type archives struct {
 	hosted  *hosted // may be nil
 }
 
-// archives are those of a member of a run.
+// archives returns the archives of a member of a run.
 func (c *trainCommand) archives(member identity.ID, events *event.Log, logger *slog.Logger) (*archives, error) {
 	dir, err := reportsDir(c.RunID, member)
 	return &archives{
@@ -46,7 +46,7 @@ func (c *trainCommand) archives(member identity.ID, events *event.Log, logger *s
 	}, err
 }
 
-// close removes what came from places that members reported.
+// close removes the files from locations that members reported.
 func (a *archives) close() error { return os.RemoveAll(a.reports.dir) }
 
 // initial loads the model of a checkpoint that does not come from peers.
@@ -71,15 +71,15 @@ func (a *archives) initial(ctx context.Context, from coordinator.Checkpoint) (ch
 	}
 }
 
-// readLogged reads a model, and says to a log how far it is.
+// readLogged reads a model, and logs the progress.
 func readLogged(logger *slog.Logger, dir string) (checkpoint.Snapshot, error) {
 	return checkpoint.ReadDirWatched(dir, meter.Logged(logger, "reading the model"))
 }
 
-// errPrivateRepo refuses what a stranger's run could use to have private models shared.
+// errPrivateRepo prevents an untrusted run from making members share private models.
 var errPrivateRepo = errors.New("the run names a repository that is not public; if you trust the run, let it use your token with --allow-private-repos")
 
-// runRepo is the repository that a run's checkpoint names, or came from.
+// runRepo returns the repository in a run's checkpoint, or its origin.
 func (a *archives) runRepo(from coordinator.Checkpoint) (remote.HubRepo, error) {
 	client, err := a.client(a.logger, a.AllowPrivateRepos)
 	return remote.HubRepo{Client: client, Repo: from.Repo, Revision: from.Revision, Public: !a.AllowPrivateRepos}, err
@@ -99,8 +99,8 @@ func (a *archives) download(ctx context.Context, place remote.HubRepo, step uint
 	return readLogged(a.logger, dir)
 }
 
-// fetchFrom gets a model from where a run says that it lies. Unless the user trusts the run,
-// no credentials are used.
+// fetchFrom gets a model from a run's location. It uses credentials only if the user trusts the
+// run.
 func (a *archives) fetchFrom(ctx context.Context, at coordinator.Checkpoint) (snapshot checkpoint.Snapshot, err error) {
 	if at.Kind == coordinator.CheckpointHub {
 		place, err := a.runRepo(at)
@@ -117,8 +117,8 @@ func (a *archives) fetchFrom(ctx context.Context, at coordinator.Checkpoint) (sn
 	return a.downloadBucket(ctx, bucket, at.Step)
 }
 
-// runBucket is the place in a bucket that a run's checkpoint names, or came from. The caller
-// closes its store.
+// runBucket returns the location in a bucket in a run's checkpoint, or its origin. The caller must
+// close its store.
 func (a *archives) runBucket(ctx context.Context, from coordinator.Checkpoint) (remote.Bucket, error) {
 	return openBucket(ctx, from.Repo, strings.Trim(from.Revision, "/"), a.GCSCredentials)
 }
@@ -132,7 +132,7 @@ func (a *archives) downloadBucket(ctx context.Context, bucket remote.Bucket, ste
 	return readLogged(a.logger, dir)
 }
 
-// arrives tells of the download of a step's model: the log now and then, and the event log.
+// arrives reports the download of a step's model occasionally to the log, and to the event log.
 func (a *archives) arrives(step uint32) remote.Progress {
 	logged := meter.Logged(a.logger, "downloading the model")
 	written := remote.InParts(func(done, all int64) {
@@ -144,14 +144,15 @@ func (a *archives) arrives(step uint32) remote.Progress {
 	}
 }
 
-// transfer writes how far a transfer is. That this fails does not stop the transfer.
+// transfer writes the progress of a transfer. An error does not stop the transfer.
 func transfer(events *event.Log, logger *slog.Logger, now event.Transfer) {
 	if err := events.Append(now); err != nil {
 		logger.Error("write event", "err", err)
 	}
 }
 
-// fromOthers looks for the wanted checkpoint where other members save theirs.
+// fromOthers searches for the wanted checkpoint in the locations where other members save
+// checkpoints.
 func (a *archives) fromOthers(ctx context.Context, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	err := errors.New("no --other-checkpoint-dir is given")
 	for i, dir := range a.OtherCheckpointDir {
@@ -175,8 +176,8 @@ func (a *archives) fromOthers(ctx context.Context, wanted coordinator.Checkpoint
 	return checkpoint.Snapshot{}, err
 }
 
-// archive gets a model that no member gives: from a place that a member reported or, for
-// none, from others' folders, from where this client uploads to, and where the run came from.
+// archive gets a model that no member shares. It uses the location that a member reported. Without
+// one, it tries other members' folders, this client's upload location, and the run's origin.
 func (a *archives) archive(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	if at != (coordinator.Place{}) {
 		return a.fromReport(ctx, wanted, at)
@@ -213,7 +214,7 @@ func (a *archives) archive(ctx context.Context, wanted coordinator.Checkpoint, a
 	return a.firstOf(ctx, places, wanted)
 }
 
-// fromOwnBucket looks where --gcs-bucket has the checkpoint of the wanted step.
+// fromOwnBucket searches --gcs-bucket for the checkpoint of the wanted step.
 func (a *archives) fromOwnBucket(ctx context.Context, wanted coordinator.Checkpoint) (snapshot checkpoint.Snapshot, err error) {
 	bucket, err := openBucket(ctx, a.GCSBucket, a.GCSPrefix, true)
 	if err != nil {
@@ -231,7 +232,7 @@ func (a *archives) fromOwnBucket(ctx context.Context, wanted coordinator.Checkpo
 	return a.downloadBucket(ctx, bucket, wanted.Step)
 }
 
-// firstOf gets the wanted checkpoint from the first repository that says to have it.
+// firstOf gets the wanted checkpoint from the first repository that claims to have it.
 func (a *archives) firstOf(ctx context.Context, places []remote.HubRepo, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	err := errors.New("neither --hub-repo nor the run names a repository")
 	for i, place := range places {
@@ -251,7 +252,7 @@ func (a *archives) firstOf(ctx context.Context, places []remote.HubRepo, wanted 
 	return checkpoint.Snapshot{}, err
 }
 
-// bucketScheme begins the address of a place in a bucket.
+// bucketScheme starts the address of a location in a bucket.
 const bucketScheme = "gs://"
 
 // splitBucketURL returns the bucket and the prefix of gs://BUCKET/PREFIX.
@@ -261,7 +262,7 @@ func splitBucketURL(address string) (bucket, prefix string, ok bool) {
 	return bucket, strings.Trim(prefix, "/"), ok
 }
 
-// openBucket opens a place in a bucket of Google Cloud Storage. The caller closes its store.
+// openBucket opens a location in a bucket of Google Cloud Storage. The caller must close its store.
 func openBucket(ctx context.Context, name, prefix string, credentials bool) (remote.Bucket, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// libraryFlags say how libtorch is loaded.
+// libraryFlags configure how libtorch is loaded.
 type libraryFlags struct {
 	IgnoreOpenBLASEnv bool `name:"ignore-openblas-env" help:"Remove OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment; they can force slow kernels on this CPU."`
 }
@@ -19,12 +19,12 @@ func (f libraryFlags) load(threads threadCount, logger *slog.Logger) error {
 	return torch.Load(torch.Options{Threads: int(threads), OverrideOpenBLAS: f.IgnoreOpenBLASEnv, Logger: logger})
 }
 
-// deviceFlags say where a model computes.
+// deviceFlags select the device that computes a model.
 type deviceFlags struct {
 	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Compute device: cpu; cuda (first CUDA device); cuda:N; cuda:X,Y,Z (the first --data-parallelism of them are used); auto (cuda if libtorch finds a CUDA device, otherwise cpu)."`
 }
 
-// devices gives so many of the chosen devices, none for the CPU; libtorch must be loaded.
+// devices returns the first count of the chosen devices, none for the CPU. libtorch must be loaded.
 func (f deviceFlags) devices(count int) ([]torch.Device, error) {
 	found, err := f.Device.Find(count)
 	if err != nil {
@@ -36,32 +36,32 @@ func (f deviceFlags) devices(count int) ([]torch.Device, error) {
 	return found, nil
 }
 
-// computeFlags say how gradients are computed. Weights and gradients are always f32.
+// computeFlags configure how gradients are computed. Weights and gradients are always f32.
 type computeFlags struct {
 	deviceFlags  `embed:""`
 	ComputeDtype string `default:"f32" enum:"f32,bf16,auto" help:"Data type for computing gradients: ${enum}. auto selects bf16 if it is faster. Weights and gradients stay f32."`
 	Recompute    bool   `help:"Save memory: recompute the activations inside each layer instead of keeping them."`
 }
 
-// computing gives them to a trainer; libtorch must be loaded.
+// computing returns the options for a trainer. libtorch must be loaded.
 func (f computeFlags) computing(ctx context.Context, devices []torch.Device, logger *slog.Logger) (model.Options, error) {
 	dtype, err := chooseType(ctx, f.ComputeDtype, devices, logger)
 	return model.Options{Compute: dtype, Recompute: f.Recompute}, err
 }
 
-// inferenceFlags are those of commands that compute no gradients.
+// inferenceFlags are the flags of commands that compute no gradients.
 type inferenceFlags struct {
 	deviceFlags  `embed:""`
 	ComputeDtype string `default:"f32" enum:"f32,bf16,f16,auto" help:"Data type for computing: ${enum}. auto selects bf16 if it is faster. f16 needs a CUDA device."`
 }
 
-// chooseType finds the element type to compute in on the first of devices, or on the CPU.
+// chooseType chooses the element type for computation on the first of devices, or on the CPU.
 func chooseType(ctx context.Context, name string, devices []torch.Device, logger *slog.Logger) (chosen torch.DType, err error) {
 	switch name {
 	case "f32":
 		return torch.F32, nil
 	case "f16":
-		return torch.F16, nil // models and trainers refuse these where they do not work
+		return torch.F16, nil // models and trainers reject these if they do not work
 	case "bf16":
 		return torch.BF16, nil
 	}

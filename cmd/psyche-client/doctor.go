@@ -17,7 +17,7 @@ type doctorCommand struct {
 	libraryFlags `embed:""`
 }
 
-// Run prints what training on this machine would use; what is missing is the error.
+// Run prints the components that training on this machine would use. Its error lists missing ones.
 func (c *doctorCommand) Run(ctx context.Context, t terminal) error {
 	var text strings.Builder
 	row := func(name, format string, args ...any) {

@@ -4,13 +4,53 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
 const generationFile = "generation_config.json"
+
+// outside is the id of a token that the model's vocabulary does not have.
+type outside struct {
+	file, field string
+	id          int32
+	vocab       int
+}
+
+func (o outside) Error() string {
+	return fmt.Sprintf("%s: %s is %d, but vocab_size is %d; correct the file", o.file, o.field, o.id, o.vocab)
+}
+
+// outsideTokens returns the ids that begin and end texts and are beyond the vocabulary, in the order of files and fields.
+// It skips files that are damaged or missing, which endTokens and beginToken report.
+func outsideTokens(s checkpoint.Snapshot) (all []outside) {
+	of, err := describe(s)
+	if err != nil {
+		return nil
+	}
+	for _, name := range []string{checkpoint.ConfigFile, generationFile, tokenizer.ConfigFile} {
+		for _, field := range []string{"bos_token_id", "eos_token_id"} {
+			ids, _ := tokenIDs(s, name, field)
+			for _, id := range ids {
+				if int(id) >= of.VocabSize {
+					all = append(all, outside{name, field, id, of.VocabSize})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// warnOfTokens logs the ids beyond the vocabulary of a model that was read from a folder. The model never writes them.
+func warnOfTokens(s checkpoint.Snapshot, dir string, logger *slog.Logger) {
+	for _, one := range outsideTokens(s) {
+		logger.Warn("token id beyond the vocabulary of the model; correct the file", "folder", dir, "file", one.file, "field", one.field, "id", one.id, "vocab_size", one.vocab)
+	}
+}
 
 // endTokens returns the ids that end a text, from eos_token_id of generation_config.json, or else of config.json: one,
 // several or none. Its errors name the file.
@@ -23,8 +63,8 @@ func endTokens(s checkpoint.Snapshot) ([]int32, error) {
 	return nil, nil
 }
 
-// beginToken returns the token that a text begins with, from bos_token_id of config.json, or else the first that ends a
-// text, or nil.
+// beginToken returns the token that starts a text, from bos_token_id of config.json, or else the
+// first token that ends a text, or nil.
 func beginToken(s checkpoint.Snapshot) (*int32, error) {
 	ids, err := tokenIDs(s, checkpoint.ConfigFile, "bos_token_id")
 	if err == nil && len(ids) == 0 {
@@ -33,11 +73,16 @@ func beginToken(s checkpoint.Snapshot) (*int32, error) {
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
+	for _, one := range outsideTokens(s) {
+		if one.id == ids[0] && one.file != tokenizer.ConfigFile {
+			return nil, one
+		}
+	}
 	return &ids[0], nil
 }
 
-// tokenIDs reads a field with an id or a list of ids from a file of the model. There are none if the file or the field
-// is absent, or the field is null.
+// tokenIDs reads a field with an id or a list of ids from a file of the model. It returns none if
+// the file or the field is absent, or the field is null.
 func tokenIDs(s checkpoint.Snapshot, name, field string) ([]int32, error) {
 	data, found := s.File(name)
 	if !found {

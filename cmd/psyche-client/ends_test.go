@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -68,5 +70,52 @@ func TestGenerateNamesAWrongFile(t *testing.T) {
 		{"serve-model", "--model", model, "--http-addr", "127.0.0.1:0"},
 	} {
 		fail(t, exitFailure, line[0], line...)
+	}
+}
+
+// TestTokensBeyondTheVocabulary: loading a model reports ids that the model does not have.
+func TestTokensBeyondTheVocabulary(t *testing.T) {
+	toyed, _ := toy(t)
+	config, err := os.ReadFile(filepath.Join(toyed, checkpoint.ConfigFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed := func(fields string) string { return strings.Replace(string(config), `"eos_token_id":0`, fields, 1) }
+	for _, test := range []struct{ file, content, want string }{
+		{generationFile, `{"eos_token_id":[1,256]}`, "generation_config.json eos_token_id 256"},
+		{generationFile, `{"bos_token_id":2147483647,"eos_token_id":1}`, "generation_config.json bos_token_id 2147483647"},
+		{generationFile, `{"eos_token_id":255}`, ""},
+		{"tokenizer_config.json", `{"eos_token_id":300}`, "tokenizer_config.json eos_token_id 300"},
+		{"tokenizer_config.json", `{"eos_token_id":"</s>"}`, ""},
+		{checkpoint.ConfigFile, changed(`"bos_token_id":1000`), "config.json bos_token_id 1000"},
+		{checkpoint.ConfigFile, changed(`"eos_token_id":[256,257]`), "config.json eos_token_id 256, config.json eos_token_id 257"},
+	} {
+		model, _ := toy(t)
+		write(t, filepath.Join(model, test.file), []byte(test.content))
+		s, err := checkpoint.ReadDir(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, one := range outsideTokens(s) {
+			found = append(found, fmt.Sprintf("%s %s %d", one.file, one.field, one.id))
+		}
+		if got := strings.Join(found, ", "); got != test.want {
+			t.Errorf("%s %s: %q, want %q", test.file, test.content, got, test.want)
+		}
+	}
+	// A text cannot begin with such a token.
+	begin, err := beginToken(checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(changed(`"bos_token_id":1000`))}}})
+	if err == nil || err.Error() != "config.json: bos_token_id is 1000, but vocab_size is 256; correct the file" {
+		t.Errorf("%v, %v", begin, err)
+	}
+	code, _, problem := execute(t.Context(), "init-model", "--config", write(t, filepath.Join(t.TempDir(), "c.json"), []byte(changed(`"eos_token_id":1000`))), "--output", filepath.Join(t.TempDir(), "m"))
+	if code != 0 || strings.Count(problem, "token id beyond the vocabulary") != 1 || !strings.Contains(problem, "file=config.json field=eos_token_id id=1000 vocab_size=256") {
+		t.Errorf("init-model: %d, %s", code, problem)
+	}
+	write(t, filepath.Join(toyed, generationFile), []byte(`{"eos_token_id":999}`))
+	code, _, problem = execute(t.Context(), "generate", "--model", toyed, "--prompt", "")
+	if code == 0 || !strings.Contains(problem, "file=generation_config.json field=eos_token_id id=999 vocab_size=256") {
+		t.Errorf("generate: %d, %s", code, problem)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/learn/eval"
 )
 
-// evalFlags say which tasks a model is measured in.
+// evalFlags select the tasks for the evaluation of a model.
 type evalFlags struct {
 	EvalTasks       string `placeholder:"TASK,…" help:"Tasks for evaluating the model: arc_challenge, arc_easy, boolq, hellaswag, mmlu, mmlu_pro, openbookqa, piqa. Their data sets come from the Hugging Face Hub, its cache, or --eval-data."`
 	EvalFewshot     *int   `placeholder:"N" help:"Examples before each question. Default: 5 for mmlu_pro, none for other tasks."`
@@ -24,7 +24,7 @@ type evalFlags struct {
 	PromptTask      bool   `help:"Also generate text with the model, into the event log."`
 }
 
-// asked reports whether there is anything to measure.
+// asked reports whether there is anything to evaluate.
 func (f evalFlags) asked() bool { return f.EvalTasks != "" || f.PromptTask }
 
 // exams reads the questions of all tasks.
@@ -54,7 +54,7 @@ func (f evalFlags) exams(ctx context.Context, access hubFlags, logger *slog.Logg
 	return exams, nil
 }
 
-// fetchDataset returns what downloads data sets into the Hub's cache.
+// fetchDataset returns a function that downloads data sets into the Hub's cache.
 func fetchDataset(access hubFlags, logger *slog.Logger) func(ctx context.Context, repo, revision string, match func(string) bool) (string, error) {
 	return func(ctx context.Context, repo, revision string, match func(string) bool) (string, error) {
 		client, err := access.client(logger, true)
@@ -68,7 +68,8 @@ func fetchDataset(access hubFlags, logger *slog.Logger) func(ctx context.Context
 	}
 }
 
-// readerOf makes a model read the texts of tasks with the tokenizer beside it.
+// readerOf returns a reader that runs the texts of tasks through a model, with the tokenizer next
+// to it.
 func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	coder, err := tokenizer.Find(s.File)
 	switch {
@@ -88,7 +89,7 @@ func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	return &eval.Reader{LM: lm, Coder: coder, Begin: begin, Stop: ends}, nil
 }
 
-// summary is the scores of a task as one text.
+// summary formats the scores of a task.
 func summary(exam *eval.Exam, tally *eval.Tally) string {
 	var parts []string
 	for _, name := range exam.Metrics() {

@@ -34,12 +34,12 @@ type evaluateCommand struct {
 	JSON           bool `help:"Print a JSON object. Its perplexity is null if the value is too large for a number."`
 }
 
-// evaluation is what a model's loss is; losses are in nats per token.
+// evaluation is the loss of a model. Losses are in nats per token.
 type evaluation struct {
 	Loss        float64 `json:"loss"`
-	Perplexity  any     `json:"perplexity"` // a number; null: it is larger than any
+	Perplexity  any     `json:"perplexity"` // a number; null: overflow
 	Sequences   int     `json:"sequences"`
-	OfSequences uint64  `json:"of_sequences"` // that the data has
+	OfSequences uint64  `json:"of_sequences"` // in the data
 	Tokens      int     `json:"tokens"`
 	Step        uint32  `json:"step"`
 }
@@ -51,7 +51,7 @@ type evaluations struct {
 	Text  string                `json:"text,omitempty"` // of the prompt task
 }
 
-// measured is the data whose loss is measured.
+// measured is the data for measuring the loss.
 type measured struct {
 	sequences [][]int32
 	of        uint64
@@ -117,10 +117,10 @@ func (c *evaluateCommand) lossOf(ctx context.Context, evaluator *train.Evaluator
 	return &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, step}, events.Append(measuredLoss(step, loss, len(data.sequences), begun))
 }
 
-// lossTask is what the event log calls the mean loss over sequences, and its score.
+// lossTask is the name of the mean loss in the event log, for its task and its score.
 const lossTask = "loss"
 
-// measuredLoss is the event of a mean loss over so many sequences.
+// measuredLoss returns the event for a mean loss over a number of sequences.
 func measuredLoss(step uint32, loss float64, sequences int, begun time.Time) event.Evaluated {
 	e := event.Evaluated{Step: step, Task: lossTask, Scores: map[string]float64{}, Samples: sequences, Seconds: time.Since(begun).Seconds()}
 	for name, value := range map[string]float64{lossTask: loss, "perplexity": math.Exp(loss)} {
@@ -131,7 +131,7 @@ func measuredLoss(step uint32, loss float64, sequences int, begun time.Time) eve
 	return e
 }
 
-// read reads what --data names.
+// read reads the data of --data.
 func (c *evaluateCommand) read(ctx context.Context, s checkpoint.Snapshot) (m measured, err error) {
 	if c.Data == "" {
 		return m, nil
@@ -157,7 +157,7 @@ func (c *evaluateCommand) openTasks(ctx context.Context, t terminal, s checkpoin
 	if q.exams, err = c.exams(ctx, hubFlags{HubMaxConcurrentDownloads: 3}, t.logger()); err != nil {
 		return nil, err
 	}
-	if _, err := readerOf(nil, s); err != nil { // before the model is built
+	if _, err := readerOf(nil, s); err != nil { // check it before the model is built
 		return nil, fmt.Errorf("%s: %w", c.Model, err)
 	}
 	return q, q.create()

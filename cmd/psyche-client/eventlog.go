@@ -9,10 +9,11 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// eventsFile is the event log in its folder.
+// eventsFile is the name of the event log in its folder.
 const eventsFile = "events.jsonl"
 
-// openEventLog opens the event log in a folder; without one nothing is written.
+// openEventLog opens the event log in a folder. Without a folder, it returns a log that writes
+// nothing.
 func openEventLog(dir string) (*event.Log, error) {
 	if dir == "" {
 		return event.Unwritten(), nil
@@ -23,7 +24,7 @@ func openEventLog(dir string) (*event.Log, error) {
 	return event.Open(filepath.Join(dir, eventsFile))
 }
 
-// beginEventLog opens the event log of a process that takes part in no run.
+// beginEventLog opens the event log of a process outside of runs.
 func beginEventLog(dir, role string) (*event.Log, error) {
 	events, err := openEventLog(dir)
 	if err != nil {
@@ -32,7 +33,7 @@ func beginEventLog(dir, role string) (*event.Log, error) {
 	return events, events.Append(event.Started{Role: role, PID: os.Getpid()})
 }
 
-// endEventLog closes an event log, after what ended the process if that was an error.
+// endEventLog closes an event log. It first adds why if the process ended with an error.
 func endEventLog(events *event.Log, why error) error {
 	var err error
 	if why != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// keepEvidence writes what a lie of the run's host was found by into a file of its own in a folder,
-// the working directory for none, and adds its name to the error. Other errors stay as they are.
+// keepEvidence saves the evidence against the run's host in a separate file in a folder, by default
+// the working directory, and adds the file's name to the error. It returns other errors unchanged.
 func keepEvidence(err error, dir string) error {
 	lie, ok := errors.AsType[*follow.Lie](err)
 	if !ok {

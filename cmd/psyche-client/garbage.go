@@ -11,18 +11,21 @@ import (
 )
 
 const (
-	// largeModel is the size of weights, in bytes, from which on copies of models are most of what is collected.
+	// largeModel is the size of weights in bytes from which on copies of models are most of the
+	// garbage.
 	largeModel = 64 << 20
-	// garbagePercent is how much garbage beside a large model is left before it is collected, in percent of what lives.
-	// By Go's default it may be as much as that: copies of models that nobody needs any more, for minutes. Numbers have
-	// no pointers to follow, so that to collect them costs little: a run of one member with 20 M parameters, in epochs of
-	// four rounds of 64 tokens, took 16.3 s of the processor in place of 15.9, and as long.
+	// garbagePercent is the GC percentage for a large model: the garbage may grow to this
+	// percentage of the live memory. Go's default of 100 keeps copies of unused models for minutes.
+	// Numbers contain no pointers, so that collections are cheap: a run of one member with 20 M
+	// parameters, in epochs of four rounds of 64 tokens, took 16.3 s of the processor instead of
+	// 15.9, and as long.
 	garbagePercent = 25
-	// leastPercent is how much is left beside a model of which no copies are kept (required.MaxCopied).
+	// leastPercent is the GC percentage for a model without kept copies
+	// (required.MaxCopied).
 	leastPercent = 10
 )
 
-// leaveLittle has little garbage left beside weights of a size, unless the environment says how much.
+// leaveLittle sets the GC percentage for weights of a size, unless the environment sets it.
 func leaveLittle(weights int64) {
 	percent := garbagePercent
 	if weights > required.MaxCopied {
@@ -33,7 +36,7 @@ func leaveLittle(weights int64) {
 	}
 }
 
-// leavingLittle does so for each trainer that is built.
+// leavingLittle calls leaveLittle for each trainer that build returns.
 func leavingLittle(build func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error)) func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error) {
 	return func(ctx context.Context, s checkpoint.Snapshot, d env.Definition) (env.Trainer, error) {
 		var weights int64

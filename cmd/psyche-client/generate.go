@@ -30,7 +30,7 @@ type generateCommand struct {
 	inferenceFlags    `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *generateCommand) Help() string {
 	return `Prints the prompt and continues it token by token, until the model ends the text (eos_token_id
 of generation_config.json, or of config.json) or --max-tokens are generated. When a text exceeds
@@ -42,7 +42,7 @@ feature, the command fails and names it. It also fails if the prompt contains co
 the model, because they would end the message.`
 }
 
-// Run prints the prompt and what follows it.
+// Run prints the prompt and its continuation.
 func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	s, err := readModel(ctx, t, c.Model)
 	if err != nil {
@@ -69,11 +69,11 @@ func (c *generateCommand) Run(ctx context.Context, t terminal) error {
 	}
 	defer func() { _ = network.Engine().Close() }()
 	options := c.options(ends)
-	options.Vocab = coder.VocabSize() // rows of the embedding that no token has are never meant
+	options.Vocab = coder.VocabSize() // never choose rows of the embedding without a token
 	return c.write(ctx, t, network, coder, ids, options)
 }
 
-// encode returns the ids that the model goes on from.
+// encode returns the ids of the text to continue.
 func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapshot, ends []int32) (ids []int32, err error) {
 	if !c.Chat {
 		ids, err = coder.EncodeWithSpecial([]byte(c.Prompt))
@@ -99,7 +99,7 @@ func (c *generateCommand) encode(coder *tokenizer.Tokenizer, s checkpoint.Snapsh
 	return ids, nil
 }
 
-// readTokenizer returns the tokenizer of a model of the given name.
+// readTokenizer returns the tokenizer of the named model.
 func readTokenizer(name string, s checkpoint.Snapshot) (*tokenizer.Tokenizer, error) {
 	coder, err := tokenizer.Find(s.File)
 	switch {
@@ -111,7 +111,7 @@ func readTokenizer(name string, s checkpoint.Snapshot) (*tokenizer.Tokenizer, er
 	return coder, nil
 }
 
-// network makes the model on an engine of its own.
+// network builds the model on a new engine.
 func (c inferenceFlags) network(ctx context.Context, t terminal, s checkpoint.Snapshot) (model.Model, error) {
 	devices, err := c.devices(1)
 	if err != nil {
@@ -155,7 +155,7 @@ func (c *generateCommand) write(ctx context.Context, t terminal, network model.M
 	if err != nil {
 		return err
 	}
-	started := false // an error of the options comes before the prompt
+	started := false // errors of the options come before the prompt
 	start := func() error {
 		if started {
 			return nil

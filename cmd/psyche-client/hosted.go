@@ -18,20 +18,21 @@ import (
 	"github.com/psyche-go/psyche/host/tcp"
 )
 
-// hosted gets the model that a run begins with from the run's server, once. The server names the
-// model in any case, and members notice when it gives them different ones: their replicas differ.
+// hosted downloads the starting model of a run from the run's server, once. Trusting the server is
+// not an additional risk: it names the model in any case, and if it gives members different models,
+// they notice that their replicas differ.
 type hosted struct {
 	host   *hostFlags
 	runID  string
 	run    func() [32]byte    // hash of the run
-	key    func() identity.ID // of the server that was reached
+	key    func() identity.ID // of the connected server
 	logger *slog.Logger
 
 	mu  sync.Mutex
-	dir string // where the model is; empty: not here yet
+	dir string // folder of the model; empty: not downloaded yet
 }
 
-// model returns the folder of the model. It stays in the user's cache for the next start.
+// model returns the folder of the model, which remains in the user's cache for later starts.
 func (h *hosted) model(ctx context.Context) (string, error) {
 	if h == nil {
 		return "", tcp.ErrNoModel
@@ -59,9 +60,9 @@ func (h *hosted) model(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// fetch gets the model into a folder.
+// fetch downloads the model into a folder.
 func (h *hosted) fetch(ctx context.Context, dir string) error {
-	key, err := identity.Generate(rand.Reader) // anybody may look
+	key, err := identity.Generate(rand.Reader) // reading is public
 	if err != nil {
 		return err
 	}
@@ -72,32 +73,26 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("create the model folder: %w", err)
 	}
-	progress, free := meter.Logged(h.logger, "downloading the model from the run's server"), freeDisk(filepath.Dir(dir))
-	tight := sync.OnceFunc(func() {
-		h.logger.Warn("the disk may be too small for the model; trying anyway", "folder", filepath.Dir(dir), "free", bytesOf(free))
-	})
+	progress := meter.Logged(h.logger, "downloading the model from the run's server")
 	content, write := io.Pipe()
 	got := make(chan error, 1)
 	go func() {
 		err := tcp.ReadModel(ctx, tcp.Options{Addr: h.host.ServerAddr, RunID: h.runID, Run: h.run(), Key: key, ServerKey: h.key()},
 			parcel.MaxSize, write, func(done, all uint64) {
-				if free > 0 && all-done > free {
-					tight()
-				}
 				progress(int64(done), int64(all))
 			})
-		_ = write.CloseWithError(err) // nil: the end
+		_ = write.CloseWithError(err) // nil means the end
 		got <- err
 	}()
 	err = parcel.Unpack(content, dir)
-	_ = content.CloseWithError(io.ErrClosedPipe) // ends the transfer of what is refused
+	_ = content.CloseWithError(io.ErrClosedPipe) // ends the transfer after a rejection
 	if failed := <-got; failed != nil && !errors.Is(failed, io.ErrClosedPipe) {
 		return failed
 	}
 	return err
 }
 
-// initial is how archives get the model.
+// initial returns the model for archives.
 func (h *hosted) initial(ctx context.Context) (checkpoint.Snapshot, error) {
 	dir, err := h.model(ctx)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// hubFlags say how to reach the Hugging Face Hub.
+// hubFlags configure access to the Hugging Face Hub.
 type hubFlags struct {
 	HFToken                   string `name:"hf-token" placeholder:"TOKEN" help:"Token for the Hugging Face Hub. Other users can see command lines: prefer HF_TOKEN, or log in with the Hub's own tool."`
 	HubMaxConcurrentDownloads int    `default:"3" placeholder:"N" help:"Maximum number of concurrent file transfers from or to the Hub (${default})."`
 }
 
-// client returns a client of the Hub that the environment names. Without a token it can
-// read only what everybody can.
+// client returns a client of the Hub, configured by the environment. Without a token it can only
+// read public repositories.
 func (f hubFlags) client(logger *slog.Logger, withToken bool) (*hub.Client, error) {
 	if f.HubMaxConcurrentDownloads < 1 {
 		return nil, fmt.Errorf("--hub-max-concurrent-downloads is %d: want at least 1", f.HubMaxConcurrentDownloads)
@@ -39,7 +39,7 @@ func (f hubFlags) client(logger *slog.Logger, withToken bool) (*hub.Client, erro
 	return hub.New(o)
 }
 
-// downloadCommand puts a model into the Hub's cache.
+// downloadCommand downloads a model into the Hub's cache.
 type downloadCommand struct {
 	Repo     string `arg:"" placeholder:"OWNER/NAME" help:"Hugging Face Hub repository, or gs://BUCKET/PREFIX."`
 	Revision string `placeholder:"REVISION" help:"Branch, tag or commit. Default: the default branch."`
@@ -78,7 +78,7 @@ func (c *downloadCommand) download(ctx context.Context, t terminal) (dir string,
 	return remote.HubRepo{Client: client, Repo: c.Repo, Revision: c.Revision}.Download(ctx, printProgress(t))
 }
 
-// uploadCommand publishes a checkpoint that is on disk.
+// uploadCommand publishes a checkpoint from disk.
 type uploadCommand struct {
 	Dir      string `arg:"" type:"existingdir" placeholder:"DIR" help:"Model folder."`
 	Repo     string `arg:"" placeholder:"OWNER/NAME" help:"Hugging Face Hub repository, created if it does not exist, or gs://BUCKET/PREFIX."`
@@ -93,7 +93,7 @@ func (c *uploadCommand) Run(ctx context.Context, t terminal) error {
 		return err
 	}
 	facts, err := checkpoint.ReadFacts(c.Dir)
-	if errors.Is(err, checkpoint.ErrNoFacts) { // a model that was trained alone
+	if errors.Is(err, checkpoint.ErrNoFacts) { // the model comes from solo training
 		facts, err = checkpoint.Facts{RunID: strings.TrimPrefix(c.Repo, bucketScheme), Step: snapshot.Step, Digest: fmt.Sprintf("%x", snapshot.Manifest().Digest())}, nil
 	}
 	if err != nil {
@@ -124,7 +124,7 @@ func (c *uploadCommand) Run(ctx context.Context, t terminal) error {
 	return err
 }
 
-// printProgress writes a line for each tenth of a transfer that takes a while.
+// printProgress writes a line for each tenth of a large transfer.
 func printProgress(t terminal) remote.Progress {
 	const worthTelling = 16 << 20 // bytes
 	tenth := int64(0)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/pythonjson"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -24,7 +25,7 @@ type initModelCommand struct {
 	Tokenizer string `default:"bytes" enum:"bytes,none" help:"Tokenizer to include: ${enum}."`
 }
 
-// Run makes a Hugging Face folder. It needs no libtorch.
+// Run creates a Hugging Face folder. It needs no libtorch.
 func (c *initModelCommand) Run(t terminal) error {
 	if entries, err := os.ReadDir(c.Output); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty; choose another folder", c.Output)
@@ -42,12 +43,11 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err := fits("the weights", weightBytes(description.NumParameters), allocatableMemory()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
-	if dir := existingFolder(c.Output); dir != "" {
-		if err := fitsDisk("the weights", weightBytes(description.NumParameters), freeDisk(dir), dir); err != nil {
-			return fmt.Errorf("--output: %w, or choose another folder", err)
-		}
+	if err := diskspace.Check(c.Output, "the weights", weightBytes(description.NumParameters), nil); err != nil {
+		return fmt.Errorf("--output: %w, or choose another folder", err)
 	}
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: config}}}
+	warnOfTokens(s, filepath.Dir(c.Config), t.logger())
 	if err := c.addFiles(&s, description); err != nil {
 		return fmt.Errorf("%s: %w", c.Config, err)
 	}
@@ -64,23 +64,11 @@ func (c *initModelCommand) Run(t terminal) error {
 	s.Sort()
 	s.NameType()
 	if err := checkpoint.WriteDir(c.Output, s); err != nil {
-		return err
+		return diskspace.Explain(err, "nothing was kept; remove other files, or choose another --output, and run the command again")
 	}
 	digest := s.Manifest().Digest()
 	_, err = fmt.Fprintf(t.Out, "made %s: %s, %d parameters, digest %x\n", c.Output, description.Architecture, description.NumParameters, digest[:8])
 	return err
-}
-
-// existingFolder returns the nearest folder above a path that exists, or the path itself; empty if there is none.
-func existingFolder(path string) string {
-	for dir := path; ; dir = filepath.Dir(dir) {
-		if info, err := os.Stat(dir); err == nil && info.IsDir() {
-			return dir
-		}
-		if dir == filepath.Dir(dir) {
-			return ""
-		}
-	}
 }
 
 // weightBytes returns the size of a model with the given number of parameters, at most the largest number.
@@ -91,7 +79,7 @@ func weightBytes(parameters int64) uint64 {
 	return required.Value * uint64(parameters)
 }
 
-// addFiles adds what transformers expects beside the config and the weights.
+// addFiles adds the files that transformers expects in addition to the config and the weights.
 func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.Description) error {
 	config, _ := s.File(checkpoint.ConfigFile)
 	special, err := specialTokens(config)
@@ -118,7 +106,7 @@ func (c *initModelCommand) addFiles(s *checkpoint.Snapshot, description model.De
 
 const tokenizerFile = "tokenizer.json"
 
-// specialTokens picks the ids that text generation wants to know out of a config.json.
+// specialTokens returns the ids in a config.json that text generation needs.
 func specialTokens(config []byte) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(pythonjson.Quoted(config), &all); err != nil {

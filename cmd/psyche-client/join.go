@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// joinCommand takes part in the run of a link.
+// joinCommand joins the run of an invite link.
 type joinCommand struct {
 	Link string `arg:"" placeholder:"LINK" help:"Invite link, as printed by psyche run invite and by the run's server: 'psyche://HOST:PORT/RUN?key=…&genesis=…', or 'psyche+solana://…' for a run on a chain, in quotes."`
 
@@ -26,7 +26,7 @@ type joinCommand struct {
 	memberFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *joinCommand) Help() string {
 	return `Works like psyche-client train. The link sets the server's address, the key that the server must
 prove, the run, and the hash that the run must have.
@@ -51,7 +51,7 @@ func (c *joinCommand) Run(ctx context.Context, t terminal) error {
 	return explain(command.Run(ctx, t))
 }
 
-// member returns the command by which a member of the link's run takes part, and what explains its errors.
+// member returns the command that joins the link's run, and a function that explains its errors.
 func (c *joinCommand) member() (command trainCommand, explain func(error) error, err error) {
 	if invite.IsChain(c.Link) {
 		command, err = c.onChain()
@@ -82,7 +82,8 @@ func (c *joinCommand) onChain() (command trainCommand, err error) {
 	})
 }
 
-// of returns the command of a member of a run on a host. Checkpoints have a folder of the run, if no flag names another.
+// of returns the command that joins a run on a host. By default, checkpoints go to a folder of the
+// run.
 func (c *joinCommand) of(runID string, run [32]byte, host hostFlags) (command trainCommand, err error) {
 	command = trainCommand{RunID: runID, memberFlags: c.memberFlags, KeepIdentity: !c.Ephemeral, hostFlags: host}
 	if command.CheckpointDir == "" && !c.Ephemeral {
@@ -91,7 +92,7 @@ func (c *joinCommand) of(runID string, run [32]byte, host hostFlags) (command tr
 	return command, err
 }
 
-// explainLink says what to do when a server is not what the link says.
+// explainLink adds advice to an error if a server does not match the link.
 func explainLink(link invite.Link, err error) error {
 	switch {
 	case errors.Is(err, tcp.ErrUntrusted):
@@ -104,7 +105,7 @@ func explainLink(link invite.Link, err error) error {
 	return err
 }
 
-// runFolder returns where the checkpoints of a run are kept.
+// runFolder returns the default checkpoint folder of a run.
 func runFolder(runID string, run [32]byte) (string, error) {
 	state, err := stateFolder(os.LookupEnv)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// kept is the folder of what a user's clients keep when no flag names another place.
+// kept is the default folder for the data of a user's clients.
 type kept string
 
 // stateFolder returns the user's folder: psyche in XDG_STATE_HOME, or in ~/.local/state. lookup is
 // os.LookupEnv outside tests.
 func stateFolder(lookup func(string) (string, bool)) (kept, error) {
-	if dir, _ := lookup("XDG_STATE_HOME"); filepath.IsAbs(dir) { // others mean nothing, by its specification
+	if dir, _ := lookup("XDG_STATE_HOME"); filepath.IsAbs(dir) { // the specification ignores relative paths
 		return kept(filepath.Join(dir, "psyche")), nil
 	}
 	home, _ := lookup("HOME")
@@ -29,15 +29,15 @@ func stateFolder(lookup func(string) (string, bool)) (kept, error) {
 	return kept(filepath.Join(home, ".local", "state", "psyche")), nil
 }
 
-// run returns the folder of a run. Runs of one name are told apart by their hashes.
+// run returns the folder of a run. The hash distinguishes runs with the same name.
 func (dir kept) run(id string, hash [32]byte) string {
 	return filepath.Join(string(dir), "runs", fmt.Sprintf("%s-%x", url.QueryEscape(id), hash[:8]))
 }
 
-// keyFile returns the file of the user's key.
+// keyFile returns the path of the user's key.
 func (dir kept) keyFile() string { return filepath.Join(string(dir), "identity.json") }
 
-// key returns the user's key, which is made if there is none.
+// key returns the user's key, and creates it if it does not exist.
 func (dir kept) key() (key identity.Key, made bool, err error) {
 	key, err = identity.LoadKeyFile(dir.keyFile())
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -50,14 +50,14 @@ func (dir kept) key() (key identity.Key, made bool, err error) {
 		return key, false, err
 	}
 	err = identity.SaveKeyFile(dir.keyFile(), key)
-	if errors.Is(err, identity.ErrKeyFileExists) { // another client made one meanwhile
+	if errors.Is(err, identity.ErrKeyFileExists) { // another client has just created it
 		key, err = identity.LoadKeyFile(dir.keyFile())
 		return key, false, err
 	}
 	return key, err == nil, err
 }
 
-// keptKey returns the user's key and says where it is.
+// keptKey returns the user's key and logs its path.
 func keptKey(logger *slog.Logger) (identity.Key, error) {
 	dir, err := stateFolder(os.LookupEnv)
 	if err != nil {

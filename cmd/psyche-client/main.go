@@ -28,7 +28,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// commands lists what the program can do, in the order of its help.
+// commands are the program's commands, in the order of its help.
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version of the program."`
 
@@ -56,8 +56,8 @@ const description = `Train language models together, or alone.
 
 Exit codes: 0 done; 1 failed; 2 wrong command line; 4 the run or its server refused; 5 the server is unreachable, has the wrong key, or serves the wrong run; 7 the server provably lied about the run; 130 interrupted.`
 
-// Exit codes of the program, with the meanings that those of psyche have. Help and
-// documentation list them.
+// Exit codes of the program, with the same meanings as in psyche. They are also listed in the help
+// and the documentation.
 const (
 	exitFailure     = 1
 	exitUsage       = 2
@@ -67,17 +67,17 @@ const (
 	exitInterrupted = signals.Interrupted
 )
 
-// usageError marks errors of what stands on the command line.
+// usageError marks errors of the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// terminal is where a command writes: results to Out, all else to Err.
+// terminal is the output of a command: results to Out, everything else to Err.
 type terminal struct {
 	Out, Err io.Writer
 }
 
-// logger writes warnings and errors for a person.
+// logger writes warnings and errors for people.
 func (t terminal) logger() *slog.Logger {
 	return slog.New(tint.NewTextHandler(t.Err, &tint.Options{Level: slog.LevelWarn, TimeFormat: time.TimeOnly, NoColor: true}))
 }
@@ -88,7 +88,7 @@ func main() {
 	}))
 }
 
-// exit is what kong wants to end the program with, after printing help.
+// exit is the code with which kong ends the program, after printing help.
 type exit int
 
 // run executes one command line and returns the exit code.
@@ -120,7 +120,7 @@ func run(ctx context.Context, args []string, t terminal) (code int) {
 	}
 }
 
-// explainMemory adds what to do to the error of an allocation that failed.
+// explainMemory adds advice to the error of a failed allocation.
 func explainMemory(err error) error {
 	if !errors.Is(err, torch.ErrMemory) {
 		return err
@@ -132,7 +132,7 @@ func explainMemory(err error) error {
 	return fmt.Errorf("an allocation%s failed for lack of memory; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model: %w", size, err)
 }
 
-// newParser reads command lines into all.
+// newParser parses command lines into all.
 func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche-client"),
@@ -152,7 +152,7 @@ func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, erro
 	)
 }
 
-// exitCode tells failures apart that a script would treat differently.
+// exitCode returns the exit code for an error, so that scripts can distinguish failures.
 func exitCode(err error) int {
 	if _, wrong := errors.AsType[usageError](err); wrong || errors.Is(err, onchain.ErrFlags) || errors.Is(err, client.ErrReplaced) {
 		return exitUsage

@@ -11,13 +11,13 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// measuring is a model's being measured while it is trained. A nil one measures nothing.
+// measuring evaluates a model concurrently with its training. A nil measuring does nothing.
 type measuring struct {
 	runner *background.Runner
 	logger *slog.Logger
 }
 
-// measure reads the questions of the tasks; nil if there are none.
+// measure reads the questions of the tasks. It returns nil if there are none.
 func (f evalFlags) measure(ctx context.Context, access hubFlags, events *event.Log, logger *slog.Logger) (*measuring, error) {
 	if !f.asked() {
 		return nil, nil
@@ -40,7 +40,7 @@ func (f evalFlags) measure(ctx context.Context, access hubFlags, events *event.L
 	}), logger}, nil
 }
 
-// Use implements member.Measuring: it measures a trainer's model from now on.
+// Use implements member.Measuring: it starts to evaluate a trainer's model.
 func (m *measuring) Use(t eval.LM, s checkpoint.Snapshot) {
 	if m == nil {
 		return
@@ -75,7 +75,7 @@ func (m *measuring) Changed(step uint32) {
 	}
 }
 
-// complete measures the model that a run has ended with.
+// complete evaluates the final model of a run.
 func (m *measuring) complete(ctx context.Context, most time.Duration) {
 	if m == nil {
 		return

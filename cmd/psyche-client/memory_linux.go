@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// peakMemory returns the most bytes of the machine's memory that the process had so far.
+// peakMemory returns the peak memory use of the process in bytes.
 func peakMemory() uint64 {
 	var used syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
@@ -20,12 +20,12 @@ func peakMemory() uint64 {
 	return uint64(used.Maxrss) << 10
 }
 
-// availableMemory returns the bytes of memory that processes can still take: of the machine, or of the container or
-// control group if that has fewer. 0 means unknown.
+// availableMemory returns the memory in bytes that is available to processes: of the machine, or of
+// the container or control group if that has less. 0 means unknown.
 func availableMemory() uint64 { return availableIn("/") }
 
-// allocatableMemory returns the most bytes that this process can allocate: the available memory and the free swap space,
-// or the rest of a limit of ulimit. 0 means unknown.
+// allocatableMemory returns the maximum number of bytes that this process can allocate: the
+// available memory and the free swap space, or the rest of a ulimit. 0 means unknown.
 func allocatableMemory() uint64 {
 	bytes := availableMemory()
 	if bytes == 0 {
@@ -44,7 +44,7 @@ func allocatableMemory() uint64 {
 	return bytes
 }
 
-// availableIn is availableMemory for a system whose files are below root.
+// availableIn is availableMemory for a system whose files are in root.
 func availableIn(root string) uint64 {
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
@@ -61,7 +61,8 @@ func availableIn(root string) uint64 {
 		if slices.Contains(strings.Split(parts[1], ","), "memory") {
 			kind = groupsV1
 		}
-		// Each group above has a limit too. A container may see its path in the host, and only its own group as the top.
+		// Each parent group has a limit too. A container may see its path on the host, and only its
+		// own group as the top.
 		for path := filepath.Join("/", parts[2]); ; path = filepath.Dir(path) {
 			if free, limited := kind.free(filepath.Join(root, kind.top, path)); limited {
 				available = min(available, free)
@@ -74,7 +75,7 @@ func availableIn(root string) uint64 {
 	return available
 }
 
-// groupFiles names the files of a version of control groups.
+// groupFiles are the file names of a version of control groups.
 type groupFiles struct{ top, limit, used, inactive, active string }
 
 var (
@@ -82,45 +83,37 @@ var (
 	groupsV2 = groupFiles{"sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "active_file"}
 )
 
-// free returns the bytes that a group can still take, if it has a limit.
+// free returns the free bytes of a group, if it has a limit.
 func (g groupFiles) free(dir string) (bytes uint64, limited bool) {
 	limit := numberIn(filepath.Join(dir, g.limit))
 	if limit == 0 {
 		return 0, false
 	}
 	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat"))
-	// The group counts pages of files, and gives them up when a process needs memory. Files that were read twice are active.
+	// The group counts file pages, and reclaims them when a process needs memory. Files that were
+	// read twice are active.
 	used := numberIn(filepath.Join(dir, g.used))
 	used -= min(used, field(stat, g.inactive)+field(stat, g.active))
 	return limit - min(limit, used), true
 }
 
-// field returns the number behind a name that begins a line, 0 if there is none.
+// field returns the number after the name at the start of a line; 0 if there is none.
 func field(text []byte, name string) uint64 {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == name {
-			n, _ := strconv.ParseUint(fields[1], 10, 50) // 0 of what is no number
+			n, _ := strconv.ParseUint(fields[1], 10, 50) // 0 if it is not a number
 			return n
 		}
 	}
 	return 0
 }
 
-// numberIn returns the number in a file, 0 if there is none.
+// numberIn returns the number in a file; 0 if there is none.
 func numberIn(path string) uint64 {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0
 	}
-	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63) // "max" is none
+	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 63) // "max" is not a number
 	return n
-}
-
-// freeDisk returns how many bytes of a folder's file system are free for this user; 0: nobody says.
-func freeDisk(dir string) uint64 {
-	var fs syscall.Statfs_t
-	if syscall.Statfs(dir, &fs) != nil || fs.Bsize <= 0 {
-		return 0
-	}
-	return fs.Bavail * uint64(fs.Bsize)
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// modelFolder is the folder of a model that --model names: as it is, or as OWNER/NAME of the
-// Hugging Face Hub, with the user's token. A folder of that name comes first.
+// modelFolder returns the folder of the model of --model: the given folder, or the download of
+// OWNER/NAME from the Hugging Face Hub, with the user's token. If a folder with this name exists,
+// it is used.
 func modelFolder(ctx context.Context, t terminal, name string) (string, error) {
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {

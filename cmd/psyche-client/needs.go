@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
@@ -20,25 +21,26 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// needs is what taking part in a run takes of a machine, in bytes. Where the CPU computes, what a micro batch takes is
-// in the memory of the host.
+// needs are the resources that a member of a run needs on its machine, in bytes. If the CPU
+// computes, a micro batch uses the memory of the host.
 type needs struct {
 	required.Bytes
-	device uint64 // memory of a device that computes: weights, gradient, and what a micro batch takes
+	device uint64 // memory of a computing device: weights, gradient, and a micro batch
 }
 
-// step is how a micro batch is computed.
+// step describes how a micro batch is computed.
 type step struct {
 	microBatch int
 	size       uint64 // of an activation, in bytes
 	recompute  bool
-	device     bool // other than the CPU
+	device     bool // a device other than the CPU
 }
 
-// Logits that are made at once, in bytes: on the CPU and on other devices. See logits_at_once in learn/torch/shim/ends.cc.
+// logitsOnCPU and logitsOnDevice limit the logits that are computed at a time, in bytes. See
+// logits_at_once in learn/torch/shim/ends.cc.
 const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 
-// working is what a micro batch has in memory at its end at least: activations that are kept, and logits.
+// working returns the minimum memory of a micro batch at its end: saved activations, and logits.
 func (s step) working(of model.Description, seqLen uint32) uint64 {
 	tokens, most, kept := uint64(s.microBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
 	if s.device {
@@ -51,7 +53,7 @@ func (s step) working(of model.Description, seqLen uint32) uint64 {
 	return tokens*uint64(kept)*s.size + min(tokens*row, max(most, 64*row))
 }
 
-// needsOf computes what a run needs. keep is as in required.Of.
+// needsOf computes the needs of a run. keep is as in required.Of.
 func needsOf(run config.Model, audited bool, of model.Description, s step, keep int) needs {
 	n, working := needs{Bytes: required.Of(run, audited, uint64(of.NumParameters), keep)}, s.working(of, run.MaxSeqLen)
 	n.device = 2*n.Model + working
@@ -61,15 +63,15 @@ func needsOf(run config.Model, audited bool, of model.Description, s step, keep 
 	return n
 }
 
-// machine is what this machine has, in bytes; 0: nobody knows.
+// machine has the resources of this machine in bytes. 0 bytes of memory are unknown.
 type machine struct {
-	memory uint64 // that processes can still take
-	disk   uint64 // free where checkpoints go
-	device uint64 // memory of the smallest device that computes
+	memory uint64          // that processes can still take
+	disk   diskspace.Space // of the checkpoint folder
+	device uint64          // memory of the smallest device that computes
 }
 
-// fits returns an error if bytes of a kind do not fit into the memory that is available. 0 available means
-// unknown. The caller adds what else the user can do.
+// fits returns an error if bytes of a kind exceed the available memory. If available is 0, it is
+// unknown. The caller adds advice.
 func fits(kind string, bytes, available uint64) error {
 	if available == 0 || bytes <= available {
 		return nil
@@ -78,16 +80,8 @@ func fits(kind string, bytes, available uint64) error {
 		errTooLarge, kind, bytesOf(bytes), bytesOf(available))
 }
 
-// errTooLarge means that something does not fit into the memory or onto the disk.
+// errTooLarge means that something does not fit into the memory.
 var errTooLarge = errors.New("too large for this machine")
-
-// fitsDisk returns an error if bytes of a kind do not fit onto the disk of a folder. 0 free means unknown.
-func fitsDisk(kind string, bytes, free uint64, dir string) error {
-	if free == 0 || bytes <= free {
-		return nil
-	}
-	return fmt.Errorf("%w: %s take %s of disk, but %s are free in %s; remove files there", errTooLarge, kind, bytesOf(bytes), bytesOf(free), dir)
-}
 
 // refusal returns an error if this machine has less than the certain need of a member. The estimates of shortages are
 // larger, and lead to warnings only. has.disk includes the size of older checkpoints in the folder.
@@ -100,25 +94,28 @@ func (n needs) refusal(has machine, dir string) error {
 		return err
 	}
 	if n.Disk > 0 {
-		if err := fitsDisk("the weights of a checkpoint", n.Model, has.disk, dir); err != nil {
+		if err := has.disk.Check(dir, "the weights of a checkpoint", n.Model); err != nil {
 			return fmt.Errorf("--checkpoint-dir: %w, choose another folder, or save no checkpoints: omit the flag, and pass --ephemeral to join", err)
 		}
 	}
 	return nil
 }
 
-// shortages lists the resources that are short. remedy lists ways to reduce the memory of a micro batch.
+// shortages lists the resources that are short. remedy lists ways to reduce the memory of a micro
+// batch.
 func (n needs) shortages(has machine, remedy string) []string {
 	var short []string
+	free, known := has.disk.Known()
 	for _, part := range []struct {
 		name, remedy string
 		wants, has   uint64
+		known        bool
 	}{
-		{"memory", remedy + "end other programs, or the system may end this one", n.Memory, has.memory},
-		{"memory of the compute device", remedy + "choose another --device", n.device, has.device},
-		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, has.disk},
+		{"memory", remedy + "end other programs, or the system may end this one", n.Memory, has.memory, has.memory > 0},
+		{"memory of the compute device", remedy + "choose another --device", n.device, has.device, has.device > 0},
+		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, free, known},
 	} {
-		if part.has > 0 && part.wants > part.has {
+		if part.known && part.wants > part.has {
 			short = append(short, fmt.Sprintf("%s: at least %s needed, %s available; %s", part.name, bytesOf(part.wants), bytesOf(part.has), part.remedy))
 		}
 	}
@@ -136,8 +133,8 @@ func (n needs) tell(has machine, logger *slog.Logger) {
 	}
 	if n.Disk > 0 {
 		attributes = append(attributes, "disk", bytesOf(n.Disk))
-		if has.disk > 0 {
-			attributes = append(attributes, "disk_free", bytesOf(has.disk))
+		if free, known := has.disk.Known(); known {
+			attributes = append(attributes, "disk_free", bytesOf(free))
 		}
 	}
 	if n.Result > 0 {
@@ -153,12 +150,13 @@ func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
 	}
 }
 
-// configTimeout bounds how long the model's description is waited for.
+// configTimeout limits the wait for the model's description.
 const configTimeout = 10 * time.Second
 
-// weigh logs the needs of the run and the resources of this machine, and returns an error if the run certainly does not
-// fit. It refuses nothing once a model may have been loaded, which takes memory itself. A model that only members
-// have is not described yet.
+// weigh logs the needs of the run and the resources of this machine, and returns an error if the
+// run certainly does not fit. It returns no error once a model may have been loaded, which itself
+// uses memory. It cannot judge a model that only members have, because its description is not known
+// yet.
 func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, from coordinator.Checkpoint, hosted string) error {
 	first := !t.weighed
 	t.weighed = true
@@ -174,16 +172,14 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	}
 	c, keep, has := t.command, -1, machine{memory: availableMemory(), device: leastMemory(t.devices)}
 	if c.CheckpointDir != "" {
-		keep, has.disk = c.KeepSteps, freeDisk(c.CheckpointDir)
+		keep, has.disk = c.KeepSteps, diskspace.Of(c.CheckpointDir)
 	}
 	s := c.step(has.device > 0)
 	n := needsOf(run, audited, of, s, keep)
 	n.tell(has, t.logger)
 	most := has
 	most.memory = allocatableMemory()
-	if has.disk > 0 {
-		most.disk += sizeOf(c.CheckpointDir)
-	}
+	most.disk = has.disk.Plus(sizeOf(c.CheckpointDir))
 	if err := n.refusal(most, c.CheckpointDir); first && err != nil {
 		return err
 	}
@@ -191,11 +187,11 @@ func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, fr
 	return nil
 }
 
-// sizeOf returns the bytes of the files in a folder.
+// sizeOf returns the size of the files in a folder in bytes.
 func sizeOf(dir string) (bytes uint64) {
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || !entry.Type().IsRegular() {
-			return nil //nolint:nilerr // the file cannot be counted
+			return nil //nolint:nilerr // skip a file of unknown size
 		}
 		if info, err := entry.Info(); err == nil {
 			bytes += uint64(info.Size())
@@ -223,7 +219,8 @@ func (s step) remedy(of model.Description, seqLen uint32) string {
 	return text
 }
 
-// step is how the command computes a micro batch. A type that is chosen later may be the smaller one.
+// step returns how the command computes a micro batch. If the type is chosen later, it may be
+// smaller.
 func (c *trainCommand) step(device bool) step {
 	s := step{microBatch: c.MicroBatchSize, size: required.Value, recompute: c.Recompute, device: device}
 	if c.ComputeDtype != "f32" {
@@ -232,7 +229,7 @@ func (c *trainCommand) step(device bool) step {
 	return s
 }
 
-// modelConfig returns the config.json of the run's model, from the place that it began at.
+// modelConfig returns the config.json of the run's model, from the location of the starting model.
 func (t *trainers) modelConfig(ctx context.Context, from coordinator.Checkpoint, hosted string) ([]byte, error) {
 	kind := from.Kind
 	if from.Origin != 0 {
@@ -257,7 +254,8 @@ func (t *trainers) modelConfig(ctx context.Context, from coordinator.Checkpoint,
 	return nil, errors.New("its members have the model")
 }
 
-// leastMemory returns the memory of the smallest of the devices, 0 if it is not known or none is one but the CPU.
+// leastMemory returns the memory of the smallest of the devices; 0 if it is unknown, or if the only
+// device is the CPU.
 func leastMemory(devices []torch.Device) (least uint64) {
 	info, err := torch.Loaded()
 	if err != nil {

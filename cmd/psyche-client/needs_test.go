@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/learn/model"
@@ -91,11 +93,11 @@ func TestShortages(t *testing.T) {
 	if got := n.shortages(machine{}, ""); len(got) != 0 {
 		t.Errorf("unknown machine: %q", got)
 	}
-	if got := n.shortages(machine{memory: 16 << 30, device: 8 << 30, disk: 20 << 30}, ""); len(got) != 0 {
+	if got := n.shortages(machine{memory: 16 << 30, device: 8 << 30, disk: diskspace.Bytes(20 << 30)}, ""); len(got) != 0 {
 		t.Errorf("machine with just enough: %q", got)
 	}
 	var log bytes.Buffer
-	has, logger := machine{memory: 1 << 30, device: 4 << 30, disk: 3 << 30}, slog.New(slog.NewTextHandler(&log, nil))
+	has, logger := machine{memory: 1 << 30, device: 4 << 30, disk: diskspace.Bytes(3 << 30)}, slog.New(slog.NewTextHandler(&log, nil))
 	n.tell(has, logger)
 	n.warn(has, "--recompute, ", logger)
 	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "4.9 KiB", "16.0 GiB", "--recompute", "--device", "--checkpoint-dir"} {
@@ -141,17 +143,17 @@ func TestWeigh(t *testing.T) {
 // memory, or 8 GiB of a device, and 4 GiB of disk.
 func TestRefusal(t *testing.T) {
 	n := needs{required.Bytes{Model: 4 << 30, Memory: 20 << 30, Disk: 20 << 30}, 9 << 30}
-	for _, has := range []machine{{}, {memory: 12 << 30}, {device: 8 << 30, memory: 1 << 30}, {memory: 12 << 30, disk: 4 << 30}} {
+	for _, has := range []machine{{}, {memory: 12 << 30}, {device: 8 << 30, memory: 1 << 30}, {memory: 12 << 30, disk: diskspace.Bytes(4 << 30)}} {
 		if err := n.refusal(has, "dir"); err != nil {
 			t.Errorf("%+v: %v", has, err)
 		}
 	}
-	for _, has := range []machine{{memory: 12<<30 - 1}, {device: 8<<30 - 1}, {disk: 4<<30 - 1}} {
-		if err := n.refusal(has, "dir"); !errors.Is(err, errTooLarge) {
+	for _, has := range []machine{{memory: 12<<30 - 1}, {device: 8<<30 - 1}, {disk: diskspace.Bytes(4<<30 - 1)}, {disk: diskspace.Bytes(0)}} {
+		if err := n.refusal(has, "dir"); !errors.Is(err, errTooLarge) && !errors.Is(err, diskspace.ErrTooLittle) {
 			t.Errorf("%+v: %v", has, err)
 		}
 	}
-	if n.Disk = 0; n.refusal(machine{disk: 1}, "") != nil {
+	if n.Disk = 0; n.refusal(machine{disk: diskspace.Bytes(0)}, "") != nil {
 		t.Error("refused because of the disk, on which nothing is saved")
 	}
 }
@@ -214,4 +216,40 @@ func TestFits(t *testing.T) {
 		t.Skipf("needs a file system with files of 8 TiB: %v", err)
 	}
 	fail(t, exitFailure, "generate", "generate", "--model", model, "--prompt", "a")
+}
+
+// TestFitsDisk wants commands to refuse a folder with too little space before they compute.
+func TestFitsDisk(t *testing.T) {
+	space := func(bytes uint64) diskspace.Probe {
+		return func(string) diskspace.Space { return diskspace.Bytes(bytes) }
+	}
+	distro := &soloCommand{Save: "out"}
+	adamw := &soloCommand{Save: "out", soloOptimizer: soloOptimizer{Optimizer: "adamw"}}
+	if err := errors.Join(distro.fitsDisk(1<<20, space(8<<20)), adamw.fitsDisk(1<<20, space(12<<20)), (&soloCommand{}).fitsDisk(1<<20, space(0))); err != nil {
+		t.Error(err)
+	}
+	for c, free := range map[*soloCommand]uint64{distro: 8<<20 - 1, adamw: 12<<20 - 1} {
+		err := c.fitsDisk(1<<20, space(free))
+		if !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), "--save: ") || !strings.HasSuffix(err.Error(), "choose another folder, or omit --save") {
+			t.Error(err)
+		}
+	}
+	if err := adamw.fitsDisk(math.MaxInt64, space(math.MaxInt64)); !errors.Is(err, diskspace.ErrTooLittle) {
+		t.Error(err)
+	}
+
+	dir, model, data := diskspacetest.Mount(t, 16<<10), "", ""
+	model, data = toy(t)
+	config := write(t, filepath.Join(t.TempDir(), "config.json"), []byte(toyConfig))
+	for _, fill := range []int{0, 16 << 10} {
+		if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, fill), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		free := bytesOf(uint64(16<<10 - fill))
+		failNaming(t, exitFailure, free, "init-model", "--config", config, "--output", filepath.Join(dir, "model"))
+		failNaming(t, exitFailure, free, "solo", "--model", model, "--data-path", data, "--seq-len", "16", "--save", filepath.Join(dir, "save"))
+		if _, err := os.Stat(filepath.Join(dir, "model")); err == nil {
+			t.Error("the folder was made")
+		}
+	}
 }

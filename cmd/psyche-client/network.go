@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// networkFlags say how a member reaches its peers and what it spends on them.
+// networkFlags configure a member's connections to its peers and the resources for them.
 type networkFlags struct {
 	BindP2PAddress   string `name:"bind-p2p-address" help:"IP address to listen on for peers; :: means all IPv6 addresses. Default: all IPv4 addresses." placeholder:"IP" xor:"bind-p2p"`
 	BindP2PInterface string `name:"bind-p2p-interface" help:"Network interface to listen on for peers, instead of an address. A trailing * matches any rest of the name." placeholder:"NAME" xor:"bind-p2p"`
@@ -34,7 +34,7 @@ type networkFlags struct {
 	MaxBlobDisk   int64  `help:"Disk space for --blob-dir, in MiB." default:"65536"`
 }
 
-// check returns what is wrong with the flags.
+// check returns an error if the flags are invalid.
 func (f *networkFlags) check() error {
 	switch {
 	case f.MaxBlobMemory < 1 || f.MaxBlobMemory > math.MaxInt64>>20:
@@ -101,8 +101,8 @@ func interfaceAddress(name string) (net.IP, error) {
 	return nil, fmt.Errorf("--bind-p2p-interface %s: no such interface with an address; available: %s", name, strings.Join(names, ", "))
 }
 
-// options returns what the peer-to-peer node is made from: TCP for bulk, QUIC for where it
-// does not get through.
+// options returns the options of the peer-to-peer node: TCP for bulk data, and QUIC where TCP
+// cannot connect.
 func (f *networkFlags) options(key identity.Key, events *event.Log, logger *slog.Logger) (p2p.Options, error) {
 	ip, err := f.address()
 	if err != nil {
@@ -134,7 +134,7 @@ func (f *networkFlags) options(key identity.Key, events *event.Log, logger *slog
 	}, nil
 }
 
-// openStore opens the store of what is shared with peers.
+// openStore opens the store of the data that is shared with peers.
 func (f *networkFlags) openStore(checkpointDir string, logger *slog.Logger) (*blob.Store, error) {
 	dir := f.BlobDir
 	if dir == "" && checkpointDir != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/learn/train"
 )
 
-// parallelFlags say how the threads or the CUDA devices of one trainer share its work.
+// parallelFlags configure how the threads or the CUDA devices of one trainer share its work.
 type parallelFlags struct {
 	DataParallelism   int `default:"1" help:"Number of thread groups; each computes some of the micro-batches of a batch. Each group needs memory for its gradients and activations. With CUDA (see --device): number of devices instead of groups."`
 	TensorParallelism int `default:"1" help:"Number of thread groups within each --data-parallelism group, which compute the layers of one micro-batch together. The model's key-value heads are divided among them. Not for CUDA devices."`
@@ -23,8 +23,7 @@ func (f parallelFlags) checkParallelism() error {
 	return nil
 }
 
-// trainingDevices are the CUDA devices that train, none for the CPU; libtorch must be
-// loaded.
+// trainingDevices returns the CUDA devices for training, none for the CPU. libtorch must be loaded.
 func (f parallelFlags) trainingDevices(where deviceFlags) ([]torch.Device, error) {
 	devices, err := where.devices(f.DataParallelism)
 	switch {

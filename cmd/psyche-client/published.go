@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
-// publishedVariables are the flags of train that the original documents with a variable of
-// the environment; docs/command-lines.md has them all.
+// publishedVariables are the flags of train for which the original documents environment variables;
+// docs/command-lines.md lists all.
 var publishedVariables = []string{
 	"identity-secret-key-path", "bind-p2p-port", "bind-p2p-interface", "iroh-relay", "iroh-discovery", "logs",
 	"oltp-auth-header", "oltp-metrics-url", "oltp-tracing-url", "oltp-logs-url", "oltp-report-interval", "metrics-local-port",
@@ -26,13 +26,12 @@ var publishedVariables = []string{
 	"max-concurrent-downloads", "sidecar-port", "delete-old-steps", "keep-steps", "events-dir", "keep-event-files",
 }
 
-// joinVariables are those of join: what the link says has none.
+// joinVariables are the variables of join. Settings that the link contains have none.
 func joinVariables() []string {
 	return slices.DeleteFunc(slices.Clone(publishedVariables), func(name string) bool { return name == "run-id" || name == "server-addr" })
 }
 
-// idleFlags are flags of the original that have no meaning here. Each says so when
-// it is given.
+// idleFlags are flags of the original that have no effect here. Each logs a warning if it is given.
 type idleFlags struct {
 	GradAccumInFP32 bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
 	IrohRelay       string  `default:"psyche" placeholder:"KIND" enum:"psyche,n0,disabled" help:"disabled is the same as --no-relaying. psyche and n0 name relays of another network; here, members relay for each other (--p2p-relay)."`
@@ -42,7 +41,7 @@ type idleFlags struct {
 	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log file."`
 }
 
-// apply does what the flags have a meaning for.
+// apply applies the flags that have a partial effect.
 func (f idleFlags) apply(network *networkFlags) {
 	if f.IrohRelay == "disabled" {
 		network.Relaying = false
@@ -52,13 +51,13 @@ func (f idleFlags) apply(network *networkFlags) {
 	}
 }
 
-// idleFlag is a flag that changes nothing.
+// idleFlag is a flag that has no effect.
 type idleFlag struct {
 	given     bool
 	name, why string
 }
 
-// warn says which of the flags that were given change nothing, and why.
+// warn logs the given flags that have no effect, with the reason.
 func (f idleFlags) warn(logger *slog.Logger) {
 	warnIdle(logger, []idleFlag{
 		{f.GradAccumInFP32, "--grad-accum-in-fp32", "gradients are always summed in f32"},
@@ -77,10 +76,10 @@ func warnIdle(logger *slog.Logger, flags []idleFlag) {
 	}
 }
 
-// logFormat is how a process logs, in lower case.
+// logFormat is the log format of a process, in lower case.
 type logFormat string
 
-// drawn reports whether what happens is to be drawn.
+// drawn reports whether the format is a terminal display.
 func (f logFormat) drawn() bool { return strings.HasPrefix(string(f), "tui") }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -93,7 +92,7 @@ func (f *logFormat) UnmarshalText(text []byte) error {
 	return fmt.Errorf("want console, json, none or tui, not %q", text)
 }
 
-// showIdentityCommand prints who a key file is.
+// showIdentityCommand prints the id of a key file.
 type showIdentityCommand struct {
 	IdentitySecretKeyPath string `short:"i" type:"path" placeholder:"FILE" env:"IDENTITY_SECRET_KEY_PATH" help:"Key file: solana-keygen JSON or 32 raw bytes, as openssl rand 32 makes them. Without it the key comes from RAW_IDENTITY_SECRET_KEY (hex), RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file that WALLET_PRIVATE_KEY_PATH or WALLET_PATH names."`
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// taskResult is what a model reached in a task.
+// taskResult is a model's result in a task.
 type taskResult struct {
 	Scores    map[string]float64 `json:"scores"`
 	Errors    map[string]float64 `json:"standard_errors"`
@@ -24,30 +24,30 @@ type taskResult struct {
 	Seconds   float64            `json:"seconds"`
 }
 
-// sample is an answer as --samples has it.
+// sample is an answer in the file of --samples.
 type sample struct {
 	Task           string             `json:"task"`
 	Document       int                `json:"document"`
 	Subject        string             `json:"subject,omitempty"`
 	Context        string             `json:"context"`
 	Choices        []string           `json:"choices,omitempty"`
-	Answer         any                `json:"answer"` // number of the choice, or what is to be written
+	Answer         any                `json:"answer"` // index of the choice, or the expected text
 	LogLikelihoods []float64          `json:"log_likelihoods,omitempty"`
 	Text           string             `json:"text,omitempty"`
 	Scores         map[string]float64 `json:"scores"`
 }
 
-// questions are the tasks of a command evaluate.
+// questions are the tasks of an evaluate command.
 type questions struct {
 	command  *evaluateCommand
 	terminal terminal
 	snapshot checkpoint.Snapshot
 	exams    []*eval.Exam
 	events   *event.Log
-	samples  *os.File // nil: they are not written
+	samples  *os.File // nil: not written
 }
 
-// create makes the files that are written.
+// create creates the output files.
 func (q *questions) create() (err error) {
 	if q.command.Samples != "" {
 		if err = os.MkdirAll(filepath.Dir(q.command.Samples), 0o755); err == nil {
@@ -67,7 +67,7 @@ func (q *questions) close() error {
 	return q.samples.Close()
 }
 
-// ask asks a model everything, and puts its scores into all.
+// ask evaluates a model on all tasks, and adds its scores to all.
 func (q *questions) ask(ctx context.Context, lm eval.LM, all *evaluations) error {
 	if !q.command.asked() {
 		return nil
@@ -147,7 +147,7 @@ func (q *questions) askAll(ctx context.Context, reader *eval.Reader, exam *eval.
 	return result, tally, nil
 }
 
-// printf writes a result for a person.
+// printf writes a result for people.
 func (q *questions) printf(format string, args ...any) {
 	if !q.command.JSON {
 		_, _ = fmt.Fprintf(q.terminal.Out, format, args...)

@@ -17,26 +17,25 @@ import (
 	"github.com/psyche-go/psyche/learn/model"
 )
 
-// reports is what is known of the places at which members say that the run's model lies. Any
-// member may name any place, in time before every honest upload.
+// reports is the state of the locations that members reported for the run's model. Any member may
+// report any location, even before every honest upload.
 type reports struct {
-	dir     string         // for what comes from them, of this client alone; removed at its end
-	refused map[claim]bool // they gave another model
+	dir     string         // for downloads from them, used by this client only; removed at its end
+	refused map[claim]bool // claims that provided a wrong model
 	limits  map[coordinator.Place]int64
 }
 
-// claim is that a place has a model.
+// claim is the claim that a location has a model.
 type claim struct {
 	at     coordinator.Place
 	digest [32]byte
 }
 
-// errRefusedReport says that a place is not asked any more.
+// errRefusedReport means that a location is no longer used.
 var errRefusedReport = errors.New("it provided a wrong model before")
 
-// reportsDir is where a client keeps what comes from reported places. It is the same for all
-// processes with a key: one that was killed leaves nothing that the next does not take up or
-// remove.
+// reportsDir returns the folder for downloads from reported locations. It is the same for all
+// processes with a key, so that a process resumes or removes the files that a killed process left.
 func reportsDir(runID string, member identity.ID) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -46,10 +45,10 @@ func reportsDir(runID string, member identity.ID) (string, error) {
 	return filepath.Join(cache, "psyche", "reports", fmt.Sprintf("%x", name[:16])), nil
 }
 
-// fromReport gets the wanted model from a place that a member reported. Nothing is believed:
-// it is downloaded if the place says at least that it has it, and has no more bytes than the
-// model may have; it is read into memory if it is that model, bit for bit; and nothing of it
-// stays on the disk. Only what is interrupted stays, for the next attempt.
+// fromReport gets the wanted model from a location that a member reported. It trusts nothing. It
+// downloads the location only if the location claims to have the model, and is not larger than the
+// model may be. It loads the download only if it is that model, bit for bit. It removes the files,
+// unless the download was interrupted: then they remain for the next attempt.
 func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	claimed := claim{at, wanted.Digest}
 	if a.reports.refused[claimed] {
@@ -77,7 +76,7 @@ func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint
 	return snapshot, err
 }
 
-// downloadReport puts what a place has into a folder below the given one.
+// downloadReport downloads a location into a folder in the given one.
 func (a *archives) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
 	from := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
 	limit := a.sizeLimit(ctx, wanted)
@@ -106,7 +105,7 @@ func (a *archives) downloadReport(ctx context.Context, wanted coordinator.Checkp
 	return a.downloadClaimed(ctx, facts, wanted, bucket)
 }
 
-// downloadClaimed downloads from a place that says of itself to have the wanted model.
+// downloadClaimed downloads from a location that claims to have the wanted model.
 func (a *archives) downloadClaimed(ctx context.Context, f checkpoint.Facts, wanted coordinator.Checkpoint, from interface {
 	Download(ctx context.Context, progress remote.Progress) (string, error)
 }) (string, error) {
@@ -117,7 +116,7 @@ func (a *archives) downloadClaimed(ctx context.Context, f checkpoint.Facts, want
 	return from.Download(ctx, a.arrives(wanted.Step))
 }
 
-// compareFacts returns an error unless a checkpoint says of itself to be the wanted one.
+// compareFacts returns an error unless a checkpoint claims to be the wanted one.
 func compareFacts(f checkpoint.Facts, wanted coordinator.Checkpoint) error {
 	if f.Digest != fmt.Sprintf("%x", wanted.Digest) {
 		return fmt.Errorf("wrong model: step %d of run %q with digest %.16s, want step %d with digest %x", f.Step, f.RunID, f.Digest, wanted.Step, wanted.Digest[:8])
@@ -125,7 +124,7 @@ func compareFacts(f checkpoint.Facts, wanted coordinator.Checkpoint) error {
 	return nil
 }
 
-// readWanted reads a folder that has the wanted model, and nothing of any other.
+// readWanted reads a folder if it contains the wanted model, and returns an error otherwise.
 func (a *archives) readWanted(ctx context.Context, dir string, wanted coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	digest, err := checkpoint.DigestDir(ctx, dir, meter.Logged(a.logger, "verifying the model's hash"))
 	if err == nil && digest != wanted.Digest {
@@ -139,12 +138,13 @@ func (a *archives) readWanted(ctx context.Context, dir string, wanted coordinato
 
 const (
 	bytesOfParameter   = 4       // in the checkpoints of a run, which are F32
-	bytesBeside        = 1 << 30 // for all that is no parameter: buffers, headers, tokenizer
+	bytesBeside        = 1 << 30 // for everything except parameters: buffers, headers, tokenizer
 	modelConfigTimeout = 10 * time.Second
 )
 
-// sizeLimit is how many bytes the wanted model's files may have: what the config.json that
-// the run began with says, and where it cannot be read, what could be shared with peers.
+// sizeLimit returns the maximum size of the wanted model's files. It follows from the config.json
+// of the run's starting model or, if that cannot be read, from the amount that could be shared with
+// peers.
 func (a *archives) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint) int64 {
 	origin := coordinator.Place{Kind: wanted.Origin, Repo: wanted.Repo, Revision: wanted.Revision}
 	if limit, known := a.reports.limits[origin]; known {
@@ -170,7 +170,7 @@ func (a *archives) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint)
 	return limit
 }
 
-// originConfig returns the config.json of the model that the run began with.
+// originConfig returns the config.json of the run's starting model.
 func (a *archives) originConfig(ctx context.Context, wanted coordinator.Checkpoint) (config []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, modelConfigTimeout)
 	defer cancel()

@@ -27,8 +27,8 @@ type serveCommand struct {
 	Flags words `arg:"" optional:"" name:"-- flags" help:"Flags of psyche-client join for all runs, after --."`
 }
 
-// words are some that stand together on a command line, with all from a -- on. They are no slice: kong lets no other
-// argument follow one.
+// words are consecutive words of a command line, including everything after --. The type is not a
+// slice, because kong permits no arguments after a slice.
 type words struct{ list []string }
 
 // Decode implements kong.MapperValue.
@@ -49,7 +49,7 @@ func (w *words) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serveCommand) Help() string {
 	return `For machines that are available for training: the machine joins the first open run of the list. A
 run is open if it is neither paused nor over and admits the key of this machine.
@@ -126,8 +126,8 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 	return k.run(ctx)
 }
 
-// lockServing takes the right to start clients of this user. A client keeps the lock's file open too, so that one
-// which outlives its keeper keeps others away.
+// lockServing takes this user's lock for starting clients. Clients inherit the open file, so that a
+// client that outlives its keeper still holds the lock.
 func lockServing() (*os.File, error) {
 	state, err := stateFolder(os.LookupEnv)
 	if err != nil {

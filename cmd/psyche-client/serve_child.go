@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// ending is how a client ended.
+// ending is the result of a client.
 type ending struct {
 	code int    // its exit code; -1: a signal ended it
-	text string // more, where the code does not say all
+	text string // additional explanation; may be empty
 }
 
-// String says it for people.
+// String describes the result for people.
 func (e ending) String() string {
 	meaning := map[int]string{
 		exitFailure:     "it failed; see the messages above",
@@ -31,17 +31,17 @@ func (e ending) String() string {
 	return fmt.Sprintf("%s (exit code %d)", meaning, e.code)
 }
 
-// child is a client in a process of its own.
+// child is a client in a separate process.
 type child struct {
 	pid       int
-	ended     chan struct{} // closed when it has ended
-	end       ending        // how, then
+	ended     chan struct{} // closed at its end
+	end       ending        // result; valid after ended is closed
 	interrupt func() error  // asks it to leave its run
 	kill      func() error
 }
 
-// startChild starts a client. It has no terminal's keyboard, so an interrupt typed there reaches it only through its
-// keeper; and it keeps the lock open for as long as it lives.
+// startChild starts a client. It is not in the terminal's foreground group, so that only its keeper
+// passes an interrupt on to it. It keeps the lock open while it lives.
 func startChild(program string, args []string, lock *os.File, t terminal) (*child, error) {
 	command := exec.Command(program, args...)
 	command.Stdout, command.Stderr = t.Out, t.Err
@@ -63,7 +63,7 @@ func startChild(program string, args []string, lock *os.File, t terminal) (*chil
 	return c, nil
 }
 
-// endingOf reads what Wait returned.
+// endingOf converts the result of Wait.
 func endingOf(err error) ending {
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -77,11 +77,11 @@ func endingOf(err error) ending {
 	return ending{code: exit.ExitCode()}
 }
 
-// leave asks the client to leave its run and waits until it has ended. It is killed when enough or impatient says so;
-// nil says nothing.
+// leave asks the client to leave its run and waits until it has ended. It kills the client when
+// enough or impatient fires. Both may be nil.
 func (c *child) leave(enough <-chan time.Time, impatient <-chan struct{}) {
-	if err := c.interrupt(); err != nil { // as where processes cannot be interrupted
-		_ = c.kill() // fails only when it has ended
+	if err := c.interrupt(); err != nil { // on systems without interrupts
+		_ = c.kill() // fails only if it has ended
 	}
 	select {
 	case <-c.ended:
@@ -89,6 +89,6 @@ func (c *child) leave(enough <-chan time.Time, impatient <-chan struct{}) {
 	case <-enough:
 	case <-impatient:
 	}
-	_ = c.kill() // fails only when it has ended
+	_ = c.kill() // fails only if it has ended
 	<-c.ended
 }

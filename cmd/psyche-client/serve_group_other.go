@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// ownGroup is nothing here.
+// ownGroup returns nil: this system has no process groups.
 func ownGroup() *syscall.SysProcAttr { return nil }

@@ -4,5 +4,5 @@ package main
 
 import "syscall"
 
-// ownGroup keeps signals that a terminal sends to all of its processes from a child.
+// ownGroup shields a child from signals that a terminal sends to all of its processes.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

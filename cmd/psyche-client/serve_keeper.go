@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	lookEvery  = time.Minute   // between looks at a run that is not open, or at the one that is taken part in
-	asideEvery = time.Hour     // at one in whose place another server answered, while there are others
-	idleLimit  = 6 * time.Hour // in which nothing happens in a run that waits, while another one trains
+	lookEvery  = time.Minute   // interval of checks of a closed run, or of the current run
+	asideEvery = time.Hour     // interval of checks of a run whose address now has a different server, if there are other runs
+	idleLimit  = 6 * time.Hour // maximum idle time of a waiting run while another run trains
 
-	firstRestart = 5 * time.Second // before a client is started again, which doubles with each end in a row
+	firstRestart = 5 * time.Second // pause before a client is restarted; it doubles with each consecutive end
 	longestPause = 10 * time.Minute
-	endsInARow   = 4                // of clients of a run, then others have their turn
-	longLife     = 10 * time.Minute // of a client, after which its end is the first in a row
-	politeEnd    = 10 * time.Minute // that a client has to leave a run for another one
+	endsInARow   = 4                // consecutive ends of a run's clients before other runs get a turn
+	longLife     = 10 * time.Minute // life of a client after which its end counts as the first again
+	politeEnd    = 10 * time.Minute // time for a client to leave a run in favour of another run
 )
 
 // keeper keeps a machine in one of several runs.
@@ -36,7 +36,7 @@ type keeper struct {
 	logger    *slog.Logger
 }
 
-// run returns when no run is left, or the cause of ctx when that ends.
+// run returns nil when no run is left, or the cause of ctx when ctx ends.
 func (k *keeper) run(ctx context.Context) error {
 	for context.Cause(ctx) == nil {
 		r, err := k.next(ctx)
@@ -53,7 +53,8 @@ func (k *keeper) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// next returns the first run that is open, as soon as there is one; nil when none will ever be.
+// next waits for an open run and returns the first. It returns nil if no run can ever be open
+// again.
 func (k *keeper) next(ctx context.Context) (*servedRun, error) {
 	for {
 		var soonest time.Time
@@ -77,7 +78,7 @@ func (k *keeper) next(ctx context.Context) (*servedRun, error) {
 	}
 }
 
-// isOpen looks at a run, and says what is new about it.
+// isOpen checks whether a run is open, and logs changes.
 func (k *keeper) isOpen(ctx context.Context, r *servedRun) bool {
 	seen := k.look(ctx, r)
 	switch {
@@ -102,7 +103,8 @@ func (k *keeper) isOpen(ctx context.Context, r *servedRun) bool {
 	return false
 }
 
-// putAside says that a run is not tried any more: for good, or until its server is where the link says.
+// putAside stops trying a run and logs the reason: permanently, or until its server is back at the
+// link's address.
 func (k *keeper) putAside(r *servedRun, reason string, isOver, isFinal bool) {
 	r.aside, r.over, r.final = reason, isOver, isFinal
 	switch {
@@ -115,7 +117,7 @@ func (k *keeper) putAside(r *servedRun, reason string, isOver, isFinal bool) {
 	}
 }
 
-// verdict is what is left to say when no run is left.
+// verdict returns the error for the end of all runs, or nil.
 func (k *keeper) verdict() error {
 	var wrong []string
 	for _, r := range k.runs {
@@ -130,8 +132,8 @@ func (k *keeper) verdict() error {
 	return nil
 }
 
-// stay takes part in a run until it is over or not open any more, or its clients end too often and there are others.
-// It returns an error only when ctx ends.
+// stay takes part in a run until it is over or closed, or until its clients end too often and there
+// are other runs. It returns an error only if ctx ends.
 func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 	for {
 		began := time.Now()
@@ -172,8 +174,8 @@ func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 	}
 }
 
-// live starts a client and returns how it ended, and whether it was made to, because its run was not open for long, or
-// nothing happened in it for longer, and another one is open.
+// live starts a client and returns its result. left is true if the keeper ended the client, because
+// its run was closed or idle for too long and another run is open.
 func (k *keeper) live(ctx context.Context, r *servedRun) (end ending, left bool) {
 	client, err := k.start(r)
 	if err != nil {
@@ -201,17 +203,17 @@ func (k *keeper) live(ctx context.Context, r *servedRun) (end ending, left bool)
 	}
 }
 
-// watch is how the run that is taken part in has been of late.
+// watch is the recent state of the current run.
 type watch struct {
 	k      *keeper
 	run    *servedRun
-	closed time.Time // since when it has not been open; zero: it is
-	idle   time.Time // since when nothing has happened in it
-	before doings    // what had, with the most clients of all looks
+	closed time.Time // start of the time in which it was not open; zero: it is open
+	idle   time.Time // start of the time in which it was idle
+	before doings    // at the last change, with the highest number of clients seen
 }
 
-// look returns another run to go to, and why: this one is not open for too long, or waits for members and nothing has
-// happened for still longer, while the other one trains.
+// look returns another run to switch to, and the reason: the current run was closed for too long,
+// or waited for members for even longer without any change while the other run trains.
 func (w *watch) look(ctx context.Context) (other *servedRun, reason string) {
 	if !w.k.others(w.run) {
 		return nil, ""
@@ -236,7 +238,7 @@ func (w *watch) look(ctx context.Context) (other *servedRun, reason string) {
 		}
 		return w.k.better(ctx, w.run, func(doings) bool { return true }), seen.reason
 	}
-	w.closed = time.Time{} // who is in a run that is over ends by itself
+	w.closed = time.Time{} // a client ends by itself in a run that is over
 	return nil, ""
 }
 
@@ -250,7 +252,7 @@ func (k *keeper) others(r *servedRun) bool {
 	return false
 }
 
-// better returns another run that is open and does what is wanted.
+// better returns another open run whose progress satisfies wanted.
 func (k *keeper) better(ctx context.Context, r *servedRun, wanted func(doings) bool) *servedRun {
 	for _, other := range k.runs {
 		if other != r && !other.final && !time.Now().Before(other.notBefore) && k.isOpen(ctx, other) && wanted(other.doings) {
@@ -260,7 +262,7 @@ func (k *keeper) better(ctx context.Context, r *servedRun, wanted func(doings) b
 	return nil
 }
 
-// backOff is how long to wait after a number of ends in a row.
+// backOff returns the pause after a number of consecutive ends.
 func (k *keeper) backOff(ends int) time.Duration {
 	wait := firstRestart
 	for range ends - 1 {
@@ -269,7 +271,8 @@ func (k *keeper) backOff(ends int) time.Duration {
 	return k.around(wait)
 }
 
-// around draws from the upper half of a time, so that machines which lost the same server do not come back at once.
+// around returns a random duration from the upper half of d, so that machines that lost the same
+// server do not all return at once.
 func (k *keeper) around(d time.Duration) time.Duration {
 	return d - time.Duration(k.random.Int64N(int64(cmp.Or(d/2, 1))))
 }

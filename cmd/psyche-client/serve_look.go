@@ -17,40 +17,40 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// lookTimeout bounds one look at a run.
+// lookTimeout limits one check of a run.
 const lookTimeout = 20 * time.Second
 
-// outlook says whether a run can be taken part in.
+// outlook reports whether a run can be joined.
 type outlook struct {
 	prospect
-	reason string // why it is not open
-	doings doings // of an open one
+	reason string // reason why it is not open
+	doings doings // progress of an open run
 }
 
-// doings are how far a run is, by which one that only waits is told from one that goes on.
+// doings are the progress of a run, which distinguishes a waiting run from a training one.
 type doings struct {
 	step    uint32
-	clients int  // that are or want to be members
-	runs    bool // rounds do
+	clients int  // members and pending clients
+	runs    bool // rounds are in progress
 }
 
-// since reports whether anything happened in a run: a round, or that it has more clients than ever.
+// since reports whether a run has progressed: it had a round, or has more clients than ever.
 func (d doings) since(before doings) bool {
 	return d.step != before.step || d.clients > before.clients
 }
 
-// prospect is how a run looks.
+// prospect classifies a run.
 type prospect uint8
 
 const (
-	isOpen     prospect = iota // it can be taken part in
+	isOpen     prospect = iota // it can be joined
 	isLater                    // not now
 	isOver                     // never again
-	isStranger                 // another server answers in its place
-	isHopeless                 // not by this link
+	isStranger                 // its address has a different server
+	isHopeless                 // not with this link
 )
 
-// lookAt asks the host of a run how it is.
+// lookAt asks the host of a run for its state.
 func lookAt(ctx context.Context, r *servedRun) outlook {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -70,7 +70,7 @@ func lookAt(ctx context.Context, r *servedRun) outlook {
 	return seen
 }
 
-// isAnother reports whether the host has a run of this name, with another hash.
+// isAnother reports whether the host has a run with this name but a different hash.
 func (r *servedRun) isAnother(ctx context.Context) bool {
 	host := r.joins.hostFlags
 	host.Genesis = ""
@@ -78,7 +78,7 @@ func (r *servedRun) isAnother(ctx context.Context) bool {
 	return err == nil
 }
 
-// judge says what the state of a run means for who wants to take part with a key.
+// judge evaluates the state of a run for a client with a key.
 func judge(s *coordinator.State, key *identity.ID) outlook {
 	switch s.RunState {
 	case coordinator.Finished:
@@ -106,7 +106,7 @@ func judge(s *coordinator.State, key *identity.ID) outlook {
 	return outlook{doings: doings{step: s.Progress.Step, clients: len(s.Epoch.Clients) + len(s.Pending), runs: runs}}
 }
 
-// look returns the state of a run as its host shows it to anybody.
+// look returns the public state of a run.
 func (f *hostFlags) look(ctx context.Context, runID string) (*coordinator.State, error) {
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {
@@ -137,7 +137,7 @@ func (f *hostFlags) look(ctx context.Context, runID string) (*coordinator.State,
 	}
 }
 
-// observeServer connects to a run on a server, for one who only watches.
+// observeServer connects to a run on a server as an observer.
 func (f *hostFlags) observeServer(ctx context.Context, runID string, key identity.Key) (*tcp.Client, error) {
 	run, err := tcp.ParseRun(f.Genesis)
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *hostFlags) observeServer(ctx context.Context, runID string, key identit
 	return tcp.Dial(ctx, tcp.Options{Addr: f.ServerAddr, RunID: runID, Run: run, Key: key, Observe: true, ServerKey: server, MaxElapsed: lookTimeout / 2})
 }
 
-// observeChain connects to a run on a chain, for one who only watches.
+// observeChain connects to a run on a chain as an observer.
 func (f *hostFlags) observeChain(ctx context.Context, runID string, key identity.Key) (*solana.Client, error) {
 	o, err := f.Options(key, slog.New(slog.DiscardHandler))
 	if err != nil {

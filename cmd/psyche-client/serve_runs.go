@@ -24,23 +24,23 @@ const (
 	maxServedFile = 64 << 10 // bytes of a list
 )
 
-// servedRun is a run that a machine may take part in, and how that went so far.
+// servedRun is a run that this machine may join, with the results so far.
 type servedRun struct {
 	link  string
 	flags []string // of psyche-client join
 
-	joins trainCommand // what link and flags say
-	key   *identity.ID // of this machine in the run; nil: a fresh one at each start
-	given string       // where the run stands, for errors
+	joins trainCommand // settings from link and flags
+	key   *identity.ID // of this machine in the run; nil: a new key at each start
+	given string       // source of the run, for errors
 
-	failures  int       // ends of clients in a row
-	notBefore time.Time // it is not looked at again
-	aside     string    // why it is not tried any more; empty: it is
-	over      bool      // and that is why
-	final     bool      // and nothing that others do can change that
-	met       bool      // it has been seen: the link is right
-	said      string    // what was logged of it last
-	doings    doings    // when it was seen to be open last
+	failures  int       // consecutive ends of clients
+	notBefore time.Time // earliest time of the next check
+	aside     string    // reason why it is not tried any more; empty: it is tried
+	over      bool      // aside is set because the run is over
+	final     bool      // aside is permanent
+	met       bool      // it was reached: the link is right
+	said      string    // last message logged about it
+	doings    doings    // progress when it was last open
 }
 
 // servedFile is a file with runs.
@@ -52,14 +52,14 @@ type servedFile struct {
 	} `toml:"run"`
 }
 
-// read returns the runs of the command line, or else of the file.
+// read returns the runs from the command line, or else from the file.
 func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, error) {
 	if c.Patience <= 0 {
 		return nil, fmt.Errorf("--patience is %v: want more than 0", c.Patience)
 	}
 	links, flags := slices.Concat(c.Links.list, c.Flags.list), []string(nil)
 	for i, word := range links {
-		if strings.HasPrefix(word, "-") { // they stood behind --
+		if strings.HasPrefix(word, "-") { // it was after --
 			links, flags = links[:i], links[i:]
 			break
 		}
@@ -93,7 +93,7 @@ func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, erro
 	return runs, nil
 }
 
-// readFile reads the list of runs. Flags of the command line stand behind those of the file.
+// readFile reads the list of runs. Flags of the command line follow the flags in the file.
 func (c *serveCommand) readFile(flags []string) ([]*servedRun, error) {
 	path := c.Runs
 	if path == "" {
@@ -127,12 +127,12 @@ func (c *serveCommand) readFile(flags []string) ([]*servedRun, error) {
 	return runs, nil
 }
 
-// parseServed reads the text of a list.
+// parseServed parses the text of a list.
 func parseServed(path string, text []byte) (list servedFile, err error) {
 	if err := filestart.Check(text); err != nil && !errors.Is(err, filestart.ErrMark) {
 		return list, fmt.Errorf("%s: %w", path, err)
 	}
-	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors begin a file with a byte order mark
+	text = bytes.TrimPrefix(text, []byte("\ufeff")) // some editors add a byte order mark
 	err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&list)
 	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		line, column := unknown.Errors[0].Position()
@@ -159,7 +159,7 @@ func parseServed(path string, text []byte) (list servedFile, err error) {
 	return list, nil
 }
 
-// prepare finds out whether a client would understand its command line, and which run and key it would use.
+// prepare verifies that a client would accept its command line, and determines its run and key.
 func (r *servedRun) prepare(ctx context.Context, t terminal) error {
 	all := &commands{}
 	parser, err := newParser(ctx, all, t) // for --help
@@ -178,7 +178,7 @@ func (r *servedRun) prepare(ctx context.Context, t terminal) error {
 	return r.joins.checkFlags(ctx)
 }
 
-// identify finds the key of this machine in the run, which is made if it has none.
+// identify finds this machine's key in the run, and creates it if necessary.
 func (r *servedRun) identify() error {
 	if r.joins.IdentitySecretKeyPath == "" && !r.joins.KeepIdentity {
 		if _, found, err := r.joins.keyFromEnvironment(); err != nil || !found {

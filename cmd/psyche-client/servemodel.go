@@ -23,7 +23,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/generate"
 )
 
-// apiKeyVariable holds the key that requests have to bring, for the environment of a service.
+// apiKeyVariable is the environment variable with the API key, for use in a service.
 const apiKeyVariable = "PSYCHE_API_KEY"
 
 type serveModelCommand struct {
@@ -40,7 +40,7 @@ type serveModelCommand struct {
 	inferenceFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serveModelCommand) Help() string {
 	return `Answers POST /v1/chat/completions and /v1/completions, whole or streamed, and GET /v1/models and
 /healthz, in the format of OpenAI's API, until it is interrupted. Chats need a template: the model's
@@ -53,7 +53,7 @@ The command is meant for talking to a checkpoint, not for serving many users. vL
 folder: vllm serve MODEL --dtype float32.`
 }
 
-// Run answers until ctx ends.
+// Run serves until ctx ends.
 func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 	key, err := c.key()
 	if err != nil {
@@ -91,11 +91,11 @@ func (c *serveModelCommand) Run(ctx context.Context, t terminal) error {
 	if _, err := fmt.Fprintf(t.Err, "psyche-client: %s answers at http://%s/v1\n", served.Name, listener.Addr()); err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	signals.Hold(ctx) // answers that are being written end
+	signals.Hold(ctx) // running answers may complete
 	return server.Serve(ctx, listener)
 }
 
-// served describes the model, but for what needs libtorch.
+// served describes the model, except the parts that need libtorch.
 func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err error) {
 	if m.Name = c.Name; m.Name == "" {
 		m.Name = c.Model
@@ -136,7 +136,7 @@ func (c *serveModelCommand) served(s checkpoint.Snapshot) (m openai.Model, err e
 	return m, nil
 }
 
-// writer lets the model write for a server, several texts at once.
+// writer returns a function that generates text for a server, several texts concurrently.
 func (c *serveModelCommand) writer(network model.Model, served openai.Model) func(context.Context, []int32, openai.Options, func(int32) error) error {
 	together := generate.NewTogether(network)
 	return func(ctx context.Context, prompt []int32, o openai.Options, emit func(int32) error) error {
@@ -147,7 +147,7 @@ func (c *serveModelCommand) writer(network model.Model, served openai.Model) fun
 	}
 }
 
-// listen opens the address, and warns where others than this machine reach it.
+// listen opens the address, and warns if other machines can reach it.
 func (c *serveModelCommand) listen(ctx context.Context, locked bool, logger *slog.Logger) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", c.HTTPAddr)
@@ -160,7 +160,7 @@ func (c *serveModelCommand) listen(ctx context.Context, locked bool, logger *slo
 	return listener, nil
 }
 
-// key returns the key that requests have to bring, or none.
+// key returns the API key, or "" if there is none.
 func (c *serveModelCommand) key() (string, error) {
 	const most = 4096 // bytes
 	text, set := []byte(os.Getenv(apiKeyVariable)), os.Getenv(apiKeyVariable) != ""

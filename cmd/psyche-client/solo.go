@@ -12,6 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/signals"
 	"github.com/psyche-go/psyche/cmd/internal/telemetry"
 	"github.com/psyche-go/psyche/core/assign"
@@ -42,8 +43,6 @@ type soloCommand struct {
 	LogEvery  uint32      `default:"10" placeholder:"N" help:"Print the loss every N steps (${default})." group:"Logs and metrics of this machine:"`
 	Threads   threadCount `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU." group:"Computing:"`
 
-	Sweep []string `sep:"none" placeholder:"FLAG=V,V" help:"Train once for each value of a flag, as in --sweep lr=1e-3,3e-4, one after the other, each into its own folder in --save, and print a table with the best result first. May be given for up to three flags, for every combination." group:"Steps:"`
-
 	libraryFlags  `embed:"" group:"Computing:"`
 	computeFlags  `embed:"" group:"Computing:"`
 	parallelFlags `embed:"" group:"Computing:"`
@@ -53,7 +52,7 @@ type soloCommand struct {
 	exampleFlags `embed:"" group:"Flags of the original:"`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *soloCommand) Help() string {
 	return `With --save, the same command line with more --steps continues where the training ended, also
 after an interrupt or an error. The data, its order and --seq-len must stay the same. Other flags
@@ -74,7 +73,7 @@ type learner interface {
 type solo struct {
 	options   soloCommand
 	terminal  terminal
-	claim     *folderClaim // of --save; nil without
+	claim     *folderClaim // of --save; nil without it
 	learner   learner
 	data      *local.Folder
 	heldOut   [][]int32
@@ -82,34 +81,31 @@ type solo struct {
 	sent      *telemetry.Telemetry
 	trackers  feeds
 	settings  string // to save with the training
-	step      uint32 // newest finished one
+	step      uint32 // newest completed step
 	dataIndex uint64 // first sequence that was not trained on
 	unsaved   bool   // steps were trained since the last attempt to save
 	started   time.Time
 	trained   int   // tokens since started
-	failure   error // that ended it
+	failure   error // error that ended it
 }
 
-// Run trains until the last step, an interrupt or an error, and saves what was trained.
+// Run trains until the last step, an interrupt or an error, and saves the training.
 func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (err error) {
 	if err := c.check(line); err != nil {
 		return err
 	}
 	warnIdle(t.logger(), c.idle(line))
-	if len(c.Sweep) > 0 {
-		return c.sweep(ctx, t, line)
-	}
 	s := &solo{options: *c, terminal: t}
 	defer func() { s.failure = err; _ = s.close() }()
 	done, err := s.open(ctx)
 	if err != nil || done {
 		return err
 	}
-	debug.FreeOSMemory() // of the model as it was read: training allocates too little to begin a collection
+	debug.FreeOSMemory() // memory of the model file: training allocates too little to trigger a collection
 	if err = s.train(ctx); err == nil || s.options.Save == "" {
 		return err
 	}
-	// A step that failed has changed nothing: those before it are done.
+	// A failed step has changed nothing, so the steps before it can be saved.
 	saveErr := s.save(context.WithoutCancel(ctx))
 	if saveErr != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("interrupted: %w", saveErr)
@@ -117,7 +113,7 @@ func (c *soloCommand) Run(ctx context.Context, t terminal, line *kong.Context) (
 	return errors.Join(err, saveErr)
 }
 
-// check looks at the flags that need no files.
+// check validates the flags that need no files.
 func (c *soloCommand) check(line *kong.Context) error {
 	if c.Distro {
 		c.Optimizer = "distro"
@@ -140,8 +136,8 @@ func (c *soloCommand) check(line *kong.Context) error {
 	return c.checkFlags()
 }
 
-// open checks everything before the first step: an error must not come after an hour. Done
-// says that there is no step left.
+// open checks everything before the first step, because an error must not come after an hour. done
+// reports whether no step is left.
 func (s *solo) open(ctx context.Context) (done bool, err error) {
 	c, logger := &s.options, s.terminal.logger()
 	if c.Save == "" {
@@ -160,6 +156,9 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	description, err := describe(initial)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", c.Model, err)
+	}
+	if err := c.fitsDisk(description.NumParameters, nil); err != nil {
+		return false, err
 	}
 	if err := s.openData(ctx, description); err != nil {
 		return false, err
@@ -195,7 +194,7 @@ func (s *solo) open(ctx context.Context) (done bool, err error) {
 	return false, s.restore(ctx, state)
 }
 
-// restore continues with a saved training, or begins a new one if state is nil.
+// restore continues a saved training, or starts a new one if state is nil.
 func (s *solo) restore(ctx context.Context, state *train.OptimizerState) error {
 	c := &s.options
 	if state == nil {
@@ -205,7 +204,7 @@ func (s *solo) restore(ctx context.Context, state *train.OptimizerState) error {
 	if c.StartStep > 1 {
 		s.terminal.logger().Warn("--start-step has no effect: the training is resumed", "folder", c.Save, "step", state.Step+1)
 	}
-	debug.FreeOSMemory() // of the model as it was read, before the optimizer's values take memory
+	debug.FreeOSMemory() // memory of the model file, before the optimizer allocates its values
 	if err := s.learner.SetOptimizerState(ctx, *state); err != nil {
 		return fmt.Errorf("resume from %s: %w", c.Save, err)
 	}
@@ -220,7 +219,7 @@ func (c *soloCommand) learner(ctx context.Context, o train.Options) (learner, er
 	return asLearner(train.New(ctx, o))
 }
 
-// asLearner keeps a nil trainer from becoming an interface that is not nil.
+// asLearner prevents a nil trainer from becoming a non-nil interface.
 func asLearner[T learner](trainer T, err error) (learner, error) {
 	if err != nil {
 		return nil, err
@@ -228,8 +227,8 @@ func asLearner[T learner](trainer T, err error) (learner, error) {
 	return trainer, nil
 }
 
-// start returns the model to begin with: that of --save and its optimizer's state when a
-// training was saved there, else that of --model.
+// start returns the starting model: of a training saved in --save, with its optimizer state, or
+// else of --model.
 func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapshot, *train.OptimizerState, error) {
 	if c.Save == "" {
 		s, err := readModel(ctx, t, c.Model)
@@ -258,8 +257,8 @@ func (c *soloCommand) start(ctx context.Context, t terminal) (checkpoint.Snapsho
 	return s, &state, err
 }
 
-// resume compares what is asked for with how the training began, if it is not new, and
-// returns the steps of the warmup.
+// resume compares the requested settings with those of a saved training, and returns the number of
+// warmup steps.
 func (s *solo) resume(state *train.OptimizerState) (warmup uint32, err error) {
 	c := &s.options
 	saved, err := savedSettings(state)
@@ -335,7 +334,7 @@ func (s *solo) train(ctx context.Context) error {
 			}
 		}
 	}
-	// Saved before it is measured: nothing that happens there costs a step.
+	// Save before the evaluation, so that an error there costs no step.
 	if err := s.save(context.WithoutCancel(ctx)); err != nil {
 		return err
 	}
@@ -384,8 +383,8 @@ func (s *solo) printHeldOut(ctx context.Context) error {
 	return nil
 }
 
-// save writes model and optimizer state together, so that they are of the same step. What
-// was saved, or could not be, is not saved again.
+// save saves the model and the optimizer state of the same step together. It does not retry a step
+// that was saved, or whose save failed.
 func (s *solo) save(ctx context.Context) error {
 	if s.options.Save == "" || !s.unsaved {
 		return nil
@@ -395,13 +394,13 @@ func (s *solo) save(ctx context.Context) error {
 		state.DataIndex, state.Settings = s.dataIndex, s.settings
 	})
 	if err != nil {
-		return err
+		return diskspace.Explain(err, "an earlier checkpoint in the folder stays complete; remove other files, and run the command again to resume from it")
 	}
 	s.printf("saved step %d to %s\n", s.step, s.options.Save)
 	return nil
 }
 
-// printf writes progress; a closed terminal does not end a training.
+// printf writes progress. It ignores errors, so that a closed terminal does not end a training.
 func (s *solo) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.terminal.Out, format, args...)
 }

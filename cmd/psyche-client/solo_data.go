@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/local"
@@ -13,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// readModel reads the model that --model names.
+// readModel reads the model of --model.
 func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapshot, error) {
 	dir, err := modelFolder(ctx, t, name)
 	if err != nil {
@@ -22,17 +23,21 @@ func readModel(ctx context.Context, t terminal, name string) (checkpoint.Snapsho
 	return readFolder(t, dir)
 }
 
-// readFolder reads a model, and says how far it is.
+// readFolder reads a model, and prints the progress.
 func readFolder(t terminal, dir string) (checkpoint.Snapshot, error) {
 	if err := fits("the weights", uint64(checkpoint.TensorBytes(dir)), allocatableMemory()); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("read %s: %w, or choose a smaller model", dir, err)
 	}
 	m := meter.New(t.Err, "psyche-client: reading the model")
 	defer m.Done()
-	return checkpoint.ReadDirWatched(dir, m.At)
+	s, err := checkpoint.ReadDirWatched(dir, m.At)
+	if err == nil {
+		warnOfTokens(s, dir, t.logger())
+	}
+	return s, err
 }
 
-// openData opens what is trained on, and what is only measured.
+// openData opens the training data and the held-out data.
 func (s *solo) openData(ctx context.Context, description model.Description) (err error) {
 	c := &s.options
 	if c.SeqLen > description.MaxTokens {
@@ -52,8 +57,8 @@ func (s *solo) openData(ctx context.Context, description model.Description) (err
 	return err
 }
 
-// readHeldOut reads what is only measured. Without a --token-size it may have another one
-// than the data.
+// readHeldOut reads the held-out data. Without --token-size, its token size may differ from the
+// training data's.
 func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 	var of uint64
 	if s.heldOut, of, err = readFirst(ctx, s.options.HeldOut, o, s.options.HeldOutSequences); err != nil {
@@ -63,13 +68,34 @@ func (s *solo) readHeldOut(ctx context.Context, o local.Options) (err error) {
 	return nil
 }
 
-// fittingDevices returns the devices to train on, or an error if the memory of the CPU is too small.
+// fittingDevices returns the devices for training, or an error if the memory of the CPU is too
+// small.
 func (c *soloCommand) fittingDevices(parameters int64) ([]torch.Device, error) {
 	devices, err := c.trainingDevices(c.deviceFlags)
 	if err == nil && leastMemory(devices) == 0 { // on the CPU
 		err = c.fits(parameters, allocatableMemory())
 	}
 	return devices, err
+}
+
+// fitsDisk returns an error if --save has too little space for a checkpoint. An earlier checkpoint stays until the new one
+// is complete.
+func (c *soloCommand) fitsDisk(parameters int64, probe diskspace.Probe) error {
+	if c.Save == "" {
+		return nil
+	}
+	values := uint64(2) // weight and momentum
+	if c.Optimizer == "adamw" {
+		values = 3
+	}
+	bytes := weightBytes(parameters)
+	if bytes < math.MaxUint64/values {
+		bytes *= values
+	}
+	if err := diskspace.Check(c.Save, "the weights and the optimizer's state of a checkpoint", bytes, probe); err != nil {
+		return fmt.Errorf("--save: %w, choose another folder, or omit --save", err)
+	}
+	return nil
 }
 
 // fits returns an error if what training on the CPU adds to a model that was read does not fit into the available memory.

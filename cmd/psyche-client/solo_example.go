@@ -6,7 +6,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// exampleFlags are flags of the original's example that say here what another one says, or nothing.
+// exampleFlags are flags of the original's example that are aliases here, or have no effect.
 type exampleFlags struct {
 	Distro             bool    `help:"Same as --optimizer distro."`
 	OptimStats         bool    `help:"Write each tensor's share of the gradient and momentum to the event log at every step."`
@@ -25,7 +25,7 @@ func (f exampleFlags) idle() []idleFlag {
 	}
 }
 
-// statsEvery returns the number of steps between figures of every tensor; 0: there are none.
+// statsEvery returns the number of steps between metrics of every tensor; 0 disables them.
 func (f exampleFlags) statsEvery() uint32 {
 	if f.OptimStats {
 		return 1
@@ -41,7 +41,8 @@ func (c *soloCommand) checkStart() error {
 	return nil
 }
 
-// begin makes --start-step the first step of a new training: its sequences and its learning rate.
+// begin makes --start-step the first step of a new training, with its sequences and its learning
+// rate.
 func (s *solo) begin() {
 	s.step = s.options.StartStep - 1
 	s.dataIndex = uint64(s.step) * uint64(s.options.TotalBatch)

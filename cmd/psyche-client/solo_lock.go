@@ -9,14 +9,14 @@ import (
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
-// errFolderInUse says that another process writes a folder.
+// errFolderInUse means that another process writes a folder.
 var errFolderInUse = errors.New("another process is using it")
 
-// folderClaim is the right of this process to write a folder: a locked file beside it, because
-// each checkpoint is a new folder in its place.
+// folderClaim is this process's exclusive right to write a folder. The lock is a file next to the
+// folder, because each checkpoint replaces the folder.
 type folderClaim struct{ file *os.File }
 
-// claimFolder finds out before a training, not after it, whether it can be saved.
+// claimFolder verifies before a training that it can be saved.
 func claimFolder(dir string) (*folderClaim, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -35,7 +35,7 @@ func claimFolder(dir string) (*folderClaim, error) {
 	return c, nil
 }
 
-// lockBeside makes and locks the file. Whoever had it before removes it.
+// lockBeside creates and locks the file, which its previous holder removes.
 func lockBeside(dir string) (*folderClaim, error) {
 	path := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock")
 	file, err := filelock.Open(path, 0o600)
@@ -48,7 +48,7 @@ func lockBeside(dir string) (*folderClaim, error) {
 	return &folderClaim{file}, nil
 }
 
-// release gives the folder to the next process.
+// release releases the folder for other processes.
 func (c *folderClaim) release() error {
 	return errors.Join(os.Remove(c.file.Name()), c.file.Close())
 }

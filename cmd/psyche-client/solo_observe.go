@@ -7,11 +7,11 @@ import (
 	"github.com/psyche-go/psyche/face/metrics"
 )
 
-// eventsBeside is what the folder of a log is called that stands beside a folder for a model:
-// nothing but the model may be in that.
+// eventsBeside is the suffix of the event log's folder, which is next to a model's folder. The
+// model's folder must contain only the model.
 const eventsBeside = ".events"
 
-// observe opens the event log and everything that is told of it; close ends that.
+// observe opens the event log and its consumers. close closes them.
 func (s *solo) observe(ctx context.Context, vocabulary int) (*slog.Logger, error) {
 	c, logger := &s.options, s.terminal.logger()
 	dir := c.EventsDir

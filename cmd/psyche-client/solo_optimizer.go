@@ -30,13 +30,13 @@ type soloOptimizer struct {
 	Quantize1Bit     bool    `name:"quantize-1bit" aliases:"distro-quantization" default:"true" negatable:"" help:"Keep only signs (distro)." group:"Flags for --optimizer distro:"`
 }
 
-// ownFlags are the flags that only one optimizer has.
+// ownFlags lists, for each optimizer, the flags that apply only to it.
 var ownFlags = map[string][]string{
 	"adamw":  {"beta-1", "beta-2", "eps"},
 	"distro": {"compression-decay", "compression-topk", "compression-chunk", "quantize-1bit"},
 }
 
-// checkFlags refuses infinite values and values that are not numbers.
+// checkFlags rejects infinite values and values that are not numbers.
 func (o soloOptimizer) checkFlags() error {
 	for _, given := range []struct {
 		flag  string
@@ -64,12 +64,12 @@ func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
 	return all
 }
 
-// defaultWarmup does not depend on the number of steps, if there are enough of them: a
-// training in parts is the same as one at once.
+// defaultWarmup does not depend on the number of steps, if there are enough, so that a training in
+// parts gives the same result as an uninterrupted training.
 const defaultWarmup = 10
 
-// warmup returns the steps of the warmup out of so many; usual is their number if the flag
-// is not given.
+// warmup returns the number of warmup steps for a training of steps steps. usual is the default if
+// the flag is not set.
 func (o soloOptimizer) warmup(usual, steps uint32) uint32 {
 	switch {
 	case o.WarmupSteps != nil:

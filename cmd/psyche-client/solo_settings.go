@@ -10,17 +10,17 @@ import (
 	"github.com/psyche-go/psyche/learn/train"
 )
 
-// setting is a flag that decides what a training comes to, as it is saved with the training.
+// setting is a flag that affects the result of a training. It is saved with the training.
 type setting struct {
 	flag, value string
-	// fixed says why a training cannot go on with another value; empty: it can.
+	// fixed is the reason why a training cannot continue with a different value; empty: it can.
 	fixed string
 }
 
 const countsSequences = "the resumed training would read the wrong sequences"
 
-// settings are those of a training that reads the data. Paths are not among them: the same
-// data may lie elsewhere.
+// settings returns the settings of a training on the data. They exclude paths, because the same
+// data may be moved.
 func (c *soloCommand) settings(data *local.Folder, warmup uint32) []setting {
 	number := func(value float64) string { return strconv.FormatFloat(value, 'g', -1, 64) }
 	fingerprint := data.Fingerprint()
@@ -51,7 +51,7 @@ func (c *soloCommand) settings(data *local.Folder, warmup uint32) []setting {
 
 const warmupFlag = "--warmup-steps"
 
-// encodeSettings returns the settings as they are saved: an object of flags and values.
+// encodeSettings encodes the settings as an object of flags and values.
 func encodeSettings(all []setting) (string, error) {
 	values := make(map[string]string, len(all))
 	for _, s := range all {
@@ -64,7 +64,7 @@ func encodeSettings(all []setting) (string, error) {
 	return string(text), nil
 }
 
-// savedSettings reads what encodeSettings wrote; nil means that none were saved.
+// savedSettings decodes the output of encodeSettings. It returns nil if none were saved.
 func savedSettings(state *train.OptimizerState) (map[string]string, error) {
 	if state == nil || state.Settings == "" {
 		return nil, nil
@@ -76,7 +76,7 @@ func savedSettings(state *train.OptimizerState) (map[string]string, error) {
 	return values, nil
 }
 
-// savedWarmup is the number of steps of the warmup that a training began with.
+// savedWarmup returns the number of warmup steps at the start of a training.
 func savedWarmup(saved map[string]string) uint32 {
 	steps, err := strconv.ParseUint(saved[warmupFlag], 10, 32)
 	if err != nil {
@@ -85,8 +85,8 @@ func savedWarmup(saved map[string]string) uint32 {
 	return uint32(steps)
 }
 
-// compareSettings refuses to go on with a training in save that the settings do not fit, and
-// describes the others that changed.
+// compareSettings returns an error if the settings do not permit continuing the training in save.
+// It describes all other changes.
 func compareSettings(save string, saved map[string]string, all []setting) (changed string, err error) {
 	var changes []string
 	for _, s := range all {

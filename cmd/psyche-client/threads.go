@@ -5,8 +5,7 @@ import (
 	"runtime"
 )
 
-// threadCount is the number of threads that compute; 0: one for each CPU, or what
-// OMP_NUM_THREADS says.
+// threadCount is the number of computing threads; 0 means one per CPU, or OMP_NUM_THREADS.
 type threadCount int
 
 // Validate is called when the command line is parsed.
@@ -20,7 +19,7 @@ func (n threadCount) Validate() error {
 	return nil
 }
 
-// maxThreads bounds the threads of a process, and the groups that they are divided into.
-// Nobody gains by more than one for each CPU, and with hundreds for each the machine does
-// little but change between them.
+// maxThreads limits the threads of a process, and the groups that they are divided into. More than
+// one thread per CPU has no benefit, and with hundreds per CPU the machine mostly switches between
+// them.
 func maxThreads() int { return max(64, 4*runtime.NumCPU()) }

@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/local"
 )
 
-// readFirst returns the first sequences of a token file or folder, at most limit of
-// them, and how many there are; 0 means all.
+// readFirst returns the first sequences of a token file or folder, at most limit, and their total
+// number. A limit of 0 means all.
 func readFirst(ctx context.Context, path string, o local.Options, limit uint64) (sequences [][]int32, of uint64, err error) {
 	folder, err := local.Open(path, o)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/face/tracker/wandb"
 )
 
-// trackerFlags say who else gets the figures of a training.
+// trackerFlags select the trackers that receive the metrics of a training.
 type trackerFlags struct {
 	TensorboardDir string `type:"path" placeholder:"DIR" help:"Folder for a TensorBoard event file."`
 	MetricsFile    string `type:"path" placeholder:"FILE" help:"File to append the metrics of every step to, one JSON object per step."`
@@ -28,13 +28,13 @@ type trackerFlags struct {
 	WandbEntity  string `placeholder:"NAME" help:"User or team of the Weights & Biases project. Default: the owner of the key."`
 }
 
-// flushTimeout is how long trackers may take at the end for what they have not taken yet.
+// flushTimeout limits the time for trackers to receive pending data at the end.
 const flushTimeout = 10 * time.Second
 
-// feeds are the trackers of a training: what ends each of them.
+// feeds are the close functions of a training's trackers.
 type feeds []func(context.Context) error
 
-// close lets them have what waits, all at once.
+// close sends pending data to all trackers concurrently.
 func (all feeds) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
@@ -47,7 +47,7 @@ func (all feeds) close() error {
 	return errors.Join(errs...)
 }
 
-// start begins to hand a board's rows to the trackers; nothing of theirs can hold it up.
+// start starts to pass a board's rows to the trackers, which cannot block the board.
 func (f trackerFlags) start(board *metrics.Board, name string, settings map[string]any, logger *slog.Logger) (all feeds, err error) {
 	add := func(name string, sink tracker.Sink, every time.Duration) {
 		feed := tracker.Start(name, sink, every, logger)
@@ -83,7 +83,8 @@ func (f trackerFlags) start(board *metrics.Board, name string, settings map[stri
 	return all, nil
 }
 
-// wandb opens the tracker that flags and environment ask for; nil if they do not.
+// wandb opens the Weights & Biases tracker that flags and environment select; nil if they select
+// none.
 func (f trackerFlags) wandb(name string, settings map[string]any, logger *slog.Logger) (tracker.Sink, error) {
 	key, mode := secret.Trim(os.Getenv("WANDB_API_KEY")), strings.ToLower(os.Getenv("WANDB_MODE"))
 	asked := key != "" || mode == "offline" || f.WandbProject+f.WandbRun+f.WandbGroup+f.WandbEntity != ""

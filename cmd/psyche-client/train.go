@@ -30,7 +30,7 @@ type trainCommand struct {
 	KeepIdentity bool `help:"If no other key is given, use a persistent key, created at the first start, in the state folder, as join does: psyche/identity.json in XDG_STATE_HOME, or in ~/.local/state." group:"Your key:"`
 }
 
-// memberFlags say how a member takes part in a run, wherever it is.
+// memberFlags configure how a member takes part in a run on any host.
 type memberFlags struct {
 	IdentitySecretKeyPath string `short:"i" aliases:"wallet-private-key-path" help:"Key file: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY (hex); on a chain also RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PRIVATE_KEY_PATH or WALLET_PATH. Without any of these, the client uses its persistent key, or else a new key." type:"path" group:"Your key:"`
 	MemberName            string `env:"PSYCHE_MEMBER_NAME" placeholder:"NAME" help:"Display name shown next to this member's key: up to 32 bytes. Signed with each join, so it stays in the run's log permanently; it is not proof of identity." group:"Your key:"`
@@ -66,7 +66,7 @@ type memberFlags struct {
 	idleFlags    `embed:"" group:"Flags of the original:"`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *trainCommand) Help() string {
 	return `Joins at the start of the next epoch, downloads the model from the members (or from the run's
 checkpoint) and trains. The run is on a server (--server-addr) or on a Solana chain (--rpc). On a
@@ -94,13 +94,15 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	if !c.DeleteOldSteps {
 		c.KeepSteps = 0
 	}
-	key, err := c.key(logger) // before anything else is put into the folder where it is kept, which is for nobody else
+	key, err := c.key(logger) // first, because its folder is created with access for this user only
 	if err != nil {
 		return err
 	}
-	if err := c.checkCheckpointDir(logger); err != nil {
+	unclaim, err := c.claimCheckpointDir(logger) // before the event log there is opened
+	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, unclaim()) }()
 	seen, err := c.observe(ctx, key, logger)
 	if err != nil {
 		return err
@@ -116,7 +118,7 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 		return library
 	}
 	var devices []torch.Device
-	if library == nil { // else only a run of the dummy model can be joined
+	if library == nil { // otherwise only a run of the dummy model can be joined
 		if devices, err = c.trainingDevices(c.deviceFlags); err != nil {
 			return err
 		}
@@ -207,14 +209,14 @@ func (c *trainCommand) Run(ctx context.Context, t terminal) (err error) {
 	return nil
 }
 
-// tell prints what the process gave to the run, where people read what it prints.
+// tell prints the process's contribution to the run, if people read its output.
 func (c *trainCommand) tell(given *account, t terminal) {
 	if given != nil && c.Logs != "json" && c.Logs != "none" {
 		given.print(t.Err)
 	}
 }
 
-// key loads the participant's key, or makes one: for this user, or for this process only.
+// key loads the participant's key, or creates one: for this user, or for this process only.
 func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	if c.IdentitySecretKeyPath != "" {
 		return identity.LoadKeyFile(c.IdentitySecretKeyPath)
@@ -233,7 +235,8 @@ func (c *trainCommand) key(logger *slog.Logger) (identity.Key, error) {
 	return key, nil
 }
 
-// keyFromEnvironment reads the key that a variable holds or names. On a chain that is also a wallet, which pays.
+// keyFromEnvironment reads the key from environment variables. On a chain, these include the
+// variables of a wallet, which pays.
 func (c *trainCommand) keyFromEnvironment() (key identity.Key, found bool, err error) {
 	if c.Given() {
 		return identity.WalletFromEnvironment(os.LookupEnv)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/node/env"
@@ -18,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// checkFlags returns what is wrong with the command line.
+// checkFlags validates the command line.
 func (c *trainCommand) checkFlags(ctx context.Context) error {
 	if err := c.checkHost(ctx); err != nil {
 		return err
@@ -47,7 +48,7 @@ func (c *trainCommand) checkFlags(ctx context.Context) error {
 	return c.checkUploads(c.RunID, c.CheckpointDir)
 }
 
-// checkMemberName wants a name that others can be shown; none is one.
+// checkMemberName returns an error unless a name is empty or safe to display.
 func checkMemberName(name string) error {
 	if name == "" {
 		return nil
@@ -58,10 +59,11 @@ func checkMemberName(name string) error {
 	return nil
 }
 
-// maxDummyDelay bounds --dummy-training-delay-secs: a day.
+// maxDummyDelay limits --dummy-training-delay-secs to a day.
 const maxDummyDelay = 24 * 3600
 
-// checkServerAddr wants an address that names a port: none would be found by trying again.
+// checkServerAddr returns an error for an address without a valid port, because retries would not
+// help.
 func checkServerAddr(ctx context.Context, address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -73,31 +75,41 @@ func checkServerAddr(ctx context.Context, address string) error {
 	return nil
 }
 
-// checkpointFlags say which checkpoints are kept on this machine.
+// checkpointFlags configure which checkpoints are kept on this machine.
 type checkpointFlags struct {
 	CheckpointDir  string `help:"Folder for a checkpoint after each epoch." type:"path"`
 	KeepSteps      int    `help:"Number of newest checkpoints to keep; 0 means all." default:"3"`
 	DeleteOldSteps bool   `help:"Remove checkpoints older than the newest --keep-steps." default:"true" negatable:""`
 }
 
-// checkCheckpointDir finds out whether checkpoints can be saved, and says what it means when
-// none are.
-func (f checkpointFlags) checkCheckpointDir(logger *slog.Logger) error {
+// claimCheckpointDir checks whether checkpoints can be saved, and takes the folder for this process until release. It warns
+// if there is no folder. The error wraps errFolderInUse if another client has the folder.
+func (f checkpointFlags) claimCheckpointDir(logger *slog.Logger) (release func() error, err error) {
+	release = func() error { return nil }
 	if f.CheckpointDir == "" {
 		logger.Warn("no checkpoint is saved here: if no member has the model, it is lost; give --checkpoint-dir")
-		return nil
+		return release, nil
 	}
-	err := os.MkdirAll(f.CheckpointDir, 0o755)
-	if err == nil {
-		err = probeFolder(f.CheckpointDir)
+	folder, err := filelock.OpenFolder(f.CheckpointDir, 0o755)
+	switch {
+	case err == nil:
+		release = folder.Close
+	case errors.Is(err, filelock.ErrHeld):
+		return release, fmt.Errorf("--checkpoint-dir %s: %w%s; end that client, or start this one with another --checkpoint-dir and another --identity-secret-key-path, or join with --ephemeral",
+			f.CheckpointDir, errFolderInUse, filelock.By(err))
+	default:
+		if made := os.MkdirAll(f.CheckpointDir, 0o755); made != nil {
+			return release, fmt.Errorf("--checkpoint-dir: %w; choose another folder", made)
+		}
+		logger.Warn("the checkpoint folder cannot be locked; make sure that no other client uses it", "folder", f.CheckpointDir, "reason", err)
 	}
-	if err != nil {
-		return fmt.Errorf("--checkpoint-dir: %w; choose another folder", err)
+	if err := probeFolder(f.CheckpointDir); err != nil {
+		return release, errors.Join(fmt.Errorf("--checkpoint-dir: %w; choose another folder", err), release())
 	}
-	return nil
+	return release, nil
 }
 
-// probeFolder returns why no file can be made in a folder.
+// probeFolder returns an error if no file can be created in a folder.
 func probeFolder(dir string) error {
 	file, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
@@ -106,8 +118,8 @@ func probeFolder(dir string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// checkRun finds, before the client joins, what is wrong with the folders that it reads:
-// those that have joined wait for all that have.
+// checkRun checks the folders that the client reads before it joins, because members wait for each
+// other.
 func (f *trainers) checkRun(ctx context.Context, definition env.Definition) error {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
@@ -150,10 +162,10 @@ func (f *trainers) checkDataPath(ctx context.Context, run config.Model) error {
 	if f.command.DataPath == "" && remote {
 		return nil
 	}
-	// The model, which may come from peers, is not known yet: its vocabulary counts when the
-	// data is opened to be read.
+	// The model, which may come from peers, is not known yet. Its vocabulary is checked when the
+	// data is opened for reading.
 	o := f.dataOptions(run, model.Description{VocabSize: 1})
-	o.Logger = nil // what it warns of is said when the data is opened to be read
+	o.Logger = nil // its warnings are logged when the data is opened for reading
 	provider, err := data.New(ctx, run.DataLocations, o)
 	if err != nil {
 		return err

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
@@ -136,11 +140,11 @@ func TestCheckpointDirIsTried(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	c := trainCommand{memberFlags: memberFlags{networkFlags: networkFlags{MaxBlobMemory: 1, MaxBlobDisk: 1, BlobDir: t.TempDir()}}}
 	c.CheckpointDir = filepath.Join(file, "saved")
-	if err := c.checkCheckpointDir(logger); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir") || strings.Contains(err.Error(), "--blob-dir") {
+	if _, err := c.claimCheckpointDir(logger); err == nil || !strings.Contains(err.Error(), "--checkpoint-dir") || strings.Contains(err.Error(), "--blob-dir") {
 		t.Errorf("below a file: %v", err)
 	}
 	c.CheckpointDir = filepath.Join(dir, "saved")
-	if err := c.checkCheckpointDir(logger); err != nil || log.Len() > 0 {
+	if _, err := c.claimCheckpointDir(logger); err != nil || log.Len() > 0 {
 		t.Errorf("a good folder: %v, %s", err, &log)
 	}
 	if left, _ := filepath.Glob(filepath.Join(c.CheckpointDir, ".probe*")); len(left) > 0 {
@@ -155,7 +159,7 @@ func TestCheckpointDirIsTried(t *testing.T) {
 		t.Errorf("--blob-dir is a file: %v", err)
 	}
 	c.CheckpointDir = ""
-	if err := c.checkCheckpointDir(logger); err != nil || !strings.Contains(log.String(), "--checkpoint-dir") {
+	if _, err := c.claimCheckpointDir(logger); err != nil || !strings.Contains(log.String(), "--checkpoint-dir") {
 		t.Errorf("no folder: %v, %s", err, &log)
 	}
 }
@@ -194,5 +198,38 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 	if out := succeed(t, "version"); !strings.HasPrefix(out, "psyche-client ") || strings.Count(out, "\n") != 1 {
 		t.Errorf("version printed %q", out)
+	}
+}
+
+// TestCheckpointDirInUse: a second client in a folder is refused before it writes there, until the first has ended.
+func TestCheckpointDirInUse(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	c := checkpointFlags{CheckpointDir: filepath.Join(t.TempDir(), "runs", "a")}
+	release, err := c.claimCheckpointDir(logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !filelock.Supported {
+		t.Skip("no locks on this system")
+	}
+	_, err = c.claimCheckpointDir(logger)
+	if !errors.Is(err, errFolderInUse) || !strings.Contains(err.Error(), c.CheckpointDir) || !strings.Contains(err.Error(), "--ephemeral") ||
+		runtime.GOOS == "linux" && !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", os.Getpid())) {
+		t.Error(err)
+	}
+	other := checkpointFlags{CheckpointDir: filepath.Join(filepath.Dir(c.CheckpointDir), "b")}
+	releaseOther, err := other.claimCheckpointDir(logger)
+	if err != nil {
+		t.Errorf("another folder: %v", err)
+	}
+	if err := errors.Join(release(), releaseOther()); err != nil {
+		t.Error(err)
+	}
+	again, err := c.claimCheckpointDir(logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again(); err != nil {
+		t.Error(err)
 	}
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// debugFlags let a client write down what it sees and computes.
+// debugFlags make a client record its observations and computations.
 type debugFlags struct {
 	Logs     logFormat  `aliases:"log" default:"console" placeholder:"FORMAT" help:"Log format on standard error: console, json or none. tui and tui-and-console draw the progress and the last warnings on a terminal, and otherwise work like console; --write-log writes the full log (${default})."`
 	LogLevel slog.Level `default:"info" help:"Minimum log level: debug, info, warn or error."`
@@ -37,7 +37,7 @@ type debugFlags struct {
 	OptimStatsSteps   uint32 `placeholder:"N" help:"Write each tensor's share of the gradient and momentum to the event log every N steps; 0 means never."`
 }
 
-// open returns the logger, and what closes its file. A display takes the place of the terminal.
+// open returns the logger, and a closer for its file. A display replaces the terminal.
 func (f debugFlags) open(t terminal, shown *display) (*slog.Logger, io.Closer, error) {
 	var all []slog.Handler
 	switch {
@@ -63,8 +63,8 @@ func (f debugFlags) open(t terminal, shown *display) (*slog.Logger, io.Closer, e
 	return logTo(all), file, nil
 }
 
-// logTo returns the process's logger, which also takes, as details, the lines that libraries
-// (zeroconf) write to the standard library's: a display would be torn by them.
+// logTo returns the process's logger. At debug level it also logs the lines that libraries
+// (zeroconf) write to the standard library's logger, because they would corrupt a display.
 func logTo(all []slog.Handler) *slog.Logger {
 	handler := slog.NewMultiHandler(all...)
 	log.SetFlags(0)
@@ -72,7 +72,7 @@ func logTo(all []slog.Handler) *slog.Logger {
 	return slog.New(handler)
 }
 
-// serveMetrics shows a board on a port of this machine, until what it returns is called.
+// serveMetrics serves a board on a port of this machine. stop stops it.
 func serveMetrics(ctx context.Context, port uint16, board *metrics.Board) (stop func() error, err error) {
 	if port == 0 {
 		return func() error { return nil }, nil
@@ -92,10 +92,10 @@ func serveMetrics(ctx context.Context, port uint16, board *metrics.Board) (stop 
 	}, nil
 }
 
-// maxStats are the tensors of one event, which has to fit a line of the log.
+// maxStats limits the tensors of one event, which has to fit into a line of the log.
 const maxStats = 1000
 
-// gradientEvents writes what a gradient was like to the event log.
+// gradientEvents returns a function that writes statistics of a gradient to the event log.
 func gradientEvents(events *event.Log, logger *slog.Logger) func(train.Gradient) {
 	return func(g train.Gradient) {
 		err := events.Append(event.Gradient{Step: g.Step, LR: g.LR, Norm: g.Norm})
@@ -112,8 +112,8 @@ func gradientEvents(events *event.Log, logger *slog.Logger) func(train.Gradient)
 	}
 }
 
-// maxWaiting are the bytes of results that wait to be written: a slow disk must not take
-// the memory, nor hold up a round.
+// maxWaiting limits the bytes of results that wait to be written. A slow disk must neither fill the
+// memory nor delay a round.
 const maxWaiting = 256 << 20
 
 // resultWriter writes results into the folder of --write-gradients-dir.
@@ -134,7 +134,7 @@ type seenResult struct {
 	payload []byte
 }
 
-// writeResults makes the folder and starts to write; nil without a folder.
+// writeResults creates the folder and starts to write; nil without a folder.
 func writeResults(dir string, logger *slog.Logger) (*resultWriter, error) {
 	if dir == "" {
 		return nil, nil
@@ -152,7 +152,7 @@ func writeResults(dir string, logger *slog.Logger) (*resultWriter, error) {
 	return w, nil
 }
 
-// see takes a result that was found to be valid. It does not wait for the disk.
+// see takes a valid result. It does not wait for the disk.
 func (w *resultWriter) see(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) {
 	if w == nil {
 		return
@@ -193,7 +193,7 @@ func (w *resultWriter) run() {
 	}
 }
 
-// close writes what waits.
+// close writes pending results.
 func (w *resultWriter) close() {
 	if w == nil {
 		return

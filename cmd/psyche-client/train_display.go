@@ -15,15 +15,14 @@ import (
 	"github.com/psyche-go/psyche/node/p2pnet"
 )
 
-// display is what --logs tui draws, where there is a terminal.
+// display is the terminal display of --logs tui.
 type display struct {
 	*tui.Client
-	network atomic.Pointer[p2pnet.Network] // nil until there is one
+	network atomic.Pointer[p2pnet.Network] // nil before the network is open
 	errors  io.Writer
 }
 
-// newDisplay makes the display that the flags ask for; nil where they ask for none, or there is no
-// terminal to draw on.
+// newDisplay makes the display of the flags; nil if they request none, or if there is no terminal.
 func newDisplay(logs logFormat, t terminal) *display {
 	if !logs.drawn() || !isTerminal(os.Stdin) || !isTerminal(t.Out) {
 		return nil
@@ -36,10 +35,10 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(file.Fd())
 }
 
-// handler shows warnings in the display, not beside it.
+// handler returns a handler that shows warnings in the display.
 func (d *display) handler() slog.Handler { return d.Handler(slog.LevelWarn) }
 
-// start draws from now on.
+// start starts drawing.
 func (d *display) start(t terminal, runID string, id identity.ID, o *observed) {
 	if d == nil {
 		return
@@ -48,7 +47,7 @@ func (d *display) start(t terminal, runID string, id identity.ID, o *observed) {
 	d.Start(os.Stdin, t.Out, tui.ClientOptions{RunID: runID, ID: id.String(), Figures: o.board.Values, Peers: d.peers})
 }
 
-// use lets the display show the peers of a network.
+// use makes the display show the peers of a network.
 func (d *display) use(network *p2pnet.Network) {
 	if d != nil {
 		d.network.Store(network)
@@ -67,7 +66,7 @@ func (d *display) peers() []tui.Peer {
 	return peers
 }
 
-// close gives the terminal back and leaves the last warnings there.
+// close restores the terminal and prints the last warnings.
 func (d *display) close() {
 	if d == nil {
 		return

@@ -21,7 +21,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// hostFlags say where the run is: on a server, or on a chain.
+// hostFlags select the host of the run: a server, or a chain.
 type hostFlags struct {
 	ServerAddr string `help:"Address of the run's server, host:port." env:"SERVER_ADDR"`
 
@@ -36,12 +36,12 @@ type hostFlags struct {
 	onchain.RunFlags `embed:"" group:"A run on a chain:"`
 }
 
-// programFlags say which programs on a chain get signed transactions.
+// programFlags select the programs on a chain that receive signed transactions.
 type programFlags struct {
 	ForeignProgram bool `help:"On a chain: take part even if this version does not know the program. A program can take everything in the account of this key."`
 }
 
-// checkHost returns what is wrong with the flags.
+// checkHost validates the flags.
 func (f *hostFlags) checkHost(ctx context.Context) error {
 	switch {
 	case f.Given() && f.ServerAddr != "":
@@ -63,7 +63,7 @@ func (f *hostFlags) checkHost(ctx context.Context) error {
 	return checkServerAddr(ctx, f.ServerAddr)
 }
 
-// runHost is the host of a run, and what has to be done at its end.
+// runHost is a connection to the host of a run, with its cleanup.
 type runHost struct {
 	env.Backend
 	key   func() identity.ID // of the run's server; zero on a chain
@@ -71,8 +71,8 @@ type runHost struct {
 	ended func() error
 }
 
-// reach connects to the run's host. The end of ctx ends the attempts; it does not end a
-// connection, over which the client says last that it leaves.
+// reach connects to the run's host. When ctx ends, the attempts end, but not an existing
+// connection, because the client uses it to leave the run.
 func (f *hostFlags) reach(ctx context.Context, runID string, key identity.Key, addrs []string, events *event.Log, logger *slog.Logger) (runHost, error) {
 	if f.Given() {
 		return f.reachChain(ctx, runID, key, addrs, events, logger)
@@ -120,10 +120,10 @@ func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.K
 	}, nil
 }
 
-// leastTransactions is how many transactions a key should be able to pay for when it joins.
+// leastTransactions is the number of transactions that a joining key should be able to pay for.
 const leastTransactions = 200
 
-// findRun finds the run, and looks at its program, and whether the key can pay for some rounds.
+// findRun finds the run, checks its program, and warns if the key cannot pay for some rounds.
 func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string, logger *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, f.ServerTimeout)
 	defer cancel()
@@ -147,8 +147,9 @@ func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string
 	return chain.Need(ctx, cost)
 }
 
-// vouch looks whether a program is the known one before anything is signed for it: a signature lets it take what the
-// account of the key holds. The answers of a link's nodes are no proof; docs/solana.md says so.
+// vouch checks that a program is the known one before anything is signed for it: a signature lets
+// the program take the whole balance of the key's account. The answers of a link's nodes are not a
+// proof; see docs/solana.md.
 func (f *hostFlags) vouch(ctx context.Context, chain *admin.Chain, at transaction.PublicKey, logger *slog.Logger) error {
 	owner, err := chain.Vouch(ctx, at, program.ELF)
 	switch {
@@ -163,7 +164,7 @@ func (f *hostFlags) vouch(ctx context.Context, chain *admin.Chain, at transactio
 	return err
 }
 
-// payments writes down what a client pays.
+// payments records a client's payments.
 type payments struct {
 	client  *solana.Client
 	events  *event.Log
@@ -173,8 +174,8 @@ type payments struct {
 	done    chan struct{}
 }
 
-// paidEvery is how often payments are looked at: what a process that is killed has paid since
-// then is in no event.
+// paidEvery is the interval of these records. A killed process leaves its payments since the last
+// record unrecorded.
 const paidEvery = 500 * time.Millisecond
 
 func (p *payments) report() {
@@ -190,7 +191,7 @@ func (p *payments) report() {
 	}
 }
 
-// write appends an event if something was paid since the newest.
+// write appends an event if there were payments since the newest one.
 func (p *payments) write() {
 	costs := p.client.Costs()
 	now := event.Paid{Transactions: costs.Landed, Lamports: costs.Lamports, Ticks: costs.Ticks, OutOfTurn: costs.OutOfTurn, Rent: costs.Rent}
@@ -203,7 +204,7 @@ func (p *payments) write() {
 	}
 }
 
-// close ends the client, and says what it has paid.
+// close closes the client, and records its last payments.
 func (p *payments) close() error {
 	err := p.client.Close()
 	close(p.done)
@@ -223,13 +224,13 @@ func dial(ctx context.Context, o tcp.Options) (*tcp.Client, error) {
 	return host, err
 }
 
-// closer is what dialUntil connects to.
+// closer is a connection for dialUntil.
 type closer interface {
 	comparable
 	Close() error
 }
 
-// dialUntil connects to a host until ctx ends, whose end does not end the connection.
+// dialUntil tries to connect to a host until ctx ends. The end of ctx does not end the connection.
 func dialUntil[T closer](ctx context.Context, connect func(context.Context) (T, error)) (T, error) {
 	var none T
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))

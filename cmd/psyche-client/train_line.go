@@ -14,32 +14,33 @@ import (
 )
 
 const (
-	timedRounds = 60 // newest rounds by which the time that is left is foretold
-	leastTimed  = 3  // with fewer nothing is foretold
+	timedRounds = 60 // newest rounds used to estimate the remaining time
+	leastTimed  = 3  // minimum number of rounds for an estimate
 )
 
-// roundLine logs one line for people a round. Its speed is a figure of the board, which has to see events first.
+// roundLine logs one line per round for people. Its speed is a metric of the board, which has to
+// process events first.
 type roundLine struct {
 	logger  *slog.Logger
 	figures func() map[string]float64
-	fields  bool // for programs: one attribute for each figure
+	fields  bool // for programs: one attribute per metric
 
 	total   uint32 // steps of the run; 0: not known yet
 	epoch   uint32
-	first   uint32             // step of the epoch
-	rounds  uint32             // of the epoch; 0: nobody knows
+	first   uint32             // first step of the epoch
+	rounds  uint32             // rounds of the epoch; 0: unknown
 	losses  map[uint32]float64 // of own results that are not applied yet
-	claimed event.Claimed      // of the newest round that is over
-	step    uint32             // of the newest round that began
+	claimed event.Claimed      // of the newest completed round
+	step    uint32             // of the newest started round
 	began   time.Time
-	took    []time.Duration // of the newest rounds, with what lay between them and the next one
+	took    []time.Duration // durations of the newest rounds, including the gaps after them
 }
 
 func newRoundLine(logger *slog.Logger, figures func() map[string]float64, fields bool) *roundLine {
 	return &roundLine{logger: logger, figures: figures, fields: fields, losses: make(map[uint32]float64)}
 }
 
-// see takes an event, as a function for event.Log's Watch.
+// see processes an event. It is an argument for event.Log's Watch.
 func (r *roundLine) see(e event.Event) {
 	switch body := e.Body.(type) {
 	case event.State:
@@ -66,7 +67,7 @@ func (r *roundLine) see(e event.Event) {
 	}
 }
 
-// time notes that a round began.
+// time records the start of a round.
 func (r *roundLine) time(step uint32, at time.Time) {
 	if !r.began.IsZero() && step > r.step {
 		r.took = append(r.took, at.Sub(r.began)/time.Duration(step-r.step))
@@ -75,7 +76,7 @@ func (r *roundLine) time(step uint32, at time.Time) {
 	r.step, r.began = step, at
 }
 
-// attributes are what is said of a round to a program.
+// attributes returns the log attributes of a round.
 func (r *roundLine) attributes(e event.Applied) []any {
 	said := []any{"step", e.Step, "of", r.total, "epoch", r.epoch, "counted", e.Counted, "lost", len(e.Lost)}
 	if round := r.round(e.Step); round > 0 {
@@ -93,7 +94,8 @@ func (r *roundLine) attributes(e event.Applied) []any {
 	return said
 }
 
-// round is which of the epoch's rounds a step is; 0: of another epoch, or nobody knows how many there are.
+// round returns the number of a step's round in the epoch; 0 for a different epoch, or if the
+// number of rounds is unknown.
 func (r *roundLine) round(step uint32) uint32 {
 	if r.rounds == 0 || step < r.first || step-r.first >= r.rounds {
 		return 0
@@ -101,7 +103,7 @@ func (r *roundLine) round(step uint32) uint32 {
 	return step - r.first + 1
 }
 
-// line is what is said of a round.
+// line returns the log line of a round.
 func (r *roundLine) line(e event.Applied) string {
 	parts := []string{fmt.Sprintf("step %d", e.Step)}
 	if r.total > 0 {
@@ -129,9 +131,9 @@ func (r *roundLine) line(e event.Applied) string {
 	return strings.Join(parts, ", ")
 }
 
-// left returns how long a number of steps takes if rounds go on as the newest did, and as the faster and the
-// slower quarter of them did, with all that lies between rounds: the dashboard foretells it in the same way.
-// 0: there is nothing to tell it from.
+// left estimates the time for a number of steps from the newest rounds and the gaps between them,
+// with the times for the faster and the slower quarter of rounds as the range. The dashboard uses
+// the same estimate. 0 means unknown.
 func (r *roundLine) left(steps uint32) (likely, least, most time.Duration) {
 	if len(r.took) < leastTimed {
 		return 0, 0, 0
@@ -142,7 +144,7 @@ func (r *roundLine) left(steps uint32) (likely, least, most time.Duration) {
 	}
 	quantile := func(quarters int) time.Duration { return sorted[min(len(sorted)-1, len(sorted)*quarters/4)] }
 	mean := sum / time.Duration(len(sorted))
-	between := max(0, mean-quantile(2)) // an epoch's ends fall on few rounds
+	between := max(0, mean-quantile(2)) // only a few rounds are at the end of an epoch
 	times := func(each time.Duration) time.Duration {
 		return time.Duration(min(float64(each)*float64(steps), math.MaxInt64/2))
 	}
@@ -150,7 +152,7 @@ func (r *roundLine) left(steps uint32) (likely, least, most time.Duration) {
 	return likely, min(likely, times(quantile(1)+between)), max(likely, times(quantile(3)+between))
 }
 
-// shortNumber writes a number with three digits, as the dashboard does: 1.2 k, 340.
+// shortNumber formats a number with three digits, as the dashboard does: 1.2 k, 340.
 func shortNumber(value float64) string {
 	for _, unit := range []struct {
 		name string
@@ -163,7 +165,7 @@ func shortNumber(value float64) string {
 	return threeDigits(value)
 }
 
-// threeDigits writes a number without an exponent.
+// threeDigits formats a number without an exponent.
 func threeDigits(value float64) string {
 	digits := 0
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// observed is what others get to know of a training: its event log, and what is made of it.
+// observed is the event log of a training with its consumers.
 type observed struct {
 	logger *slog.Logger // for the rest of the process
 	events *event.Log
@@ -20,8 +20,8 @@ type observed struct {
 	ends   []func() error
 }
 
-// close ends everything, the newest first. Trackers have some seconds for what they have not
-// taken yet; that they do not take it is no error of the training.
+// close closes everything, the newest first. Trackers have some seconds to receive pending data.
+// Their failure is not an error of the training.
 func (o *observed) close() error {
 	var errs []error
 	for i := len(o.ends) - 1; i >= 0; i-- {
@@ -30,7 +30,7 @@ func (o *observed) close() error {
 	return errors.Join(errs...)
 }
 
-// observe opens the event log and everything that is told of it.
+// observe opens the event log and its consumers.
 func (c *trainCommand) observe(ctx context.Context, key identity.Key, logger *slog.Logger) (o *observed, err error) {
 	o = &observed{logger: logger, board: metrics.New()}
 	defer func() {

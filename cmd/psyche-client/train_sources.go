@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// sourceFlags say where model and data of a run may come from: whoever set it up names places, and
-// the user decides what is read from them.
+// sourceFlags select permitted sources for the model and data of a run: the run names locations,
+// and the user decides which of them are read.
 type sourceFlags struct {
 	DataPath        string `help:"Folder of token files to use instead of the run's data locations. It must contain the same data." type:"path"`
 	GCSCredentials  bool   `name:"gcs-credentials" help:"Use your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) to read Google Cloud Storage buckets that the run or its members name. By default, no credentials are used."`
@@ -29,16 +29,16 @@ type sourceFlags struct {
 	AllowPrivateRepos bool `help:"Allow the run to name Hub repositories that need your token. The run's main authority decides which repositories are read, trained on and shared."`
 }
 
-// errLocalPath refuses what a stranger's run could use to read private files.
+// errLocalPath prevents an untrusted run from making members read private files.
 var errLocalPath = errors.New("the run names a folder of this machine; choose the folder yourself, or pass --allow-local-paths if you trust the run")
 
-// missingModel says what to do about a model that the run's host has and does not hand out, and why it
-// does not.
+// missingModel returns advice for a model that the run's host has but does not offer. why is the
+// host's reason.
 func missingModel(name string, why error) error {
 	return fmt.Errorf("the model %s: name a folder with --model-path (from the run's server: %w)", name, why)
 }
 
-// wantsModelPath reports whether a run begins with a folder that only the user may choose.
+// wantsModelPath reports whether a run starts with a folder that only the user may choose.
 func (f sourceFlags) wantsModelPath(from coordinator.Checkpoint) bool {
 	return from.Kind == coordinator.CheckpointLocal && f.ModelPath == "" && !f.AllowLocalPaths
 }
@@ -48,13 +48,13 @@ func (f sourceFlags) wantsDataPath(run config.Model) bool {
 	return namesFolders(run.DataLocations) && f.DataPath == "" && !f.AllowLocalPaths
 }
 
-// checkModelPath looks at the config.json of a model that comes from a folder: of --model-path, of the
-// run, or where the run's server put it.
+// checkModelPath checks the config.json of a model in a folder: of --model-path, of the run, or of
+// a download from the run's server.
 func (f sourceFlags) checkModelPath(run config.Model, from coordinator.Checkpoint, hosted string) error {
 	dir := cmp.Or(f.ModelPath, hosted)
 	switch from.Kind {
 	case coordinator.CheckpointP2P, coordinator.CheckpointP2PGcs:
-		return nil // it comes from members
+		return nil // the model comes from members
 	case coordinator.CheckpointLocal:
 		if dir == "" {
 			dir = from.Repo

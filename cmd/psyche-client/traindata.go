@@ -20,12 +20,12 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// namesFolders reports whether a run's data lies in folders of this machine.
+// namesFolders reports whether a run's data is in folders of this machine.
 func namesFolders(locations []config.DataLocation) bool {
 	return slices.ContainsFunc(locations, func(l config.DataLocation) bool { return l.Local != nil || l.Preprocessed != nil })
 }
 
-// dataOptions says how the run's data is read.
+// dataOptions returns the options for reading the run's data.
 func (f *trainers) dataOptions(run config.Model, description model.Description) data.Options {
 	return data.Options{
 		SeqLen:    int(run.MaxSeqLen),
@@ -33,8 +33,8 @@ func (f *trainers) dataOptions(run config.Model, description model.Description) 
 		Path:      f.command.DataPath,
 		Web:       web.Options{Inner: f.command.AllowInnerData},
 		Logger:    f.logger,
-		// Whoever set up the run names the bucket: what one's own credentials open is
-		// read only if one says so.
+		// The run names the bucket. The user's own credentials are used only if the user permits
+		// it.
 		Bucket: func(ctx context.Context, name string) (objstore.Store, error) {
 			return gcs.Open(ctx, name, gcs.Options{Credentials: f.command.GCSCredentials})
 		},
@@ -44,14 +44,14 @@ func (f *trainers) dataOptions(run config.Model, description model.Description) 
 	}
 }
 
-// How long a data server is tried at first: when there is no other location, a client that
-// cannot read its data cannot take part.
+// Time limits for the first connection to a data server. If there is no other location, the client
+// cannot take part without it.
 const (
 	onlyServerTimeout = time.Minute
 	someServerTimeout = 5 * time.Second
 )
 
-// dataServer connects to a data server of a run with so many locations.
+// dataServer connects to a data server of a run with the given number of locations.
 func (f *trainers) dataServer(ctx context.Context, at config.ServerData, o data.Options, locations int) (data.Provider, error) {
 	timeout := onlyServerTimeout
 	if locations > 1 {
@@ -64,15 +64,15 @@ func (f *trainers) dataServer(ctx context.Context, at config.ServerData, o data.
 	})
 }
 
-// sameHost reports whether a data server is where the run's own server is, which the user named.
+// sameHost reports whether a data server is on the host of the run's server, which the user named.
 func sameHost(a, b string) bool {
 	hostOfA, _, errA := net.SplitHostPort(a)
 	hostOfB, _, errB := net.SplitHostPort(b)
 	return errA == nil && errB == nil && strings.EqualFold(hostOfA, hostOfB)
 }
 
-// trust decides about a data server's key: it is the one that the run names, or else that of
-// the run's own server, or else the one that its address had before.
+// trust returns the check of a data server's key. The expected key is the one in the run, or else
+// the key of the run's own server, or else the key last seen at the address.
 func (f *trainers) trust(at config.ServerData) func(identity.ID) error {
 	return func(found identity.ID) error {
 		if at.Key != "" {
@@ -93,8 +93,8 @@ func (f *trainers) trust(at config.ServerData) func(identity.ID) error {
 	}
 }
 
-// knownDataServers is the file that remembers the keys of data servers: the same as for
-// runs' servers, also when --server-key made it needless for them.
+// knownDataServers opens the file with the keys of data servers. Runs' servers use the same file.
+// It is opened even if --server-key makes it unnecessary for them.
 func (c *trainCommand) knownDataServers(logger *slog.Logger) (*secure.KnownServers, error) {
 	_, known, err := secure.Choose("", c.KnownServers, func(address string, key identity.ID) {
 		logger.Warn("unknown data server key; verify it with the operator of the data server or the run", "server", address, "key", key)

@@ -19,23 +19,23 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// trainers says how a command line trains in a run, and reads its data.
+// trainers creates the trainers for a command line, and reads its data.
 type trainers struct {
 	command *trainCommand
 	key     identity.Key
 	logger  *slog.Logger
 	host    func() identity.ID // key of the run's server
 	run     func() [32]byte    // hash of the run
-	devices []torch.Device     // that compute; none: the CPU
+	devices []torch.Device     // computing devices; none: the CPU
 	events  *event.Log
 	board   *metrics.Board
 	seen    *resultWriter // may be nil
-	hosted  *hosted       // the model that the run's server hands out; may be nil
-	library error         // why there is no libtorch; nil: there is
+	hosted  *hosted       // starting model offered by the run's server; may be nil
+	library error         // reason why there is no libtorch; nil: there is
 	weighed bool          // weigh was called; used by one goroutine at a time
 }
 
-// factory makes the trainers. Measuring may be nil.
+// factory returns the factory of trainers. m may be nil.
 func (t *trainers) factory(m *measuring) *member.Factory {
 	c := t.command
 	return member.NewFactory(member.Options{
@@ -59,7 +59,7 @@ func (t *trainers) factory(m *measuring) *member.Factory {
 	})
 }
 
-// computing says in which types a model is computed.
+// computing returns the types in which a model is computed.
 func (t *trainers) computing(ctx context.Context, of model.Description) (model.Options, error) {
 	compute, err := t.command.computing(ctx, t.devices, t.logger)
 	if err != nil {
@@ -72,14 +72,14 @@ func (t *trainers) computing(ctx context.Context, of model.Description) (model.O
 	return compute, nil
 }
 
-// timed writes what a part of a step took to the event log.
+// timed writes the duration of a part of a step to the event log.
 func (t *trainers) timed(part train.Timing) {
 	if err := t.events.Append(event.Span{Step: part.Step, Part: part.Part, Seconds: part.Took.Seconds()}); err != nil {
 		t.logger.Error("write event", "err", err)
 	}
 }
 
-// openData opens the data that the run names.
+// openData opens the data of the run.
 func (t *trainers) openData(ctx context.Context, run config.Model, of model.Description) (data.Provider, error) {
 	if t.command.wantsDataPath(run) {
 		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// uploadFlags say where a client that joined a run publishes its checkpoints.
+// uploadFlags set the locations where a client of a run publishes its checkpoints.
 type uploadFlags struct {
 	HubRepo       string        `placeholder:"OWNER/NAME" xor:"upload" help:"Hugging Face Hub repository for the checkpoint of each epoch, created if it does not exist. Needs --checkpoint-dir and a token with write access."`
 	HubPrivate    bool          `help:"Make the repository of --hub-repo private. The run then does not record it, unless --report-private is given."`
@@ -27,7 +27,7 @@ type uploadFlags struct {
 	UploadTimeout time.Duration `default:"10m" help:"Maximum wait for the last upload at the end (${default}). A second Ctrl-C ends the wait; the next start resumes the upload."`
 }
 
-// checkUploads looks at the flags that need no Hub.
+// checkUploads validates the flags without the Hub.
 func (f uploadFlags) checkUploads(runID, checkpointDir string) error {
 	switch {
 	case f.UploadTimeout <= 0:
@@ -53,21 +53,20 @@ func (f uploadFlags) checkUploads(runID, checkpointDir string) error {
 	return nil
 }
 
-// maxBucketPlace leaves room for a checkpoint's own folder, which has the name of the run too,
-// in what a run can keep.
+// maxBucketPlace leaves space in the run's location field for the checkpoint's folder name, which
+// includes the run's name.
 const maxBucketPlace = coordinator.MaxRepoLength - len("/-step4294967295")
 
-// uploads puts checkpoints where --hub-repo or --gcs-bucket says.
+// uploads publishes checkpoints at --hub-repo or --gcs-bucket.
 type uploads struct {
 	place  remote.Place
-	at     func(version string) coordinator.Place // as the run is told of it
-	secret func(version string) error             // why the run is not told of it; nil: it always is
+	at     func(version string) coordinator.Place // location for the report to the run
+	secret func(version string) error             // reason why the location is not reported; nil: it always is
 	close  func() error
 	runner *remote.Uploader // nil until start
 }
 
-// openUploads finds out, before the training, whether uploads have a chance. It returns nil
-// when there are none.
+// openUploads checks before the training whether uploads can work. It returns nil without uploads.
 func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *slog.Logger) (*uploads, error) {
 	switch {
 	case f.GCSBucket != "":
@@ -105,7 +104,7 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 	case f.ReportPrivate:
 	case f.HubPrivate:
 		u.secret = func(string) error { return hub.ErrNotPublic }
-	default: // the repository may have been there, and private, before
+	default: // the repository may already exist and be private
 		u.secret = func(version string) error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publicTimeout)
 			defer cancel()
@@ -115,10 +114,11 @@ func (f uploadFlags) openUploads(ctx context.Context, access hubFlags, logger *s
 	return u, nil
 }
 
-// publicTimeout bounds the question whether everybody may read what was uploaded.
+// publicTimeout limits the check whether an upload is public.
 const publicTimeout = 30 * time.Second
 
-// start begins to upload what is offered of a run, and what was left; the run is told by tell.
+// start starts to upload new checkpoints of a run and remaining old ones. It calls tell to report
+// them to the run.
 func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkpoint.Facts, coordinator.Place)) {
 	u.runner = remote.NewUploader(u.place, runID, dir, logger, func(f checkpoint.Facts, version string) {
 		if u.secret != nil {
@@ -131,15 +131,15 @@ func (u *uploads) start(runID, dir string, logger *slog.Logger, tell func(checkp
 	})
 }
 
-// tell writes how far uploads are.
+// tell writes the progress of uploads.
 func (u *uploads) tell(events *event.Log, logger *slog.Logger) {
 	u.runner.Watch(func(step uint32, done, all int64) {
 		transfer(events, logger, event.Transfer{What: event.TransferUpload, Step: step, Bytes: uint64(done), Total: uint64(all)})
 	})
 }
 
-// finishUploads waits until the last checkpoint is uploaded, also after an interrupt; one that comes while it waits
-// ends that.
+// finishUploads waits until the last checkpoint is uploaded, even after an interrupt. A further
+// interrupt ends the wait.
 func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog.Logger) error {
 	if u == nil || u.runner == nil {
 		return nil

@@ -8,7 +8,7 @@ import (
 
 type versionCommand struct{}
 
-// Run prints the version, the commit and the Go version that the program was built from.
+// Run prints the version, the commit and the Go version of the build.
 func (*versionCommand) Run(t terminal) error {
 	_, err := fmt.Fprintln(t.Out, buildinfo.Line("psyche-client"))
 	return err

@@ -9,7 +9,7 @@ import (
 	"os/exec"
 )
 
-// become runs another program to its end.
+// become runs a different program to its end.
 func become(program string, args []string) error {
 	command := exec.Command(program, args...)
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// become replaces this process by another program.
+// become replaces this process with a different program.
 func become(program string, args []string) error {
 	return fmt.Errorf("%s: %w", program, syscall.Exec(program, append([]string{program}, args...), os.Environ()))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 )
 
-// chainDeploy puts the program on a chain.
+// chainDeploy deploys the program on a chain.
 type chainDeploy struct {
 	nodeFlags  `embed:""`
 	signFlags  `embed:""`
@@ -20,20 +20,20 @@ type chainDeploy struct {
 	Final      bool `help:"Give up the right to change the program permanently."`
 }
 
-// nodeFlags name the nodes of a chain.
+// nodeFlags select the nodes of a chain.
 type nodeFlags struct {
 	onchain.Flags `embed:""`
 	Timeout       time.Duration `default:"10m" help:"Give up after this time (${default})."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *chainDeploy) Help() string {
 	return `Deploys the program that is built into this executable: chain/program/psyche.so of the sources. Its
 address follows from the signing key, and this key can change the program later. To continue an
 interrupted deployment, run the command again; you do not pay twice for parts that exist.`
 }
 
-// open opens the chain for the key that signs.
+// open opens the chain for the signing key.
 func (c *chainDeploy) open(to console) (*admin.Chain, error) {
 	if c.ProgramID != "" {
 		return nil, usagef("--program-id: the address follows from the signing key: omit the flag")
@@ -99,7 +99,7 @@ func (c *chainDeploy) Run(ctx context.Context, to console) error {
 	return c.finalize(ctx, to, chain)
 }
 
-// finalize gives up the right to change the program, if that is wanted.
+// finalize makes the program immutable, if requested.
 func (c *chainDeploy) finalize(ctx context.Context, to console, chain *admin.Chain) error {
 	if !c.Final {
 		return nil
@@ -114,7 +114,7 @@ func (c *chainDeploy) finalize(ctx context.Context, to console, chain *admin.Cha
 	return err
 }
 
-// chainAirdrop asks a faucet for SOL.
+// chainAirdrop requests SOL from a faucet.
 type chainAirdrop struct {
 	Amount    string   `arg:"" help:"Amount of SOL."`
 	Keys      []string `arg:"" name:"key" optional:"" help:"Receiving keys, in base58 or as key files. Default: the key of --keypair."`
@@ -122,7 +122,7 @@ type chainAirdrop struct {
 	signFlags `embed:""`
 }
 
-// Run asks for the SOL, and waits until they are there.
+// Run requests the SOL, and waits until it arrives.
 func (c *chainAirdrop) Run(ctx context.Context, to console) error {
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -138,7 +138,7 @@ func (c *chainAirdrop) Run(ctx context.Context, to console) error {
 	})
 }
 
-// chainBalance shows what keys have.
+// chainBalance shows the balances of keys.
 type chainBalance struct {
 	Keys      []string `arg:"" name:"key" optional:"" help:"Keys in base58, or key files. Default: the key of --keypair."`
 	nodeFlags `embed:""`
@@ -163,7 +163,7 @@ func printBalance(ctx context.Context, to console, chain *admin.Chain, key trans
 	return err
 }
 
-// each opens a chain and does something with each of some accounts: see accounts.
+// each opens a chain and calls do for each account; see accounts.
 func (f signFlags) each(to console, flags *onchain.Flags, texts []string, do func(*admin.Chain, transaction.PublicKey) error) error {
 	keys, err := f.accounts(texts)
 	if err != nil {
@@ -182,7 +182,7 @@ func (f signFlags) each(to console, flags *onchain.Flags, texts []string, do fun
 	return nil
 }
 
-// accounts reads keys, or takes the one of --keypair where there are none.
+// accounts parses keys, or returns the key of --keypair if there are none.
 func (f signFlags) accounts(texts []string) ([]transaction.PublicKey, error) {
 	if len(texts) == 0 {
 		key, err := f.key(true)
@@ -202,7 +202,7 @@ func (f signFlags) accounts(texts []string) ([]transaction.PublicKey, error) {
 	return keys, nil
 }
 
-// keyOrFile reads a key in base58, or the id of a key file.
+// keyOrFile parses a base58 key, or reads the id of a key file.
 func keyOrFile(text string) (identity.ID, error) {
 	id, err := identity.ParseID(text)
 	if err == nil {

@@ -29,7 +29,7 @@ type chainStart struct {
 	Program []string `sep:"none" placeholder:"ID=FILE" help:"Program to install at the start of the chain, callable at this id. May be repeated."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (chainStart) Help() string {
 	return `Runs a local chain of one node (package chain/localnet) with Solana's transactions, fees, limits and
 programs. Its faucet gives lamports to every caller of requestAirdrop. The chain is in memory and is
@@ -38,10 +38,10 @@ even if the command is killed; the chain's clock stops until the next start. The
 runs is installed at the address that commands without --program-id use.`
 }
 
-// maxSlot bounds --slot-ms.
+// maxSlot limits --slot-ms.
 const maxSlot = time.Minute
 
-// Run serves until a signal comes.
+// Run serves until a signal arrives.
 func (c chainStart) Run(ctx context.Context, to console) (err error) {
 	slot := time.Duration(c.SlotMs) * time.Millisecond
 	if c.SlotMs < 1 || slot > maxSlot {
@@ -52,7 +52,7 @@ func (c chainStart) Run(ctx context.Context, to console) (err error) {
 	if err != nil {
 		return err
 	}
-	signals.Hold(ctx) // the rest of the ledger is kept; a large one may take long to open
+	signals.Hold(ctx) // the rest of the ledger is saved; a large ledger may take long to open
 	defer func() { err = errors.Join(err, where.Close()) }()
 	first, second, err := listenTwice(c.Listen)
 	if err != nil {
@@ -74,8 +74,7 @@ func (c chainStart) Run(ctx context.Context, to console) (err error) {
 	return errors.Join(stopped, err)
 }
 
-// open begins the chain, with the programs that it has from the beginning, or goes on with the one that
-// is kept.
+// open starts the chain with its initial programs, or resumes a saved chain.
 func (c chainStart) open(begin localnet.Config) (*localnet.Ledger, *chainPlace, error) {
 	place := &chainPlace{path: c.Ledger}
 	ledger := localnet.NewLedger(begin)
@@ -103,14 +102,14 @@ func (c chainStart) open(begin localnet.Config) (*localnet.Ledger, *chainPlace, 
 	return ledger, place, nil
 }
 
-// chainPlace is where a chain is kept.
+// chainPlace is the location of a chain.
 type chainPlace struct {
 	path string
 	file *kept.File // nil: in memory only
-	slot uint64     // that it goes on behind; 0: it begins
+	slot uint64     // last slot before it was resumed; 0: a new chain
 }
 
-// String says where in a sentence.
+// String returns the location as part of a sentence.
 func (p *chainPlace) String() string {
 	switch {
 	case p.file == nil:
@@ -121,7 +120,7 @@ func (p *chainPlace) String() string {
 	return fmt.Sprintf("The chain is kept in %s.", p.path)
 }
 
-// Close keeps the rest of what happened.
+// Close saves the remaining changes.
 func (p *chainPlace) Close() error {
 	if p.file == nil {
 		return nil
@@ -129,7 +128,7 @@ func (p *chainPlace) Close() error {
 	return p.file.Close()
 }
 
-// setProgram puts a program on the chain that is given as ID=FILE.
+// setProgram adds a program to the chain, given as ID=FILE.
 func setProgram(ledger *localnet.Ledger, given string) error {
 	id, path, found := strings.Cut(given, "=")
 	key, err := transaction.ParsePublicKey(id)
@@ -141,7 +140,7 @@ func setProgram(ledger *localnet.Ledger, given string) error {
 		return fmt.Errorf("--program %s: %w", id, err)
 	}
 	defer func() { _ = file.Close() }()
-	image, err := io.ReadAll(io.LimitReader(file, sbpf.MaxSize+1)) // Load refuses more
+	image, err := io.ReadAll(io.LimitReader(file, sbpf.MaxSize+1)) // Load rejects larger files
 	if err != nil {
 		return fmt.Errorf("--program %s: %s: %w", id, path, err)
 	}
@@ -151,7 +150,7 @@ func setProgram(ledger *localnet.Ledger, given string) error {
 	return nil
 }
 
-// listenTwice listens at an address and at the port behind it, where tools look for WebSockets.
+// listenTwice listens at an address and at the next port, where tools expect WebSockets.
 func listenTwice(address string) (first, second net.Listener, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -30,14 +30,14 @@ type dashboard struct {
 	logFlags      `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *dashboard) Help() string {
 	return `Shows live and past runs: their rounds, phases, members and reasons for leaving, checkpoints, and the
 loss and speed that members report. All other values come from the run logs, and this program
 verifies every signature in them. The page is read-only.`
 }
 
-// Run shows the page until a signal comes.
+// Run serves the page until a signal arrives.
 func (c *dashboard) Run(ctx context.Context, to console) error {
 	if len(c.Paths)+len(c.Follow) == 0 && !c.Given() {
 		return usagef("nothing to show: give files or folders, --follow=RUN@HOST:PORT, or --rpc=URL")
@@ -63,12 +63,12 @@ func (c *dashboard) Run(ctx context.Context, to console) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /", dash.New(g.Runs, pageVerifier(logger)))
-	signals.Hold(ctx) // for the seconds that answers may take to end
+	signals.Hold(ctx) // running answers get some seconds to end
 	server.ServeHTTP(ctx, listener, mux, logger)
 	return nil
 }
 
-// gather begins to follow everything that the command line names.
+// gather starts to follow all sources on the command line.
 func (c *dashboard) gather(g *gather.Gatherer, to console, logger *slog.Logger) error {
 	if err := g.Watch(c.Paths, nil); err != nil {
 		return usageError{err}
@@ -97,7 +97,7 @@ func (c *dashboard) gather(g *gather.Gatherer, to console, logger *slog.Logger) 
 	return nil
 }
 
-// repeat does something now and every --every, and logs when it begins to fail and when it works
+// repeat runs a task now and every --every. It logs when the task starts to fail and when it works
 // again.
 func (c *dashboard) repeat(ctx context.Context, logger *slog.Logger, task func(context.Context) error) {
 	failing := false

@@ -62,7 +62,7 @@ func (c *dashboard) followServer(g *gather.Gatherer, text string, to console, lo
 	return nil
 }
 
-// copyLog adds what a server has more of a log than the file.
+// copyLog appends to the file the part of a server's log that it lacks.
 func copyLog(ctx context.Context, o tcp.Options, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *dashboard) followChain(g *gather.Gatherer, to console, logger *slog.Log
 	return nil
 }
 
-// findOnChain begins to follow the runs that are new.
+// findOnChain starts to follow new runs.
 func (c *dashboard) findOnChain(ctx context.Context, g *gather.Gatherer, chain *admin.Chain, program transaction.PublicKey, known map[transaction.PublicKey]bool, logger *slog.Logger) error {
 	wanted := c.RunIDs
 	if len(wanted) == 0 {
@@ -115,7 +115,7 @@ func (c *dashboard) findOnChain(ctx context.Context, g *gather.Gatherer, chain *
 				return err
 			}
 			known[run.Run] = true
-			join := dash.Join{Flags: []string{"--rpc URL", "--program-id " + program.String()}} // whose own may have a secret in it
+			join := dash.Join{Flags: []string{"--rpc URL", "--program-id " + program.String()}} // the command's own node URL may contain a secret
 			link := invite.ChainLink{Program: identity.ID(program), RunID: run.Summary.RunID, Authority: identity.ID(run.Summary.Main), RPC: invite.Public(c.RPC)}
 			if link.Check() == nil {
 				join.Chain = &link

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// hubClient returns a client of the Hub that the environment names.
+// hubClient returns a client of the Hub, configured by the environment.
 func hubClient(datasets bool) (*hub.Client, error) {
 	o, err := hub.FromEnvironment(os.LookupEnv)
 	if err != nil {
@@ -23,7 +23,7 @@ func hubClient(datasets bool) (*hub.Client, error) {
 	return hub.New(o)
 }
 
-// localPaths gets the data sets of the Hub among paths, and returns what lies here of all.
+// localPaths downloads the Hub data sets among paths, and returns the local paths of all data.
 func (c dataTokenize) localPaths(ctx context.Context, to console) ([]string, error) {
 	var here []string
 	for _, path := range c.Paths {
@@ -49,8 +49,8 @@ func (c dataTokenize) localPaths(ctx context.Context, to console) ([]string, err
 	return here, nil
 }
 
-// loadTokenizer returns the byte-level tokenizer, or that of a file, a folder, or a repository of
-// the Hub.
+// loadTokenizer returns the byte-level tokenizer, or the tokenizer in a file, a folder, or a Hub
+// repository.
 func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, error) {
 	if name == "bytes" {
 		return tokenizer.Bytes(), nil
@@ -70,7 +70,7 @@ func loadTokenizer(ctx context.Context, name string) (*tokenizer.Tokenizer, erro
 	if err != nil {
 		return nil, err
 	}
-	// A tokenizer.json is followed alone, whatever stands beside it.
+	// A tokenizer.json is used alone, and other files next to it are ignored.
 	for _, names := range [][]string{{tokenizer.JSONFile}, {tokenizer.PieceFile, tokenizer.ConfigFile, tokenizer.AddedFile}} {
 		got, err := client.Snapshot(ctx, repo, hub.SnapshotOptions{Revision: revision, Match: func(path string) bool { return slices.Contains(names, path) }})
 		if err != nil {

@@ -31,7 +31,7 @@ type dataInspect struct {
 	AllowInnerData bool `help:"With --order: allow a mixture to name addresses of this machine and of private networks."`
 }
 
-// Run reads every token, checks the hashes of the manifest, and prints what it found.
+// Run reads every token, checks the hashes of the manifest, and prints the results.
 func (c dataInspect) Run(ctx context.Context, to console) (err error) {
 	if c.Sample < 0 {
 		return fmt.Errorf("--sample %d, want at least 0", c.Sample)
@@ -107,8 +107,8 @@ func (c dataInspect) sample(ctx context.Context, to console, decoder *tokenizer.
 	return err
 }
 
-// loadTokenizer returns the tokenizer to decode with, or nil when none is known. One that
-// is not what the data was made with is an error.
+// loadTokenizer returns the tokenizer for decoding, or nil if there is none. It returns an error if
+// the tokenizer differs from the data's tokenizer.
 func (c dataInspect) loadTokenizer(ctx context.Context, described manifest.Manifest) (*tokenizer.Tokenizer, error) {
 	name := c.Tokenizer
 	if name == "" {

@@ -14,10 +14,10 @@ import (
 	"github.com/psyche-go/psyche/files/data/web"
 )
 
-// maxOrder bounds --order.
+// maxOrder limits --order.
 const maxOrder = 100_000_000
 
-// printOrder prints where the sequences of a run lie, index by index.
+// printOrder prints the locations of a run's sequences, in order.
 func (c dataInspect) printOrder(ctx context.Context, to console) error {
 	switch {
 	case c.Order == 0:

@@ -22,7 +22,7 @@ type dataSamples struct {
 	Paths         []string `arg:"" name:"path" type:"path" help:"Files, or folders of files, with a JSON object in every line (*.jsonl, *.ndjson) or an array of objects (*.json): messages of role and content, conversations of from and value, or instruction and output. They may be compressed (.gz, .zst, .lz4, .br)."`
 }
 
-// maxTemplate bounds the files of a tokenizer that are read for its chat template.
+// maxTemplate limits the tokenizer files that are read for the chat template.
 const maxTemplate = 16 << 20
 
 // Run makes the samples.
@@ -56,7 +56,7 @@ func (c dataSamples) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// template reads the chat template, and the tokens that it sees.
+// template reads the chat template, and the tokens that it uses by name.
 func (c dataSamples) template() (*chat.Template, map[string]string, error) {
 	var unread error
 	template, named, err := chat.Load(func(name string) ([]byte, bool) {

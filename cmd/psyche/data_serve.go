@@ -35,7 +35,7 @@ type dataServe struct {
 	logFlags    `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (dataServe) Help() string {
 	return `Follows the run at its server and gives each healthy member the batches that the run assigns to it in
 the newest rounds. In an audited run, every member may also get the batches of past rounds, to audit
@@ -43,7 +43,7 @@ the results of other members. The server refuses all other requests. Each batch 
 receipt. The server keeps running while the run's server is unreachable, and exits on a signal.`
 }
 
-// Run serves until a signal comes, or the run's server refuses for good.
+// Run serves until a signal arrives, or the run's server refuses permanently.
 func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	logger := c.logger(to.err)
 	from, err := loadDataServer(c.DataConfig)
@@ -107,7 +107,7 @@ func (c dataServe) Run(ctx context.Context, to console) (err error) {
 	return err
 }
 
-// openEvents begins the event log; nil without a folder for it.
+// openEvents opens the event log; nil if there is no folder for it.
 func (c dataServe) openEvents(key identity.Key) (*event.Log, error) {
 	if c.EventsDir == "" {
 		return nil, nil
@@ -122,7 +122,7 @@ func (c dataServe) openEvents(key identity.Key) (*event.Log, error) {
 	return events, events.Append(event.Started{Role: "data server", ID: key.ID().String(), RunID: c.RunID, PID: os.Getpid()})
 }
 
-// endEvents ends the event log, with what ended the server if that was an error.
+// endEvents ends the event log. It first adds why if the server ended with an error.
 func (c dataServe) endEvents(events *event.Log, why error) error {
 	var err error
 	if why != nil {
@@ -131,14 +131,14 @@ func (c dataServe) endEvents(events *event.Log, why error) error {
 	return errors.Join(err, events.Close())
 }
 
-// first waits for the state of the run.
+// first waits for the first state of the run.
 func (c dataServe) first(ctx context.Context, host runHost) (backend.Update, error) {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
 	return firstUpdate(ctx, host)
 }
 
-// key loads the server's key, or makes one for this process only.
+// key loads the server's key, or creates a temporary key.
 func (c dataServe) key(logger *slog.Logger) (identity.Key, error) {
 	if c.Keypair != "" {
 		return identity.LoadKeyFile(c.Keypair)
@@ -157,7 +157,7 @@ func (c dataServe) key(logger *slog.Logger) (identity.Key, error) {
 	return key, err
 }
 
-// serveHTTP shows health and metrics, if --http-addr says so. What it returns ends that.
+// serveHTTP serves health and metrics if --http-addr is set. stop stops it.
 func (c dataServe) serveHTTP(ctx context.Context, service *dataService, logger *slog.Logger) (stop func(), err error) {
 	if c.HTTPAddr == "" {
 		return func() {}, nil

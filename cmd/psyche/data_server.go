@@ -22,12 +22,12 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// sourceFlags say how the data of a data.toml is read.
+// sourceFlags configure how the data of a data.toml is read.
 type sourceFlags struct {
 	GCSCredentials bool `name:"gcs-credentials" help:"Use your credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud's, the machine's) to read Google Cloud Storage buckets. By default, no credentials are used."`
 }
 
-// dataService is a data server that works.
+// dataService is a running data server.
 type dataService struct {
 	*serve.Server
 	source  data.Provider
@@ -35,7 +35,8 @@ type dataService struct {
 	serving sync.WaitGroup
 }
 
-// begin opens the data and serves it at an address until stop. The event log gets the answers.
+// begin opens the data and serves it at an address until stop. It writes the answers to the event
+// log.
 func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address, runID string, key identity.Key, events *event.Log, logger *slog.Logger) (*dataService, error) {
 	listener, err := server.Listen(ctx, address)
 	if err != nil {
@@ -45,7 +46,7 @@ func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address,
 	d := &dataService{end: end}
 	d.source, err = data.New(ctx, from.Locations, data.Options{
 		SeqLen: int(from.SeqLen), Logger: logger,
-		Web: web.Options{Inner: true}, // whoever runs the server names its data
+		Web: web.Options{Inner: true}, // the server's operator chooses its data
 		Bucket: func(ctx context.Context, name string) (objstore.Store, error) {
 			return gcs.Open(ctx, name, gcs.Options{Credentials: f.GCSCredentials})
 		},
@@ -62,7 +63,7 @@ func (f sourceFlags) begin(ctx context.Context, from config.DataServer, address,
 	return d, nil
 }
 
-// answerEvents writes what became of requests to an event log.
+// answerEvents returns a function that writes the results of requests to an event log.
 func answerEvents(events *event.Log, logger *slog.Logger) func(serve.Answer) {
 	return func(a serve.Answer) {
 		err := events.Append(event.Served{
@@ -93,7 +94,7 @@ func loadDataServer(file string) (config.DataServer, error) {
 	return from, nil
 }
 
-// checkSeqLen wants the sequences of a data.toml to be those of the run.
+// checkSeqLen returns an error unless a data.toml has the sequence length of the run.
 func checkSeqLen(file string, from config.DataServer, maxSeqLen uint32) error {
 	if from.SeqLen != maxSeqLen {
 		return configError{fmt.Errorf("%s: seq_len is %d, but max_seq_len of the run is %d; make them the same", file, from.SeqLen, maxSeqLen)}
@@ -101,8 +102,8 @@ func checkSeqLen(file string, from config.DataServer, maxSeqLen uint32) error {
 	return nil
 }
 
-// loadServedData reads the data.toml of a host that serves the data of a run itself, and
-// returns where the run's clients look for it.
+// loadServedData reads the data.toml of a host that serves a run's data itself, and returns the
+// address at which the run's clients expect it.
 func loadServedData(state string, model config.Model, file string) (config.DataServer, *config.ServerData, error) {
 	at := serverLocation(model)
 	if at == nil {
@@ -115,8 +116,8 @@ func loadServedData(state string, model config.Model, file string) (config.DataS
 	return from, at, err
 }
 
-// oneRun returns the run that a flag is for, and the file that says what it is: that of the
-// one --state, else the one that the server finds in --save-state-dir.
+// oneRun returns the run that a flag applies to, and the file that defines it: the run of the only
+// --state, or else the only run in --save-state-dir.
 func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run config.Run, err error) {
 	if len(runs) == 1 {
 		return c.State[0], runs[0], nil
@@ -139,8 +140,7 @@ func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run conf
 	return saved[0], run, err
 }
 
-// serveData lets the host serve data as well, if --data-config says so. What it returns
-// ends that.
+// serveData also serves data if --data-config is set. The returned function stops it.
 func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *stateEvents) (func() error, error) {
 	if c.DataConfig == "" {
 		if c.DataAddr != "" {
@@ -190,7 +190,7 @@ func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.O
 	return service.stop, nil
 }
 
-// serverLocation returns the first data server that a run names, or nil.
+// serverLocation returns the first data server in a run's configuration, or nil.
 func serverLocation(model config.Model) *config.ServerData {
 	for _, location := range model.DataLocations {
 		if location.Server != nil {

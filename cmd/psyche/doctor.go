@@ -15,16 +15,16 @@ type doctor struct {
 	Client string `help:"The psyche-client program. Default: psyche-client in the folder of this program, or else in PATH." placeholder:"FILE" type:"path"`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *doctor) Help() string {
 	return `This program has no dependencies. Training has: psyche-client doctor checks them. This command also
 runs psyche-client doctor if it finds that program.`
 }
 
-// errNoClient says what to do where only hosting works.
+// errNoClient explains what to do if this machine can only host.
 var errNoClient = errors.New("psyche-client not found, so this machine can host runs but not train: build it with make build, or install the package psyche-client")
 
-// Run says what is here, and goes on with what psyche-client says.
+// Run reports the state of this installation, and runs psyche-client doctor.
 func (c *doctor) Run(ctx context.Context, to console) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *doctor) Run(ctx context.Context, to console) error {
 	return nil
 }
 
-// findClient returns the program in a folder, else that of PATH; empty: there is none.
+// findClient returns the client program in a folder, or else in PATH; empty: there is none.
 func findClient(folder string) string {
 	beside := filepath.Join(folder, "psyche-client")
 	if _, err := os.Stat(beside); err == nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// hostMayReplace warns of a run without a main authority of its own.
+// hostMayReplace is the warning for a run without a separate main authority.
 const hostMayReplace = "without --main-authority, the server's own key is the main authority: anyone who reads host-key.json in --save-state-dir can pause the run and replace its rules, model and data; create a key with psyche keys new, keep it on another machine, and pass it when the run begins: it cannot be changed later"
 
-// fewAuditors is how many members should audit at least, so that rounds in which none of them is
-// honest are rare.
+// fewAuditors is the recommended minimum number of auditing members, so that rounds without an
+// honest auditor are rare.
 const fewAuditors = 4
 
-// openWarnings says what anybody can do to a run that anybody may join.
+// openWarnings returns warnings about what unknown clients can do in an open run.
 func openWarnings(run config.Run) []string {
 	members, percent := int(run.Config.InitMinClients), int(run.Config.VerificationPercent)
 	enough := (100*fewAuditors + members - 1) / members
@@ -28,7 +28,7 @@ func openWarnings(run config.Run) []string {
 		return []string{"verification_percent = 0, and every key may join: no member checks whether unknown clients compute their results from their data; noise, copies and negated gradients count as honest work; " + remedy}
 	case 0 < auditors && auditors < fewAuditors:
 		return []string{fmt.Sprintf("verification_percent = %d, and every key may join: with init_min_clients = %d, %d of the members audit; in rounds in which all auditors are colluding unknown clients, no honest member audits; %s", percent, members, auditors, remedy)}
-	default: // of none that audit the file's own warnings tell
+	default: // without auditors, the file's own warnings apply
 		return nil
 	}
 }

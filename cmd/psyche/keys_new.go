@@ -12,7 +12,7 @@ type keysNew struct {
 	Format string `enum:"json,raw" default:"json" help:"Format: json (as solana-keygen writes it) or raw (32 bytes) (${default})."`
 }
 
-// Run makes a key, saves it and prints its id.
+// Run creates a key, saves it and prints its id.
 func (c keysNew) Run(to console) error {
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// logFlags are the flags of commands that log.
+// logFlags are the flags of commands with a log.
 type logFlags struct {
 	Log      string     `aliases:"logs" enum:"console,json,none" default:"console" help:"Log format on standard error: console, json or none."`
 	LogLevel slog.Level `default:"info" help:"Minimum log level: debug, info, warn or error."`
 }
 
-// logger returns the logger that the flags ask for.
+// logger returns the logger that the flags configure.
 func (f logFlags) logger(to io.Writer) *slog.Logger {
 	switch f.Log {
 	case "none":

@@ -26,7 +26,7 @@ import (
 	"github.com/psyche-go/psyche/record/receipt"
 )
 
-// commands are what the program can do. The text of a group or command is its help.
+// commands are the program's commands. The text of a group or command is its help.
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version of the program."`
 
@@ -91,7 +91,7 @@ const description = `Host and prepare runs that train a language model together.
 
 Exit codes: 0 done, also when a server was stopped by a signal; 1 failed; 2 wrong command line; 3 wrong configuration file; 4 the run or its server refused; 5 the server is unreachable, has the wrong key, or serves the wrong run; 6 a log does not verify; 8 a testnet's run is over, but not every client has its final model, or the run recorded none; 9 a testnet's clients ended with different models; 10 a testnet's cheating clients were not ejected, or an honest client was accused; 130 interrupted.`
 
-// Exit codes. Help and documentation list them.
+// Exit codes, also listed in the help and the documentation.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -111,7 +111,7 @@ type configError struct{ error }
 
 func (e configError) Unwrap() error { return e.error }
 
-// usageError marks errors of what stands on the command line.
+// usageError marks errors of the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -119,7 +119,7 @@ func (e usageError) Unwrap() error { return e.error }
 // usagef returns a usageError.
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// console is where commands write.
+// console is the output of commands.
 type console struct {
 	out io.Writer // results
 	err io.Writer // progress, logs, errors
@@ -136,7 +136,7 @@ func start() int {
 	})
 }
 
-// exit carries the code of a parser that wants the program to end, as --help does.
+// exit is the code of a parser that ends the program, for example for --help.
 type exit int
 
 // run parses the command line, runs the command and returns the exit code.
@@ -171,7 +171,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	return exitOK
 }
 
-// newParser reads command lines into all.
+// newParser parses command lines into all.
 func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche"),

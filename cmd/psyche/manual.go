@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
-// allHelp prints the help of all commands, or of those of its group.
+// allHelp prints the help of all commands, or of the commands in its group.
 type allHelp struct {
 	published.Manual `embed:""`
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// refusal is a no of a run's rules, in words that say what to do about it.
+// refusal is an error for an action that a run's rules refuse, with advice.
 type refusal struct {
 	text  string
 	cause error
@@ -19,7 +19,7 @@ type refusal struct {
 func (r refusal) Error() string { return r.text }
 func (r refusal) Unwrap() error { return r.cause }
 
-// asked is an action that somebody wanted of a run.
+// asked is an action that a user requested.
 type asked struct {
 	runID  string
 	state  *coordinator.State // of the run, shortly before
@@ -27,7 +27,7 @@ type asked struct {
 	action coordinator.Action
 }
 
-// explain puts a refusal of the run's rules into words. Other errors stay as they are.
+// explain adds advice to a refusal by the run's rules. It returns other errors unchanged.
 func (a asked) explain(err error) error {
 	code, ok := errors.AsType[coordinator.Code](err)
 	if !ok || a.state == nil {
@@ -72,7 +72,7 @@ func (a asked) reason(code coordinator.Code) string {
 	return code.Error()
 }
 
-// notPaused says how to bring a run to where the action has its place.
+// notPaused explains how to bring the run to a state that permits the action.
 func (a asked) notPaused() string {
 	if a.state.PendingPause {
 		return fmt.Sprintf("the run is %s and pauses at the end of its epoch: try again when psyche run status --run-id %s shows Paused", a.state.RunState, a.runID)
@@ -80,7 +80,7 @@ func (a asked) notPaused() string {
 	return fmt.Sprintf("the run is %s; pause it first: psyche run set-paused --run-id %s", a.state.RunState, a.runID)
 }
 
-// notAuthorised names the key that may do it.
+// notAuthorised names the key that is permitted to act.
 func (a asked) notAuthorised() string {
 	office, holder := "main authority", a.state.Authority.Main
 	switch a.action.(type) {
@@ -93,7 +93,7 @@ func (a asked) notAuthorised() string {
 	return fmt.Sprintf("the key %s may not do this; only the run's %s may, %s: give its key file with --keypair", identity.ID(a.from), office, identity.ID(holder))
 }
 
-// alreadySo says that nothing is left to do.
+// alreadySo explains that the requested state already exists.
 func (a asked) alreadySo() string {
 	isPaused := a.state.RunState == coordinator.Paused
 	switch action := a.action.(type) {
@@ -127,7 +127,7 @@ func (a asked) full() string {
 	return fmt.Sprintf("a run has at most %d authorizations: revoke an authorization first, with psyche run authorize KEY --revoke --run-id %s", coordinator.MaxAuthorizations, a.runID)
 }
 
-// invalidConfig finds out which key the run refuses: the server's answer is but a code.
+// invalidConfig finds the invalid configuration key, because the server's answer is only a code.
 func (a asked) invalidConfig() string {
 	trial := a.state.Clone()
 	if wrong, ok := errors.AsType[*coordinator.ConfigError](trial.Apply(a.from, math.MaxUint64, a.action)); ok {

@@ -16,13 +16,13 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// resumeFlags let a run go on from where another one saved a checkpoint.
+// resumeFlags make a run start from a checkpoint of an earlier run.
 type resumeFlags struct {
 	ResumeFrom string `placeholder:"DIR|hub:OWNER/NAME[@REVISION]" help:"Checkpoint of a run to resume from, with its step, epoch and data index, instead of the model in the file. If it is a folder, every client needs a copy at that path or its own --model-path."`
 }
 
-// apply lets a run begin with the checkpoint. A repository is pinned to its newest commit,
-// so that all clients get the same model.
+// apply sets the checkpoint as the run's start. It pins a repository to its newest commit, so that
+// all clients get the same model.
 func (f resumeFlags) apply(ctx context.Context, run *config.Run, out io.Writer) error {
 	if f.ResumeFrom == "" {
 		return nil
@@ -45,7 +45,7 @@ func (f resumeFlags) apply(ctx context.Context, run *config.Run, out io.Writer) 
 	return err
 }
 
-// find reads the facts of the checkpoint, and where a client gets it.
+// find reads the facts of the checkpoint, and its location for clients.
 func (f resumeFlags) find(ctx context.Context) (checkpoint.Facts, config.Checkpoint, error) {
 	name, isHub := strings.CutPrefix(f.ResumeFrom, "hub:")
 	if !isHub {

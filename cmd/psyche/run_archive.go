@@ -26,7 +26,7 @@ type runArchive struct {
 	hostFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runArchive) Help() string {
 	return `Verifies and keeps every transaction of a run on a chain, so that psyche run replay can replay them.
 At the end, the command compares the hash chain over all events with the run's account: the file is
@@ -34,7 +34,7 @@ complete if they match. Nodes delete old transactions, so start the archive toge
 use a node that keeps the whole history.`
 }
 
-// errAccount says that an archive does not lead to what the account has.
+// errAccount means that an archive's head differs from the head in the run's account.
 var errAccount = fmt.Errorf("%w: hash chain does not match the run's account", archive.ErrArchive)
 
 // Run archives the run.
@@ -103,7 +103,7 @@ func (c *runArchive) begin(ctx context.Context, chain *admin.Chain, program tran
 	return archive.Open(c.Output, archive.Header{Program: program, Run: run, Genesis: genesis})
 }
 
-// compare looks whether the account has the same head as the archive.
+// compare compares the heads of the account and the archive.
 func (c *runArchive) compare(ctx context.Context, to console, chain *admin.Chain, a *archive.Archive) error {
 	s := a.Summary()
 	account, err := chain.Summary(ctx, s.Run, admin.Commitment(c.Commitment))

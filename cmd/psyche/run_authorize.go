@@ -14,7 +14,7 @@ type runAuthorize struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runAuthorize) Help() string {
 	return `For permissioned runs. The join authority signs. A member whose authorization is revoked stays until
 the end of the epoch.`
@@ -40,7 +40,7 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// somebody refuses the key of nobody, which the original takes for everybody's.
+// somebody rejects the zero key, which the original uses for all keys.
 func somebody(grantee identity.ID) error {
 	if grantee == (identity.ID{}) {
 		return usagef("the zero key %s cannot be authorized: to admit every key, create the run without --permissioned", grantee)

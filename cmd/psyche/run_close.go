@@ -12,13 +12,13 @@ type runClose struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runClose) Help() string {
 	return `The run must be paused or finished. After this command it cannot be changed. Its log stays on the
 server and can be exported. The main authority signs.`
 }
 
-// Run ends a run for good.
+// Run ends a run permanently.
 func (c *runClose) Run(ctx context.Context, to console) error {
 	if isChain, err := c.onChain(); err != nil || c.Free && !isChain {
 		return firstOf(err, usagef("--free applies to runs on a chain only"))

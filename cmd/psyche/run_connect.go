@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// serverFlags say which server to talk to, and how to know that it is the right one.
+// serverFlags select a server and the way to authenticate it.
 type serverFlags struct {
 	ServerAddr   string         `env:"SERVER_ADDR" placeholder:"HOST:PORT" help:"Address of the run's server."`
 	ServerKey    string         `env:"SERVER_KEY" placeholder:"KEY" help:"Required server key, in base58. By default, the command stores the first key that it sees in --known-servers."`
@@ -27,19 +27,19 @@ type serverFlags struct {
 	Timeout      *time.Duration `placeholder:"TIME" help:"Time limit. Default: 10s, or 5m on a chain."`
 }
 
-// connectFlags say which run of a server is meant.
+// connectFlags select a run of a server.
 type connectFlags struct {
 	serverFlags `embed:""`
 	Genesis     string `env:"RUN_GENESIS" placeholder:"HASH" help:"Required hash of the run, as printed by psyche run create and psyche run status."`
 }
 
-// How long commands wait when --timeout does not say it.
+// Default time limits of commands without --timeout.
 const (
 	serverTimeout = 10 * time.Second
 	chainTimeout  = 5 * time.Minute
 )
 
-// within bounds a command by --timeout, or else by standard.
+// within limits a command to --timeout, or else to standard.
 func (c serverFlags) within(ctx context.Context, standard time.Duration) (context.Context, context.CancelFunc) {
 	if c.Timeout != nil {
 		standard = *c.Timeout
@@ -47,7 +47,7 @@ func (c serverFlags) within(ctx context.Context, standard time.Duration) (contex
 	return context.WithTimeout(ctx, standard)
 }
 
-// checkTimeout refuses a time in which nothing can be done.
+// checkTimeout rejects a timeout that is not positive.
 func (c serverFlags) checkTimeout() error {
 	if c.Timeout != nil && *c.Timeout <= 0 {
 		return usagef("--timeout is %v: want more than 0", *c.Timeout)
@@ -55,7 +55,7 @@ func (c serverFlags) checkTimeout() error {
 	return nil
 }
 
-// options returns how to connect to a run; what concerns trust is told to errs.
+// options returns the options for the connection to a run. It writes messages about trust to errs.
 func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (tcp.Options, error) {
 	run, err := tcp.ParseRun(c.Genesis)
 	if err != nil {
@@ -66,7 +66,8 @@ func (c connectFlags) options(runID string, key identity.Key, errs io.Writer) (t
 	return o, err
 }
 
-// options returns how to connect to the server; what concerns trust is told to errs.
+// options returns the options for the connection to the server. It writes messages about trust to
+// errs.
 func (c serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, error) {
 	if err := c.checkTimeout(); err != nil {
 		return tcp.Options{}, err
@@ -92,16 +93,16 @@ func (c serverFlags) options(key identity.Key, errs io.Writer) (tcp.Options, err
 	return o, err
 }
 
-// authorityFlags say who governs a new run beside its main authority.
+// authorityFlags set the authorities of a new run other than its main authority.
 type authorityFlags struct {
 	JoinAuthority string `placeholder:"KEY" help:"Key, in base58, that authorizes other keys to join a permissioned run. Implies --permissioned. Default: the main authority."`
 	Permissioned  bool   `help:"Admit only keys that the join authority authorized, and their delegates."`
 }
 
-// permissioned reports whether only authorized keys may join. A join authority has nothing else to do.
+// permissioned reports whether only authorized keys may join, which a join authority implies.
 func (f authorityFlags) permissioned() bool { return f.Permissioned || f.JoinAuthority != "" }
 
-// join returns the key of --join-authority; zero if the flag is not given.
+// join returns the key of --join-authority; zero if the flag is not set.
 func (f authorityFlags) join() (identity.ID, error) {
 	if f.JoinAuthority == "" {
 		return identity.ID{}, nil
@@ -113,7 +114,7 @@ func (f authorityFlags) join() (identity.ID, error) {
 	return id, nil
 }
 
-// genesis adds the offices to a run's first state.
+// genesis adds the authorities to a run's first state.
 func (f authorityFlags) genesis(run config.Run, main identity.ID) (func(coordinator.ClientID) (coordinator.State, error), error) {
 	join, err := f.join()
 	if err != nil {
@@ -135,7 +136,7 @@ func (f authorityFlags) genesis(run config.Run, main identity.ID) (func(coordina
 	}, nil
 }
 
-// parseIDs reads keys in base58.
+// parseIDs parses base58 keys.
 func parseIDs(texts []string) ([]coordinator.ClientID, error) {
 	var ids []coordinator.ClientID
 	for _, text := range texts {
@@ -148,12 +149,12 @@ func parseIDs(texts []string) ([]coordinator.ClientID, error) {
 	return ids, nil
 }
 
-// signFlags say who signs.
+// signFlags select the signing key.
 type signFlags struct {
 	Keypair string `aliases:"wallet-private-key-path" env:"WALLET_PRIVATE_KEY_PATH" type:"path" placeholder:"FILE" help:"Key file for signing: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY (hex); on a chain also RAW_WALLET_PRIVATE_KEY (base58 or JSON), or the file in WALLET_PATH."`
 }
 
-// key loads the key. On a chain that is one which pays.
+// key loads the key. On a chain, this key also pays.
 func (f signFlags) key(onChain bool) (identity.Key, error) {
 	if f.Keypair != "" {
 		return identity.LoadKeyFile(f.Keypair)
@@ -169,13 +170,13 @@ func (f signFlags) key(onChain bool) (identity.Key, error) {
 	return key, err
 }
 
-// isRefusal reports whether a run's rules or its server said no.
+// isRefusal reports whether a run's rules or its server refused.
 func isRefusal(err error) bool {
 	_, ok := errors.AsType[coordinator.Code](err)
 	return ok || errors.Is(err, tcp.ErrRefused) || errors.Is(err, backend.ErrWrongRun) || onchain.IsRefusal(err)
 }
 
-// isConnection reports whether there is no server, or not the right one.
+// isConnection reports whether the server is unreachable, or not the expected one.
 func isConnection(err error) bool {
 	return errors.Is(err, tcp.ErrUnreachable) || errors.Is(err, follow.ErrGenesis) || errors.Is(err, tcp.ErrUntrusted) || onchain.IsConnection(err)
 }

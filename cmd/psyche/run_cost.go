@@ -17,12 +17,12 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// sayCost says what an action on a chain costs, unless the run would refuse it, and returns an
-// error when the key cannot pay.
+// sayCost prints the cost of an action on a chain, unless the run would refuse it. It returns an
+// error if the key cannot pay.
 func (f actFlags) sayCost(ctx context.Context, to console, wanted asked) error {
 	state := wanted.state.Clone()
 	if state.Apply(wanted.from, math.MaxUint64, wanted.action) != nil {
-		return nil // Submit says why, and pays nothing
+		return nil // Submit reports the reason, at no cost
 	}
 	n := 1
 	if _, large := wanted.action.(coordinator.UpdateConfig); large {
@@ -40,7 +40,7 @@ func (f actFlags) sayCost(ctx context.Context, to console, wanted asked) error {
 	return chain.Need(ctx, cost)
 }
 
-// settle waits until what was done on a chain stays, and says what it cost.
+// settle waits until the change on the chain is final, and prints its cost.
 func (f actFlags) settle(ctx context.Context, to console, c *solana.Client) error {
 	costs := c.Costs()
 	if _, err := fmt.Fprintf(to.err, "psyche: paid %s SOL for %s\n", admin.SOL(costs.Lamports), count(uint64(costs.Landed), "transaction")); err != nil {
@@ -57,7 +57,7 @@ func (f actFlags) settle(ctx context.Context, to console, c *solana.Client) erro
 	return chain.AwaitFinal(ctx, c.Run())
 }
 
-// open returns the chain of the run for the key that signs.
+// open returns the chain of the run for the signing key.
 func (f actFlags) open(errs io.Writer) (*admin.Chain, error) {
 	key, err := f.key(true)
 	if err != nil {
@@ -70,15 +70,15 @@ func (f actFlags) open(errs io.Writer) (*admin.Chain, error) {
 	return admin.Open(o)
 }
 
-// agreeFlags let a script pay without being asked.
+// agreeFlags let a script pay without confirmation.
 type agreeFlags struct {
 	Yes bool `help:"On a chain: pay without asking."`
 }
 
-// errNobody says that no person is there to agree to a cost.
+// errNobody means that there is no terminal to confirm a cost.
 var errNobody = usagef("the payment needs confirmation, but there is no terminal: give --yes")
 
-// agree shows a cost and asks whether to pay it.
+// agree shows a cost and asks the user to confirm it.
 func (f agreeFlags) agree(to console, subject string, cost admin.Cost) error {
 	if _, err := fmt.Fprintf(to.err, "psyche: %s costs %s\n", subject, cost); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (f agreeFlags) agree(to console, subject string, cost admin.Cost) error {
 	return fmt.Errorf("canceled: nothing was paid or changed")
 }
 
-// checkRunID refuses ids that fit no address.
+// checkRunID rejects ids that are too long for an address.
 func checkRunID(runID string) error {
 	if len(runID) > layout.MaxRunIDLength {
 		return usagef("--run-id has %d bytes, the limit on a chain is %d", len(runID), layout.MaxRunIDLength)
@@ -111,7 +111,7 @@ func checkRunID(runID string) error {
 	return nil
 }
 
-// count says how many there are of something.
+// count formats a number of things.
 func count(n uint64, noun string) string {
 	if n == 1 {
 		return "1 " + noun

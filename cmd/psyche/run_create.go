@@ -24,7 +24,7 @@ type runCreate struct {
 	shownFlags     `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runCreate) Help() string {
 	return `The signing key becomes the run's main authority: only this key can configure, pause and close the
 run. A server must allow the key to create runs (server run --allow-create).
@@ -34,7 +34,7 @@ run starts paused; psyche run set-paused --resume starts the training. Without -
 created and keeps --name, --description, --permissioned and --join-authority for update-config.`
 }
 
-// Run begins a run on a server or on a chain.
+// Run starts a run on a server or on a chain.
 func (c *runCreate) Run(ctx context.Context, to console) error {
 	isChain, err := c.onChain()
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *runCreate) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// openChain opens the chain for the key that signs, and returns the program that the flags name.
+// openChain opens the chain for the signing key, and returns the program that the flags select.
 func (c *runCreate) openChain(to console, key identity.Key) (*admin.Chain, transaction.PublicKey, error) {
 	o, err := c.chain(key, to.err)
 	if err != nil {
@@ -103,8 +103,8 @@ func (c *runCreate) openChain(to console, key identity.Key) (*admin.Chain, trans
 	return chain, o.Program, err
 }
 
-// createOnChain makes the run's account and, with a genesis, begins the run; without one the account keeps the draft
-// if that is not nil.
+// createOnChain creates the run's account. With a genesis it also starts the run. Without one it
+// stores the draft, if not nil, in the account.
 func (c *runCreate) createOnChain(ctx context.Context, to console, runID string, g *coordinator.Genesis, draft *layout.Draft) error {
 	if err := checkRunID(runID); err != nil {
 		return err
@@ -141,9 +141,9 @@ func (c *runCreate) createOnChain(ctx context.Context, to console, runID string,
 	return err
 }
 
-// pausedGenesis returns the genesis of a run on a chain, paused.
+// pausedGenesis returns the genesis of a run on a chain, in state Paused.
 func pausedGenesis(main identity.ID, first func(coordinator.ClientID) (coordinator.State, error)) (*coordinator.Genesis, error) {
-	s, err := first(coordinator.ClientID(main)) // who hosts it is filled in when that is known
+	s, err := first(coordinator.ClientID(main)) // the host is set later
 	if err != nil {
 		return nil, configError{err}
 	}

@@ -11,8 +11,9 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// reserve makes the account of a run that update-config configures later. The account keeps name, description and
-// join authority until then. If it exists, the flags replace single values of its draft.
+// reserve creates the account of a run that update-config configures later. Until then, the account
+// stores name, description and join authority. If the account exists, the given flags replace
+// values of its draft.
 func (c *runCreate) reserve(ctx context.Context, to console) error {
 	if err := c.describe(&config.Model{}); err != nil {
 		return err
@@ -38,7 +39,7 @@ func (c *runCreate) reserve(ctx context.Context, to console) error {
 	return c.createOnChain(ctx, to, c.RunID, nil, &draft)
 }
 
-// addDraft fills the flags that are not given from the draft in the account of the run.
+// addDraft sets flags that were not given from the draft in the run's account.
 func (c *runCreate) addDraft(ctx context.Context, to console, runID string, key identity.Key) error {
 	if err := checkRunID(runID); err != nil {
 		return err

@@ -15,14 +15,14 @@ type runEject struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runEject) Help() string {
 	return `A waiting client is removed at once, a member at the end of the current round. It cannot join before
 the epoch after the next. If fewer clients would remain than an epoch needs to start, the command does
 nothing unless --yes is given. The main authority signs.`
 }
 
-// errStops refuses an ejection that would stop the run by surprise.
+// errStops rejects an ejection that would stop the run unexpectedly.
 var errStops = errors.New("too few clients would remain for the next epoch")
 
 // Run removes a client from a run.
@@ -35,7 +35,7 @@ func (c *runEject) Run(ctx context.Context, to console) error {
 	err = c.decide(ctx, to, func(s *coordinator.State, _ coordinator.ClientID) (coordinator.Action, error) {
 		present, left := remaining(s, action.Client)
 		switch least := int(s.Config.InitMinClients); {
-		case !present || left >= least: // the run refuses who is not there
+		case !present || left >= least: // the run itself refuses an unknown client
 		case !c.Yes:
 			return nil, fmt.Errorf("%w: %d, but init_min_clients is %d; wait until more clients join, or pass --yes to eject anyway", errStops, left, least)
 		default:
@@ -50,8 +50,8 @@ func (c *runEject) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// remaining counts the clients that take part in a run, or wait to, beside one, and
-// reports whether that one does.
+// remaining returns the number of members and pending clients other than without, and whether
+// without is one of them.
 func remaining(s *coordinator.State, without coordinator.ClientID) (present bool, left int) {
 	count := func(id coordinator.ClientID) {
 		if id == without {

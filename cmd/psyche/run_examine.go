@@ -25,7 +25,7 @@ type runExamine struct {
 	Model   string `placeholder:"DIR" type:"path" help:"Any model of the run, for the shapes of its tensors. Required with --exhibit."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runExamine) Help() string {
 	return `Verifies the whole log, as psyche run replay does, and explains one entry and its outcome. For an
 accusation, it shows the jury, each vote, and the verdict. For a proof that a member signed two
@@ -66,23 +66,23 @@ func (c *runExamine) Run(to console) error {
 	return err
 }
 
-// examination is what the log has of an entry.
+// examination is the information in the log about an entry.
 type examination struct {
 	entry  uint64
 	found  bool
 	shown  receipt.Entry
 	record string
-	time   time.Time // the newest that the log has until the entry
-	step   uint32    // of the run then
+	time   time.Time // newest time in the log up to the entry
+	step   uint32    // of the run at that time
 	epoch  uint32
 
 	now     time.Time
-	trial   coordinator.Trial // that the entry began; its Step is 0: none
+	trial   coordinator.Trial // started by the entry; its Step is 0: none
 	jurors  int
 	votes   []ballot
-	verdict string // once it is over
+	verdict string // set at its end
 
-	accused map[coordinator.ClientID]bool // that were kept out before the trial's last entry
+	accused map[coordinator.ClientID]bool // clients that were excluded before the trial's last entry
 }
 
 type ballot struct {
@@ -91,7 +91,7 @@ type ballot struct {
 	guilty bool
 }
 
-// see takes in an entry of the log and the state after it.
+// see processes an entry of the log and the state after it.
 func (x *examination) see(e logEntry, s *coordinator.State) {
 	if e.Time > 0 {
 		x.now = time.UnixMilli(int64(min(e.Time, 1<<53))).UTC()
@@ -113,7 +113,7 @@ func (x *examination) see(e logEntry, s *coordinator.State) {
 func (x *examination) begin(e logEntry, s *coordinator.State) {
 	x.found, x.shown, x.record, x.time = true, e.Entry, e.record.String(), x.now
 	x.step, x.epoch = s.Progress.Step, s.Progress.Epoch
-	x.trial, x.jurors, x.votes, x.verdict = coordinator.Trial{}, 0, nil, "" // of an earlier run of the same account
+	x.trial, x.jurors, x.votes, x.verdict = coordinator.Trial{}, 0, nil, "" // they belong to an earlier run of the same account
 	if a, ok := e.Action.(coordinator.Accuse); ok {
 		if t := s.Trial(a.Client, a.Step); t != nil {
 			x.trial = *t
@@ -121,7 +121,7 @@ func (x *examination) begin(e logEntry, s *coordinator.State) {
 	}
 }
 
-// goOn looks at what a record did to the trial.
+// goOn updates the trial from a record.
 func (x *examination) goOn(e logEntry, s *coordinator.State) {
 	vote, votes := e.Action.(coordinator.Vote)
 	votes = votes && vote.Client == x.trial.Accused && vote.Step == x.trial.Step
@@ -145,7 +145,7 @@ func (x *examination) goOn(e logEntry, s *coordinator.State) {
 	}
 }
 
-// print tells what the log has of the entry.
+// print writes the log's information about the entry.
 func (x *examination) print(w io.Writer) error {
 	at := "before the first tick"
 	if !x.time.IsZero() {
@@ -191,7 +191,7 @@ func verdictOf(guilty bool) string {
 	return "innocent"
 }
 
-// examine looks at what the accuser kept.
+// examine checks the accuser's evidence file.
 func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	a, ok := x.shown.Action.(coordinator.Accuse)
 	if !ok {
@@ -221,7 +221,7 @@ func (c *runExamine) examine(to console, x *examination, log *logEnd) error {
 	return err
 }
 
-// broken says in words which rule a fault breaks.
+// broken describes the rule that a fault breaks.
 var broken = map[audit.Fault]string{
 	audit.FaultSent:      "the sent values differ from the values taken from the momentum",
 	audit.FaultSelection: "the taken values are not the largest coefficients of the momentum",
@@ -246,7 +246,7 @@ func readExhibit(path string) (exhibit.Exhibit, error) {
 	return shown, nil
 }
 
-// shapes reads how the run's model is cut. It tells errs how far it is.
+// shapes reads the tensor shapes of the run's model. It writes progress to errs.
 func (c *runExamine) shapes(state *coordinator.State, errs io.Writer) (exhibit.Rules, audit.Shapes, error) {
 	model, err := config.DecodeModel(state.Model.Definition)
 	if err != nil {

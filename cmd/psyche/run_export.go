@@ -20,7 +20,7 @@ type runExport struct {
 	connectFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runExport) Help() string {
 	return `The log contains every change of the run, with the signature of the key that made it. The log is
 public; psyche run replay verifies it. --timeout bounds the whole transfer.`
@@ -56,7 +56,7 @@ func (c *runExport) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return fmt.Errorf("the server sent a log that does not verify: %w", err)
 	}
-	// A link, unlike a rename, fails when somebody else has made the file meanwhile.
+	// A link, unlike a rename, fails if the file was created in the meantime.
 	write := func() error { return os.Link(partial.Name(), c.Output) }
 	if c.HTML {
 		write = func() error { return savePage(c.Output, partial.Name(), "exported from "+c.ServerAddr, to.err) }

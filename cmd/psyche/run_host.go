@@ -19,13 +19,13 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// hostFlags say where a run is: on a server, or on a chain.
+// hostFlags select the host of a run: a server, or a chain.
 type hostFlags struct {
 	connectFlags     `embed:"" group:"A run on a server:"`
 	onchain.RunFlags `embed:"" group:"A run on a chain:"`
 }
 
-// onChain reports whether the run is on a chain, and refuses flags of both kinds.
+// onChain reports whether the run is on a chain. It returns an error for flags of both kinds.
 func (f *hostFlags) onChain() (bool, error) {
 	switch {
 	case f.Given() && f.ServerAddr != "":
@@ -36,7 +36,7 @@ func (f *hostFlags) onChain() (bool, error) {
 	return f.Given(), f.checkTimeout()
 }
 
-// chain returns how to reach the run's chain, without the run.
+// chain returns the options for the run's chain, without the run.
 func (f *hostFlags) chain(key identity.Key, errs io.Writer) (solana.Options, error) {
 	o, err := f.Options(key, warnings(errs))
 	if errors.Is(err, onchain.ErrFlags) {
@@ -46,12 +46,12 @@ func (f *hostFlags) chain(key identity.Key, errs io.Writer) (solana.Options, err
 	return o, err
 }
 
-// warnings logs what a person should know.
+// warnings returns a logger for warnings.
 func warnings(errs io.Writer) *slog.Logger {
 	return slog.New(tint.NewTextHandler(errs, &tint.Options{Level: slog.LevelWarn, NoColor: true}))
 }
 
-// runHost is the host of a run, whatever it is.
+// runHost is the host of a run: a server or a chain.
 type runHost interface {
 	Updates() <-chan backend.Update
 	Submit(ctx context.Context, a coordinator.Action) error
@@ -64,8 +64,8 @@ func (f *hostFlags) dial(ctx context.Context, runID string, key identity.Key, er
 	return f.dialLogged(ctx, runID, key, nil, errs)
 }
 
-// dialLogged is dial for what stays connected. Without a logger a chain's warnings go to errs, a
-// server's nowhere.
+// dialLogged is dial for long connections. Without a logger, warnings of a chain go to errs, and
+// warnings of a server are dropped.
 func (f *hostFlags) dialLogged(ctx context.Context, runID string, key identity.Key, logger *slog.Logger, errs io.Writer) (runHost, error) {
 	isChain, err := f.onChain()
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *hostFlags) dialLogged(ctx context.Context, runID string, key identity.K
 	return tcp.Dial(ctx, o)
 }
 
-// bound bounds a command by --timeout.
+// bound limits a command to --timeout.
 func (f *hostFlags) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.Given() {
 		return f.within(ctx, chainTimeout)
@@ -106,7 +106,8 @@ func (f *hostFlags) look(ctx context.Context, runID string, errs io.Writer) (*co
 	return seen.State, err
 }
 
-// lookAt returns what the host of a run shows. Anybody may look, so the key is one that nobody knows.
+// lookAt returns the newest update of a run's host. It uses a random key, because reading is
+// public.
 func (f *hostFlags) lookAt(ctx context.Context, runID string, errs io.Writer) (backend.Update, error) {
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {
@@ -122,7 +123,7 @@ func (f *hostFlags) lookAt(ctx context.Context, runID string, errs io.Writer) (b
 	return firstUpdate(ctx, host)
 }
 
-// firstUpdate waits for the state of the run.
+// firstUpdate waits for the first state of the run.
 func firstUpdate(ctx context.Context, host runHost) (backend.Update, error) {
 	select {
 	case update, ok := <-host.Updates():
@@ -143,7 +144,7 @@ type actFlags struct {
 	Commitment string `enum:"confirmed,finalized" default:"finalized" help:"On a chain: commitment level to wait for; finalized takes about 13 s (${default})."`
 }
 
-// submit signs an action, sends it and waits until the run's host has it for good.
+// submit signs an action, sends it and waits until the run's host has durably accepted it.
 func (f actFlags) submit(ctx context.Context, to console, a coordinator.Action) error {
 	return f.decide(ctx, to, func(*coordinator.State, coordinator.ClientID) (coordinator.Action, error) { return a, nil })
 }
@@ -180,7 +181,7 @@ func (f actFlags) decide(ctx context.Context, to console, decide func(*coordinat
 	return nil
 }
 
-// send submits an action. On a chain it says what that costs, and waits until it stays.
+// send submits an action. On a chain it also prints the cost, and waits until the action is final.
 func (f actFlags) send(ctx context.Context, to console, host runHost, wanted asked) error {
 	c, paid := host.(*solana.Client)
 	if paid {
@@ -189,14 +190,14 @@ func (f actFlags) send(ctx context.Context, to console, host runHost, wanted ask
 		}
 	}
 	if err := host.Submit(ctx, wanted.action); err != nil {
-		return cmp.Or(errors.Unwrap(err), err) // without the name that the action has in Go
+		return cmp.Or(errors.Unwrap(err), err) // without the action's Go name
 	}
 	if !paid {
 		return nil
 	}
 	_, pauses := wanted.action.(coordinator.SetPaused)
 	if alone := len(wanted.state.Pending)+len(wanted.state.Epoch.Clients) == 0; pauses && alone {
-		if err := tickAway(ctx, to, c); err != nil { // nobody else does
+		if err := tickAway(ctx, to, c); err != nil { // no client is present to tick
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ type runInvite struct {
 	hostFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runInvite) Help() string {
 	return `Prints one command line for joining the run:
 
@@ -43,7 +43,7 @@ A recipient who gets the link over a trusted channel needs to trust nothing else
 secret. It does not admit a key to a run with --permissioned; psyche run authorize does.`
 }
 
-// Run prints the link of a run.
+// Run prints the invite link of a run.
 func (c *runInvite) Run(ctx context.Context, to console) error {
 	isChain, err := c.onChain()
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *runInvite) Run(ctx context.Context, to console) error {
 	return c.print(to.out, link.String())
 }
 
-// isOwn reports whether a host is this machine, for everybody.
+// isOwn reports whether a host name always means the local machine.
 func isOwn(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
 
 func (c *runInvite) print(w io.Writer, link string) error {
@@ -97,7 +97,7 @@ func (c *runInvite) print(w io.Writer, link string) error {
 	return printQR(w, link)
 }
 
-// inviteToChain prints the link of a run on a chain.
+// inviteToChain prints the invite link of a run on a chain.
 func (c *runInvite) inviteToChain(ctx context.Context, to console) error {
 	switch {
 	case c.PublicAddr != "":

@@ -20,12 +20,12 @@ type runList struct {
 	onchain.Flags `embed:""`
 }
 
-// Help tells what the list is worth.
+// Help describes how far the list can be trusted.
 func (c *runList) Help() string {
 	return `The server's list is not verified. psyche run status shows one run; psyche run replay verifies one run.`
 }
 
-// Run prints the runs, one a line.
+// Run prints the runs, one per line.
 func (c *runList) Run(ctx context.Context, to console) error {
 	switch {
 	case c.Given() && c.ServerAddr != "":
@@ -36,7 +36,7 @@ func (c *runList) Run(ctx context.Context, to console) error {
 	case c.ServerAddr == "":
 		return usagef("missing flags: --server-addr=HOST:PORT, or --rpc=URL,… for the runs on a chain")
 	}
-	key, err := identity.Generate(rand.Reader) // anybody may look
+	key, err := identity.Generate(rand.Reader) // reading is public
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ type chainRuns struct {
 	onchain.Flags `embed:""`
 }
 
-// Run prints the runs of a program, one a line.
+// Run prints the runs of a program, one per line.
 func (c *chainRuns) Run(ctx context.Context, to console) error {
 	chain, program, err := openToLook(&c.Flags, to)
 	if err != nil {
@@ -117,7 +117,8 @@ func (c *chainRuns) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// openToLook opens a chain for a reader, who pays nothing, and returns the program that the flags name.
+// openToLook opens a chain for reading, without payments, and returns the program that the flags
+// select.
 func openToLook(f *onchain.Flags, to console) (*admin.Chain, transaction.PublicKey, error) {
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {

@@ -18,27 +18,27 @@ import (
 	"github.com/psyche-go/psyche/record/receipt"
 )
 
-// logEntry is an entry of the log of a run, of a server's or of the archive of one on a chain.
+// logEntry is an entry in the log of a run on a server, or in the archive of a run on a chain.
 type logEntry struct {
 	receipt.Entry
-	number uint64 // as the page shows it: from 0 in a server's log, from 1 on a chain
+	number uint64 // as on the dashboard: from 0 in a server's log, from 1 on a chain
 	record fmt.Stringer
 }
 
-// logEnd is what a log that was verified leads to.
+// logEnd is the end of a verified log.
 type logEnd struct {
 	entries uint64
 	last    uint64 // number of the last entry
 	run     [32]byte
 	state   coordinator.State
-	account string // of a run on a chain: where the chain has the head that the log has to end with; empty on a server
+	account string // of a run on a chain: the account whose head must match the log; empty on a server
 	head    [32]byte
 }
 
-// first is the number of the first entry.
+// first returns the number of the first entry.
 func (l *logEnd) first() uint64 { return l.last + 1 - l.entries }
 
-// metered opens a log, and says how far its reading is, of what it calls so.
+// metered opens a log and prints the progress of its reader, labelled with name.
 func metered(path, name string, to io.Writer) (from io.Reader, done func(), err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -52,7 +52,7 @@ func metered(path, name string, to io.Writer) (from io.Reader, done func(), err 
 	return m.Reader(file, size), func() { m.Done(); _ = file.Close() }, nil
 }
 
-// replayMetered verifies the log of a run on a server, and says how far it is.
+// replayMetered verifies the log of a run on a server, and prints the progress.
 func replayMetered(path, name string, to io.Writer) (*follow.Follower, journal.Summary, error) {
 	from, done, err := metered(path, name, to)
 	if err != nil {
@@ -62,7 +62,8 @@ func replayMetered(path, name string, to io.Writer) (*follow.Follower, journal.S
 	return server.ReplayFrom(path, from, nil)
 }
 
-// readLog verifies the log of a run, and shows each entry and the state after it, which see must not keep.
+// readLog verifies the log of a run, and calls see with each entry and the state after it, which
+// see must not keep.
 func readLog(path string, to io.Writer, see func(logEntry, *coordinator.State)) (logEnd, error) {
 	from, done, err := metered(path, filepath.Base(path), to)
 	if err != nil {
@@ -104,7 +105,7 @@ func readArchive(path string, from io.Reader, see func(logEntry, *coordinator.St
 	}, nil
 }
 
-// chainStep says what a step of a run on a chain is.
+// chainStep formats a step of a run on a chain.
 type chainStep archive.Step
 
 func (s chainStep) String() string {
@@ -119,7 +120,7 @@ func (s chainStep) String() string {
 	return fmt.Sprintf("tick at %s %s, paid by %s", time.UnixMilli(int64(min(s.Event.Now, 1<<53))).UTC().Format("2006-01-02T15:04:05.000Z"), at, s.Signer)
 }
 
-// proof says what a log that verifies still has to be compared with.
+// proof explains what to compare with a verified log.
 func (l *logEnd) proof(path string) string {
 	if l.account == "" {
 		return ""

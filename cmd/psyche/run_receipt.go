@@ -22,7 +22,7 @@ type runReceipt struct {
 	Verify string `placeholder:"FILE" type:"path" help:"Verify this receipt against the log instead of writing a receipt."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runReceipt) Help() string {
 	return `Reports a member's contribution to a run: its counted rounds and tokens, its share of the total, and
 the part that is in the run's newest recorded model. The numbers come from the log, which the command
@@ -62,8 +62,8 @@ func (c *runReceipt) Run(to console) error {
 	return printReceipt(to.out, r, name, &log, c.File)
 }
 
-// count reads the log, and returns what the member has at its end, and at an entry; 0: at none; and what it called
-// itself last.
+// count reads the log, and returns the member's receipts at its end and at entry until, or none if
+// until is 0. name is the member's newest display name.
 func (c *runReceipt) count(member identity.ID, until uint64, to io.Writer) (end, at receipt.Receipt, name string, log logEnd, err error) {
 	book := receipt.NewBook(member)
 	log, err = readLog(c.File, to, func(e logEntry, s *coordinator.State) {
@@ -118,7 +118,7 @@ func readReceipt(path string) (r receipt.Receipt, err error) {
 	return r, nil
 }
 
-// writeNew writes a file that must not be there.
+// writeNew writes a file that must not exist.
 func writeNew(path string, content []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
@@ -131,7 +131,7 @@ func writeNew(path string, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// printReceipt writes a receipt for people, with the name that the log has beside the key.
+// printReceipt writes a receipt for people, with the display name next to the key.
 func printReceipt(w io.Writer, r receipt.Receipt, name string, log *logEnd, path string) error {
 	member := r.Member
 	if name != "" {

@@ -21,13 +21,13 @@ type runReplay struct {
 	HTML   string `name:"html" type:"path" placeholder:"FILE" help:"Also write an HTML page. The page contains the log; it verifies the log and shows the run in any browser, without internet access. An existing file is never overwritten."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runReplay) Help() string {
 	return `Verifies the hash chain and every signature, and replays every record. If a record does not verify,
 the command names the first such record and its offset in the file, and exits with code 6.`
 }
 
-// meter is where it is said how far the reading is: nowhere beside lines of states.
+// meter returns the output for progress, which is disabled if states are printed.
 func (c *runReplay) meter(to console) io.Writer {
 	if c.States {
 		return io.Discard

@@ -12,13 +12,13 @@ type runSetDelegates struct {
 	actFlags  `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runSetDelegates) Help() string {
 	return `For permissioned runs. The signing key must be authorized by the join authority. Delegates allow
 machines to train without a copy of that key. The list replaces the previous list.`
 }
 
-// Run names the keys that may join in the name of an authorized one.
+// Run sets the keys that may join on behalf of an authorized key.
 func (c *runSetDelegates) Run(ctx context.Context, to console) error {
 	delegates, err := parseIDs(c.Delegates)
 	if err != nil {
@@ -27,7 +27,8 @@ func (c *runSetDelegates) Run(ctx context.Context, to console) error {
 	return setDelegates(ctx, to, c.actFlags, func([]coordinator.ClientID) []coordinator.ClientID { return delegates })
 }
 
-// setDelegates replaces the delegates of the key that signs. choose returns the new delegates for the present ones.
+// setDelegates replaces the delegates of the signing key. choose returns the new delegates for the
+// current ones.
 func setDelegates(ctx context.Context, to console, f actFlags, choose func(before []coordinator.ClientID) []coordinator.ClientID) error {
 	var delegates []coordinator.ClientID
 	err := f.decide(ctx, to, func(s *coordinator.State, from coordinator.ClientID) (coordinator.Action, error) {

@@ -13,13 +13,13 @@ type runSetPaused struct {
 	actFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runSetPaused) Help() string {
 	return `A run that trains pauses at the end of the epoch, after its checkpoint; psyche run status shows when.
 The main authority signs.`
 }
 
-// Run pauses a run or lets it go on.
+// Run pauses or resumes a run.
 func (c *runSetPaused) Run(ctx context.Context, to console) error {
 	paused := (c.Paused == "true" || c.Paused == "pause") && !c.Resume
 	if err := c.submit(ctx, to, coordinator.SetPaused{Paused: paused}); err != nil {

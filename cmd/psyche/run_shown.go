@@ -5,13 +5,13 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// shownFlags say what people read of a run. They are part of its definition.
+// shownFlags set the displayed texts of a run, which are part of its definition.
 type shownFlags struct {
 	Name        string `placeholder:"TEXT" help:"Displayed title of the run, instead of name in the file: up to 64 bytes."`
 	Description string `placeholder:"TEXT" help:"Displayed description of the run, instead of description in the file: up to 280 bytes."`
 }
 
-// describe puts what is given in the place of what the file says.
+// describe replaces the texts of the file with the given ones.
 func (f shownFlags) describe(m *config.Model) error {
 	for _, text := range []struct {
 		flag, given string

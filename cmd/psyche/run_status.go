@@ -20,7 +20,7 @@ type runStatus struct {
 	hostFlags `embed:""`
 }
 
-// Run shows how far a run is.
+// Run shows the progress of a run.
 func (c *runStatus) Run(ctx context.Context, to console) error {
 	seen, err := c.lookAt(ctx, c.RunID, to.err)
 	if errors.Is(err, admin.ErrNotConfigured) && !c.JSON {
@@ -71,7 +71,8 @@ func (c *runStatus) printUnconfigured(ctx context.Context, to console) error {
 	return nil
 }
 
-// printAccount shows what the chain has of a run beside its state. The account is its host.
+// printAccount shows data of the chain about a run, in addition to its state. The account is the
+// run's host.
 func (c *runStatus) printAccount(ctx context.Context, to console, run transaction.PublicKey) error {
 	ctx, cancel := c.bound(ctx)
 	defer cancel()

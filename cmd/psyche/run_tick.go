@@ -16,7 +16,7 @@ type chainRunFlags struct {
 	signFlags `embed:""`
 }
 
-// firstOf returns the first error that is one.
+// firstOf returns the first error that is not nil.
 func firstOf(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -30,7 +30,7 @@ type runTick struct {
 	chainRunFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runTick) Help() string {
 	return `Members tick their run automatically. This command is for a run without members, for example after a
 pause. Every key may use it, and pays the fees.`
@@ -67,10 +67,10 @@ func (c *runTick) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// errServerTicks refuses what only a run on a chain needs.
+// errServerTicks rejects the command for a run on a server.
 var errServerTicks = usagef("a server ticks its runs automatically: this command is for a run on a chain, --rpc=URL,…")
 
-// tickAway pays for ticks until nothing is due, and says what they cost.
+// tickAway pays for ticks until nothing is due, and prints their cost.
 func tickAway(ctx context.Context, to console, client *solana.Client) error {
 	if _, err := fmt.Fprintf(to.err, "psyche: ticks cost %s; if a tick is due, two or three are needed\n", admin.Transactions(1)); err != nil {
 		return err
@@ -90,13 +90,13 @@ type runFree struct {
 	agreeFlags    `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runFree) Help() string {
 	return `The run must be closed, or must not have started. This deletes its account and the run's progress;
 use psyche run archive first to keep it. The main authority signs.`
 }
 
-// account returns the chain, the program and the account of the run, whether or not it has a genesis.
+// account returns the chain, the program and the account of the run, which may have no genesis.
 func (c *runFree) account(to console) (chain *admin.Chain, program, run transaction.PublicKey, err error) {
 	if isChain, err := c.onChain(); err != nil || !isChain {
 		return nil, program, run, firstOf(err, errServerTicks)

@@ -15,7 +15,7 @@ type runUpdateConfig struct {
 	agreeFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *runUpdateConfig) Help() string {
 	return `The run must be paused. Progress and members are kept. The checkpoint is kept if the file names the
 run's initial checkpoint. Name and description come from the file or the flags. The main authority
@@ -45,7 +45,7 @@ func (c *runUpdateConfig) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// beginOnChain begins a run of which the chain has only the account, and reports whether it did.
+// beginOnChain starts a run if the chain has only its account, and reports whether it did.
 func (c *runUpdateConfig) beginOnChain(ctx context.Context, to console, run config.Run) (bool, error) {
 	if isChain, err := c.onChain(); err != nil || !isChain {
 		return false, err

@@ -20,14 +20,14 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// serverDisplay is what --tui draws, where there is a terminal.
+// serverDisplay is the terminal display of --tui.
 type serverDisplay struct {
 	*tui.Server
-	address atomic.Pointer[net.TCPAddr] // where clients can connect; nil: not yet
+	address atomic.Pointer[net.TCPAddr] // listening address; nil: not yet listening
 	to      console
 }
 
-// newDisplay makes the display; nil where it is not asked for, or there is no terminal.
+// newDisplay makes the display; nil without --tui or without a terminal.
 func (c serverRun) newDisplay(to console) *serverDisplay {
 	if !c.Tui || !isTerminal(to.out) || !isTerminal(os.Stdin) {
 		return nil
@@ -35,7 +35,8 @@ func (c serverRun) newDisplay(to console) *serverDisplay {
 	return &serverDisplay{Server: &tui.Server{}, to: to}
 }
 
-// loggerFor returns the process's logger: a display takes the place of the terminal.
+// loggerFor returns the process's logger. With a display, messages go to it instead of the
+// terminal.
 func (c serverRun) loggerFor(shown *serverDisplay, to console) *slog.Logger {
 	if shown == nil {
 		return c.logger(to.err)
@@ -43,7 +44,7 @@ func (c serverRun) loggerFor(shown *serverDisplay, to console) *slog.Logger {
 	return slog.New(shown.Handler(c.LogLevel))
 }
 
-// watch adds the display to those who are told of every event log.
+// watch makes the display follow every event log, in addition to others.
 func (d *serverDisplay) watch(others func(string, *event.Log)) func(string, *event.Log) {
 	if d == nil {
 		return others
@@ -56,7 +57,7 @@ func (d *serverDisplay) watch(others func(string, *event.Log)) func(string, *eve
 	}
 }
 
-// start draws from now on.
+// start starts drawing.
 func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Options, page *serverPage) {
 	if d == nil {
 		return
@@ -73,13 +74,13 @@ func (d *serverDisplay) start(ctx context.Context, c serverRun, o *server.Option
 	if page != nil {
 		options.Moving = page.moving
 	}
-	if c.SaveStateDir != "" { // else nobody else can have the host's key
+	if c.SaveStateDir != "" { // otherwise no other process can have the host's key
 		options.Pause = func(runID string, paused bool) error { return d.pause(ctx, c.SaveStateDir, runID, paused) }
 	}
 	d.Start(os.Stdin, d.to.out, options)
 }
 
-// pause signs with the host's key, as psyche run set-paused does.
+// pause signs the action with the host's key, as psyche run set-paused does.
 func (d *serverDisplay) pause(ctx context.Context, dir, runID string, paused bool) error {
 	at := d.address.Load()
 	if at == nil {
@@ -99,7 +100,7 @@ func (d *serverDisplay) pause(ctx context.Context, dir, runID string, paused boo
 	return command.Run(ctx, console{io.Discard, io.Discard})
 }
 
-// journals returns the sizes of journals that /metrics has.
+// journals returns the sizes of journals from the metrics.
 func journals(from prometheus.Gatherer) map[string]uint64 {
 	families, err := from.Gather()
 	if err != nil {
@@ -121,7 +122,7 @@ func journals(from prometheus.Gatherer) map[string]uint64 {
 	return sizes
 }
 
-// close gives the terminal back and leaves the last lines of the log there.
+// close restores the terminal and prints the last lines of the log.
 func (d *serverDisplay) close() {
 	if d == nil {
 		return

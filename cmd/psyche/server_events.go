@@ -16,12 +16,12 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// stateEvents writes the states of runs to event logs, one for each run. The server calls
-// add and addCommit one at a time.
+// stateEvents writes the states of runs to event logs, one for each run. The server does not call
+// add and addCommit concurrently.
 type stateEvents struct {
 	dir    string                             // empty: nothing is written
 	main   string                             // run whose log is events.jsonl
-	watch  func(runID string, log *event.Log) // told of every log; nil: nobody is
+	watch  func(runID string, log *event.Log) // called for every log; may be nil
 	logger *slog.Logger
 	logs   map[string]*runEvents
 }
@@ -34,7 +34,7 @@ type runEvents struct {
 	names event.Names
 }
 
-// prepare makes the folder, and opens the log of the main run, to fail early.
+// prepare creates the folder, and opens the log of the main run, to fail early.
 func (e *stateEvents) prepare() error {
 	if e.dir == "" {
 		return nil
@@ -49,7 +49,7 @@ func (e *stateEvents) prepare() error {
 	return err
 }
 
-// mainLog is the log of the main run; nil where there is none.
+// mainLog is the log of the main run; nil if there is none.
 func (e *stateEvents) mainLog() *event.Log {
 	if run := e.logs[e.main]; run != nil {
 		return run.log
@@ -63,7 +63,7 @@ func (e *stateEvents) open(runID string) (*runEvents, error) {
 	switch runID {
 	case e.main:
 		name = "events.jsonl"
-	case "events": // somebody may begin a run of that name
+	case "events": // the name is already taken by the main run's log
 		name = "%65vents.jsonl"
 	}
 	log, err := event.Unwritten(), error(nil)
@@ -109,7 +109,7 @@ func (e *stateEvents) add(state *coordinator.State) {
 	}
 }
 
-// see writes a state that differs from the last one, and what is new of trials and ejections.
+// see writes a state that differs from the last one, and new trials and ejections.
 func (r *runEvents) see(state *coordinator.State) (err error) {
 	if next := event.StateOf(state); !reflect.DeepEqual(next, r.last) {
 		r.last = next
@@ -121,7 +121,7 @@ func (r *runEvents) see(state *coordinator.State) (err error) {
 	return err
 }
 
-// addNames writes what clients of a run call themselves, where that is new.
+// addNames writes new display names of a run's clients.
 func (e *stateEvents) addNames(runID string, names core.Names) {
 	run, known := e.logs[runID]
 	if !known {
@@ -132,7 +132,7 @@ func (e *stateEvents) addNames(runID string, names core.Names) {
 	}
 }
 
-// addCommit writes what the journal of a run took while a round ran.
+// addCommit writes the duration of a journal commit during a round.
 func (e *stateEvents) addCommit(happened server.Event) {
 	run, known := e.logs[happened.RunID]
 	inRound := happened.RunState == coordinator.RoundTrain || happened.RunState == coordinator.RoundWitness

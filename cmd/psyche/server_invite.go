@@ -14,18 +14,18 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// invitations tells, for each run that a server hosts, by which link others join it.
+// invitations logs the invite links of a server's runs.
 type invitations struct {
 	logger *slog.Logger
 
 	mu    sync.Mutex
 	place invite.Link            // host and port
-	guess bool                   // nobody said by which address others reach this machine
+	guess bool                   // the address was not set by the user
 	ready bool                   // clients can connect
-	runs  map[string]invite.Link // those that nobody was invited to yet, without address
+	runs  map[string]invite.Link // runs whose links were not logged yet, without address
 }
 
-// invite lets a server tell the links of its runs when it listens.
+// invite makes a server log the links of its runs when it listens.
 func (c serverRun) invite(o *server.Options, logger *slog.Logger) error {
 	v := &invitations{logger: logger, runs: make(map[string]invite.Link)}
 	if c.PublicAddr != "" {
@@ -34,7 +34,7 @@ func (c serverRun) invite(o *server.Options, logger *slog.Logger) error {
 			return usagef("--public-addr: %w", err)
 		}
 		if _, _, err := net.SplitHostPort(c.PublicAddr); err != nil {
-			port = 0 // that on which the server listens
+			port = 0 // the port on which the server listens
 		}
 		v.place.Host, v.place.Port = host, port
 	}
@@ -56,14 +56,15 @@ func (c serverRun) invite(o *server.Options, logger *slog.Logger) error {
 	return nil
 }
 
-// hosts notes a run.
+// hosts registers a run.
 func (v *invitations) hosts(runID string, run [32]byte) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.runs[runID] = invite.Link{RunID: runID, Run: run}
 }
 
-// see notes the key of a run's host, and invites if the server listens. Nobody joins a run that is over.
+// see registers the key of a run's host, and logs the link if the server listens. It logs no link
+// for a finished run.
 func (v *invitations) see(state *coordinator.State) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -80,7 +81,7 @@ func (v *invitations) see(state *coordinator.State) {
 	v.tell()
 }
 
-// listens notes where the server is reached.
+// listens registers the address of the server.
 func (v *invitations) listens(address net.Addr) {
 	at, ok := address.(*net.TCPAddr)
 	if !ok {
@@ -99,7 +100,7 @@ func (v *invitations) listens(address net.Addr) {
 	v.tell()
 }
 
-// tell writes the links of all runs of which everything is known.
+// tell logs the links of all runs whose data is complete.
 func (v *invitations) tell() {
 	if !v.ready {
 		return
@@ -121,11 +122,11 @@ func (v *invitations) tell() {
 	}
 }
 
-// ownAddress returns the address of this machine that others reach soonest: a public one, then one
-// of a private network, those of IPv4 first.
+// ownAddress returns the address of this machine that is most likely reachable: a public one, or
+// else one of a private network; IPv4 first.
 func ownAddress(list func() ([]net.Addr, error)) string {
 	best, rank := "127.0.0.1", 0
-	all, _ := list() // without one only this machine is sure
+	all, _ := list() // on an error, only loopback is certain
 	for _, one := range all {
 		prefix, err := netip.ParsePrefix(one.String())
 		if err != nil {

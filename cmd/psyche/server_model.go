@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// handOut lets a server hand out the model that a run begins with, if --model-path says so.
+// handOut makes a server offer the starting model of a run, if --model-path is set.
 func (c serverRun) handOut(ctx context.Context, runs []config.Run, o *server.Options, page *serverPage, logger *slog.Logger) error {
 	if c.ModelPath == "" {
 		for _, run := range runs {

@@ -14,19 +14,19 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// serverPage shows a server's runs at --http-addr.
+// serverPage is the dashboard of a server's runs at --http-addr.
 type serverPage struct {
 	gatherer *gather.Gatherer
-	keeps    bool // journals: what is shown comes from them
+	keeps    bool // there are journals, from which the dashboard gets its data
 
 	mu     sync.Mutex
 	join   dash.Join
 	states map[string]*coordinator.State // the newest of each run
-	sizes  map[string]uint64             // parameters of the model of a run that is handed out
+	sizes  map[string]uint64             // number of parameters of a run's model, if the server offers it
 }
 
-// newPage adds the page to a server's options, if it has HTTP. The caller closes it, also when
-// it is nil.
+// newPage adds the dashboard to a server's options, if it has HTTP. The caller must close it, even
+// if it is nil.
 func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.Logger) (*serverPage, error) {
 	if c.HTTPAddr == "" {
 		if len(c.MemberEvents) > 0 {
@@ -62,14 +62,14 @@ func (c serverRun) newPage(ctx context.Context, o *server.Options, logger *slog.
 	return p, nil
 }
 
-// close ends the page.
+// close closes the dashboard.
 func (p *serverPage) close() {
 	if p != nil {
 		p.gatherer.Close()
 	}
 }
 
-// listens notes how clients reach the server.
+// listens registers the address at which clients reach the server.
 func (p *serverPage) listens(address net.Addr, host string, logger *slog.Logger) {
 	_, port, err := net.SplitHostPort(address.String())
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *serverPage) listens(address net.Addr, host string, logger *slog.Logger)
 		return
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = dash.HostPlaceholder // what the browser calls this machine
+		host = dash.HostPlaceholder // replaced by the host name in the browser
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +92,8 @@ func joinHost(host, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// handsOut notes how many parameters the model of a run has; without a page nobody is told.
+// handsOut registers the number of parameters of a run's model. It does nothing without a
+// dashboard.
 func (p *serverPage) handsOut(runID string, parameters uint64) {
 	if p == nil {
 		return
@@ -102,7 +103,7 @@ func (p *serverPage) handsOut(runID string, parameters uint64) {
 	p.sizes[runID] = parameters
 }
 
-// see notes the newest state of a run. The server gives it away.
+// see registers the newest state of a run, which the dashboard then owns.
 func (p *serverPage) see(state *coordinator.State) {
 	p.mu.Lock()
 	_, known := p.states[state.RunID]
@@ -120,7 +121,7 @@ func (p *serverPage) state(runID string) *coordinator.State {
 	return p.states[runID]
 }
 
-// runs returns what is shown.
+// runs returns the runs to show.
 func (p *serverPage) runs() []dash.Run {
 	list := p.gatherer.Runs()
 	p.mu.Lock()
@@ -132,7 +133,7 @@ func (p *serverPage) runs() []dash.Run {
 	return list
 }
 
-// moving returns what members of each run report that moves.
+// moving returns the transfers that members of each run report.
 func (p *serverPage) moving() map[string][]tui.Moving {
 	all := make(map[string][]tui.Moving)
 	for _, run := range p.gatherer.Runs() {

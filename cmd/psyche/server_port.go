@@ -12,11 +12,11 @@ import (
 	"syscall"
 )
 
-// portFile is the file of --save-state-dir with the port on which the server listened last.
-// Clients that lost their connection look for the server there.
+// portFile is the file in --save-state-dir with the last listening port. Disconnected clients look
+// for the server at this port.
 const portFile = "port"
 
-// lastPort returns the port that a server without --server-port had last, or 0.
+// lastPort returns the last port of a server without --server-port, or 0.
 func (c serverRun) lastPort() (uint16, error) {
 	if c.SaveStateDir == "" || c.ServerPort != 0 {
 		return 0, nil
@@ -36,7 +36,7 @@ func (c serverRun) lastPort() (uint16, error) {
 	return uint16(port), nil
 }
 
-// keepPort writes the port for the next start.
+// keepPort saves the port for the next start.
 func (c serverRun) keepPort(address net.Addr) error {
 	tcp, ok := address.(*net.TCPAddr)
 	if c.SaveStateDir == "" || !ok {
@@ -53,7 +53,7 @@ func (c serverRun) keepPort(address net.Addr) error {
 	return nil
 }
 
-// explainTakenPort says why the server wants a port that somebody else has.
+// explainTakenPort explains why the server wants a port that is in use.
 func (c serverRun) explainTakenPort(last uint16, err error) error {
 	op, ok := errors.AsType[*net.OpError](err)
 	if last == 0 || !ok || !errors.Is(err, syscall.EADDRINUSE) {

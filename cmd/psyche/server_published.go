@@ -5,7 +5,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// setWarmup replaces the longest Warmup of a run by --init-warmup-time.
+// setWarmup replaces the maximum Warmup time of a run with --init-warmup-time.
 func (c serverRun) setWarmup(run *config.Run) error {
 	if c.InitWarmupTime == 0 {
 		return nil

@@ -15,7 +15,7 @@ type serverRepair struct {
 	LoseRecords  bool   `help:"Truncate even if records follow the damage. These records may have been acknowledged, and are lost."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serverRepair) Help() string {
 	return `After a kill or a power failure, a server automatically truncates an incomplete record or zeros at the
 end of a journal. It refuses a journal with other damage. This command reports the damage and, with
@@ -23,7 +23,7 @@ end of a journal. It refuses a journal with other damage. This command reports t
 journal. The server must not be running.`
 }
 
-// Run inspects a journal, and repairs it if it may.
+// Run inspects a journal, and repairs it if permitted.
 func (c *serverRepair) Run(to console) error {
 	path := server.JournalPath(c.SaveStateDir, c.RunID)
 	found, err := server.InspectJournal(c.SaveStateDir, c.RunID)

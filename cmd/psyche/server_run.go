@@ -53,7 +53,7 @@ type serverRun struct {
 	logFlags                  `embed:"" group:"Logs:"`
 }
 
-// Run hosts the runs until a signal comes.
+// Run hosts the runs until a signal arrives.
 func (c serverRun) Run(ctx context.Context, to console) error {
 	runs, err := c.runs()
 	if err != nil {
@@ -184,7 +184,7 @@ func (c serverRun) runs() ([]config.Run, error) {
 	return runs, nil
 }
 
-// mainAuthority reads --main-authority; zero when it is not given.
+// mainAuthority parses --main-authority; zero if it is not set.
 func (c serverRun) mainAuthority() (identity.ID, error) {
 	if c.MainAuthority == "" {
 		return identity.ID{}, nil
@@ -196,8 +196,8 @@ func (c serverRun) mainAuthority() (identity.ID, error) {
 	return id, nil
 }
 
-// createPolicy reads --allow-create. The host's own key is in --save-state-dir, where the
-// server finds it or puts it.
+// createPolicy parses --allow-create. The host's own key is in --save-state-dir, where the server
+// finds or creates it.
 func (c serverRun) createPolicy(main identity.ID) (server.CreatePolicy, error) {
 	switch c.AllowCreate {
 	case "none":

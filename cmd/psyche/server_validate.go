@@ -22,14 +22,14 @@ type serverValidateConfig struct {
 	Permissioned  bool   `help:"Admit only keys that the join authority authorized, and their delegates."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *serverValidateConfig) Help() string {
 	return `Refuses the same configuration errors as psyche server run with these flags. It only warns if data for
 clients is missing on this machine, or if unknown clients or a thief of the server's key could harm
 the run.`
 }
 
-// Run checks the files and says what they describe.
+// Run validates the files and describes their content.
 func (c serverValidateConfig) Run(ctx context.Context, to console) error {
 	run, err := loadNamedRun(c.State, c.RunID)
 	if err != nil {
@@ -70,8 +70,8 @@ func (c serverValidateConfig) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// checkServedFolders opens the data of a data.toml as the server does, where that asks
-// nobody over a network. The server needs one location that works.
+// checkServedFolders opens the local data of a data.toml as the server does. The server needs one
+// working location.
 func checkServedFolders(ctx context.Context, from config.DataServer) error {
 	remote := func(l config.DataLocation) bool { return l.Local == nil }
 	if slices.ContainsFunc(from.Locations, remote) {
@@ -84,7 +84,7 @@ func checkServedFolders(ctx context.Context, from config.DataServer) error {
 	return provider.Close()
 }
 
-// missingFolders warns of folders of a run that are not on this machine.
+// missingFolders returns warnings for a run's folders that are missing on this machine.
 func missingFolders(model config.Model) []string {
 	var warnings []string
 	warn := func(subject, path string) {
@@ -103,7 +103,7 @@ func missingFolders(model config.Model) []string {
 	return warnings
 }
 
-// loadNamedRun is loadRun for a run that has to have a name.
+// loadNamedRun is loadRun for a run that must have a name.
 func loadNamedRun(state, runID string) (config.Run, error) {
 	run, err := loadRun(state, runID)
 	if err == nil && run.RunID == "" {
@@ -112,7 +112,7 @@ func loadNamedRun(state, runID string) (config.Run, error) {
 	return run, err
 }
 
-// loadRun reads a state.toml; runID, if any, replaces the name in it.
+// loadRun reads a state.toml. runID, if not empty, replaces its name.
 func loadRun(state, runID string) (config.Run, error) {
 	run, err := config.LoadState(state)
 	if err != nil {

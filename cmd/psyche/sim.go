@@ -26,13 +26,13 @@ type simulate struct {
 	NoShrink bool   `help:"Do not search for a smaller run that reproduces a violation."`
 }
 
-// gcPercent trades memory, of which a run needs little, for speed.
+// gcPercent trades memory for speed, because a run needs little memory.
 const gcPercent = 400
 
-// errViolation says that a run broke an assertion.
+// errViolation means that a run broke an assertion.
 var errViolation = errors.New("an assertion is broken")
 
-// Run simulates runs and fails when one breaks an assertion.
+// Run simulates runs and fails if a run breaks an assertion.
 func (c simulate) Run(ctx context.Context, to console) error {
 	first, last, err := parseSeeds(c.Seeds)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c simulate) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// explain prints a failure and the smallest run found that shows it.
+// explain prints a failure and the smallest run found that reproduces it.
 func (c simulate) explain(ctx context.Context, to console, f sim.Failure) error {
 	_, _ = fmt.Fprintf(to.out, "\nseed %d: %v\nagain: %s\n", f.Options.Seed, f.Violation, f.Options.Command())
 	if !c.NoShrink {
@@ -99,7 +99,7 @@ func (c simulate) explain(ctx context.Context, to console, f sim.Failure) error 
 	return fmt.Errorf("%w: seed %d: %s", errViolation, f.Options.Seed, f.Violation.Assertion)
 }
 
-// trace runs one seed after the other and prints what happens in each.
+// trace runs seeds one after another and prints the events of each.
 func (c simulate) trace(ctx context.Context, to console, o sim.Options, first, last uint64) error {
 	o.Trace = true
 	for seed := first; seed <= last && ctx.Err() == nil; seed++ {
@@ -116,7 +116,7 @@ func (c simulate) trace(ctx context.Context, to console, o sim.Options, first, l
 	return context.Cause(ctx)
 }
 
-// parseSeeds reads A..B or A.
+// parseSeeds parses A..B or A.
 func parseSeeds(text string) (first, last uint64, err error) {
 	from, to, isRange := strings.Cut(text, "..")
 	if !isRange {

@@ -20,8 +20,8 @@ type grantRuns struct {
 	hostFlags     `embed:""`
 }
 
-// eachRun calls do for every selected run, and returns its errors joined. signer is the join authority if
-// --join-authority is not given; without a signer the flag or --run-id is required.
+// eachRun calls do for every selected run, and returns its errors joined. signer is the join
+// authority if --join-authority is not given; without a signer the flag or --run-id is required.
 func (g *grantRuns) eachRun(ctx context.Context, to console, signer *identity.ID, do func(runID string, at hostFlags) error) error {
 	if g.RunID != "" {
 		return do(g.RunID, g.hostFlags)
@@ -80,12 +80,12 @@ type grantActs struct {
 	Commitment string `enum:"confirmed,finalized" default:"finalized" help:"On a chain: commitment level to wait for; finalized takes about 13 s (${default})."`
 }
 
-// in returns the flags of a change of one run.
+// in returns the flags for a change of one run.
 func (g *grantActs) in(runID string, at hostFlags) actFlags {
 	return actFlags{RunID: runID, hostFlags: at, signFlags: g.signFlags, Commitment: g.Commitment}
 }
 
-// grantee reads the key that may join.
+// grantee parses the key that may join.
 func grantee(authorizer string) (identity.ID, error) {
 	if authorizer == "" {
 		return identity.ID{}, usagef("missing flags: --authorizer=KEY")
@@ -113,8 +113,8 @@ func (c *grantDelete) Run(ctx context.Context, to console) error {
 	return c.grant(ctx, to, c.Authorizer, true)
 }
 
-// grant authorizes a key in the selected runs, or revokes its authorization. Of several runs, some may have the
-// wanted authorization already.
+// grant authorizes a key in the selected runs, or revokes its authorization. If several runs are
+// selected, some may already be in the requested state.
 func (g *grantActs) grant(ctx context.Context, to console, authorizer string, revoke bool) error {
 	grantee, err := grantee(authorizer)
 	if err != nil {
@@ -174,7 +174,7 @@ type grantDelegate struct {
 	grantActs      `embed:""`
 }
 
-// Run changes the delegates of the key that signs.
+// Run changes the delegates of the signing key.
 func (c *grantDelegate) Run(ctx context.Context, to console) error {
 	var added []coordinator.ClientID
 	for _, text := range c.DelegatesAdded {

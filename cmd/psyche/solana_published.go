@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// solanaCommands are those of the original's program for a chain, under the names that its
-// documentation gives them. Started as psyche-solana-client, psyche has them alone.
+// solanaCommands are the commands of the original's program for a chain, under their documented
+// names. If psyche is started as psyche-solana-client, it has only these commands.
 type solanaCommands struct {
 	Train        solanaTrain     `cmd:"" passthrough:"" help:"Join a run and train: psyche-client train, from the folder of this program."`
 	CreateRun    runCreate       `cmd:"" help:"Create a run: psyche run create."`
@@ -27,12 +27,12 @@ type solanaCommands struct {
 	PrintAllHelp allHelp `cmd:"" hidden:"" help:"Print the help of these commands."`
 }
 
-// solanaTrain hands its command line to psyche-client.
+// solanaTrain passes its command line to psyche-client.
 type solanaTrain struct {
 	Args []string `arg:"" optional:"" help:"Arguments of psyche-client train."`
 }
 
-// Run becomes psyche-client.
+// Run replaces this process with psyche-client.
 func (c *solanaTrain) Run() error {
 	self, err := os.Executable()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/face/testnet"
 )
 
-// extraFlags are what the processes of a testnet do besides training.
+// extraFlags configure what the processes of a testnet do in addition to training.
 type extraFlags struct {
 	Log                   string `placeholder:"LEVEL" help:"Minimum log level of the processes: debug, info, warn or error. In a list such as warn,psyche=debug, the level of psyche applies. Default: info." group:"Display and files:"`
 	WriteLog              bool   `help:"Changes nothing: logs are always written to the run's folder." group:"Display and files:"`
@@ -26,7 +26,7 @@ type extraFlags struct {
 	WandbEntity           string `placeholder:"NAME" help:"Weights & Biases entity, passed to the clients." env:"WANDB_ENTITY" group:"Trackers:"`
 }
 
-// extras reads the flags.
+// extras parses the flags.
 func (f extraFlags) extras(to console) (testnet.Extras, error) {
 	level, err := logLevel(f.Log)
 	if err != nil {
@@ -52,7 +52,7 @@ func (f extraFlags) extras(to console) (testnet.Extras, error) {
 	return e, err
 }
 
-// logLevel reads a level, or a list of targets with levels of which one is psyche or none.
+// logLevel parses a level, or a list of levels by target. In a list, the level of the target psyche counts.
 func logLevel(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -64,7 +64,7 @@ func logLevel(text string) (string, error) {
 			target, level = "", target
 		}
 		if level = strings.TrimSpace(level); level == "trace" {
-			level = "debug" // the least that there is
+			level = "debug" // the most verbose level
 		}
 		var known slog.Level
 		if err := known.UnmarshalText([]byte(level)); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/face/tui"
 )
 
-// testnetStart runs a whole network on this machine.
+// testnetStart runs a complete network on this machine.
 type testnetStart struct {
 	NumClients int    `help:"Number of client processes." default:"3" group:"The run:"`
 	ConfigPath string `help:"Folder with the run's state.toml and, if the run's data location is a Server, a data.toml for the testnet's data server." type:"path" group:"The run:"`
@@ -50,7 +50,7 @@ type testnetStart struct {
 	extraFlags `embed:""`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (c *testnetStart) Help() string {
 	return `Starts a server and several clients as separate processes over loopback, shows their progress and
 prints a summary. The run's folder contains the summary as summary.json, and the logs, event logs,
@@ -65,7 +65,7 @@ client pays from its own key. The chain is kept in the run's folder for --resume
 --validator must be restarted manually, as described in by-hand.txt in the run's folder.`
 }
 
-// check refuses numbers that would stand for something else.
+// check rejects numbers that would be misinterpreted.
 func (c *testnetStart) check() error {
 	switch {
 	case c.ConfigPath == "" && c.Resume == "":
@@ -89,7 +89,7 @@ func (c *testnetStart) check() error {
 	return nil
 }
 
-// cheats reads who is to cheat, and how.
+// cheats parses the cheating clients and their attacks.
 func (c *testnetStart) cheats() (cheats []testnet.Cheat, err error) {
 	for _, given := range c.Cheat {
 		number, attack, found := strings.Cut(given, "=")
@@ -102,11 +102,11 @@ func (c *testnetStart) cheats() (cheats []testnet.Cheat, err error) {
 	return cheats, nil
 }
 
-// errInterrupted says that the user ended the command at the display, in which a terminal
-// sends no signal.
+// errInterrupted means that the user ended the command at the display, in which a terminal sends no
+// signal.
 var errInterrupted = errors.New("interrupted")
 
-// maxSeconds bounds the times that are given in seconds: a year.
+// maxSeconds limits times that are given in seconds: a year.
 const maxSeconds = 365 * 24 * 3600
 
 // Run executes the command.
@@ -195,7 +195,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// display draws on a terminal and writes lines everywhere else.
+// display returns a display that draws on a terminal, and writes lines otherwise.
 func (c *testnetStart) display(to console, interrupt func()) testnet.Display {
 	if c.Tui && isTerminal(to.out) && isTerminal(os.Stdin) {
 		return tui.New(os.Stdin, to.out, interrupt)

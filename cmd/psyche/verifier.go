@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
-// pageVerifier returns the verifier that a page gives to browsers, nil if there is none.
+// pageVerifier returns the verifier that a page offers to browsers; nil if there is none.
 func pageVerifier(logger *slog.Logger) *dash.Verifier {
 	verifier, err := dash.FindVerifier()
 	if err != nil {
@@ -24,7 +24,7 @@ func pageVerifier(logger *slog.Logger) *dash.Verifier {
 	return verifier
 }
 
-// verifierLine says for people what FindVerifier finds.
+// verifierLine describes the result of FindVerifier for people.
 func verifierLine() string {
 	verifier, err := dash.FindVerifier()
 	switch {
@@ -36,7 +36,8 @@ func verifierLine() string {
 	return fmt.Sprintf("ready: sha256 %x", sha256.Sum256(verifier.Program()))
 }
 
-// mayWrite refuses a file that is there, before the work that leads to it. No name is that of none.
+// mayWrite returns an error if a file already exists, before long work starts. It accepts an empty
+// name.
 func mayWrite(output string) error {
 	if _, err := os.Lstat(output); err == nil {
 		return fmt.Errorf("%s already exists and is not overwritten: choose another name", output)
@@ -44,7 +45,7 @@ func mayWrite(output string) error {
 	return nil
 }
 
-// savePage writes the log of a run as a page that verifies itself. A file that is there is not overwritten.
+// savePage writes the log of a run as a page that verifies itself. It does not overwrite a file.
 func savePage(output, logFile, source string, to io.Writer) error {
 	if err := mayWrite(output); err != nil {
 		return err
@@ -71,7 +72,7 @@ func savePage(output, logFile, source string, to io.Writer) error {
 	if err != nil {
 		return err
 	}
-	content := log.Bytes()[:found.Bytes] // without what is torn
+	content := log.Bytes()[:found.Bytes] // without the incomplete write at the end
 	told := verify.Told{Run: found.Run, Records: found.Records, Head: found.Head, State: found.State}
 	partial, err := os.CreateTemp(filepath.Dir(output), ".page-*")
 	if err != nil {
@@ -82,7 +83,7 @@ func savePage(output, logFile, source string, to io.Writer) error {
 	if err = errors.Join(err, partial.Chmod(0o644), partial.Close()); err != nil {
 		return err
 	}
-	// A link, unlike a rename, fails when somebody else has made the file meanwhile.
+	// A link, unlike a rename, fails if the file was created in the meantime.
 	if err := os.Link(partial.Name(), output); err != nil {
 		return fmt.Errorf("save the page: %w", err)
 	}

@@ -8,7 +8,7 @@ import (
 
 type version struct{}
 
-// Run prints the version, the commit and the Go version that the program was built from.
+// Run prints the version, the commit and the Go version of the build.
 func (version) Run(to console) error {
 	_, err := fmt.Fprintln(to.out, buildinfo.Line("psyche"))
 	return err

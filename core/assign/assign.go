@@ -5,11 +5,11 @@ import (
 	"strconv"
 )
 
-// maxWitnesses is how many witness when a run does not say: enough for a quorum that
-// outvotes liars, few enough for a round's record to stay small.
+// maxWitnesses is the default number of witnesses: enough for a quorum that outvotes dishonest
+// ones, but few enough for a round's record to stay small.
 const maxWitnesses = 32
 
-// BatchID names a batch by the half-open interval of sequence indices that it holds.
+// BatchID identifies a batch by the half-open interval of its sequence indices.
 type BatchID struct {
 	Start, End uint64
 }
@@ -22,15 +22,15 @@ func (b BatchID) String() string {
 	return "[" + strconv.FormatUint(b.Start, 10) + "," + strconv.FormatUint(b.End, 10) + ")"
 }
 
-// Assignment is one member's batch of a round.
+// Assignment is one member's batch in a round.
 type Assignment struct {
 	Member int // index in the round's members
 	Batch  BatchID
 }
 
-// Witnesses returns the members that witness a round, in the order of their positions
-// in the "witness" shuffle. witnessNodes 0 elects every member, at most 32; more than
-// there are members elects them all.
+// Witnesses returns the members that witness a round, in the order of their positions in the
+// "witness" shuffle. It elects witnessNodes members, or all if there are fewer. With witnessNodes 0
+// it elects all members, at most 32.
 func Witnesses(seed uint64, members, witnessNodes int) []int {
 	if members <= 0 {
 		return nil
@@ -38,8 +38,8 @@ func Witnesses(seed uint64, members, witnessNodes int) []int {
 	return inOrder(uint32(members), seed, saltWitness)[:electedWitnesses(members, witnessNodes)]
 }
 
-// IsWitness reports whether Witnesses has the member. It is faster for one member than
-// that, and trivial when all are elected.
+// IsWitness reports whether Witnesses contains the member. For one member it is faster than
+// Witnesses, and trivial if all are elected.
 func IsWitness(seed uint64, members, witnessNodes, member int) bool {
 	if member < 0 || member >= members {
 		return false
@@ -48,9 +48,9 @@ func IsWitness(seed uint64, members, witnessNodes, member int) bool {
 	return elected == members || Position(uint32(member), uint32(members), seed, saltWitness) < uint32(elected)
 }
 
-// Trainers returns the members that train in a round, ascending. The first
-// ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle verify or
-// break ties instead (see Committee), but one member always trains.
+// Trainers returns the members that train in a round, in ascending order. The first ⌊members ×
+// verificationPercent / 100⌋ positions of the "committee" shuffle verify or break ties instead (see
+// Committee), but at least one member trains.
 func Trainers(seed uint64, members, verificationPercent int) []int {
 	if members <= 0 {
 		return nil
@@ -68,8 +68,8 @@ func Trainers(seed uint64, members, verificationPercent int) []int {
 	return trainers
 }
 
-// Owners returns the members that get a batch in Batches, ascending. It is cheaper than
-// that when every trainer gets one.
+// Owners returns the members that get a batch in Batches, in ascending order. It is cheaper than
+// Batches if every trainer gets one.
 func Owners(seed uint64, members, verificationPercent int, batchSize uint32) []int {
 	trainers := Trainers(seed, members, verificationPercent)
 	if uint64(batchSize) >= uint64(len(trainers)) {
@@ -83,7 +83,7 @@ func Owners(seed uint64, members, verificationPercent int, batchSize uint32) []i
 	return owners
 }
 
-// BatchCount returns how many batches Batches cuts.
+// BatchCount returns the number of batches that Batches returns.
 func BatchCount(members, verificationPercent int, batchSize uint32) int {
 	if members <= 0 {
 		return 0
@@ -92,10 +92,10 @@ func BatchCount(members, verificationPercent int, batchSize uint32) int {
 	return int(min(uint64(trainers), uint64(batchSize)))
 }
 
-// Batches cuts the batchSize sequences from dataIndex on into one batch for each
-// trainer and returns them ascending. With n trainers each gets ⌊batchSize/n⌋
-// sequences and the first batchSize mod n of the "batch" shuffle one more; a trainer
-// that gets nothing is left out. The batches have no gap and no overlap.
+// Batches cuts the batchSize sequences from dataIndex on into one batch for each trainer and
+// returns the batches in ascending order. With n trainers, each gets ⌊batchSize/n⌋ sequences and
+// the first batchSize mod n in the "batch" shuffle one more. A trainer without sequences is
+// omitted. The batches have no gaps and do not overlap.
 func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, batchSize uint32) []Assignment {
 	trainers := Trainers(seed, members, verificationPercent)
 	if len(trainers) == 0 || batchSize == 0 {
@@ -122,8 +122,8 @@ func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, ba
 	return assignments
 }
 
-// Quorum returns ⌈2n/3⌉, how many of n must agree: two quorums of the same n always
-// share a member, whatever less than a third of them do.
+// Quorum returns ⌈2n/3⌉, the number of n members that must agree. Two quorums of the same n always
+// share an honest member if fewer than a third are dishonest.
 func Quorum(n int) int {
 	if n <= 0 {
 		return 0

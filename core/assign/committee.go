@@ -1,13 +1,13 @@
 package assign
 
-// Committee is what a member does with the data of a round.
+// Committee is the role of a member for the data of a round.
 type Committee uint8
 
-// The committees. Whether a member also witnesses the round is drawn apart from them.
+// Committees. Witnesses are drawn independently of them.
 const (
 	Trainer    Committee = iota // trains a batch
-	Verifier                    // trains no batch: a place that nobody could know before the round
-	TieBreaker                  // likewise, and drawn apart
+	Verifier                    // trains no batch: a role that no member could know before the round
+	TieBreaker                  // as Verifier, and drawn separately
 )
 
 // String returns the committee's name.
@@ -24,17 +24,17 @@ func (c Committee) String() string {
 	}
 }
 
-// Selection is everything that decides who does what in a round.
+// Selection contains all inputs of the draw of roles in a round.
 type Selection struct {
 	Seed                uint64 // elects the witnesses
 	BatchSeed           uint64 // draws committee and batches
 	Members             int
-	WitnessNodes        int // 0: every member, at most 32
+	WitnessNodes        int // 0: all members, at most 32
 	VerificationPercent int
 }
 
-// Proof is a member's part in a round together with the positions that it follows from.
-// Anybody who knows the round can check it with Verify.
+// Proof is a member's role in a round with the shuffle positions that determine it. Anyone who
+// knows the round can check it with Verify.
 type Proof struct {
 	Member          int // index in the round's members
 	Committee       Committee
@@ -43,8 +43,8 @@ type Proof struct {
 	WitnessPosition uint32 // in the "witness" shuffle
 }
 
-// Prove returns the proof of a member's part, and false when there is no such member.
-// It takes 360 hashes however many members there are.
+// Prove returns the proof of a member's role. ok is false if there is no such member. It computes
+// 360 hashes, independent of the number of members.
 func (s Selection) Prove(member int) (Proof, bool) {
 	if member < 0 || member >= s.Members {
 		return Proof{}, false
@@ -80,8 +80,8 @@ func committeeAt(position, members, verificationPercent int) Committee {
 	}
 }
 
-// VerifierCount returns how many members of a round do not train: verificationPercent of them,
-// rounded down, but one member always trains.
+// VerifierCount returns the number of members of a round that do not train: verificationPercent of
+// them, rounded down, but at least one member trains.
 func VerifierCount(members, verificationPercent int) int {
 	return max(0, nonTrainers(members, verificationPercent))
 }

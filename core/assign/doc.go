@@ -1,19 +1,19 @@
-// Package assign says who does what in a round: which members witness, which train,
+// Package assign determines the roles of members in a round: which members witness, which train,
 // and which batch of data each trainer gets.
 //
-// Everything follows from the round's two seeds and the number of members, so every
-// participant computes the same answer without a message. The batch seed, which says who
-// trains what, is known one round ahead; the other, which elects the witnesses, is not.
-// The one source of order is the swap-or-not shuffle (Position), whose value for one index
-// can be checked by anybody without computing the others.
+// The roles depend only on the round's two seeds and the number of members, so all participants
+// compute the same roles without communication. The batch seed, which draws the trainers and their
+// batches, is known one round ahead. The other seed, which elects the witnesses, is not. All orders
+// come from the swap-or-not shuffle (Position). Its value for one index can be verified without
+// computing the others.
 //
 //	witnesses := assign.Witnesses(round.Seed, len(round.Members), config.WitnessNodes)
 //	batches := assign.Batches(round.BatchSeed, len(round.Members), config.VerificationPercent, round.DataIndex, round.BatchSize)
 //
-// A member's part can be proved to anybody who knows the round, without the others:
+// A member's role can be proved to anyone who knows the round, without computing the other roles:
 //
 //	proof, ok := selection.Prove(member)
 //	ok = selection.Verify(proof)
 //
-// Members are named by their index in the round's list of members.
+// A member is identified by its index in the round's list of members.
 package assign

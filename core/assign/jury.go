@@ -1,6 +1,6 @@
 package assign
 
-// saltJury keeps the shuffle that calls a jury apart from the others of a round's seed.
+// saltJury separates the jury shuffle from the other shuffles of a round's seed.
 const saltJury = "jury"
 
 // Jury returns the members of a round in the order in which they are called to a jury.

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Salts keep the shuffles of one seed independent of each other.
+// Salts make the shuffles of one seed independent of each other.
 const (
 	saltCommittee = "committee"
 	saltWitness   = "witness"
@@ -14,13 +14,13 @@ const (
 
 const shuffleRounds = 90
 
-// Position returns where the swap-or-not shuffle of total elements puts index. For
-// fixed total, seed and salt it is a permutation of 0…total−1. An index that is not
-// below total is returned as it is.
+// Position returns the position of index in the swap-or-not shuffle of total elements. For fixed
+// total, seed and salt it is a permutation of 0…total−1. It returns an index that is not below
+// total unchanged.
 //
-// The shuffle is that of Hoang, Morris and Rogaway ("An Enciphering Scheme Based on a
-// Card Shuffle", 2012) in the form of the Ethereum consensus specification, with 90
-// rounds and the key sha256(sha256(seed as le64) ‖ salt).
+// The shuffle is that of Hoang, Morris and Rogaway ("An Enciphering Scheme Based on a Card
+// Shuffle", 2012) in the form of the Ethereum consensus specification, with 90 rounds and the key
+// sha256(sha256(seed as le64) ‖ salt).
 func Position(index, total uint32, seed uint64, salt string) uint32 {
 	if index >= total {
 		return index
@@ -36,10 +36,9 @@ func Position(index, total uint32, seed uint64, salt string) uint32 {
 	return index
 }
 
-// inOrder returns the indices below total in the order of their positions. Each round of
-// the shuffle swaps some of the pairs of places that add up to the same number modulo
-// total; doing that to all places at once shares the hashes of a round between them: 180
-// for up to 256 indices.
+// inOrder returns the indices below total in the order of their positions. Each round of the
+// shuffle swaps some of the pairs of positions that have the same sum modulo total. Processing all
+// positions together shares the hashes of a round between them: 180 for up to 256 indices.
 func inOrder(total uint32, seed uint64, salt string) []int {
 	key := shuffleKey(seed, salt)
 	order := make([]int, total)
@@ -58,13 +57,13 @@ func inOrder(total uint32, seed uint64, salt string) []int {
 	return order
 }
 
-// swapPairs swaps the places of places that lie opposite each other, first with last and
-// so on, where the bit of the higher one says so. The first of them has the number base.
+// swapPairs swaps opposite elements of places, first with last and so on, if the bit for the higher
+// one is set. The first of them has the number base.
 func swapPairs(places []int, base uint32, sources [][sha256.Size]byte) {
 	for low, high := 0, len(places)-1; low < high; low, high = low+1, high-1 {
 		position := base + uint32(high)
 		source := &sources[position/256]
-		// Without a branch, which nothing could predict.
+		// Without a branch, because it would be unpredictable.
 		difference := (places[low] ^ places[high]) & -int(source[position%256/8]>>(position%8)&1)
 		places[low] ^= difference
 		places[high] ^= difference
@@ -92,12 +91,12 @@ func shuffleSource(key *[sha256.Size]byte, round byte, block uint32) [sha256.Siz
 	return sha256.Sum256(message[:])
 }
 
-// partner returns the index that a round may swap with index, and the larger of the
-// two, which decides for both.
+// partner returns the index that a round may swap with index, and the larger of the two, which
+// decides for both.
 func partner(index, total, pivot uint32) (flip, position uint32) {
 	flip = pivot - index
 	if index > pivot {
-		flip += total // wraps around to what is below total
+		flip += total // wraps around to a value below total
 	}
 	return flip, max(index, flip)
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,24 +58,26 @@ func TestRefusedOpenings(t *testing.T) {
 	}
 	const firstValue = 47 + 4
 	for _, c := range []struct {
-		name, want string
-		bytes      []byte
+		name  string
+		bytes []byte
 	}{
-		{"nothing", "header alone", nil},
-		{"magic", "magic", changed(0, 'X')},
-		{"version", "version 1", changed(4, 1)},
-		{"previous not before", "continues from", changed(41, 3)},
-		{"too many chunks", "at most 64", changed(45, 65)},
-		{"no chunk", "after the last", changed(45, 0)},
-		{"no such chunk", "of 10", changed(47, 10)},
-		{"not finite", "momentum is NaN", changed(firstValue, 0, 0, 0xc0, 0x7f)},
-		{"cut", "end in chunk 9", good[:len(good)-1]},
-		{"longer", "after the last", append(bytes.Clone(good), 0)},
-		{"too long", "at most", make([]byte, 1<<20)},
+		{"nothing", nil},
+		{"magic", changed(0, 'X')},
+		{"version", changed(4, 1)},
+		{"previous not before", changed(41, 3)},
+		{"too many chunks", changed(45, 65)},
+		{"no chunk", changed(45, 0)},
+		{"no such chunk", changed(47, 10)},
+		{"not finite", changed(firstValue, 0, 0, 0xc0, 0x7f)},
+		{"cut", good[:len(good)-1]},
+		{"longer", append(bytes.Clone(good), 0)},
+		{"too long", make([]byte, 1<<20)},
 	} {
-		if _, err := audit.DecodeOpening(c.bytes, shapes); !errors.Is(err, audit.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want one about %q", c.name, err, c.want)
+		_, err := audit.DecodeOpening(c.bytes, shapes)
+		if !errors.Is(err, audit.ErrInvalid) {
+			t.Errorf("%s: error %v", c.name, err)
 		}
+		golden.Message(t, c.name, err)
 	}
 	for _, bad := range []audit.Shapes{nil, {{Chunks: 1, Rows: 129, Cols: 1, K: 1}}, {{Chunks: math.MaxInt32, Rows: 1, Cols: 1, K: 1}, {Chunks: 1, Rows: 1, Cols: 1, K: 1}}, {{Chunks: 1, Rows: 2, Cols: 2, K: 5}}} {
 		if _, err := audit.DecodeOpening(good, bad); !errors.Is(err, audit.ErrInvalid) {

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	// DefaultChunks are opened in an audit: of a result that is false in a
-	// tenth of its chunks they are all true once in 29 audits.
+	// DefaultChunks is the number of chunks that an audit opens. If a tenth of a result's chunks is
+	// false, one audit in 29 opens only correct ones.
 	DefaultChunks = 32
-	// MaxChunks bounds what anybody opens at a time.
+	// MaxChunks is the maximum number of chunks in one opening.
 	MaxChunks = 64
 )
 
-// Chunks draws which chunks of a trainer's momentum are opened, ascending: half of them, or as many as
-// there are, of its lonely ones, where few others sent anything, and the rest of all, each as likely as
-// it is large. All who audit a result draw the same.
+// Chunks draws the chunks of a trainer's momentum to open, in ascending order. Half of them, if
+// available, come from the lonely chunks, in which few other trainers sent values. The rest come
+// from all chunks, with a probability proportional to their size. All auditors of a result draw the
+// same chunks.
 func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count int, lonely []uint32) []uint32 {
 	elements := uint64(0)
 	for _, t := range shapes {
@@ -39,7 +40,7 @@ func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count i
 	return drawn
 }
 
-// at returns the chunk of the element with that number.
+// at returns the chunk of the element with a number.
 func (s Shapes) at(element uint64) uint32 {
 	first := uint32(0)
 	for _, t := range s {
@@ -53,7 +54,8 @@ func (s Shapes) at(element uint64) uint32 {
 	return first - 1
 }
 
-// stream is what a seed says about a question: SHA-256 of the question and a counter.
+// stream is a pseudorandom stream from a seed for one question: SHA-256 of the question and a
+// counter.
 type stream struct {
 	message [sha256.Size + 8]byte
 	counter uint64
@@ -82,7 +84,7 @@ func (s *stream) next() uint64 {
 	return v
 }
 
-// below draws a number from 0 to n−1, each as likely as the other.
+// below draws a number from 0 to n−1, uniformly.
 func (s *stream) below(n uint64) uint64 {
 	for {
 		high, low := bits.Mul64(s.next(), n)

@@ -2,12 +2,12 @@ package audit
 
 import "fmt"
 
-// maxElements bounds a tensor so that offsets and sizes in bytes fit int.
+// maxElements bounds a tensor so that offsets and sizes in bytes fit into an int.
 const maxElements = 1 << 40
 
-// Cut returns how a tensor of a shape is cut into chunks: its last two dimensions into blocks whose edge is
-// the dimension itself where that is at most edge, else the largest divisor of it that is; of each at most
-// k coefficients are sent.
+// Cut returns how a tensor of a shape is cut into chunks. Its last two dimensions are cut into
+// blocks. The side of a block is the dimension itself if it is at most edge, else its largest
+// divisor that is at most edge. At most k coefficients of each chunk are sent.
 func Cut(shape []int64, edge, k int) (Shape, error) {
 	if edge < 1 || edge > maxEdge || k < 1 {
 		return Shape{}, fmt.Errorf("%w: chunks of %d with %d sent coefficients: want 1 to %d, and at least 1", ErrInvalid, edge, k, maxEdge)
@@ -30,7 +30,7 @@ func Cut(shape []int64, edge, k int) (Shape, error) {
 	return s, nil
 }
 
-// divisor returns n where it is at most limit, else the largest divisor of n that is.
+// divisor returns n if it is at most limit, else the largest divisor of n that is.
 func divisor(n int64, limit int) int {
 	if n <= int64(limit) {
 		return int(n)

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// The transforms are in double precision, every product rounded before it is added: an audit
-// compares with margins, it does not need the bits of package distro.
+// The transforms are in double precision, and every product is rounded before it is added. An audit
+// compares with tolerances, so it does not need the bits of package distro.
 
 // bases[n] are the n basis vectors of the orthonormal DCT of n points, one after the other.
 var bases = func() (all [maxEdge + 1]func() []float64) {
@@ -19,7 +19,8 @@ var bases = func() (all [maxEdge + 1]func() []float64) {
 					scale = math.Sqrt(1 / float64(n))
 				}
 				for i := range n {
-					// The angle modulo a full turn, in integers, so that the cosine is of a small number.
+					// The angle modulo a full turn, in integers, so that the argument of the cosine
+					// is small.
 					quarter := (2*i + 1) * k % (4 * n)
 					basis[k*n+i] = float64(scale * math.Cos(math.Pi*float64(quarter)/float64(2*n)))
 				}
@@ -35,12 +36,12 @@ func forward(x []float64, rows, cols int) []float64 {
 	return transposed(transposed(x, rows, cols, bases[cols](), false), cols, rows, bases[rows](), false)
 }
 
-// inverse returns the chunk whose DCT the coefficients are.
+// inverse returns the chunk with the given DCT coefficients.
 func inverse(x []float64, rows, cols int) []float64 {
 	return transposed(transposed(x, rows, cols, bases[cols](), true), cols, rows, bases[rows](), true)
 }
 
-// transposed transforms every row of x, and returns the transpose of the outcome.
+// transposed transforms every row of x, and returns the transpose of the result.
 func transposed(x []float64, rows, cols int, basis []float64, back bool) []float64 {
 	out := make([]float64, rows*cols)
 	line := make([]float64, cols)
@@ -63,7 +64,7 @@ func transposed(x []float64, rows, cols int, basis []float64, back bool) []float
 	return out
 }
 
-// dense returns all coefficients of a chunk.
+// dense returns the coefficients of a chunk as a full array.
 func (t Taken) dense(size int) []float64 {
 	all := make([]float64, size)
 	for i, index := range t.Indices {

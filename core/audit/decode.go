@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// DecodeOpening reads exactly what Encode writes for these shapes; anything else is an
-// error that wraps ErrInvalid. What it allocates is bounded by the shapes and by the number of bytes.
+// DecodeOpening decodes the output of Encode for these shapes. For anything else it returns an
+// error that wraps ErrInvalid. Its memory use is bounded by the shapes and by the length of b.
 func DecodeOpening(b []byte, shapes Shapes) (Opening, error) {
 	o, err := decodeOpening(b, shapes)
 	if err != nil {
@@ -44,7 +44,7 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 		c := Opened{Chunk: r.u32()}
 		tensor, _, ok := shapes.Find(c.Chunk)
 		if !ok {
-			return Opening{}, fmt.Errorf("%w: chunk %d of %d", ErrInvalid, c.Chunk, leaves)
+			return Opening{}, fmt.Errorf("%w: index %d of a chunk, want less than %d", ErrInvalid, c.Chunk, leaves)
 		}
 		shape, hashes := shapes[tensor], merkle.ProofLength(int(c.Chunk), leaves)
 		c.After = r.state(shape, hashes)
@@ -62,7 +62,7 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 	return o, o.check(shapes)
 }
 
-// reader reads fields; what is not there is zero, and noted.
+// reader decodes fields. A missing field is zero, and the reader records that.
 type reader struct {
 	bytes []byte
 	short bool

@@ -1,25 +1,26 @@
-// Package audit checks what a trainer sends of a step, from a few chunks of its momentum.
+// Package audit verifies a trainer's result of a step by means of a few chunks of its momentum.
 //
-// With each result a trainer commits to its momentum after the step: the Merkle root over
-// the chunks of all tensors (Leaf, package merkle), in the header of the result. A step of a
-// chunk is public arithmetic,
+// In the header of each result a trainer commits to its momentum after the step: the header
+// contains the Merkle root over the chunks of all tensors (Leaf, package merkle). A step of a chunk
+// is public arithmetic,
 //
 //	δ′ = βⁿ·δ(t−n) + η·g,  the largest coefficients of DCT(δ′) are sent,  δ(t) = δ′ less those,
 //
-// where t−n is the step of the trainer's newest result that others hold. So the chunks of δ(t−n)
-// and δ(t) say which gradient the trainer claims, and that one is compared with the auditor's
-// own. Gradients on other hardware have other bits: they are compared within tolerances; all else
-// follows from what was opened, up to rounding, and takes no gradient to check.
+// where t−n is the step of the trainer's previous held result. The chunks of δ(t−n) and δ(t)
+// therefore determine the gradient that the trainer claims, and the auditor compares it with a
+// gradient that it computed itself. Gradients on different hardware differ in their last bits, so
+// the comparison has tolerances. All other checks need only the opened values, up to rounding, and
+// no gradient.
 //
 // Order of calls:
 //
 //	chunks := Chunks(seed, step, trainer, shapes, DefaultChunks, lonely) // when the step's audit seed is known
-//	opening, err := DecodeOpening(bytes, shapes)                     // what the trainer opens; anybody may have it
+//	opening, err := DecodeOpening(bytes, shapes)                     // from the trainer, or from any member
 //	claim.Binds(shapes, chunks)                                      // whether its trainer committed to it
-//	report := (&Reference{…}).Check(claim)                           // without Updates: what takes no gradient
+//	report := (&Reference{…}).Check(claim)                           // without Updates: the checks without a gradient
 //	report := reference.Check(claim)                                 // numbers for each chunk
 //	outcome := report.Judge(limits)
 //
-// The package is arithmetic on values: it reads no clock, knows no network and no libtorch.
-// What is measured of it, and what it cannot find, is in docs/audit.md.
+// The package is pure arithmetic: it uses no clock, no network and no libtorch. docs/audit.md has
+// measurements, and describes what an audit cannot find.
 package audit

@@ -7,56 +7,57 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// Reference is what an auditor knows of a step: the run's rules, and by its own computation what the
-// gradient adds to the momentum of each challenged chunk.
+// Reference contains an auditor's data about a step: the run's rules, and its own computation of
+// what the gradient adds to the momentum of each challenged chunk.
 type Reference struct {
 	Shapes  Shapes
 	Step    uint32
 	Trainer [32]byte
 	Decay   float32
-	Signs   bool // results hold signs, not values
-	// Coarse says that results hold values that were rounded: each lies between zero and twice what it stands
-	// for, and what rounding left stays in the momentum.
+	Signs   bool // results contain signs instead of values
+	// Coarse means that results contain rounded values: each is between zero and twice the exact
+	// value, and the rounding error stays in the momentum.
 	Coarse bool
 	Chunks []uint32
-	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate. Without them
-	// only what the opening says by itself is checked.
+	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate. Without
+	// Updates, only the consistency of the opening is checked.
 	Updates [][]float32
-	// Usual is, for each chunk, the length of the update of a chunk of that size, were all of
-	// its tensor's elements alike.
+	// Usual is, for each chunk, the length of its update if all elements of its tensor had equal
+	// updates.
 	Usual  []float64
-	Limits Limits // how far honest trainers may be apart
-	// Shaky says that what rounding changes may not be small: see Recomputation.Shaken.
+	Limits Limits // allowed differences between honest trainers
+	// Shaky means that rounding may have a large effect: see Recomputation.Shaken.
 	Shaky bool
-	// Blur is, for each chunk, by how much rounding may move an update that is measured by how far weights came;
+	// Blur is, for each chunk, the rounding tolerance of an update that is a change of weights;
 	// nil: updates are gradients.
 	Blur []float64
-	// Longest is the most that a momentum can measure by now: the sum of β^i·η·clip over
-	// the run's steps; infinite where gradients are not clipped.
+	// Longest is the maximum length of the momentum so far: the sum of β^i·η·clip over the run's
+	// steps; infinite if gradients are not clipped.
 	Longest float64
-	// Most is the most that the updates of all chunks of the step can measure together, η·clip; infinite
-	// where gradients are not clipped.
+	// Most is the maximum length of the updates of all chunks of the step together, η·clip;
+	// infinite if gradients are not clipped.
 	Most float64
 }
 
-// Claim is what the trainer says of the step.
+// Claim contains the trainer's statements about the step.
 type Claim struct {
 	Opening Opening
 	// Result is the trainer's result, a TensorResult for each of the shapes.
 	Result []codec.TensorResult
-	// Header is that of the result.
+	// Header is the header of the result.
 	Header codec.Header
-	// PreviousRoot is the root in the header of its result of Header.Previous; zero where that is 0.
+	// PreviousRoot is the root in the header of its result of step Header.Previous; zero if
+	// Previous is 0.
 	PreviousRoot [32]byte
 }
 
-// Binds reports whether the opening is that of the claim's result, of these chunks: whoever it came
-// from, its trainer has committed to it.
+// Binds reports whether the opening belongs to the claim's result and to these chunks. If so, the
+// trainer has committed to it, whatever its source.
 func (c *Claim) Binds(shapes Shapes, chunks []uint32) bool {
 	return c.binds(shapes, chunks) == FaultNone
 }
 
-// binds is Binds, and says what is wrong.
+// binds is Binds with the fault as the result.
 func (c *Claim) binds(shapes Shapes, chunks []uint32) Fault {
 	o := c.Opening
 	if o.check(shapes) != nil || o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(o.Chunks) != len(chunks) {
@@ -73,16 +74,16 @@ func (c *Claim) binds(shapes Shapes, chunks []uint32) Fault {
 	return FaultNone
 }
 
-// Fault is what is wrong with a claim, apart from the size of errors.
+// Fault is the fault of a claim, apart from the size of errors.
 type Fault uint8
 
 const (
 	FaultNone      Fault = iota
-	FaultChallenge       // it opens another step, or other chunks
-	FaultPath            // what is opened is not what was committed to
-	FaultSent            // what was sent is not what was taken
-	FaultSelection       // what was taken are not the largest coefficients of the momentum
-	FaultLength          // the momentum, or what was added to it, is longer than clipped gradients can have made it
+	FaultChallenge       // the claim opens another step, or other chunks
+	FaultPath            // the opened values do not match the commitment
+	FaultSent            // the sent values differ from the values taken from the momentum
+	FaultSelection       // the values taken are not the largest coefficients of the momentum
+	FaultLength          // the momentum, or the update, is longer than clipped gradients allow
 )
 
 var faultNames = [...]string{"none", "challenge", "path", "sent", "selection", "length"}
@@ -94,55 +95,57 @@ func (f Fault) String() string {
 	return "unknown"
 }
 
-// Report says how far a claim is from the auditor's computation.
+// Report is the difference between a claim and the auditor's computation.
 type Report struct {
-	Fault  Fault   // the first that was found
-	Error  float64 // of all chunks together: length of the differences over that of the updates
+	Fault  Fault   // the first fault that was found
+	Error  float64 // of all chunks together: length of the differences relative to the length of the updates
 	Chunks []ChunkReport
 }
 
-// ChunkReport says how far one chunk of a claim is from the auditor's computation.
+// ChunkReport is the difference between one chunk of a claim and the auditor's computation.
 type ChunkReport struct {
 	Chunk uint32
 	Fault Fault
-	// Error is the length of the difference between the gradient that the trainer's momentum
-	// implies and the auditor's, less what rounding explains, over the length of the latter; where
-	// that is small against its tensor's, over a part of what is usual there.
+	// Error is the length of the difference between the gradient implied by the trainer's momentum
+	// and the auditor's gradient, less the part that rounding explains, relative to the length of
+	// the auditor's gradient. If that length is small compared with its tensor's, a fraction of the
+	// usual length replaces it.
 	Error float64
-	// Length is that of the momentum before the step.
+	// Length is the length of the momentum before the step.
 	Length float64
 
 	difference, against float64 // Error is their ratio
-	claimed             float64 // length of what the step added, less what rounding explains
+	claimed             float64 // length of the update claimed for the step, less the part that rounding explains
 }
 
 const (
-	// rounding is how far sums of float32 may be off, against the length of their chunk. The
-	// kernels stay below a fifth of it (proof/bench/audit).
+	// rounding is the tolerance of float32 sums, relative to the length of their chunk. The kernels
+	// stay below a fifth of it (proof/bench/audit).
 	rounding = 1.0 / (1 << 19)
-	// small is the part of the usual update to which smaller ones are compared: in a chunk
-	// whose own gradient nearly vanishes, errors are those of the terms that cancelled.
+	// small is the fraction of the usual update that replaces smaller updates as the reference. In
+	// a chunk whose gradient nearly vanishes, the errors are those of the terms that cancelled.
 	small = 0.25
-	// blur is the part of a momentum's length that its bits cannot show of an update.
+	// blur is the fraction of a momentum's length below which its bits cannot show an update.
 	blur = 1.0 / (1 << 18)
-	// floor is the part of the momentum's lengths, before and after, by which the implied update may
-	// be off through the rounding of both: no part of an error. An update of a learning rate that
-	// has become small is lost in it. Kernels stay below a third of it, with chunks of 64 × 64 below
-	// a tenth.
+	// floor is the fraction of the momentum's lengths, before and after, by which the implied
+	// update may be off because both are rounded. It does not count as an error. An update with a
+	// very small learning rate disappears in it. Kernels stay below a third of it, and with chunks
+	// of 64 × 64 below a tenth.
 	floor = 1.0 / (1 << 21)
-	// blurred is how many times as long as its blur an update is thought to be at least: as blur is eight
-	// times floor.
+	// blurred is the assumed minimum length of an update, as a multiple of its blur. It corresponds
+	// to blur, which is eight times floor.
 	blurred = 8
-	// nothing is a length that is not told from zero: kernels set elements of the momentum below 2⁻¹⁰⁰
-	// to zero, and a chunk has up to 2¹⁴ of them. Rounding of what is larger is a part of its length.
+	// nothing is a length that is indistinguishable from zero: kernels set elements of the momentum
+	// below 2⁻¹⁰⁰ to zero, and a chunk has up to 2¹⁴ of them. The rounding of larger elements is
+	// relative to their length.
 	nothing = 0x1p-92
-	// Least is what the largest coefficient of a chunk has to measure for anything of the chunk to be
-	// sent: what is not told from zero does not add up to it.
+	// Least is the minimum size of the largest coefficient of a chunk for the chunk to be sent.
+	// Values that are indistinguishable from zero do not add up to it.
 	Least = 0x1p-70
 )
 
-// Check compares a claim with what the auditor knows of the step. It never fails: whatever does not fit is
-// a fault of the report.
+// Check compares a claim with the auditor's data about the step. It never fails: every mismatch is
+// a fault in the report.
 func (e *Reference) Check(c Claim) Report {
 	if c.Header.Step != e.Step || c.Header.Trainer != e.Trainer || len(c.Result) != len(e.Shapes) {
 		return Report{Fault: FaultChallenge}
@@ -177,7 +180,7 @@ func (e *Reference) chunk(i int, c Claim) ChunkReport {
 	after := wide(o.After.Momentum)
 	taken := o.After.Taken.dense(shape.size())
 	full := sum(after, inverse(taken, shape.Rows, shape.Cols), 1)
-	before := make([]float64, shape.size()) // zeros where it began with the step
+	before := make([]float64, shape.size()) // zeros if the momentum started at this step
 	copy(before, wide(o.Before.Momentum))
 	coefficients := forward(full, shape.Rows, shape.Cols)
 	switch {
@@ -215,7 +218,7 @@ func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, since
 	f.Error = ratio(f.difference, f.against)
 }
 
-// committed reports whether all that is opened lies in the trees.
+// committed reports whether all opened values are in the trees.
 func committed(o Opened, c Claim, leaves int) bool {
 	proves := func(root, digest [32]byte, taken Taken, path [][32]byte) bool {
 		return merkle.Verify(root, Leaf(digest, taken), int(o.Chunk), leaves, path)
@@ -226,7 +229,7 @@ func committed(o Opened, c Claim, leaves int) bool {
 	return c.Opening.Previous == 0 || proves(c.PreviousRoot, Digest(o.Before.Momentum), o.Before.Taken, o.Before.Path)
 }
 
-// sentIs reports whether a result holds in a chunk what was taken.
+// sentIs reports whether a result contains exactly the taken coefficients in a chunk.
 func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 	if within >= len(r.Counts) || (within+1)*k > len(r.Indices) || int(r.Counts[within]) != len(taken.Indices) {
 		return false
@@ -240,9 +243,10 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 	return true
 }
 
-// largest reports whether what was taken are the k largest coefficients, all of them where
-// fewer were taken, up to an error. Whoever finds a chunk not worth it may send nothing of it. Of coefficients
-// that were rounded those that became zero are left out: they are smaller than those that were taken.
+// largest reports whether the taken coefficients are the k largest, within an error, and all of
+// them if fewer than k were taken. A trainer may send nothing of a chunk that is not worth it.
+// Rounded coefficients that became zero are ignored, because they are smaller than those that were
+// taken.
 func (e *Reference) largest(coefficients []float64, taken Taken, k int, within float64) bool {
 	if len(taken.Indices) == 0 {
 		return true

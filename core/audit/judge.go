@@ -1,7 +1,7 @@
 package audit
 
-// Limits say how far a claim may be from the verifier's computation. Errors beyond them are
-// not those of other hardware.
+// Limits are the maximum errors of a claim relative to the verifier's computation. Differences in
+// hardware do not explain larger errors.
 type Limits struct {
 	Error float64 // of all chunks together
 	Chunk float64 // of a chunk; more than Stray chunks above it fail
@@ -9,17 +9,18 @@ type Limits struct {
 	Worst float64 // of any chunk
 }
 
-// doubt is how much farther off a claim has to be for an accusation than for a verdict of a jury.
-// Gradients of two machines differ by rounding. Without a distance between the two, a trainer could put
-// itself right at the limit, so that an honest accuser finds it beyond and an honest jury does not, and
-// the accuser loses its seat.
+// doubt is the factor between the limits for an accusation and for a jury's verdict. Gradients of
+// two machines differ by rounding. Without a distance between the two limits, a trainer could place
+// itself exactly at the limit, so that an honest accuser finds it above and an honest jury below,
+// and the accuser loses its seat.
 const doubt = 1.5
 
-// blurDoubt is how many times as much of what rounding changes who accuses allows for as a jury does: each knows a
-// sample of it only, its own, and these differ.
+// blurDoubt is the factor between the rounding tolerances of an accuser and of a jury. Each knows
+// only its own sample of the rounding errors, and the samples differ.
 const blurDoubt = 2
 
-// Wider returns the reference by which somebody is accused, where jurors judge by e.
+// Wider returns a reference for accusations. Its limits are wider than the limits of e, which
+// jurors use.
 func (e *Reference) Wider() *Reference {
 	wider, l := *e, e.Limits
 	wider.Limits = Limits{Error: doubt * l.Error, Chunk: doubt * l.Chunk, Stray: l.Stray, Worst: doubt * l.Worst}
@@ -30,13 +31,13 @@ func (e *Reference) Wider() *Reference {
 	return &wider
 }
 
-// Outcome is what an audit comes to.
+// Outcome is the outcome of an audit.
 type Outcome string
 
 const (
 	Passed  Outcome = "passed"
-	Faulty  Outcome = "faulty"  // what was opened breaks a rule, whatever the gradient is
-	Strange Outcome = "strange" // the gradient is not that of the batch
+	Faulty  Outcome = "faulty"  // the opened values break a rule, independent of the gradient
+	Strange Outcome = "strange" // the gradient does not belong to the batch
 )
 
 // Judge compares a report with limits.
@@ -57,29 +58,30 @@ func (r Report) Judge(l Limits) Outcome {
 	return Passed
 }
 
-// Limits that were calibrated (docs/audit.md). There are none for a trainer and a verifier that
-// compute in different types: the gradients of some batches are mostly the noise of bf16. So a result
-// says which type its trainer computed in, and auditors compute in that.
+// Calibrated limits (docs/audit.md). There are none for a trainer and a verifier that compute in
+// different types, because the gradients of some batches are mostly bf16 noise. A result therefore
+// contains the type in which its trainer computed, and auditors compute in that type.
 var (
-	// F32Limits are for a trainer and a verifier that both compute in f32.
+	// F32Limits apply if trainer and verifier both compute in f32.
 	F32Limits = Limits{Error: 2e-4, Chunk: 1e-3, Stray: 1, Worst: 5e-3}
-	// BF16Limits are for a trainer and a verifier that both compute in bf16.
+	// BF16Limits apply if trainer and verifier both compute in bf16.
 	BF16Limits = Limits{Error: 0.05, Chunk: 0.1, Stray: 1, Worst: 0.25}
-	// LocalLimits are for how far local steps lead that both make in f32. AdamW makes as long a step of a
-	// gradient that is hardly more than its rounding as of any other, and that step may go the other way.
+	// LocalLimits apply to the weight changes of local steps if both compute in f32. The length of
+	// an AdamW step does not depend on the size of the gradient, so a gradient that is little more
+	// than rounding error may lead to a full step in the opposite direction.
 	LocalLimits = Limits{Error: 0.01, Chunk: 0.05, Stray: 1, Worst: 0.2}
 )
 
 // Precision is the type that a gradient was computed in.
 type Precision uint8
 
-// The types that were calibrated.
+// Calibrated types.
 const (
 	F32 Precision = iota
 	BF16
 )
 
-// Code is what the header of a result says of the type: 0 stands for none.
+// Code returns the value for the type in the header of a result, where 0 means no type.
 func (p Precision) Code() uint8 { return uint8(p) + 1 }
 
 func (p Precision) String() string {
@@ -89,7 +91,7 @@ func (p Precision) String() string {
 	return "f32"
 }
 
-// Limits returns those for a trainer and a verifier that both compute in the type.
+// Limits returns the limits for a trainer and a verifier that both compute in the type.
 func (p Precision) Limits() Limits {
 	if p == BF16 {
 		return BF16Limits

@@ -6,15 +6,16 @@ import (
 	"math"
 )
 
-// Taken are the coefficients that were taken out of a chunk to be sent, by index ascending.
+// Taken contains the coefficients that were taken out of a chunk to be sent, in ascending order of
+// their indices.
 type Taken struct {
 	Indices []uint16
 	Values  []float32
 }
 
-// Digest is the SHA-256 of a chunk's momentum: its float32 values, row by row,
-// little-endian. SHA-256, since processors have instructions for it, the standard library
-// uses them, and a program on a chain can compute it too.
+// Digest is the SHA-256 of a chunk's momentum: its float32 values, row by row, little-endian.
+// SHA-256 is used because processors have instructions for it, the standard library uses them, and
+// a program on a chain can also compute it.
 func Digest(momentum []float32) [32]byte {
 	const block = 1024
 	var buffer [4 * block]byte
@@ -30,10 +31,10 @@ func Digest(momentum []float32) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// Leaf is what a chunk is in the tree of a step: SHA-256 of the digest of its momentum after
-// the step and of what was taken out of it, each as index (uint16) and value (float32),
-// little-endian. What was taken is part of it because a result that does not count is given
-// back, and of 1-bit results only signs are public.
+// Leaf returns the leaf of a chunk in the tree of a step: the SHA-256 of the digest of its momentum
+// after the step, followed by the taken coefficients, each as index (uint16) and value (float32),
+// little-endian. The taken coefficients are included because they are given back if the result does
+// not count, and because only the signs of 1-bit results are public.
 func Leaf(digest [32]byte, taken Taken) [32]byte {
 	return sha256.Sum256(taken.appendTo(append(make([]byte, 0, 32+6*len(taken.Indices)), digest[:]...)))
 }

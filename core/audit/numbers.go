@@ -2,9 +2,9 @@ package audit
 
 import "math"
 
-// Decayed returns what is left of a momentum after so many steps of the run, βⁿ for a decay of β. A
-// momentum decays with the run's steps and not with its trainer's own: a trainer
-// that audits in a step, or misses one, goes on from a momentum as old as everybody else's.
+// Decayed returns the fraction of a momentum that remains after steps steps of the run, βⁿ for a
+// decay of β. A momentum decays with the run's steps and not with its trainer's: a trainer that
+// audits in a step, or misses one, continues from a momentum as old as the momenta of all others.
 func Decayed(beta float32, steps uint32) float32 {
 	return float32(math.Pow(float64(beta), float64(steps)))
 }
@@ -26,7 +26,7 @@ func sum(x, y []float64, factor float64) []float64 {
 	return all
 }
 
-// ratio is a/b, and 0 where both are.
+// ratio returns a/b, or 0 if both are 0.
 func ratio(a, b float64) float64 {
 	if a == 0 {
 		return 0

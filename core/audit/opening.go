@@ -13,30 +13,30 @@ const (
 	openingVersion = 2
 )
 
-// Opening is what a trainer shows of a step: chunks of its momentum before and after.
+// Opening contains chunks of a trainer's momentum before and after a step.
 type Opening struct {
 	Step    uint32
 	Trainer [32]byte
-	// Previous is the step of the result that the momentum goes on from; 0: it began as zeros.
+	// Previous is the step of the result from which the momentum continues; 0: it started as zeros.
 	Previous uint32
 	Chunks   []Opened
 }
 
-// Opened is a chunk of an opening.
+// Opened is one chunk of an opening.
 type Opened struct {
 	Chunk  uint32
 	After  State
-	Before State // nothing where Previous is 0
+	Before State // zero if Previous is 0
 }
 
-// State is a chunk of the momentum after a step, with what proves that it was committed to.
+// State is a chunk of the momentum after a step, with the proof that its trainer committed to it.
 type State struct {
 	Momentum []float32
 	Taken    Taken
 	Path     [][32]byte
 }
 
-// MaxOpeningSize returns what no opening of so many chunks exceeds, in bytes.
+// MaxOpeningSize returns the maximum size in bytes of an opening with a number of chunks.
 func MaxOpeningSize(shapes Shapes, chunks int) int {
 	largest, deepest := 0, 32*merkle.ProofLength(0, shapes.Chunks())
 	for _, s := range shapes {
@@ -52,10 +52,11 @@ const openingHeader = 4 + 1 + 4 + 32 + 4 + 2
 //	"PSYO" ‖ version u8 = 2 ‖ step u32 ‖ trainer [32] ‖ previous u32 ‖ chunks u16, then for each
 //	chunk u32 ‖ after ‖ before, unless previous is 0
 //
-// after and before are the momentum's values, what was taken, and the path to the root. What was taken
-// is a number (u16) and as many pairs of index (u16) and value. The shapes say how many values and
-// hashes there are. Integers and values are little-endian. The roots that results commit to leave no
-// choice of these bytes: whoever has them, from whomever, has what the trainer committed to.
+// after and before are the values of the momentum, the taken coefficients, and the path to the
+// root. The taken coefficients are a number (u16) and that many pairs of index (u16) and value. The
+// shapes determine the numbers of values and hashes. Integers and values are little-endian. The
+// roots in the results determine these bytes uniquely, so an opening from any source is the one
+// that the trainer committed to.
 func (o Opening) Encode(shapes Shapes) ([]byte, error) {
 	if err := o.check(shapes); err != nil {
 		return nil, fmt.Errorf("encode opening: %w", err)
@@ -86,7 +87,7 @@ func appendState(b []byte, s State) []byte {
 	return b
 }
 
-// check reports what no opening of these shapes has.
+// check reports what is invalid in an opening for these shapes.
 func (o Opening) check(shapes Shapes) error {
 	if err := shapes.Validate(); err != nil {
 		return err

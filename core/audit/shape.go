@@ -6,25 +6,25 @@ import (
 	"math"
 )
 
-// ErrInvalid says that bytes, chunks or shapes do not fit each other or the format.
+// ErrInvalid means that bytes, chunks or shapes do not match each other or the format.
 var ErrInvalid = errors.New("invalid audit")
 
-// maxEdge is the longest edge of a chunk.
+// maxEdge is the maximum length of a chunk's side.
 const maxEdge = 128
 
-// Shape says how a tensor is cut: so many chunks of Rows × Cols, of each of which at most K
-// coefficients are sent.
+// Shape describes how a tensor is cut into chunks of Rows × Cols. At most K coefficients of each
+// chunk are sent.
 type Shape struct {
 	Chunks, Rows, Cols, K int
 }
 
 func (s Shape) size() int { return s.Rows * s.Cols }
 
-// Shapes are the tensors of a model, in the order of a result. The chunks of a model are
-// numbered through: those of the first tensor, then those of the next.
+// Shapes are the tensors of a model, in the order of a result. The chunks of a model are numbered
+// consecutively over all tensors.
 type Shapes []Shape
 
-// Validate reports what is wrong with shapes.
+// Validate reports the first problem of the shapes.
 func (s Shapes) Validate() error {
 	chunks := 0
 	for i, t := range s {
@@ -49,7 +49,7 @@ func (s Shapes) Chunks() int {
 	return total
 }
 
-// Find returns the tensor of a chunk and the chunk's number within it.
+// Find returns the tensor of a chunk and the chunk's number within the tensor.
 func (s Shapes) Find(chunk uint32) (tensor, within int, ok bool) {
 	at := int(chunk)
 	for i, t := range s {

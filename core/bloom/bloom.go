@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Filter dimensions: at MaxEntries the false-positive rate is 0.8 %.
+// Filter dimensions. With MaxEntries entries, the false-positive rate is 0.8 %.
 const (
 	Bits       = 2560
 	Hashes     = 7
@@ -16,7 +16,7 @@ const (
 // Filter is a set of 32-byte items. The zero Filter is empty.
 type Filter [Bits / 64]uint64
 
-// Keys are the start values of the hash functions of all filters with the same seed.
+// Keys are the initial values of the hash functions of all filters with the same seed.
 type Keys [Hashes]uint64
 
 // Positions are the bits that one item sets.
@@ -36,10 +36,9 @@ func NewKeys(seed uint64) Keys {
 	return keys
 }
 
-// Positions returns the bits of item.
+// Positions returns the positions of an item's bits.
 func (k *Keys) Positions(item []byte) Positions {
-	// The hashes of one item do not depend on each other: side by side they take a third
-	// of the time.
+	// The hashes of one item are independent. Computing them in parallel takes a third of the time.
 	a, b, c, d, e, f, g := k[0], k[1], k[2], k[3], k[4], k[5], k[6]
 	for _, x := range item {
 		a, b, c, d = fnv1a(a, x), fnv1a(b, x), fnv1a(c, x), fnv1a(d, x)
@@ -51,27 +50,27 @@ func (k *Keys) Positions(item []byte) Positions {
 	}
 }
 
-// Add puts item into the filter with the keys of seed.
+// Add adds item to the filter with the keys of seed.
 func (f *Filter) Add(seed uint64, item []byte) {
 	keys := NewKeys(seed)
 	f.AddPositions(keys.Positions(item))
 }
 
-// Contains reports whether item was added with the same seed; it may also report true
-// for an item that was not.
+// Contains reports whether item was added with the same seed. It may also report true for an item
+// that was not added.
 func (f *Filter) Contains(seed uint64, item []byte) bool {
 	keys := NewKeys(seed)
 	return f.ContainsPositions(keys.Positions(item))
 }
 
-// AddPositions puts the item with these bits into the filter.
+// AddPositions adds the item with these positions to the filter.
 func (f *Filter) AddPositions(positions Positions) {
 	for _, bit := range positions {
 		f[bit%Bits/64] |= 1 << (bit % 64)
 	}
 }
 
-// ContainsPositions is Contains for an item with these bits.
+// ContainsPositions is Contains for the item with these positions.
 func (f *Filter) ContainsPositions(positions Positions) bool {
 	for _, bit := range positions {
 		if f[bit%Bits/64]>>(bit%64)&1 == 0 {
@@ -81,7 +80,7 @@ func (f *Filter) ContainsPositions(positions Positions) bool {
 	return true
 }
 
-// OnesCount returns the number of bits that are set: at most Hashes for each item.
+// OnesCount returns the number of set bits, at most Hashes for each item.
 func (f *Filter) OnesCount() int {
 	count := 0
 	for _, word := range f {
@@ -90,6 +89,6 @@ func (f *Filter) OnesCount() int {
 	return count
 }
 
-// fnv1a takes one byte into a 64-bit FNV-1a hash, which starts at a key instead of the
-// standard offset basis.
+// fnv1a adds one byte to a 64-bit FNV-1a hash, which starts at a key instead of the standard offset
+// basis.
 func fnv1a(hash uint64, b byte) uint64 { return (hash ^ uint64(b)) * 0x100000001b3 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// maxTable bounds ChunkSize·K for sets that are coded by rank: the table of binomials
-// has so many multi-word entries (megabytes at the bound). Larger ones are written index
-// by index.
+// maxTable is the maximum ChunkSize·K for sets that are coded by rank: the table of binomials has
+// this many multi-word entries (megabytes at the maximum). The indices of larger chunks are written
+// one by one.
 const maxTable = 1 << 17
 
 // number is a little-endian integer of 64-bit words.
@@ -35,7 +35,7 @@ func (a number) add(b number) uint64 {
 	return carry
 }
 
-// sub subtracts b, which is not larger; words of a beyond b's take the borrow.
+// sub subtracts b, which must not be larger. The words of a beyond b's take the borrow.
 func (a number) sub(b number) {
 	var borrow uint64
 	for i := range a {
@@ -47,10 +47,10 @@ func (a number) sub(b number) {
 	}
 }
 
-// rankWords is room for most ranks without an allocation.
+// rankWords is enough for most ranks without an allocation.
 const rankWords = 16
 
-// resized returns a zero number of the given words, in a's memory when it has room.
+// resized returns a zero number with the given number of words, reusing a's memory if possible.
 func (a number) resized(words int) number {
 	if words <= len(a) {
 		return a[:words]
@@ -58,7 +58,7 @@ func (a number) resized(words int) number {
 	return make(number, words)
 }
 
-// shifted returns a >> n, which must fit a word.
+// shifted returns a >> n, which must fit into a word.
 func (a number) shifted(n int) uint64 {
 	word := n / 64
 	v := a[word] >> (n % 64)
@@ -79,11 +79,11 @@ func (a number) bitLen() int {
 
 // binomials holds C(m, j) for 0 ≤ m ≤ size and 0 ≤ j ≤ k.
 type binomials struct {
-	words  []int      // of the entries of column j
+	words  []int      // number of words of the entries of column j
 	column [][]uint64 // column[j][m·words[j]:] is C(m, j)
 	top    [][]uint64 // top[j][m] is C(m, j) >> shift[j]
-	shift  []int      // brings the column's largest entry into one word
-	// widths[j] is the number of bits of C(size, j)−1: what the rank of a set of j takes.
+	shift  []int      // shifts the column's largest entry into one word
+	// widths[j] is the number of bits of C(size, j)−1, which the rank of a set of j elements takes.
 	widths []int
 }
 
@@ -91,8 +91,8 @@ type tableKey struct{ size, k int }
 
 var tables sync.Map // tableKey → func() *binomials
 
-// binomialTable returns the table for sets of at most k of size, where size·k ≤ maxTable.
-// Tables stay: there are as many as a model has kinds of chunks.
+// binomialTable returns the table for sets of at most k of size elements, where size·k ≤ maxTable.
+// Tables are kept: there are as many as kinds of chunks in a model.
 func binomialTable(size, k int) *binomials {
 	key := tableKey{size, k}
 	table, ok := tables.Load(key)
@@ -102,9 +102,8 @@ func binomialTable(size, k int) *binomials {
 	return table.(func() *binomials)()
 }
 
-// newBinomials adds up Pascal's triangle, C(m, j) = C(m−1, j) + C(m−1, j−1), column by
-// column. A column starts with as many words as the one before and is widened when it
-// overflows.
+// newBinomials computes Pascal's triangle, C(m, j) = C(m−1, j) + C(m−1, j−1), column by column. A
+// column starts with as many words as the previous one and is widened when it overflows.
 func newBinomials(size, k int) *binomials {
 	b := &binomials{}
 	previous := make([]uint64, size+1)
@@ -142,8 +141,8 @@ func (b *binomials) append(column []uint64, words, size int) {
 	b.column = append(b.column, column)
 }
 
-// nextColumn computes column j from column j−1 in entries of the given words, and reports
-// whether they were enough.
+// nextColumn computes column j from column j−1 with entries of the given number of words, and
+// reports whether they were sufficient.
 func nextColumn(previous []uint64, previousWords, words, size int) ([]uint64, bool) {
 	column := make([]uint64, (size+1)*words)
 	for m := 1; m <= size; m++ {
@@ -163,7 +162,7 @@ func (b *binomials) at(m, j int) number {
 }
 
 // rank sets r to the number of sets of len(indices) elements that precede this one in
-// colexicographic order: Σ C(indices[i], i+1). indices ascend.
+// colexicographic order: Σ C(indices[i], i+1). indices must ascend.
 func (b *binomials) rank(indices []uint16, r number) {
 	clear(r)
 	for i, index := range indices {
@@ -171,7 +170,7 @@ func (b *binomials) rank(indices []uint16, r number) {
 	}
 }
 
-// unrank is the inverse of rank for a set of len(indices) out of size. It uses up r and
+// unrank is the inverse of rank for a set of len(indices) out of size elements. It overwrites r and
 // reports whether r is the rank of a set.
 func (b *binomials) unrank(r number, size int, indices []uint16) bool {
 	if !r.less(b.at(size, len(indices))) {
@@ -179,7 +178,7 @@ func (b *binomials) unrank(r number, size int, indices []uint16) bool {
 	}
 	above := size
 	for j := len(indices); j > 0; j-- {
-		r = r[:b.words[j]] // what is left is less than C(above, j)
+		r = r[:b.words[j]] // the rest is less than C(above, j)
 		low := b.last(r, j, above)
 		r.sub(b.at(low, j))
 		indices[j-1] = uint16(low)
@@ -188,13 +187,11 @@ func (b *binomials) unrank(r number, size int, indices []uint16) bool {
 	return true
 }
 
-// coarse is how large the top of a rank must be for tops to tell neighbours apart well
-// enough.
+// coarse is the minimum size of a rank's top for which tops distinguish neighbours well enough.
 const coarse = 1 << 20
 
-// last returns the largest m < above with C(m, j) ≤ r, given that C(above, j) > r. It
-// searches the tops without branches that depend on r, and then corrects what they leave
-// open.
+// last returns the largest m < above with C(m, j) ≤ r, given that C(above, j) > r. It searches the
+// tops without branches that depend on r, and then corrects the result.
 func (b *binomials) last(r number, j, above int) int {
 	low := j - 1 // C(j−1, j) = 0
 	if key := r.shifted(b.shift[j]); len(r) == 1 || key >= coarse {

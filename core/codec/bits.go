@@ -2,14 +2,14 @@ package codec
 
 import "fmt"
 
-// bitWriter appends bits, the lowest of a byte first.
+// bitWriter appends bits, lowest bit of a byte first.
 type bitWriter struct {
 	bytes   []byte
-	pending uint64 // bits not yet in bytes, fewer than 8 between calls
+	pending uint64 // bits not yet written as bytes, fewer than 8 between calls
 	held    int
 }
 
-// write appends the n ≤ 32 lowest bits of v, which has no others.
+// write appends the n ≤ 32 lowest bits of v. Its other bits must be zero.
 func (w *bitWriter) write(v uint64, n int) {
 	w.pending |= v << w.held
 	for w.held += n; w.held >= 8; w.held -= 8 {
@@ -25,13 +25,13 @@ func (w *bitWriter) align() {
 	}
 }
 
-// bitReader reads what bitWriter wrote.
+// bitReader reads the output of bitWriter.
 type bitReader struct {
 	bytes   []byte
 	at      int // next byte
 	pending uint64
 	held    int
-	overrun bool // more was read than there is; what was read then is zero
+	overrun bool // more bits were read than exist; the missing ones read as zero
 }
 
 // read returns the next n ≤ 32 bits.
@@ -51,7 +51,7 @@ func (r *bitReader) read(n int) uint64 {
 	return v
 }
 
-// align drops the bits up to the next byte, which must be zero.
+// align skips the bits up to the next byte, which must be zero.
 func (r *bitReader) align() error {
 	if r.overrun {
 		return fmt.Errorf("%w: the bytes end too early", errInvalid)

@@ -9,38 +9,39 @@ import (
 // version is the format that Encode writes and Decode reads.
 const version = 3
 
-// HeaderSize is the size of what precedes the tensors, in bytes.
+// HeaderSize is the size of the header before the tensors, in bytes.
 const HeaderSize = 159
 
 const magic = "PSYD"
 
-// Header names the batch that a result belongs to.
+// Header identifies the trainer and the batch of a result.
 type Header struct {
-	// RunHash is the SHA-256 of the run id.
+	// RunHash is the SHA-256 of the run ID.
 	RunHash [32]byte
 	Step    uint32
-	// The batch is the half-open interval of sequence indices [BatchStart, BatchEnd).
+	// BatchStart and BatchEnd are the half-open interval of sequence indices [BatchStart,
+	// BatchEnd).
 	BatchStart, BatchEnd uint64
 	// Trainer is the ed25519 public key of the trainer.
 	Trainer [32]byte
-	// Momentum is the Merkle root of the trainer's momentum after the step (package audit).
-	// It is zero in runs that audit nothing.
+	// Momentum is the Merkle root of the trainer's momentum after the step (package audit). It is
+	// zero in runs without audits.
 	Momentum [32]byte
-	// Previous is the step of the trainer's result that this momentum goes on from. 0: it
-	// began as zeros in this step, or Momentum is zero.
+	// Previous is the step of the trainer's result from which this momentum continues. 0: the
+	// momentum started as zeros in this step, or Momentum is zero.
 	Previous uint32
-	// Precision is the type in which its trainer computed (package audit): 1 f32, 2 bf16; 0 in runs that
-	// audit nothing.
+	// Precision is the type in which the trainer computed (package audit): 1 f32, 2 bf16; 0 in runs
+	// without audits.
 	Precision uint8
-	// Batch is the hash of the batch's tokens as its trainer was given them (package data). It is zero in
-	// runs that audit nothing.
+	// Batch is the hash of the batch's tokens as the trainer received them (package data). It is
+	// zero in runs without audits.
 	Batch [32]byte
 }
 
-// maxPrecision is the last of the types.
+// maxPrecision is the largest precision code.
 const maxPrecision = 2
 
-// check reports what no header may say.
+// check reports what is invalid in a header.
 func (h Header) check() error {
 	switch {
 	case h.BatchStart >= h.BatchEnd:
@@ -48,15 +49,15 @@ func (h Header) check() error {
 	case h.Previous != 0 && h.Previous >= h.Step:
 		return fmt.Errorf("%w: the momentum of step %d continues from step %d", errInvalid, h.Step, h.Previous)
 	case h.Momentum == [32]byte{} && (h.Previous != 0 || h.Precision != 0 || h.Batch != [32]byte{}):
-		return fmt.Errorf("%w: a step, a type or a batch's hash without the root of a momentum", errInvalid)
+		return fmt.Errorf("%w: the step, type or batch hash of a momentum without its root", errInvalid)
 	case h.Momentum != [32]byte{} && (h.Precision < 1 || h.Precision > maxPrecision):
 		return fmt.Errorf("%w: the type of a gradient is %d, want 1 to %d", errInvalid, h.Precision, maxPrecision)
 	}
 	return nil
 }
 
-// MaxSize returns what no result of these layouts exceeds, in bytes. The layouts must
-// be valid.
+// MaxSize returns the maximum size in bytes of a result with these layouts. The layouts must be
+// valid.
 func MaxSize(layouts []TensorLayout, quantized bool) int { return maxSize(layouts, formOf(quantized)) }
 
 func maxSize(layouts []TensorLayout, f form) int {
@@ -67,8 +68,8 @@ func maxSize(layouts []TensorLayout, f form) int {
 	return total
 }
 
-// Encode returns the bytes of a result, one TensorResult for each layout. With quantized
-// only the signs of the values are written.
+// Encode returns the bytes of a result with one TensorResult for each layout. If quantized is true,
+// it writes only the signs of the values.
 func Encode(h Header, layouts []TensorLayout, quantized bool, results []TensorResult) ([]byte, error) {
 	return encode(h, layouts, formOf(quantized), results)
 }
@@ -134,8 +135,8 @@ func decodeHeader(b []byte) (h Header, f form, err error) {
 	return h, form(b[5]), nil
 }
 
-// Decode reads exactly what Encode writes for these layouts; anything else, however
-// little, is an error that wraps errInvalid.
+// Decode decodes the output of Encode for these layouts. For all other input it returns an error
+// that wraps errInvalid.
 func Decode(b []byte, layouts []TensorLayout, quantized bool) (Header, []TensorResult, error) {
 	return decode(b, layouts, formOf(quantized))
 }
@@ -154,7 +155,7 @@ func decode(b []byte, layouts []TensorLayout, want form) (Header, []TensorResult
 		return Header{}, nil, err
 	}
 	if f != want {
-		return Header{}, nil, fmt.Errorf("decode result: %w: it holds %v, the run's results hold %v", errInvalid, f, want)
+		return Header{}, nil, fmt.Errorf("decode result: %w: contains %v, want %v", errInvalid, f, want)
 	}
 	results := make([]TensorResult, len(layouts))
 	rest := b[HeaderSize:]
@@ -188,7 +189,8 @@ func (w *bitWriter) tensor(l TensorLayout, f form, r TensorResult) {
 	w.align()
 }
 
-// spelling is how the counts of a tensor's chunks are written: the shortest that can say them.
+// spelling is the encoding of the counts of a tensor's chunks. The shortest possible one must be
+// used.
 type spelling struct {
 	full   bool // every chunk has K entries
 	either bool // every chunk has K or none
@@ -203,7 +205,7 @@ func spell(l TensorLayout, counts []uint16) spelling {
 	return s
 }
 
-// counts writes how many entries each chunk has: none takes one bit.
+// counts writes the number of entries of each chunk. A count of zero takes one bit.
 func (w *bitWriter) counts(l TensorLayout, counts []uint16) {
 	s := spell(l, counts)
 	w.flag(!s.full)
@@ -228,7 +230,7 @@ func (w *bitWriter) flag(set bool) {
 }
 
 func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
-	// The least a tensor takes: all entries, or a bit for each chunk without.
+	// The minimum size of a tensor: all entries, or a bit for each empty chunk.
 	if need := min(l.fullSize(f), l.emptySize()); len(r.bytes) < need {
 		return TensorResult{}, fmt.Errorf("%w: %d bytes left, need %d", errInvalid, len(r.bytes), need)
 	}
@@ -263,8 +265,7 @@ func (r *bitReader) tensor(l TensorLayout, f form) (TensorResult, error) {
 	return result, r.align()
 }
 
-// counts reads how many entries each chunk has. What a shorter spelling can say may not be said
-// in a longer one.
+// counts reads the number of entries of each chunk. It refuses an encoding that could be shorter.
 func (r *bitReader) counts(l TensorLayout, counts []uint16) error {
 	s := spelling{full: r.read(1) == 0}
 	if !s.full {
@@ -311,8 +312,8 @@ func (w *bitWriter) set(l TensorLayout, indices []uint16) {
 	}
 }
 
-// set reads len(indices) indices of a chunk. Whether ones that were written one by one
-// ascend is for the caller to check.
+// set reads len(indices) indices of a chunk. The caller must check whether indices that were
+// written one by one ascend.
 func (r *bitReader) set(l TensorLayout, indices []uint16) error {
 	if !l.ranked() {
 		for i := range indices {

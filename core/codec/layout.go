@@ -7,36 +7,36 @@ import (
 	"math/bits"
 )
 
-// maxChunkSize is the largest number of elements of a chunk: indices are uint16.
+// maxChunkSize is the maximum number of elements of a chunk, because indices are uint16.
 const maxChunkSize = 1 << 16
 
-// errInvalid says that bytes or a result do not fit the layouts or the format.
+// errInvalid means that bytes or a result do not match the layouts or the format.
 var errInvalid = errors.New("invalid result")
 
-// TensorLayout says what a result can hold of one tensor.
+// TensorLayout is the layout of one tensor in a result.
 type TensorLayout struct {
 	// Chunks is the number of chunks, at least 1.
 	Chunks int
 	// ChunkSize is the number of coefficients of a chunk, 1 to maxChunkSize.
 	ChunkSize int
-	// K is the most entries of a chunk, 1 to ChunkSize and at most 65535.
+	// K is the maximum number of entries of a chunk, 1 to ChunkSize and at most 65535.
 	K int
 }
 
-// TensorResult is what a trainer sends of one tensor. A chunk c has Counts[c] entries, at
-// the places c·K … of Indices and Values; the places from c·K+Counts[c] to (c+1)·K are
+// TensorResult contains a trainer's coefficients of one tensor. Chunk c has Counts[c] entries, at
+// the positions from c·K of Indices and Values. The positions from c·K+Counts[c] to (c+1)·K are
 // zero.
 type TensorResult struct {
-	// Counts has Chunks numbers, each at most K.
+	// Counts has Chunks elements, each at most K.
 	Counts []uint16
-	// Indices has Chunks·K places. The indices of a chunk ascend strictly.
+	// Indices has Chunks·K elements. The indices of a chunk ascend strictly.
 	Indices []uint16
-	// Values has Chunks·K places: finite and not zero. After Decode of a quantized result
-	// they are 1 and −1; Encode takes the sign. Those of EncodeLevels are whole multiples of
-	// their chunk's unit.
+	// Values has Chunks·K elements, finite and not zero. After Decode of a quantized result they
+	// are 1 and −1; Encode uses the sign. For EncodeLevels they are integer multiples of their
+	// chunk's unit.
 	Values []float32
-	// Units has, in results of EncodeLevels, a number for each chunk that holds entries: the code of
-	// what its values are multiples of, up to MaxUnit. 0 for the other chunks; else nil.
+	// Units has, in results of EncodeLevels, an element for each chunk: the code of the chunk's
+	// unit, up to MaxUnit, or 0 for chunks without entries. In other results it is nil.
 	Units []uint8
 }
 
@@ -49,7 +49,7 @@ func (l TensorLayout) NewResult() TensorResult {
 	}
 }
 
-// Validate reports what is wrong with a layout.
+// Validate reports the first problem of a layout.
 func (l TensorLayout) Validate() error {
 	if l.Chunks < 1 || l.ChunkSize < 1 || l.ChunkSize > maxChunkSize || l.K < 1 || l.K > min(l.ChunkSize, math.MaxUint16) ||
 		l.Chunks > math.MaxInt32/l.K {
@@ -58,7 +58,7 @@ func (l TensorLayout) Validate() error {
 	return nil
 }
 
-// Check reports what is wrong with a result of this layout, which has no units.
+// Check reports the first problem of a result of this layout without units.
 func (l TensorLayout) Check(r TensorResult) error { return l.check(r, values) }
 
 func (l TensorLayout) check(r TensorResult, f form) error {
@@ -105,7 +105,7 @@ func (l TensorLayout) checkChunk(indices []uint16, values []float32, count int) 
 	return nil
 }
 
-// checkValue refuses what has no sign to send or cannot be averaged.
+// checkValue refuses values that have no sign or cannot be averaged.
 func checkValue(v float32) error {
 	if magnitude := math.Float32bits(v) &^ (1 << 31); magnitude == 0 || magnitude > math.Float32bits(math.MaxFloat32) {
 		return fmt.Errorf("%w: value %v", errInvalid, v)
@@ -113,14 +113,14 @@ func checkValue(v float32) error {
 	return nil
 }
 
-// countBits is the length of a count that is not 0, less 1.
+// countBits returns the number of bits of a nonzero count, less 1.
 func (l TensorLayout) countBits() int { return bits.Len(uint(l.K - 1)) }
 func (l TensorLayout) indexBits() int { return bits.Len(uint(l.ChunkSize - 1)) }
 
-// ranked says that the indices of a chunk are written as the rank of their set.
+// ranked reports whether the indices of a chunk are written as the rank of their set.
 func (l TensorLayout) ranked() bool { return l.ChunkSize <= maxTable/l.K }
 
-// setBits returns the bits that the indices of a chunk with the given count take.
+// setBits returns the number of bits for the indices of a chunk with the given count.
 func (l TensorLayout) setBits(count int) int {
 	if l.ranked() {
 		return binomialTable(l.ChunkSize, l.K).widths[count]
@@ -128,16 +128,17 @@ func (l TensorLayout) setBits(count int) int {
 	return count * l.indexBits()
 }
 
-// fullSize returns the bytes of a tensor whose every chunk holds K entries; with units, the least.
+// fullSize returns the size in bytes of a tensor with K entries in every chunk; with units, the
+// minimum.
 func (l TensorLayout) fullSize(f form) int {
 	return bytesOf(1 + l.Chunks*(f.leastUnit()+l.setBits(l.K)+l.K*f.bits()))
 }
 
-// emptySize returns the bytes of a tensor that holds nothing.
+// emptySize returns the size in bytes of a tensor without entries.
 func (l TensorLayout) emptySize() int { return bytesOf(2 + l.Chunks) }
 
-// maxSize returns the most bytes that a tensor can take. Fewer entries than K can take
-// more: there are more sets of 4 of 8 than of 8 of 8.
+// maxSize returns the maximum size of a tensor in bytes. Fewer entries than K can take more bytes:
+// there are more sets of 4 of 8 than of 8 of 8.
 func (l TensorLayout) maxSize(f form) int {
 	largest := 0
 	for count := range l.K + 1 {

@@ -9,14 +9,14 @@ import (
 // MaxUnit is the largest code of a chunk's unit.
 const MaxUnit = 127
 
-// MaxLevelBits is the most bits that a level takes.
+// MaxLevelBits is the maximum number of bits of a level.
 const MaxLevelBits = 4
 
-// firstUnit is what the first unit of a tensor is told by its distance from.
+// firstUnit is the reference for the first unit of a tensor.
 const firstUnit uint8 = 40
 
-// EncodeLevels is Encode for values that are whole multiples of their chunk's unit: from 1 to
-// 2^(levelBits−1), or the same below zero. levelBits is 1 to MaxLevelBits.
+// EncodeLevels is Encode for values that are integer multiples of their chunk's unit, with factors
+// from 1 to 2^(levelBits−1) and their negatives. levelBits is 1 to MaxLevelBits.
 func EncodeLevels(h Header, layouts []TensorLayout, levelBits int, results []TensorResult) ([]byte, error) {
 	f, err := formOfLevels(levelBits)
 	if err != nil {
@@ -25,8 +25,8 @@ func EncodeLevels(h Header, layouts []TensorLayout, levelBits int, results []Ten
 	return encode(h, layouts, f, results)
 }
 
-// DecodeLevels reads exactly what EncodeLevels writes for these layouts; anything else, however
-// little, is an error that wraps errInvalid.
+// DecodeLevels decodes the output of EncodeLevels for these layouts. For all other input it returns
+// an error that wraps errInvalid.
 func DecodeLevels(b []byte, layouts []TensorLayout, levelBits int) (Header, []TensorResult, error) {
 	f, err := formOfLevels(levelBits)
 	if err != nil {
@@ -43,7 +43,7 @@ func MaxLevelsSize(layouts []TensorLayout, levelBits int) int {
 // NewLevels returns an empty result for EncodeLevels.
 func (l TensorLayout) NewLevels() TensorResult { return l.newResult(levels1) }
 
-// CheckLevels reports what is wrong with a result of this layout for EncodeLevels.
+// CheckLevels reports the first problem of a result of this layout for EncodeLevels.
 func (l TensorLayout) CheckLevels(r TensorResult, levelBits int) error {
 	f, err := formOfLevels(levelBits)
 	if err != nil {
@@ -52,13 +52,13 @@ func (l TensorLayout) CheckLevels(r TensorResult, levelBits int) error {
 	return l.check(r, f)
 }
 
-// form is what is said of a value. Its number stands in the header.
+// form is the form in which values are written. Its number is in the header.
 type form uint8
 
 const (
-	values   form = iota // it itself
+	values   form = iota // the value itself
 	signs                // its sign
-	levels1              // a level of 1 bit; the next ones: of a bit more each
+	levels1              // a level of 1 bit; each of the following ones has one bit more
 	lastForm = levels1 + MaxLevelBits - 1
 )
 
@@ -87,7 +87,7 @@ func (f form) String() string {
 	}
 }
 
-// levels is how many sizes a value can have; 0: it is no multiple of a unit.
+// levels returns the number of sizes of a value; 0: values are not multiples of a unit.
 func (f form) levels() int {
 	if f < levels1 {
 		return 0
@@ -95,7 +95,7 @@ func (f form) levels() int {
 	return 1 << (f - levels1)
 }
 
-// bits is what a value takes.
+// bits returns the number of bits of a value.
 func (f form) bits() int {
 	switch f {
 	case values:
@@ -107,11 +107,11 @@ func (f form) bits() int {
 	}
 }
 
-// leastUnit and mostUnit are the bits that a unit takes.
+// leastUnit and mostUnit return the minimum and maximum numbers of bits of a unit.
 func (f form) leastUnit() int { return min(f.levels(), 1) }
 func (f form) mostUnit() int  { return min(f.levels(), 1) * (2*bits.Len(2*MaxUnit+1) - 1) }
 
-// write returns the bits of a value, the sign of a multiple first.
+// write returns the bits of a value, with the sign of a multiple first.
 func (f form) write(v float32) uint64 {
 	bits := uint64(math.Float32bits(v))
 	if f == values {
@@ -128,14 +128,14 @@ func (f form) read(bits uint64) float32 {
 	if f == values {
 		return math.Float32frombits(uint32(bits))
 	}
-	size := float32(bits>>1 + 1) // of signs 1
+	size := float32(bits>>1 + 1) // 1 for signs
 	if bits&1 != 0 {
 		return -size
 	}
 	return size
 }
 
-// check refuses values that the form cannot say. The larger rest is for checkValue.
+// check refuses values that the form cannot represent, except those that checkValue refuses.
 func (f form) check(values []float32) error {
 	most := float32(f.levels())
 	for _, v := range values {
@@ -146,7 +146,7 @@ func (f form) check(values []float32) error {
 	return nil
 }
 
-// checkUnits refuses units where there are to be none, and those that are too large.
+// checkUnits refuses units in a form without units, and units that are too large.
 func (l TensorLayout) checkUnits(r TensorResult, f form) error {
 	want := 0
 	if f.levels() > 0 {
@@ -171,7 +171,7 @@ func (l TensorLayout) newResult(f form) TensorResult {
 	return r
 }
 
-// unit writes a unit by its distance from the one before.
+// unit writes a unit as its difference from the previous one.
 func (w *bitWriter) unit(before, u uint8) {
 	v := uint64(2*int(u)-2*int(before)) + 1
 	if u < before {

@@ -6,9 +6,9 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Apply takes an action that from signed. The nonces of one key must strictly
-// increase, also over its restarts. A refusal is a Code and leaves the state as it was.
-// Apply never changes RunState: Tick does.
+// Apply applies an action signed by from. The nonces of one key must strictly increase, also across
+// restarts of its owner. If Apply refuses the action, it returns a Code and leaves the state
+// unchanged. Apply never changes RunState; only Tick does.
 func (s *State) Apply(from ClientID, nonce uint64, a Action) error {
 	if s.RunState == Uninitialized || s.Closed {
 		return ErrHalted
@@ -72,12 +72,12 @@ func (s *State) apply(from ClientID, a Action) error {
 	}
 }
 
-// clientLists are all places that remember a client's nonce.
+// clientLists returns all lists of clients with their nonces.
 func (s *State) clientLists() [4][]Client {
 	return [4][]Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed}
 }
 
-// nonces are the places that remember a key's nonce for an office that it holds.
+// nonces returns the nonces of a key in the roles that it has.
 func (s *State) nonces(id ClientID) []*uint64 {
 	var nonces []*uint64
 	if id == s.Host {
@@ -156,15 +156,16 @@ func (s *State) join(from ClientID, a Join) error {
 	return nil
 }
 
-// forgetDeparted takes a client that is pending again out of the departed ones.
+// forgetDeparted removes a client that is pending again from the departed ones.
 func (s *State) forgetDeparted(id ClientID) {
 	if i := indexOf(s.Departed, id); i >= 0 {
 		s.Departed = slices.Delete(s.Departed, i, i+1)
 	}
 }
 
-// forgetAllDeparted forgets with an epoch's end who departed. But members are remembered where the run has a
-// model that the epoch did not renew: they may hold it, and would be newcomers without a seat when they come back.
+// forgetAllDeparted forgets the departed clients at the end of an epoch. Former members are kept
+// while the run has a model that the epoch did not renew: they may hold it, and would otherwise
+// return as newcomers without a seat.
 func (s *State) forgetAllDeparted() {
 	if c := s.Model.Checkpoint; c.Kind.isOrigin() || c.Step >= s.Epoch.StartStep {
 		s.Departed = nil
@@ -173,9 +174,9 @@ func (s *State) forgetAllDeparted() {
 	s.Departed = slices.DeleteFunc(s.Departed, Client.isNew)
 }
 
-// depart remembers the nonce of a client that waits no longer, so that an old Join of
-// the same epoch number cannot be replayed, and that it was a member. When there are too many
-// the oldest is forgotten of those that never were one, and else the oldest.
+// depart keeps the nonce of a client that is no longer pending, so that an old Join of the same
+// epoch number cannot be replayed, and whether it was a member. If the list is full, the oldest
+// client that never was a member is forgotten, and if there is none, the oldest client.
 func (s *State) depart(client Client) {
 	s.forgetDeparted(client.ID)
 	if len(s.Departed) == MaxClients {

@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// domainAuditSeed keeps what results are audited by apart from everything else that is hashed.
+// domainAuditSeed is the hash domain of audit seeds.
 const domainAuditSeed = "psyche/audit/seed/v1"
 
-// AuditSeed returns what draws the parts of a step's results that audits look at. Nobody knew it
-// when the results were committed to. ok is false before the round of that step is over, and when
-// it is stored no more.
+// AuditSeed returns the seed that draws the audited parts of a step's results. The seed was unknown
+// when trainers committed to the results. ok is false until the round of that step is over, and
+// after the state has dropped that round.
 func (s *State) AuditSeed(step uint32) (seed [32]byte, ok bool) {
 	round := s.RoundOfStep(step)
 	if round == nil || step >= s.Progress.Step {
@@ -19,8 +19,9 @@ func (s *State) AuditSeed(step uint32) (seed [32]byte, ok bool) {
 	return round.Challenge, true
 }
 
-// sealChallenge makes the audit seed of the newest round, which is over, of what its witnesses
-// revealed and the seed chain, into which the draw of the next round is mixed if there is one.
+// sealChallenge computes the audit seed of the newest round, which is over, from the values that
+// its witnesses revealed and the seed chain. The chain includes the draw of the next round if there
+// is one.
 func (s *State) sealChallenge() {
 	if n := len(s.Epoch.Rounds); n > 0 {
 		challenge := &s.Epoch.Rounds[n-1].Challenge

@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// MayJoin reports whether the run admits the key: everybody when it is permissionless,
-// else grantees of the join authority and their delegates.
+// MayJoin reports whether the run admits the key. A permissionless run admits all keys, a
+// permissioned run the grantees of the join authority and their delegates.
 func (a *Authority) MayJoin(id ClientID) bool {
 	return !a.Permissioned || slices.ContainsFunc(a.Authorizations, func(x Authorization) bool {
 		return x.Grantee == id || slices.Contains(x.Delegates, id)
 	})
 }
 
-// admitted returns MayJoin for many keys.
+// admitted returns MayJoin for use with many keys.
 func (a *Authority) admitted() func(ClientID) bool {
 	if !a.Permissioned {
 		return a.MayJoin
@@ -61,8 +61,8 @@ func (s *State) setPaused(from ClientID, a SetPaused) error {
 	return nil
 }
 
-// updateConfig puts new rules in force. The rounds of the last epoch, which were held
-// under the old ones, are forgotten.
+// updateConfig applies new rules. It drops the rounds of the last epoch, which ran under the old
+// ones.
 func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
 	switch {
 	case from != s.Authority.Main:
@@ -98,13 +98,13 @@ func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
 	return nil
 }
 
-// keepsCheckpoint reports whether c is the run's checkpoint, or the origin it came from.
+// keepsCheckpoint reports whether c is the run's checkpoint, or its origin.
 func (s *State) keepsCheckpoint(c Checkpoint) bool {
 	present := s.Model.Checkpoint
 	return c == present || c == present.origin()
 }
 
-// origin returns what a checkpoint from peers falls back to, and any other as it is.
+// origin returns the fallback of a checkpoint from peers, and any other checkpoint unchanged.
 func (c Checkpoint) origin() Checkpoint {
 	if c.Kind.isOrigin() {
 		return c
@@ -157,7 +157,7 @@ func (s *State) setDelegates(from ClientID, a SetDelegates) error {
 	return nil
 }
 
-// withdrawUnauthorized takes clients that the run no longer admits out of the pending.
+// withdrawUnauthorized removes clients that the run no longer admits from Pending.
 func (s *State) withdrawUnauthorized() {
 	s.Pending = slices.DeleteFunc(s.Pending, func(c Client) bool {
 		if s.Authority.MayJoin(c.ID) {
@@ -176,7 +176,7 @@ func (s *State) eject(from ClientID, a Eject) error {
 	return s.remove(a.Client, ByAuthority)
 }
 
-// equivocate ejects a member of a stored round that signed two results for a batch of it.
+// equivocate ejects a member of a stored round that signed two results for one of its batches.
 func (s *State) equivocate(from ClientID, a Equivocation) error {
 	round := s.RoundOfStep(a.Step)
 	if round == nil {
@@ -188,8 +188,8 @@ func (s *State) equivocate(from ClientID, a Equivocation) error {
 	return s.remove(a.Client, TwoResults)
 }
 
-// remove ejects a client wherever it is: pending, a member, or gone, since who left could return
-// or join again.
+// remove ejects a client that is pending, a member, or gone: a client that left could return or
+// join again.
 func (s *State) remove(id ClientID, reason EjectionReason) error {
 	if s.isEjected(id) || !s.isKnown(id) {
 		return ErrNotMember
@@ -198,7 +198,7 @@ func (s *State) remove(id ClientID, reason EjectionReason) error {
 	return nil
 }
 
-// isKnown reports whether a client is or was a member of the epoch, or waits or waited for it.
+// isKnown reports whether a client is or was a member of the epoch, or is or was pending for it.
 func (s *State) isKnown(id ClientID) bool {
 	for _, clients := range s.clientLists() {
 		if indexOf(clients, id) >= 0 {
@@ -208,7 +208,7 @@ func (s *State) isKnown(id ClientID) bool {
 	return false
 }
 
-// expel ejects a client wherever it is, and also if it is forgotten.
+// expel ejects a client, even if the state has forgotten it.
 func (s *State) expel(id ClientID, reason EjectionReason) {
 	if i := indexOf(s.Pending, id); i >= 0 {
 		client := s.Pending[i]
@@ -225,8 +225,8 @@ func (s *State) expel(id ClientID, reason EjectionReason) {
 	}
 }
 
-// keepOut remembers that a client was ejected. What the main authority orders lasts for the rest
-// of the epoch and the whole next one; for how long who cheated is kept out the run says.
+// keepOut records an ejection. An ejection by the main authority lasts for the rest of the epoch
+// and the whole next one. The configuration sets how long a cheater is excluded.
 func (s *State) keepOut(id ClientID, reason EjectionReason) {
 	epochs := uint32(1)
 	if reason != ByAuthority {
@@ -248,7 +248,7 @@ func (s *State) isEjected(id ClientID) bool {
 	})
 }
 
-// forgetEjections removes the ejections that ended with the epoch number's change.
+// forgetEjections removes the ejections that ended with the change of the epoch number.
 func (s *State) forgetEjections() {
 	s.Authority.Ejections = slices.DeleteFunc(s.Authority.Ejections, func(e Ejection) bool {
 		return s.Progress.Epoch >= e.Until

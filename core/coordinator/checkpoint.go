@@ -2,9 +2,10 @@ package coordinator
 
 import "github.com/psyche-go/psyche/core/assign"
 
-// report enters which model a member holds. While rounds run it may be of any step of the epoch that
-// is done, so that members which report at the same steps record a model to fall back to
-// (Epoch.Commit), and whoever leaves says what it leaves behind. In Cooldown it is of the last step.
+// report records the model that a member holds. During rounds it may be the model of any finished
+// step of the epoch, so that members that report the same steps record a model to fall back to
+// (Epoch.Commit), and members that leave report their model. In Cooldown it is the model of the
+// last step.
 func (s *State) report(from ClientID, a ReportCheckpoint) error {
 	if !s.active() {
 		return ErrWrongState
@@ -31,8 +32,8 @@ func (s *State) report(from ClientID, a ReportCheckpoint) error {
 	return nil
 }
 
-// commit notes the newest model that enough members reported while the epoch runs. If the epoch ends
-// without agreement on its last model, the run goes on from this one.
+// commit records the newest model that enough members reported during the epoch. If the epoch ends
+// without agreement on its last model, the run continues from this one.
 func (s *State) commit(model Recorded) {
 	s.Epoch.Commit = model
 	for i := range s.Epoch.Clients {
@@ -42,21 +43,21 @@ func (s *State) commit(model Recorded) {
 	}
 }
 
-// members are the lists of all that have or had a seat in the epoch.
+// members returns the lists of all clients that have or had a seat in the epoch.
 func (s *State) members() [2][]Client { return [2][]Client{s.Epoch.Clients, s.Epoch.Exited} }
 
-// votes reports whether a member has a say in which model of a step the run goes on from: it is
-// healthy, or it reported one and left since, by itself or because its connection was lost. It is
-// counted then among those of whom a quorum is wanted, too: leaving after a report makes nobody
-// else's weigh more.
+// votes reports whether a member's report counts in the decision on the model of a step. The member
+// is healthy, or it reported a model and then left, by itself or because its connection was lost.
+// Such a member also counts in the number that needs a quorum, so leaving after a report does not
+// increase the weight of the others.
 func (c *Client) votes(step uint32) bool {
 	return c.State == Healthy || c.State == Withdrawn && c.Report.Step == step
 }
 
-// agreesOn reports whether enough members reported a model: ⌈2n/3⌉ of the n that vote, and never
-// fewer than ⌈n/3⌉ of the n that the epoch began with. Whoever was removed or made to leave since, by
-// witnesses that lie, by the host or by being deceived, a third of the first members cannot all lie:
-// one of those that report is honest.
+// agreesOn reports whether enough members reported a model: ⌈2n/3⌉ of the n that vote, and at least
+// ⌈n/3⌉ of the n that the epoch started with. Members may have been removed or made to leave since
+// then, by dishonest witnesses, by the host or by deception. But fewer than a third of the first
+// members are dishonest, so at least one of the reports is honest.
 func (s *State) agreesOn(model Recorded) bool {
 	voters, count := 0, 0
 	for _, clients := range s.members() {
@@ -72,10 +73,11 @@ func (s *State) agreesOn(model Recorded) bool {
 	return count >= max(assign.Quorum(voters), s.fewestReports())
 }
 
-// fewestReports returns ⌈n/3⌉ of the n that the epoch began with: no fewer agree on a model.
+// fewestReports returns ⌈n/3⌉ of the n members at the start of the epoch, the minimum for agreement
+// on a model.
 func (s *State) fewestReports() int { return (s.Seats() + 2) / 3 }
 
-// agreed returns the model of the epoch's last step that enough members reported.
+// agreed returns the model of the epoch's last step if enough members reported it.
 func (s *State) agreed() (model Recorded, ok bool) {
 	for _, clients := range s.members() {
 		for i := range clients {
@@ -89,7 +91,8 @@ func (s *State) agreed() (model Recorded, ok bool) {
 	return Recorded{}, false
 }
 
-// Reporters returns those that reported a model of a step of the epoch that runs, or ended last.
+// Reporters returns the clients that reported a model of step, in the running epoch or, between
+// epochs, in the last one.
 func (s *State) Reporters(step uint32) (reporters []Client) {
 	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
 		for i := range clients {
@@ -114,10 +117,10 @@ func (s *State) allReported() bool {
 	return true
 }
 
-// settleCheckpoint records the model of the epoch's last step that enough of its members reported; if
-// there is none, the newest that enough reported while its rounds ran; if there is none either, the
-// checkpoint stays what it was. A member that did not report the model that was recorded has to load
-// it, and its optimizer forgets.
+// settleCheckpoint records the model of the epoch's last step if enough members reported it; if
+// not, the newest model that enough reported during the rounds; and if there is none either, the
+// checkpoint does not change. A member that did not report the recorded model has to load it and
+// loses its optimizer state.
 func (s *State) settleCheckpoint() {
 	model, ok := s.agreed()
 	if !ok {
@@ -152,10 +155,10 @@ func (s *State) settleCheckpoint() {
 	}
 }
 
-// replaced notes that another checkpoint took the place of the one before. A client that holds the one
-// before holds an earlier model from now on, and so does one that holds the epoch's newest commit point,
-// which is newer. A commit point that a later one replaced is forgotten. An origin has step 0, and nothing
-// is noted: everybody can have it.
+// replaced updates a client after another checkpoint has replaced the previous one. A client that
+// holds the previous one now holds an earlier model. So does one that holds the epoch's newest
+// intermediate checkpoint, which is newer. Earlier intermediate checkpoints are forgotten. An
+// origin has step 0, and is not recorded, because all clients can load it.
 func (c *Client) replaced(before, commit uint32, holds bool) {
 	if c.HoldsModel && (commit == 0 || c.HoldsEarlier != commit) {
 		c.HoldsEarlier = before

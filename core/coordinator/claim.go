@@ -2,40 +2,44 @@ package coordinator
 
 import "slices"
 
-// Claim is what a witness says of its own training in the round: zeros where it trained nothing or
-// says nothing. Nobody can check it, every value is one that may be said, and no rule looks at it: it
-// is shown, and the median of a quorum's claims is what a few that lie cannot move far.
+// Claim contains a witness's unverified statements about its own training in the round. It is zero
+// if the witness trained nothing or makes no statement. No rule uses a Claim, every value is
+// allowed, and programs only display it. A few false claims cannot move the median of a quorum's
+// claims far.
 type Claim struct {
-	Loss  uint16 // mean of its batch, LossUnit to a nat per token; 0: none
-	Speed uint32 // tokens that it trained in a second; 0: none
+	Loss  uint16 // mean loss of its batch, in units of 1/LossUnit nats per token; 0: none
+	Speed uint32 // tokens trained per second; 0: none
 }
 
-// LossUnit is how many units of Claim.Loss are a nat per token: the most that can be claimed is 65.5.
+// LossUnit is the number of units of Claim.Loss in a nat per token. The largest possible claim is
+// 65.5.
 const LossUnit = 1000
 
-// Claims are the claims of a round's witnesses about one value. In 24 rounds of four honest members, each with
-// six sequences of the quickstart's data, none of 96 losses was far.
+// Claims summarizes what a round's witnesses claim about one value. In 24 rounds of four honest
+// members, each with six sequences of the quickstart's data, none of 96 losses was in Far.
 //
-// A quorum has two thirds of the witnesses, but witnesses without a batch claim nothing. So Count may be small,
-// and of two claims either may be false. Claims are in the state, and not only in the log, because observers of
-// a server or a chain have the state and not always the log. They take 6 bytes of each proof, at most 768 of a
-// state, no space in a chain's account, where they use padding, and 32 compute units of each proof there.
+// A quorum has two thirds of the witnesses, but witnesses without a batch claim nothing. Count may
+// therefore be small, and of two claims either may be false. Claims are in the state and not only
+// in the log, because observers of a server or a chain always have the state but not always the
+// log. They take 6 bytes of each proof, at most 768 bytes of a state, no space in a chain's
+// account, where they use padding, and 32 compute units of each proof there.
 type Claims struct {
-	Count  int        // that said it
-	Median uint32     // of an even number the lower one of the two in the middle
-	Spread uint32     // median of the claims' distances from Median, of an even number the higher one
-	Far    []ClientID // of losses: who claims one that is more than five spreads and a third of the median away
+	Count  int        // number of claims
+	Median uint32     // of an even number of claims, the lower of the two in the middle
+	Spread uint32     // median of the claims' distances from Median; of an even number the higher of the two in the middle
+	Far    []ClientID // only for losses: clients whose claim differs from Median by more than five Spreads and a third of Median
 }
 
-// leastClaims is how many claims there have to be for one of them to be far from the others.
+// leastClaims is the minimum number of claims for one of them to count as far from the others.
 const leastClaims = 3
 
-// Losses returns what the witnesses of the round claim of their loss, in units of Claim.Loss.
+// Losses returns the losses that the witnesses of the round claim, in units of Claim.Loss.
 func (r *Round) Losses() Claims {
 	return r.claims(func(c Claim) uint32 { return uint32(c.Loss) })
 }
 
-// Speeds returns what they claim of their speed, in tokens per second. Machines differ: nobody is far.
+// Speeds returns the speeds that the witnesses claim, in tokens per second. Far is empty, because
+// machines differ.
 func (r *Round) Speeds() Claims {
 	speeds := r.claims(func(c Claim) uint32 { return c.Speed })
 	speeds.Far = nil
@@ -71,8 +75,8 @@ func (r *Round) claims(of func(Claim) uint32) Claims {
 
 func distance(a, b uint32) uint32 { return max(a, b) - min(a, b) }
 
-// Claimed returns the newest round that is over, whose witnesses were a quorum, and some of whom say
-// something of their training. There is none when no such round is stored.
+// Claimed returns the newest finished round that has a quorum of witnesses and at least one nonzero
+// Claim. ok is false if no such round is stored.
 func (s *State) Claimed() (*Round, bool) {
 	for i := len(s.Epoch.Rounds) - 1; i >= 0; i-- {
 		r := &s.Epoch.Rounds[i]

@@ -2,30 +2,30 @@ package coordinator
 
 import "strconv"
 
-// Code says why an action, a configuration or an encoding was refused. It is an error,
-// fits one byte on the wire, and keeps its number for ever.
+// Code is the reason why an action, a configuration or an encoding was refused. It is an error,
+// fits into one byte on the wire, and never changes its number.
 type Code uint8
 
-// The codes.
+// Reasons for a refusal.
 const (
 	ErrHalted          Code = iota + 1 // the run is finished, or paused for this action
-	ErrWrongState                      // the action has no place in the current RunState
+	ErrWrongState                      // the current RunState does not allow the action
 	ErrWrongEpoch                      // the action names another epoch
 	ErrWrongStep                       // the action names another step
-	ErrNotMember                       // the sender, or the client it names, is no healthy member
+	ErrNotMember                       // the sender, or a client that the action names, is not a healthy member
 	ErrNotElected                      // the sender does not witness this round, is on no jury, or may not accuse
 	ErrNotAuthorised                   // the sender's key may not do this
-	ErrDuplicate                       // it was done before
+	ErrDuplicate                       // the action was already applied
 	ErrStaleNonce                      // the nonce is not above the sender's last one
-	ErrFull                            // no place left
+	ErrFull                            // no capacity left
 	ErrFalseAccusation                 // a client named in a health check is healthy
-	ErrInvalidWitness                  // filters claim more than the round has
-	ErrInvalidAction                   // the action itself makes no sense
+	ErrInvalidWitness                  // the filters contain more than the round's items
+	ErrInvalidAction                   // the action is malformed or contradicts itself
 	ErrInvalidConfig                   // see ConfigError
 	ErrMalformed                       // see DecodeError
-	ErrPermissionless                  // the run admits everybody: there is nothing to authorize
-	ErrWrongNumber                     // the action names another authorization than the sender's present one
-	ErrUnrecorded                      // the run recorded no such checkpoint, or so long ago that it forgot
+	ErrPermissionless                  // the run admits all keys: there is nothing to authorize
+	ErrWrongNumber                     // the action names an authorization that is not the sender's current one
+	ErrUnrecorded                      // the run did not record this checkpoint, or has forgotten it
 	codeEnd
 )
 
@@ -50,7 +50,7 @@ var codeTexts = [...]string{
 	ErrUnrecorded:      "no checkpoint that the run recorded lately",
 }
 
-// Valid reports whether c is one of the codes above: a byte from the network may not be.
+// Valid reports whether c is one of the codes above. A byte from the network may be another value.
 func (c Code) Valid() bool { return c > 0 && c < codeEnd }
 
 // Error returns the reason in words.
@@ -61,14 +61,14 @@ func (c Code) Error() string {
 	return codeTexts[c]
 }
 
-// ConfigError says which key of a run's configuration cannot be, and why. It wraps
+// ConfigError names an invalid key of a run's configuration and describes the problem. It wraps
 // ErrInvalidConfig.
 type ConfigError struct {
-	Key     string // as in state.toml
+	Key     string // name in state.toml
 	Problem string
 }
 
-// Error returns key and problem.
+// Error returns the key and the problem.
 func (e *ConfigError) Error() string { return e.Key + " " + e.Problem }
 
 // Unwrap returns ErrInvalidConfig.

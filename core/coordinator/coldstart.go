@@ -1,8 +1,8 @@
 package coordinator
 
-// ColdStartBounds returns the first step of the running epoch and the number of steps
-// over which the learning rate rises because all optimizers started afresh with it; 0
-// steps in an epoch that did not start cold.
+// ColdStartBounds returns the first step of the running epoch and the number of steps over which
+// the learning rate rises because the epoch started with fresh optimizers. steps is 0 if the epoch
+// did not start cold.
 func (s *State) ColdStartBounds() (start, steps uint32) {
 	if !s.Epoch.ColdStart {
 		return s.Epoch.StartStep, 0
@@ -10,9 +10,9 @@ func (s *State) ColdStartBounds() (start, steps uint32) {
 	return s.Epoch.StartStep, s.Model.ColdStartWarmupSteps
 }
 
-// LearningRateScale returns by which fraction the scheduled learning rate of a step of
-// the running epoch is multiplied: from 0 at a cold start, linearly, to 1 after
-// Model.ColdStartWarmupSteps. It is the same for every member.
+// LearningRateScale returns the fraction by which the scheduled learning rate of a step of the
+// running epoch is multiplied. It rises linearly from 0 at a cold start to 1 after
+// Model.ColdStartWarmupSteps. It is the same for all members.
 func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
 	start, steps := s.ColdStartBounds()
 	if step < start || step-start >= steps {
@@ -21,10 +21,10 @@ func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
 	return step - start, steps
 }
 
-// warm fixes whose results of a round that begins do not count: of those that are on probation,
-// provided that some trainer is not; and of the others of those whose optimizers are younger
-// than Model.ColdStartWarmupSteps, provided that some trainer of them has an older one. So the
-// results of one trainer count at least.
+// warm determines the trainers whose results do not count in a starting round. First, trainers on
+// probation, if at least one trainer is not on probation. Second, among the others, trainers whose
+// optimizers are younger than Model.ColdStartWarmupSteps, if at least one of them has an older
+// optimizer. Therefore the results of at least one trainer count.
 func (s *State) warm(round *Round) {
 	if s.Model.ColdStartWarmupSteps == 0 && s.probation() == 0 {
 		return

@@ -17,8 +17,8 @@ func (c Config) Broken() (broken []*ConfigError) {
 		key     string
 		problem string
 	}{
-		{c.RoundsPerEpoch == 0 && c.EpochTime == 0, "rounds_per_epoch", "is missing: give it or epoch_time"},
-		{c.RoundsPerEpoch != 0 && c.EpochTime != 0, "epoch_time", "and rounds_per_epoch exclude each other: give one"},
+		{c.RoundsPerEpoch == 0 && c.EpochTime == 0, "rounds_per_epoch", "must be set, or epoch_time instead"},
+		{c.RoundsPerEpoch != 0 && c.EpochTime != 0, "epoch_time", "must not be set together with rounds_per_epoch; remove one of them"},
 		{c.EpochTime != 0 && c.WarmupTime >= c.EpochTime, "warmup_time", "must be less than epoch_time"},
 		{c.MaxRoundTrainTime == 0, "max_round_train_time", "must not be 0"},
 		{c.EpochTime != 0 && c.MaxRoundTrainTime >= c.EpochTime, "max_round_train_time", "must be less than epoch_time"},
@@ -44,7 +44,7 @@ func (c Config) Broken() (broken []*ConfigError) {
 	return append(broken, c.brokenTimes()...)
 }
 
-// brokenTimes returns the times that are out of all proportion.
+// brokenTimes returns the times that exceed MaxTime.
 func (c *Config) brokenTimes() (broken []*ConfigError) {
 	for _, time := range []struct {
 		key   string
@@ -64,8 +64,8 @@ func (c *Config) brokenTimes() (broken []*ConfigError) {
 	return broken
 }
 
-// Validate reports the first rule that configuration or model break, as a *ConfigError.
-// Only what it accepts can be sent.
+// Validate reports the first rule that the configuration or the model breaks, as a *ConfigError.
+// Apply refuses an UpdateConfig that Validate does not accept.
 func (u *UpdateConfig) Validate() error {
 	if err := u.Config.Validate(); err != nil {
 		return err
@@ -73,9 +73,9 @@ func (u *UpdateConfig) Validate() error {
 	return u.Model.validate(u.Config)
 }
 
-// BatchSize returns the number of sequences of a round that starts at dataIndex. It
-// grows linearly, rounded half up, from GlobalBatchSizeStart to GlobalBatchSizeEnd
-// while the run reads its first GlobalBatchSizeWarmupTokens tokens.
+// BatchSize returns the number of sequences of a round that starts at dataIndex. It grows linearly,
+// rounded half up, from GlobalBatchSizeStart to GlobalBatchSizeEnd while the run reads its first
+// GlobalBatchSizeWarmupTokens tokens.
 func (c Config) BatchSize(dataIndex uint64, maxSeqLen uint32) uint32 {
 	warmup := c.GlobalBatchSizeWarmupTokens
 	high, tokens := bits.Mul64(dataIndex, uint64(maxSeqLen))
@@ -129,7 +129,7 @@ func (c *Checkpoint) validate() error {
 	return nil
 }
 
-// isOrigin reports whether a model can be had from this kind without peers.
+// isOrigin reports whether a model of this kind is available without peers.
 func (k CheckpointKind) isOrigin() bool {
 	switch k {
 	case CheckpointHub, CheckpointGcs, CheckpointLocal, CheckpointDummy:
@@ -139,12 +139,13 @@ func (k CheckpointKind) isOrigin() bool {
 	}
 }
 
-// FromPeers reports whether members hand the checkpoint over.
+// FromPeers reports whether joining clients get the checkpoint's model from members.
 func (c *Checkpoint) FromPeers() bool {
 	return c.Kind == CheckpointP2P || c.Kind == CheckpointP2PGcs
 }
 
-// Recorded returns the checkpoint of the same run when members hand over what it recorded.
+// Recorded returns a checkpoint of the same run that names the recorded model and that members
+// provide.
 func (c Checkpoint) Recorded(model Recorded) Checkpoint {
 	if c.Kind.isOrigin() {
 		c.Origin = c.Kind

@@ -2,10 +2,10 @@ package coordinator
 
 import "slices"
 
-// Due returns the earliest time, now or later, at which a Tick changes the state if no action comes
-// before. If no Tick ever does, ok is false. A host may sleep until that time, since a Tick before it
-// changes nothing. It has to ask again after every action, and after its clock was set back, since the
-// time may be an earlier one then.
+// Due returns the earliest time, now or later, at which a Tick changes the state if no action is
+// applied before. ok is false if no Tick ever changes it. A host may sleep until that time, because
+// an earlier Tick changes nothing. It must call Due again after every action, and after its clock
+// was set back, because the time may then be earlier.
 func (s *State) Due(now uint64) (at uint64, ok bool) {
 	switch {
 	case s.RunState == Uninitialized || s.RunState == Finished:
@@ -20,32 +20,32 @@ func (s *State) Due(now uint64) (at uint64, ok bool) {
 	case phase.endless:
 		return 0, false
 	case phase.unnoticed:
-		return max(now, 1), true // 0 stands for no time
+		return max(now, 1), true // 0 means no time
 	}
 	at = phase.since + max(phase.most, 1)
-	return max(now, at), at > phase.since // else the sum went over the largest number: no clock gets there
+	return max(now, at), at > phase.since // on overflow, the clock never reaches the sum
 }
 
-// isAhead reports whether some time of the state is after now, as it is after the clock was set back. The
-// next Tick changes it (adjustClock).
+// isAhead reports whether some time of the state is after now, which happens when the clock was set
+// back. The next Tick changes it (adjustClock).
 func (s *State) isAhead(now uint64) bool {
 	return s.StateStart > now || s.MinimumSince > now || s.Epoch.StartTime > now ||
 		slices.ContainsFunc(s.Trials, func(t Trial) bool { return t.SinceTime > now })
 }
 
-// phase says when the running phase ends.
+// phase describes when the running phase ends.
 type phase struct {
 	over      bool   // it waits for nothing more: the next tick ends it, or changes what it waits for
-	endless   bool   // no time ends it, only an action
-	unnoticed bool   // its time begins to run at the next tick, which notes it in the state
-	since     uint64 // when its time began to run, in Unix milliseconds
-	most      uint64 // for how many milliseconds from then it lasts at most
+	endless   bool   // only an action ends it
+	unnoticed bool   // its time starts at the next tick, which records it in the state
+	since     uint64 // start of its time, in Unix milliseconds
+	most      uint64 // maximum duration from then, in milliseconds
 }
 
 // isOver reports whether a tick at now ends the phase.
 func (p phase) isOver(now uint64) bool { return p.over || elapsed(p.since, now, p.most) }
 
-// PhaseTime returns how many milliseconds the running phase lasts at most; 0 if only actions
+// PhaseTime returns the maximum duration of the running phase in milliseconds; 0 if only actions
 // end it.
 func (s *State) PhaseTime() uint64 {
 	if p := s.phase(); !p.endless {
@@ -54,8 +54,8 @@ func (s *State) PhaseTime() uint64 {
 	return 0
 }
 
-// phase returns when the running phase ends. Tick and Due both use it, so that Due names the time at which
-// Tick does something.
+// phase returns when the running phase ends. Tick and Due both use it, so that Due returns the time
+// at which Tick changes the state.
 func (s *State) phase() phase {
 	p := phase{since: s.StateStart}
 	switch s.RunState {

@@ -14,21 +14,21 @@ const encodingVersion = 11
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
-	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 4 + 4 // and a digest if it reported one
+	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 4 + 4 // plus a digest if the client reported one
 	witnessSize = 2 + 2*filterSize + 32 + 32 + 2 + 4
-	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 32 // without its lists
+	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 32 // without the lists
 	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
 	trialSize   = 1 + 32 + 32 + 4 + 1 + 4 + 8 + 3
 
-	authorizationSize = 32 + 4 + 8 + 2 // without its delegates
+	authorizationSize = 32 + 4 + 8 + 2 // without the delegates
 	ejectionSize      = 32 + 4 + 1
 
 	recordedSize = 4 + 32
-	uploadSize   = 32 + 4 + 32 + 1 + 1 + 1 + 4 + 1 // without its texts
+	uploadSize   = 32 + 4 + 32 + 1 + 1 + 1 + 4 + 1 // without the texts
 	lapseSize    = 4 + 4
 )
 
-// maxModelSize is the size of a model with the longest names and the largest definition.
+// maxModelSize is the size of a model with the longest texts and the largest definition.
 const maxModelSize = 4 + 4 + 1 + 1 + 1 + MaxRepoLength + 32 + 4 + 1 + 2 + MaxDefinitionSize
 
 // MaxUpdateConfigSize is the largest number of bytes that UpdateConfig.AppendTo appends.
@@ -44,9 +44,9 @@ const MaxStateSize = 1 + 1 + MaxRunIDLength + 32 + 1 + 8 + configSize + maxModel
 	8 + 3*32 + 8 + 4 +
 	4 + 4*2 + MaxEarlier*recordedSize + MaxUploads*(uploadSize+MaxRepoLength) + MaxLapses*lapseSize + MaxTrials*trialSize
 
-// AppendTo appends the canonical bytes of the state to b: a version byte, then every
-// field in the order of declaration. Integers are little endian and of fixed width; a
-// length precedes each list and text. Equal states have equal bytes.
+// AppendTo appends the canonical bytes of the state to b: a version byte, then every field in the
+// order of declaration. Integers are little endian and of fixed width; a length precedes each list
+// and text. Equal states have equal bytes.
 func (s *State) AppendTo(b []byte) []byte {
 	c := coder{bytes: b}
 	c.state(s)
@@ -64,20 +64,20 @@ func (u *UpdateConfig) AppendTo(b []byte) []byte {
 	return c.bytes
 }
 
-// DecodeError tells where the bytes of a state are wrong. It wraps ErrMalformed.
+// DecodeError locates the invalid bytes of a state. It wraps ErrMalformed.
 type DecodeError struct {
 	Field   string
-	Offset  int   // of the first byte after the last field that was read
-	Version uint8 // of the encoding, when it is an earlier one
+	Offset  int   // of the first byte after the last decoded field
+	Version uint8 // of the encoding, if it is an earlier version; else 0
 }
 
-// Error names the field and the offset. For an earlier encoding it names the remedy.
+// Error names the field and the offset. For an earlier encoding it also names the remedy.
 func (e *DecodeError) Error() string {
 	if e.Version != 0 {
 		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
 			": continue with the program that wrote it, or begin a new run from its checkpoint"
 	}
-	return "malformed state: " + e.Field + " before byte " + strconv.Itoa(e.Offset)
+	return "malformed state: invalid " + e.Field + " before byte " + strconv.Itoa(e.Offset)
 }
 
 // Unwrap returns ErrMalformed.
@@ -96,10 +96,10 @@ func Decode(b []byte) (State, error) {
 // Decoder is ready to use. Its states share no memory.
 type Decoder struct {
 	elections [StoredRounds]election
-	oldest    int // of elections, to be replaced next
+	oldest    int // index in elections of the oldest, which is replaced next
 }
 
-// election holds a result of assign.Witnesses, and all that it depends on.
+// election contains a result of assign.Witnesses with its inputs.
 type election struct {
 	seed           uint64
 	members, nodes int
@@ -120,7 +120,7 @@ func (d *Decoder) elected(r *Round, c Config) MemberSet {
 	return e.elected
 }
 
-// Decode is the function Decode.
+// Decode decodes the bytes as the function Decode does.
 func (d *Decoder) Decode(b []byte) (State, error) {
 	c := coder{bytes: b, reads: true}
 	var s State
@@ -149,12 +149,12 @@ func DecodeUpdateConfig(b []byte) (UpdateConfig, error) {
 
 var le = binary.LittleEndian
 
-// coder writes fields to bytes, or reads them from there, so that one list of fields is both the
-// encoder and the decoder. After its first error, a coder that reads leaves fields unchanged. A coder that
-// writes changes no field.
+// coder encodes or decodes fields, so that one list of fields is both the encoder and the decoder.
+// After its first error, a decoding coder leaves fields unchanged. An encoding coder never changes
+// fields.
 type coder struct {
 	bytes []byte
-	at    int // of the next byte to read
+	at    int // next byte to decode
 	reads bool
 	err   error
 }
@@ -165,14 +165,14 @@ func (c *coder) fail(field string) {
 	}
 }
 
-// check fails when a coder that reads finds a field that no coder writes.
+// check fails if a decoding coder finds a value that is never encoded.
 func (c *coder) check(ok bool, field string) {
 	if c.reads && !ok {
 		c.fail(field)
 	}
 }
 
-// end returns the error of a coder that has read all fields.
+// end returns the error of a coder that has decoded all fields.
 func (c *coder) end() error {
 	c.check(c.at == len(c.bytes), "end")
 	return c.err
@@ -191,7 +191,7 @@ func (c *coder) take(n int, field string) []byte {
 	return c.bytes[c.at-n : c.at : c.at]
 }
 
-// raw moves bytes of a fixed number.
+// raw encodes or decodes a fixed number of bytes.
 func (c *coder) raw(v []byte, field string) {
 	if c.reads {
 		copy(v, c.take(len(v), field))
@@ -241,7 +241,7 @@ func (c *coder) bool(v *bool, field string) {
 	}
 }
 
-// text8 moves a text whose length fits one byte.
+// text8 encodes or decodes a text whose length fits one byte.
 func (c *coder) text8(v *string, field string, limit int) {
 	n := uint8(len(*v))
 	c.uint8(&n, field)
@@ -253,8 +253,8 @@ func (c *coder) text8(v *string, field string, limit int) {
 	}
 }
 
-// length moves the length of a list of at most limit elements. When it reads, it verifies that the list's
-// bytes are there, at least elementSize per element.
+// length encodes or decodes the length of a list of at most limit elements. When decoding, it
+// verifies that the list's bytes are there, at least elementSize per element.
 func (c *coder) length(n int, field string, limit, elementSize int) int {
 	short := uint16(n)
 	c.uint16(&short, field)
@@ -265,7 +265,7 @@ func (c *coder) length(n int, field string, limit, elementSize int) int {
 	return int(short)
 }
 
-// moveList moves the elements of a list. See length for limit and elementSize.
+// moveList encodes or decodes the elements of a list. See length for limit and elementSize.
 func moveList[T any](c *coder, v *[]T, field string, limit, elementSize int, element func(*T)) {
 	if n := c.length(len(*v), field, limit, elementSize); c.reads && n > 0 {
 		*v = make([]T, n)

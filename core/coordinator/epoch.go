@@ -2,7 +2,7 @@ package coordinator
 
 import "slices"
 
-// removeLeavers moves members that are no longer healthy to the exited ones.
+// removeLeavers moves members that are no longer healthy to Exited.
 func (s *State) removeLeavers(height uint32) (changed bool) {
 	for _, client := range s.Epoch.Clients {
 		if client.State == Healthy {
@@ -18,8 +18,8 @@ func (s *State) removeLeavers(height uint32) (changed bool) {
 	return changed
 }
 
-// membersToPending puts the healthy members that the run still admits before the
-// newcomers, each in their order, and leaves the epoch without members.
+// membersToPending moves the healthy members that the run still admits to the front of Pending,
+// before the newcomers, each in their order. The epoch then has no members.
 func (s *State) membersToPending() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
@@ -42,11 +42,12 @@ func (s *State) membersToPending() {
 	s.Epoch.Ready = nil
 }
 
-// forgive begins a new term of the epoch: the lateness and the returns of members and of clients that left
-// are forgotten, as at the epoch's end. Otherwise a few pauses of a machine would cost it the rest of an
-// epoch, however long that is. Complaints stay: no member loses a seat or a batch by them.
+// forgive starts a new term of the epoch. It forgets the lateness and the returns of members and of
+// clients that left, as at the epoch's end. Otherwise a few pauses of a machine would cost it the
+// rest of an epoch of any length. Complaints stay, because no member loses a seat or a batch
+// because of them.
 //
-// A member that was late must be active once more before dropSilent takes it for a live one.
+// A member that was late must be active once more before dropSilent considers it alive.
 func (s *State) forgive() {
 	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range clients {
@@ -58,9 +59,9 @@ func (s *State) forgive() {
 }
 
 // dropSilent drops members without an accepted action in the whole epoch: a live member has sent
-// Ready or a report of its checkpoint. A member that was found late in the epoch's last term must have
-// sent the report, because an earlier action may have been its last. A member that was late in an
-// earlier term must have sent any action since that term.
+// Ready or a report of its checkpoint. A member that was found late in the epoch's last term must
+// have sent the report, because an earlier action may have been its last. A member that was late in
+// an earlier term must have sent any action since that term.
 func (s *State) dropSilent() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]

@@ -1,6 +1,6 @@
 package coordinator
 
-// state moves all fields of a state, in the order of declaration.
+// state encodes or decodes all fields of a state, in the order of declaration.
 func (c *coder) state(s *State) {
 	c.version()
 	c.text8(&s.RunID, "run id", MaxRunIDLength)
@@ -29,7 +29,7 @@ func (c *coder) state(s *State) {
 	moveList(c, &s.Trials, "trials", MaxTrials, trialSize, c.trial)
 }
 
-// version moves the version of the encoding.
+// version encodes or decodes the version of the encoding.
 func (c *coder) version() {
 	v := uint8(encodingVersion)
 	c.uint8(&v, "version")
@@ -107,7 +107,7 @@ func (c *coder) epoch(e *Epoch) {
 	c.raw(e.Commit.Digest[:], "commit point")
 }
 
-// rounds moves the rounds, behind their number in one byte.
+// rounds encodes or decodes the rounds, preceded by their number in one byte.
 func (c *coder) rounds(rounds *[]Round) {
 	n := uint8(len(*rounds))
 	c.uint8(&n, "rounds")
@@ -201,7 +201,7 @@ func (c *coder) clients(clients *[]Client, field string) {
 	})
 }
 
-// marks moves the fields of a client that share one byte.
+// marks encodes or decodes the fields of a client that share one byte.
 func (c *coder) marks(v *Client, field string) {
 	bits := flags(v.HoldsModel, v.Active) | byte(v.Lateness)<<2 | flags(v.Waited, false)<<4 | v.Returns<<5
 	c.uint8(&bits, field)

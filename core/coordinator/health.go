@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Score returns how many of the round's witnesses hold the client's result.
+// Score returns the number of the round's witnesses that hold the client's result.
 func (r *Round) Score(id ClientID) int {
 	keys := bloom.NewKeys(r.Seed)
 	return r.score(&keys, id)
@@ -25,22 +25,21 @@ func (r *Round) score(keys *bloom.Keys, id ClientID) int {
 }
 
 // provedMissing reports whether no quorum of witnesses can hold the client's result, even if every
-// witness that has not spoken holds it. The silence of a witness thus harms nobody: otherwise one
-// witness that lies and one that is gone could have every member dropped.
+// silent witness holds it. Silent witnesses therefore harm no member. Otherwise one dishonest
+// witness and one that is gone could have every member dropped.
 func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
 	silent := int(r.WitnessesElected) - len(r.Witnesses)
 	return r.HasQuorum() && r.score(keys, id)+silent < int(r.WitnessesNeeded)
 }
 
-// denied reports whether a quorum of the elected witnesses say that they do not hold the
-// client's result.
+// denied reports whether a quorum of the elected witnesses deny that they hold the client's result.
 func (r *Round) denied(keys *bloom.Keys, id ClientID) bool {
 	return len(r.Witnesses)-r.score(keys, id) >= int(r.WitnessesNeeded)
 }
 
-// Unhealthy returns the members of a finished round that had a batch and whose results
-// no quorum of witnesses can hold, whatever those would say that are silent. It is empty
-// when the witnesses themselves are fewer than the quorum.
+// Unhealthy returns the members of a finished round that had a batch, but whose results cannot have
+// a quorum of witnesses, even if all silent witnesses held them. It is empty if the number of
+// witnesses is below the quorum.
 func (r *Round) Unhealthy(c Config) []ClientID {
 	if !r.HasQuorum() {
 		return nil
@@ -55,8 +54,8 @@ func (r *Round) Unhealthy(c Config) []ClientID {
 	return unhealthy
 }
 
-// Accusable returns the healthy members of whom a HealthCheck about the newest finished
-// round, that of step Progress.Step−1, would change something now.
+// Accusable returns the healthy members for which a HealthCheck about the newest finished round
+// (step Progress.Step−1) would change the state now.
 func (s *State) Accusable() []ClientID {
 	if !s.active() {
 		return nil
@@ -81,8 +80,8 @@ type health struct {
 func (c *Client) health() health { return health{c.State, c.Lateness} }
 
 // room is how many more members findings may drop in the running round, and how many more may
-// become slow in the term. Each limit is a third of the epoch's first members. Findings about more members
-// mean that witnesses lie, or that the whole round was slow.
+// become slow in the term. Each limit is a third of the epoch's first members. Findings about more
+// members mean that witnesses are dishonest, or that the whole round was slow.
 type room struct{ drop, slow int }
 
 func (s *State) room() room {
@@ -103,11 +102,12 @@ func (s *State) room() room {
 	return r
 }
 
-// afterFinding is what becomes of a healthy member after the witnesses of the newest finished
-// round have shown that its result does not count. The first time in a term it is late. The
-// second time, about a later round and by witnesses that were drawn again, it is dropped if a
-// quorum of them denies it: so many hardly lie. Otherwise it is slow. A slow member stays: its
-// result may be missing because nobody waited for it.
+// afterFinding returns the new health of a healthy member after the witnesses of the newest
+// finished round have shown that its result does not count. After the first finding in a term the
+// member is late. After the second, about a later round with newly drawn witnesses, it is dropped
+// if a quorum of them denies its result, because a quorum is unlikely to be dishonest. Otherwise it
+// becomes slow. A slow member stays, because its result may be missing only because the round did
+// not wait for it.
 func (c *Client) afterFinding(left room, denied bool) health {
 	switch {
 	case c.Lateness == OnTime:
@@ -121,13 +121,13 @@ func (c *Client) afterFinding(left room, denied bool) health {
 	}
 }
 
-// Seats returns how many members the running epoch began with; between epochs, how many left the
-// one before.
+// Seats returns the number of members that the running epoch started with or, between epochs, the
+// number that left the previous epoch.
 func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
 
-// healthCheck applies a member's report that others were late. By the witnesses of the newest finished
-// round no quorum can hold the result of any of them. They become late, slow or dropped, as
-// afterFinding says; those that are dropped leave when the running round ends.
+// healthCheck applies a member's report that others were late. According to the witnesses of the
+// newest finished round, no quorum can hold the result of any of them. They become late, slow or
+// dropped by afterFinding. Dropped members leave when the running round ends.
 func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	switch {
 	case !s.active():
@@ -185,13 +185,13 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	return nil
 }
 
-// isBack reports whether a member took its seat back since the running round began: what is found
-// about the round before is of when it was away.
+// isBack reports whether a member took its seat back since the running round started. Findings
+// about the round before then date from its absence.
 func (s *State) isBack(client *Client) bool {
 	return client.Returns > 0 && !slices.Contains(s.CurrentRound().Members, client.ID)
 }
 
-// keepFindings turns what was found in the round that ends, FoundLate, into Late: the next finding, of
+// keepFindings changes FoundLate, found in the round that ends, to Late: the next finding, of
 // another round, is then a second one.
 func (s *State) keepFindings() {
 	for i := range s.Epoch.Clients {

@@ -2,14 +2,14 @@ package coordinator
 
 import "math/bits"
 
-// idSet finds keys without comparing all of them: a hash table with open addressing. Keys
-// chosen to collide make it as slow as a search of the list, not wrong.
+// idSet finds keys without comparing all of them: a hash table with open addressing. Keys chosen to
+// collide make it as slow as a search of the list, but not wrong.
 type idSet struct {
 	ids    []ClientID
 	places []uint16 // index in ids + 1; 0: free
 }
 
-// newIDSet returns the set of a list, which the set goes on to read.
+// newIDSet returns the set of a list. The set continues to read the list.
 func newIDSet(ids []ClientID) idSet {
 	s := idSet{ids: ids, places: make([]uint16, 1<<bits.Len(uint(2*len(ids))))}
 	for i := range ids {
@@ -33,7 +33,7 @@ func (s *idSet) has(id ClientID) bool {
 	return found
 }
 
-// find returns the place of a key, or the free one where it belongs.
+// find returns the slot of a key, or the free slot for it.
 func (s *idSet) find(id *ClientID) (place uint64, found bool) {
 	mask := uint64(len(s.places) - 1)
 	hash := (le.Uint64(id[:]) ^ le.Uint64(id[8:]) ^ le.Uint64(id[16:]) ^ le.Uint64(id[24:])) * 0x9e3779b97f4a7c15
@@ -48,7 +48,7 @@ func (s *idSet) find(id *ClientID) (place uint64, found bool) {
 	}
 }
 
-// repeats reports whether a list names a key twice.
+// repeats reports whether a list contains a key twice.
 func repeats(ids []ClientID) bool {
 	s := idSet{ids: ids, places: make([]uint16, 1<<bits.Len(uint(2*len(ids))))}
 	for i := range ids {
@@ -59,10 +59,10 @@ func repeats(ids []ClientID) bool {
 	return false
 }
 
-// lookup finds many clients of a list, fast when they are asked for in the list's order.
+// lookup finds many clients of a list. It is fast if the keys come in the list's order.
 type lookup struct {
 	clients []Client
-	next    int // where the next one is expected
+	next    int // expected index of the next client
 }
 
 // find returns the client with the key, or nil.

@@ -47,8 +47,8 @@ func (s *State) Check() error {
 	return nil
 }
 
-// brokenInvariant names what is broken. The elections of witnesses, which cost more than
-// everything else, are the caller's.
+// brokenInvariant describes the broken invariant. The caller computes the elections of witnesses,
+// which cost more than all other checks.
 func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if s.RunState == Uninitialized || s.RunState > Paused {
 		return "run state"
@@ -92,7 +92,7 @@ func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	return s.brokenTrials()
 }
 
-// brokenProgress checks that the numbers of the run fit together and cannot overflow.
+// brokenProgress checks that the counters of the run are consistent and cannot overflow.
 func (s *State) brokenProgress() string {
 	if s.Progress.Step == 0 || s.Progress.Step-1 > s.Config.TotalSteps {
 		return "step"
@@ -218,7 +218,7 @@ func (s *State) brokenMembership() string {
 	return ""
 }
 
-// brokenReports names what is wrong with the reports of models.
+// brokenReports describes an invalid report of a model.
 func (s *State) brokenReports() string {
 	e := &s.Epoch
 	none := Recorded{}
@@ -272,8 +272,8 @@ func (s *State) brokenRounds(elected func(*Round, Config) MemberSet) string {
 	return ""
 }
 
-// broken names what is wrong with a round by itself. The election of witnesses is checked
-// only for rounds in which somebody witnessed.
+// broken describes a broken invariant inside a round. It checks the election of witnesses only for
+// rounds with proofs.
 func (r *Round) broken(c Config, elected func(*Round, Config) MemberSet) string {
 	if len(r.Members) == 0 || len(r.Members) > MaxClients || repeats(r.Members) {
 		return "round members"

@@ -1,6 +1,6 @@
 package coordinator
 
-// brokenTrials names what is wrong with the open trials, or with the votes in them.
+// brokenTrials describes an invalid open trial, or an invalid vote in one.
 func (s *State) brokenTrials() string {
 	if len(s.Trials) > MaxTrials {
 		return "trials"
@@ -16,7 +16,7 @@ func (s *State) brokenTrials() string {
 	return s.brokenJurors()
 }
 
-// broken reports whether the trial itself cannot be. Its jury is drawn when the next round begins.
+// broken reports whether the trial itself is invalid. Its jury is drawn when the next round starts.
 func (t *Trial) broken(s *State) bool {
 	running := s.RunState == RoundTrain || s.RunState == RoundWitness
 	return t.Fault < FaultResult || t.Fault > maxFault || t.Accused == t.Accuser ||
@@ -26,7 +26,7 @@ func (t *Trial) broken(s *State) bool {
 		t.Convicts() || t.Acquits()
 }
 
-// clashes reports whether an earlier trial forbids that of an index.
+// clashes reports whether an earlier trial excludes the trial at an index.
 func (s *State) clashes(index int) bool {
 	of, t := 1, &s.Trials[index]
 	for i := range index {
@@ -41,8 +41,8 @@ func (s *State) clashes(index int) bool {
 	return of > MaxTrialsOfOne
 }
 
-// brokenJurors checks that nobody votes but jurors of open trials, and not more than there are. They
-// may be fewer: who left may be forgotten.
+// brokenJurors checks that only jurors of open trials have voted, and not more than there are. They
+// may be fewer, because the state may have forgotten clients that left.
 func (s *State) brokenJurors() string {
 	names := [...]string{"clients", "pending", "exited", "departed"}
 	var jurors, voted [MaxTrials]int

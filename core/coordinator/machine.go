@@ -7,32 +7,31 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Genesis is what a run begins with.
+// Genesis contains the initial values of a run.
 type Genesis struct {
 	RunID         string
 	Host          ClientID // ticks the run
-	MainAuthority ClientID // the host when zero
-	JoinAuthority ClientID // the main authority when zero
+	MainAuthority ClientID // the host if zero
+	JoinAuthority ClientID // the main authority if zero
 	Permissioned  bool     // only keys that the join authority authorized may join
-	Paused        bool     // begins Paused, to be configured and resumed by the main authority
-	Draws         [32]byte // State.DrawCommitment: zero where the host's draws need not open anything
+	Paused        bool     // start Paused, until the main authority configures and resumes the run
+	Draws         [32]byte // State.DrawCommitment; zero if the host's draws need not open a commitment
 	Config        Config
 	Model         Model
 
-	// Progress is where another run has left off whose model this one begins with; zero
-	// for the beginning. Its optimizers are gone: the first epoch starts cold.
+	// Progress is the progress of the run that produced this run's model; zero for a new model. The
+	// optimizer states of that run are lost, so the first epoch starts cold.
 	Progress Progress
 }
 
-// New returns the state of a permissionless run that waits for its first members and
-// whose host governs it. Its errors are those of Genesis.State.
+// New returns the state of a permissionless run that waits for its first members and whose main
+// authority is the host. Its errors are those of Genesis.State.
 func New(runID string, host ClientID, config Config, model Model) (State, error) {
 	return Genesis{RunID: runID, Host: host, Config: config, Model: model}.State()
 }
 
-// State returns the first state of the run. A rule of Config, of the model or of the
-// run id that is broken is reported as a *ConfigError. The checkpoint must be one that
-// can be had without peers.
+// State returns the first state of the run. If Config, the model or the run ID breaks a rule, it
+// returns a *ConfigError. The checkpoint must be available without peers.
 func (g Genesis) State() (State, error) {
 	model := g.Model
 	if err := validateRunID(g.RunID); err != nil {
@@ -103,12 +102,12 @@ func (s *State) Clone() State {
 	return c
 }
 
-// CurrentRound returns the running round, in Cooldown the last one of the epoch, and
+// CurrentRound returns the running round, or in Cooldown the last round of the epoch. It returns
 // nil in every other RunState.
 func (s *State) CurrentRound() *Round { return s.roundFromEnd(0) }
 
-// RoundOfStep returns the round of a step if it is among the newest of the newest
-// epoch, or nil. Rounds stay readable until the next Warmup starts.
+// RoundOfStep returns the round of a step, or nil if it is not among the stored rounds of the
+// newest epoch. Rounds stay readable until the next Warmup starts.
 func (s *State) RoundOfStep(step uint32) *Round {
 	for i := range s.Epoch.Rounds {
 		if s.Epoch.Rounds[i].Step == step {
@@ -129,8 +128,8 @@ func (s *State) active() bool {
 	return s.RunState == RoundTrain || s.RunState == RoundWitness || s.RunState == Cooldown
 }
 
-// Member returns the client's entry in the running epoch, also when it is no longer
-// Healthy but the round has not ended.
+// Member returns the client's entry in the running epoch. A client that is no longer Healthy keeps
+// its entry until the round ends.
 func (s *State) Member(id ClientID) (*Client, bool) {
 	i := indexOf(s.Epoch.Clients, id)
 	if i < 0 {
@@ -139,12 +138,12 @@ func (s *State) Member(id ClientID) (*Client, bool) {
 	return &s.Epoch.Clients[i], true
 }
 
-// IsPending reports whether the client waits for the next epoch.
+// IsPending reports whether the client is waiting for the next epoch.
 func (s *State) IsPending(id ClientID) bool { return indexOf(s.Pending, id) >= 0 }
 
-// TakesPart reports whether the host should tell others where a client is: it is a healthy
-// member or pending; or the run is Finished and it was in its last epoch, so that a client that was
-// cut off then can get the final model.
+// TakesPart reports whether the host should publish the client's addresses: the client is a healthy
+// member or pending, or it was in the last epoch of a Finished run. In the last case it may have
+// been disconnected and can still get the final model.
 func (s *State) TakesPart(id ClientID) bool {
 	if s.RunState == Finished && (indexOf(s.Epoch.Clients, id) >= 0 || indexOf(s.Epoch.Exited, id) >= 0) {
 		return true
@@ -163,8 +162,8 @@ func (s *State) HealthyCount() int {
 	return count
 }
 
-// Awaited returns the current round's assignments whose results anybody waits for: those of
-// healthy owners that are not slow, or of all healthy ones if there are no others.
+// Awaited returns the assignments of the current round that the round waits for: those of healthy
+// members that are not slow, or of all healthy members if all of them are slow.
 func (s *State) Awaited() []assign.Assignment {
 	round := s.CurrentRound()
 	if round == nil {

@@ -7,16 +7,17 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// NextRound returns the round that follows the running one, and in Warmup the first round of the epoch, if
-// nothing changes until then: no member leaves, no authority acts, and the running round gets its quorum.
-// Trainers can fetch the data of that round before it begins. Seed and the numbers of witnesses are zero. ok
-// is false if no next round can be predicted.
+// NextRound returns the round that follows the running one, and in Warmup the first round of the
+// epoch. The prediction assumes that no member leaves, no authority acts, and the running round
+// gets its quorum. Trainers can fetch the data of that round before it starts. Seed and the numbers
+// of witnesses are zero. ok is false if the next round cannot be predicted.
 //
-// Seed stays unknown until the round begins, because witnesses decide which results count. If members knew it
-// before the members of the round are fixed, a party with k keys could choose which of them stay, 2ᵏ sets, and
-// take the set that elects most of its keys. Batches do not offer this choice: all come from the run's data
-// and have nearly one size, and a key that leaves loses its place and its own batch. Verifiers follow from
-// BatchSeed, and are known a round early. A rule that fixes the targets of their audits would need Seed.
+// Seed stays unknown until the round starts, because witnesses decide which results count. If
+// members knew it before the members of the round are fixed, a party with k keys could choose which
+// of its keys stay, among 2ᵏ sets, and take the set that elects most of its keys. Batches do not
+// offer this choice: all come from the run's data and have nearly the same size, and a key that
+// leaves loses its seat and its own batch. Verifiers follow from BatchSeed, and are known a round
+// early. A rule that fixes the targets of their audits would need Seed.
 func (s *State) NextRound() (next Round, ok bool) {
 	step := s.Progress.Step
 	switch s.RunState {
@@ -35,8 +36,9 @@ func (s *State) NextRound() (next Round, ok bool) {
 	return s.roundOf(step), true
 }
 
-// endsBefore reports whether the configuration, the members or a pause end the epoch before the round
-// of a step would begin. A round without a quorum ends it too; callers look at that themselves.
+// endsBefore reports whether the configuration, the members or a pause end the epoch before the
+// round of a step would start. A round without a quorum also ends it, but callers must check that
+// themselves.
 func (s *State) endsBefore(step uint32) bool {
 	switch {
 	case s.Config.RoundsPerEpoch != 0 && step-s.Epoch.StartStep >= s.Config.RoundsPerEpoch,
@@ -51,9 +53,9 @@ func (s *State) endsBefore(step uint32) bool {
 	}
 }
 
-// isAbandoned reports whether so many members have been gone for StoredRounds rounds that the others
-// are too few to agree on a model of this epoch: whatever they go on to train would be lost with its
-// end. Until then those that are gone may return.
+// isAbandoned reports whether so many members have been gone for StoredRounds rounds that the
+// others are too few to agree on a model of this epoch. Further training would be lost at the
+// epoch's end. Until then the members that are gone may return.
 func (s *State) isAbandoned(step uint32) bool {
 	gone := 0
 	for i := range s.Epoch.Exited {
@@ -64,8 +66,8 @@ func (s *State) isAbandoned(step uint32) bool {
 	return s.Seats()-gone < s.fewestReports()
 }
 
-// roundOf returns what is known of the round of a step before it begins: everything but
-// what follows from its Seed.
+// roundOf returns the fields of a step's round that are known before it starts: all except those
+// that depend on its Seed.
 func (s *State) roundOf(step uint32) Round {
 	members := make([]ClientID, 0, len(s.Epoch.Clients))
 	for i := range s.Epoch.Clients {
@@ -85,7 +87,7 @@ func (s *State) roundOf(step uint32) Round {
 	return round
 }
 
-// startRound fixes everything about the next round and begins RoundTrain.
+// startRound sets all fields of the next round and starts RoundTrain.
 func (s *State) startRound(now uint64, draw [32]byte) {
 	round := s.roundOf(s.Progress.Step)
 	round.Seed = s.mixSeed(draw)
@@ -105,18 +107,18 @@ func (s *State) startRound(now uint64, draw [32]byte) {
 	s.drawJuries()
 }
 
-// opens reports whether a round may begin with a draw: its hash has to be the DrawCommitment, if there
-// is one. A draw of zeros is refused, since a draw becomes the next commitment, and zeros stand for
-// none: any later draw would do.
+// opens reports whether a round may start with a draw: its hash must be the DrawCommitment, if
+// there is one. A draw of zeros is refused, because a draw becomes the next commitment, and zeros
+// mean no commitment, so that any later draw would be accepted.
 func (s *State) opens(draw [32]byte) bool {
 	none := [32]byte{}
 	return s.DrawCommitment == none || draw != none && sha256.Sum256(draw[:]) == s.DrawCommitment
 }
 
 // mixSeed extends the seed chain and returns the round's seed, the first eight bytes of
-// sha256(chain ‖ draw ‖ step as le32 ‖ reveals). A host that repeats a draw still gets
-// another round seed. The eight bytes after them are the batch seed of the round that
-// follows: the first say nothing of them.
+// sha256(chain ‖ draw ‖ step as le32 ‖ reveals). A host that repeats a draw still gets another
+// round seed. The next eight bytes are the batch seed of the following round. They do not reveal
+// the round's seed.
 func (s *State) mixSeed(draw [32]byte) uint64 {
 	message := slices.Concat(s.SeedChain[:], draw[:])
 	message = le.AppendUint32(message, s.Progress.Step)

@@ -2,7 +2,7 @@ package coordinator
 
 import "slices"
 
-// MayReturn reports whether a Return of the client would be accepted now, or when the running
+// MayReturn reports whether Apply would accept a Return of the client now, or once the running
 // round is over.
 func (s *State) MayReturn(id ClientID) bool {
 	if s.RunState != RoundTrain && s.RunState != RoundWitness || s.isEjected(id) || !s.Authority.MayJoin(id) {
@@ -17,8 +17,8 @@ func (s *State) MayReturn(id ClientID) bool {
 	return false
 }
 
-// returnSeat gives a client that left the running epoch its own seat back: it is in the members of
-// the rounds that begin from now on. It comes back as late as it left. The epoch's other
+// returnSeat gives a client that left the running epoch its seat back: it is in the members of the
+// rounds that start from now on, with the lateness that it had when it left. The epoch's other
 // seats do not change. A member returns at most MaxReturns times in a term of the epoch.
 func (s *State) returnSeat(from ClientID, a Return) error {
 	switch {
@@ -30,7 +30,7 @@ func (s *State) returnSeat(from ClientID, a Return) error {
 		return ErrDuplicate
 	}
 	i := indexOf(s.Epoch.Exited, from)
-	if i < 0 { // it never had a seat, or leaves it when the running round ends
+	if i < 0 { // it never had a seat, or its seat is freed when the running round ends
 		return ErrNotMember
 	}
 	client := s.Epoch.Exited[i]
@@ -46,8 +46,8 @@ func (s *State) returnSeat(from ClientID, a Return) error {
 	}
 	s.Epoch.Exited = slices.Delete(s.Epoch.Exited, i, i+1)
 	client.State, client.ExitedHeight, client.Returns = Healthy, 0, client.Returns+1
-	client.HoldsEarlier = 0                 // it may have been started again
-	client.OptimizerSince = s.Progress.Step // whatever it remembers, rounds are missing in it
+	client.HoldsEarlier = 0                 // it may have been restarted
+	client.OptimizerSince = s.Progress.Step // its momentum lacks at least some rounds
 	if client.Lateness == FoundLate {
 		client.Lateness = Late
 	}

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// domainReveal keeps what members reveal apart from everything else that is hashed.
+// domainReveal is the hash domain of revealed values.
 const domainReveal = "psyche/reveal/v1"
 
-// reveals reports whether a value is the one that the client committed to: zero if to none.
+// reveals reports whether a value opens the client's commitment. Without a commitment, only zero
+// does.
 func (c *Client) reveals(value [32]byte) bool {
 	if c.Commitment == ([32]byte{}) {
 		return value == [32]byte{}
@@ -16,8 +17,8 @@ func (c *Client) reveals(value [32]byte) bool {
 	return sha256.Sum256(value[:]) == c.Commitment
 }
 
-// addReveal adds what a member revealed to the reveals of all, in which the order does not
-// matter, and keeps its next commitment. Nobody can take back what it revealed.
+// addReveal adds a member's revealed value to the combined reveals, in which the order does not
+// matter, and stores its next commitment. A member cannot take back a revealed value.
 func (s *State) addReveal(client *Client, a Ready) {
 	if client.Commitment != ([32]byte{}) {
 		mixReveal(&s.Reveals, client.ID, a.Reveal)
@@ -25,9 +26,9 @@ func (s *State) addReveal(client *Client, a Ready) {
 	client.Commitment = a.Next
 }
 
-// addReveal adds what a witness reveals to the round's challenge, and makes that its next
-// commitment: what it committed to is a chain of hashes. It reports whether the witness may reveal
-// that. Zero reveals nothing, and is always in order.
+// addReveal adds a witness's revealed value to the round's challenge, and makes the value its next
+// commitment, because commitments form a hash chain. It reports whether the witness may reveal the
+// value. Zero reveals nothing, and is always permitted.
 func (r *Round) addReveal(client *Client, value [32]byte) bool {
 	if value == ([32]byte{}) {
 		return true
@@ -40,7 +41,7 @@ func (r *Round) addReveal(client *Client, value [32]byte) bool {
 	return true
 }
 
-// mixReveal adds what a client revealed to the reveals of others.
+// mixReveal adds a client's revealed value to others.
 func mixReveal(into *[32]byte, id ClientID, value [32]byte) {
 	part := sha256.Sum256(slices.Concat([]byte(domainReveal), id[:], value[:]))
 	for i := range into {

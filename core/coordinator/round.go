@@ -8,18 +8,17 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Assignments returns the batches of the round, ascending; Member is an index in
-// r.Members.
+// Assignments returns the batches of the round in ascending order. Member is an index in r.Members.
 func (r *Round) Assignments(c Config) []assign.Assignment {
 	return assign.Batches(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.DataIndex, r.BatchSize)
 }
 
-// ElectedWitnesses returns the indices in r.Members of the round's witnesses.
+// ElectedWitnesses returns the indices of the round's witnesses in r.Members.
 func (r *Round) ElectedWitnesses(c Config) []int {
 	return assign.Witnesses(r.Seed, len(r.Members), int(c.WitnessNodes))
 }
 
-// electedSet is ElectedWitnesses as a set.
+// electedSet returns ElectedWitnesses as a set.
 func (r *Round) electedSet(c Config) (elected MemberSet) {
 	for _, member := range r.ElectedWitnesses(c) {
 		elected.add(member)
@@ -27,8 +26,8 @@ func (r *Round) electedSet(c Config) (elected MemberSet) {
 	return elected
 }
 
-// Selection returns what decides the parts of the round's members: with it anybody can
-// check a member's assign.Proof.
+// Selection returns the input from which the roles of the round's members are drawn. With it, a
+// member's assign.Proof can be verified.
 func (r *Round) Selection(c Config) assign.Selection {
 	return assign.Selection{
 		Seed:                r.Seed,
@@ -39,7 +38,7 @@ func (r *Round) Selection(c Config) assign.Selection {
 	}
 }
 
-// owners returns the indices in r.Members of those that have a batch, ascending.
+// owners returns the indices in r.Members of the members with a batch, ascending.
 func (r *Round) owners(c Config) []int {
 	return assign.Owners(r.BatchSeed, len(r.Members), int(c.VerificationPercent), r.BatchSize)
 }
@@ -50,20 +49,20 @@ func (r *Round) MemberIndex(id ClientID) (int, bool) {
 	return i, i >= 0
 }
 
-// overfills reports whether the filters have more bits than the round's items can set:
-// they would vote for anything.
+// overfills reports whether the filters have more bits than the round's items can set. Such filters
+// would vote for any result.
 func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) bool {
 	batches := assign.BatchCount(len(r.Members), int(c.VerificationPercent), r.BatchSize)
 	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
 }
 
-// HasQuorum reports whether enough witnesses proved something for results to count and
-// for health to be judged.
+// HasQuorum reports whether enough witnesses sent proofs for results to count and for health to be
+// judged.
 func (r *Round) HasQuorum() bool {
 	return r.WitnessesNeeded > 0 && len(r.Witnesses) >= int(r.WitnessesNeeded)
 }
 
-// Votes returns how many of the round's witnesses hold the commitment.
+// Votes returns the number of the round's witnesses that hold the commitment.
 func (r *Round) Votes(commitment [32]byte) int {
 	keys := bloom.NewKeys(r.Seed)
 	positions := keys.Positions(commitment[:])
@@ -76,8 +75,8 @@ func (r *Round) Votes(commitment [32]byte) int {
 	return votes
 }
 
-// Counted returns which of a batch's commitments counts: the one with most votes if it
-// has a quorum, of equals the lowest. The order of candidates does not matter.
+// Counted returns the candidate that counts for a batch: the one with the most votes, if it has a
+// quorum, and among equals the lowest. The order of candidates does not matter.
 func (r *Round) Counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
 	most := 0
 	for _, candidate := range candidates {
@@ -92,8 +91,8 @@ func (r *Round) Counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
 	return commitment, most > 0
 }
 
-// QuorumRoot returns the Merkle root that a quorum of the witnesses agrees on. Two roots
-// cannot both have one, since a quorum is more than half of the elected.
+// QuorumRoot returns the Merkle root that a quorum of the witnesses agrees on. Two roots cannot
+// both have a quorum, because a quorum is more than half of the elected witnesses.
 func (r *Round) QuorumRoot() (root [32]byte, ok bool) {
 	for i := range r.Witnesses {
 		candidate, count := r.Witnesses[i].CommitmentsRoot, 0

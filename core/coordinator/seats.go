@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// isNew reports whether the client was never a member, as far as is known.
+// isNew reports whether the client is not known to have been a member.
 func (c Client) isNew() bool { return c.ProbationUntil == 0 }
 
-// probation returns for how many steps the results of a new member do not count. Whom the join
-// authority admitted needs none.
+// probation returns the number of steps for which the results of a new member do not count. It is 0
+// in a permissioned run, because the join authority has admitted the member.
 func (s *State) probation() uint32 {
 	if s.Authority.Permissioned {
 		return 0
@@ -19,7 +19,7 @@ func (s *State) probation() uint32 {
 	return s.Config.ProbationSteps
 }
 
-// probationEnd returns until when a client that becomes a member now is on probation.
+// probationEnd returns the end of the probation of a client that becomes a member now.
 func (s *State) probationEnd() uint32 {
 	return s.Progress.Step + min(s.probation(), math.MaxUint32-s.Progress.Step)
 }
@@ -29,9 +29,9 @@ func (s *State) onProbation(c *Client, step uint32) bool {
 	return s.probation() != 0 && step < c.ProbationUntil
 }
 
-// credit returns the probation of a key that joins: what it had, however it left, or 0, a newcomer's, when
-// it is not known as a member or was ejected. A client that left is known until the epoch after the one that
-// it left is over, and longer while epochs record no model.
+// credit returns the end of probation for a key that joins: its previous one, however it left, or
+// 0, for a newcomer, if it is not known as a member or was ejected. A client that left is known
+// until the end of the epoch after the one that it left, and longer while epochs record no model.
 func (s *State) credit(id ClientID) uint32 {
 	for _, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
 		if i := indexOf(clients, id); i >= 0 && clients[i].State != Ejected {
@@ -43,21 +43,21 @@ func (s *State) credit(id ClientID) uint32 {
 	return 0
 }
 
-// hasOffice reports whether the key governs the run or hosts it.
+// hasOffice reports whether the key is an authority or the host of the run.
 func (s *State) hasOffice(id ClientID) bool {
 	return id == s.Host || id == s.Authority.Main || id == s.Authority.Join
 }
 
-// mayGiveWay reports whether another one may take the place of a pending client: it was no
-// member, and has no office and no authorization.
+// mayGiveWay reports whether a pending client may be evicted: it was never a member, and has no
+// role and no authorization.
 func (s *State) mayGiveWay(c *Client) bool {
 	return c.isNew() && !s.Authority.Permissioned && !s.hasOffice(c.ID)
 }
 
-// makeWay makes sure that there is a place among the pending for a key that joins. When all places are
-// taken, one of the clients that may give way departs; the seed chain and the key draw which one. So
-// nobody keeps others out for ever by having come first. In Warmup the pending and the members have
-// to fit into the places together, since all of them may have to wait again.
+// makeWay makes sure that Pending has a slot for a key that joins. If all slots are taken, it
+// evicts one of the clients that may be evicted; the seed chain and the key draw which one.
+// Therefore early clients cannot keep others out permanently. In Warmup, the pending clients and
+// the members together must fit into the slots, because all of them may become pending again.
 func (s *State) makeWay(from ClientID) error {
 	room := MaxClients
 	if s.RunState == Warmup {
@@ -95,15 +95,16 @@ func (s *State) makeWay(from ClientID) error {
 	return nil
 }
 
-// rank is what the seed chain draws for a key: the first eight bytes of sha256(chain ‖ key).
+// rank returns the rank of a key in a draw by the seed chain: the first eight bytes of sha256(chain
+// ‖ key).
 func (s *State) rank(id ClientID) uint64 {
 	hash := sha256.Sum256(append(slices.Clone(s.SeedChain[:]), id[:]...))
 	return le.Uint64(hash[:])
 }
 
-// drawNewcomers returns which of the pending newcomers are drawn if there are so many places:
-// those of the lowest ranks. A client that joined when the chain was known already could have made its
-// key to suit, and comes behind the others.
+// drawNewcomers returns which of the pending newcomers are drawn for a number of seats: those with
+// the lowest ranks. A client that joined after the chain was known could have chosen a suitable
+// key, so such clients come after the others.
 func (s *State) drawNewcomers(places int) (drawn MemberSet) {
 	type ticket struct {
 		rank  uint64
@@ -128,8 +129,8 @@ func (s *State) drawNewcomers(places int) (drawn MemberSet) {
 	return drawn
 }
 
-// makeRoom removes pending clients until there are at most room of them: first newcomers that are not
-// drawn, then the last of those that were members.
+// makeRoom removes pending clients until there are at most room of them: first newcomers that are
+// not drawn, then the last of the former members.
 func (s *State) makeRoom(room int) {
 	over := len(s.Pending) - room
 	if over <= 0 {
@@ -156,9 +157,8 @@ func (s *State) countNewcomers() int {
 	return count
 }
 
-// seatPending returns the members of an epoch that begins, in the order in which they waited:
-// all that were members before, and as many newcomers as there are places for. The others go on
-// waiting.
+// seatPending returns the members of a starting epoch, in the order in which they waited: all
+// former members, and as many newcomers as there are seats. The others stay pending.
 func (s *State) seatPending() []Client {
 	regular, young := 0, 0
 	for i := range s.Pending {
@@ -183,11 +183,11 @@ func (s *State) seatPending() []Client {
 	return members
 }
 
-// places returns how many newcomers may become members of an epoch, beside regular members that are
-// past their probation and young ones that are on it. A newcomer is on probation, and members on
-// probation have to be fewer than a third of all. Two things go before that: one newcomer may come if
-// nobody is on probation, and as many may come as InitMinClients needs. If all members are on
-// probation, as in a new run, they count as regular. The first epoch takes everybody.
+// places returns how many newcomers may become members of an epoch that has regular members, past
+// their probation, and young members, on probation. A newcomer is on probation, and members on
+// probation must be fewer than a third of all. There are two exceptions: one newcomer may come if
+// no member is on probation, and as many may come as InitMinClients requires. If all members are on
+// probation, as in a new run, they count as regular. The first epoch accepts all clients.
 func (s *State) places(regular, young int) int {
 	known := regular + young
 	if s.probation() == 0 || known == 0 {

@@ -4,31 +4,31 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Bounds of a State. They hold for every host, the on-chain one included, whose addresses
-// leave room for 32 bytes of MaxRunIDLength (package chain/layout).
+// Bounds of a State. They hold for every host, including the chain, whose addresses have space for
+// 32 bytes of a run ID (package chain/layout).
 const (
-	MaxClients        = 256  // members of an epoch; pending, exited and departed each
+	MaxClients        = 256  // members of an epoch; also the bound of the pending, the exited and the departed clients
 	MaxWitnesses      = 32   // per round
-	StoredRounds      = 4    // ring of the newest rounds of an epoch
+	StoredRounds      = 4    // newest rounds of an epoch that the state keeps
 	MaxRunIDLength    = 64   // bytes
-	MaxRepoLength     = 192  // bytes of a checkpoint's repository and revision
+	MaxRepoLength     = 192  // bytes of a checkpoint's repository, and of its revision
 	MaxDefinitionSize = 8192 // bytes of Model.Definition
-	MaxAuthorizations = 256  // grantees of a permissioned run at a time
+	MaxAuthorizations = 256  // grantees of a permissioned run at the same time
 	MaxDelegates      = 4    // keys that may join in one grantee's name
-	MaxEjections      = 256  // in force at a time; the oldest is forgotten
-	MaxUploads        = 4    // that members reported, one of each
-	MaxUploadTries    = 3    // Warmups in which nobody got the model before an upload is dropped
+	MaxEjections      = 256  // in force at the same time; the oldest is forgotten
+	MaxUploads        = 4    // reported by members, one for each member
+	MaxUploadTries    = 3    // Warmups in which no member got the model before an upload is dropped
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
 	MaxLapses         = 8    // the oldest is forgotten
 	TermRounds        = 32   // rounds of an epoch after which lateness and returns are forgiven
-	MaxReturns        = 3    // of a member in one term
-	MaxTrials         = 8    // at a time
+	MaxReturns        = 3    // of one member in one term
+	MaxTrials         = 8    // at the same time
 	MaxJury           = 96   // of a trial
-	MaxComplaints     = 3    // of a member in one epoch
-	MaxTrialsOfOne    = 2    // trials of one client at a time
+	MaxComplaints     = 3    // of one member in one epoch
+	MaxTrialsOfOne    = 2    // trials of one client at the same time
 
-	// MaxTime bounds every time of Config, in milliseconds: 10⁹ seconds, or 31 years. Hosts
-	// may add up a few of them as nanoseconds of 64 bits.
+	// MaxTime is the maximum of every time in Config, in milliseconds: 10⁹ seconds, or 31 years.
+	// The sum of a few such times in nanoseconds fits into 64 bits.
 	MaxTime = 1_000_000_000_000
 )
 
@@ -38,7 +38,7 @@ type ClientID [32]byte
 // RunState is the phase of a run.
 type RunState uint8
 
-// The phases, in the order in which a run goes through them.
+// Phases, in the order in which a run passes through them.
 const (
 	Uninitialized RunState = iota
 	WaitingForMembers
@@ -50,23 +50,23 @@ const (
 	Paused
 )
 
-// ClientState says why a client is, or no longer is, a member of the epoch.
+// ClientState is the status of a client in the epoch: a healthy member, or the reason why it left.
 type ClientState uint8
 
-// The states of a client.
+// States of a client.
 const (
 	Healthy   ClientState = iota
 	Dropped               // found unhealthy by witnesses
-	Withdrawn             // left by itself, or its connection ended
-	Ejected               // removed by the run's authority, or as a cheat
+	Withdrawn             // left, or lost its connection
+	Ejected               // removed by the run's authority, or for cheating
 )
 
 // Config holds the rules of a run. Times are milliseconds, at most MaxTime.
 type Config struct {
 	WarmupTime                  uint64
 	CooldownTime                uint64
-	RoundsPerEpoch              uint32 // 0 when EpochTime ends epochs
-	EpochTime                   uint64 // 0 when RoundsPerEpoch ends epochs
+	RoundsPerEpoch              uint32 // 0 if EpochTime ends epochs
+	EpochTime                   uint64 // 0 if RoundsPerEpoch ends epochs
 	MaxRoundTrainTime           uint64
 	RoundWitnessTime            uint64
 	WaitingForMembersExtraTime  uint64
@@ -76,23 +76,22 @@ type Config struct {
 	TotalSteps                  uint32
 	InitMinClients              uint16
 	MinClients                  uint16
-	WitnessNodes                uint16 // 0: every client, at most MaxWitnesses
+	WitnessNodes                uint16 // 0: all clients, at most MaxWitnesses
 	VerificationPercent         uint8
-	ProbationSteps              uint32 // of a new member of a permissionless run; 0: none, and as many new ones as there are seats
-	EjectionEpochs              uint16 // that a cheat sits out after the running one
+	ProbationSteps              uint32 // of a new member of a permissionless run; 0: no probation, and newcomers up to the number of free seats
+	EjectionEpochs              uint16 // number of epochs after the running one for which a cheater is excluded
 }
 
-// CheckpointKind says where a joining client gets the model from.
+// CheckpointKind is the kind of source from which a joining client gets the model.
 type CheckpointKind uint8
 
-// The kinds of a checkpoint. P2P and P2PGcs remember the repository they came from as
-// the origin to fall back to.
+// Kinds of a checkpoint. P2P and P2PGcs keep their original repository as the fallback.
 const (
 	CheckpointHub CheckpointKind = iota + 1
 	CheckpointP2P
 	CheckpointGcs
 	CheckpointP2PGcs
-	CheckpointLocal // a folder that every client has, for runs on one machine
+	CheckpointLocal // a folder that every client can read, for runs on one machine
 	CheckpointDummy
 )
 
@@ -102,25 +101,25 @@ type Checkpoint struct {
 	Repo     string         // Hub repository, bucket or folder
 	Revision string         // Hub revision or bucket prefix, may be empty
 	Digest   [32]byte       // P2P kinds: BLAKE3 of the checkpoint manifest that a quorum reported
-	Step     uint32         // P2P kinds: step after which it was taken
-	Origin   CheckpointKind // P2P kinds: what it falls back to; else 0
+	Step     uint32         // P2P kinds: step after which the model was taken
+	Origin   CheckpointKind // P2P kinds: kind of the fallback; else 0
 }
 
-// Model is what the coordinator knows of the model. Everything that only clients need
-// (architecture, data, learning-rate schedule, optimizer) is in Definition, in the
-// canonical encoding of package config.
+// Model is the coordinator's part of the model's description. Everything that only clients need
+// (architecture, data, learning-rate schedule, optimizer) is in Definition, in the canonical
+// encoding of package config.
 type Model struct {
-	MaxSeqLen            uint32 // tokens of a sequence
+	MaxSeqLen            uint32 // tokens per sequence
 	ColdStartWarmupSteps uint32
 	Checkpoint           Checkpoint
 	Definition           []byte
 }
 
-// Progress counts over the whole run.
+// Progress contains counters over the whole run.
 type Progress struct {
 	Epoch     uint32
-	Step      uint32 // of the round that is running or comes next; the first is 1
-	DataIndex uint64 // first sequence that no round holds yet
+	Step      uint32 // of the running or next round; the first is 1
+	DataIndex uint64 // first sequence that is not yet in any round
 }
 
 // Client is a member, or a former member, of an epoch.
@@ -128,57 +127,57 @@ type Client struct {
 	ID             ClientID
 	State          ClientState
 	Nonce          uint64   // of its newest accepted action
-	ExitedHeight   uint32   // round of the epoch in which it left
-	OptimizerSince uint32   // first step that its optimizer remembers; 0 when it remembers none
-	Commitment     [32]byte // SHA-256 of what it reveals next; zero when it committed to nothing
-	HoldsModel     bool     // it said that it holds the model of Model.Checkpoint, and did not join since
-	HoldsEarlier   uint32   // step of the newest other recorded model that it said it holds, Epoch.Commit's or one of Earlier; 0: none
-	Report         Recorded // model that it reported last in this epoch; Step 0: none
-	Active         bool     // an action of it was accepted in this epoch, and since its lateness was forgiven
+	ExitedHeight   uint32   // round of the epoch in which the client left
+	OptimizerSince uint32   // first step that its optimizer state includes; 0: none
+	Commitment     [32]byte // SHA-256 of the value that it reveals next; zero: no commitment
+	HoldsModel     bool     // the client claimed to hold the model of Model.Checkpoint, and has not joined since
+	HoldsEarlier   uint32   // step of the newest other recorded model that it claimed to hold, Epoch.Commit or one of Earlier; 0: none
+	Report         Recorded // model that it last reported in this epoch; Step 0: none
+	Active         bool     // one of its actions was accepted in this epoch, since its lateness was forgiven
 	Lateness       Lateness
-	ProbationUntil uint32 // first step whose result of it counts; 0 of a client that was never a member, as far as is known
-	Waited         bool   // it is pending since before the newest round began: nobody knew the draw when it joined
-	Returns        uint8  // how often it took its seat back in this term of the epoch
+	ProbationUntil uint32 // first step whose result counts; 0 for a client that is not known to have been a member
+	Waited         bool   // it has been pending since before the newest round started, so it could not know the draw when it joined
+	Returns        uint8  // number of times it took back its seat in this term of the epoch
 	Juror          uint8  // bit i: it is a juror of the trial in slot i
-	Voted          uint8  // bit i: it has voted there
-	Complaints     uint8  // accusations of its that ended without a conviction in this epoch
+	Voted          uint8  // bit i: it has voted in the trial in slot i
+	Complaints     uint8  // its accusations in this epoch that ended without a conviction
 }
 
-// Lateness reports how witnesses have found a member without a result in this term of the epoch.
+// Lateness is the finding of witnesses about a member without a result in this term of the epoch.
 type Lateness uint8
 
-// How late a member was found.
+// Degrees of lateness.
 const (
 	OnTime    Lateness = iota
-	FoundLate          // by witnesses of the newest finished round
-	Late               // by those of an earlier one
-	Slow               // by those of two rounds, not all of whom lacked its result: nobody waits for it any more
+	FoundLate          // found by witnesses of the newest finished round
+	Late               // found by witnesses of an earlier round
+	Slow               // found by witnesses of two rounds, not all of which lacked its result: rounds no longer wait for it
 )
 
-// Witness is one elected member's proof of what it holds of a round.
+// Witness is an elected member's proof of the results that it holds in a round.
 type Witness struct {
 	Member          uint16       // index in Round.Members
-	Participants    bloom.Filter // members whose verified result it holds
+	Participants    bloom.Filter // members whose verified result the witness holds
 	Commitments     bloom.Filter // commitments of those results
 	CommitmentsRoot [32]byte     // Merkle root over all batches of the round in ascending order
-	Replica         [32]byte     // its replica hash when the round began
+	Replica         [32]byte     // the witness's replica hash at the start of the round
 	Claim           Claim
 }
 
-// Round is one step of training. Everything but Witnesses is fixed at its start.
+// Round is one step of training. All fields except Witnesses and Challenge are fixed at its start.
 type Round struct {
 	Height           uint32 // 0 for the first round of an epoch
 	Step             uint32
-	Seed             uint64 // elects the witnesses and keys their filters; nobody knew it before
-	BatchSeed        uint64 // draws committee and batches; known since the round before began
+	Seed             uint64 // elects the witnesses and keys their filters; unknown before the round
+	BatchSeed        uint64 // draws committee and batches; known since the start of the previous round
 	DataIndex        uint64
-	BatchSize        uint32     // sequences of all batches together
-	Members          []ClientID // healthy members at its start
-	Warming          MemberSet  // trainers whose results do not count: they are on probation, or their optimizers warm up
-	WitnessesNeeded  uint16     // quorum, fixed at the start
+	BatchSize        uint32     // sequences of all batches
+	Members          []ClientID // healthy members at the start of the round
+	Warming          MemberSet  // trainers whose results do not count, because they are on probation or their optimizers warm up
+	WitnessesNeeded  uint16     // quorum, fixed at the start of the round
 	WitnessesElected uint16
 	Witnesses        []Witness // accepted so far, in order of acceptance
-	Challenge        [32]byte  // what its witnesses revealed together; once it is over, its audit seed
+	Challenge        [32]byte  // combined reveals of its witnesses; after the round, its audit seed
 }
 
 // MemberSet is a set of indices in Round.Members.
@@ -193,54 +192,54 @@ func (m *MemberSet) add(member int) { m[member/8] |= 1 << (member % 8) }
 
 func (m *MemberSet) remove(member int) { m[member/8] &^= 1 << (member % 8) }
 
-// Epoch is the membership and the newest rounds between two checkpoints.
+// Epoch contains the members and the newest rounds between two checkpoints.
 type Epoch struct {
 	StartStep uint32
-	LastStep  uint32 // step of the last round once EpochTime has passed, else 0
+	LastStep  uint32 // step of the last round once EpochTime is over, else 0
 	StartTime uint64 // of its Warmup
 	ColdStart bool
 	Clients   []Client   // members; empty between epochs
-	Exited    []Client   // who left during the epoch
-	Rounds    []Round    // newest last, at most StoredRounds
+	Exited    []Client   // clients that left during the epoch
+	Rounds    []Round    // at most StoredRounds, newest last
 	Ready     []ClientID // members that hold the model, in Warmup
-	Commit    Recorded   // newest model that enough members reported while its rounds ran; Step 0: none yet
+	Commit    Recorded   // newest model that enough members reported during the rounds; Step 0: none yet
 }
 
-// Recorded names the model that has seen every step up to one.
+// Recorded names a model that includes all steps up to Step.
 type Recorded struct {
 	Step   uint32
 	Digest [32]byte // BLAKE3 of its checkpoint manifest
 }
 
-// Place is where anybody can get a model: a repository of the Hub at a commit, or a bucket
-// and the prefix of its objects.
+// Place is a public location of a model: a repository of the Hub at a commit, or a bucket and the
+// prefix of its objects.
 type Place struct {
 	Kind     CheckpointKind // CheckpointHub or CheckpointGcs
 	Repo     string
 	Revision string
 }
 
-// Upload is one client's statement where a recorded checkpoint lies. Only the digest tells
-// whether it is there.
+// Upload is one client's report of the location of a recorded checkpoint. The digest verifies a
+// download from there.
 type Upload struct {
 	Reporter ClientID
 	Step     uint32
 	Digest   [32]byte
 	Place    Place
-	Since    uint32 // the lower, the longer its reporter was a member when it reported; see State.seniority
-	Tries    uint8  // Warmups that gave nobody its model since a checkpoint was last recorded
+	Since    uint32 // seniority of the reporter at the time of its report, lower for older members; see State.seniority
+	Tries    uint8  // Warmups in which no member got the model from it, since a checkpoint was last recorded
 }
 
-// Lapse is a stretch of steps whose results the run's model does not have, though the run
-// counted them: it went on from an earlier model. Their data is not trained on again.
+// Lapse is a range of steps that the run counted but its model does not include, because the run
+// continued from an earlier model. Their data is not trained on again.
 type Lapse struct {
 	First, Last uint32
 }
 
-// Authority is who governs the run, and whom a permissioned run admits.
+// Authority contains the keys that govern the run, and the keys that a permissioned run admits.
 type Authority struct {
-	Main           ClientID // configures, pauses, ejects and closes
-	Join           ClientID // authorizes the keys that may join
+	Main           ClientID // may configure, pause, eject and close
+	Join           ClientID // may authorize the keys that may join
 	MainNonce      uint64   // of the newest accepted action of Main
 	JoinNonce      uint64   // of the newest accepted action of Join
 	Permissioned   bool     // only authorized keys and their delegates may join
@@ -249,63 +248,63 @@ type Authority struct {
 	Ejections      []Ejection // in force, oldest first
 }
 
-// Authorization admits a key, and the keys that it delegates to, to a permissioned run.
+// Authorization admits a grantee and its delegates to a permissioned run.
 type Authorization struct {
 	Grantee   ClientID
-	Number    uint32     // of all authorizations of the run, in their order
+	Number    uint32     // counts all authorizations of the run in their order
 	Nonce     uint64     // of the grantee's newest accepted action
-	Delegates []ClientID // may join as well, each with a place of its own
+	Delegates []ClientID // may join as well, each with its own seat
 }
 
-// EjectionReason says why a client was ejected.
+// EjectionReason is the reason why a client was ejected.
 type EjectionReason uint8
 
-// The reasons of an ejection.
+// Reasons for an ejection.
 const (
-	ByAuthority    EjectionReason = iota // the main authority said so
+	ByAuthority    EjectionReason = iota // the main authority ejected it
 	TwoResults                           // it signed two results for one batch
-	FoundGuilty                          // a jury found that what it was accused of is true
-	AccusedWrongly                       // a jury found that what it accused another one of is not
+	FoundGuilty                          // a jury convicted it
+	AccusedWrongly                       // a jury acquitted the member that it accused
 )
 
-// Ejection keeps an ejected client out.
+// Ejection excludes a client.
 type Ejection struct {
 	Client ClientID
-	Until  uint32 // epoch number from which on it may join again
+	Until  uint32 // number of the first epoch that it may join again
 	Reason EjectionReason
 }
 
-// State is the whole shared truth of a run.
+// State is the complete shared state of a run.
 type State struct {
 	RunID        string
-	Host         ClientID // whose ticks count, and who may withdraw clients that lost their connection
+	Host         ClientID // sends the ticks that count, and may withdraw clients that lost their connection
 	Authority    Authority
 	RunState     RunState
-	StateStart   uint64 // Unix time, milliseconds, as all times here
+	StateStart   uint64 // Unix time in milliseconds, as all times here
 	Config       Config
 	Model        Model
 	Progress     Progress
 	Epoch        Epoch
-	MinimumSince uint64   // since when InitMinClients wait; 0 while fewer do, see waitsAnew
+	MinimumSince uint64   // time since which InitMinClients clients are pending; 0 while fewer are, see waitsAnew
 	SeedChain    [32]byte // SHA-256 chain over the draws of rounds and Reveals; bytes 8 to 15 are the next round's BatchSeed
 
-	// DrawCommitment is the SHA-256 of the draw that the next round begins with, which takes its
-	// place then. Zero where draws come from elsewhere, as on a chain.
+	// DrawCommitment is the SHA-256 of the draw that the next round starts with. That draw then
+	// replaces it. Zero if draws come from elsewhere, as on a chain.
 	DrawCommitment [32]byte
-	Reveals        [32]byte // what all members together have revealed
+	Reveals        [32]byte // combined reveals of all members
 
 	HostNonce uint64 // of the host's newest accepted action
 
-	Pending  []Client // wait for an epoch, in the order in which they become members
-	Departed []Client // left Pending since the epoch number changed: their nonces are still known; see forgetAllDeparted
+	Pending  []Client // clients waiting for an epoch, in the order in which they become members
+	Departed []Client // clients that left Pending since the epoch number changed, kept for their nonces; see forgetAllDeparted
 
-	PendingPause  bool // pause as soon as the running epoch allows
+	PendingPause  bool // pause as soon as the running epoch permits
 	PendingResume bool // leave Paused at the next tick
 	ColdStart     bool // the next epoch starts with fresh optimizers
-	Closed        bool // for good, by Close: Finished, or Paused and Finished at the next tick
+	Closed        bool // ended permanently by Close: Finished, or Paused and Finished at the next tick
 
-	OriginStep uint32     // first step that the model of the checkpoint's origin has not seen
-	Earlier    []Recorded // checkpoints before Model.Checkpoint, oldest first; only of a P2P kind's
+	OriginStep uint32     // first step that the model of the checkpoint's origin does not include
+	Earlier    []Recorded // checkpoints before Model.Checkpoint, oldest first; only if that is of a P2P kind
 	Uploads    []Upload   // in order of acceptance
 	Lapses     []Lapse    // ascending
 	Trials     []Trial    // in order of accusation, at most MaxTrials

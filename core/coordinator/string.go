@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// String returns the first eight hexadecimal digits of the id.
+// String returns the first eight hexadecimal digits of the ID.
 func (id ClientID) String() string {
 	digits := strconv.FormatUint(uint64(binary.BigEndian.Uint32(id[:4])), 16)
 	return strings.Repeat("0", 8-len(digits)) + digits
 }
 
-// String returns the state as a page for people and golden files: one line for the
-// run, the checkpoint, each client and each stored round.
+// String returns the state as text for people and golden files, with one line for the run, the
+// checkpoint, each client and each stored round.
 func (s *State) String() string {
 	p := page{step: s.Progress.Step}
 	p.line(s.RunID, ": ", s.RunState.String(), " since ", seconds(s.StateStart),
@@ -53,7 +53,7 @@ func (s *State) String() string {
 	return p.text.String()
 }
 
-// String returns the place as people write it.
+// String returns the location in the notation that people use.
 func (p Place) String() string {
 	text := p.Kind.String() + " " + p.Repo
 	if p.Revision != "" {
@@ -62,10 +62,10 @@ func (p Place) String() string {
 	return text
 }
 
-// page collects lines of text.
+// page accumulates lines of text.
 type page struct {
 	text strings.Builder
-	step uint32 // the run's
+	step uint32 // of the run
 }
 
 func (p *page) line(parts ...string) {
@@ -82,7 +82,7 @@ func (p *page) flag(set bool, text string) string {
 	return ""
 }
 
-// authority says who governs the run where that is not its host alone.
+// authority writes the authorities of the run, unless the host is the only one.
 func (p *page) authority(s *State) {
 	a := &s.Authority
 	if a.Main != s.Host || a.Join != a.Main || a.Permissioned {
@@ -157,7 +157,7 @@ func (p *page) trial(t *Trial) {
 		p.flag(t.Jurors > 0, ", "+num(uint32(t.Jurors))+" jurors, "+num(uint32(t.Guilty))+" guilty, "+num(uint32(t.Innocent))+" innocent"))
 }
 
-// slots names the trials of the bits that are set.
+// slots writes the numbers of the trials whose bits are set.
 func (p *page) slots(label string, bits uint8) string {
 	text := ""
 	for slot := range uint32(MaxTrials) {
@@ -176,7 +176,7 @@ func ids(ids []ClientID) string {
 	return text.String()
 }
 
-// seconds writes a time in milliseconds as people read it.
+// seconds returns a time in milliseconds in a readable form.
 func seconds(ms uint64) string {
 	text := num(ms / 1000)
 	if ms%1000 == 0 {

@@ -6,14 +6,14 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Tick moves the run on to its next RunState if that is due at now (Unix milliseconds), and reports
-// whether the state changed. When nothing is due it changes nothing, so anybody may call it at any
-// time; Due tells when it has to be called. draw is a value that no member could know before. It is
-// used only when a round begins, mixed with the draws of all earlier rounds. If the state has a
-// DrawCommitment, no round begins with a draw that does not open it.
+// Tick moves the run to its next RunState if that is due at now (Unix milliseconds), and reports
+// whether the state changed. If nothing is due it changes nothing, so a host may call it at any
+// time; Due returns when it must be called. draw is a value that no member could know before. Tick
+// uses it only when a round starts, mixed with the draws of all earlier rounds. If the state has a
+// DrawCommitment, a round starts only with a draw that opens it.
 //
-// After the clock was set back, times of the state that lie in the future become now, so that nothing
-// waits for the clock to come back to them.
+// If the clock was set back, Tick sets times of the state that lie in the future to now, so that
+// the run does not wait for the clock to reach them again.
 func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
 	adjusted := s.adjustClock(now)
 	var moved bool
@@ -36,7 +36,8 @@ func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
 	return adjusted || moved
 }
 
-// adjustClock sets each time of the state that lies after now to now, and reports whether there was one.
+// adjustClock sets each time of the state that is after now to now, and reports whether there was
+// one.
 func (s *State) adjustClock(now uint64) (changed bool) {
 	if s.RunState == Uninitialized || s.RunState == Finished {
 		return false
@@ -54,19 +55,19 @@ func (s *State) adjustClock(now uint64) (changed bool) {
 	return changed
 }
 
-// elapsed reports whether a wait of d milliseconds that began at start is over at now. A wait of 0
-// milliseconds too is over only when the clock shows a later millisecond.
+// elapsed reports whether a wait of d milliseconds that started at start is over at now. Even a
+// wait of 0 milliseconds is over only when the clock shows a later millisecond.
 func elapsed(start, now, d uint64) bool { return now > start && now-start >= d }
 
-// enter begins a RunState at now.
+// enter starts a RunState at now.
 func (s *State) enter(state RunState, now uint64) {
 	s.RunState = state
 	s.StateStart = now
 }
 
-// tickWaitingForMembers begins an epoch when enough clients have been pending for membersTime. That time
-// is counted from MinimumSince, which is set by the tick that first sees enough of them, and cleared by
-// one that sees too few (waitsAnew).
+// tickWaitingForMembers starts an epoch when enough clients have been pending for membersTime. That
+// time is counted from MinimumSince. The first tick with enough pending clients sets it, and a tick
+// with too few clears it (waitsAnew).
 func (s *State) tickWaitingForMembers(now uint64) bool {
 	if s.PendingPause {
 		s.pause(now)
@@ -90,8 +91,8 @@ func (s *State) tickWaitingForMembers(now uint64) bool {
 	return true
 }
 
-// tickWarmup begins the first round of the epoch when all healthy members are ready, or WarmupTime is
-// over. With fewer than MinClients healthy members the run goes back to WaitingForMembers instead.
+// tickWarmup starts the first round of the epoch when all healthy members are ready, or WarmupTime
+// is over. With fewer than MinClients healthy members the run returns to WaitingForMembers instead.
 func (s *State) tickWarmup(now uint64, draw [32]byte) bool {
 	if s.PendingPause {
 		s.membersToPending()
@@ -115,13 +116,13 @@ func (s *State) tickWarmup(now uint64, draw [32]byte) bool {
 		client := &s.Epoch.Clients[i]
 		client.HoldsModel = holders.has(client.ID)
 	}
-	s.ColdStart = false // Epoch.ColdStart has it from here on
+	s.ColdStart = false // Epoch.ColdStart has it from now on
 	s.startRound(now, draw)
 	return true
 }
 
-// readyCount returns how many healthy members are ready. When fewer members are ready than are healthy it
-// returns 0 without a look at them: its callers ask only whether all are.
+// readyCount returns how many healthy members are ready. If fewer members are ready than are
+// healthy, it returns 0 without counting, because its callers only need to know whether all are.
 func (s *State) readyCount() int {
 	count := 0
 	if len(s.Epoch.Ready) < s.HealthyCount() {
@@ -136,7 +137,7 @@ func (s *State) readyCount() int {
 	return count
 }
 
-// tickRoundTrain ends RoundTrain when a quorum of witnesses has proved what it holds, when no quorum can
+// tickRoundTrain ends RoundTrain when a quorum of witnesses has sent proofs, when a quorum cannot
 // come any more, or when MaxRoundTrainTime is over.
 func (s *State) tickRoundTrain(now uint64) bool {
 	if !s.phase().isOver(now) {
@@ -146,8 +147,8 @@ func (s *State) tickRoundTrain(now uint64) bool {
 	return true
 }
 
-// awaited returns the owners whose results witnesses wait for, of the given owners of batches. These are
-// the healthy members that are not slow. If every healthy one is slow, it is all healthy ones.
+// awaited returns the owners whose results witnesses wait for, among the given owners of batches.
+// These are the healthy members that are not slow, or all healthy members if all of them are slow.
 func (s *State) awaited(owners []ClientID) []ClientID {
 	awaited := make([]ClientID, 0, len(owners))
 	clients, punctual := lookup{clients: s.Epoch.Clients}, false
@@ -166,22 +167,21 @@ func (s *State) awaited(owners []ClientID) []ClientID {
 	return awaited
 }
 
-// quorumIsOutOfReach reports whether the running round can have no quorum any more, because too many of
-// its elected witnesses left without a proof. A member that left cannot come back into this round, so no
-// result of it will ever count, and there is nothing to wait for.
+// quorumIsOutOfReach reports whether the running round cannot have a quorum any more, because too
+// many of its elected witnesses left without a proof. A member that left cannot return to this
+// round, so none of its results will count, and there is nothing to wait for.
 func (s *State) quorumIsOutOfReach() bool {
 	round := s.CurrentRound()
-	// A round's members stay in the epoch until its end: no more than these have left it.
+	// A round's members stay in the epoch until its end, so at most this many have left the round.
 	if left := len(s.Epoch.Clients) - s.HealthyCount(); int(round.WitnessesElected)-left >= int(round.WitnessesNeeded) {
 		return false
 	}
 	return len(round.Witnesses)+len(s.silentWitnesses()) < int(round.WitnessesNeeded)
 }
 
-// noWitnessIsAwaited reports whether RoundWitness waits for no witness any more. It waits for none when
-// each elected member that is still healthy has sent its proof. It also waits for none when there is a
-// quorum, and each witness that has sent nothing is slow, or has a result of its own that a quorum of the
-// witnesses says it does not hold.
+// noWitnessIsAwaited reports whether RoundWitness no longer waits for a witness. That is so if each
+// elected member that is still healthy has sent its proof. It is also so if there is a quorum, and
+// each silent witness is slow, or has a result that a quorum of the witnesses denies.
 func (s *State) noWitnessIsAwaited() bool {
 	silent := s.silentWitnesses()
 	if len(silent) == 0 {
@@ -203,14 +203,14 @@ func (s *State) noWitnessIsAwaited() bool {
 	return true
 }
 
-// silentWitness is a healthy member that was elected as a witness of the running round and has sent no
-// proof.
+// silentWitness is a healthy member that was elected as a witness of the running round and has not
+// sent a proof.
 type silentWitness struct {
-	member int // in the round
+	member int // index in the round
 	client *Client
 }
 
-// silentWitnesses returns the elected witnesses of the running round whose proofs can still come.
+// silentWitnesses returns the elected witnesses of the running round whose proofs may still come.
 func (s *State) silentWitnesses() (healthy []silentWitness) {
 	round := s.CurrentRound()
 	if len(round.Witnesses) == int(round.WitnessesElected) {
@@ -239,9 +239,10 @@ func (s *State) silentWitnesses() (healthy []silentWitness) {
 	return healthy
 }
 
-// tickRoundWitness ends the running round when no witness is awaited any more, or RoundWitnessTime is
-// over. Then the next round begins, or Cooldown if the epoch ends: it ends with a round that has no quorum,
-// and where endsBefore says so. A next round needs a draw that opens the commitment; Cooldown needs none.
+// tickRoundWitness ends the running round when it no longer waits for a witness, or
+// RoundWitnessTime is over. Then the next round starts, or Cooldown if the epoch ends: after a
+// round without a quorum, or if endsBefore reports it. A next round needs a draw that opens the
+// commitment; Cooldown does not.
 func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	round := s.CurrentRound()
 	ends := !round.HasQuorum() || s.endsBefore(s.Progress.Step+1)
@@ -267,9 +268,9 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	return true
 }
 
-// tickCooldown ends the epoch when all healthy members have reported their model, or CooldownTime is over.
-// It records the model on which enough of them agree. Then the run is finished if it has made all its steps,
-// or paused if that was asked for, or waits for the members of the next epoch.
+// tickCooldown ends the epoch when all healthy members have reported their model, or CooldownTime
+// is over. It records the model that enough of them agree on. Then the run is finished if it has
+// made all its steps, or paused if that was requested, or waits for the members of the next epoch.
 func (s *State) tickCooldown(now uint64) bool {
 	if !s.phase().isOver(now) {
 		return false
@@ -294,7 +295,7 @@ func (s *State) tickCooldown(now uint64) bool {
 	return true
 }
 
-// tickPaused ends a pause when the main authority has closed the run or lets it go on. No time ends it.
+// tickPaused ends a pause when the main authority has closed or resumed the run. No time ends it.
 func (s *State) tickPaused(now uint64) bool {
 	if s.Closed {
 		s.finish(now)
@@ -308,7 +309,7 @@ func (s *State) tickPaused(now uint64) bool {
 	return true
 }
 
-// finish ends the run. It first notes as a lapse which steps the last model has not seen.
+// finish ends the run. It first records the steps that the last model lacks as a lapse.
 func (s *State) finish(now uint64) {
 	s.noteLapse()
 	s.enter(Finished, now)
@@ -319,7 +320,7 @@ func (s *State) waitForMembers(now uint64) {
 	s.enter(WaitingForMembers, now)
 }
 
-// pause begins a pause. The epoch after it has a cold start: optimizers begin afresh.
+// pause starts a pause. The epoch after it has a cold start with fresh optimizers.
 func (s *State) pause(now uint64) {
 	s.PendingPause = false
 	s.ColdStart = true
@@ -327,10 +328,11 @@ func (s *State) pause(now uint64) {
 	s.enter(Paused, now)
 }
 
-// startEpoch gives seats to pending clients, who are the members of the new epoch then, and begins Warmup.
+// startEpoch gives seats to pending clients, which become the members of the new epoch, and starts
+// Warmup.
 func (s *State) startEpoch(now uint64) {
-	// The number of the epoch may be what it was when a client left. An old Join of that client would be
-	// accepted again, so its nonce has to be remembered.
+	// The epoch may have the same number as when a client left. An old Join of that client would
+	// then be accepted again, so its nonce has to be kept.
 	for _, client := range s.Epoch.Exited {
 		if !s.IsPending(client.ID) {
 			s.depart(client)

@@ -7,22 +7,22 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// A trial that no votes decide ends when both of these are over.
+// A trial that votes do not decide ends when both limits have passed.
 const (
-	TrialRounds = 6      // rounds after the one in which the accusation came
-	TrialTime   = 60_000 // milliseconds since the phase began in which it came
+	TrialRounds = 6      // rounds after the round of the accusation
+	TrialTime   = 60_000 // milliseconds since the start of the phase of the accusation
 )
 
-// minJury is the smallest jury that can judge. A trial for which fewer jurors are drawn ends undecided.
+// minJury is the smallest jury that can judge. A trial with fewer drawn jurors ends undecided.
 const minJury = 2
 
-// Fault is what a member is accused of.
+// Fault is the misbehaviour that a member is accused of.
 type Fault uint8
 
-// The faults.
+// Kinds of a Fault.
 const (
-	FaultResult Fault = iota + 1 // its result is not what its batch gives
-	FaultSilent                  // it opens its result to nobody
+	FaultResult Fault = iota + 1 // its result does not match its batch
+	FaultSilent                  // it does not open its result
 
 	// FaultPart + i means that the i-th part of its opening is false or missing. A jury asks for this part.
 	FaultPart
@@ -50,9 +50,9 @@ type Trial struct {
 	Accuser   ClientID
 	Step      uint32 // of the result
 	Fault     Fault
-	Since     uint32 // step of the round in which it was accused
-	SinceTime uint64 // when the phase began in which it was accused
-	Jurors    uint8  // how many there are; 0 before they are drawn
+	Since     uint32 // step of the round of the accusation
+	SinceTime uint64 // start of the phase of the accusation
+	Jurors    uint8  // number of jurors; 0 before they are drawn
 	Guilty    uint8  // how many jurors voted that the accused is guilty
 	Innocent  uint8  // how many jurors voted that the accused is innocent
 }
@@ -63,8 +63,8 @@ func (t *Trial) Convicts() bool { return t.Jurors > 0 && decides(t.Guilty, t.Jur
 // Acquits reports whether enough jurors voted innocent to acquit the accused.
 func (t *Trial) Acquits() bool { return t.Jurors > 0 && decides(t.Innocent, t.Jurors) }
 
-// decides reports whether votes for one side decide a trial: they have to be at least eleven in twenty
-// of all its jurors, those that have not voted included.
+// decides reports whether the votes for one side decide a trial: at least eleven twentieths of all
+// its jurors, including those that have not voted.
 func decides(votes, jurors uint8) bool { return 20*int(votes) >= 11*int(jurors) }
 
 // Trial returns the trial of a client's result of a step, or nil.
@@ -76,8 +76,8 @@ func (s *State) Trial(accused ClientID, step uint32) *Trial {
 	return &s.Trials[i]
 }
 
-// Juror reports whether a client may vote in the trial of a slot, and whether it has. It may as a
-// healthy member and while it is pending.
+// Juror reports whether a client may vote in the trial of a slot, and whether it has voted. Only
+// healthy members and pending clients may vote.
 func (s *State) Juror(id ClientID, slot uint8) (juror, voted bool) {
 	client := s.juror(id)
 	if client == nil {
@@ -86,8 +86,8 @@ func (s *State) Juror(id ClientID, slot uint8) (juror, voted bool) {
 	return client.Juror>>slot&1 == 1, client.Voted>>slot&1 == 1
 }
 
-// juror returns the entry of a client that may vote in trials, a healthy member or a pending client,
-// or nil. Its bits Juror and Voted say in which trials.
+// juror returns the entry of a client that may vote in trials, a healthy member or a pending
+// client, or nil. Its bits Juror and Voted show in which trials.
 func (s *State) juror(id ClientID) *Client {
 	if client, ok := s.Member(id); ok && client.State == Healthy {
 		return client
@@ -98,9 +98,9 @@ func (s *State) juror(id ClientID) *Client {
 	return nil
 }
 
-// MayAccuse returns the error with which Apply would refuse an accusation now, its nonce aside. A
-// result of any earlier step may be accused. If it is too old for jurors to judge, the trial ends
-// undecided and counts as a complaint of the accuser.
+// MayAccuse returns the error with which Apply would refuse an accusation now, apart from its
+// nonce. A result of any earlier step may be accused. If it is too old for jurors to judge, the
+// trial ends undecided and counts as a complaint of the accuser.
 func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	client, ok := s.Member(from)
 	switch {
@@ -136,7 +136,7 @@ func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	return nil
 }
 
-// accuse begins a trial.
+// accuse starts a trial.
 func (s *State) accuse(from ClientID, a Accuse) error {
 	if err := s.MayAccuse(from, a); err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *State) accuse(from ClientID, a Accuse) error {
 	return nil
 }
 
-// freeSlot returns the lowest slot without a trial, of which there is one.
+// freeSlot returns the lowest slot without a trial. There must be one.
 func (s *State) freeSlot() uint8 {
 	slot := uint8(0)
 	for slices.ContainsFunc(s.Trials, func(t Trial) bool { return t.Slot == slot }) {
@@ -162,10 +162,10 @@ func (s *State) freeSlot() uint8 {
 	return slot
 }
 
-// vote counts a juror's vote, and ends the trial if that decides it. If the accused is convicted, it is
-// ejected. If it is acquitted of a wrong result, the accuser is ejected. If it is acquitted of silence,
-// nobody is ejected, since the accuser may have told the truth and the network was at fault: the
-// accusation counts as a complaint.
+// vote counts a juror's vote, and ends the trial if the vote decides it. If the accused is
+// convicted, it is ejected. If it is acquitted of a wrong result, the accuser is ejected. If it is
+// acquitted of silence, no member is ejected, because the accuser may have been right at the time
+// and the network at fault. The accusation then counts as a complaint.
 func (s *State) vote(from ClientID, a Vote) error {
 	t := s.Trial(a.Client, a.Step)
 	if t == nil {
@@ -198,8 +198,8 @@ func (s *State) vote(from ClientID, a Vote) error {
 	return nil
 }
 
-// endTrial removes the trial of a slot, and clears the bits of that slot in all clients: another trial may
-// take the slot.
+// endTrial removes the trial of a slot, and clears the bits of that slot in all clients, so that
+// another trial can use the slot.
 func (s *State) endTrial(slot uint8) {
 	s.Trials = slices.DeleteFunc(s.Trials, func(t Trial) bool { return t.Slot == slot })
 	for _, clients := range s.clientLists() {
@@ -210,8 +210,8 @@ func (s *State) endTrial(slot uint8) {
 	}
 }
 
-// complain counts an accusation that led to nothing as a complaint of its accuser. A member with
-// MaxComplaints of them accuses nobody any more in the epoch.
+// complain counts an unsuccessful accusation as a complaint of its accuser. A member with
+// MaxComplaints of them cannot accuse any more in the epoch.
 func (s *State) complain(accuser ClientID) {
 	for _, clients := range s.clientLists() {
 		if i := indexOf(clients, accuser); i >= 0 && clients[i].Complaints < math.MaxUint8 {
@@ -220,11 +220,11 @@ func (s *State) complain(accuser ClientID) {
 	}
 }
 
-// drawJuries is called when a round begins, and draws a jury for each trial that has none yet. The jurors
-// are the first of the round's members in an order that the round's seed gives, which nobody knew when the
-// accusation was made. A member that does not remember the accused step is drawn like all others, and does
-// not vote. If only members that remember it were drawn, an accuser could choose a step that nobody but its
-// friends remembers.
+// drawJuries is called when a round starts. It draws a jury for each trial that has none yet. The
+// jurors are the first of the round's members in an order that the round's seed determines. The
+// seed was unknown when the accusation was made. A member that does not have the data of the
+// accused step is drawn like all others, and does not vote. If only members with that data were
+// drawn, an accuser could choose a step for which only its allies have it.
 func (s *State) drawJuries() {
 	round := s.CurrentRound()
 	var order []int
@@ -242,8 +242,8 @@ func (s *State) drawJuries() {
 	}
 }
 
-// drawJury makes the jury of a trial of members, and returns how many they are: the first MaxJury in the given
-// order, without the accused and the accuser.
+// drawJury draws the jury of a trial from members, and returns its size: the first MaxJury in the
+// given order, without the accused and the accuser.
 func (s *State) drawJury(t Trial, members []ClientID, order []int) (jurors uint8) {
 	clients := lookup{clients: s.Epoch.Clients}
 	for _, member := range order {
@@ -256,8 +256,8 @@ func (s *State) drawJury(t Trial, members []ClientID, order []int) (jurors uint8
 	return jurors
 }
 
-// endTrials is called when the running round ends, and ends the trials whose time is over. A jury that did
-// not decide takes nobody's seat; the accusation counts as a complaint.
+// endTrials is called when the running round ends, and ends the trials whose time is over. If a
+// jury did not decide, no member loses its seat, and the accusation counts as a complaint.
 func (s *State) endTrials(now uint64) {
 	for _, t := range slices.Clone(s.Trials) {
 		if s.Progress.Step-t.Since < TrialRounds || now < t.SinceTime || now-t.SinceTime < TrialTime {

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	waitForModelShare = 16             // an epoch waits for a model for this part of the time that its steps took at most
+	waitForModelShare = 16             // an epoch waits for a model at most this part of the time that its steps took
 	mostWaitForModel  = 24 * 3_600_000 // milliseconds
 )
 
-// reportUpload enters where a copy of a recorded checkpoint lies. Each reporter has one
-// place in the list, so that it can take back nobody's statement but its own. When all
-// places are taken, uploadInTheWay says whose makes room.
+// reportUpload records the location of a copy of a recorded checkpoint. Each reporter has one entry
+// in the list, so that it can replace only its own report. If the list is full, uploadInTheWay
+// selects the entry to replace.
 func (s *State) reportUpload(from ClientID, a ReportUpload) error {
 	replaced, err := s.uploadToReplace(from, a)
 	if err != nil {
@@ -26,14 +26,14 @@ func (s *State) reportUpload(from ClientID, a ReportUpload) error {
 	return nil
 }
 
-// CheckUpload returns why Apply would refuse a report, unless for its nonce or because the
-// run is over.
+// CheckUpload returns the error with which Apply would refuse a report now. It does not check the
+// nonce, or whether the run is over.
 func (s *State) CheckUpload(from ClientID, a ReportUpload) error {
 	_, err := s.uploadToReplace(from, a)
 	return err
 }
 
-// uploadToReplace returns which of the uploads makes room for a report, or -1 for none.
+// uploadToReplace returns the index of the upload that a report replaces, or -1 for none.
 func (s *State) uploadToReplace(from ClientID, a ReportUpload) (int, error) {
 	if i := indexOf(s.Pending, from); !s.isHealthy(from) && (i < 0 || !s.Pending[i].HoldsModel) {
 		return 0, ErrNotMember
@@ -56,16 +56,16 @@ func (s *State) uploadToReplace(from ClientID, a ReportUpload) (int, error) {
 	return replaced, nil
 }
 
-// isRecorded reports whether the checkpoint is the run's, or one of those before it.
+// isRecorded reports whether the checkpoint is the run's current one or an earlier recorded one.
 func (s *State) isRecorded(r Recorded) bool {
 	c := s.Model.Checkpoint
 	return !c.Kind.isOrigin() && r == Recorded{Step: c.Step, Digest: c.Digest} || slices.Contains(s.Earlier, r)
 }
 
-// uploadInTheWay returns which upload makes room for a report about a step when all places are
-// taken, or -1 for none: the one of the earliest checkpoint of those that are stale; else the one
-// whose reporter was a member for the shortest time, if that is shorter than the sender was. So
-// no number of newer members takes a report out.
+// uploadInTheWay returns the index of the upload to replace with a report about a step when the
+// list is full, or -1 for none. It is the one of the earliest checkpoint among the stale ones. If
+// none is stale, it is the one whose reporter was a member for the shortest time, if that is
+// shorter than the sender's. Therefore any number of newer members cannot remove a report.
 func (s *State) uploadInTheWay(from ClientID, step uint32) int {
 	stale, youngest := -1, 0
 	for i := range s.Uploads {
@@ -87,15 +87,15 @@ func (s *State) uploadInTheWay(from ClientID, step uint32) int {
 	}
 }
 
-// isStale reports whether an upload makes room for anybody's of a step: the run has forgotten
-// its checkpoint, or its reporter takes part no more and the step is later.
+// isStale reports whether any member's report of a step may replace an upload: the run has
+// forgotten its checkpoint, or its reporter is no longer in the run and the step is later.
 func (s *State) isStale(u *Upload, step uint32) bool {
 	return !s.isRecorded(Recorded{Step: u.Step, Digest: u.Digest}) ||
 		u.Step < step && !s.isHealthy(u.Reporter) && !s.IsPending(u.Reporter)
 }
 
-// seniority orders reporters by how long they have been members: the end of their probation, 0
-// of a key with an office, and the largest number of a key that never was a member.
+// seniority orders reporters by the duration of their membership: it is the end of their probation,
+// 0 for a key with a role, and the largest number for a key that never was a member.
 func (s *State) seniority(id ClientID) uint32 {
 	if s.hasOffice(id) {
 		return 0
@@ -110,7 +110,7 @@ func (s *State) seniority(id ClientID) uint32 {
 	return client.ProbationUntil
 }
 
-// UploadsOf returns where a checkpoint can be got, in the order in which to try.
+// UploadsOf returns the reported uploads of a checkpoint, in the order in which to try them.
 func (s *State) UploadsOf(digest [32]byte) []Upload {
 	var found []Upload
 	for _, u := range s.Uploads {
@@ -121,8 +121,8 @@ func (s *State) UploadsOf(digest [32]byte) []Upload {
 	return found
 }
 
-// valid reports whether others can be told of the place: a repository at a commit, which
-// does not change, or a bucket and a prefix.
+// valid reports whether the location may be published: a repository at a commit, which does not
+// change, or a bucket and a prefix.
 func (p *Place) valid() bool {
 	if p.Repo == "" || len(p.Repo)+len(p.Revision) > MaxRepoLength || !printable(p.Repo) || !printable(p.Revision) {
 		return false
@@ -137,7 +137,7 @@ func (p *Place) valid() bool {
 	}
 }
 
-// printable reports whether a text is of printable ASCII without spaces.
+// printable reports whether a text consists of printable ASCII characters without spaces.
 func printable(text string) bool {
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] > '~' {
@@ -147,12 +147,13 @@ func printable(text string) bool {
 	return true
 }
 
-// membersTime returns for how many milliseconds an epoch still waits for others once enough clients are
-// there. Where none of them has the run's model, nor an upload, it is as long as a Warmup gives members to
-// load one, and longer the more there is to lose: the run would go on from an older model, while those that
-// hold the newest may be starting again. That is a sixteenth of the longest time that the steps to be lost
-// may have taken, a day at most. Steps that the run's model lacks already are not lost again. A newcomer's
-// word that it holds a model shortens nothing: it may be false, and the newcomer may get no seat.
+// membersTime returns how many milliseconds an epoch waits for further clients once enough clients
+// are pending. If none of them has the run's model, and there is no upload, the time is as long as
+// a Warmup gives members to load a model, and longer the more there is to lose: otherwise the run
+// would continue from an older model, while clients that hold the newest may be restarting. It is a
+// sixteenth of the longest time that the steps to be lost may have taken, at most a day. Steps that
+// the run's model already lacks are not lost again. A newcomer's claim that it holds a model does
+// not shorten the time: it may be false, and the newcomer may get no seat.
 func (s *State) membersTime() uint64 {
 	wait := s.Config.WaitingForMembersExtraTime
 	checkpoint := s.Model.Checkpoint
@@ -171,8 +172,8 @@ func (s *State) membersTime() uint64 {
 	return max(wait, s.Config.WarmupTime, min(lost*min(s.Config.MaxRoundTrainTime, mostWaitForModel)/waitForModelShare, mostWaitForModel))
 }
 
-// seen returns how many steps from first on the model of the checkpoint has seen, as far as is known: those of
-// lapses are not among them.
+// seen returns how many steps from first on the checkpoint's model includes, as far as is known.
+// Steps of lapses do not count.
 func (s *State) seen(first uint32) uint32 {
 	last := s.Model.Checkpoint.Step
 	seen := max(last+1, first) - first
@@ -184,9 +185,10 @@ func (s *State) seen(first uint32) uint32 {
 	return seen
 }
 
-// AwaitsModelUntil returns until when an epoch that could begin waits for somebody who has the run's model, in
-// Unix milliseconds; 0: it does not, or no time ends it. The run goes on from an older model then, unless a
-// newcomer that says it holds this one gets a seat.
+// AwaitsModelUntil returns the Unix time in milliseconds until which an epoch that could start
+// waits for a client that has the run's model. It returns 0 if the epoch does not wait, or if no
+// time ends the wait. After that time the run continues from an older model, unless a newcomer that
+// claims to hold this model gets a seat.
 func (s *State) AwaitsModelUntil() uint64 {
 	if s.RunState != WaitingForMembers || s.MinimumSince == 0 || !s.enoughWait() || s.membersTime() <= s.Config.WaitingForMembersExtraTime {
 		return 0
@@ -198,8 +200,8 @@ func (s *State) AwaitsModelUntil() uint64 {
 	return until
 }
 
-// newestAtHand returns the newest recorded model that one of clients said it holds, or of which there is an
-// upload that was not tried in vain; step 0 for none.
+// newestAtHand returns the newest recorded model that one of the clients claims to hold, or that
+// has an upload that has not failed too often; step 0 for none.
 func (s *State) newestAtHand(clients []Client) Recorded {
 	var newest Recorded
 	for _, u := range s.Uploads {
@@ -217,37 +219,40 @@ func (s *State) newestAtHand(clients []Client) Recorded {
 	return newest
 }
 
-// WaitsForMember reports whether no epoch may begin, however many wait, since no model of the run was uploaded,
-// and none of them was a member before, or says that it holds the checkpoint's model, as a member does that lost
-// its key. Strangers do not decide that all is lost, however long they wait: those that have it may come back
-// tomorrow. The main authority may name another checkpoint.
+// WaitsForMember reports whether no epoch may start, however many clients are pending, because no
+// model of the run was uploaded and every pending client is new and does not claim to hold the
+// checkpoint's model. (A member that lost its key makes that claim under its new key.) New clients
+// alone cannot make the run abandon its model, because the members that have it may return later.
+// The main authority may name another checkpoint.
 func (s *State) WaitsForMember() bool {
 	return s.RunState == WaitingForMembers && !s.Model.Checkpoint.Kind.isOrigin() &&
 		!slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel || !c.isNew() }) &&
 		!slices.ContainsFunc(s.Uploads, func(u Upload) bool { return u.Tries < MaxUploadTries })
 }
 
-// enoughWait reports whether an epoch may begin with those that wait.
+// enoughWait reports whether an epoch may start with the pending clients.
 func (s *State) enoughWait() bool {
 	return len(s.Pending) >= int(s.Config.InitMinClients) && !s.WaitsForMember()
 }
 
-// waitsAnew reports whether too few are left of those that wait, so that their time is counted anew when enough
-// are there. The time in which they wait for somebody who has the run's model may be a day, and goes on while some
-// are away that may let the run go on without it: or whoever comes and goes would hold the others up for ever.
+// waitsAnew reports whether too few clients are still pending, so that their time must restart when
+// there are enough. The time of waiting for a client with the run's model may be a day. It
+// continues while some of the clients that could let the run continue without it are away.
+// Otherwise a client that repeatedly comes and goes could delay the others forever.
 func (s *State) waitsAnew() bool {
 	return s.MinimumSince != 0 && !s.enoughWait() &&
 		(len(s.Pending) == 0 || s.WaitsForMember() || s.membersTime() <= s.Config.WaitingForMembersExtraTime)
 }
 
-// fallBackIfModelIsGone returns to a model that can still be had when none of the members that
-// an epoch will have holds that of the checkpoint. It is the newest recorded checkpoint that a member
-// said it holds or of which somebody reported an upload, be it the present one, and the run's origin
-// when there is none: or when none of the uploads gave anybody the model in MaxUploadTries Warmups, so
-// that whoever reports what is not there holds the run up no longer than that.
+// fallBackIfModelIsGone falls back to an available model if none of the members of the next epoch
+// holds the checkpoint's model. It selects the newest recorded checkpoint, possibly the current
+// one, that a member claims to hold or reported an upload of, and the run's origin if there is
+// none. It also selects the origin if no member could load the model from any upload in
+// MaxUploadTries Warmups. Therefore a false report cannot delay the run longer than that.
 //
-// The numbers of epoch, step and sequence go on: no data is trained on twice, and what the
-// model has lost is noted as a lapse. Where only optimizers are gone, they start afresh.
+// The numbers of epoch, step and sequence continue: no data is trained on twice, and the steps
+// missing from the model are recorded as a lapse. If only optimizer states are lost, they are
+// reset.
 func (s *State) fallBackIfModelIsGone(members []Client) {
 	checkpoint := &s.Model.Checkpoint
 	if checkpoint.Kind.isOrigin() {
@@ -274,7 +279,7 @@ func (s *State) fallBackIfModelIsGone(members []Client) {
 	}
 }
 
-// countTry notes that nobody got the model of the checkpoint from its uploads.
+// countTry records that no member could load the checkpoint's model from its uploads.
 func (s *State) countTry() {
 	for i := range s.Uploads {
 		if u := &s.Uploads[i]; u.Digest == s.Model.Checkpoint.Digest && u.Tries < MaxUploadTries {
@@ -283,8 +288,8 @@ func (s *State) countTry() {
 	}
 }
 
-// remember keeps a model of the run that a later one replaces: its upload may still run, or it may be
-// the newest that anybody has left. An origin is not forgotten anyway.
+// remember keeps a recorded model that a later one replaces. Its upload may still be running, or it
+// may be the newest model that any client still holds. An origin need not be kept.
 func (s *State) remember(r Recorded, kind CheckpointKind) {
 	if kind.isOrigin() {
 		return
@@ -295,7 +300,8 @@ func (s *State) remember(r Recorded, kind CheckpointKind) {
 	s.Earlier = append(s.Earlier, r)
 }
 
-// recordedAs reports what a digest is to the run: its checkpoint, or that of an earlier step.
+// recordedAs reports whether a digest is the run's checkpoint (model), or else the step of the
+// earlier one.
 func (s *State) recordedAs(digest [32]byte) (model bool, earlier uint32) {
 	if c := s.Model.Checkpoint; !c.Kind.isOrigin() && digest == c.Digest {
 		return true, 0
@@ -308,7 +314,7 @@ func (s *State) recordedAs(digest [32]byte) (model bool, earlier uint32) {
 	return false, 0
 }
 
-// noteLapse notes which steps the model that an epoch starts from has not seen.
+// noteLapse records the steps that the starting model of an epoch lacks.
 func (s *State) noteLapse() {
 	first, next := s.OriginStep, s.Progress.Step
 	if c := s.Model.Checkpoint; !c.Kind.isOrigin() {
@@ -324,7 +330,7 @@ func (s *State) noteLapse() {
 	s.Lapses = append(s.Lapses, Lapse{First: first, Last: next - 1})
 }
 
-// brokenUploads names what is wrong with the lists of this file.
+// brokenUploads describes an invalid entry in the lists of this file.
 func (s *State) brokenUploads() string {
 	c := s.Model.Checkpoint
 	switch {

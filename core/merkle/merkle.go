@@ -7,11 +7,11 @@ const (
 	innerPrefix = 1
 )
 
-// Root returns the root of the leaves; without leaves it is sha256 of nothing.
+// Root returns the root of the leaves. Without leaves it is the SHA-256 of an empty string.
 func Root(leaves [][32]byte) [32]byte { return NewTree(leaves).Root() }
 
-// Verify reports whether leaf stands at index in the list of count leaves with the
-// given root. Without a proof that has exactly the hashes needed it reports false.
+// Verify reports whether leaf is at index in the list of count leaves with the given root. It
+// reports false unless proof has exactly the required hashes.
 func Verify(root, leaf [32]byte, index, count int, proof [][32]byte) bool {
 	if index < 0 || index >= count {
 		return false

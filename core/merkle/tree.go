@@ -2,10 +2,10 @@ package merkle
 
 import "crypto/sha256"
 
-// Tree remembers all nodes above a list of leaves, for those that prove many of them: 64
-// bytes a leaf.
+// Tree contains all nodes above a list of leaves, for proving many of them. It takes 64 bytes per
+// leaf.
 type Tree struct {
-	levels [][][32]byte // lowest first: the hashes of the leaves
+	levels [][][32]byte // lowest first, starting with the hashes of the leaves
 }
 
 // NewTree hashes the leaves.
@@ -29,7 +29,7 @@ func NewTree(leaves [][32]byte) *Tree {
 	return t
 }
 
-// Root returns what Root returns of the leaves.
+// Root returns the root, as the function Root does.
 func (t *Tree) Root() [32]byte {
 	if top := t.levels[len(t.levels)-1]; len(top) == 1 {
 		return top[0]
@@ -37,9 +37,9 @@ func (t *Tree) Root() [32]byte {
 	return sha256.Sum256(nil)
 }
 
-// Prove returns the siblings on the way from the leaf at index to the root, lowest first, or nil
-// when there is no such leaf. A level on which the node has no partner adds nothing, so the proof
-// holds at most ⌈log2 n⌉ hashes of n leaves.
+// Prove returns the siblings on the path from the leaf at index to the root, lowest first, or nil
+// if there is no such leaf. A level on which the node has no sibling adds nothing, so the proof has
+// at most ⌈log2 n⌉ hashes for n leaves.
 func (t *Tree) Prove(index int) [][32]byte {
 	if index < 0 || index >= len(t.levels[0]) {
 		return nil
@@ -54,7 +54,8 @@ func (t *Tree) Prove(index int) [][32]byte {
 	return proof
 }
 
-// ProofLength returns how many hashes Prove returns for a leaf of so many.
+// ProofLength returns the number of hashes that Prove returns for the leaf at index of count
+// leaves.
 func ProofLength(index, count int) int {
 	length := 0
 	for ; count > 1; count = (count + 1) / 2 {

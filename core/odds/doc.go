@@ -1,8 +1,8 @@
-// Package odds computes how often a share of a run's members has so many of a committee of
-// witnesses that it can do harm: exactly, by the hypergeometric distribution, since a round draws
-// its witnesses from its members without replacement.
+// Package odds computes the probability that a coalition of a run's members has enough witnesses in
+// a committee to do harm. The result is exact: a round draws its witnesses from its members without
+// replacement, so the number has a hypergeometric distribution.
 //
-// atLeast is the probability of one round. Of returns it for what a gang needs: Blocks, one more
-// than the witnesses that a quorum can do without, and Captures, a quorum. docs/trust.md has tables
-// that the tests of this package make, and psyche server validate-config warns by it.
+// Of returns the probabilities of one round for a coalition: Blocks, it has one more
+// than the witnesses that a quorum can do without; Captures, it has a quorum. docs/trust.md and README.md
+// have tables that the tests of this package compute. psyche server validate-config warns by these odds.
 package odds

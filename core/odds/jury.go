@@ -6,8 +6,9 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// missed is how probable it is that no honest auditor of a round draws what each of them draws with
-// probability p: over how many of the members that train nothing are honest.
+// missed returns the probability that all honest auditors of a round miss a result that each of
+// them draws with probability p. It sums over the number of honest members among those that do not
+// train.
 func missed(members, verificationPercent, gang int, p float64) float64 {
 	verifiers, sum := assign.VerifierCount(members, verificationPercent), 0.0
 	for honest := range verifiers + 1 {
@@ -19,18 +20,18 @@ func missed(members, verificationPercent, gang int, p float64) float64 {
 	return sum
 }
 
-// Ejected returns the probability that a member that cheats in every step is ejected before it has been there
-// for so many rounds, by audits of honest members alone: in each round each of them draws one of its
-// results as often as one of every other member.
+// Ejected returns the probability that a member that cheats in every step is ejected within rounds
+// rounds, if only honest members audit. In each round, each of them audits one member, drawn with
+// equal probabilities.
 func Ejected(members, verificationPercent, gang, rounds int) float64 {
 	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
 	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))
 }
 
-// roundsToEject are those of the audit, of the drawing of the jury and of its votes.
+// roundsToEject is the number of rounds for the audit, the drawing of the jury, and its votes.
 const roundsToEject = 3
 
-// RoundsToEject returns after how many rounds Ejected is at least sure; 0: never.
+// RoundsToEject returns the number of rounds after which Ejected is at least sure; 0: never.
 func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
 	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
 	if !(p > 0) {
@@ -39,6 +40,6 @@ func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
 	return roundsToEject + within(p, sure)
 }
 
-// within returns in how many rounds what happens in each with probability p has happened with
-// probability sure.
+// within returns the number of rounds after which an event with probability p per round has
+// happened with probability sure.
 func within(p, sure float64) int { return int(math.Ceil(math.Log1p(-sure) / math.Log1p(-p))) }

@@ -19,9 +19,13 @@ func TestJuryOf(t *testing.T) {
 			t.Errorf("%d members: %d of %d, want %d of %d", test.members, j.Needed, j.Size, test.needed, test.size)
 		}
 	}
-	for members := 4; members <= 98; members++ {
-		if j := JuryOf(members, MostLiars(members)); j.Convicts.Sign() != 0 || j.Blocks.Sign() != 0 {
+	for members := 4; members <= 111; members++ {
+		j := JuryOf(members, MostLiars(members))
+		if j.Convicts.Sign() != 0 || j.Blocks.Sign() != 0 {
 			t.Errorf("%d members, and all of them judge: a coalition of %d convicts or blocks", members, j.Gang)
+		}
+		if members > 4 && j.Lax.Sign() != 0 {
+			t.Errorf("%d members, and a tenth of the honest ones do not judge: a coalition of %d blocks", members, j.Gang)
 		}
 	}
 }
@@ -81,12 +85,16 @@ func TestAuditedAgainstDraws(t *testing.T) {
 	}
 }
 
-// juries is what docs/trust.md shows of juries.
-func juries() string {
+// juries returns the table of juries of runs with at least fewest members. README.md has coalitions of several sizes,
+// docs/trust.md only the largest ones, in runs in which they have a chance.
+func juries(coalitions func(members int) []int, fewest int) string {
 	var b strings.Builder
 	b.WriteString("| members | coalition | jury | needed | ejects an honest member | keeps its own member in | if a tenth of the honest jurors cannot judge |\n|---|---|---|---|---|---|---|\n")
 	for _, members := range []int{8, 32, 98, 128, 256} {
-		for _, gang := range liarsOf(members) {
+		if members < fewest {
+			continue
+		}
+		for _, gang := range coalitions(members) {
 			j := JuryOf(members, gang)
 			fmt.Fprintf(&b, "| %d | %d | %d | %d | %s | %s | %s |\n", members, gang, j.Size, j.Needed, show(j.Convicts), show(j.Blocks), show(j.Lax))
 		}
@@ -94,7 +102,7 @@ func juries() string {
 	return b.String()
 }
 
-// audits is what docs/trust.md shows of how soon who cheats is audited.
+// audits returns the table of how soon a cheat is audited, in README.md.
 func audits() string {
 	var b strings.Builder
 	b.WriteString("| members | `verification_percent` | do not train | results audited, no coalition | half of steady cheaters ejected within | 95 % within | audited, largest coalition | half within | 95 % within |\n|---|---|---|---|---|---|---|---|---|\n")
@@ -114,7 +122,25 @@ func audits() string {
 	return b.String()
 }
 
-// probations is what docs/trust.md shows of newcomers that cheat from their first step on.
+// briefAudits returns the short table of audits, in docs/trust.md.
+func briefAudits() string {
+	var b strings.Builder
+	b.WriteString("| members | `verification_percent` | results audited | 95 % of steady cheaters ejected within | audited, largest coalition | 95 % within |\n|---|---|---|---|---|---|\n")
+	for _, members := range []int{8, 16, 256} {
+		for _, percentage := range []int{10, 20, 30} {
+			gang := MostLiars(members)
+			if assign.VerifierCount(members, percentage) == 0 {
+				fmt.Fprintf(&b, "| %d | %d | never | – | never | – |\n", members, percentage)
+				continue
+			}
+			fmt.Fprintf(&b, "| %d | %d | %s | %d rounds | %s | %d |\n", members, percentage, percent(Audited(members, percentage, 0)),
+				RoundsToEject(members, percentage, 0, 0.95), percent(Audited(members, percentage, gang)), RoundsToEject(members, percentage, gang, 0.95))
+		}
+	}
+	return b.String()
+}
+
+// probations returns the table of newcomers that cheat from their first step, in README.md.
 func probations() string {
 	var b strings.Builder
 	b.WriteString("| members | `verification_percent` | ejected within 8 rounds, no coalition | 16 | 32 | 64 | 95 % within |\n|---|---|---|---|---|---|---|\n")
@@ -171,33 +197,41 @@ func TestEjected(t *testing.T) {
 	}
 }
 
-// TestTablesOfAudits keeps these tables of docs/trust.md true.
+// TestTablesOfAudits compares the tables of juries and audits with docs/trust.md and README.md.
 func TestTablesOfAudits(t *testing.T) {
-	keep(t, "<!-- juries -->\n", "<!-- end of juries -->\n", juries())
-	keep(t, "<!-- probations -->\n", "<!-- end of probations -->\n", probations())
-	keep(t, "<!-- audits -->\n", "<!-- end of audits -->\n", audits())
+	keep(t, trust, "juries", juries(most, 112))
+	keep(t, trust, "audits", briefAudits())
+	keep(t, readme, "juries", juries(liarsOf, 0))
+	keep(t, readme, "audits", audits())
+	keep(t, readme, "probations", probations())
 }
 
-// keep compares a part of docs/trust.md with what it has to be, or writes it.
-func keep(t *testing.T, begin, end, want string) {
+// The pages with tables.
+const (
+	trust  = "../../docs/trust.md"
+	readme = "README.md"
+)
+
+// keep compares the table between a page's marks with the computed one, or writes it with -update.
+func keep(t *testing.T, page, mark, want string) {
 	t.Helper()
-	const path = "../../docs/trust.md"
-	b, err := os.ReadFile(path)
+	begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"
+	b, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, found := strings.Cut(string(b), begin)
 	old, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		t.Fatalf("%s has no table between %q and %q", path, begin, end)
+		t.Fatalf("%s has no table between %q and %q", page, begin, end)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+want+end+after), 0o644); err != nil {
+		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
 	if old != want {
-		t.Errorf("a table of %s is not what this package computes: run go test ./core/odds -update", path)
+		t.Errorf("table %s of %s is outdated; run go test ./core/odds -update", mark, page)
 	}
 }

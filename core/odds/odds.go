@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// atLeast returns the probability that at least least of a round's witnesses are liars, where
-// liars of its members are and the witnesses are drawn from all members.
+// atLeast returns the probability that at least least of a round's witnesses are dishonest, if
+// liars of its members are dishonest and the witnesses are drawn from all members.
 func atLeast(least, members, liars, witnesses int) *big.Rat {
 	sum, ways := new(big.Int), new(big.Int)
 	for k := max(least, 0); k <= min(liars, witnesses); k++ {
@@ -20,15 +20,16 @@ func atLeast(least, members, liars, witnesses int) *big.Rat {
 	return new(big.Rat).SetFrac(sum, new(big.Int).Binomial(int64(members), int64(witnesses)))
 }
 
-// Harm is how often a gang has what it needs of a committee.
+// Harm contains the probabilities that a coalition gets enough seats in a committee.
 type Harm struct {
 	Members, Liars, Witnesses int
 	Quorum                    int
 	Blocks                    *big.Rat // a round: no quorum of honest witnesses
-	Captures                  *big.Rat // a round: a quorum of its own
+	Captures                  *big.Rat // a round: the coalition has a quorum
 }
 
-// Of returns the harm of liars among the members of a round with so many witnesses.
+// Of returns the harm of a number of dishonest members among the members of a round with witnesses
+// witnesses.
 func Of(members, liars, witnesses int) Harm {
 	witnesses = min(witnesses, members)
 	quorum := assign.Quorum(witnesses)
@@ -39,5 +40,6 @@ func Of(members, liars, witnesses int) Harm {
 	}
 }
 
-// MostLiars is the largest number of liars that a run is made for: fewer than a third.
+// MostLiars returns the largest number of dishonest members that a run tolerates: fewer than a
+// third.
 func MostLiars(members int) int { return max(0, (members-1)/3) }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/trust.md anew")
+var update = flag.Bool("update", false, "write the tables of docs/trust.md and README.md")
 
 // TestAtLeast compares with figures that were computed elsewhere, or by hand.
 func TestAtLeast(t *testing.T) {
@@ -67,16 +67,17 @@ func TestEver(t *testing.T) {
 	}
 }
 
-// table is what docs/trust.md shows.
-func table() string {
+// odds returns the table of captured rounds for committees of at least fewest witnesses. README.md has all of them and
+// coalitions of several sizes, docs/trust.md only the largest coalitions.
+func odds(coalitions func(members int) []int, fewest int) string {
 	var b strings.Builder
 	b.WriteString("| members | witnesses | coalition | blocks a round | captures a round | ever in 10,000 |\n|---|---|---|---|---|---|\n")
 	for _, members := range []int{4, 16, 64, 256} {
 		for _, witnesses := range []int{1, 3, 8, 32} {
-			if witnesses > members {
+			if witnesses < fewest || witnesses > members {
 				continue
 			}
-			for _, liars := range liarsOf(members) {
+			for _, liars := range coalitions(members) {
 				h := Of(members, liars, witnesses)
 				fmt.Fprintf(&b, "| %d | %d | %d | %s | %s | %s |\n", members, witnesses, liars, show(h.Blocks), show(h.Captures), percent(Ever(h.Captures, 10_000)))
 			}
@@ -116,5 +117,11 @@ func percent(p float64) string {
 	return fmt.Sprintf("%.1e", p)
 }
 
-// TestTable keeps the table of docs/trust.md true.
-func TestTable(t *testing.T) { keep(t, "<!-- odds -->\n", "<!-- end of odds -->\n", table()) }
+// most returns the largest coalition that is fewer than a third.
+func most(members int) []int { return []int{MostLiars(members)} }
+
+// TestTables compares the tables of captured rounds with docs/trust.md and README.md.
+func TestTables(t *testing.T) {
+	keep(t, trust, "odds", odds(most, 3))
+	keep(t, readme, "odds", odds(liarsOf, 1))
+}

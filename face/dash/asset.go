@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// kinds are the types of the page's files by their extensions.
+// kinds maps the extensions of the page's files to their content types.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
-// file is one of the page's files, as it is and packed.
+// file is one of the page's files, uncompressed and compressed.
 type file struct {
 	kind, etag    string
 	plain, packed []byte
 }
 
-// newFile packs one of the page's files.
+// newFile loads and compresses one of the page's files.
 func newFile(name string) (*file, error) {
 	content, err := asset(name)
 	if err != nil {
@@ -40,7 +40,7 @@ func newFile(name string) (*file, error) {
 	return &file{kind: kinds[path.Ext(name)], etag: fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(content))), plain: []byte(content), packed: packed.Bytes()}, nil
 }
 
-// ServeHTTP implements http.Handler. Whoever has the file already gets none.
+// ServeHTTP implements http.Handler. It sends no content to a browser that already has the file.
 func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", f.kind)
@@ -51,8 +51,8 @@ func (f *file) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified)
 	case strings.Contains(r.Header.Get("Accept-Encoding"), "gzip"):
 		header.Set("Content-Encoding", "gzip")
-		_, _ = w.Write(f.packed) // fails when the reader is gone
+		_, _ = w.Write(f.packed) // fails if the reader has disconnected
 	default:
-		_, _ = w.Write(f.plain) // likewise
+		_, _ = w.Write(f.plain) // fails if the reader has disconnected
 	}
 }

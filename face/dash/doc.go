@@ -1,12 +1,14 @@
-// Package dash is the page that shows runs to people: a Handler answers with the page, which is
-// embedded, and with what it shows, as JSON. It reads and never changes anything.
+// Package dash implements the dashboard, a web page that shows runs. New returns an http.Handler
+// that serves the embedded page, and its data as JSON. The dashboard is read-only.
 //
 //	page := dash.New(func() []dash.Run { … }, verifier)
 //	mux.Handle("GET /", page)
 //
-// Where a run's history comes from is the business of face/dash/history (what is told of a log) and
-// face/dash/follow (logs that grow); what members say of their own training, of face/dash/reported.
+// Package face/dash/history computes a run's history from its log, and face/dash/follow follows
+// growing logs. Package face/dash/reported collects the data that members report about their
+// training.
 //
-// Names in runs are hostile: the page puts every text into the document as text, its policy allows
-// no script but its own, and a command to copy is only made of names that a shell takes for names.
+// Names in runs are untrusted. The page inserts every text into the document as text, its content
+// security policy allows only its own scripts, and commands to copy contain only names without
+// special characters for a shell.
 package dash

@@ -25,24 +25,25 @@ import (
 //go:embed assets
 var embedded embed.FS
 
-// Policies let the page load its own files and nothing else. Only its worker may compile the verifier.
+// Content security policies: the page loads only its own files. Only its worker may compile the
+// verifier.
 const (
 	policy = "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types worker"
 	workerPolicy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; connect-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
-// answerLife is how long an answer is given again: however many people look, a run is described
-// this often.
+// answerLife is how long an answer is cached. It limits how often a run is described, independently
+// of the number of readers.
 const answerLife = 500 * time.Millisecond
 
-// maxAnswers bounds the answers that are kept.
+// maxAnswers limits the cached answers.
 const maxAnswers = 256
 
-// ranges are of how many newest steps a curve may be; 0: of all.
+// ranges are the allowed numbers of newest steps of a curve; 0 means all steps.
 var ranges = []uint32{0, 100, 500, 2000}
 
-// Page answers requests.
+// Page serves the dashboard.
 type Page struct {
 	runs     func() []Run
 	verifier *Verifier
@@ -53,7 +54,7 @@ type Page struct {
 	answers map[string]*answer
 }
 
-// answer is a description that was made for somebody.
+// answer is a cached description.
 type answer struct {
 	mu     sync.Mutex
 	made   time.Time
@@ -61,8 +62,8 @@ type answer struct {
 	etag   string
 }
 
-// New returns the page. runs returns what is shown, in that order. Without a verifier, nil, browsers are not
-// offered to check a log.
+// New returns the page. runs returns the runs to show, in their order. If verifier is nil, browsers
+// cannot check logs.
 func New(runs func() []Run, verifier *Verifier) *Page {
 	p := &Page{runs: runs, verifier: verifier, logs: admission.NewBudget(logRate, logBurst), mux: http.NewServeMux(), answers: make(map[string]*answer)}
 	p.mux.HandleFunc("GET /api/runs", p.serveRuns)
@@ -86,7 +87,7 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 	return p
 }
 
-// served is one of the page's files, which are in the program.
+// served returns a handler for one of the page's embedded files.
 func served(name string) http.Handler {
 	f, err := newFile(name)
 	if err != nil {
@@ -107,7 +108,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mux.ServeHTTP(w, r)
 }
 
-// listed is a run in the list of all.
+// listed is a run in the list of all runs.
 type listed struct {
 	Key     string `json:"key"`
 	RunID   string `json:"run_id"`
@@ -134,7 +135,7 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 				if run.Log != nil {
 					run.Log.History(func(h *history.History) {
 						if len(h.Rounds.List) == 0 {
-							l.Step = max(l.Step, 1) - 1 // the first one is not over
+							l.Step = max(l.Step, 1) - 1 // the first step is not complete
 						}
 					})
 				}
@@ -154,7 +155,7 @@ func (p *Page) serveRuns(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// find returns the run that a request is about, or answers that there is none.
+// find returns the requested run. If it does not exist, find writes the error.
 func (p *Page) find(w http.ResponseWriter, r *http.Request) (Run, bool) {
 	key := r.URL.Query().Get("run")
 	for _, run := range p.runs() {
@@ -166,7 +167,7 @@ func (p *Page) find(w http.ResponseWriter, r *http.Request) (Run, bool) {
 	return Run{}, false
 }
 
-// number reads a number of the query; 0 when it is not there.
+// number reads a number of the query; 0 if it is missing.
 func number(w http.ResponseWriter, r *http.Request, name string) (uint32, bool) {
 	text := r.URL.Query().Get(name)
 	if text == "" {
@@ -179,8 +180,7 @@ func number(w http.ResponseWriter, r *http.Request, name string) (uint32, bool) 
 	return uint32(n), err == nil
 }
 
-// serveRun answers with everything about a run. With last=N only its newest N steps are in its
-// curves.
+// serveRun sends everything about a run. With last=N the curves contain only the newest N steps.
 func (p *Page) serveRun(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
 	if !ok {
@@ -197,7 +197,7 @@ func (p *Page) serveRun(w http.ResponseWriter, r *http.Request) {
 	p.reply(w, r, fmt.Sprintf("run %d %s", last, run.Key), func() any { return run.show(last) })
 }
 
-// serveLog answers with what happened before the newest events, of which before are older.
+// serveLog sends a page of older events; see shown.Events for the query parameter before.
 func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
 	if !ok {
@@ -215,7 +215,7 @@ func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"events": events, "more": more})
 }
 
-// reply answers with what describe returns, or returned a moment ago.
+// reply sends the result of describe, or a cached result.
 func (p *Page) reply(w http.ResponseWriter, r *http.Request, name string, describe func() any) {
 	a := p.kept(name)
 	a.mu.Lock()
@@ -238,16 +238,16 @@ func (p *Page) reply(w http.ResponseWriter, r *http.Request, name string, descri
 	}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set("Content-Encoding", "gzip")
-		_, _ = w.Write(packed) // fails when the reader is gone
+		_, _ = w.Write(packed) // fails if the reader has disconnected
 		return
 	}
 	if unpacked, err := gzip.NewReader(bytes.NewReader(packed)); err == nil {
-		_, _ = io.Copy(w, unpacked) // likewise
+		_, _ = io.Copy(w, unpacked) // fails if the reader has disconnected
 	}
 }
 
-// kept returns the answer of a name. When there are too many all are forgotten: names come from
-// requests.
+// kept returns the cache entry for a name. If there are too many entries it clears the cache,
+// because names come from requests.
 func (p *Page) kept(name string) *answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -262,7 +262,7 @@ func (p *Page) kept(name string) *answer {
 	return a
 }
 
-// make packs a value. The caller has locked the answer.
+// make encodes and compresses a value. The caller holds the answer's lock.
 func (a *answer) make(value any) error {
 	var packed bytes.Buffer
 	to, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)

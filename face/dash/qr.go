@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// serveQR answers with the QR code of the link to a run, as SVG. Of a run on a server the page says by which host the browser reached it.
+// serveQR sends the QR code of a run's invite link, as SVG. For a run on a server, the page passes
+// the host name under which the browser reached the page.
 func (p *Page) serveQR(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
 	if !ok {
@@ -38,6 +39,6 @@ func (p *Page) serveQR(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
-	w.Header().Set("Cache-Control", "max-age=60") // the page is drawn anew every two seconds
-	_, _ = w.Write(code.SVG())                    // fails when the reader is gone
+	w.Header().Set("Cache-Control", "max-age=60") // the page is redrawn every two seconds
+	_, _ = w.Write(code.SVG())                    // fails if the reader has disconnected
 }

@@ -18,48 +18,48 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// maxPoints bounds a curve of what members report.
+// maxPoints limits the points of a curve of members' reports.
 const maxPoints = 600
 
-// word is a name that no shell takes for anything else.
+// word matches names without special characters for a shell.
 var word = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Run is a run that is shown.
+// Run is a run on the dashboard.
 type Run struct {
-	Key    string // names it in addresses of the page; no two have the same
-	Source string // where it comes from, for people
+	Key    string // unique identifier in addresses of the page
+	Source string // description of the run's source
 	Log    *follow.Log
-	// State returns the newest state where there is no log, or none yet. It may be nil, and may
-	// return nil.
+	// State returns the newest state if there is no log, or none yet. It may be nil, and may return
+	// nil.
 	State    func() *coordinator.State
-	Reported *reported.Board // what members say; may be nil
+	Reported *reported.Board // members' reports; may be nil
 	Join     Join
 }
 
-// Join says how to take part. Zero: nobody knows here.
+// Join describes how to join a run. The zero value means unknown.
 type Join struct {
 	Server string            // address of the run's server, host:port; HostPlaceholder may stand for the host
-	Flags  []string          // that lead to a run on a chain
-	Chain  *invite.ChainLink // to the run, where it names nodes that anybody may know; nil: the flags say it
+	Flags  []string          // flags for a run on a chain
+	Chain  *invite.ChainLink // invite link to a run on a chain, if it contains only public nodes; nil: use Flags
 
 	Parameters uint64 // of the run's model; 0: not known
 }
 
-// HostPlaceholder stands, in Join.Server, for the host that the browser found the page at.
+// HostPlaceholder stands in Join.Server for the host name under which the browser reached the page.
 const HostPlaceholder = "@@HOST@@"
 
-// shownRun is what the page is told of a run.
+// shownRun is the page's data for one run.
 type shownRun struct {
 	shown.Run
 	Key      string          `json:"key"`
 	Source   string          `json:"source"`
 	Problem  string          `json:"problem,omitempty"`
-	Log      *follow.Extent  `json:"log,omitempty"`     // of what is shown; nil where nobody can fetch it
+	Log      *follow.Extent  `json:"log,omitempty"`     // of the shown data; nil if readers cannot download it
 	Reading  *follow.Reading `json:"reading,omitempty"` // of a log that is not shown yet
 	Reported *reported.Shown `json:"reported"`
 	Join     string          `json:"join"`
 	JoinNote string          `json:"join_note,omitempty"`
-	Link     bool            `json:"join_link"` // the command has a link, of which there is a QR code
+	Link     bool            `json:"join_link"` // the command contains a link, for which there is a QR code
 	Needs    *required.Bytes `json:"join_needs,omitempty"`
 }
 
@@ -75,7 +75,8 @@ func (r *Run) state() (*coordinator.State, follow.View) {
 	return view.State, view
 }
 
-// show returns everything about a run. Rounds before the newest last steps are left out; 0: none are.
+// show returns everything about a run. It leaves out rounds before the newest last steps; 0
+// includes all.
 func (r *Run) show(last uint32) shownRun {
 	state, view := r.state()
 	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Reading: view.Reading}
@@ -97,7 +98,8 @@ func (r *Run) show(last uint32) shownRun {
 	return told
 }
 
-// needs returns what taking part takes of a machine, or nil where that is not known or the run is over.
+// needs returns the resources that a member's machine needs, or nil if they are unknown or the run
+// is finished.
 func (r *Run) needs(s *coordinator.State) *required.Bytes {
 	model, err := config.DecodeModel(s.Model.Definition)
 	if err != nil || r.Join.Parameters == 0 || s.RunState == coordinator.Finished {
@@ -107,7 +109,8 @@ func (r *Run) needs(s *coordinator.State) *required.Bytes {
 	return &needs
 }
 
-// link returns the link to a run, on a server with HostPlaceholder in it; empty: there is none.
+// link returns the invite link of a run, with HostPlaceholder for the host of a server; "" if there
+// is none.
 func (r *Run) link(s *coordinator.State, run [32]byte) string {
 	if r.Join.Chain != nil {
 		return r.Join.Chain.String()
@@ -118,7 +121,8 @@ func (r *Run) link(s *coordinator.State, run [32]byte) string {
 	return fmt.Sprintf("%s://%s/%s?key=%s&genesis=%x", invite.Scheme, r.Join.Server, s.RunID, identity.ID(s.Host), run)
 }
 
-// joinCommand returns a command to copy, or a note why there is none. run is the run's hash, zero if it is not known.
+// joinCommand returns a command to copy, or a note why there is none. run is the run's hash, or
+// zero if unknown.
 func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note string) {
 	switch {
 	case s.RunState == coordinator.Finished:

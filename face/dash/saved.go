@@ -16,21 +16,23 @@ import (
 	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
-// modules are the page's scripts that import each other, each after those that it imports.
+// modules are the page's scripts that import each other, each after its imports.
 var modules = []string{"parts.js", "axes.js", "picture.js", "charts.js", "check.js", "named.js", "verify.js", "other.js", "learning.js", "progress.js", "trust.js", "app.js"}
 
-// MaxSavedLog bounds the log of a run that is saved as a page, in bytes: a browser has all of it in memory.
+// MaxSavedLog is the maximum size of a log in a saved page, in bytes: a browser has all of it in
+// memory.
 const MaxSavedLog = 128 << 20
 
-// ErrLogTooLong says that a log is too long for a page.
+// ErrLogTooLong means that a log is too long for a page.
 var ErrLogTooLong = errors.New("the log is too long for a page")
 
-// savedPolicy lets a saved page run what is in it, and fetch nothing.
+// savedPolicy is the content security policy of a saved page: it may run its own content, and fetch
+// nothing.
 const savedPolicy = "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval' data: blob:; worker-src blob:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
-// Save writes the page of one run as a file that needs nothing else: the page, the verifier and the run's log, of
-// which told says what its reader is to find. Whoever opens it has the log verified by the file's own verifier, and
-// sees nothing but what that makes of it.
+// Save writes the page of one run as a self-contained file with the page, the verifier and the
+// run's log. told is the description that the log has to match. When the file is opened, its
+// verifier checks the log, and the page shows only verified data.
 func (v *Verifier) Save(w io.Writer, log []byte, told verify.Told, source string) error {
 	if len(log) > MaxSavedLog {
 		return fmt.Errorf("%w: %d bytes, the limit of a page is %d", ErrLogTooLong, len(log), MaxSavedLog)
@@ -70,7 +72,7 @@ func (v *Verifier) Save(w io.Writer, log []byte, told verify.Told, source string
 	if !found || !whole {
 		return errors.New("the page's index.html has no head")
 	}
-	title, _, _ := strings.Cut(head, "<link") // what it links is in this file
+	title, _, _ := strings.Cut(head, "<link") // the linked content is in this file
 	parts := []string{
 		"<!doctype html>\n<html lang=\"en\">\n<head>\n<meta http-equiv=\"Content-Security-Policy\" content=\"", html.EscapeString(savedPolicy), "\">", title,
 		"<style>", styles.String(), "</style>\n</head>", strings.TrimSuffix(strings.TrimSpace(body), "</html>"),
@@ -88,7 +90,7 @@ func (v *Verifier) Save(w io.Writer, log []byte, told verify.Told, source string
 	return nil
 }
 
-// inert is a part of a page that a browser does not run.
+// inert returns a part of a page that a browser does not execute.
 func inert(id, kind, content string) string {
 	return "<script id=\"" + id + "\" type=\"" + kind + "\">" + content + "</script>\n"
 }
@@ -98,7 +100,7 @@ func asset(name string) (string, error) {
 	return string(content), err
 }
 
-// imports is the map by which the modules of a saved page find each other.
+// imports returns the import map of a saved page's modules.
 func (v *Verifier) imports() (string, error) {
 	found := make(map[string]string, len(modules))
 	for _, name := range modules {

@@ -24,18 +24,20 @@ const (
 	loaderFile  = "wasm_exec.js"
 )
 
-// Bounds of a verifier's files, in bytes.
+// Limits of a verifier's files, in bytes.
 const (
 	maxProgram = 16 << 20
 	maxLoader  = 1 << 20
 )
 
-// maxPart bounds a part of a log that a browser fetches: slow lines have it before a server's time for an answer is over.
+// maxPart limits a part of a log that a browser fetches, so that a slow link receives it within the
+// server's time limit.
 const maxPart = 256 << 10
 
-// logRate is the number of bytes of logs per second that the page gives to all its readers together, after a first
-// logBurst: they share the line of the machine with whatever else it does, such as hosting the run. A request waits at
-// most logWait for its part, in turns between networks. Then partTime is left to send it: a link of 0.25 Mbit/s needs 8.4 s.
+// logRate limits the total rate of logs for all readers, in bytes per second, after an initial
+// logBurst. The logs share the machine's link with everything else, such as hosting the run. A
+// request waits at most logWait for its part, in turns between networks. Then partTime is left to
+// send it: a link of 0.25 Mbit/s needs 8.4 s.
 const (
 	logRate  = 2 << 20
 	logBurst = 8 << 20
@@ -46,14 +48,14 @@ const (
 // Verifier is the program with which a browser checks a log: face/dash/verify as WebAssembly.
 type Verifier struct {
 	program []byte // gzip
-	loader  []byte // of the Go distribution that made it, JavaScript
+	loader  []byte // JavaScript loader of the Go distribution that compiled the program
 }
 
-// ErrNoVerifier says that there is none beside the program.
+// ErrNoVerifier means that no verifier is installed with the program.
 var ErrNoVerifier = errors.New("there is no verifier for browsers")
 
-// FindVerifier returns the verifier that was built or installed with this program: from lib/, ../lib/ or
-// ../lib/psyche/ beside it.
+// FindVerifier returns the verifier that was built or installed with this program. It searches
+// lib/, ../lib/ and ../lib/psyche/, relative to the program's directory.
 func FindVerifier() (*Verifier, error) {
 	self, err := os.Executable()
 	if err == nil {
@@ -87,7 +89,7 @@ func ReadVerifier(folder string) (*Verifier, error) {
 	return &Verifier{program, loader}, nil
 }
 
-// Program returns what a browser is given, packed with gzip.
+// Program returns the program for browsers, compressed with gzip.
 func (v *Verifier) Program() []byte { return v.program }
 
 func readBounded(path string, most int64) ([]byte, error) {
@@ -108,20 +110,20 @@ func (v *Verifier) serveProgram(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Vary", "Accept-Encoding")
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(v.program) // fails when the reader is gone
+		_, _ = w.Write(v.program) // fails if the reader has disconnected
 		return
 	}
 	if unpacked, err := gzip.NewReader(bytes.NewReader(v.program)); err == nil {
-		_, _ = io.Copy(w, unpacked) // likewise
+		_, _ = io.Copy(w, unpacked) // fails if the reader has disconnected
 	}
 }
 
 func (v *Verifier) serveLoader(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/javascript")
-	_, _ = w.Write(v.loader) // fails when the reader is gone
+	_, _ = w.Write(v.loader) // fails if the reader has disconnected
 }
 
-// mayRead waits until the reader has its turn for a part of a log, and reports whether that came in time.
+// mayRead waits for the reader's turn to read a part of a log, and reports whether it came in time.
 func (p *Page) mayRead(r *http.Request) bool {
 	address, _ := netip.ParseAddrPort(r.RemoteAddr)
 	ctx, cancel := context.WithTimeout(r.Context(), logWait)
@@ -129,7 +131,7 @@ func (p *Page) mayRead(r *http.Request) bool {
 	return p.logs.Take(ctx, net.TCPAddrFromAddrPort(address), maxPart) == nil
 }
 
-// serveJournal answers with a part of a run's log from an offset on, as far as this program has verified it.
+// serveJournal sends a verified part of a run's log, starting at an offset.
 func (p *Page) serveJournal(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
 	if !ok {
@@ -157,5 +159,5 @@ func (p *Page) serveJournal(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	_, _ = w.Write(part[:n]) // fails when the reader is gone
+	_, _ = w.Write(part[:n]) // fails if the reader has disconnected
 }

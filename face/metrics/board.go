@@ -13,17 +13,17 @@ import (
 // ratedSteps is the number of newest steps over which speed is measured.
 const ratedSteps = 16
 
-// efficiency has the spelling of the original's figure.
+// efficiency is spelled as in the original's metric.
 const efficiency = "train/efficency" //nolint:misspell // that is its name
 
-// Row is the figures of a step.
+// Row is the metrics of a step.
 type Row struct {
 	Time   time.Time
 	Step   uint32
 	Values map[string]float64
 }
 
-// Board holds the newest value of every figure. Its methods are safe for concurrent use.
+// Board holds the newest value of every metric. Its methods are safe for concurrent use.
 type Board struct {
 	mu         sync.Mutex
 	vocabulary int
@@ -31,42 +31,42 @@ type Board struct {
 	extra      map[string]float64 // of the next row only
 	batch      uint32             // sequences of the running round
 	starts     []start            // of the newest rounds
-	claims     uint32             // step of the newest round whose claims were seen
+	claims     uint32             // step of the newest round with known claims
 	listeners  []func(Row)
 }
 
-// start is the beginning of a round, and the data that the run was through with by then.
+// start is the start of a round, with the amount of data that the run had processed by then.
 type start struct {
 	step   uint32
 	at     time.Time
 	tokens float64
 }
 
-// New makes an empty board.
+// New returns an empty board.
 func New() *Board { return &Board{values: map[string]float64{}, extra: map[string]float64{}} }
 
-// SetVocabulary tells how many tokens the model knows, for train/confidence.
+// SetVocabulary sets the size of the model's vocabulary, for train/confidence.
 func (b *Board) SetVocabulary(size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.vocabulary = size
 }
 
-// Listen lets a tracker have every row from now on. The function must not wait.
+// Listen passes every later row to a tracker. take must not block.
 func (b *Board) Listen(take func(Row)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.listeners = append(b.listeners, take)
 }
 
-// Values returns a copy of all figures.
+// Values returns a copy of all metrics.
 func (b *Board) Values() map[string]float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.values)
 }
 
-// See takes an event, as a function for event.Log's Watch.
+// See processes an event. It is an argument for event.Log's Watch.
 func (b *Board) See(e event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +129,7 @@ func (b *Board) state(at time.Time, s event.State) {
 	}
 }
 
-// claimed makes a row of what the witnesses of a round claim.
+// claimed makes a row from the claims of a round's witnesses.
 func (b *Board) claimed(at time.Time, c *event.Claimed) {
 	if c == nil || c.Step == b.claims {
 		return
@@ -155,7 +155,7 @@ func (b *Board) trained(at time.Time, t event.Trained) {
 		b.values["train/confidence"] = 1 - loss/math.Log(float64(b.vocabulary))
 	}
 	b.values["train/last_train_seconds"] = t.Seconds
-	if b.batch == 0 { // of a training alone
+	if b.batch == 0 { // solo training
 		b.values["train/total_tokens"] += float64(t.Tokens)
 		if t.Seconds > 0 {
 			b.values["train/tokens_per_sec"] = float64(t.Tokens) / t.Seconds
@@ -171,7 +171,7 @@ func (b *Board) trained(at time.Time, t event.Trained) {
 		b.rate(length, t.Seconds)
 	}
 	row := Row{Time: at, Step: t.Step, Values: maps.Clone(b.values)}
-	maps.DeleteFunc(row.Values, func(name string, _ float64) bool { return strings.HasPrefix(name, "claimed/") }) // of another step, in a row of their own
+	maps.DeleteFunc(row.Values, func(name string, _ float64) bool { return strings.HasPrefix(name, "claimed/") }) // they belong to a different step and have a separate row
 	maps.Copy(row.Values, b.extra)
 	clear(b.extra)
 	b.hand(row)

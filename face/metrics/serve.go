@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Handler shows the board: a JSON object at /, what Prometheus reads at /metrics.
+// Handler serves the board: a JSON object at /, Prometheus format at /metrics.
 func (b *Board) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(b, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -24,18 +24,19 @@ func (b *Board) Handler() http.Handler {
 		for name, value := range b.Values() {
 			figures[name] = value
 			if math.IsNaN(value) || math.IsInf(value, 0) {
-				figures[name] = nil // JSON has no such numbers
+				figures[name] = nil // not representable in JSON
 			}
 		}
-		_ = json.NewEncoder(w).Encode(figures) // the reader has gone
+		_ = json.NewEncoder(w).Encode(figures) // fails if the reader has disconnected
 	})
 	return mux
 }
 
-// Describe implements prometheus.Collector: which figures there are shows in time.
+// Describe implements prometheus.Collector. It sends nothing, because the set of metrics changes
+// over time.
 func (b *Board) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector. Figures of single tensors are not among them.
+// Collect implements prometheus.Collector. It omits metrics of single tensors.
 func (b *Board) Collect(to chan<- prometheus.Metric) {
 	values := b.Values()
 	names := make([]string, 0, len(values))

@@ -15,10 +15,10 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// defaultTokens are written to a prompt, without a conversation, if the request does not say how many.
+// defaultTokens is the maximum length of a completion, outside of chats, if the request sets none.
 const defaultTokens = 16
 
-// maxWritten bounds the tokens that follow all prompts of a request, if there are several.
+// maxWritten limits the total length of the completions if a request has several prompts.
 const maxWritten = 1 << 18
 
 // answer is the answer to one request, with a choice for each prompt.
@@ -33,11 +33,11 @@ type answer struct {
 	id      string
 	created int64
 
-	mu    sync.Mutex // of the fields below, and of w
-	begun bool       // a part of the stream is sent
+	mu    sync.Mutex // guards the fields below, and w
+	begun bool       // a part of the stream was sent
 }
 
-// encode makes the ids that the model continues, and finds how many may follow.
+// encode tokenizes the prompts and determines the maximum lengths of the completions.
 func (a *answer) encode(form *callForm) *problem {
 	if a.inChat {
 		return a.encodeChat(form)
@@ -57,14 +57,14 @@ func (a *answer) encode(form *callForm) *problem {
 		if problem := a.addChoice(param, ids); problem != nil {
 			return problem
 		}
-		if _, err := a.model.Tokenizer.Decode(ids); err != nil { // ids of the request may have no token
+		if _, err := a.model.Tokenizer.Decode(ids); err != nil { // the request may contain unknown ids
 			return invalid(param, "", "%s: %v", param, err)
 		}
 	}
 	return nil
 }
 
-// encodeChat makes the ids of a conversation.
+// encodeChat tokenizes a conversation.
 func (a *answer) encodeChat(form *callForm) *problem {
 	const param = "messages"
 	t := a.model.Template
@@ -99,7 +99,7 @@ func (a *answer) encodeChat(form *callForm) *problem {
 	return problem
 }
 
-// addChoice adds a choice for the ids of a prompt, if the context has room for its text.
+// addChoice adds a choice for a tokenized prompt, if its completion fits the context.
 func (a *answer) addChoice(param string, ids []int32) *problem {
 	c := &choice{answer: a, index: len(a.choices), ids: ids, most: a.request.maxTokens}
 	room := a.model.Context - len(ids)
@@ -125,8 +125,8 @@ func (a *answer) addChoice(param string, ids []int32) *problem {
 	return nil
 }
 
-// write lets the model write all choices and sends them. The caller has one place in the queue. borrow takes a further place and
-// returns a function that gives it back, or nil if there is no spare place.
+// write generates all choices and sends them. The caller holds one slot of the queue. borrow takes
+// an extra slot and returns a function that releases it, or nil if there is no free slot.
 func (a *answer) write(ctx context.Context, borrow func() func()) *problem {
 	a.id, a.created = strings.ToLower(rand.Text()), time.Now().Unix()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -166,7 +166,7 @@ func (a *answer) write(ctx context.Context, borrow func() func()) *problem {
 	return a.end()
 }
 
-// tokens returns how many tokens the prompts have, and how many the model wrote.
+// tokens returns the number of tokens in the prompts, and the number of generated tokens.
 func (a *answer) tokens() (prompt, written int) {
 	for _, c := range a.choices {
 		prompt, written = prompt+len(c.ids), written+c.count
@@ -188,7 +188,7 @@ func (a *answer) object(choices ...any) map[string]any {
 		object["id"], object["object"] = "chatcmpl-"+a.id, "chat.completion"
 	}
 	if a.request.usage {
-		object["usage"] = nil // but in the last event
+		object["usage"] = nil // set in the last event only
 	}
 	return object
 }
@@ -220,10 +220,10 @@ func (a *answer) end() *problem {
 	return nil
 }
 
-// fail sends a problem in place of the answer, or of the rest of its stream.
+// fail sends a problem instead of the answer, or of the rest of its stream.
 func (a *answer) fail(p *problem) {
 	if a.begun {
-		_ = a.event(p.body()) // the reader may have gone
+		_ = a.event(p.body()) // the reader may have disconnected
 		return
 	}
 	_ = a.control.SetWriteDeadline(time.Now().Add(writeTimeout))

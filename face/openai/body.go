@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// readBody reads the body of a request. Few bodies are read at once: when they are too many, the oldest
-// one of the address that has the most gives way to an address that has fewer. None that stands still
-// is waited for.
+// readBody reads the body of a request. Only a few bodies are read at once. At the limit, the
+// address with the most bodies loses its oldest one to an address with fewer. A body that makes no
+// progress times out.
 func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]byte, *problem) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		wrong := invalid("", "", "the Content-Type is %.60q: want application/json", r.Header.Get("Content-Type"))
@@ -33,7 +33,7 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	if err == nil {
 		return text, nil
 	}
-	a.w.Header().Set("Connection", "close") // or the rest of the body would be waited for
+	a.w.Header().Set("Connection", "close") // otherwise the server would wait for the rest of the body
 	wrong := invalid("", "", "the body cannot be read: %v", err)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		wrong = invalid("", "", "the body has more than %d bytes", maxBody)
@@ -49,17 +49,17 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	return nil, wrong
 }
 
-// asker is the address that a request comes from.
+// asker returns the address of a request.
 func asker(r *http.Request) net.Addr {
 	address, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return net.TCPAddrFromAddrPort(address)
 }
 
-// readInTime reads a body in pieces that have to come in time, until ctx ends. Nothing is read from the
-// connection after an error.
+// readInTime reads a body until ctx ends. Each piece has to arrive within a time limit. After an
+// error the connection must not be read any more.
 func readInTime(ctx context.Context, control *http.ResponseController, from io.Reader) ([]byte, error) {
 	var mu sync.Mutex
-	over := false // no deadline is set any more
+	over := false // set no more deadlines
 	wait := func(until time.Time, last bool) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -12,15 +12,15 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// callForm is a form in which a model writes calls of tools.
+// callForm is a syntax in which a model writes tool calls.
 type callForm struct {
-	begin  string // beginning of calls; if calls are the whole text, blanks may come before it
-	whole  bool   // calls are the whole text
-	marker int32  // id of a control token that has no text and stands for begin; below 0: there is none
+	begin  string // start of calls; if whole is set, spaces may precede it
+	whole  bool   // the whole text consists of calls
+	marker int32  // id of a control token that has no text and stands for begin; negative: none
 	parse  func(text string) ([]called, error)
 }
 
-// called is a call as models write it: its arguments have one of two names.
+// called is a call as a model writes it: its arguments have one of two names.
 type called struct {
 	ID         string          `json:"id"`
 	Type       string          `json:"type"`
@@ -29,14 +29,15 @@ type called struct {
 	Parameters json.RawMessage `json:"parameters"`
 }
 
-// Beginnings of calls.
+// Starts of calls.
 const (
 	hermesBegin, hermesEnd = "<tool_call>", "</tool_call>"
 	mistralBegin           = "[TOOL_CALLS]"
-	llamaAsks              = `{"name": function name, "parameters": ` // the template asks for this
+	llamaAsks              = `{"name": function name, "parameters": ` // requested by the template
 )
 
-// formOf returns the form that a template teaches the model, or nil if the form is not known here.
+// formOf returns the syntax that a template teaches the model, or nil if this package does not know
+// it.
 func formOf(t *chat.Template, coder *tokenizer.Tokenizer) *callForm {
 	switch {
 	case t.Contains(hermesBegin) && t.Contains(hermesEnd) && !t.Contains("<function="):
@@ -63,7 +64,7 @@ func (f *callForm) writtenBy(id int32) string {
 	return ""
 }
 
-// parseHermes reads one or more objects, each within its tags.
+// parseHermes parses one or more objects, each within its tags.
 func parseHermes(text string) (all []called, err error) {
 	for rest := text; strings.TrimSpace(rest) != ""; {
 		inner, opened := strings.CutPrefix(strings.TrimSpace(rest), hermesBegin)
@@ -80,7 +81,7 @@ func parseHermes(text string) (all []called, err error) {
 	return all, nil
 }
 
-// parseMistral reads a list of objects.
+// parseMistral parses a list of objects.
 func parseMistral(text string) (all []called, err error) {
 	return all, decodeCall(strings.TrimPrefix(text, mistralBegin), &all)
 }
@@ -93,7 +94,7 @@ func parseObject(text string) ([]called, error) {
 
 var errNoCall = errors.New("not a call")
 
-// decodeCall reads a value that has no other fields than a call, and nothing after it.
+// decodeCall decodes a value strictly: it allows no unknown fields, and no text after the value.
 func decodeCall(text string, to any) error {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -106,7 +107,7 @@ func decodeCall(text string, to any) error {
 	return nil
 }
 
-// call is a call of a tool in an answer.
+// call is a tool call in an answer.
 type call struct{ id, name, arguments string }
 
 // object returns the call in the form of the API.
@@ -114,7 +115,7 @@ func (c call) object() map[string]any {
 	return map[string]any{"id": c.id, "type": "function", "function": map[string]any{"name": c.name, "arguments": c.arguments}}
 }
 
-// maxCallID bounds the id that a model gives a call, in bytes.
+// maxCallID limits a call id written by a model, in bytes.
 const maxCallID = 64
 
 // made returns the call, or an error if its tool is unknown or its arguments are not an object.
@@ -136,22 +137,22 @@ func (c called) made(names map[string]bool) (call, error) {
 	}
 	id := c.ID
 	if id == "" || len(id) > maxCallID {
-		id = strings.ToLower(rand.Text()[:9]) // some templates insist on nine letters or digits
+		id = strings.ToLower(rand.Text()[:9]) // some templates require nine letters or digits
 	}
 	return call{id, c.Name, text}, nil
 }
 
-// callReader separates the calls of tools from the text before them. If they are not complete, or of an unknown tool,
-// they stay text.
+// callReader separates tool calls from the text before them. Incomplete calls, and calls of unknown
+// tools, remain text.
 type callReader struct {
 	form  *callForm
 	names map[string]bool // of the tools
 	held  string          // text that is a call, or may become one
 	began bool            // held is a call
-	plain bool            // no calls may follow
+	plain bool            // calls can no longer follow
 }
 
-// next takes a piece of the text and returns the part that certainly belongs to no call.
+// next processes a piece of the text and returns the part that cannot belong to a call.
 func (r *callReader) next(piece string) (text string) {
 	if r.plain {
 		return piece
@@ -176,7 +177,7 @@ func (r *callReader) next(piece string) (text string) {
 	return text
 }
 
-// end returns the calls, only the first if the request wants one at most, or else the text that was held back.
+// end returns the calls, only the first one if one is true, or else the text that was held back.
 func (r *callReader) end(one bool) (text string, calls []call) {
 	text = r.held
 	r.held = ""

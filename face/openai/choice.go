@@ -16,26 +16,26 @@ const (
 	finishCalls  = "tool_calls"
 )
 
-// errStop ends a text at a string of stop.
+// errStop ends a text at a stop string.
 var errStop = errors.New("the text has a string of stop")
 
-// choice is the text that the model writes after one prompt. One goroutine at a time uses it.
+// choice is the model's completion of one prompt. It is not safe for concurrent use.
 type choice struct {
 	answer *answer
 	index  int
 	ids    []int32 // of the prompt
-	most   int     // tokens
-	count  int     // tokens that the model wrote
+	most   int     // maximum number of tokens
+	count  int     // number of generated tokens
 	finish string
-	text   strings.Builder // unless it is streamed
-	begun  bool            // a part of the stream is sent
+	text   strings.Builder // unused while streaming
+	begun  bool            // a part of the stream was sent
 	stop   stopper
-	calls  *callReader // nil: calls of tools stay text
-	called []call      // in the text, once it has ended
-	scores *scores     // nil: no log-probabilities are wanted
+	calls  *callReader // nil: tool calls remain text
+	called []call      // calls in the text, set at its end
+	scores *scores     // nil: no log-probabilities were requested
 }
 
-// write lets the model write, and sends the text.
+// write generates the text and sends it.
 func (c *choice) write(ctx context.Context) *problem {
 	a := c.answer
 	stream, err := a.model.Tokenizer.NewStream(c.ids)
@@ -108,7 +108,7 @@ func (c *choice) addRest(stream *tokenizer.Stream) error {
 	return c.add(text + c.stop.rest())
 }
 
-// valid returns a text with U+FFFD in place of each byte that belongs to no character.
+// valid returns a text with U+FFFD instead of each byte that is not part of a character.
 func valid(piece []byte) string { return string([]rune(string(piece))) }
 
 // add adds a piece of the text, without the calls in it.
@@ -139,7 +139,7 @@ func (c *choice) part(text string) map[string]any {
 	return c.delta(map[string]any{"content": text})
 }
 
-// delta is a piece of a streamed message; the first has the role.
+// delta is a piece of a streamed message. The first piece contains the role.
 func (c *choice) delta(fields map[string]any) map[string]any {
 	if !c.begun {
 		fields["role"] = "assistant"
@@ -154,7 +154,7 @@ func (c *choice) event(part map[string]any, finish any) error {
 	return err
 }
 
-// completed fills in the fields that each choice has.
+// completed sets the fields that each choice has.
 func (c *choice) completed(part map[string]any, finish any) map[string]any {
 	part["index"], part["finish_reason"], part["logprobs"] = c.index, finish, nil
 	if c.scores != nil {
@@ -163,7 +163,7 @@ func (c *choice) completed(part map[string]any, finish any) map[string]any {
 	return part
 }
 
-// end ends the text. The stream of the choice is sent then.
+// end ends the text. In a stream, it also sends the last piece.
 func (c *choice) end() *problem {
 	if c.calls != nil {
 		var rest string

@@ -1,10 +1,10 @@
-// Package openai answers requests in the form of OpenAI's API, so that programs written for that
-// talk to a model of one's own: POST /v1/chat/completions and /v1/completions, whole or as
-// server-sent events, GET /v1/models and /healthz.
+// Package openai implements a server for OpenAI's API, so that existing API clients can use a local
+// model. It serves POST /v1/chat/completions and /v1/completions, complete or as server-sent
+// events, GET /v1/models and /healthz.
 //
-// [New] takes a [Model], which is a tokenizer, a chat template and a function that writes tokens,
-// and [Server.Serve] answers until its context ends. A request for something that this package
-// does not do is refused by name: only fields that change no text are ignored. A request has a text, or
-// choice, for each of its prompts. Calls of tools are found in the form that the chat template teaches.
-// Requests beyond what may run and wait are refused at once.
+// [New] takes a [Model], which consists of a tokenizer, a chat template and a function that
+// generates tokens. [Server.Serve] serves until its context ends. The server rejects unsupported
+// fields by name, and ignores only fields that do not affect the text. An answer has one text,
+// called choice, for each prompt. The server recognizes tool calls in the syntax of the chat
+// template. It rejects requests beyond its limits of running and waiting requests at once.
 package openai

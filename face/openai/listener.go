@@ -8,15 +8,15 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// limitedListener is a listener that lets in as many connections as its limiter has places for, besides those that
-// are being answered. When it is full, the oldest connection of the address that has the most is closed
-// for one of an address that has fewer; another one is not let in.
+// limitedListener limits the accepted connections that are not being answered. At the limit, the
+// address with the most connections loses its oldest one to an address with fewer, or the new
+// connection is closed.
 type limitedListener struct {
 	net.Listener
 	limiter *admission.Limiter
 }
 
-// visitor is a connection that was let in.
+// visitor is an accepted connection.
 type visitor struct {
 	net.Conn
 	limiter *admission.Limiter
@@ -26,7 +26,7 @@ type visitor struct {
 	closed bool
 }
 
-type visitorKey struct{} // of the visitor in the context of its requests
+type visitorKey struct{} // key of the visitor in the context of its requests
 
 // Accept implements net.Listener.
 func (d limitedListener) Accept() (net.Conn, error) {
@@ -54,7 +54,7 @@ func (v *visitor) Close() error {
 	return v.Conn.Close()
 }
 
-// answering gives its place back until the returned function is called.
+// answering releases the connection's slot until the returned function is called.
 func (v *visitor) answering() (answered func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -68,8 +68,8 @@ func (v *visitor) answering() (answered func()) {
 	}
 }
 
-// whileAnswered is for a request that has a place in the queue: its connection, if it came through a
-// limitedListener, needs no place there.
+// whileAnswered releases the connection slot of a request that has a slot in the queue, if it came
+// through a limitedListener.
 func whileAnswered(ctx context.Context) (answered func()) {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
 		return v.answering()

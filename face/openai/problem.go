@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// problem is an error as the API words it.
+// problem is an error in the form of the API.
 type problem struct {
 	status  int
 	kind    string // type
 	message string
-	param   string // the field of the request; may be empty
+	param   string // field of the request; may be empty
 	code    string // may be empty
-	cause   error  // for the log alone; may be nil
+	cause   error  // for the log only; may be nil
 }
 
 // Error implements error.
@@ -32,10 +32,10 @@ func (p *problem) body() any {
 	return map[string]any{"error": map[string]any{"message": p.message, "type": p.kind, "param": null(p.param), "code": null(p.code)}}
 }
 
-// maxParam bounds the name of a field in a problem, in bytes: a request chooses names.
+// maxParam limits the name of a field in a problem, in bytes, because names come from requests.
 const maxParam = 200
 
-// invalid is a problem of what a request says in a field.
+// invalid returns a problem with the content of a field.
 func invalid(param, code, format string, args ...any) *problem {
 	if len(param) > maxParam {
 		param = strings.ToValidUTF8(param[:maxParam], "")
@@ -43,17 +43,17 @@ func invalid(param, code, format string, args ...any) *problem {
 	return &problem{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf(format, args...), param: param, code: code}
 }
 
-// busy is a problem of the server, which has too much to do.
+// busy returns a problem of an overloaded server.
 func busy(format string, args ...any) *problem {
 	return &problem{status: http.StatusTooManyRequests, kind: "rate_limit_error", code: "queue_full", message: fmt.Sprintf(format, args...)}
 }
 
 var (
 	closing = &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "closing", message: "the server is ending"}
-	gone    = &problem{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the client went away"} // which nobody reads
+	gone    = &problem{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the client went away"} // never read, because the client has disconnected
 )
 
-// early is why a request ended before its time.
+// early returns the reason why a request ended early.
 func early(ctx context.Context) *problem {
 	switch why := context.Cause(ctx); {
 	case errors.Is(why, errClosing):
@@ -68,11 +68,11 @@ func early(ctx context.Context) *problem {
 
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	data, err := json.Marshal(body)
-	if err != nil { // nothing here has a value without JSON
+	if err != nil { // cannot happen: all values are valid JSON
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(data, '\n')) // the reader may have gone
+	_, _ = w.Write(append(data, '\n')) // the reader may have disconnected
 }

@@ -6,13 +6,13 @@ import (
 	"fmt"
 )
 
-// maxPrompts bounds the prompts of a request.
+// maxPrompts limits the prompts of a request.
 const maxPrompts = 128
 
 // prompt is a text, or the ids of its tokens.
 type prompt struct {
 	text string
-	ids  []int32 // nil: there is a text
+	ids  []int32 // nil: text is set
 }
 
 func (p prompt) empty() bool { return p.text == "" && len(p.ids) == 0 }
@@ -34,7 +34,7 @@ func prompts(r *request, name string, raw json.RawMessage) *problem {
 		if problem := read(name, raw, &texts, want); problem != nil {
 			return problem
 		}
-	case bytes.Contains(raw, []byte("null")): // which would be read as 0
+	case bytes.Contains(raw, []byte("null")): // it would decode as 0
 		return invalid(name, "invalid_type", "%s is %.60s: want %s", name, raw, want)
 	case lists < 2:
 		all = make([][]int32, 1)
@@ -67,7 +67,8 @@ func prompts(r *request, name string, raw json.RawMessage) *problem {
 	return nil
 }
 
-// textLogprobs reads how many likely tokens are shown with each token of a text. 0 shows the token alone, false nothing.
+// textLogprobs reads the number of likely alternatives to show for each token of a text. 0 shows
+// only the token itself, false shows nothing.
 func textLogprobs(r *request, name string, raw json.RawMessage) *problem {
 	if string(raw) == "false" {
 		return nil

@@ -7,35 +7,37 @@ import (
 	"sync"
 )
 
-// queue shares the answers that are written at once, and the places of requests that wait, between addresses. The next
-// turn is of the address that has the fewest answers written, of such that which waits longest since its last turn, or
-// since it came, and of its requests the oldest's. When all places are taken, the newest request that waits of the
-// address with the most places gives way to an address with fewer.
+// queue shares the running answers, and the slots of waiting requests, fairly between addresses.
+// The next turn goes to the address with the fewest running answers. Ties go to the address that
+// has waited longest since its last turn or its arrival. Within an address, the oldest request goes
+// first. At the limit, the address with the most slots loses its newest waiting request to an
+// address with fewer.
 type queue struct {
-	running int // answers at once
-	places  int // of requests that run and wait
+	running int // limit of running answers
+	places  int // limit of running and waiting requests
 
 	mu    sync.Mutex
-	all   []*turn              // in the order that they came
-	busy  int                  // of them those that run
-	since map[netip.Prefix]int // of addresses with a place when they had their last turn, or came: see enter and start
-	turns int                  // that there were
+	all   []*turn              // in order of arrival
+	busy  int                  // number of running requests in all
+	since map[netip.Prefix]int // last turn, or arrival, of each address with a slot: see enter and start
+	turns int                  // number of turns so far
 }
 
 func newQueue(running, waiting int) *queue {
 	return &queue{running: running, places: running + waiting, since: make(map[netip.Prefix]int)}
 }
 
-// turn is a request's place in a queue.
+// turn is a request's slot in a queue.
 type turn struct {
 	from  netip.Prefix
 	evict func()
-	begun chan struct{} // closed when the answer may be written
+	begun chan struct{} // closed when the answer may run
 
 	ready, runs bool
 }
 
-// enter takes a place, or returns nil. evict is called if the place is lost; it must not wait.
+// enter takes a slot, or returns nil. If the request is evicted, the queue calls evict, which must
+// not block.
 func (q *queue) enter(from netip.Prefix, evict func()) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -55,7 +57,7 @@ func (q *queue) enter(from netip.Prefix, evict func()) *turn {
 	return t
 }
 
-// await lets a request have its turn, which is when begun is closed.
+// await makes a request eligible for its turn. The turn starts when begun is closed.
 func (q *queue) await(t *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -63,8 +65,8 @@ func (q *queue) await(t *turn) {
 	q.start()
 }
 
-// spare takes a place that runs at once for a further text of a request that runs, or returns nil: if all run that may,
-// or if a request waits.
+// spare takes a running slot for another choice of a running request. It returns nil if there is no
+// free running slot, or if a request waits.
 func (q *queue) spare(from netip.Prefix) *turn {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -77,13 +79,13 @@ func (q *queue) spare(from netip.Prefix) *turn {
 	return t
 }
 
-// leave gives a place back.
+// leave releases a slot.
 func (q *queue) leave(t *turn) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	i := slices.Index(q.all, t)
 	if i < 0 {
-		return // it gave way
+		return // it was evicted
 	}
 	q.remove(i)
 	if t.runs {
@@ -99,14 +101,14 @@ func (q *queue) remove(i int) {
 	}
 }
 
-// counts returns how many requests run and wait.
+// counts returns the numbers of running and waiting requests.
 func (q *queue) counts() (running, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.busy, len(q.all) - q.busy
 }
 
-// start begins turns while there is room. q.mu is held.
+// start starts turns while there is room. The caller holds q.mu.
 func (q *queue) start() {
 	for q.busy < q.running {
 		written := make(map[netip.Prefix]int)
@@ -132,7 +134,7 @@ func (q *queue) start() {
 	}
 }
 
-// count returns how many places an address has. q.mu is held.
+// count returns the number of slots of an address. The caller holds q.mu.
 func (q *queue) count(from netip.Prefix) (n int) {
 	for _, t := range q.all {
 		if t.from == from {
@@ -142,7 +144,8 @@ func (q *queue) count(from netip.Prefix) (n int) {
 	return n
 }
 
-// newestOfLargest returns where the request is that gives way, or −1 if none waits. q.mu is held.
+// newestOfLargest returns the index of the request to evict, or −1 if none waits. The caller holds
+// q.mu.
 func (q *queue) newestOfLargest() int {
 	places := make(map[netip.Prefix]int)
 	for _, t := range q.all {

@@ -14,41 +14,41 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// Bounds of a request.
+// Limits of a request.
 const (
 	maxMessages = 1 << 12
 	maxStops    = 4
-	maxStop     = 1 << 10 // bytes of one
-	maxTop      = 20      // likely tokens that are shown with each of a message
-	maxTextTop  = 5       // the same of a text
+	maxStop     = 1 << 10 // bytes of one string
+	maxTop      = 20      // alternatives shown for each token of a message
+	maxTextTop  = 5       // alternatives shown for each token of a text
 )
 
-// request is what a caller asks for.
+// request is a decoded request.
 type request struct {
 	model       string
 	messages    []chat.Message
 	tools       json.RawMessage
 	toolChoice  string
-	oneCall     bool // of tools, at most
+	oneCall     bool // at most one tool call
 	prompts     []prompt
-	maxTokens   int // 0: not said
+	maxTokens   int // 0: not set
 	maxField    string
 	temperature float64
 	topP        float64
 	seed        *int64
 	stops       []string
 	stream      bool
-	usage       bool // in a last event of the stream
-	scored      bool // log-probabilities are wanted
-	top         int  // most likely tokens that are shown with each token
+	usage       bool // in the last event of the stream
+	scored      bool // log-probabilities are requested
+	top         int  // number of alternatives shown for each token
 
 	severalPrompts bool // prompt is a list of prompts
 }
 
-// A field reads one value of a request, which is not null.
+// A field decodes one value of a request, which is not null.
 type field func(r *request, name string, raw json.RawMessage) *problem
 
-// fields are known to both kinds of requests.
+// fields are the fields of both kinds of requests.
 var fields = map[string]field{
 	"model": func(r *request, name string, raw json.RawMessage) *problem {
 		return read(name, raw, &r.model, "a string")
@@ -73,7 +73,7 @@ var fields = map[string]field{
 	"safety_identifier": ignored, "prompt_cache_key": ignored, "prompt_cache_retention": ignored,
 }
 
-// chatFields and textFields are those of one kind only.
+// chatFields and textFields are the fields of one kind only.
 var (
 	chatFields = map[string]field{
 		"messages": messages, "max_completion_tokens": maxTokens,
@@ -84,7 +84,7 @@ var (
 			return whole(name, raw, &r.top, 0, maxTop)
 		},
 		"response_format": only(`{"type":"text"}`), "modalities": only(`["text"]`),
-		"tools": tools, "functions": only("[]"), "tool_choice": toolChoice, "function_call": only(`"none"`, `"auto"`),
+		"tools": tools, "functions": replaced("tools", "[]"), "tool_choice": toolChoice, "function_call": replaced("tool_choice", `"none"`, `"auto"`),
 		"parallel_tool_calls": parallelCalls, "prediction": ignored,
 	}
 	textFields = map[string]field{
@@ -92,7 +92,7 @@ var (
 	}
 )
 
-// decode reads the body of a request for an answer in a conversation, or for what follows a text.
+// decode decodes the body of a chat request or of a text completion request.
 func decode(body []byte, inChat bool) (request, *problem) {
 	r := request{temperature: 1, topP: 1}
 	own := textFields
@@ -133,8 +133,8 @@ func decode(body []byte, inChat bool) (request, *problem) {
 	return r, nil
 }
 
-// object calls each with the fields of an object that are not null, in their order. at is its place
-// in the request, empty for the whole, which is JSON.
+// object calls each with the fields of an object that are not null, in their order. at is the
+// object's path in the request, empty for the whole request. raw is valid JSON.
 func object(raw []byte, at string, each func(name string, raw json.RawMessage) *problem) *problem {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -147,7 +147,7 @@ func object(raw []byte, at string, each func(name string, raw json.RawMessage) *
 		if err = errors.Join(err, d.Decode(&value)); err != nil {
 			return invalid(at, "", "the body is not JSON: %v", err)
 		}
-		name := key.(string) // an object has no other keys
+		name := key.(string) // keys of an object are strings
 		if seen[name] {
 			return invalid(fieldOf(at, name), "", "%s occurs twice", quoted(name))
 		}
@@ -161,7 +161,7 @@ func object(raw []byte, at string, each func(name string, raw json.RawMessage) *
 	return nil
 }
 
-// fieldOf is the place of a field of an object.
+// fieldOf returns the path of a field of an object.
 func fieldOf(at, name string) string {
 	if at == "" {
 		return name
@@ -202,17 +202,28 @@ func whole(name string, raw json.RawMessage, to *int, least, most int) *problem 
 
 func ignored(*request, string, json.RawMessage) *problem { return nil }
 
-// only takes the values that ask for nothing that is not done here.
+// only accepts only values that request no unsupported behaviour.
 func only(values ...string) field {
 	return func(_ *request, name string, raw json.RawMessage) *problem {
 		var given, allowed any
-		_ = json.Unmarshal(raw, &given) // it was read as JSON already
+		_ = json.Unmarshal(raw, &given) // it is valid JSON
 		for _, value := range values {
 			if _ = json.Unmarshal([]byte(value), &allowed); reflect.DeepEqual(given, allowed) {
 				return nil
 			}
 		}
 		return invalid(name, "unsupported_parameter", "%s is %.60s, which is not supported; omit it, or use %s", name, raw, strings.Join(values, " or "))
+	}
+}
+
+// replaced is only for a field that has a newer name.
+func replaced(by string, values ...string) field {
+	return func(r *request, name string, raw json.RawMessage) *problem {
+		if problem := only(values...)(r, name, raw); problem != nil {
+			problem.message = fmt.Sprintf("%s is not supported; use %s", name, by)
+			return problem
+		}
+		return nil
 	}
 }
 
@@ -265,13 +276,13 @@ func streamOptions(r *request, name string, raw json.RawMessage) *problem {
 		case "include_usage":
 			return read("stream_options.include_usage", raw, &r.usage, "true or false")
 		case "include_obfuscation":
-			return nil // it changes no text
+			return nil // it does not affect the text
 		}
 		return invalid(fieldOf(name, key), "unknown_parameter", "stream_options.%.100s is unknown; omit it", key)
 	})
 }
 
-// developer is a newer name of the role system. Few templates know it; the others get the role system.
+// developer is a newer name of the role system. Templates that do not know it get the role system.
 const developer = "developer"
 
 // roles of messages.
@@ -301,7 +312,7 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 				return keepText(inner, raw, &m.CallID)
 			case "name":
 				return keepText(inner, raw, &m.Name)
-			case "annotations": // of an answer that is sent back
+			case "annotations": // of an answer that the client sends back
 				return only("[]")(r, inner, raw)
 			default:
 				return invalid(inner, "unsupported_parameter", "%.100s is not supported and could change the answer; omit it", inner)
@@ -330,7 +341,7 @@ func keepText(at string, raw json.RawMessage, to *json.RawMessage) *problem {
 	return read(at, raw, &text, "a string")
 }
 
-// content reads a text, or one in parts.
+// content reads a text, or a text in parts.
 func content(at string, raw json.RawMessage, to *string) *problem {
 	if json.Unmarshal(raw, to) == nil {
 		return nil

@@ -12,14 +12,15 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// scores collects the log-probabilities of the tokens of a text, by the model's logits without temperature.
+// scores collects the log-probabilities of the tokens of a text, from the model's logits without
+// temperature.
 type scores struct {
 	coder   *tokenizer.Tokenizer
-	top     int       // number of most likely tokens that are shown too
+	top     int       // number of alternatives to show
 	last    []int32   // the token before, or none
 	logits  []float32 // of the next token
 	offset  int       // characters of the text so far
-	pending []scored  // tokens that are not shown yet
+	pending []scored  // tokens that were not shown yet
 }
 
 // scored is a token of the text.
@@ -36,15 +37,15 @@ type ranked struct {
 	logprob float64
 }
 
-// newScores returns the scores of a text that follows a prompt.
+// newScores returns the scores of a completion of a prompt.
 func newScores(coder *tokenizer.Tokenizer, top int, prompt []int32) *scores {
 	return &scores{coder: coder, top: top, last: slices.Clone(prompt[len(prompt)-1:])}
 }
 
-// observe takes the logits of the next token.
+// observe stores the logits of the next token.
 func (s *scores) observe(logits []float32) { s.logits = append(s.logits[:0], logits...) }
 
-// add takes the token that was chosen, and the text that appears with it.
+// add adds the chosen token, and the text that appears with it.
 func (s *scores) add(id int32, piece string) error {
 	if int(id) >= len(s.logits) {
 		return fmt.Errorf("token %d of %d logits", id, len(s.logits))
@@ -74,7 +75,7 @@ func (s *scores) add(id int32, piece string) error {
 	return nil
 }
 
-// best returns the most likely ids, of equally likely ones the lower first.
+// best returns the most likely ids. Of equally likely ids, the lower comes first.
 func (s *scores) best() []int32 {
 	var best []int32
 	if s.top == 0 {
@@ -91,7 +92,8 @@ func (s *scores) best() []int32 {
 	return best
 }
 
-// textOf returns the bytes of a token after the last one: some decoders drop a blank at the beginning of a text.
+// textOf returns the bytes of a token after the last one, because some decoders drop a space at the
+// start of a text.
 func (s *scores) textOf(id int32) ([]byte, error) {
 	before, err := s.coder.Decode(s.last)
 	if err == nil {
@@ -104,7 +106,8 @@ func (s *scores) textOf(id int32) ([]byte, error) {
 	return s.coder.Decode([]int32{id})
 }
 
-// shown returns the tokens that were not shown before, in the form of chats or of texts, and nil if there are none.
+// shown returns the tokens that were not shown before, in the form of chats or of texts. It returns
+// nil if there are none.
 func (s *scores) shown(inChat bool) any {
 	if len(s.pending) == 0 {
 		return nil
@@ -153,7 +156,7 @@ func textScores(tokens []scored) any {
 	return map[string]any{"tokens": names, "token_logprobs": logprobs, "top_logprobs": tops, "text_offset": offsets}
 }
 
-// name is the text of a token, or its bytes if they are not characters.
+// name returns the text of a token, or its bytes if they are not valid characters.
 func (r ranked) name() string {
 	if utf8.Valid(r.text) {
 		return string(r.text)

@@ -12,17 +12,17 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// How long answers go on, and are then waited for, when the server ends.
+// Time limits for answers after the server's context ends.
 const (
 	graceTimeout = 10 * time.Second
 	cutTimeout   = 10 * time.Second
 )
 
-const maxConnections = 256 // that are not being answered
+const maxConnections = 256 // not being answered
 
-// Serve answers requests until ctx ends, and closes the listener. Requests that wait are refused
-// then, and answers that are being written have some time left, after which they are cut. When Serve
-// returns, nobody uses the model any more. A server serves once.
+// Serve serves requests until ctx ends, and closes the listener. It then rejects waiting requests,
+// and gives running answers some time before it aborts them. When Serve returns, the model is no
+// longer in use. Call Serve at most once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	base, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(errClosing)

@@ -20,49 +20,51 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// Model is what answers.
+// Model is a model with its tokenizer and template.
 type Model struct {
-	Name       string // by which requests name it
-	Context    int    // tokens of a prompt and its answer together
-	Vocab      int    // the model has the ids below
+	Name       string // name in requests
+	Context    int    // maximum number of tokens of a prompt and its completion
+	Vocab      int    // number of ids of the model
 	Tokenizer  *tokenizer.Tokenizer
 	Ends       []int32           // ids that end a text
-	Template   *chat.Template    // nil: there are no chats, because of NoTemplate
-	Named      map[string]string // tokens that the template sees
+	Template   *chat.Template    // nil: no chats, for the reason NoTemplate
+	Named      map[string]string // tokens that the template uses by name
 	NoTemplate error
 
-	// Tokens calls emit with each token that follows a prompt until one of Ends, or MaxTokens, or an
-	// error of emit, which its own wraps. It is called for several prompts at once and ends with ctx.
+	// Tokens generates the completion of a prompt and calls emit with each token, until one of
+	// Ends, MaxTokens, the end of ctx, or an error of emit, which it wraps. The server calls it
+	// concurrently for several prompts.
 	Tokens func(ctx context.Context, prompt []int32, o Options, emit func(id int32) error) error
 }
 
-// Options say how tokens are chosen.
+// Options configure the choice of tokens.
 type Options struct {
 	MaxTokens   int     // at least 1
-	Temperature float64 // 0: the most likely always
+	Temperature float64 // 0: always the most likely token
 	TopP        float64 // above 0, at most 1
 	Seed        uint64
-	// Observe, if it is not nil, gets the model's logits for each token before it is emitted, and does not keep them.
+	// Observe, if not nil, is called with the model's logits before each token is emitted. It must
+	// not keep them.
 	Observe func(logits []float32)
 }
 
-// Limits bound what a server does at once.
+// Limits limit concurrent work of a server.
 type Limits struct {
-	Running int           // answers that are written at once, at least 1
-	Waiting int           // requests that wait for one of these to end
-	Time    time.Duration // of a request, with its wait
+	Running int           // running answers, at least 1
+	Waiting int           // waiting requests
+	Time    time.Duration // of a request, including its wait
 }
 
-// Bounds of requests, and how long peers may take.
+// Limits of requests, and time limits for clients.
 const (
 	maxBody      = 4 << 20
-	largeBody    = 64 << 10 // from which on requests are encoded one after the other
-	maxBodies    = 64       // that are read at once
+	largeBody    = 64 << 10 // size from which on requests are tokenized one at a time
+	maxBodies    = 64       // concurrent reads
 	maxHeader    = 16 << 10
 	readTimeout  = 5 * time.Second // for the next bytesInTime of a body, or its rest
 	bytesInTime  = 16 << 10
 	headerTime   = 30 * time.Second
-	writeTimeout = 30 * time.Second // for the reader to take a piece of an answer
+	writeTimeout = 30 * time.Second // for the reader to receive a piece of an answer
 	idleTimeout  = time.Minute
 )
 
@@ -73,28 +75,28 @@ var (
 	errClosing = errors.New("the server is ending")
 )
 
-// Server answers requests. It is safe for concurrent use.
+// Server is an HTTP handler for the API. It is safe for concurrent use.
 type Server struct {
 	model   Model
 	limits  Limits
-	key     [sha256.Size]byte // of requests, hashed
-	locked  bool              // a key is needed
+	key     [sha256.Size]byte // API key of requests, hashed
+	locked  bool              // a key is required
 	logger  *slog.Logger
 	started time.Time
-	grace   time.Duration // for answers that are being written when the server ends
+	grace   time.Duration // for running answers after the server's end
 	mux     *http.ServeMux
-	form    *callForm // of calls of tools; nil: unknown
+	form    *callForm // of tool calls; nil: unknown
 
 	bodies  *admission.Limiter // requests whose bodies are being read
 	queue   *queue
-	large   chan struct{} // a large request is being encoded
+	large   chan struct{} // a large request is being tokenized
 	closing chan struct{}
 
 	mu   sync.Mutex
-	took time.Duration // by an answer, of late
+	took time.Duration // recent duration of an answer
 }
 
-// New makes a server. Requests have to bring the key, if there is one.
+// New returns a Server. If key is not empty, requests must send it.
 func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 	if l.Running < 1 || l.Waiting < 0 || l.Running+l.Waiting > 1<<16 || l.Time <= 0 {
 		return nil, fmt.Errorf("%d requests that run and %d that wait, for %v: want at least 1, 0 and more than no time", l.Running, l.Waiting, l.Time)
@@ -149,7 +151,7 @@ func (s *Server) named(name string) *problem {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(w) // all connections of net/http have deadlines
 	_ = control.SetReadDeadline(time.Now().Add(readTimeout))
-	_ = control.SetWriteDeadline(time.Now().Add(readTimeout + writeTimeout)) // until an answer has its own
+	_ = control.SetWriteDeadline(time.Now().Add(readTimeout + writeTimeout)) // until the answer sets its own deadline
 	if problem := s.admit(r); problem != nil {
 		if problem.status == http.StatusUnauthorized {
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -160,8 +162,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// admit refuses who has no key. Where there is none, it refuses what a page of the internet can make
-// a browser on this machine send: requests by a name that leads here for the page only.
+// admit rejects requests without the API key. If the server has no key, it rejects requests on a
+// loopback address with a host name other than localhost. A web page could otherwise send them
+// through a browser on this machine (DNS rebinding).
 func (s *Server) admit(r *http.Request) *problem {
 	if r.URL.Path == "/healthz" {
 		return nil
@@ -187,7 +190,7 @@ func (s *Server) admit(r *http.Request) *problem {
 	return nil
 }
 
-// complete answers requests for an answer in a conversation, or for what follows a text.
+// complete handles chat requests or text completion requests.
 func (s *Server) complete(inChat bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), s.limits.Time, errTime)
@@ -214,8 +217,8 @@ func (s *Server) complete(inChat bool) http.HandlerFunc {
 	}
 }
 
-// serve reads the request, takes a place, waits for its turn and writes the answer. A request
-// without a place has cost no more than its bytes.
+// serve reads the request, takes a slot, waits for its turn and sends the answer. A request without
+// a slot costs no more than the bytes of its body.
 func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem *problem) {
 	if a.request, problem = s.read(ctx, r, a); problem != nil {
 		return problem
@@ -258,8 +261,8 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	return problem
 }
 
-// encode has one large request encoded at a time: it may take a second of a CPU, and the answers that are being written
-// need them.
+// encode tokenizes large requests one at a time, because each may use a CPU for a second that
+// running answers need.
 func (s *Server) encode(ctx context.Context, a *answer) *problem {
 	if a.size > largeBody {
 		select {
@@ -274,7 +277,7 @@ func (s *Server) encode(ctx context.Context, a *answer) *problem {
 	return a.encode(s.form)
 }
 
-// read reads a request and checks what can be checked before it is encoded.
+// read reads a request and checks everything that can be checked before it is tokenized.
 func (s *Server) read(ctx context.Context, r *http.Request, a *answer) (request, *problem) {
 	text, problem := s.readBody(ctx, r, a)
 	if problem != nil {
@@ -288,7 +291,7 @@ func (s *Server) read(ctx context.Context, r *http.Request, a *answer) (request,
 	return asked, problem
 }
 
-// retryAfter is how many seconds it is worth to wait before asking again.
+// retryAfter returns the recommended wait before a retry, in seconds.
 func (s *Server) retryAfter() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

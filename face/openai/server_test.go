@@ -252,6 +252,28 @@ func TestRefused(t *testing.T) {
 		{chats, `{"messages":[]}`, 400, "model"},
 		{chats, `{"model":"toy"}`, 400, "messages"},
 		{chats, `{` + hello + `,"n":2}`, 400, "n"},
+		{chats, `{` + hello + `,"n":0}`, 400, "n"},
+		{chats, `{` + hello + `,"n":"1"}`, 400, "n"},
+		{chats, `{` + hello + `,"functions":[{"name":"f","parameters":{}}]}`, 400, "functions"},
+		{chats, `{` + hello + `,"functions":{}}`, 400, "functions"},
+		{chats, `{` + hello + `,"function_call":{"name":"f"}}`, 400, "function_call"},
+		{chats, `{"model":"toy","messages":[{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}]}`, 400, "messages[0].function_call"},
+		{chats, `{"model":"toy","messages":[{"role":"function","name":"f","content":"1"}]}`, 400, "messages[0].role"},
+		{chats, `{` + hello + `,"tools":{}}`, 400, "tools"},
+		{chats, `{` + hello + `,"tools":{"type":"function","function":{"name":"f"}}}`, 400, "tools"},
+		{chats, `{` + hello + `,"tools":"[]"}`, 400, "tools"},
+		{chats, `{` + hello + `,"tools":true}`, 400, "tools"},
+		{chats, `{` + hello + `,"tools":[null]}`, 400, "tools[0]"},
+		{chats, `{` + hello + `,"tools":[[]]}`, 400, "tools[0]"},
+		{chats, `{` + hello + `,"tools":[{"type":"function","function":"f"}]}`, 400, "tools[0].function"},
+		{chats, `{` + hello + `,"tool_choice":{"type":"function","function":{"name":"f"}}}`, 400, "tool_choice"},
+		{chats, `{` + hello + `,"echo":true}`, 400, "echo"},
+		{texts, `{"model":"toy","prompt":"a","n":3}`, 400, "n"},
+		{texts, `{"model":"toy","prompt":"a","best_of":2}`, 400, "best_of"},
+		{texts, `{"model":"toy","prompt":"a","echo":1}`, 400, "echo"},
+		{texts, `{"model":"toy","prompt":"a","echo":"false"}`, 400, "echo"},
+		{texts, `{"model":"toy","prompt":"a","suffix":"b"}`, 400, "suffix"},
+		{texts, `{"model":"toy","prompt":"a","tools":[]}`, 400, "tools"},
 		{chats, `{` + hello + `,"top_k":5}`, 400, "top_k"},
 		{chats, `{` + hello + `,"tools":[{"type":"function"}]}`, 400, "tools"},
 		{chats, `{` + hello + `,"response_format":{"type":"json_object"}}`, 400, "response_format"},
@@ -295,7 +317,7 @@ func TestRefused(t *testing.T) {
 	if r := ask(t, "POST", url+chats, `{`+hello+`}`, "Content-Type", "text/plain"); r.StatusCode != http.StatusUnsupportedMediaType {
 		t.Errorf("text/plain: %d", r.StatusCode)
 	}
-	harmless := `{` + hello + `,"n":1,"logit_bias":{},"tools":[],"tool_choice":"auto","stop":null,"frequency_penalty":0.0,"metadata":{"a":"b"},"response_format":{"type":"text"},"max_tokens":3,"max_completion_tokens":3}`
+	harmless := `{` + hello + `,"n":1,"logit_bias":{},"tools":[],"tool_choice":"auto","functions":[],"function_call":"none","stop":null,"frequency_penalty":0.0,"metadata":{"a":"b"},"response_format":{"type":"text"},"max_tokens":3,"max_completion_tokens":3}`
 	if r := ask(t, "POST", url+chats, harmless); r.StatusCode != http.StatusOK {
 		t.Errorf("harmless fields: %d %s", r.StatusCode, text(t, r))
 	}

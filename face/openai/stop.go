@@ -2,15 +2,16 @@ package openai
 
 import "strings"
 
-// stopper cuts a text where the first of some strings is complete, of those that are complete at the
-// same place before the longest. However the text is cut into pieces, the outcome is the same.
+// stopper cuts a text where the first stop string is complete. If several are complete at the same
+// position, it cuts before the longest. The result does not depend on how the text is split into
+// pieces.
 type stopper struct {
 	stops []string
-	held  string // what may be the beginning of one of them
+	held  string // possible start of a stop string
 }
 
-// next takes a piece and returns what comes certainly before any of the strings, and whether one
-// was found, after which there is no more text.
+// next processes a piece and returns the text that certainly comes before a stop string. If found
+// is true, the text has ended.
 func (s *stopper) next(piece string) (text string, found bool) {
 	s.held += piece
 	start, end := -1, len(s.held)+1
@@ -32,14 +33,14 @@ func (s *stopper) next(piece string) (text string, found bool) {
 	return text, false
 }
 
-// rest returns what was held back, at the end.
+// rest returns the text that was held back, at the end.
 func (s *stopper) rest() string {
 	text := s.held
 	s.held = ""
 	return text
 }
 
-// unfinished returns the length of the longest beginning of word, short of the whole, that ends text.
+// unfinished returns the length of the longest proper prefix of word that ends text.
 func unfinished(text, word string) int {
 	for n := min(len(word)-1, len(text)); n > 0; n-- {
 		if strings.HasSuffix(text, word[:n]) {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// maxTools bounds the tools of a request, and the calls of a message.
+// maxTools limits the tools of a request, and the calls of a message.
 const maxTools = 1 << 10
 
 // objects calls each with the objects of a list, in their order.
@@ -30,7 +30,7 @@ func objects(name string, raw json.RawMessage, each func(at string, raw json.Raw
 	return nil
 }
 
-// tools are given to the template as they are.
+// tools passes the tools to the template unchanged.
 func tools(r *request, name string, raw json.RawMessage) *problem {
 	return objects(name, raw, func(at string, one json.RawMessage) *problem {
 		r.tools = raw
@@ -42,13 +42,13 @@ func tools(r *request, name string, raw json.RawMessage) *problem {
 				if key != "strict" {
 					return nil
 				}
-				return only("false")(r, fieldOf(at, "function.strict"), value) // nothing holds a model to a schema
+				return only("false")(r, fieldOf(at, "function.strict"), value) // the server cannot enforce a schema
 			})
 		})
 	})
 }
 
-// toolNames returns the names of functions.
+// toolNames returns the names of the functions in tools.
 func toolNames(tools json.RawMessage) map[string]bool {
 	var all []struct {
 		Function struct{ Name string }
@@ -63,8 +63,8 @@ func toolNames(tools json.RawMessage) map[string]bool {
 	return names
 }
 
-// fits refuses tools, and calls of them in messages, that a template would not show to the model, and calls that would
-// not be found in the answer.
+// fits rejects tools, and calls in messages, that the template would not show to the model, and
+// tools whose calls could not be recognized in the answer.
 func (r *request) fits(t *chat.Template, form *callForm) *problem {
 	const code = "unsupported_parameter"
 	switch {
@@ -98,8 +98,9 @@ func toolChoice(r *request, name string, raw json.RawMessage) *problem {
 	return read(name, raw, &r.toolChoice, "a string")
 }
 
-// toolCalls reads the calls of a message. Their arguments come as JSON within a string, and templates
-// take the object within. Arguments that are absent, null or an empty string are an empty object, as in vLLM.
+// toolCalls reads the calls of a message. Their arguments are JSON within a string, but templates
+// expect the object itself. Arguments that are missing, null or an empty string become an empty
+// object, as in vLLM.
 func toolCalls(at string, raw json.RawMessage, to *json.RawMessage) *problem {
 	var calls []json.RawMessage
 	wrong := objects(at, raw, func(at string, one json.RawMessage) *problem {
@@ -124,7 +125,7 @@ func toolCalls(at string, raw json.RawMessage, to *json.RawMessage) *problem {
 	return nil
 }
 
-// withEmptyArguments appends a field to an object.
+// withEmptyArguments appends empty arguments to an object.
 func withEmptyArguments(function json.RawMessage) json.RawMessage {
 	if string(function) == "{}" {
 		return json.RawMessage(`{"arguments":{}}`)
@@ -132,7 +133,7 @@ func withEmptyArguments(function json.RawMessage) json.RawMessage {
 	return append(function[:len(function)-1], `,"arguments":{}}`...)
 }
 
-// changed is an object in which change has changed the field of a name.
+// changed returns an object with the named field replaced by change.
 func changed(raw json.RawMessage, at, name string, change func(at string, raw json.RawMessage) (json.RawMessage, *problem)) (json.RawMessage, *problem) {
 	var parts []json.RawMessage
 	wrong := object(raw, at, func(key string, value json.RawMessage) (wrong *problem) {
@@ -151,7 +152,7 @@ func changed(raw json.RawMessage, at, name string, change func(at string, raw js
 	return joined('{', parts, '}'), wrong
 }
 
-// opened is the object of arguments, which may be within a string.
+// opened returns the object of arguments, which may be within a string.
 func opened(at string, raw json.RawMessage) (json.RawMessage, *problem) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -167,7 +168,7 @@ func opened(at string, raw json.RawMessage) (json.RawMessage, *problem) {
 	return raw, nil
 }
 
-// joined writes values between brackets, with commas between them.
+// joined encodes values with commas between two brackets.
 func joined(open byte, values []json.RawMessage, end byte) json.RawMessage {
 	out := []byte{open}
 	for i, value := range values {

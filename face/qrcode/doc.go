@@ -1,3 +1,3 @@
-// Package qrcode shows a text, such as the link to a run, as a QR code (ISO/IEC 18004) that a camera
-// reads: for terminals with characters of half a line's height, for pages as SVG.
+// Package qrcode encodes a text, such as the invite link of a run, as a QR code (ISO/IEC 18004). It
+// renders codes as half-block characters for terminals, and as SVG for web pages.
 package qrcode

@@ -7,13 +7,14 @@ import (
 	"rsc.io/qr"
 )
 
-// quiet is how many light modules have to surround a code.
+// quiet is the width of the light margin that a code must have, in modules.
 const quiet = 4
 
-// Code is a text as modules, dark and light.
+// Code is a text encoded as dark and light modules.
 type Code struct{ modules *qr.Code }
 
-// Of returns the code of a text of up to 2,953 bytes, with as little redundancy as there is: screens are not soiled.
+// Of returns the code of a text of up to 2,953 bytes. It uses the lowest error correction level,
+// because screens do not get dirty.
 func Of(text string) (Code, error) {
 	modules, err := qr.Encode(text, qr.L)
 	if err != nil {
@@ -22,14 +23,16 @@ func Of(text string) (Code, error) {
 	return Code{modules}, nil
 }
 
-// Size returns how many modules, and columns of a terminal, the code with its margin has in each direction.
+// Size returns the width and height of the code with its margin, in modules, which is also the
+// width in columns of a terminal.
 func (c Code) Size() int { return c.modules.Size + 2*quiet }
 
-// dark reports whether a module is dark, counted with the margin.
+// dark reports whether a module is dark. Coordinates include the margin.
 func (c Code) dark(x, y int) bool { return c.modules.Black(x-quiet, y-quiet) }
 
-// Text returns the code as lines, each of which shows two rows of modules. With coloured it names black and white by
-// escape sequences; without, it is right where text is light and what is behind it dark.
+// Text returns the code as lines, each with two rows of modules. If coloured is true, escape
+// sequences set black and white. Otherwise the code is correct on terminals with light text on a
+// dark background.
 func (c Code) Text(coloured bool) string {
 	var text strings.Builder
 	for y := 0; y < c.Size(); y += 2 {
@@ -57,7 +60,7 @@ func (c Code) Text(coloured bool) string {
 	return text.String()
 }
 
-// SVG returns the code as a picture, black on white whatever is around it.
+// SVG returns the code as a picture, always black on white.
 func (c Code) SVG() []byte {
 	var path strings.Builder
 	for y := range c.Size() {

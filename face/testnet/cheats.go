@@ -19,17 +19,17 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Cheat is a client that does not send what its batch gives.
+// Cheat is a client that sends false results.
 type Cheat struct {
 	Client int    // its number, from 1
-	Attack string // what it sends: a name of the program of Options.CheatBinary
+	Attack string // name of an attack of the program Options.CheatBinary
 }
 
-// ErrCheats says that a run with cheats did not end as it should: one was not ejected, or somebody honest
-// was accused or ejected.
+// ErrCheats means that a run with cheats ended with a wrong outcome: a cheat was not ejected, or an
+// honest client was accused or ejected.
 var ErrCheats = errors.New("cheating clients were not ejected, or an honest one was accused")
 
-// checkCheats looks whether a run could find those that cheat in it.
+// checkCheats returns an error if a run could not detect its cheats.
 func checkCheats(options Options, run config.Run) error {
 	if len(options.Cheats) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func checkCheats(options Options, run config.Run) error {
 	return nil
 }
 
-// attackOf returns how client i cheats; empty: it does not.
+// attackOf returns the attack of client i; empty: it is honest.
 func (options Options) attackOf(i int) string {
 	for _, c := range options.Cheats {
 		if c.Client == i+1 {
@@ -72,7 +72,7 @@ func (options Options) attackOf(i int) string {
 	return ""
 }
 
-// makeCheats replaces the processes of clients that cheat, and tells the progress who they are.
+// makeCheats replaces the processes of cheating clients, and registers the cheats in the progress.
 func (n *network) makeCheats() {
 	for i, id := range n.ids {
 		attack := n.options.attackOf(i)
@@ -92,18 +92,18 @@ func (n *network) makeCheats() {
 	}
 }
 
-// cheating is how far a cheat got.
+// cheating is the progress of a cheat.
 type cheating struct {
 	attack   string
 	first    time.Time // when it announced its first false result
-	caught   time.Time // when an audit found the first of them
+	caught   time.Time // when an audit first found a false result
 	ejected  time.Time
-	step     uint32 // of the run, when it was ejected
-	told     bool   // that an audit found it
+	step     uint32 // step of the run at its ejection
+	told     bool   // the first failed audit was reported
 	announce uint32 // step of its first false result
 }
 
-// addCheating tells what an event says of cheats, of accusations and of trials.
+// addCheating reports an event's news about cheats, accusations and trials.
 func (t *tracker) addCheating(id string, e event.Event) {
 	c := t.cheats[id]
 	switch body := e.Body.(type) {
@@ -137,7 +137,7 @@ func detail(text string) string {
 	return " (" + text + ")"
 }
 
-// ejectedCheat notes when a cheat was ejected, and returns how long that took, for people.
+// ejectedCheat records the ejection of a cheat, and returns its duration as text.
 func (t *tracker) ejectedCheat(at time.Time, e event.Ejected) string {
 	c := t.cheats[e.Client]
 	if c == nil || !c.ejected.IsZero() {
@@ -150,28 +150,28 @@ func (t *tracker) ejectedCheat(at time.Time, e event.Ejected) string {
 	return fmt.Sprintf("; %.1f s and %d rounds after its first false result", at.Sub(c.first).Seconds(), e.Step-min(c.announce, e.Step))
 }
 
-// CheatSummary is what became of a client that cheated.
+// CheatSummary is the outcome of a cheating client.
 type CheatSummary struct {
 	Client     string  `json:"client"`
 	Attack     string  `json:"attack"`
 	First      uint32  `json:"first_false_step"`
-	Sent       int     `json:"false_results"`          // that it announced
-	Found      float64 `json:"found_seconds"`          // from its first false result to the first audit that failed
-	Ejected    float64 `json:"ejected_seconds"`        // and to its ejection; 0: it was not ejected
+	Sent       int     `json:"false_results"`          // announced false results
+	Found      float64 `json:"found_seconds"`          // from its first false result to the first failed audit
+	Ejected    float64 `json:"ejected_seconds"`        // from its first false result to its ejection; 0: it was not ejected
 	Step       uint32  `json:"ejected_step,omitempty"` // of the run
-	Accusation uint64  `json:"entry,omitempty"`        // of the log, with which the trial that ejected it began
-	Exhibit    string  `json:"exhibit,omitempty"`      // file in which the accuser kept what it accused it by
+	Accusation uint64  `json:"entry,omitempty"`        // log entry of the accusation that led to its ejection
+	Exhibit    string  `json:"exhibit,omitempty"`      // the accuser's evidence file
 }
 
-// Trials are what a run's log says of accusations.
+// Trials are the accusations in a run's log.
 type Trials struct {
 	Journal       string         `json:"journal"`
 	Cheats        []CheatSummary `json:"cheats"`
 	Accusations   int            `json:"accusations"`
-	HonestAccused []string       `json:"honest_accused"` // members that did not cheat and were accused
+	HonestAccused []string       `json:"honest_accused"` // honest members that were accused
 	HonestEjected []string       `json:"honest_ejected"`
 
-	model     string // folder of a model of the run; empty: there is none
+	model     string // folder of a model of the run; empty: none
 	accusedOf map[string][]accusation
 	ejected   map[string]ejection
 }
@@ -183,12 +183,12 @@ type accusation struct {
 
 type ejection struct {
 	reason     coordinator.EjectionReason
-	accusation uint64 // entry of the one that a jury found right; 0: no jury did
+	accusation uint64 // entry of the accusation that a jury confirmed; 0: none
 	step       uint32 // of the result
 }
 
-// judge adds what the log of a run with cheats says, verified from its first record on. What clients say in
-// their events tells only how long it took.
+// judge adds the results of a run with cheats from its log, which it verifies from the first record
+// on. The clients' events only supply durations.
 func (n *network) judge(s *Summary) error {
 	if len(n.options.Cheats) == 0 {
 		return nil
@@ -215,7 +215,7 @@ func (n *network) judge(s *Summary) error {
 	return nil
 }
 
-// exhibit returns the file in which a client kept what it accused another one by; empty: there is none.
+// exhibit returns the evidence file of an accusation; empty: there is none.
 func (n *network) exhibit(accused string, trials *Trials) string {
 	for i, id := range n.ids {
 		if clientName(i) != accused {
@@ -232,7 +232,7 @@ func (n *network) exhibit(accused string, trials *Trials) string {
 	return ""
 }
 
-// see takes in a record of the log.
+// see processes a record of the log.
 func (t *Trials) see(entry uint64, r follow.Record, s *coordinator.State) {
 	if a, ok := r.Action.Action.(coordinator.Accuse); ok && r.Kind == follow.KindAction {
 		t.Accusations++
@@ -256,7 +256,7 @@ func (t *Trials) see(entry uint64, r follow.Record, s *coordinator.State) {
 	}
 }
 
-// tell adds what events say of the cheats to what the log says.
+// tell adds data about the cheats from events to the data from the log.
 func (t *tracker) tell(trials *Trials) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,7 +281,7 @@ func (t *tracker) tell(trials *Trials) {
 	}
 }
 
-// complete returns what is wrong with the end of a run with cheats.
+// complete returns an error if a run with cheats ended with a wrong outcome.
 func (t *Trials) complete() error {
 	var free []string
 	for _, c := range t.Cheats {
@@ -305,7 +305,7 @@ func (s Summary) cheats(i int) bool {
 	return s.Trials != nil && slices.ContainsFunc(s.Trials.Cheats, func(c CheatSummary) bool { return c.Client == clientName(i) })
 }
 
-// print writes who cheated, what became of it, and how to look at its case again.
+// print writes the cheats, their outcomes, and the commands that repeat an audit.
 func (t *Trials) print(w io.Writer) {
 	fmt.Fprintf(w, "  cheats             from the log, %d accusations\n", t.Accusations)
 	for _, c := range t.Cheats {

@@ -15,20 +15,19 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// FlagError is of an option, which names it as the flag that gives it.
+// FlagError is an error in an option. Its text names the option's flag.
 type FlagError struct{ error }
 
 func (e FlagError) Unwrap() error { return e.error }
 
 func flagError(format string, args ...any) error { return FlagError{fmt.Errorf(format, args...)} }
 
-// ConfigError is of the run's configuration.
+// ConfigError is an error in the run's configuration.
 type ConfigError struct{ error }
 
 func (e ConfigError) Unwrap() error { return e.error }
 
-// check looks at everything that a run needs, so that what is missing is said before any
-// process starts.
+// check verifies that everything a run needs exists, before any process starts.
 func check(options Options, run config.Run) error {
 	if options.NumClients < 1 || options.NumClients > coordinator.MaxClients {
 		return flagError("--num-clients is %d: want 1 to %d", options.NumClients, coordinator.MaxClients)
@@ -66,10 +65,10 @@ func check(options Options, run config.Run) error {
 	return ConfigError{fmt.Errorf("%s: a local testnet starts from a model in a folder or of the Hub: want checkpoint.Local, Hub or Dummy", options.ConfigPath)}
 }
 
-// heldOutFolder is the folder of held-out tokens beside those to train on.
+// heldOutFolder is the folder of held-out tokens next to the training data.
 const heldOutFolder = tokens.HeldOut
 
-// checkData wants token files in the folders that the run reads.
+// checkData returns an error unless the run's data folders contain token files.
 func checkData(configPath string, run config.Run, chain Chain) error {
 	path, from, err := servedData(configPath, run)
 	switch {
@@ -95,7 +94,7 @@ func checkData(configPath string, run config.Run, chain Chain) error {
 
 const prepareData = "prepare it with: psyche data tokenize"
 
-// checkTokens wants a token file, or a folder with at least one.
+// checkTokens returns an error unless path is a token file, or a folder with at least one.
 func checkTokens(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return nil
@@ -115,7 +114,7 @@ func checkTokens(path string) error {
 
 const makeModel = "make one with: psyche-client init-model"
 
-// checkModel wants a config.json in the folder of a model.
+// checkModel returns an error unless a model's folder contains a config.json.
 func checkModel(folder string) error {
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("model folder %s is missing; %s (make demo does both)", folder, makeModel)

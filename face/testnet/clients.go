@@ -7,38 +7,38 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// ClientProgress is what is known of one client.
+// ClientProgress is the progress of one client.
 type ClientProgress struct {
 	Name      string
 	ID        string
 	Member    bool // a healthy member of the epoch
 	Witness   bool // elected in the running round
 	Uncounted bool // its results of the running round do not count: it is on probation, or its optimizer warms up
-	Idle      bool // it trains nothing in the running round, and has the time for audits
+	Idle      bool // does not train in the running round, and has time for audits
 	Ready     bool // it holds the epoch's model
-	Dropped   bool // it was a member of the epoch, and is none any more
-	Lost      bool // it lost the run's model as a member, and does not have it back yet
-	Ejected   bool // the rules keep it out for now
-	Down      bool // its process was killed, and the next one has not begun
+	Dropped   bool // it was a member of the epoch and no longer is
+	Lost      bool // it lost the run's model as a member, and has not recovered it yet
+	Ejected   bool // the rules currently exclude it
+	Down      bool // its process was killed and has not been restarted yet
 	Ended     bool // it saw the end of the run
 	GaveUp    bool // its process ended with an error
 	Loss      float64
-	LossStep  uint32  // 0: it has trained nothing yet
-	Speed     float64 // tokens per second while it computed its newest result; 0: not known, or it is no member
-	Share     float64 // of a round that computing it took; so too
-	Sent      uint64  // bytes on the wire to its peers, all lives together
-	SentRate  float64 // bytes per second, over the newest rounds; of a member
+	LossStep  uint32  // 0: it has not trained yet
+	Speed     float64 // tokens per second of its newest computation; 0: not known, or not a member
+	Share     float64 // of a round that its computation took; 0 as for Speed
+	Sent      uint64  // bytes on the wire to its peers, over all lives
+	SentRate  float64 // bytes per second, over the newest rounds; for members
 	Restarts  int
-	Attack    string // how it cheats; empty: it does not
+	Attack    string // attack of a cheat; empty: honest
 
-	Arrives event.Transfer // of a model, as long as it does; zero: nothing does
-	Uploads event.Transfer // of a checkpoint
+	Arrives event.Transfer // model download in progress; zero: none
+	Uploads event.Transfer // checkpoint upload in progress
 }
 
-// clientRecord gathers one client's events.
+// clientRecord collects one client's events.
 type clientRecord struct {
-	sentBefore     uint64 // by lives that have ended
-	sent           uint64 // by the current one
+	sentBefore     uint64 // by earlier lives
+	sent           uint64 // by the current life
 	sentTime       time.Time
 	sentRate       float64
 	payloadBefore  uint64
@@ -49,11 +49,11 @@ type clientRecord struct {
 	paid           event.Paid
 	trained        map[uint32]trainedRound
 	newest         event.Trained
-	announced      uint32 // step of its newest result that it announced
-	sentResults    int    // that it announced
+	announced      uint32 // step of the newest announced result
+	sentResults    int    // announced results
 	held           event.ResultsHeld
 	applied        map[uint32]appliedRound
-	lostBatches    map[event.Batch]bool // of rounds that it applied
+	lostBatches    map[event.Batch]bool // in rounds that it applied
 	restarts       int
 	rejoined       bool
 	desynchronised int
@@ -63,26 +63,26 @@ type clientRecord struct {
 	savedStep      uint32 // of checkpointDir
 	final          event.Finished
 
-	readyEpoch          uint32      // whose model it said to hold
-	ready               bool        // it said so in this life
+	readyEpoch          uint32      // epoch of its newest Ready
+	ready               bool        // it sent Ready in this life
 	seated              bool        // it was a member of the epoch in this life
 	loaded              event.Ready // the newest
-	told                bool        // of a resumed run: it was said what the client goes on with
+	told                bool        // in a resumed run: the client's starting model was reported
 	lost                bool
-	back                bool // it said in this life that it is back
+	back                bool // it reported its return in this life
 	down, ended, gaveUp bool
 	arrives, uploads    event.Transfer
 }
 
-// trainedRound and appliedRound are what is kept of each round until the run is over: there may be many.
+// trainedRound and appliedRound are stored for each round until the run is over, so they are small.
 type trainedRound struct {
 	loss   float64 // nats per token
 	tokens int
 }
 
-type appliedRound struct{ counts, own bool } // some result, and the client's
+type appliedRound struct{ counts, own bool } // any result, and the client's result
 
-// see takes in an event of the client.
+// see processes an event of the client.
 func (c *clientRecord) see(e event.Event) {
 	switch body := e.Body.(type) {
 	case event.Started:
@@ -127,7 +127,7 @@ func (c *clientRecord) see(e event.Event) {
 	}
 }
 
-// begin takes in that the client's next life has begun: its counters start from zero.
+// begin starts the client's next life, whose counters start at zero.
 func (c *clientRecord) begin() {
 	c.sentBefore, c.sent = c.sentBefore+c.sent, 0
 	c.payloadBefore, c.payload = c.payloadBefore+c.payload, 0
@@ -138,9 +138,9 @@ func (c *clientRecord) begin() {
 	c.stopMoving()
 }
 
-// wire takes in totals of the current life.
+// wire processes totals of the current life.
 func (c *clientRecord) wire(at time.Time, w event.Wire) {
-	const weight = 0.5 // of what is new: single rounds differ
+	const weight = 0.5 // of the new value, because single rounds differ
 	if took := at.Sub(c.sentTime).Seconds(); !c.sentTime.IsZero() && took > 0 && w.P2PSent >= c.sent {
 		c.sentRate += weight * (float64(w.P2PSent-c.sent)/took - c.sentRate)
 	}
@@ -148,7 +148,7 @@ func (c *clientRecord) wire(at time.Time, w event.Wire) {
 	c.sent, c.payload, c.model = w.P2PSent, w.PayloadSent, w.ModelReceived
 }
 
-// moves takes in how far a transfer is; one that is complete is none.
+// moves updates the progress of a transfer. It removes a complete transfer.
 func (c *clientRecord) moves(t event.Transfer) {
 	now := t
 	if t.Bytes >= t.Total {
@@ -163,7 +163,7 @@ func (c *clientRecord) moves(t event.Transfer) {
 
 func (c *clientRecord) stopMoving() { c.arrives, c.uploads = event.Transfer{}, event.Transfer{} }
 
-// clientProgress returns what is known of the client of an index.
+// clientProgress returns the progress of the client with an index.
 func (t *tracker) clientProgress(i int) ClientProgress {
 	id := t.ids[i]
 	c := t.clients[id]
@@ -191,7 +191,7 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 		p.Attack = cheat.attack
 	}
 	p.Dropped = c.seated && !p.Member
-	if !p.Member || c.down { // what it did is no news
+	if !p.Member || c.down { // its earlier activity is outdated
 		return p
 	}
 	p.SentRate = c.sentRate
@@ -204,7 +204,7 @@ func (t *tracker) clientProgress(i int) ClientProgress {
 	return p
 }
 
-// roundSeconds is how long the newest rounds took on average; 0: not known.
+// roundSeconds returns the average duration of the newest rounds; 0: not known.
 func (t *tracker) roundSeconds() float64 {
 	if len(t.stepEnded) < 2 {
 		return 0
@@ -213,7 +213,7 @@ func (t *tracker) roundSeconds() float64 {
 	return last.at.Sub(first.at).Seconds() / float64(last.step-first.step)
 }
 
-// results returns how many results of the running round are known to somebody.
+// results returns the number of known results of the running round.
 func (t *tracker) results() (known int) {
 	if t.state.Step == 0 {
 		return 0
@@ -224,7 +224,7 @@ func (t *tracker) results() (known int) {
 			known++
 		}
 		if c.held.Step == t.state.Step {
-			most = max(most, c.held.Held) // also of clients that are none of the network's own
+			most = max(most, c.held.Held) // counts clients outside of the network too
 		}
 	}
 	return min(max(known, most), max(t.state.Batches, most))

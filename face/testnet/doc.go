@@ -1,10 +1,9 @@
-// Package testnet runs a whole training network on one machine: a server and several
-// clients as processes of their own, over loopback, with a progress display, scripted
-// faults and a summary at the end.
+// Package testnet runs a complete training network on one machine: a server and several client
+// processes over loopback, with a progress display, scripted faults and a final summary.
 //
-// Run does everything in order: check that all files are there (check.go), start the
-// processes (process.go), follow the event logs that they write (progress.go), kill and
-// restart some of them if asked to (faults.go), and measure and tell what came of it
-// (summary.go, plot.go). A run that ended before its time goes on with Options.Resume
-// (resume.go). It trains nothing itself and needs no libtorch.
+// Run performs all steps in order. It verifies that all files exist (check.go), starts the
+// processes (process.go), follows their event logs (progress.go), kills and restarts some of them
+// if requested (faults.go), and measures and reports the results (summary.go, plot.go).
+// Options.Resume continues a run that ended early (resume.go). The package does not train and needs
+// no libtorch.
 package testnet

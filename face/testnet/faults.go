@@ -10,15 +10,15 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Faults says which processes to kill, and when. A killed process is started again.
+// Faults configures which processes are killed, and when. A killed process is restarted.
 type Faults struct {
 	KillAtStep       uint32        // kill one client in this round; 0: never
 	KillServerAtStep uint32        // kill the server in this round; 0: never
 	RandomKillNum    int           // clients to kill at every interval; 0: none
 	RandomInterval   time.Duration // between random kills
 	AllowedToKill    []int         // numbers of clients that may be killed, from 1; empty: all
-	Seed             uint64        // of the choice of victims
-	RestartDelay     time.Duration // between a kill and the next life
+	Seed             uint64        // for the choice of victims
+	RestartDelay     time.Duration // between a kill and the restart
 }
 
 func (f Faults) check(clients int) error {
@@ -45,13 +45,13 @@ func (f Faults) victims(clients, count int, random *rand.Rand) []int {
 	return candidates[:min(count, len(candidates))]
 }
 
-// blow is what to kill now.
+// blow is a set of processes to kill now.
 type blow struct {
 	step           uint32
 	client, server bool
 }
 
-// faultScript hands out each scripted blow once, whoever sees its round first.
+// faultScript returns each scripted blow once, to the first caller that reaches its round.
 type faultScript struct {
 	mu     sync.Mutex
 	faults Faults
@@ -59,7 +59,7 @@ type faultScript struct {
 
 func newFaultScript(faults Faults) *faultScript { return &faultScript{faults: faults} }
 
-// due returns what the script wants killed in this state of the run.
+// due returns the blow for this state of the run.
 func (s *faultScript) due(state event.State) blow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,5 +76,5 @@ func (s *faultScript) due(state event.State) blow {
 	return next
 }
 
-// newRandom returns the source from which victims are drawn.
+// newRandom returns the random source for the choice of victims.
 func newRandom(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Lines shows progress as one line per change of phase, for logs and pipes.
+// Lines is a display with one line per change of phase, for logs and pipes.
 type Lines struct {
 	mu  sync.Mutex
 	out io.Writer
@@ -46,7 +46,7 @@ func (l *Lines) Update(p Progress) {
 		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are there\n", p.State.Epoch, p.State.RunState, p.State.Pending, len(p.Clients))
 		return
 	case coordinator.RoundWitness.String():
-		return // follows every round
+		return // it follows every round
 	default:
 		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are members\n", p.State.Epoch, p.State.RunState, members, len(p.Clients))
 		return

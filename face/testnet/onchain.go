@@ -21,25 +21,25 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Chain says that the run is on a chain of this machine in place of a server. The zero value is
-// a server.
+// Chain puts the run on a chain on this machine instead of a server. The zero value means a server.
 type Chain struct {
 	Used   bool
-	SlotMs int // milliseconds of a slot
+	SlotMs int // duration of a slot in milliseconds
 
-	Validator string // program of a real chain, solana-test-validator, in place of psyche chain start
+	Validator string // path of a real chain's program, solana-test-validator, instead of psyche chain start
 }
 
-// What the faucet of the chain gives, in SOL.
+// Amounts from the chain's faucet, in SOL.
 const (
 	authorityFunds = "5"
 	clientFunds    = "1"
 )
 
-// authorityFile is the name of the key that deploys the program and is the run's main authority.
+// authorityFile is the file name of the key that deploys the program and is the run's main
+// authority.
 const authorityFile = server.HostKeyFile
 
-// Names of what is kept of the chain.
+// File names for the saved chain.
 const (
 	chainLogFile    = "chain.log"
 	archiveFile     = "run.archive"
@@ -47,7 +47,7 @@ const (
 	validatorLedger = "ledger" // a folder
 )
 
-// check refuses what a chain cannot do.
+// check rejects options that do not work on a chain.
 func (c Chain) check(options Options) error {
 	switch {
 	case !c.Used:
@@ -60,7 +60,7 @@ func (c Chain) check(options Options) error {
 	return nil
 }
 
-// twoPorts returns a port that is free, as is the next one.
+// twoPorts returns a free port whose successor is free too.
 func twoPorts() (int, error) {
 	for range 100 {
 		first, err := freePort()
@@ -74,7 +74,8 @@ func twoPorts() (int, error) {
 	return 0, errors.New("find free ports: no two of them are neighbours")
 }
 
-// chainProcess describes the chain, and returns the flags by which clients find the run on it.
+// chainProcess describes the chain's process, and returns the flags for clients to find the run on
+// it.
 func (n *network) chainProcess() (*process, []string, error) {
 	authority, err := identity.LoadKeyFile(n.authorityPath())
 	if err != nil {
@@ -108,10 +109,10 @@ func (n *network) chainProcess() (*process, []string, error) {
 	return p, flags, nil
 }
 
-// chainTimeout is how long a chain may take until it answers.
+// chainTimeout is the time limit for the chain to answer.
 const chainTimeout = time.Minute
 
-// awaitChain waits until the chain answers: a real one listens before it is ready.
+// awaitChain waits until the chain answers. A real chain listens before it is ready.
 func (n *network) awaitChain(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, chainTimeout, errors.New("the chain has not answered"))
 	defer cancel()
@@ -126,11 +127,11 @@ func (n *network) awaitChain(ctx context.Context) error {
 	}
 }
 
-// byHandFile has the commands that start a run again whose chain is a validator's.
+// byHandFile contains the commands that restart a run on a validator.
 const byHandFile = "by-hand.txt"
 
-// noteByHand writes the commands that start a validator, which keeps its own ledger, and the clients again, and
-// that let the run go on which was paused.
+// noteByHand writes the commands that restart a validator, which keeps its own ledger, and the
+// clients, and that resume a paused run.
 func (n *network) noteByHand() error {
 	var text strings.Builder
 	line := func(env []string, command ...string) {
@@ -169,8 +170,8 @@ func (n *network) tell(format string, args ...any) {
 	n.show(false)
 }
 
-// beginOnChain does what whoever sets a run up on a chain does, by the same commands. A run that is
-// resumed is there already.
+// beginOnChain sets up a run on a chain, with the same commands as a user. A resumed run is already
+// set up.
 func (n *network) beginOnChain(ctx context.Context) error {
 	if err := n.awaitChain(ctx); err != nil || n.resumed != nil {
 		return err
@@ -204,7 +205,7 @@ func (n *network) beginOnChain(ctx context.Context) error {
 	return nil
 }
 
-// lamports returns what the authority has.
+// lamports returns the authority's balance.
 func (n *network) lamports(ctx context.Context) (uint64, error) {
 	out, err := output(ctx, nil, n.options.ServerBinary, append([]string{"chain", "balance", n.authorityPath()}, n.hostFlags[:2]...)...)
 	if err != nil {
@@ -220,26 +221,26 @@ func (n *network) lamports(ctx context.Context) (uint64, error) {
 	return admin.ParseSOL(amount)
 }
 
-// ChainSummary is what a run on a chain cost.
+// ChainSummary is the cost of a run on a chain.
 type ChainSummary struct {
-	Archive      string  `json:"archive"`         // of the run, verified, with the account's chain of hashes
-	SetUp        uint64  `json:"set_up_lamports"` // of the authority: program, run, and what they hold
+	Archive      string  `json:"archive"`         // path of the run's archive, verified against the account's hash chain
+	SetUp        uint64  `json:"set_up_lamports"` // paid by the authority: for the program, the run, and their deposits
 	Transactions int     `json:"transactions"`    // of all clients
 	Lamports     uint64  `json:"lamports"`        // paid for them
 	PerRound     float64 `json:"transactions_per_client_round"`
 	LamportRound float64 `json:"lamports_per_client_round"`
-	Ticks        int     `json:"ticks"`         // of the transactions: they did nothing but tick
-	OutOfTurn    int     `json:"out_of_turn"`   // of the ticks: it was another client's turn
-	Rent         uint64  `json:"rent_lamports"` // in the clients' accounts; comes back
+	Ticks        int     `json:"ticks"`         // transactions that contain only ticks
+	OutOfTurn    int     `json:"out_of_turn"`   // tick transactions in another client's turn
+	Rent         uint64  `json:"rent_lamports"` // deposits in the clients' accounts, which are returned
 }
 
-// paidTotal returns what all lives of a client paid.
+// paidTotal returns the payments over all lives of a client.
 func (c *clientRecord) paidTotal() (transactions, ticks, outOfTurn int, lamports, rent uint64) {
 	a, b := c.paidBefore, c.paid
 	return a.Transactions + b.Transactions, a.Ticks + b.Ticks, a.OutOfTurn + b.OutOfTurn, a.Lamports + b.Lamports, a.Rent + b.Rent
 }
 
-// addPaid adds what the clients paid to a summary.
+// addPaid adds the clients' payments to a summary.
 func (t *tracker) addPaid(s *Summary, clientRounds uint64) {
 	all := ChainSummary{}
 	for i, id := range t.ids {
@@ -261,14 +262,14 @@ func (t *tracker) addPaid(s *Summary, clientRounds uint64) {
 	s.Chain = &all
 }
 
-// endPaid begins another life of a client, which counts from zero.
+// endPaid starts another life of a client, whose counters start at zero.
 func (c *clientRecord) endPaid() {
 	transactions, ticks, outOfTurn, lamports, rent := c.paidTotal()
 	c.paidBefore = event.Paid{Transactions: transactions, Ticks: ticks, OutOfTurn: outOfTurn, Lamports: lamports, Rent: rent}
 	c.paid = event.Paid{}
 }
 
-// endOnChain notes what the authority has paid, and keeps what happened on the chain, verified.
+// endOnChain records the authority's payments, and saves a verified archive of the run.
 func (n *network) endOnChain(ctx context.Context) error {
 	if !n.options.Chain.Used {
 		return nil
@@ -295,7 +296,7 @@ func (n *network) endOnChain(ctx context.Context) error {
 	return nil
 }
 
-// print writes the costs as a person wants to read them.
+// print writes the costs for people.
 func (c *ChainSummary) print(w io.Writer, clients []ClientSummary) {
 	fmt.Fprintf(w, "  on the chain       %d transactions for %s SOL: %.2f and %.9f SOL per client and round\n",
 		c.Transactions, admin.SOL(c.Lamports), c.PerRound, c.LamportRound/admin.LamportsPerSOL)

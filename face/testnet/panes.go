@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// panes is a session of tmux that shows the log of every process of a network.
+// panes is a tmux session that shows the log of every process of a network.
 type panes struct{ session string }
 
-// openPanes begins the session: the server's log on the left, the clients' on the right.
+// openPanes starts the session, with the server's log on the left and the clients' logs on the
+// right.
 func openPanes(ctx context.Context, session string, all []*process) (*panes, error) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		return nil, fmt.Errorf("--panes: %w; install tmux, or leave --panes out and look at the logs", err)
 	}
-	p := &panes{session: strings.Map(func(r rune) rune { // in names tmux gives these a meaning
+	p := &panes{session: strings.Map(func(r rune) rune { // they have a meaning in tmux names
 		if r == '.' || r == ':' {
 			return '-'
 		}
@@ -40,7 +41,7 @@ func openPanes(ctx context.Context, session string, all []*process) (*panes, err
 		if err == nil {
 			_, err = p.tmux(ctx, "select-pane", "-t", newest, "-T", shown.name)
 		}
-		if err == nil { // or there is no room for the next
+		if err == nil { // otherwise there is no space for the next pane
 			_, err = p.tmux(ctx, "select-layout", "-t", p.session, layout)
 		}
 		if err != nil {
@@ -52,7 +53,7 @@ func openPanes(ctx context.Context, session string, all []*process) (*panes, err
 	return p, err
 }
 
-// tmux runs a command of tmux and returns what it printed.
+// tmux runs a tmux command and returns its output.
 func (p *panes) tmux(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "tmux", args...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
@@ -67,7 +68,7 @@ func (p *panes) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if _, err := p.tmux(ctx, "has-session", "-t", p.session); err != nil {
-		return nil // whoever looked has closed it
+		return nil // the user has closed it
 	}
 	_, err := p.tmux(ctx, "kill-session", "-t", p.session)
 	return err

@@ -12,13 +12,13 @@ import (
 
 const (
 	longestPausing = 2 * time.Minute        // for the epoch of an interrupted run to close
-	savingTimeout  = 10 * time.Second       // for its checkpoint to be on a disk then
-	pausingLooks   = 100 * time.Millisecond // between two looks at how far that is
+	savingTimeout  = 10 * time.Second       // for its checkpoint to be saved afterwards
+	pausingLooks   = 100 * time.Millisecond // interval of progress checks
 )
 
-// pauseRun closes the epoch of a run that is interrupted, so that what was counted in it is in a
-// checkpoint before any process ends. It gives up when the run's own times are over, and at once when
-// the user is in a hurry.
+// pauseRun closes the epoch of an interrupted run, so that a checkpoint contains all counted
+// results before any process ends. It gives up after the maximum durations of the run's phases, and
+// at once if the user interrupts again.
 func (n *network) pauseRun(ctx context.Context) {
 	if n.progress.finished() {
 		return
@@ -51,7 +51,8 @@ func (n *network) pauseRun(ctx context.Context) {
 	}
 }
 
-// endsMeanwhile reports whether a run that cannot be paused is over, which is known here a moment later.
+// endsMeanwhile reports whether a run that cannot be paused is over. The end becomes known here a
+// moment later.
 func (n *network) endsMeanwhile(ctx context.Context) bool {
 	for range 20 {
 		if n.progress.finished() || pause.For(ctx, pausingLooks) != nil {
@@ -61,7 +62,7 @@ func (n *network) endsMeanwhile(ctx context.Context) bool {
 	return n.progress.finished()
 }
 
-// setPaused pauses the run, or lets it go on.
+// setPaused pauses or resumes the run.
 func (n *network) setPaused(ctx context.Context, how string) error {
 	args := []string{"run", "set-paused", how, "--run-id", n.run.RunID, "--keypair", n.authorityPath()}
 	if n.options.Chain.Used {
@@ -70,8 +71,8 @@ func (n *network) setPaused(ctx context.Context, how string) error {
 	return n.psyche(ctx, append(args, n.hostFlags...)...)
 }
 
-// awaitPause waits until the run is paused, and until the clients that are members have saved its
-// model, or have had the time for it.
+// awaitPause waits until the run is paused, and until the member clients have saved its model or
+// savingTimeout is over.
 func (n *network) awaitPause(ctx context.Context) error {
 	var since time.Time
 	for {
@@ -92,7 +93,7 @@ func (n *network) awaitPause(ctx context.Context) error {
 	}
 }
 
-// allEnded reports whether nobody is left who could close the epoch.
+// allEnded reports whether no client is left that could close the epoch.
 func (n *network) allEnded() bool {
 	ended := func(p *process) bool {
 		select {

@@ -11,7 +11,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// lossMark is something out of the ordinary that the picture of a run's loss shows.
+// lossMark is a special event in the picture of a run's loss.
 type lossMark struct {
 	step uint32
 	kind markKind
@@ -24,10 +24,10 @@ const (
 	wasEjected markKind = "a member ejected"
 )
 
-// keptMarks is how many a picture has at most: more than can be told apart in it.
+// keptMarks limits the marks of a picture; more would not be distinguishable.
 const keptMarks = 500
 
-// mark notes that something happens in the round that runs.
+// mark records an event in the running round.
 func (t *tracker) mark(kind markKind) {
 	t.marks = append(t.marks, lossMark{max(1, t.state.Step), kind})
 	t.marks = t.marks[max(0, len(t.marks)-keptMarks):]
@@ -39,8 +39,9 @@ func (t *tracker) lossMarks() []lossMark {
 	return slices.Clone(t.marks)
 }
 
-// plotLoss draws the training loss (nats per token) over the rounds as a PNG, with marks at its lower edge.
-// heldOut is the loss of the first and of the final model on tokens that are never trained on; 0: it was not measured.
+// plotLoss draws the training loss (nats per token) over the rounds as a PNG, with marks at the
+// lower edge. heldOut contains the losses of the first and of the final model on held-out tokens; 0
+// means not measured.
 func plotLoss(path, runID string, losses []RoundLoss, heldOut [2]float64, marks []lossMark) error {
 	points := make(plotter.XYs, len(losses))
 	for i, loss := range losses {
@@ -91,7 +92,7 @@ func plotLoss(path, runID string, losses []RoundLoss, heldOut [2]float64, marks 
 	return nil
 }
 
-// marksAt returns where the marks of a kind are drawn.
+// marksAt returns the positions of the marks of a kind.
 func marksAt(marks []lossMark, kind markKind, y float64) (at plotter.XYs) {
 	for _, m := range marks {
 		if m.kind == kind {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// process is a child process that can be killed and started again. Its output goes to a
-// log file, appended to by every life.
+// process is a child process that can be killed and restarted. All its lives append to one log
+// file.
 type process struct {
 	name    string
 	logPath string
@@ -26,11 +26,11 @@ type process struct {
 	mu      sync.Mutex
 	command *exec.Cmd
 	done    chan struct{} // closed when the current life has ended
-	err     error         // how it ended
-	killed  bool          // the current life was ended by kill
+	err     error         // result of the last life
+	killed  bool          // kill ended the current life
 }
 
-// start begins a new life. The process must not be running.
+// start starts a new life. The process must not be running.
 func (p *process) start() error {
 	log, err := os.OpenFile(p.logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -64,14 +64,14 @@ func (p *process) exited() <-chan struct{} {
 	return p.done
 }
 
-// result tells how the last life ended; wasKilled is true when kill ended it.
+// result returns the result of the last life. wasKilled is true if kill ended it.
 func (p *process) result() (err error, wasKilled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err, p.killed
 }
 
-// endsBefore returns an error when the process ends before ctx does.
+// endsBefore returns an error if the process ends before ctx does.
 func (p *process) endsBefore(ctx context.Context) error {
 	select {
 	case <-p.exited():
@@ -98,7 +98,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// stop asks the process to end, and kills it when it has not within grace.
+// stop asks the process to end, and kills it if it is still running after grace.
 func (p *process) stop(grace time.Duration) {
 	p.mu.Lock()
 	command, done := p.command, p.done
@@ -106,17 +106,17 @@ func (p *process) stop(grace time.Duration) {
 	if command == nil {
 		return
 	}
-	_ = command.Process.Signal(syscall.SIGINT) // fails only when it has already ended
+	_ = command.Process.Signal(syscall.SIGINT) // fails only if it has already ended
 	select {
 	case <-done:
 	case <-time.After(grace):
-		_ = command.Process.Kill() // fails only when it has already ended
+		_ = command.Process.Kill() // fails only if it has already ended
 		<-done
 	}
 }
 
-// output runs a command to its end and returns what it printed. On failure the error
-// carries the last lines of its standard error.
+// output runs a command to its end and returns its output. If the command fails, the error contains
+// the last lines of its standard error.
 func output(ctx context.Context, env []string, binary string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, binary, args...)
 	command.Env = append(os.Environ(), env...)

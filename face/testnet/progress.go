@@ -21,29 +21,29 @@ import (
 // eventsFile is the name of a client's event log in its events folder.
 const eventsFile = "events.jsonl"
 
-// ejectedShown is how many of the newest ejections are part of the progress.
+// ejectedShown is the number of newest ejections in the progress.
 const ejectedShown = 3
 
 // ratedRounds is the number of newest rounds over which speed is measured.
 const ratedRounds = 10
 
-// Progress is what is known of the run at one moment.
+// Progress is the progress of the run at one moment.
 type Progress struct {
 	RunID      string
-	State      event.State   // the newest that any client saw
-	Since      time.Time     // when its phase began; zero: there is none yet
-	MinClients int           // that have to be there for the first epoch
-	Results    int           // of the running round that are known to somebody, of State.Batches
-	Losses     []RoundLoss   // of the rounds with results, in order; not to be changed
+	State      event.State   // the newest state that any client saw
+	Since      time.Time     // start of its phase; zero: none yet
+	MinClients int           // required for the first epoch
+	Results    int           // known results of the running round, of State.Batches
+	Losses     []RoundLoss   // of the rounds with results, in order; read-only
 	Tokens     uint64        // trained so far
 	TokensRate float64       // tokens per second over the last rounds
-	Left       time.Duration // that the rounds to come take, if they are as those before; 0: not known
+	Left       time.Duration // estimated time for the remaining rounds; 0: not known
 	Clients    []ClientProgress
 	Trials     []event.OpenTrial // open now
 	Ejected    []event.Ejected   // the newest, oldest first
-	Audits     map[string]int    // that clients say they made, by outcome; not to be changed
-	Notes      []string          // what happened out of the ordinary since the last one
-	Changed    bool              // the phase is another one than in the last one
+	Audits     map[string]int    // reported by clients, by result; read-only
+	Notes      []string          // special events since the previous Progress
+	Changed    bool              // the phase differs from the previous Progress
 }
 
 // Newest returns the loss of the newest round with results; zero if there is none.
@@ -54,7 +54,8 @@ func (p Progress) Newest() RoundLoss {
 	return p.Losses[len(p.Losses)-1]
 }
 
-// NameOf returns the name of a client of the network, and of another one the beginning of its key.
+// NameOf returns the name of a client of the network, or the beginning of the key of another
+// client.
 func (p Progress) NameOf(id string) string {
 	for _, client := range p.Clients {
 		if client.ID == id {
@@ -64,7 +65,7 @@ func (p Progress) NameOf(id string) string {
 	return id[:min(len(id), 8)]
 }
 
-// tracker is the projection of all clients' events. It is safe for concurrent use.
+// tracker computes the progress from all clients' events. It is safe for concurrent use.
 type tracker struct {
 	mu         sync.Mutex
 	runID      string
@@ -74,7 +75,7 @@ type tracker struct {
 	seqLen     uint64
 	state      event.State
 	stateTime  time.Time
-	phaseTime  time.Time // when the state's phase began
+	phaseTime  time.Time // start of the state's phase
 	clients    map[string]*clientRecord
 	stepEnded  []stepTime // of the newest rounds, oldest first
 	notes      []string
@@ -84,8 +85,8 @@ type tracker struct {
 	marks      []lossMark // the newest
 	audits     map[string]int
 	cheats     map[string]*cheating // by id
-	since      time.Time            // of a resumed run; what was before is no news
-	drawn      []RoundLoss          // newest answer of losses; nil: there is none that is still right
+	since      time.Time            // of a resumed run; earlier events are not reported
+	drawn      []RoundLoss          // cached result of losses; nil: outdated
 }
 
 type stepTime struct {
@@ -105,7 +106,7 @@ func newTracker(ids []identity.ID, run config.Run) *tracker {
 	return t
 }
 
-// restarted notes that a client's next life has begun.
+// restarted records the start of a client's next life.
 func (t *tracker) restarted(id identity.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +116,7 @@ func (t *tracker) restarted(id identity.ID) {
 	t.notes = append(t.notes, fmt.Sprintf("%s started again", t.name(id.String())))
 }
 
-// killed notes that a client's process is gone, and another one will begin.
+// killed records that a client's process was killed and will be restarted.
 func (t *tracker) killed(id identity.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +132,8 @@ func (t *tracker) remark(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
-// name is how a client is shown: by its number, or by its key if it is none of the network's own.
+// name returns the displayed name of a client: its number, or its key if it is not part of the
+// network.
 func (t *tracker) name(id string) string {
 	if !slices.Contains(t.ids, id) {
 		return id[:min(len(id), 8)]
@@ -139,7 +141,7 @@ func (t *tracker) name(id string) string {
 	return clientName(slices.Index(t.ids, id))
 }
 
-// add takes in one event of a client and reports whether the run's phase changed.
+// add processes an event of a client and reports whether the run's phase changed.
 func (t *tracker) add(id string, e event.Event) (changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,13 +157,13 @@ func (t *tracker) add(id string, e event.Event) (changed bool) {
 	return false
 }
 
-// addRun takes in what an event of a client says of the run.
+// addRun processes the information about the run in a client's event.
 func (t *tracker) addRun(id string, e event.Event) {
 	switch body := e.Body.(type) {
 	case event.Trained:
 		t.drawn = nil
 	case event.Desynchronised:
-		if !slices.Contains(t.state.Members, id) { // what it had until then is of no use any more
+		if !slices.Contains(t.state.Members, id) { // its earlier model is no longer useful
 			t.notes = append(t.notes, fmt.Sprintf("%s is out: %s", t.name(id), body.Reason))
 			return
 		}
@@ -169,7 +171,7 @@ func (t *tracker) addRun(id string, e event.Event) {
 		t.notes = append(t.notes, fmt.Sprintf("%s lost the run's model: %s", t.name(id), body.Reason))
 	case event.Rejoined:
 		c := t.clients[id]
-		if c.back || c.told { // and has caught up once more, or it was said what it goes on with
+		if c.back || c.told { // it has caught up once more, or its starting model was reported
 			return
 		}
 		t.notes = append(t.notes, fmt.Sprintf("%s is back in round %d, with %s", t.name(id), body.Step, modelOf(c.loaded)))
@@ -183,14 +185,14 @@ func (t *tracker) addRun(id string, e event.Event) {
 			t.trials, t.trialsTime = body.Open, e.Time
 		}
 	case event.Audit:
-		t.audits = maps.Clone(t.audits) // others may have the old one
+		t.audits = maps.Clone(t.audits) // copied, because readers may hold the old map
 		t.audits[body.Outcome]++
 	case event.Ejected:
 		t.addEjected(e.Time, body)
 	}
 }
 
-// modelOf says which model a client loaded, and where it has it from.
+// modelOf describes the model that a client loaded, and its source.
 func modelOf(m event.Ready) string {
 	from, known := map[string]string{
 		"disk": "its disk", "peers": "its peers", "results": "its peers, which sent what came after the one that it had", "archive": "where it was uploaded",
@@ -204,10 +206,10 @@ func modelOf(m event.Ready) string {
 	return fmt.Sprintf("the model of step %d", m.Step)
 }
 
-// keptEjections is how many are remembered: more than a run has in force at a time.
+// keptEjections is the number of stored ejections, which exceeds the number in force at a time.
 const keptEjections = 2 * coordinator.MaxEjections
 
-// addEjected keeps an ejection that no other client has told of.
+// addEjected stores an ejection that no other client has reported.
 func (t *tracker) addEjected(at time.Time, e event.Ejected) {
 	same := func(o event.Ejected) bool { return o.Client == e.Client && o.Until == e.Until }
 	if slices.ContainsFunc(t.ejected, same) {
@@ -219,15 +221,15 @@ func (t *tracker) addEjected(at time.Time, e event.Ejected) {
 	t.notes = append(t.notes, fmt.Sprintf("%s is ejected until epoch %d: %s%s", t.name(e.Client), e.Until, e.Reason, t.ejectedCheat(at, e)))
 }
 
-// finished reports whether the run is over: who is killed then cannot get back into it.
+// finished reports whether the run is over. A client that is killed then cannot rejoin.
 func (t *tracker) finished() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state.RunState == coordinator.Finished.String()
 }
 
-// paused returns the newest state, and how many clients have saved the model of its last step, and one
-// of the folders where.
+// paused returns the newest state, the number of clients that have saved the model of its last
+// step, and one of their checkpoint folders.
 func (t *tracker) paused() (state event.State, saved int, dir string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -240,7 +242,7 @@ func (t *tracker) paused() (state event.State, saved int, dir string) {
 	return t.state, saved, dir
 }
 
-// living returns how many clients take part, as far as their events tell.
+// living returns the number of participating clients, according to their events.
 func (t *tracker) living() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -252,11 +254,11 @@ func (t *tracker) living() (n int) {
 	return n
 }
 
-// isNews reports whether an event is not of the time before the run was resumed.
+// isNews reports whether an event happened after the run was resumed.
 func (t *tracker) isNews(e event.Event) bool { return !e.Time.Before(t.since) }
 
-// addState keeps the newest state that any client has seen. Clients see the same states a
-// little apart, and what one still sees does not take back what another has seen.
+// addState stores the newest state that any client has seen. Clients see the same states at
+// slightly different times, and an older state must not replace a newer one.
 func (t *tracker) addState(at time.Time, state event.State) (changed bool) {
 	order := cmp.Or(cmp.Compare(state.Epoch, t.state.Epoch), cmp.Compare(phaseOrder(state), phaseOrder(t.state)))
 	if order < 0 || order == 0 && at.Before(t.stateTime) {
@@ -274,7 +276,7 @@ func (t *tracker) addState(at time.Time, state event.State) (changed bool) {
 	return order > 0
 }
 
-// seat notes who is a member of the epoch.
+// seat updates which clients are members of the epoch.
 func (t *tracker) seat(state event.State) {
 	if state.Epoch != t.state.Epoch || state.RunState == coordinator.WaitingForMembers.String() {
 		for _, client := range t.clients {
@@ -288,8 +290,7 @@ func (t *tracker) seat(state event.State) {
 	}
 }
 
-// phaseOrder numbers the phases of an epoch in the order in which a run goes through
-// them.
+// phaseOrder numbers the phases of an epoch in their order.
 func phaseOrder(state event.State) uint64 {
 	round := uint64(state.Step) << 2
 	switch state.RunState {
@@ -308,7 +309,7 @@ func phaseOrder(state event.State) uint64 {
 	}
 }
 
-// progress returns what is known now, and forgets the notes.
+// progress returns the current progress, and clears the notes.
 func (t *tracker) progress() Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -339,7 +340,7 @@ func (t *tracker) progress() Progress {
 	return p
 }
 
-// tokensRate is the tokens of the newest whole rounds divided by the time they took.
+// tokensRate is the number of tokens of the newest complete rounds divided by their duration.
 func (t *tracker) tokensRate(losses []RoundLoss) float64 {
 	if len(t.stepEnded) < 2 {
 		return 0
@@ -365,7 +366,7 @@ type RoundLoss struct {
 	Tokens uint64
 }
 
-// losses returns the rounds with at least one result, in order. Nobody may change the answer.
+// losses returns the rounds with at least one result, in order. Callers must not modify the result.
 func (t *tracker) losses() []RoundLoss {
 	if t.drawn != nil {
 		return t.drawn
@@ -392,24 +393,24 @@ func (t *tracker) losses() []RoundLoss {
 	return losses
 }
 
-// showEvery is the time between two pictures of the progress in which no phase changed.
+// showEvery is the interval of display updates within a phase.
 const showEvery = 500 * time.Millisecond
 
-// show hands the display what is known now.
+// show passes the current progress to the display.
 func (n *network) show(changed bool) {
 	p := n.progress.progress()
 	p.Changed = changed
 	n.options.Display.Update(p)
 }
 
-// showWhile shows what changes within phases, until ctx ends.
+// showWhile updates the display within phases, until ctx ends.
 func (n *network) showWhile(ctx context.Context) {
 	for pause.For(ctx, showEvery) == nil {
 		n.show(false)
 	}
 }
 
-// follow reads every client's event log as it grows, until following ends, and shows
+// follow reads every client's event log as it grows, until following ends, and updates the
 // progress. Until ctx ends it triggers the faults.
 func (n *network) follow(followers *sync.WaitGroup, following, ctx context.Context, fail context.CancelCauseFunc) {
 	faults := newFaultScript(n.options.Faults)
@@ -434,7 +435,7 @@ func (n *network) follow(followers *sync.WaitGroup, following, ctx context.Conte
 	}
 }
 
-// strike kills what the script says.
+// strike kills the processes of a blow.
 func (n *network) strike(blow blow) error {
 	if blow.server {
 		n.progress.remark("server killed in round %d", blow.step)

@@ -12,24 +12,24 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// Extras are what the clients of a local network do besides training. The zero value is
-// nothing.
+// Extras configure what the clients of a local network do in addition to training. The zero value
+// adds nothing.
 type Extras struct {
-	LogLevel              string // least level that every process logs; empty: info
-	WriteDistroData       string // folder for the results that clients see, one below it for each
-	FirstClientCheckpoint string // repository of the Hub for the first client's checkpoints
-	HFToken               string // for the Hub, of all clients
-	OptimStats            uint32 // steps between figures of single tensors; 0: none
-	EventsDir             string // folder for the clients' event logs, one below it for each; empty: that of the run
-	EvalTasks             string // tasks that clients measure the model in
-	PromptTask            bool   // clients write text with the model
+	LogLevel              string // minimum log level of every process; empty: info
+	WriteDistroData       string // folder for the results that clients see, with a folder for each client
+	FirstClientCheckpoint string // Hub repository for the first client's checkpoints
+	HFToken               string // Hub token of all clients
+	OptimStats            uint32 // steps between metrics of single tensors; 0: none
+	EventsDir             string // folder for the clients' event logs, with a folder for each client; empty: the run's folder
+	EvalTasks             string // tasks on which clients evaluate the model
+	PromptTask            bool   // clients generate text with the model
 
-	WandbProject, WandbGroup, WandbEntity string // of Weights & Biases
+	WandbProject, WandbGroup, WandbEntity string // for Weights & Biases
 
-	Panes bool // a session of tmux shows the processes' logs
+	Panes bool // a tmux session shows the processes' logs
 }
 
-// clientFlags are what a client's command line has for them.
+// clientFlags returns the flags of client i.
 func (e Extras) clientFlags(i int) []string {
 	var flags []string
 	add := func(flag, value string) {
@@ -44,7 +44,7 @@ func (e Extras) clientFlags(i int) []string {
 	if i == 0 {
 		add("--hub-repo", e.FirstClientCheckpoint)
 	}
-	if e.HFToken != "" { // whoever starts the network set up the run
+	if e.HFToken != "" { // the user who starts the network has set up the run
 		flags = append(flags, "--allow-private-repos")
 	}
 	if e.OptimStats > 0 {
@@ -60,8 +60,8 @@ func (e Extras) clientFlags(i int) []string {
 	return flags
 }
 
-// clientEnv is what a client's environment has for them: a token does not belong on a
-// command line, which others can see.
+// clientEnv returns the environment of a client. It contains the token, which must not be on a
+// command line, because other users can see command lines.
 func (e Extras) clientEnv() []string {
 	if e.HFToken == "" {
 		return nil
@@ -69,7 +69,7 @@ func (e Extras) clientEnv() []string {
 	return []string{"HF_TOKEN=" + e.HFToken}
 }
 
-// serverFlags are what the server's command line has for them.
+// serverFlags returns the flags of the server.
 func (e Extras) serverFlags() []string {
 	if e.LogLevel == "" {
 		return nil
@@ -79,7 +79,7 @@ func (e Extras) serverFlags() []string {
 
 func clientName(i int) string { return fmt.Sprintf("client-%d", i+1) }
 
-// eventsDir is where client i writes its event log.
+// eventsDir returns the folder of client i's event log.
 func (n *network) eventsDir(i int) string {
 	if n.options.EventsDir != "" {
 		return filepath.Join(n.options.EventsDir, clientName(i))
@@ -87,8 +87,8 @@ func (n *network) eventsDir(i int) string {
 	return n.clientDir(i)
 }
 
-// firstModel returns the folder of the model that the run begins with; empty if it is the
-// dummy, which is nothing to measure.
+// firstModel returns the folder of the run's starting model. It is empty for the dummy model, which
+// cannot be evaluated.
 func (n *network) firstModel(ctx context.Context) (string, error) {
 	at := n.run.Model.Checkpoint
 	switch {
@@ -105,8 +105,8 @@ func (n *network) firstModel(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// heldOutBeside returns the folder of held-out tokens beside the run's data, or nothing
-// when there is none, or the data is in no folder.
+// heldOutBeside returns the folder of held-out tokens next to the run's data. It returns "" if
+// there is none, or if the data is not in a folder.
 func heldOutBeside(configPath string, run config.Run) string {
 	locations := run.Model.DataLocations
 	if _, from, err := servedData(configPath, run); err == nil {
@@ -124,10 +124,10 @@ func heldOutBeside(configPath string, run config.Run) string {
 	return ""
 }
 
-// usualPort is where servers of local networks listen, unless somebody does already.
+// usualPort is the default port of a local network's server.
 const usualPort = 20000
 
-// port returns the port that was asked for, else the usual one, else one that is free.
+// port returns the requested port, else usualPort if it is free, else a free port.
 func port(asked int) (int, error) {
 	if asked != 0 || isFree(usualPort) {
 		return cmp.Or(asked, usualPort), nil

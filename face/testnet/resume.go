@@ -21,8 +21,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// reopen prepares to go on with the run of a folder, which has everything that it needs:
-// the server its key and journal, or the chain its ledger, every client its key, checkpoints and events.
+// reopen prepares to resume the run in a folder. The folder contains the server's key and journal,
+// or the chain's ledger, and every client's key, checkpoints and events.
 func reopen(options Options) (*network, error) {
 	n := &network{dir: options.Resume}
 	if err := n.claim(); err != nil {
@@ -35,7 +35,8 @@ func reopen(options Options) (*network, error) {
 	return n, nil
 }
 
-// claim takes the folder of the run for this process. Another testnet that still runs or ends there has it.
+// claim locks the run's folder for this process. It fails if another testnet is still running or
+// ending there.
 func (n *network) claim() error {
 	folder, err := os.Open(n.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +56,7 @@ func (n *network) claim() error {
 	return nil
 }
 
-// restore reads what is in the folder, and makes the processes.
+// restore reads the folder, and creates the processes.
 func (n *network) restore(options Options) (err error) {
 	if options.Chain.Used, err = wasOnChain(n.serverDir(), options.Chain); err != nil {
 		return fmt.Errorf("--resume %s: %w", options.Resume, err)
@@ -95,7 +96,7 @@ func (n *network) restore(options Options) (err error) {
 	return nil
 }
 
-// wasOnChain reports whether a testnet's run is on a chain that is kept.
+// wasOnChain reports whether a testnet's run is on a saved chain.
 func wasOnChain(dir string, asked Chain) (bool, error) {
 	here := func(name string) bool {
 		_, err := os.Stat(filepath.Join(dir, name))
@@ -114,7 +115,7 @@ func wasOnChain(dir string, asked Chain) (bool, error) {
 	return false, nil
 }
 
-// savedOnChain reads from a chain's ledger what the testnet's run is, and where it stands.
+// savedOnChain reads a testnet's run and its state from a chain's ledger.
 func savedOnChain(dir string) (config.Run, *resumedRun, error) {
 	path := filepath.Join(dir, ledgerFile)
 	ledger, err := kept.Read(path)
@@ -139,7 +140,7 @@ func savedOnChain(dir string) (config.Run, *resumedRun, error) {
 	return config.Run{}, nil, fmt.Errorf("no run had begun on the chain in %s: begin another", path)
 }
 
-// savedOnServer reads from a server's folder what its run is, and where it stands.
+// savedOnServer reads a run and its state from a server's folder.
 func savedOnServer(dir string) (config.Run, *resumedRun, error) {
 	journals, err := filepath.Glob(filepath.Join(dir, "*.journal"))
 	if err != nil || len(journals) != 1 {
@@ -152,7 +153,7 @@ func savedOnServer(dir string) (config.Run, *resumedRun, error) {
 	return resumedOf(&log.State, "")
 }
 
-// resumedOf returns what a run is that has something left to do, and where it stands.
+// resumedOf returns the configuration and state of a run that is not finished.
 func resumedOf(state *coordinator.State, chain string) (config.Run, *resumedRun, error) {
 	if state.RunState == coordinator.Finished {
 		return config.Run{}, nil, fmt.Errorf("run %s is finished: there is nothing left to do; its %s is in the folder", state.RunID, summaryFile)
@@ -164,7 +165,7 @@ func resumedOf(state *coordinator.State, chain string) (config.Run, *resumedRun,
 	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, &resumedRun{state: state, chain: chain}, nil
 }
 
-// secondsBefore returns how long the run took until now, which its summary tells.
+// secondsBefore returns the previous duration of the run, from its summary.
 func secondsBefore(dir string) (time.Duration, error) {
 	path := filepath.Join(dir, summaryFile)
 	text, err := os.ReadFile(path)

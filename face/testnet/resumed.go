@@ -12,15 +12,16 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// resumedRun is a run that is resumed: its state, and which clients have its model.
+// resumedRun is the state of a run to resume, and the clients that have its model.
 type resumedRun struct {
 	state   *coordinator.State
 	holders []string // clients whose folders have the newest recorded model
-	others  []string // checkpoints of other steps that lie in clients' folders
-	chain   string   // from where the chain goes on that the run is on; empty: it is on a server
+	others  []string // checkpoints of other steps in clients' folders
+	chain   string   // position at which the run's chain resumes; empty: it is on a server
 }
 
-// newest is the newest model that the run recorded, be it while its epoch ran; Step 0: it recorded none.
+// newest returns the newest model that the run recorded, including intermediate checkpoints; Step
+// 0: there is none.
 func (s *resumedRun) newest() (r coordinator.Recorded) {
 	if c := s.state.Model.Checkpoint; c.FromPeers() {
 		r = coordinator.Recorded{Step: c.Step, Digest: c.Digest}
@@ -31,11 +32,11 @@ func (s *resumedRun) newest() (r coordinator.Recorded) {
 	return r
 }
 
-// look notes which of the run's checkpoints a client has.
+// look records which of the run's checkpoints a client has.
 func (s *resumedRun) look(client, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // it saved none
+		return // it has no checkpoint
 	}
 	recorded := s.newest()
 	for _, entry := range entries {
@@ -50,7 +51,7 @@ func (s *resumedRun) look(client, dir string) {
 	}
 }
 
-// check refuses to go on where that would lose a recorded model.
+// check returns an error if resuming would lose a recorded model.
 func (s *resumedRun) check(acceptLoss bool) error {
 	c := s.newest()
 	if acceptLoss || c.Step == 0 || len(s.holders) > 0 || len(s.state.UploadsOf(c.Digest)) > 0 {
@@ -64,7 +65,7 @@ func (s *resumedRun) check(acceptLoss bool) error {
 		"the run would continue with an older one; restore its folder %s-step%d, or accept the loss with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
 }
 
-// String says where the run goes on.
+// String describes the point at which the run resumes.
 func (s *resumedRun) String() string {
 	c, next := s.newest(), s.state.Progress.Step
 	from, seen := "the model that it began with: no other was recorded", s.state.OriginStep-1
@@ -85,7 +86,7 @@ func (s *resumedRun) String() string {
 	return text
 }
 
-// goOn lets a run that was paused when it was interrupted go on.
+// goOn resumes a run that was paused by an interruption.
 func (n *network) goOn(ctx context.Context) error {
 	if n.resumed == nil {
 		return nil
@@ -101,5 +102,5 @@ func (n *network) goOn(ctx context.Context) error {
 	return nil
 }
 
-// checkpointDir is where client i saves its checkpoints.
+// checkpointDir returns the folder of client i's checkpoints.
 func (n *network) checkpointDir(i int) string { return filepath.Join(n.clientDir(i), "checkpoints") }

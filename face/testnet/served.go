@@ -13,11 +13,11 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// dataFile is the data.toml of a configuration, of what its server serves to the clients.
+// dataFile is the name of the configuration of a run's data server.
 const dataFile = "data.toml"
 
-// servedData reads the data.toml of a run whose data its own server serves. Path is empty if
-// there is none.
+// servedData reads the data.toml of a run whose own server serves the data. path is empty if there
+// is none.
 func servedData(configPath string, run config.Run) (path string, from config.DataServer, err error) {
 	path = filepath.Join(configPath, dataFile)
 	if _, err := os.Stat(path); configPath == "" || err != nil || !isServed(run) {
@@ -30,7 +30,8 @@ func servedData(configPath string, run config.Run) (path string, from config.Dat
 	return path, from, err
 }
 
-// dataAt returns where the run's clients look for its data server; nil if they look for none.
+// dataAt returns the address at which the run's clients look for a data server; nil if they use
+// none.
 func dataAt(run config.Run) *config.ServerData {
 	for _, location := range run.Model.DataLocations {
 		if location.Server != nil {
@@ -42,7 +43,7 @@ func dataAt(run config.Run) *config.ServerData {
 
 func isServed(run config.Run) bool { return dataAt(run) != nil }
 
-// checkServed refuses data that the network is to serve and no client would get.
+// checkServed returns an error if no client would use the data that the network is to serve.
 func checkServed(path string, run config.Run, chain Chain) error {
 	at := dataAt(run)
 	host, port, err := net.SplitHostPort(at.Addr)
@@ -62,11 +63,11 @@ func checkServed(path string, run config.Run, chain Chain) error {
 	return nil
 }
 
-// dataFolder is where the data server of a run on a chain has its key and log.
+// dataFolder is the folder of the key and log of the data server for a run on a chain.
 const dataFolder = "data-server"
 
-// dataProcess describes the data server of a run on a chain, which has no server that could be one
-// beside; nil if the network serves none. Clients get to know it at its first word.
+// dataProcess describes a separate data server for a run on a chain; nil if the network serves no
+// data. Clients learn its key at the first contact.
 func (n *network) dataProcess() (*process, error) {
 	path, err := n.keptDataConfig()
 	if path == "" || err != nil {
@@ -94,7 +95,7 @@ func (n *network) dataProcess() (*process, error) {
 	}, nil
 }
 
-// serveOnChain starts the data server of a run on a chain. What it returns ends it.
+// serveOnChain starts the data server of a run on a chain. stop stops it.
 func (n *network) serveOnChain(ctx context.Context) (stop func(), err error) {
 	if n.data == nil {
 		return func() {}, nil
@@ -110,8 +111,8 @@ func (n *network) serveOnChain(ctx context.Context) (stop func(), err error) {
 	return func() { n.data.stop(shutdownGrace) }, nil
 }
 
-// keptDataConfig returns the path of the data.toml that the network serves, and keeps it for when the
-// run is resumed; it is empty where it serves none.
+// keptDataConfig saves the data.toml that the network serves, so that the run can be resumed, and
+// returns its path. The path is empty if the network serves no data.
 func (n *network) keptDataConfig() (string, error) {
 	kept := filepath.Join(n.serverDir(), dataFile+".path")
 	path, _, err := servedData(n.options.ConfigPath, n.run)
@@ -123,7 +124,7 @@ func (n *network) keptDataConfig() (string, error) {
 	case isServed(n.run):
 		var text []byte
 		if text, err = os.ReadFile(kept); os.IsNotExist(err) {
-			return "", nil // somebody else serves it
+			return "", nil // a server outside of the network serves it
 		}
 		path = strings.TrimSpace(string(text))
 		if _, gone := os.Stat(path); err == nil && gone != nil {
@@ -133,8 +134,8 @@ func (n *network) keptDataConfig() (string, error) {
 	return path, err
 }
 
-// knownServers has clients of a run on a chain remember the data server's key with the run, where no
-// key of another network's can be in the way.
+// knownServers makes clients of a run on a chain store the data server's key in the run's folder,
+// where it cannot conflict with the keys of other networks.
 func (n *network) knownServers() []string {
 	if n.data == nil {
 		return nil

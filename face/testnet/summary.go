@@ -24,27 +24,27 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// What may be wrong with a run that is over.
+// Errors of a run that is over.
 var (
-	// ErrReplicasDiffer says that clients ended with different models.
+	// ErrReplicasDiffer means that clients ended with different models.
 	ErrReplicasDiffer = errors.New("clients ended with different models")
-	// ErrIncomplete says that not everybody has the final model, or that the run recorded none.
+	// ErrIncomplete means that some clients lack the final model, or that the run recorded none.
 	ErrIncomplete = errors.New("the run is over, but not complete")
 )
 
-// Limits of what is measured at the end.
+// Limits of the final measurements.
 const (
 	heldOutSequences = 256 // sequences of the held-out loss
 	sampleTokens     = 200 // tokens of the generated text
 	samplePrompt     = "func (s *Server) "
 )
 
-// Summary is what came of a run. Its JSON form is the run folder's summary.json.
+// Summary is the result of a run. Its JSON form is the run folder's summary.json.
 type Summary struct {
-	Finished                         bool            `json:"finished"` // false: of what there was when the run was interrupted or failed
+	Finished                         bool            `json:"finished"` // false: partial results, because the run was interrupted or failed
 	RunID                            string          `json:"run_id"`
-	Genesis                          string          `json:"genesis,omitempty"` // hash of the run, as others pin it
-	Version                          string          `json:"version"`           // of the program, as psyche version prints it
+	Genesis                          string          `json:"genesis,omitempty"` // hash of the run, for clients that pin it
+	Version                          string          `json:"version"`           // of the program, as printed by psyche version
 	TotalRounds                      uint32          `json:"total_rounds"`      // of the whole run
 	Rounds                           int             `json:"rounds"`            // with at least one counted result
 	Tokens                           uint64          `json:"tokens"`            // trained on by all clients
@@ -52,13 +52,13 @@ type Summary struct {
 	Parameters                       uint64          `json:"parameters"`
 	LossFirst                        float64         `json:"loss_first"` // of the first round, nats per token
 	LossLast                         float64         `json:"loss_last"`
-	HeldOutLossFirst                 float64         `json:"heldout_loss_first,omitempty"` // of the model the run began with; none without held-out tokens
+	HeldOutLossFirst                 float64         `json:"heldout_loss_first,omitempty"` // of the starting model; omitted without held-out tokens
 	HeldOutLossLast                  float64         `json:"heldout_loss_last,omitempty"`
 	Clients                          []ClientSummary `json:"clients"`
-	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything included but the model hand-over
-	PayloadBytesPerClientRound       uint64          `json:"payload_bytes_per_client_round"` // one compressed result
+	WireBytesPerClientRound          uint64          `json:"wire_bytes_per_client_round"`    // sent to peers, everything except model sync
+	PayloadBytesPerClientRound       uint64          `json:"payload_bytes_per_client_round"` // size of one compressed result
 	FP32AllReduceBytesPerClientRound uint64          `json:"fp32_allreduce_bytes_per_client_round"`
-	HandoverBytes                    uint64          `json:"handover_bytes"` // of models fetched from peers, all clients together
+	HandoverBytes                    uint64          `json:"handover_bytes"` // of models downloaded from peers, over all clients
 	LostBatches                      int             `json:"lost_batches"`
 	Chain                            *ChainSummary   `json:"chain,omitempty"`  // of a run on a chain
 	Trials                           *Trials         `json:"trials,omitempty"` // of a run with cheats
@@ -67,18 +67,18 @@ type Summary struct {
 	Sample                           string          `json:"sample,omitempty"`
 }
 
-// ClientSummary is what came of one client.
+// ClientSummary is the result of one client.
 type ClientSummary struct {
 	ID             string `json:"id"`
 	Digest         string `json:"digest"`               // BLAKE3 of its last checkpoint's manifest
-	Final          string `json:"final,omitempty"`      // digest of the run's final model, where it holds that
-	Unrecorded     bool   `json:"unrecorded,omitempty"` // the run recorded no final model: only the client vouches for this one
+	Final          string `json:"final,omitempty"`      // digest of the run's final model, if the client holds it
+	Unrecorded     bool   `json:"unrecorded,omitempty"` // the run recorded no final model, so only the client vouches for its model
 	RoundsTrained  int    `json:"rounds_trained"`
-	RoundsCounted  int    `json:"rounds_counted"` // of those, whose results the witnesses counted
+	RoundsCounted  int    `json:"rounds_counted"` // trained rounds whose results the witnesses counted
 	Tokens         uint64 `json:"tokens"`         // trained on
-	Rejoined       bool   `json:"rejoined"`       // came back after being killed or losing the model
+	Rejoined       bool   `json:"rejoined"`       // returned after it was killed or lost the model
 	Restarts       int    `json:"restarts"`
-	Desynchronised int    `json:"desynchronised"` // times it lost the model
+	Desynchronised int    `json:"desynchronised"` // number of times that it lost the model
 
 	Transactions int    `json:"transactions,omitempty"` // on a chain
 	Lamports     uint64 `json:"lamports,omitempty"`     // paid for them
@@ -87,8 +87,8 @@ type ClientSummary struct {
 // summaryFile is the name of the summary in the run's folder.
 const summaryFile = "summary.json"
 
-// summarise measures the result, writes it into the run's folder and returns it. Of a run
-// that is not finished, and after an error, it is what there is.
+// summarise measures the results, writes the summary into the run's folder and returns it. If the
+// run is not finished, or after an error, the summary is partial.
 func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time.Duration, finished bool) (Summary, error) {
 	s := n.progress.summary()
 	if s.Chain != nil {
@@ -114,9 +114,9 @@ func (n *network) summarise(ctx context.Context, heldOutFirst float64, took time
 	return s, nil
 }
 
-// name adds the hash of the run, which its log begins with.
+// name adds the hash of the run, from the start of its log.
 func (n *network) name(s *Summary) error {
-	if n.options.Chain.Used && n.archive == "" { // of a run that is not finished
+	if n.options.Chain.Used && n.archive == "" { // the run is not finished
 		return nil
 	}
 	var hash [32]byte
@@ -133,7 +133,7 @@ func (n *network) name(s *Summary) error {
 		hash = summary.RunHash()
 	} else {
 		log, _, err := server.Replay(server.JournalPath(n.serverDir(), s.RunID), nil)
-		if errors.Is(err, fs.ErrNotExist) { // it had not begun
+		if errors.Is(err, fs.ErrNotExist) { // it had not started
 			return nil
 		}
 		if err != nil {
@@ -145,12 +145,12 @@ func (n *network) name(s *Summary) error {
 	return nil
 }
 
-// complete returns what is wrong with the ends of the clients of a run that is over.
+// complete returns an error if a client of a finished run lacks the final model.
 func (s Summary) complete() error {
 	var final, missing, unrecorded []string
 	for i, c := range s.Clients {
 		if s.cheats(i) {
-			continue // nobody relies on what it says it has
+			continue // the client's model does not matter
 		}
 		switch {
 		case c.Final == "":
@@ -178,8 +178,8 @@ func (s Summary) complete() error {
 	return nil
 }
 
-// measure adds what the newest checkpoint tells. A user that interrupts a run does not wait for what
-// takes computing.
+// measure adds measurements of the newest checkpoint. If the user interrupts a run, it skips
+// measurements that need computation.
 func (n *network) measure(ctx context.Context, s *Summary) error {
 	switch {
 	case s.Checkpoint == "" && s.Finished:
@@ -205,7 +205,7 @@ func (n *network) measure(ctx context.Context, s *Summary) error {
 		}
 	}
 	if _, found := snapshot.File("tokenizer.json"); !found {
-		return nil // of tokens that nobody can read
+		return nil // the token files are not readable
 	}
 	sample, err := output(ctx, nil, n.options.ClientBinary, "generate", "--model", s.Checkpoint,
 		"--prompt", samplePrompt, "--max-tokens", strconv.Itoa(sampleTokens), "--temperature", "0.8", "--seed", "1")
@@ -216,7 +216,7 @@ func (n *network) measure(ctx context.Context, s *Summary) error {
 	return nil
 }
 
-// summary gathers what the clients' events say.
+// summary computes the summary from the clients' events.
 func (t *tracker) summary() Summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -276,8 +276,8 @@ func (t *tracker) summary() Summary {
 	return s
 }
 
-// measureFirst returns the held-out loss of the model that the run begins with; 0 when there
-// is nothing to measure, or nothing to measure it on.
+// measureFirst returns the held-out loss of the starting model; 0 if there is no model or no
+// held-out data.
 func (n *network) measureFirst(ctx context.Context) (float64, error) {
 	model, err := n.firstModel(ctx)
 	if err != nil || model == "" || n.options.HeldOut == "" {
@@ -315,14 +315,14 @@ func parameters(snapshot checkpoint.Snapshot) uint64 {
 	return count
 }
 
-// ringAllReduceBytes is what each of n members sends when gradients of float32 are
-// averaged by a ring all-reduce, the scheme that sends least: 2(n−1)/n of the gradient
-// (Patarasuk and Yuan, 2009).
+// ringAllReduceBytes returns the bytes that each of n members sends to average float32 gradients
+// with a ring all-reduce, which sends the least of all schemes: 2(n−1)/n of the gradient (Patarasuk
+// and Yuan, 2009).
 func ringAllReduceBytes(parameters uint64, n int) uint64 {
 	return 4 * parameters * 2 * uint64(n-1) / uint64(n)
 }
 
-// Print writes the summary as a person wants to read it.
+// Print writes the summary for people.
 func (s Summary) Print(w io.Writer) {
 	took := time.Duration(s.Seconds * float64(time.Second)).Round(time.Second)
 	if s.Finished {
@@ -374,7 +374,7 @@ func (s Summary) Print(w io.Writer) {
 	}
 }
 
-// byteCount writes a number of bytes for people.
+// byteCount formats a number of bytes for people.
 func byteCount(n uint64) string {
 	switch {
 	case n >= 10<<20:
@@ -397,7 +397,7 @@ func writeJSON(path string, value any) error {
 	return nil
 }
 
-// newKeyFile makes a folder with a key in it.
+// newKeyFile creates a folder with a key in it.
 func newKeyFile(dir, name string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return fmt.Errorf("make run folder: %w", err)

@@ -23,42 +23,42 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// Options of a local network. Zero values mean the defaults that are named.
+// Options configure a local network. Zero values mean the given defaults.
 type Options struct {
-	ConfigPath   string        // folder that holds state.toml
-	Resume       string        // folder of a run to go on with, in place of ConfigPath, NumClients, RunDir and RunID
+	ConfigPath   string        // folder that contains state.toml
+	Resume       string        // folder of a run to resume, instead of ConfigPath, NumClients, RunDir and RunID
 	NumClients   int           // client processes
 	RunDir       string        // parent of the run's own folder
-	RunID        string        // default: the configuration's, or the folder's name
+	RunID        string        // default: the configuration's id, or the folder's name
 	ServerBinary string        // path of psyche
 	ClientBinary string        // path of psyche-client
-	Version      string        // of these programs, for the summary
-	ServerPort   int           // 0: 20000, or a free one if somebody has that
+	Version      string        // version of these programs, for the summary
+	ServerPort   int           // 0: 20000, or a free port if 20000 is in use
 	Threads      int           // of each client; 0: an equal share of the cores
 	MicroBatch   int           // sequences that a client trains at once
-	HeldOut      string        // token file to evaluate on; default: heldout beside the data, if it is there
-	Faults       Faults        // whom to kill, and when
+	HeldOut      string        // token file for evaluation; default: heldout next to the data, if it exists
+	Faults       Faults        // processes to kill
 	Timeout      time.Duration // of the whole run, more than zero
 	Display      Display       // of the progress; closed when training ends
-	Begin        func()        // is called when the configuration is read, before a process starts; may be nil
-	Chain        Chain         // the run is on a chain
+	Begin        func()        // called after the configuration was read, before a process starts; may be nil
+	Chain        Chain         // for a run on a chain
 
-	AcceptLoss bool            // a resumed run may go on with an older model than its newest
+	AcceptLoss bool            // permits a resumed run to continue from an older model than its newest
 	Hurry      context.Context // when it ends, an interrupted run ends without closing its epoch; may be nil
 
-	Cheats      []Cheat // clients that are programs which cheat
-	CheatBinary string  // path of psyche-cheat; wanted where there are Cheats
+	Cheats      []Cheat // clients that cheat
+	CheatBinary string  // path of psyche-cheat; required for Cheats
 
 	Extras
 }
 
-// Display shows progress as it comes: at once when the phase changes, and regularly in between.
+// Display shows progress. It is updated at every change of phase, and regularly in between.
 type Display interface {
 	Update(Progress)
 	Close()
 }
 
-// shutdownGrace is how long a process may take to end after being asked to.
+// shutdownGrace is the time limit for a process to end after it was asked to.
 const shutdownGrace = 10 * time.Second
 
 // network is a running testnet.
@@ -69,23 +69,23 @@ type network struct {
 	claimed     *os.File // dir, locked for this process
 	address     string   // of the server
 	server      *process // or the chain
-	data        *process // data server of a run on a chain; nil: there is none
+	data        *process // data server of a run on a chain; nil: none
 	dataAddress string
 	archive     string // of a run on a chain
 	setUp       uint64 // lamports that the authority of a run on a chain paid
 	clients     []*process
 	ids         []identity.ID
 	progress    *tracker
-	reserved    net.Listener  // on address, until the server listens there; nil: nobody keeps it
-	hostFlags   []string      // of clients: where the run is
-	before      time.Duration // that the run took before it was resumed
-	resumed     *resumedRun   // nil: the run begins
+	reserved    net.Listener  // holds address until the server listens there; nil: not reserved
+	hostFlags   []string      // flags for clients to find the run
+	before      time.Duration // duration of the run before it was resumed
+	resumed     *resumedRun   // nil: a new run
 }
 
-// Run starts the network, waits until the run is finished and returns its summary, which
-// it has also written into the run's folder as summary.json, with the loss curve beside it.
-// When the run ends before it is finished, the processes are asked to end, the summary is of
-// what there is, and the error says how to go on.
+// Run starts the network, waits until the run is finished and returns its summary. It also writes
+// the summary into the run's folder as summary.json, with the loss curve next to it. If the run
+// ends early, Run stops the processes, the summary is partial, and the error explains how to
+// resume.
 func Run(ctx context.Context, options Options) (Summary, error) {
 	defer options.Display.Close()
 	ctx, cancel := context.WithTimeoutCause(ctx, options.Timeout, fmt.Errorf("the run took longer than %s", options.Timeout))
@@ -112,7 +112,7 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 	return summary, err
 }
 
-// explain says where everything is of a run that ended before its time, and how to go on.
+// explain adds to the error of a run that ended early where its files are and how to resume it.
 func (n *network) explain(err error) error {
 	if n.progress.finished() {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
@@ -134,7 +134,7 @@ func (n *network) explain(err error) error {
 	return fmt.Errorf("%w; summary.json and logs are in %s; continue with: %s", err, n.dir, command)
 }
 
-// prepare checks everything a run needs before anything is started, and makes its folder.
+// prepare checks everything a run needs before it starts processes, and creates the run's folder.
 func prepare(options Options) (*network, error) {
 	if options.Resume != "" {
 		return reopen(options)
@@ -163,7 +163,7 @@ func prepare(options Options) (*network, error) {
 	return n, nil
 }
 
-// begin makes the keys and the processes of a run that is new.
+// begin creates the keys and the processes of a new run.
 func (n *network) begin() error {
 	if err := n.makeKeys(); err != nil {
 		return err
@@ -176,10 +176,10 @@ func (n *network) begin() error {
 	return nil
 }
 
-// stateFile is the configuration of a run in Options.ConfigPath.
+// stateFile is the name of a run's configuration in Options.ConfigPath.
 const stateFile = "state.toml"
 
-// loadRun reads the configuration and names the run.
+// loadRun reads the configuration and sets the run id.
 func loadRun(options Options) (config.Run, error) {
 	path := filepath.Join(options.ConfigPath, stateFile)
 	run, err := config.LoadState(path)
@@ -196,7 +196,7 @@ func loadRun(options Options) (config.Run, error) {
 	return run, nil
 }
 
-// withDefaults fills in what depends on the run and on this machine.
+// withDefaults sets defaults that depend on the run and on this machine.
 func (options Options) withDefaults(run config.Run) (Options, error) {
 	var err error
 	if options.Threads == 0 {
@@ -213,8 +213,8 @@ func (options Options) withDefaults(run config.Run) (Options, error) {
 	return options, err
 }
 
-// makeRunDir makes <parent>/<run id>-<time>, a folder that was not there before. Special
-// characters of the id are escaped as in URLs.
+// makeRunDir creates the new folder <parent>/<run id>-<time>. It escapes special characters of the
+// id as in URLs.
 func makeRunDir(parent, runID string) (string, error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return "", fmt.Errorf("make run folder: %w", err)
@@ -236,13 +236,13 @@ func makeRunDir(parent, runID string) (string, error) {
 	}
 }
 
-// isFree reports whether nobody listens on a TCP port of this machine.
+// isFree reports whether a TCP port of this machine is free.
 func isFree(port int) bool {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	return err == nil && listener.Close() == nil
 }
 
-// freePort asks the system for a TCP port that nobody listens on.
+// freePort asks the system for a free TCP port.
 func freePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -258,7 +258,7 @@ func freePort() (int, error) {
 // identityFile is the name of a client's key in its folder.
 const identityFile = "identity.json"
 
-// makeKeys lays out the folder of a new run, with a fresh key for every process.
+// makeKeys creates the folder of a new run, with a new key for every process.
 func (n *network) makeKeys() error {
 	if err := newKeyFile(n.serverDir(), server.HostKeyFile); err != nil {
 		return err
@@ -271,8 +271,7 @@ func (n *network) makeKeys() error {
 	return nil
 }
 
-// makeProcesses describes every process. stateFlags name the run to the server, unless it
-// has it from before.
+// makeProcesses describes every process. stateFlags pass a new run to the server.
 func (n *network) makeProcesses(stateFlags ...string) error {
 	n.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(n.options.ServerPort))
 	n.reserve()
@@ -316,29 +315,29 @@ func (n *network) makeProcesses(stateFlags ...string) error {
 	return nil
 }
 
-// reserve keeps the server's port from other networks of this machine that begin while this one is made ready. Where
-// somebody has it already the server says so.
+// reserve holds the server's port, so that other networks on this machine do not take it during the
+// preparation. If the port is already in use, the server reports it later.
 func (n *network) reserve() {
 	if listener, err := net.Listen("tcp", n.address); err == nil {
 		n.reserved = listener
 	}
 }
 
-// release lets others have the port and the folder.
+// release releases the port and the folder.
 func (n *network) release() {
 	n.releasePort()
-	_ = n.claimed.Close() // nothing was written to it
+	_ = n.claimed.Close() // it was only locked
 }
 
-// releasePort lets the server have its port.
+// releasePort releases the port for the server.
 func (n *network) releasePort() {
 	if n.reserved != nil {
-		_ = n.reserved.Close() // it is gone whatever that says
+		_ = n.reserved.Close() // it is closed even after an error
 		n.reserved = nil
 	}
 }
 
-// accepted is the flag by which clients go on with an older model.
+// accepted returns the flag that permits clients to continue from an older model.
 func (options Options) accepted() []string {
 	if options.AcceptLoss {
 		return []string{"--accept-loss"}
@@ -346,7 +345,7 @@ func (options Options) accepted() []string {
 	return nil
 }
 
-// otherFolders are the flags that tell client i where the others save the run's models.
+// otherFolders returns the flags with the other clients' checkpoint folders for client i.
 func (n *network) otherFolders(i int) (flags []string) {
 	for other := range n.options.NumClients {
 		if other != i {
@@ -356,7 +355,7 @@ func (n *network) otherFolders(i int) (flags []string) {
 	return flags
 }
 
-// serverProcess describes the server, and returns the flags by which clients find it.
+// serverProcess describes the server, and returns the flags for clients to find it.
 func (n *network) serverProcess(stateFlags []string) (*process, []string, error) {
 	serverDir := n.serverDir()
 	data, err := n.keptDataConfig()
@@ -391,7 +390,7 @@ func (n *network) clientDir(i int) string {
 	return filepath.Join(n.dir, clientName(i))
 }
 
-// train runs the processes until every client has seen the run finish.
+// train runs the processes until every client has seen the end of the run.
 func (n *network) train(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -419,9 +418,9 @@ func (n *network) train(ctx context.Context) error {
 			return err
 		}
 		n.progress.remark("logs are in panes: tmux attach -t %s", shown.session)
-		defer func() { _ = shown.close() }() // nothing is left to do about it
+		defer func() { _ = shown.close() }() // the network is ending anyway
 	}
-	// They end after the clients, to hear their last words.
+	// They end after the clients, to read the clients' last events.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	followers := new(sync.WaitGroup)
 	defer func() {
@@ -437,7 +436,7 @@ func (n *network) train(ctx context.Context) error {
 		}
 		defer client.stop(shutdownGrace)
 	}
-	// They end before anything is stopped: none may start a process that nobody stops.
+	// They end before the processes are stopped, so that none restarts a process.
 	var supervisors sync.WaitGroup
 	defer supervisors.Wait()
 	defer cancel(nil)
@@ -463,7 +462,7 @@ func (n *network) train(ctx context.Context) error {
 	return n.endOnChain(ctx)
 }
 
-// awaitEnd returns when every client has seen the run finish, or with the first failure.
+// awaitEnd returns when every client has seen the end of the run, or with the first failure.
 func (n *network) awaitEnd(ctx context.Context, finished, serverFailed <-chan error) error {
 	for range n.clients {
 		select {
@@ -480,8 +479,8 @@ func (n *network) awaitEnd(ctx context.Context, finished, serverFailed <-chan er
 	return nil
 }
 
-// superviseClient waits until client i ends by itself, which it does when the run is
-// finished. A life that the faults ended is followed by another.
+// superviseClient waits until client i ends by itself, as it does at the end of the run. It
+// restarts a client that a fault killed.
 func (n *network) superviseClient(ctx context.Context, i int) error {
 	client := n.clients[i]
 	for {
@@ -508,7 +507,7 @@ func (n *network) superviseClient(ctx context.Context, i int) error {
 	}
 }
 
-// superviseServer returns an error when the server ends other than by the faults.
+// superviseServer returns an error if the server ends without a fault.
 func (n *network) superviseServer(ctx context.Context) error {
 	for {
 		select {
@@ -532,7 +531,8 @@ func (n *network) superviseServer(ctx context.Context) error {
 	}
 }
 
-// waitForPort returns when the server listens, or with its last words when it ends.
+// waitForPort returns when the server listens. If the server ends, the error contains its last log
+// lines.
 func waitForPort(ctx context.Context, address string, host *process) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	for {

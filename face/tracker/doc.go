@@ -1,8 +1,8 @@
-// Package tracker hands the rows of a metrics.Board to programs that people follow a training
-// with: TensorBoard event files, a file of JSON lines; below it, Weights & Biases.
+// Package tracker sends the rows of a metrics.Board to experiment trackers: TensorBoard event files
+// and JSON lines files. Package tracker/wandb adds Weights & Biases.
 //
-// A Feed stands between the board and a Sink: Take never waits, so that a disk that is full or
-// a service that hangs costs the training nothing. Rows for which there is no room are
-// dropped, and counted; a sink that fails gets the same rows again, later each time, until it
-// takes them or says that it never will (ErrGivenUp).
+// A Feed connects the board to a Sink. Take never blocks, so that a full disk or an unresponsive
+// service does not slow down training. Rows that do not fit the queue are dropped and counted. If a
+// sink fails, the Feed retries the same rows, with growing pauses, until the sink accepts them or
+// fails permanently (ErrGivenUp).
 package tracker

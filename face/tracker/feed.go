@@ -12,30 +12,31 @@ import (
 	"github.com/psyche-go/psyche/face/metrics"
 )
 
-// Sink is where rows go. One goroutine calls it.
+// Sink is a destination of rows. Only one goroutine calls it.
 type Sink interface {
-	// Write takes rows, in order. An error means that none was taken: they come again.
+	// Write writes rows, in order. After an error it has written none, and the same rows come
+	// again.
 	Write(ctx context.Context, rows []metrics.Row) error
-	// Close ends it; there are no rows any more.
+	// Close closes the sink. No rows follow.
 	Close(ctx context.Context) error
 }
 
-// ErrGivenUp is of a sink that will never take rows.
+// ErrGivenUp means that a sink will never accept rows.
 var ErrGivenUp = errors.New("the tracker accepts no more rows")
 
-// Bounds of a feed.
+// Limits of a feed.
 const (
 	maxWaiting = 512 // rows
 	maxAtOnce  = 64
-	firstPause = time.Second // after an error; it doubles
+	firstPause = time.Second // after an error; later pauses double
 	maxPause   = time.Minute
 )
 
-// Feed gives rows to a sink.
+// Feed passes rows to a sink.
 type Feed struct {
 	name    string
 	sink    Sink
-	every   time.Duration // between writes
+	every   time.Duration // minimum interval between writes
 	logger  *slog.Logger
 	rows    chan metrics.Row
 	ctx     context.Context
@@ -46,7 +47,7 @@ type Feed struct {
 	closed  bool
 }
 
-// Start begins to give rows to a sink, at most one write in the time given.
+// Start starts to pass rows to a sink, with at most one write per interval every.
 func Start(name string, sink Sink, every time.Duration, logger *slog.Logger) *Feed {
 	f := &Feed{name: name, sink: sink, every: every, logger: logger, rows: make(chan metrics.Row, maxWaiting), done: make(chan struct{})}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -54,7 +55,7 @@ func Start(name string, sink Sink, every time.Duration, logger *slog.Logger) *Fe
 	return f
 }
 
-// Take is for Board's Listen. It never waits.
+// Take adds a row. It is an argument for Board's Listen. It never blocks.
 func (f *Feed) Take(row metrics.Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +71,7 @@ func (f *Feed) Take(row metrics.Row) {
 	}
 }
 
-// Close lets the sink have what waits, for as long as ctx lasts.
+// Close writes the pending rows to the sink until ctx ends.
 func (f *Feed) Close(ctx context.Context) error {
 	f.mu.Lock()
 	already := f.closed
@@ -86,7 +87,7 @@ func (f *Feed) Close(ctx context.Context) error {
 	}
 	select {
 	case <-f.done:
-	case <-time.After(time.Second): // it hangs where no context reaches
+	case <-time.After(time.Second): // the sink hangs and ignores its context
 	}
 	return fmt.Errorf("tracker %s: not all rows were taken in time", f.name)
 }
@@ -125,7 +126,7 @@ func (f *Feed) run() {
 	}
 }
 
-// next waits for a row and returns all that are there; more is false after the last.
+// next waits for a row and returns all pending rows. more is false after the last row.
 func (f *Feed) next() (some []metrics.Row, more bool) {
 	row, more := <-f.rows
 	for more {
@@ -142,7 +143,7 @@ func (f *Feed) next() (some []metrics.Row, more bool) {
 	return some, more
 }
 
-// sleep waits; the end of the rows cuts it short as little as a round would.
+// sleep waits for d, or until the feed is canceled.
 func (f *Feed) sleep(d time.Duration) {
 	if d > 0 {
 		_ = pause.For(f.ctx, d)

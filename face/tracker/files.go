@@ -20,13 +20,13 @@ import (
 	"github.com/psyche-go/psyche/face/metrics"
 )
 
-// file is a sink that writes rows to a file, in an encoding.
+// file is a sink that writes encoded rows to a file.
 type file struct {
 	file   *os.File
 	encode func(b []byte, row metrics.Row) ([]byte, error)
 }
 
-// Write implements Sink. What was written of rows that failed is cut off again.
+// Write implements Sink. After an error it truncates partially written rows.
 func (f *file) Write(_ context.Context, rows []metrics.Row) error {
 	at, err := f.file.Seek(0, 2)
 	if err != nil {
@@ -49,8 +49,8 @@ func (f *file) Write(_ context.Context, rows []metrics.Row) error {
 // Close implements Sink.
 func (f *file) Close(context.Context) error { return f.file.Close() }
 
-// JSONLines opens a sink that appends an object for each row to a file: the figures, with
-// _step and _timestamp (seconds). What is not a finite number is null.
+// JSONLines opens a sink that appends a JSON object for each row to a file. The object contains the
+// metrics, _step and _timestamp (seconds). Values that are not finite numbers are null.
 func JSONLines(path string) (Sink, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func JSONLines(path string) (Sink, error) {
 	}}, nil
 }
 
-// JSON returns the object of a row, with further fields.
+// JSON returns the object of a row, with additional fields.
 func JSON(row metrics.Row, more map[string]any) ([]byte, error) {
 	fields := map[string]any{"_step": row.Step, "_timestamp": float64(row.Time.UnixMicro()) / 1e6}
 	for name, value := range row.Values {
@@ -78,7 +78,7 @@ func JSON(row metrics.Row, more map[string]any) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// TensorBoard opens a sink that writes an event file into a folder, for TensorBoard to show.
+// TensorBoard opens a sink that writes a TensorBoard event file into a folder.
 func TensorBoard(dir string) (Sink, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func TensorBoard(dir string) (Sink, error) {
 	return &file{opened, appendScalars}, nil
 }
 
-// appendScalars appends the event of a row: its time, step, and a summary with a value for
-// each figure.
+// appendScalars appends the event of a row: its time, step, and a summary with a value for each
+// metric.
 func appendScalars(b []byte, row metrics.Row) ([]byte, error) {
 	var summary []byte
 	for _, name := range slices.Sorted(maps.Keys(row.Values)) {
@@ -124,14 +124,14 @@ func appendTime(b []byte, at time.Time) []byte {
 	return protowire.AppendFixed64(b, math.Float64bits(float64(at.UnixMicro())/1e6))
 }
 
-// appendRecord frames an event: its length, and checksums of length and event.
+// appendRecord appends an event with its length and the checksums of length and event.
 func appendRecord(b, event []byte) []byte {
 	length := binary.LittleEndian.AppendUint64(nil, uint64(len(event)))
 	b = binary.LittleEndian.AppendUint32(append(b, length...), masked(length))
 	return binary.LittleEndian.AppendUint32(append(b, event...), masked(event))
 }
 
-// masked is the checksum of the format: CRC-32C, turned and moved.
+// masked returns the checksum of the format: CRC-32C, rotated and with an offset.
 func masked(b []byte) uint32 {
 	sum := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
 	return (sum>>15 | sum<<17) + 0xa282ead8

@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// dots are the bits of a braille sign, by column and row from the bottom.
+// dots are the bits of a braille character, by column and row from the bottom.
 var dots = [2][4]rune{{0x40, 0x04, 0x02, 0x01}, {0x80, 0x20, 0x10, 0x08}}
 
-// chart draws points as lines of braille with the values of top and bottom before them. Points
-// that fall into one column are averaged, and those that have columns between them are joined.
+// chart draws points as lines of braille characters, with the values of top and bottom in front. It
+// averages points in the same column, and connects points with columns between them.
 func chart(points []point, width, height int) []string {
-	const margin = 7 // of the values
+	const margin = 7 // width of the values
 	columns := 2 * (width - margin)
 	if len(points) < 2 || columns < 4 || height < 2 {
 		return nil
 	}
-	const most = 1e100 // of what is drawn, so that no sum overflows
+	const most = 1e100 // limit for drawn values, so that no sum overflows
 	first, last := points[0].step, points[len(points)-1].step
 	sums, counts := make([]float64, columns), make([]int, columns)
 	for _, p := range points {
@@ -38,7 +38,7 @@ func chart(points []point, width, height int) []string {
 	}
 	join(sums, counts)
 	if high-low < 1e-9 {
-		around := max(0.5, math.Abs(high)/1000) // of what is large, a half is nothing
+		around := max(0.5, math.Abs(high)/1000) // half a unit is nothing for large values
 		low, high = low-around, high+around
 	}
 	cells := make([][]rune, height)
@@ -66,7 +66,7 @@ func chart(points []point, width, height int) []string {
 	return lines
 }
 
-// join gives columns without a point the value that lies between those of their neighbours.
+// join interpolates the values of columns without a point.
 func join(values []float64, counts []int) {
 	before := -1
 	for i, n := range counts {

@@ -10,22 +10,22 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// ClientOptions say what a client's display shows besides events.
+// ClientOptions configure a client's display.
 type ClientOptions struct {
 	RunID, ID string
-	Figures   func() map[string]float64 // newest values of figures
+	Figures   func() map[string]float64 // newest values of metrics
 	Peers     func() []Peer             // may be nil
 }
 
-// Client is the display of a client in a run: it follows from now on, and Start shows it. Its methods
-// never wait for the terminal.
+// Client is the display of a client in a run. It collects events from its creation on, and Start
+// shows it. Its methods never wait for the terminal.
 type Client struct {
 	follower
 	terminal
 	options ClientOptions
 }
 
-// Start begins to draw on a terminal.
+// Start starts drawing on a terminal.
 func (c *Client) Start(in io.Reader, out io.Writer, o ClientOptions) {
 	c.options = o
 	c.mu.Lock()
@@ -34,14 +34,14 @@ func (c *Client) Start(in io.Reader, out io.Writer, o ClientOptions) {
 	c.start(clientModel{client: c, width: 80, height: 24}, in, out)
 }
 
-// See takes an event, as a function for event.Log's Watch.
+// See processes an event. It is an argument for event.Log's Watch.
 func (c *Client) See(e event.Event) { c.follower.See(e) }
 
-// Warnings are the last lines of the log.
+// Warnings returns the last lines of the log.
 func (c *Client) Warnings() []Line { return c.now().warnings }
 
-// clientModel is the display's state, in the sense of the Elm architecture: everything but the
-// size of the terminal is in the follower.
+// clientModel is the display's state in the sense of the Elm architecture. The follower holds
+// everything except the size of the terminal.
 type clientModel struct {
 	client        *Client
 	width, height int
@@ -82,7 +82,7 @@ func (m clientModel) View() tea.View {
 	return view
 }
 
-// Handler returns a handler that shows records of a level or more.
+// Handler returns a handler that shows records at or above a level.
 func (c *Client) Handler(level slog.Leveler) slog.Handler {
 	return lineHandler{take: c.take, level: level}
 }

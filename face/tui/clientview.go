@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Styles of a display. A terminal without colour shows the text alone, which says all.
+// Styles of a display. They add no information, so that a terminal without colour shows everything.
 var (
 	strong = lipgloss.NewStyle().Bold(true)
 	faint  = lipgloss.NewStyle().Faint(true)
@@ -22,16 +22,16 @@ var (
 	bad    = lipgloss.NewStyle().Foreground(lipgloss.Red)
 )
 
-// Least size that is drawn for; a smaller terminal shows what fits of it.
+// Minimum size of the layout. A smaller terminal shows a part of it.
 const (
 	leastWidth  = 40
 	leastHeight = 10
-	roomyHeight = 18 // from here on there is a place for the chart in any case
-	leastChart  = 5  // lines, its title included
+	roomyHeight = 18 // from this height on, the chart is always shown
+	leastChart  = 5  // lines, including its title
 	mostChart   = 12
 )
 
-// render draws everything into a screen of a size.
+// render draws everything into a screen of the given size.
 func (s seen) render(width, height int, now time.Time) string {
 	width, height = max(width, leastWidth), max(height, leastHeight)
 	lines := append(s.head(width, now), s.round()...)
@@ -52,7 +52,7 @@ func (s seen) render(width, height int, now time.Time) string {
 	return screen(lines, width, height)
 }
 
-// screen cuts lines to what a terminal has room for.
+// screen truncates lines to the size of the terminal.
 func screen(lines []string, width, height int) string {
 	for i := range lines {
 		lines[i] = ansi.Truncate(lines[i], width, "…")
@@ -60,8 +60,9 @@ func screen(lines []string, width, height int) string {
 	return strings.Join(lines[:min(len(lines), height)], "\n")
 }
 
-// fit takes lines out of sections until they have room, and returns how much is left: first from
-// the end of each, then whole ones. The last section is the one that is kept longest.
+// fit removes lines from sections until they fit, and returns the number of free lines. It first
+// shortens each section from the end, then removes whole sections. It removes the last section
+// last.
 func fit(sections [][]string, room int) (kept [][]string, left int) {
 	for _, section := range sections {
 		room -= len(section)
@@ -81,12 +82,12 @@ func fit(sections [][]string, room int) (kept [][]string, left int) {
 	return sections, room
 }
 
-// rule is the title of a section.
+// rule returns the title of a section.
 func rule(title string, width int) string {
 	return faint.Render("── "+title+" ") + faint.Render(strings.Repeat("─", max(0, width-4-lipgloss.Width(title))))
 }
 
-// head says which run this is and what it does.
+// head shows the name and the phase of the run.
 func (s seen) head(width int, now time.Time) []string {
 	step, total := stepOf(s.state)
 	steps := fmt.Sprintf("step %d", step)
@@ -102,7 +103,7 @@ func (s seen) head(width int, now time.Time) []string {
 	return []string{first, phase(s.state, s.since, now) + "  " + s.role()}
 }
 
-// role says what this client is in the run.
+// role describes this client's role in the run.
 func (s seen) role() string {
 	out := s.court.ejection(s.id)
 	switch {
@@ -120,7 +121,7 @@ func (s seen) role() string {
 	return "member and witness: has not reported"
 }
 
-// round is what happens in rounds.
+// round shows the progress of rounds.
 func (s seen) round() []string {
 	members := fmt.Sprintf("%d members, %d waiting", len(s.state.Members), s.state.Pending)
 	switch s.state.RunState {
@@ -150,7 +151,7 @@ func (s seen) round() []string {
 	return []string{members, own, speed, strings.TrimSpace(counted)}
 }
 
-// holding is about the model: where it came from, was saved, was uploaded, what it reached.
+// holding shows the model: its source, checkpoints, uploads and scores.
 func (s seen) holding(width int) []string {
 	var lines []string
 	if s.uploading.Bytes < s.uploading.Total {
@@ -190,7 +191,7 @@ func (s seen) holding(width int) []string {
 	return append([]string{rule("model", width)}, lines...)
 }
 
-// connected is about peers, those with the most traffic first.
+// connected shows peers, those with the most traffic first.
 func (s seen) connected(width int) []string {
 	if len(s.peers) == 0 {
 		return nil
@@ -222,7 +223,7 @@ func compareRates(a, b rated) int {
 	return strings.Compare(b.ID, a.ID)
 }
 
-// warned are the last warnings, the newest first.
+// warned shows the last warnings, newest first.
 func (s seen) warned(width int) []string {
 	if len(s.warnings) == 0 {
 		return nil
@@ -236,7 +237,7 @@ func (s seen) warned(width int) []string {
 	return lines
 }
 
-// bar draws how much of something is there.
+// bar draws a progress bar.
 func bar(part, whole, width int) string {
 	full := 0
 	if whole > 0 {
@@ -245,18 +246,18 @@ func bar(part, whole, width int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
 }
 
-// transferred draws how much of something is there.
+// transferred draws the progress of a transfer.
 func transferred(t event.Transfer) string {
 	return fmt.Sprintf("%s of %s %s", size(float64(t.Bytes)), size(float64(t.Total)), filled(t, 20))
 }
 
-// filled is bar for a transfer.
+// filled draws a bar for a transfer.
 func filled(t event.Transfer, width int) string {
-	const parts = 1000 // bytes may be more than fit into an int
+	const parts = 1000 // byte counts may exceed an int
 	return bar(int(parts*min(1, float64(t.Bytes)/float64(max(t.Total, 1)))), parts, width)
 }
 
-// clock is a stretch of time as people read it.
+// clock formats a duration for people.
 func clock(d time.Duration) string {
 	d = max(0, d)
 	if d < time.Minute {
@@ -265,7 +266,7 @@ func clock(d time.Duration) string {
 	return d.Truncate(time.Second).String()
 }
 
-// size is a number of bytes as people read it.
+// size formats a number of bytes for people.
 func size(bytes float64) string {
 	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
 		if bytes < 1000 {
@@ -279,8 +280,7 @@ func size(bytes float64) string {
 	return fmt.Sprintf("%.1f TiB", bytes)
 }
 
-// printable takes out of a text what could move the cursor or colour the screen: some of it
-// comes from strangers.
+// printable removes characters from untrusted text that could move the cursor or colour the screen.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

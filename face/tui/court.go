@@ -9,30 +9,30 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Bounds of what is shown of trials and ejections at a time.
+// Limits for the display of trials and ejections.
 const (
 	trialsShown    = 3
 	ejectionsShown = 3
 )
 
-// court is what is known of a run's trials and ejections.
+// court is the known trials and ejections of a run.
 type court struct {
 	open    []event.OpenTrial
 	ejected []event.Ejected // newest last
 }
 
-// see takes an event.
+// see processes an event.
 func (c *court) see(body event.Body) {
 	switch body := body.(type) {
 	case event.Trials:
 		c.open = body.Open
 	case event.Ejected:
-		c.ejected = slices.Concat(c.ejected, []event.Ejected{body}) // others may have the old one
+		c.ejected = slices.Concat(c.ejected, []event.Ejected{body}) // copied, because readers may hold the old slice
 		c.ejected = c.ejected[max(0, len(c.ejected)-ejectionsShown):]
 	}
 }
 
-// ejection returns the newest ejection of a client, zero if it is not among the newest.
+// ejection returns the newest ejection of a client; zero if it is not among the newest ejections.
 func (c court) ejection(id string) event.Ejected {
 	for _, e := range slices.Backward(c.ejected) {
 		if e.Client == id {
@@ -42,7 +42,7 @@ func (c court) ejection(id string) event.Ejected {
 	return event.Ejected{}
 }
 
-// lines are about open trials and the newest ejections. Known turns an id into what is shown of it.
+// lines show open trials and the newest ejections. known converts an id to its displayed form.
 func (c court) lines(known func(id string) string) (lines []string) {
 	name := func(id string) string { return printable(known(id)) }
 	for _, t := range c.open[:min(len(c.open), trialsShown)] {
@@ -57,7 +57,8 @@ func (c court) lines(known func(id string) string) (lines []string) {
 	return lines
 }
 
-// trialLine is about one trial; what matters least comes last, where a narrow screen cuts.
+// trialLine shows one trial. The least important part is last, because a narrow screen cuts the
+// line.
 func trialLine(t event.OpenTrial, name func(id string) string) string {
 	return fmt.Sprintf("trial of %s by %s: %s; %s, step %d (until %d)", name(t.Accused), name(t.Accuser), votesOf(t), printable(t.Fault), t.Step, t.Until)
 }
@@ -69,7 +70,7 @@ func votesOf(t event.OpenTrial) string {
 	return fmt.Sprintf("%d guilty, %d innocent of %d", t.Guilty, t.Innocent, t.Jury)
 }
 
-// audited counts audits by their outcome.
+// audited lists the numbers of audits by result.
 func audited(outcomes map[string]int) string {
 	var counts []string
 	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
@@ -78,7 +79,7 @@ func audited(outcomes map[string]int) string {
 	return strings.Join(counts, ", ")
 }
 
-// judging is this client's part in trials, and what it audited.
+// judging shows this client's part in trials, and its audits.
 func (s seen) judging(width int) []string {
 	var lines []string
 	for _, t := range s.court.open {

@@ -1,8 +1,8 @@
-// Package tui draws clients, servers and local networks in a terminal.
+// Package tui implements terminal displays for clients, servers and local networks.
 //
-// A Client and a Server follow event logs, a Testnet is told what is known; Start and New begin to draw
-// on a screen of its own, Close gives the terminal back. Nobody who tells a display something waits
-// for the terminal. Displays only read, except for the server's key that pauses a run. Ctrl-C is
-// handed on, because in raw mode a terminal sends no signal. What comes from others is drawn without
-// what could move the cursor or colour the screen.
+// A Client and a Server follow event logs. A Testnet receives its data through Update. Start and
+// New switch the terminal to its alternate screen and draw; Close restores the terminal. Callers
+// that update a display never wait for the terminal. Displays are read-only, except for the key of
+// the server's display that pauses a run. They pass on Ctrl-C as an interrupt, because a terminal
+// in raw mode sends no signal. They strip control sequences from untrusted text.
 package tui

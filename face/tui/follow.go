@@ -11,13 +11,13 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Bounds of what a display keeps.
+// Limits of a display's memory.
 const (
 	lossesKept   = 4096
 	warningsKept = 50
 )
 
-// Peer is a member that a connection exists to, and what it has carried.
+// Peer is a connected member with the traffic of its connection.
 type Peer struct {
 	ID             string
 	Sent, Received uint64
@@ -37,17 +37,17 @@ type point struct {
 	loss float64
 }
 
-// rated is a peer with its rates, bytes per second.
+// rated is a peer with its rates, in bytes per second.
 type rated struct {
 	Peer
 	in, out float64
 }
 
-// seen is everything that a client's display shows. It is a projection of events.
+// seen is everything that a client's display shows, computed from events.
 type seen struct {
 	runID, id string
 	state     event.State
-	since     time.Time // of the phase
+	since     time.Time // start of the phase
 	losses    []point
 	trained   event.Trained
 	sent      event.ResultSent
@@ -57,13 +57,13 @@ type seen struct {
 	applied   event.Applied
 	lost      int
 	ready     event.Ready
-	model     uint64 // bytes of models that were received
+	model     uint64 // bytes of received models
 	saved     event.Checkpoint
 	uploaded  event.Uploaded
 	arriving  event.Transfer // of the model
 	uploading event.Transfer
 	court     court
-	audits    map[string]int // own ones, by outcome
+	audits    map[string]int // by this client, by result
 	audit     event.Audit    // the newest
 	evaluated map[string]event.Evaluated
 	ended     string
@@ -73,14 +73,14 @@ type seen struct {
 	warnings  []Line
 }
 
-// follower gathers what is shown. Its methods never wait for the terminal.
+// follower collects the data of the display. Its methods never wait for the terminal.
 type follower struct {
 	mu    sync.Mutex
 	seen  seen
-	asked time.Time // when the peers were counted
+	asked time.Time // time of the last peer count
 }
 
-// See takes an event, as a function for event.Log's Watch.
+// See processes an event. It is an argument for event.Log's Watch.
 func (f *follower) See(e event.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,20 +153,20 @@ func (f *follower) See(e event.Event) {
 	}
 }
 
-// take is for a log.
+// take adds a line of the log.
 func (f *follower) take(line Line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.warn(line)
 }
 
-// warn adds a line to those that are shown.
+// warn adds a line to the displayed warnings.
 func (f *follower) warn(line Line) {
 	f.seen.warnings = append(f.seen.warnings, line)
 	f.seen.warnings = f.seen.warnings[max(0, len(f.seen.warnings)-warningsKept):]
 }
 
-// count takes the bytes of peers, and makes rates of what is new.
+// count computes the rates of peers from their byte counts.
 func (f *follower) count(peers []Peer, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,7 +179,7 @@ func (f *follower) count(peers []Peer, now time.Time) {
 	for i, p := range peers {
 		next[i].Peer = p
 		if old, known := before[p.ID]; known && took > 0 && p.Sent >= old.Sent && p.Received >= old.Received {
-			const weight = 0.5 // of what is new: rates of single moments jump
+			const weight = 0.5 // of the new value, because single rates fluctuate
 			next[i].out = old.out + weight*(float64(p.Sent-old.Sent)/took-old.out)
 			next[i].in = old.in + weight*(float64(p.Received-old.Received)/took-old.in)
 		}
@@ -187,7 +187,7 @@ func (f *follower) count(peers []Peer, now time.Time) {
 	f.seen.peers, f.asked = next, now
 }
 
-// now returns what is to be shown.
+// now returns the data to show.
 func (f *follower) now() seen {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,5 +196,5 @@ func (f *follower) now() seen {
 	return s
 }
 
-// short is the beginning of an id.
+// short returns the beginning of an id.
 func short(id string) string { return id[:min(8, len(id))] }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// lineHandler hands records of a log to a display.
+// lineHandler passes log records to a display.
 type lineHandler struct {
 	take  func(Line)
 	level slog.Leveler

@@ -9,13 +9,14 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// nameColumns are shown of a name at most.
+// nameColumns is the maximum width of a name.
 const nameColumns = 16
 
-// names are what clients call themselves. They prove nothing, so they are shown behind keys, never in place of them.
+// names are the display names of clients. They are not proof of identity, so displays show them
+// after keys, never instead of keys.
 type names map[string]string
 
-// with returns the names after an event. Others may have the old ones.
+// with returns the names after an event. It copies the map, because readers may hold the old one.
 func (n names) with(e event.Named) names {
 	next := maps.Clone(n)
 	if next == nil {
@@ -27,7 +28,7 @@ func (n names) with(e event.Named) names {
 	return next
 }
 
-// of returns what is shown behind a client's key: its name, cut, or nothing.
+// of returns the text after a client's key: its truncated name, or nothing.
 func (n names) of(id string) string {
 	name := n[id]
 	if name == "" {

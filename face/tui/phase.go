@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// phaseName says in words what the run does in a phase.
+// phaseName describes a phase.
 func phaseName(state string) string {
 	switch state {
 	case "":
@@ -30,7 +30,7 @@ func phaseName(state string) string {
 	}
 }
 
-// phase names the phase of a state, and says since when it lasts and how long at most.
+// phase describes the phase of a state, with its duration so far and its maximum duration.
 func phase(state event.State, since, now time.Time) string {
 	text := good.Render(phaseName(state.RunState))
 	if since.IsZero() {
@@ -43,7 +43,8 @@ func phase(state event.State, since, now time.Time) string {
 	return text
 }
 
-// quorum draws how many members did what the phase waits for; empty: it waits for time alone.
+// quorum draws how many members have done what the phase waits for. It is empty if the phase only
+// waits for time.
 func quorum(state event.State, width int) string {
 	switch state.RunState {
 	case "Warmup":
@@ -59,7 +60,8 @@ func apart(left, right string, width int) string {
 	return left + strings.Repeat(" ", max(2, width-lipgloss.Width(left)-lipgloss.Width(right))) + right
 }
 
-// stepOf is the step that a state is at, and how many the run has. A run that is over has no next one.
+// stepOf returns the current step of a state, and the total number of steps. In a finished run, the
+// current step is the last one.
 func stepOf(state event.State) (step, total uint32) {
 	if state.TotalSteps == 0 {
 		return state.Step, 0

@@ -12,34 +12,34 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// ServerOptions say what a server's display shows besides events, and what its keys do.
+// ServerOptions configure a server's display and its keys.
 type ServerOptions struct {
 	Journals func() map[string]uint64              // bytes of each run's journal
-	Pause    func(runID string, paused bool) error // pauses a run, or lets it go on; it may take a while
-	Moving   func() map[string][]Moving            // what members of each run report that moves; nil: they report nothing
+	Pause    func(runID string, paused bool) error // pauses or resumes a run; it may block for a while
+	Moving   func() map[string][]Moving            // transfers that members of each run report; nil: there are no reports
 }
 
-// Moving is a model that arrives at a member, or a checkpoint that it uploads.
+// Moving is a model download or a checkpoint upload of a member.
 type Moving struct {
 	Member string
 	event.Transfer
 }
 
-// hosted is what is known of a run of the server.
+// hosted is the displayed data of a run of the server.
 type hosted struct {
 	runID   string
 	state   event.State
 	court   court
 	names   names
-	since   time.Time // of the phase
-	commit  float64   // seconds of the newest
+	since   time.Time // start of the phase
+	commit  float64   // duration of the newest commit, in seconds
 	journal uint64
-	begun   uint64 // bytes of the journal when it was first looked at
+	begun   uint64 // first known size of the journal in bytes
 	looked  time.Time
 	moving  []Moving
 }
 
-// grows is how much the journal grows in a minute.
+// grows returns the growth of the journal per minute.
 func (h hosted) grows(now time.Time) float64 {
 	took := now.Sub(h.looked).Minutes()
 	if h.looked.IsZero() || took <= 0 || h.journal < h.begun {
@@ -48,8 +48,8 @@ func (h hosted) grows(now time.Time) float64 {
 	return float64(h.journal-h.begun) / took
 }
 
-// Server is the display of a server and its runs: it follows from now on, and Start shows it. Its
-// methods never wait for the terminal.
+// Server is the display of a server and its runs. It collects events from its creation on, and
+// Start shows it. Its methods never wait for the terminal.
 type Server struct {
 	terminal
 	options ServerOptions
@@ -60,7 +60,7 @@ type Server struct {
 	lines []Line
 }
 
-// SetTitle says who the server is.
+// SetTitle sets the title, which identifies the server.
 func (s *Server) SetTitle(title string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *Server) Watch(runID string, events *event.Log) {
 	if !slices.ContainsFunc(s.runs, func(h hosted) bool { return h.runID == runID }) {
 		s.runs = append(s.runs, hosted{runID: runID})
 	}
-	s.mu.Unlock() // an event may wait for it, with the log's own lock
+	s.mu.Unlock() // an event handler may wait for it, while it holds the log's lock
 	events.Watch(func(e event.Event) { s.see(runID, e) })
 }
 
@@ -98,7 +98,7 @@ func (s *Server) see(runID string, e event.Event) {
 	}
 }
 
-// Handler returns a handler that shows records of a level or more.
+// Handler returns a handler that shows records at or above a level.
 func (s *Server) Handler(level slog.Leveler) slog.Handler {
 	return lineHandler{take: func(line Line) {
 		s.mu.Lock()
@@ -108,20 +108,20 @@ func (s *Server) Handler(level slog.Leveler) slog.Handler {
 	}, level: level}
 }
 
-// Lines are the last lines of the log.
+// Lines returns the last lines of the log.
 func (s *Server) Lines() []Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.lines)
 }
 
-// Start begins to draw on a terminal.
+// Start starts drawing on a terminal.
 func (s *Server) Start(in io.Reader, out io.Writer, o ServerOptions) {
 	s.options = o
 	s.start(serverModel{server: s, width: 80, height: 24}, in, out)
 }
 
-// look takes the sizes of journals.
+// look updates the sizes of journals.
 func (s *Server) look(sizes map[string]uint64, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *Server) look(sizes map[string]uint64, now time.Time) {
 	}
 }
 
-// move takes what moves at members.
+// move updates the transfers of members.
 func (s *Server) move(moving map[string][]Moving) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,17 +147,17 @@ func (s *Server) move(moving map[string][]Moving) {
 	}
 }
 
-// serverModel is the display's state, in the sense of the Elm architecture.
+// serverModel is the display's state in the sense of the Elm architecture.
 type serverModel struct {
 	server        *Server
 	width, height int
 	at            time.Time
-	chosen        int    // of the runs
-	asking        string // run that may be paused or resumed; empty: nothing is asked
-	answer        string // to the last key
+	chosen        int    // index of the selected run
+	asking        string // run that may be paused or resumed; empty: no question is open
+	answer        string // result of the last key
 }
 
-// pausedMsg is what became of a pause.
+// pausedMsg is the result of a pause.
 type pausedMsg struct{ text string }
 
 // Init implements tea.Model.
@@ -185,7 +185,7 @@ func (m serverModel) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// press does what a key is for.
+// press handles a key.
 func (m serverModel) press(key string) (tea.Model, tea.Cmd) {
 	runs := m.server.now()
 	switch {
@@ -208,7 +208,7 @@ func (m serverModel) press(key string) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// pause pauses a run that is not paused, and lets one that is go on.
+// pause pauses a run, or resumes it if it is paused.
 func (m serverModel) pause(runID string, runs []hosted) tea.Cmd {
 	i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == runID })
 	if i < 0 {

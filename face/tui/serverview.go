@@ -34,7 +34,7 @@ func (m serverModel) render() string {
 	return screen(lines, width, height)
 }
 
-// asked is the question that waits for an answer, or else what the keys do.
+// asked shows the open question, or the available keys.
 func (m serverModel) asked(runs []hosted) string {
 	if m.asking != "" {
 		i := slices.IndexFunc(runs, func(h hosted) bool { return h.runID == m.asking })
@@ -53,7 +53,7 @@ func (m serverModel) asked(runs []hosted) string {
 	return faint.Render("up, down: choose a run   p: pause it, or let it go on   ctrl+c: end")
 }
 
-// list has a line for every run, as far as they fit into half of the screen.
+// list has a line for each run, and uses at most half of the screen.
 func (m serverModel) list(runs []hosted, width, height int) []string {
 	title := "1 run"
 	if len(runs) != 1 {
@@ -75,7 +75,7 @@ func (m serverModel) list(runs []hosted, width, height int) []string {
 	return lines
 }
 
-// details are about one run.
+// details show one run.
 func (h hosted) details(width int, now time.Time) []string {
 	lines := []string{rule("run "+printable(h.runID), width), fmt.Sprintf("epoch %d  %s", h.state.Epoch, phase(h.state, h.since, now))}
 	switch h.state.RunState {
@@ -100,10 +100,10 @@ func (h hosted) details(width int, now time.Time) []string {
 	return append(lines, h.court.lines(short)...)
 }
 
-// membersLines are for the members at most.
+// membersLines is the maximum number of lines for the members.
 const membersLines = 4
 
-// members are the keys of a run's members, with their names if all have room.
+// members shows the keys of a run's members, with their names if all fit.
 func (h hosted) members(width int) []string {
 	if len(h.state.Members) == 0 {
 		return nil
@@ -126,7 +126,7 @@ func (h hosted) members(width int) []string {
 	return lines[:min(len(lines), membersLines)]
 }
 
-// moves are the models and checkpoints that move, as the members report.
+// moves shows transfers of models and checkpoints, as reported by members.
 func (h hosted) moves() (lines []string) {
 	const shown = 3
 	for _, m := range h.moving[:min(len(h.moving), shown)] {
@@ -138,7 +138,7 @@ func (h hosted) moves() (lines []string) {
 	return lines
 }
 
-// does says in words what is transferred.
+// does describes a transfer.
 func does(t event.Transfer) string {
 	switch t.What {
 	case event.TransferUpload:

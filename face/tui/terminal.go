@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	redrawEvery  = 250 * time.Millisecond // the time between two pictures
-	closeTimeout = 2 * time.Second        // for a terminal that takes nothing
+	redrawEvery  = 250 * time.Millisecond // interval between frames
+	closeTimeout = 2 * time.Second        // for a terminal that accepts no output
 )
 
-// terminal is the terminal that a display draws on from start to Close.
+// terminal is the terminal of a display, from start to Close.
 type terminal struct {
 	program *tea.Program // nil before start
 	done    chan struct{}
-	pressed atomic.Bool // Ctrl-C was
-	signal  func()      // what Ctrl-C does, in tests; nil: the process is interrupted
+	pressed atomic.Bool // Ctrl-C was pressed
+	signal  func()      // handler of Ctrl-C in tests; nil: interrupt the process
 }
 
 func (t *terminal) start(model tea.Model, in io.Reader, out io.Writer) {
@@ -34,7 +34,7 @@ func (t *terminal) start(model tea.Model, in io.Reader, out io.Writer) {
 	}()
 }
 
-// Close ends the display, if it was started, and gives the terminal back.
+// Close ends the display, if it was started, and restores the terminal.
 func (t *terminal) Close() {
 	if t.program == nil {
 		return
@@ -46,8 +46,8 @@ func (t *terminal) Close() {
 	}
 }
 
-// interrupt is what Ctrl-C does, which a terminal that is drawn on does not do by itself. The
-// second one may end the process at once, so the terminal is given back before.
+// interrupt handles Ctrl-C, because a terminal in raw mode sends no signal. The second Ctrl-C may
+// end the process at once, so interrupt restores the terminal first.
 func (t *terminal) interrupt() {
 	signal := t.signal
 	if signal == nil {

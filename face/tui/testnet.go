@@ -11,22 +11,22 @@ import (
 	"github.com/psyche-go/psyche/face/testnet"
 )
 
-// remarksKept is how many remarks a display keeps, and leaves in the terminal.
+// remarksKept is the number of remarks that a display keeps and prints at the end.
 const remarksKept = 50
 
-// Testnet is a display of a local network's progress. It implements testnet.Display; its methods
+// Testnet is a display of a local network's progress. It implements testnet.Display. Its methods
 // never wait for the terminal.
 type Testnet struct {
 	terminal
 	out  io.Writer
-	left sync.Once // the remarks were, when the display had ended
+	left sync.Once // the remarks were printed after the display ended
 
 	mu      sync.Mutex
 	newest  testnet.Progress
 	remarks []Line // newest last
 }
 
-// New starts the display on a terminal. interrupt is called when the user presses Ctrl-C.
+// New starts the display on a terminal. It calls interrupt if the user presses Ctrl-C.
 func New(in io.Reader, out io.Writer, interrupt func()) *Testnet {
 	d := &Testnet{out: out}
 	d.signal = interrupt
@@ -45,7 +45,7 @@ func (d *Testnet) Update(p testnet.Progress) {
 	d.remarks = d.remarks[max(0, len(d.remarks)-remarksKept):]
 }
 
-// Close implements testnet.Display: it gives the terminal back and leaves the remarks there.
+// Close implements testnet.Display. It restores the terminal and prints the remarks.
 func (d *Testnet) Close() {
 	d.terminal.Close()
 	d.left.Do(func() {
@@ -56,15 +56,15 @@ func (d *Testnet) Close() {
 	})
 }
 
-// now returns what is to be shown.
+// now returns the data to show.
 func (d *Testnet) now() (testnet.Progress, []Line) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.newest, d.remarks[:len(d.remarks):len(d.remarks)]
 }
 
-// testnetModel is the display's state, in the sense of the Elm architecture: everything but the
-// size of the terminal is in Testnet.
+// testnetModel is the display's state in the sense of the Elm architecture. Testnet holds
+// everything except the size of the terminal.
 type testnetModel struct {
 	testnet       *Testnet
 	width, height int

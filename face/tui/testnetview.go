@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// remarksShown is how many of the newest remarks are on the screen at most.
+// remarksShown is the maximum number of remarks on the screen.
 const remarksShown = 5
 
 // render draws everything into a screen of the model's size.
@@ -35,7 +35,7 @@ func (m testnetModel) render() string {
 	losses := points(p.Losses)
 	least, below := 0, 0
 	if height >= roomyHeight {
-		below = 2 // a title and a line of what follows the chart
+		below = 2 // a title and one line below the chart
 		if len(losses) > 1 {
 			least = leastChart
 		}
@@ -49,7 +49,7 @@ func (m testnetModel) render() string {
 	return screen(append(lines, slices.Concat(sections...)...), width, height)
 }
 
-// filling is what a phase waits for, as it fills.
+// filling shows the progress of the condition that ends the phase.
 func filling(p testnet.Progress, width int) string {
 	const words = 48 // of both parts of a round, with their numbers
 	each := min(max((width-words)/2, 3), 20)
@@ -66,13 +66,13 @@ func filling(p testnet.Progress, width int) string {
 	return quorum(p.State, each)
 }
 
-// speed is how far the run is.
+// speed shows the progress and the speed of the run.
 func speed(p testnet.Progress) string {
 	loss := "no loss yet"
 	if newest := p.Newest(); newest.Step > 0 {
 		loss = fmt.Sprintf("loss %.3f", newest.Loss)
 	}
-	done := max(p.State.Step, 1) - 1 // the step of a state is the one that comes next
+	done := max(p.State.Step, 1) - 1 // the step of a state is the next one
 	if p.State.RunState == "Finished" {
 		done = p.State.TotalSteps
 	}
@@ -95,7 +95,7 @@ func points(losses []testnet.RoundLoss) []point {
 	return drawn
 }
 
-// judged are open trials, the newest ejections, and what clients say of audits.
+// judged shows open trials, the newest ejections, and audits that clients report.
 func judged(p testnet.Progress, width int) []string {
 	lines := (court{p.Trials, p.Ejected}).lines(p.NameOf)
 	if len(p.Audits) > 0 {
@@ -107,7 +107,7 @@ func judged(p testnet.Progress, width int) []string {
 	return append([]string{rule("audits and trials", width)}, lines...)
 }
 
-// remarked are the last remarks, the newest first.
+// remarked shows the last remarks, newest first.
 func remarked(remarks []Line, width int) []string {
 	if len(remarks) == 0 {
 		return nil
@@ -119,14 +119,14 @@ func remarked(remarks []Line, width int) []string {
 	return lines
 }
 
-// column is one of the table of clients.
+// column is a column in the table of clients.
 type column struct {
 	title string
 	width int
 	text  func(testnet.ClientProgress) string
 }
 
-// columns follow name and role; where a screen is narrow the last ones are left out.
+// columns follow name and role. A narrow screen omits the last ones.
 var columns = []column{
 	{"loss", 6, func(c testnet.ClientProgress) string { return known(c.LossStep > 0, "%.3f", c.Loss) }},
 	{"tokens/s", 8, func(c testnet.ClientProgress) string { return known(c.Speed > 0, "%.0f", c.Speed) }},
@@ -136,7 +136,7 @@ var columns = []column{
 	{"restarts", 8, func(c testnet.ClientProgress) string { return fmt.Sprint(c.Restarts) }},
 }
 
-// known is a figure, if it is known.
+// known formats a number, if it is known.
 func known(is bool, format string, figure float64) string {
 	if !is {
 		return "-"
@@ -144,7 +144,7 @@ func known(is bool, format string, figure float64) string {
 	return fmt.Sprintf(format, figure)
 }
 
-// clientLines are a table of the clients, as many as there is room for.
+// clientLines is a table of as many clients as fit.
 func clientLines(p testnet.Progress, width, room int) []string {
 	names, roles := len("client*"), len("role, * witness")
 	for _, c := range p.Clients {
@@ -179,7 +179,7 @@ func clientLines(p testnet.Progress, width, room int) []string {
 	return lines
 }
 
-// tableWidth is how wide all columns are with gaps before them.
+// tableWidth returns the width of all columns, with a gap before each.
 func tableWidth(gap int) (all int) {
 	for _, c := range columns {
 		all += gap + c.width
@@ -187,7 +187,7 @@ func tableWidth(gap int) (all int) {
 	return all
 }
 
-// figures are the columns of a client; while something moves, a bar is in place of all but the last.
+// figures shows the columns of a client. During a transfer, a bar replaces all but the last column.
 func figures(c testnet.ClientProgress, left, gap int, shown []column) string {
 	text := ""
 	last := len(shown) - 1
@@ -208,7 +208,7 @@ func figures(c testnet.ClientProgress, left, gap int, shown []column) string {
 	return "  " + bars
 }
 
-// moving is what arrives at a client, or else what it uploads; zero: nothing.
+// moving returns a client's download, or else its upload; zero if there is neither.
 func moving(c testnet.ClientProgress) event.Transfer {
 	switch {
 	case c.Down:
@@ -219,9 +219,9 @@ func moving(c testnet.ClientProgress) event.Transfer {
 	return c.Uploads
 }
 
-// movingBar draws how much of something is there into exactly a width, the bars of all clients alike.
+// movingBar draws a transfer with exactly the given width, so that the bars of all clients align.
 func movingBar(t event.Transfer, width int) string {
-	const percent, bytes, least = 6, 24, 5 // of " 100 %", of "  1000.0 MiB of 1000.0 MiB" nearly always, of a bar
+	const percent, bytes, least = 6, 24, 5 // width of " 100 %"; usual width of "  1000.0 MiB of 1000.0 MiB"; minimum width of a bar
 	text := fmt.Sprintf(" %3.0f %%", math.Floor(100*float64(t.Bytes)/float64(max(t.Total, 1))))
 	each := width - percent
 	if each >= bytes+least {
@@ -232,7 +232,8 @@ func movingBar(t event.Transfer, width int) string {
 	return fmt.Sprintf("%-*s", width, ansi.Truncate(drawn, width, "…"))
 }
 
-// coloured shows at a glance which clients are out. The text alone says it too.
+// coloured highlights clients that are out of the run. The text alone contains this information
+// too.
 func coloured(c testnet.ClientProgress, text string) string {
 	if c.Ejected || c.Down || c.GaveUp || c.Lost || c.Dropped {
 		return bad.Render(text)
@@ -240,7 +241,7 @@ func coloured(c testnet.ClientProgress, text string) string {
 	return text
 }
 
-// role says what a client does, what is out of the ordinary first.
+// role describes what a client does, with exceptional states first.
 func role(c testnet.ClientProgress, state event.State) string {
 	trains := "trains"
 	switch {

@@ -8,17 +8,17 @@ import (
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// CardFile is a repository's page at the Hub.
+// CardFile is the model card of a repository at the Hub.
 const CardFile = "README.md"
 
 // cardMark is in every card made here; a card without it was written by a person.
 const cardMark = "<!-- written by psyche; remove this line to keep your own text -->"
 
-// IsOwnCard reports whether Card wrote a text, so that it may be replaced.
+// IsOwnCard reports whether Card wrote a text, which may then be replaced.
 func IsOwnCard(text []byte) bool { return bytes.Contains(text, []byte(cardMark)) }
 
-// Card returns the model card of a run's checkpoint: what the Hub's search needs at its
-// top, and the facts of the run. Config is the content of config.json.
+// Card returns the model card of a run's checkpoint: the metadata that the Hub's search requires,
+// and the facts of the run. config is the content of config.json.
 func Card(f Facts, config []byte) []byte {
 	var shown struct {
 		Architectures []string `json:"architectures"`

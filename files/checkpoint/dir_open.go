@@ -7,15 +7,15 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// Opened is the model of a folder whose tensors stay on the disk. They can be read as long as somebody has hold of it,
-// also when the folder was moved or removed: the collector closes its files. Nothing says that they are what
-// they were when they were written.
+// Opened is the model of a folder whose tensors stay on the disk. They can be read as long as the
+// Opened is reachable, even if the folder was moved or removed: the garbage collector closes its
+// files. The tensors are not verified to be unchanged since they were written.
 type Opened struct {
 	Snapshot                     // its tensors have no data
 	Data     []*io.SectionReader // of the tensors, in their order
 }
 
-// OpenDir is ReadDir of all but the tensors' data.
+// OpenDir is ReadDir without the tensors' data.
 func OpenDir(dir string) (*Opened, error) {
 	data := make(map[string]*io.SectionReader)
 	s, err := readDir(dir, func(path string) ([]safetensors.Tensor, map[string]string, error) {

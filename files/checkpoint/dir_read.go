@@ -18,12 +18,12 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// ReadDir reads a Hugging Face folder: config.json, the tokenizer's and other known
-// files, and the tensors of model.safetensors or of the shards that the index names.
-// The tensors are checked against config.json as far as every architecture allows.
+// ReadDir reads a Hugging Face folder: config.json, the tokenizer's and other known files, and the
+// tensors of model.safetensors or of the shards in the index. It checks the tensors against
+// config.json, as far as that is possible for every architecture.
 func ReadDir(dir string) (Snapshot, error) { return ReadDirWatched(dir, nil) }
 
-// ReadDirWatched is ReadDir, and says how far it is.
+// ReadDirWatched is ReadDir with progress.
 func ReadDirWatched(dir string, watch Watch) (Snapshot, error) {
 	counting := count(dir, watch)
 	s, err := readDir(dir, func(path string) ([]safetensors.Tensor, map[string]string, error) {
@@ -38,8 +38,8 @@ func ReadDirWatched(dir string, watch Watch) (Snapshot, error) {
 	return s, nil
 }
 
-// CheckDir returns what would keep ReadDir from reading a folder, and the number of values that its tensors have. It
-// reads of the tensors what their files begin with.
+// CheckDir returns the error with which ReadDir would fail, and the number of values of the
+// tensors. It reads only the headers of tensor files.
 func CheckDir(dir string) (values uint64, err error) {
 	s, err := readDir(dir, readHeader)
 	m := s.manifestWithout()

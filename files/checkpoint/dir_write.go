@@ -29,17 +29,17 @@ const stepKey = "step"
 // errOccupied says that a folder holds something other than a checkpoint.
 var errOccupied = errors.New("the folder has files that are not part of a checkpoint")
 
-// Extra is a file that is put into the folder together with the checkpoint, such as the
-// state of an optimizer. Write creates it under the given path.
+// Extra is an additional file in the folder of a checkpoint, such as the state of an optimizer.
+// Write creates it at the given path.
 type Extra struct {
 	Name  string
 	Write func(path string) error
 }
 
-// WriteDir writes the snapshot as a Hugging Face folder. The folder appears in one
-// step; an older checkpoint in its place stays whole until then. A folder that holds
-// anything else is refused with errOccupied and left alone. What a killed process left of
-// an earlier attempt is removed.
+// WriteDir writes the snapshot as a Hugging Face folder. The folder appears atomically. An older
+// checkpoint in its place is complete until then. If the folder contains anything else, WriteDir
+// refuses with errOccupied and does not change it. WriteDir removes the remains of earlier attempts
+// by killed processes.
 func WriteDir(dir string, s Snapshot, extras ...Extra) error {
 	return WriteDirThrough(dir, s, whole, extras...)
 }
@@ -53,8 +53,8 @@ func whole(w io.Writer, data []byte) error {
 	return err
 }
 
-// WriteDirThrough is WriteDir that has through, and nobody else, read the data of the tensors and write them. Extras are written
-// behind them.
+// WriteDirThrough is WriteDir in which only through reads the data of the tensors and writes them.
+// Extras are written last.
 func WriteDirThrough(dir string, s Snapshot, through Through, extras ...Extra) error {
 	if err := writeDirThrough(dir, s, maxShardSize, through, extras); err != nil {
 		return fmt.Errorf("write checkpoint %s: %w", dir, err)
@@ -85,10 +85,10 @@ func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, e
 	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, through, extras) })
 }
 
-// FillDir makes a folder that appears in one step, durable, when fill has put everything into
-// a folder of another name beside it; fill makes the files' contents durable. What stands in
-// the folder's place stays until then, and is removed. RemoveUnfinished removes what is left
-// of a process that was killed meanwhile.
+// FillDir creates a folder atomically and durably. fill puts everything into a temporary folder
+// next to it, and makes the contents of the files durable. An existing folder of that name stays
+// until then, and is then removed. RemoveUnfinished removes the remains of processes that were
+// killed during FillDir.
 func FillDir(dir string, fill func(temporary string) error) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -184,8 +184,8 @@ func split(tensors []safetensors.Tensor, size int64) [][]safetensors.Tensor {
 	return append(shards, tensors[start:])
 }
 
-// CheckTarget returns an error unless a checkpoint may be written to dir: it does not
-// exist, is empty, or holds a checkpoint and nothing that WriteDir does not know.
+// CheckTarget returns an error unless a checkpoint may be written to dir: dir must not exist, be
+// empty, or contain a checkpoint and nothing that WriteDir does not know.
 func CheckTarget(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,9 +18,9 @@ var typeNames = []struct {
 // typeKeys are the keys of config.json for the type of the weights, new and old.
 var typeKeys = []string{"dtype", "torch_dtype"}
 
-// NameType makes config.json name the type that the weights have, the widest of several, if
-// it names one: readers compute in what it says, also with weights that hold more. The rest
-// of the file stays as it is, to the byte. The files of s are not changed.
+// NameType sets the type in config.json to the type of the weights, or the widest of several, if
+// config.json names a type. Readers compute in that type, even if the weights have a wider one. The
+// rest of the file stays byte-identical. The files of s are not changed.
 func (s *Snapshot) NameType() {
 	name := ""
 	for _, kind := range typeNames {

@@ -10,27 +10,27 @@ import (
 	"path/filepath"
 )
 
-// FactsFile is the file beside a checkpoint that says where in a run it was taken.
+// FactsFile is the name of the file with the Facts of a checkpoint.
 const FactsFile = "psyche.json"
 
 // maxFactsSize bounds a FactsFile, in bytes.
 const maxFactsSize = 16 << 10
 
-// ErrNoFacts says that a checkpoint has no FactsFile: it was not taken from a run.
+// ErrNoFacts means that a checkpoint has no FactsFile, because it does not come from a run.
 var ErrNoFacts = errors.New("checkpoint has no " + FactsFile)
 
-// Facts are where in a run a checkpoint was taken, and so where another run goes on. All
+// Facts are the position of a checkpoint in its run, from which another run can continue. All
 // clients that save the same checkpoint write the same facts.
 type Facts struct {
 	RunID     string `json:"run_id"`
-	Epoch     uint32 `json:"epoch"`      // epochs that were completed
-	Step      uint32 `json:"step"`       // rounds that the model has seen
-	DataIndex uint64 `json:"data_index"` // first sequence that it has not
+	Epoch     uint32 `json:"epoch"`      // number of completed epochs
+	Step      uint32 `json:"step"`       // number of rounds that the model includes
+	DataIndex uint64 `json:"data_index"` // first sequence that the model does not include
 	MaxSeqLen uint32 `json:"max_seq_len"`
 	Digest    string `json:"digest"` // BLAKE3 of the manifest, 64 hex digits
 }
 
-// Extra returns the file that WriteDir puts beside the checkpoint.
+// Extra returns the FactsFile for WriteDir.
 func (f Facts) Extra() Extra {
 	return Extra{Name: FactsFile, Write: func(path string) error { return writeFile(path, f.Encode()) }}
 }
@@ -44,7 +44,7 @@ func (f Facts) Encode() []byte {
 	return append(text, '\n')
 }
 
-// ParseFacts reads a FactsFile. Keys that a later version may add are ignored.
+// ParseFacts parses a FactsFile. It ignores unknown keys, which a later version may add.
 func ParseFacts(text []byte) (Facts, error) {
 	var f Facts
 	if len(text) > maxFactsSize {

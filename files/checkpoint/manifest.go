@@ -9,7 +9,7 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// MaxManifestSize bounds an encoded manifest, in bytes.
+// MaxManifestSize is the maximum size of an encoded manifest in bytes.
 const MaxManifestSize = 16 << 20
 
 // manifestMagic starts an encoded manifest; its last byte is the version.
@@ -30,7 +30,7 @@ type TensorEntry struct {
 	Hash  [32]byte // BLAKE3 of the data
 }
 
-// Size returns the bytes of the tensor's data. The entry must be valid.
+// Size returns the size of the tensor's data in bytes. The entry must be valid.
 func (e TensorEntry) Size() uint64 {
 	size, err := safetensors.Size(e.DType, e.Shape)
 	if err != nil {
@@ -39,20 +39,20 @@ func (e TensorEntry) Size() uint64 {
 	return uint64(size)
 }
 
-// Manifest names everything of a snapshot by its hash. Files and tensors are sorted by name.
+// Manifest contains the hashes of all parts of a snapshot. Files and tensors are sorted by name.
 type Manifest struct {
 	Step    uint32
 	Files   []Entry
 	Tensors []TensorEntry
 }
 
-// Blob is one piece of content that a manifest needs.
+// Blob is one part of a snapshot.
 type Blob struct {
 	Hash [32]byte
 	Size uint64
 }
 
-// Blobs returns the contents of the manifest, each once, files first.
+// Blobs returns the parts in the manifest without duplicates, files first.
 func (m Manifest) Blobs() []Blob {
 	seen := make(map[[32]byte]bool, len(m.Files)+len(m.Tensors))
 	var blobs []Blob
@@ -71,8 +71,8 @@ func (m Manifest) Blobs() []Blob {
 	return blobs
 }
 
-// Digest is the BLAKE3 hash of the encoded manifest: equal digests mean equal models,
-// bit for bit.
+// Digest returns the BLAKE3 hash of the encoded manifest. Equal digests mean equal models, bit for
+// bit.
 func (m Manifest) Digest() [32]byte { return blake3.Sum256(m.Encode()) }
 
 // Validate checks bounds, names and order.
@@ -109,11 +109,10 @@ func (m Manifest) Validate() error {
 	return nil
 }
 
-// Encode returns the canonical bytes of a valid manifest, little-endian: magic and
-// version (8 bytes), step u32, number of files u32, then per file name (u8 length),
-// size u64, hash; number of tensors u32, then per tensor name (u8 length), dtype
-// (u8 length, as safetensors names it), number of dimensions u8, dimensions u64 each,
-// hash.
+// Encode returns the canonical bytes of a valid manifest, little-endian: magic and version (8
+// bytes), step u32, number of files u32, then per file name (u8 length), size u64, hash; number of
+// tensors u32, then per tensor name (u8 length), dtype (u8 length, with the name used by
+// safetensors), number of dimensions u8, dimensions u64 each, hash.
 func (m Manifest) Encode() []byte {
 	b := []byte(manifestMagic)
 	b = binary.LittleEndian.AppendUint32(b, m.Step)
@@ -140,7 +139,7 @@ func appendText(b []byte, text string) []byte {
 	return append(append(b, byte(len(text))), text...)
 }
 
-// DecodeManifest reads what Encode wrote and accepts nothing else. The result is valid.
+// DecodeManifest decodes the output of Encode, and nothing else. The result is valid.
 func DecodeManifest(b []byte) (Manifest, error) {
 	if len(b) > MaxManifestSize {
 		return Manifest{}, fmt.Errorf("%w: manifest of %d bytes, at most %d are allowed", ErrInvalid, len(b), MaxManifestSize)
@@ -203,8 +202,8 @@ func (d *decoder) uint64() uint64 { return binary.LittleEndian.Uint64(d.take(8))
 func (d *decoder) hash() [32]byte { return [32]byte(d.take(32)) }
 func (d *decoder) text() string   { return string(d.take(int(d.uint8()))) }
 
-// Assemble builds the snapshot of a valid manifest. get returns the content of a hash;
-// what it returns is verified, and a wrong content is an error that names it.
+// Assemble builds the snapshot of a valid manifest. get returns the content with a hash. Assemble
+// verifies the content, and returns an error that names it if it is wrong.
 func (m Manifest) Assemble(get func(hash [32]byte, size uint64) ([]byte, error)) (Snapshot, error) {
 	if err := m.Validate(); err != nil {
 		return Snapshot{}, err

@@ -12,28 +12,29 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Bounds of a snapshot, which hold for what peers send as well.
+// Limits of a snapshot, also for data from peers.
 const (
 	MaxFiles      = 64
 	MaxTensors    = 1 << 17
 	MaxNameLength = 255 // bytes
 	MaxRank       = 8
-	MaxFileSize   = 64 << 20 // bytes of a file beside the tensors; the largest tokenizers have 35 MB
+	MaxFileSize   = 64 << 20 // bytes of a file other than tensors; the largest tokenizers have 35 MB
 )
 
-// ErrInvalid says that a snapshot, manifest or folder is no valid checkpoint.
+// ErrInvalid means that a snapshot, manifest or folder is not a valid checkpoint.
 var ErrInvalid = errors.New("invalid checkpoint")
 
-// ConfigFile is the one file that every checkpoint has.
+// ConfigFile is the only file that every checkpoint has.
 const ConfigFile = "config.json"
 
-// File is a small file of a checkpoint: config.json, tokenizer.json, generation_config.json and so on.
+// File is a small file of a checkpoint, such as config.json, tokenizer.json or
+// generation_config.json.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// Snapshot is a model at one step: its files sorted by name, its tensors sorted by name.
+// Snapshot is a model at one step, with its files and tensors sorted by name.
 type Snapshot struct {
 	Step    uint32
 	Files   []File
@@ -49,13 +50,13 @@ func (s Snapshot) File(name string) ([]byte, bool) {
 	return s.Files[i].Data, true
 }
 
-// Sort puts files and tensors in the order of their names.
+// Sort sorts files and tensors by name.
 func (s Snapshot) Sort() {
 	slices.SortFunc(s.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Tensors, func(a, b safetensors.Tensor) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Validate checks names, order, bounds, and that every tensor's data fits its shape.
+// Validate checks names, order, limits, and that every tensor's data fits its shape.
 func (s Snapshot) Validate() error {
 	if err := s.manifestWithout().Validate(); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (s Snapshot) Validate() error {
 	return nil
 }
 
-// Manifest lists the snapshot's parts with their hashes. The snapshot must be valid.
+// Manifest returns the manifest of the snapshot, which must be valid.
 func (s Snapshot) Manifest() Manifest {
 	parts := s.Parts()
 	hashes := make([][32]byte, len(parts))
@@ -78,7 +79,7 @@ func (s Snapshot) Manifest() Manifest {
 	return s.ManifestOf(hashes)
 }
 
-// Parts returns the data of all files, then that of all tensors, in their order.
+// Parts returns the data of all files and then of all tensors, in their order.
 func (s Snapshot) Parts() [][]byte {
 	parts := make([][]byte, 0, len(s.Files)+len(s.Tensors))
 	for _, file := range s.Files {
@@ -90,7 +91,7 @@ func (s Snapshot) Parts() [][]byte {
 	return parts
 }
 
-// ManifestOf is Manifest for who knows the BLAKE3 hashes of the parts already.
+// ManifestOf is Manifest for callers that already know the BLAKE3 hashes of the parts.
 func (s Snapshot) ManifestOf(hashes [][32]byte) Manifest {
 	m := s.manifestWithout()
 	for i := range s.Files {
@@ -124,8 +125,8 @@ var knownFiles = regexp.MustCompile(`^(` +
 
 func known(name string) bool { return knownFiles.MatchString(name) }
 
-// IsPart reports whether a file of that name may belong to a checkpoint: the files to
-// download from a repository that has others as well.
+// IsPart reports whether a file with that name may belong to a checkpoint. Only such files are
+// downloaded from a repository.
 func IsPart(name string) bool { return known(name) && name != optimizerFile }
 
 // optimizerFile is what package train puts beside a model for its own machine.

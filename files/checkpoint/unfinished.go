@@ -44,10 +44,10 @@ func hold(path string) (*os.File, error) {
 	return nil, errors.Join(errLost, folder.Close())
 }
 
-// RemoveUnfinished removes what killed processes left behind in a folder of checkpoints:
-// the hidden folders in which they wrote those for whose names is returns true. Folders
-// that a process is writing, here or on another machine that locks with this one, and
-// folders with anything but files in them are left alone.
+// RemoveUnfinished removes the remains of killed processes in a folder of checkpoints: hidden
+// temporary folders for final names for which is returns true. It keeps folders that a process is
+// writing, here or on another machine that locks with this one, and folders that contain anything
+// but files.
 func RemoveUnfinished(parent string, is func(name string) bool) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -76,8 +76,9 @@ func abandoned(folder *os.File) bool {
 	return err == nil && time.Since(info.ModTime()) > abandonedAfter
 }
 
-// RemoveDir removes a folder that holds nothing but a checkpoint. It first gives it the name of an unfinished one, so that
-// a process that is killed meanwhile leaves no half of a checkpoint in its place, which nobody could load or replace.
+// RemoveDir removes a folder that contains only a checkpoint. It first renames it to an unfinished
+// one, so that a process that is killed meanwhile does not leave a part of a checkpoint, which
+// could not be loaded or replaced.
 func RemoveDir(dir string) error {
 	err := CheckTarget(dir)
 	if err == nil {

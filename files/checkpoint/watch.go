@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 )
 
-// Watch is told how many bytes of a folder's tensors were read, and how many there are.
+// Watch is called with the number of bytes of a folder's tensors that were read, and their total.
 type Watch func(done, all int64)
 
 // counter counts what is read of the files of tensors.
@@ -25,7 +25,8 @@ func count(dir string, watch Watch) *counter {
 	return c
 }
 
-// TensorBytes returns the size of the tensor files that a folder has, which is the memory that ReadDir needs at least.
+// TensorBytes returns the size of the tensor files of a folder, which is the minimum memory that
+// ReadDir needs.
 func TensorBytes(dir string) (bytes int64) {
 	names, _ := tensorFiles(dir)
 	for _, name := range names {

@@ -6,27 +6,27 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Batch is the token sequences of one batch id, in the order of their indices.
+// Batch contains the token sequences of a batch ID, in the order of their indices.
 type Batch struct {
 	ID assign.BatchID
 
-	// Sequences are token ids: inputs and, shifted by one, targets. Pre-training
-	// sequences have max_seq_len+1 of them, ready-made samples what they were made with.
+	// Sequences are token IDs: inputs and, shifted by one, targets. Pre-training sequences have
+	// max_seq_len+1 tokens; preprocessed samples have the length stored with them.
 	Sequences [][]int32
 
-	// Labels say, token for token, what a sequence is to be trained on: a label is the
-	// target of the token before it, and IgnoreLabel is none. Nil: the tokens themselves.
+	// Labels are the training targets, one for each token of a sequence: a label is the target of
+	// the token before it, and IgnoreLabel means no target. Nil: the tokens themselves.
 	Labels [][]int32
 
-	// Positions are the positions of the tokens, for samples that are packed from
-	// several texts. Nil: 0, 1, 2 and so on.
+	// Positions are the positions of the tokens, for samples that are packed from several texts.
+	// Nil: 0, 1, 2 and so on.
 	Positions [][]int32
 
-	// Receipt is what a data server signed about the batch. Nil: it came from elsewhere.
+	// Receipt is the data server's receipt for the batch. Nil: the batch comes from another source.
 	Receipt *Receipt
 }
 
-// IgnoreLabel is the label of a token that is not trained on.
+// IgnoreLabel is the label of a token without a training target.
 const IgnoreLabel = -100
 
 // check refuses a batch that is not what was asked for: some providers ask others.

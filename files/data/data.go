@@ -14,22 +14,21 @@ import (
 
 // Errors of New and of providers.
 var (
-	// ErrUnsupported says that a kind of location is known but cannot be read here.
+	// ErrUnsupported means that a kind of location is known but cannot be read here.
 	ErrUnsupported = errors.New("data location cannot be read here")
 
-	// ErrOtherData says that a location does not hold the data that was read before from
-	// another one of the list.
+	// ErrOtherData means that a location has other data than a location that was read before.
 	ErrOtherData = errors.New("data location has different data from the location before it")
 
-	// ErrUnusable says that a location is of no use, however often it is asked.
+	// ErrUnusable means that a location is not usable; a retry does not help.
 	ErrUnusable = errors.New("data location cannot be used")
 
-	// ErrFailing is the error of the Dummy location that is there to fail.
+	// ErrFailing is the error of a Dummy location that always fails.
 	ErrFailing = errors.New("dummy data location fails on purpose")
 )
 
-// Provider delivers sequences by their index over the whole run. Its methods may be
-// called concurrently.
+// Provider returns sequences by their index over the whole run. Its methods may be called
+// concurrently.
 type Provider interface {
 	// Batch returns the sequences of a batch in the order of their indices. Indices at
 	// or beyond Len belong to further passes over the data.
@@ -38,7 +37,7 @@ type Provider interface {
 	// Len returns the number of sequences of one pass.
 	Len() uint64
 
-	// Close ends what the provider does by itself, and closes its files.
+	// Close stops the provider's background work and closes its files.
 	Close() error
 }
 
@@ -52,7 +51,8 @@ type yielding interface {
 	AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error)
 }
 
-// AuditBatch is Batch of a provider for whoever audits another member: what the caller trains itself does not wait for it.
+// AuditBatch is Batch for an audit of another member. The caller's own training does not wait for
+// it.
 func AuditBatch(ctx context.Context, p batches, id assign.BatchID) (Batch, error) {
 	if y, ok := p.(yielding); ok {
 		return y.AuditBatch(ctx, id)
@@ -60,36 +60,36 @@ func AuditBatch(ctx context.Context, p batches, id assign.BatchID) (Batch, error
 	return p.Batch(ctx, id)
 }
 
-// Options says how New reads.
+// Options are the settings of New.
 type Options struct {
-	SeqLen    int    // tokens of a sequence, without the one that is only a label
-	VocabSize int    // token ids must be less; 0: not checked
-	Path      string // local folder to read in place of the run's locations; empty: none
+	SeqLen    int    // tokens of a sequence, without the additional token that is only a label
+	VocabSize int    // token IDs must be less; 0: not checked
+	Path      string // local folder to read instead of the run's locations; may be empty
 
-	// Bucket opens a bucket of Google Cloud Storage; nil: such locations are not
-	// supported. Programs pass a driver in, so that this package needs none.
+	// Bucket opens a bucket of Google Cloud Storage; nil: such locations are not supported.
+	// Programs provide the driver, so that this package does not import one.
 	Bucket func(ctx context.Context, name string) (objstore.Store, error)
 
-	// Server connects to a data server; nil: such locations are not supported. Programs
-	// pass it in, because it needs a key and a run (package files/data/remote).
+	// Server connects to a data server; nil: such locations are not supported. Programs provide it,
+	// because it needs a key and a run (package files/data/remote).
 	Server func(ctx context.Context, at config.ServerData, o Options) (Provider, error)
 
 	Web     web.Options
 	Logger  *slog.Logger  // nil: silent
-	Serving func(Serving) // called when a location begins to serve; nil: not called
+	Serving func(Serving) // called when a location starts to serve; may be nil
 }
 
-// Serving says which location delivers from now on.
+// Serving describes the location that serves from now on.
 type Serving struct {
-	Index    int    // in the run's list
-	Location string // its kind and place, without secrets
-	Because  error  // why the one before does not any more; nil when it is the first
+	Index    int    // index in the run's list
+	Location string // kind and address, without secrets
+	Because  error  // error of the previous location; nil for the first
 }
 
-// New opens the first location of the list that works, and returns a provider that goes
-// on to the next when it fails; see Fallback. With Options.Path it opens that folder,
-// which must hold the run's data, with the token size and shuffle of the first location
-// that has them. The error says for every location why it did not work.
+// New opens the first working location of the list. The returned provider switches to the next
+// location if one fails; see Fallback. With Options.Path it opens that folder, which must contain
+// the run's data, with the token size and shuffle of the first location that has them. The error
+// contains the reason for each location that did not work.
 func New(ctx context.Context, locations []config.DataLocation, o Options) (Provider, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -17,13 +17,13 @@ import (
 // maxProbes is how many sequences a Fallback remembers to compare locations by.
 const maxProbes = 4
 
-// Fallback reads from one of several locations of the same data. When the one that
-// serves fails, the next of the list takes over, after the last the first, and keeps
-// serving until it fails itself. A location whose data is wrong is not asked again.
+// Fallback reads from one of several locations of the same data. If the current location fails, the
+// next one in the list takes over, after the last the first, and serves until it fails itself. A
+// location with wrong data is not used again.
 //
-// A location may take over only if it holds the same data: as many sequences, in the
-// same order, and the same tokens in some of the sequences that were read before. Within
-// the deadline of a call every location that is left gets its share of the time.
+// A location may take over only if it has the same data: the same number of sequences, in the same
+// order, and the same tokens in some of the sequences that were read before. Within the deadline of
+// a call, every remaining location gets its share of the time.
 type Fallback struct {
 	options Options
 	sources []*source
@@ -100,8 +100,8 @@ func (f *Fallback) Close() error {
 	return errors.Join(errs...)
 }
 
-// Batch reads a batch from the location that serves, or from the next that can.
-// Indices at or beyond Len belong to further passes over the data.
+// Batch reads a batch from the current location, or from the next one that works. Indices at or
+// beyond Len belong to further passes over the data.
 func (f *Fallback) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 	return f.read(ctx, id, Provider.Batch)
 }
@@ -299,9 +299,9 @@ func (f *Fallback) remember(batch Batch) {
 	f.probes = append(f.probes, p)
 }
 
-// Fingerprint returns a hash of one of a batch's sequences: the SHA-256 of its tokens, its
-// labels and its positions. Of each follows, if there are any, a byte 1, their number in
-// eight bytes and each of them in four, little endian; a byte 0 if there are none.
+// Fingerprint returns a hash of one of a batch's sequences: the SHA-256 of its tokens, its labels
+// and its positions. Each of these three is encoded as a byte 1, the number of values in eight
+// bytes and the values in four bytes each, little endian, or as a byte 0 if there are none.
 func Fingerprint(batch Batch, sequence int) [32]byte {
 	var raw []byte
 	for _, part := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {

@@ -13,22 +13,22 @@ const (
 	positionsFollow = math.MaxUint32 - 1
 )
 
-// Hash names what a batch holds, whatever it was read from: the SHA-256 of the length of each
-// sequence and its tokens, all of 32 bits, little endian. Where there are labels or positions,
-// those of a sequence follow it in the same way, each after a mark that is no length.
+// Hash identifies the content of a batch, independent of its source: the SHA-256 of the length of
+// each sequence and its tokens, all as 32 bits, little endian. The labels and positions of a
+// sequence, if any, follow it in the same encoding, each after a mark that is not a valid length.
 func (b Batch) Hash() [sha256.Size]byte {
 	h := NewHash()
 	h.Add(b)
 	return h.Sum()
 }
 
-// Hash is Batch.Hash of a batch that comes in pieces.
+// Hash computes Batch.Hash of a batch that arrives in pieces.
 type Hash struct {
 	sum     hash.Hash
 	scratch []byte
 }
 
-// NewHash returns the hash of nothing yet.
+// NewHash returns a Hash without sequences.
 func NewHash() *Hash { return &Hash{sum: sha256.New()} }
 
 // Add adds the next sequences of the batch.
@@ -45,7 +45,7 @@ func (h *Hash) Add(b Batch) {
 	}
 }
 
-// Sum returns the hash of all sequences that were added.
+// Sum returns the hash of all added sequences.
 func (h *Hash) Sum() [sha256.Size]byte { return [sha256.Size]byte(h.sum.Sum(nil)) }
 
 func appendList(b []byte, list []int32) []byte {

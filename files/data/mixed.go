@@ -56,14 +56,14 @@ func openMix(ctx context.Context, at config.WeightedHTTPData, o Options) (*weigh
 	return mixed, nil
 }
 
-// MixedPlace is where a sequence of a mixture lies.
+// MixedPlace is the location of a sequence in a mixture.
 type MixedPlace struct {
 	Source int
 	tokens.Place
 }
 
-// MixOrder calls each with where the sequences of n indices of a mixture lie, from the index first
-// on. URL is that of the mixture's JSON file.
+// MixOrder calls each with the location of each of n sequences of a mixture, starting at index
+// first. url is the address of the mixture's JSON file.
 func MixOrder(ctx context.Context, url string, o Options, first, n uint64, each func(index uint64, at MixedPlace) error) (err error) {
 	mix, err := openMix(ctx, config.WeightedHTTPData{URL: url}, o)
 	if err != nil {

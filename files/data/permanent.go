@@ -11,8 +11,8 @@ import (
 // permanent are the errors after which a location is of no use any more.
 var permanent = []error{tokens.ErrTokenRange, tokens.ErrChanged, web.ErrNoRange, preprocessed.ErrInvalid, ErrOtherData, ErrUnusable}
 
-// IsPermanent reports whether an error of Provider.Batch says that the data itself is
-// wrong, in every location that the run names, so that reading it again fails the same way.
+// IsPermanent reports whether an error of Provider.Batch means that the data itself is wrong in
+// every location of the run, so that a retry fails in the same way.
 func IsPermanent(err error) bool {
 	for _, target := range permanent {
 		if errors.Is(err, target) {

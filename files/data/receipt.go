@@ -10,8 +10,8 @@ import (
 // receiptDomain separates signatures of receipts from all others of the same key.
 const receiptDomain = "psyche/data/receipt/v1"
 
-// Receipt is what a data server signs about every batch that it delivers. Two of one server that
-// contradict each other prove that it gave members of one run different tokens for the same
+// Receipt is a data server's signature of a delivered batch. Two receipts of one server that
+// contradict each other prove that it sent members of one run different tokens for the same
 // sequences.
 type Receipt struct {
 	Server    identity.ID
@@ -33,7 +33,7 @@ func (r Receipt) Verify() bool {
 	return identity.Verify(r.Server, receiptDomain, r.signed(), r.Signature)
 }
 
-// Contradicts reports whether two receipts prove that their server lied.
+// Contradicts reports whether two receipts prove that their server is dishonest.
 func (r Receipt) Contradicts(other Receipt) bool {
 	return r.Server == other.Server && r.Run == other.Run && r.Batch == other.Batch && r.Hash != other.Hash && r.Verify() && other.Verify()
 }

@@ -23,6 +23,9 @@ func (c *Client) folder(repo string) folder {
 	return folder{filepath.Join(c.CacheDir, name), filepath.Join(c.CacheDir, ".locks", name)}
 }
 
+// incomplete is the ending of a blob's name until it is complete.
+const incomplete = ".incomplete"
+
 func (f folder) blob(hash string) string       { return filepath.Join(f.root, "blobs", hash) }
 func (f folder) snapshot(commit string) string { return filepath.Join(f.root, "snapshots", commit) }
 func (f folder) ref(revision string) string {
@@ -41,6 +44,20 @@ func (f folder) file(commit, path string) string {
 func (f folder) has(commit string, e Entry) bool {
 	info, err := os.Stat(f.file(commit, e.Path))
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.Size
+}
+
+// missing returns the bytes of a file that a download will write.
+func (f folder) missing(commit string, e Entry) uint64 {
+	if f.has(commit, e) {
+		return 0
+	}
+	if info, err := os.Stat(f.blob(e.Hash)); err == nil && info.Size() == e.Size {
+		return 0
+	}
+	if info, err := os.Stat(f.blob(e.Hash) + incomplete); err == nil && info.Size() <= e.Size {
+		return uint64(e.Size - info.Size())
+	}
+	return uint64(e.Size)
 }
 
 // commit returns what a revision stood for when it was last downloaded.

@@ -25,14 +25,14 @@ const (
 	workStalls   = 5        // times Options.Stall, for an answer that takes work at the Hub
 )
 
-// Client talks to one Hub. It may be used by several goroutines.
+// Client is a client of one Hub. It may be used concurrently.
 type Client struct {
 	Options
 	endpoint *url.URL
 	http     *http.Client
 }
 
-// New returns a client; it does not ask the Hub anything.
+// New returns a client. It does not contact the Hub.
 func New(o Options) (*Client, error) {
 	o, endpoint, err := o.withDefaults()
 	if err != nil {

@@ -18,37 +18,39 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/psyche-go/psyche/base/diskspace"
 )
 
 // defaultMaxBytes bounds a snapshot where SnapshotOptions do not.
 const defaultMaxBytes = 4 << 40
 
-// Progress is how far a transfer is. Bytes count what is there already, too.
+// Progress is the progress of a transfer. Bytes include files that were already there.
 type Progress struct {
-	Path             string // of the file that moved
-	Files, AllFiles  int    // whole ones
+	Path             string // of the file being transferred
+	Files, AllFiles  int    // complete files, and their total number
 	Bytes, AllBytes  int64
-	TransferredBytes int64 // that went over the network
+	TransferredBytes int64 // transferred over the network
 }
 
-// SnapshotOptions say what of a repository to download.
+// SnapshotOptions select the files of a repository to download.
 type SnapshotOptions struct {
-	Revision string                 // branch, tag or commit; DefaultRevision
-	Match    func(path string) bool // files that are wanted; nil: all
-	MaxBytes int64                  // of all files together; defaultMaxBytes
-	Public   bool                   // only what everybody may read, also of what is in the cache
+	Revision string                 // branch, tag or commit; default DefaultRevision
+	Match    func(path string) bool // reports which files to download; nil: all
+	MaxBytes int64                  // maximum size of all files together; default defaultMaxBytes
+	Public   bool                   // only public files, including cached ones
 	Progress func(Progress)         // called by one goroutine at a time; may be nil
 }
 
 // Snapshot is a commit in the cache.
 type Snapshot struct {
-	Dir    string // of the files
+	Dir    string // folder of the files
 	Commit string
-	Files  []Entry // that were wanted, by path
+	Files  []Entry // downloaded files, sorted by path
 }
 
-// Snapshot puts the wanted files of a revision into the cache, as far as they are not
-// there. A revision that is a commit, and is there, is not asked for at the Hub.
+// Snapshot downloads the matching files of a revision into the cache, except those that are already
+// there. If the revision is a cached commit, Snapshot does not contact the Hub.
 func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (Snapshot, error) {
 	if o.Revision == "" {
 		o.Revision = DefaultRevision
@@ -165,6 +167,16 @@ func (c *Client) fetchAll(ctx context.Context, repo string, cache folder, s Snap
 		m.now.AllBytes += e.Size
 		m.now.AllFiles++
 	}
+	missing, counted := uint64(0), map[string]bool{}
+	for _, e := range order {
+		if !counted[e.Hash] {
+			missing += cache.missing(s.Commit, e)
+		}
+		counted[e.Hash] = true
+	}
+	if err := diskspace.Check(c.CacheDir, "the missing files", missing, c.Space); err != nil {
+		return fmt.Errorf("%w, or choose another cache folder with HF_HUB_CACHE", err)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(c.Parallel)
 	for _, e := range order {
@@ -225,7 +237,7 @@ func (f *fetch) run(ctx context.Context) error {
 	if info, err := os.Stat(f.cache.blob(f.entry.Hash)); err == nil && info.Size() == f.entry.Size {
 		f.meter.add(f.entry.Path, 0, f.entry.Size, 0)
 	} else if err := f.download(ctx); err != nil {
-		return err
+		return diskspace.Explain(err, "complete files and the start of this file are kept; remove other files, and run the command again to resume")
 	}
 	return f.cache.link(f.commit, f.entry)
 }
@@ -236,7 +248,7 @@ func (f *fetch) download(ctx context.Context) (err error) {
 	if err := os.MkdirAll(filepath.Dir(blob), 0o777); err != nil {
 		return err
 	}
-	f.file, err = os.OpenFile(blob+".incomplete", os.O_RDWR|os.O_CREATE, 0o644)
+	f.file, err = os.OpenFile(blob+incomplete, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return err
 	}
@@ -250,7 +262,7 @@ func (f *fetch) download(ctx context.Context) (err error) {
 	if err := f.file.Sync(); err != nil {
 		return err
 	}
-	return os.Rename(blob+".incomplete", blob)
+	return os.Rename(blob+incomplete, blob)
 }
 
 // takeUp counts what an interrupted download left.

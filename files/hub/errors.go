@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Errors of the Hub, which a StatusError unwraps to, and of the checks made here.
+// Errors of the Hub, to which a StatusError unwraps, and of local checks.
 var (
 	ErrUnauthorized = errors.New("the token is wrong or missing: set HF_TOKEN; or the repository's name is wrong")
 	ErrForbidden    = errors.New("the token lacks permission")
@@ -20,7 +20,7 @@ var (
 	ErrNotFound     = errors.New("not found")
 	errConflict     = errors.New("the repository changed in the meantime")
 
-	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without asking
+	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without a request
 	ErrUnreachable = errors.New("the Hub cannot be reached; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
 	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids to ask the Hub")
 	ErrIntegrity   = errors.New("content does not match the Hub's hash")
@@ -38,17 +38,17 @@ func (noToken) Error() string {
 
 func (noToken) Is(target error) bool { return target == ErrUnauthorized }
 
-// StatusError is an answer of a server that is no success.
+// StatusError is an unsuccessful response of a server.
 type StatusError struct {
 	Method     string
-	URL        string // without query, which may be a signature
+	URL        string // without query, which may contain a signature
 	Status     int
-	Code       string        // X-Error-Code, such as RepoNotFound
-	Message    string        // the server's
-	RetryAfter time.Duration // that the server asked for, or 0
+	Code       string        // X-Error-Code, for example RepoNotFound
+	Message    string        // message of the server
+	RetryAfter time.Duration // Retry-After of the server, or 0
 }
 
-// Error names what was asked for, and what the user can do about it.
+// Error names the requested object, and what the user can do about the error.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("%s %s: status %d", e.Method, e.URL, e.Status)
 	if e.Code != "" {
@@ -63,7 +63,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Unwrap returns what the status means.
+// Unwrap returns the error that corresponds to the status.
 func (e *StatusError) Unwrap() error {
 	switch {
 	case e.Code == "GatedRepo":

@@ -20,13 +20,13 @@ const (
 type Entry struct {
 	Path string
 	Size int64  // bytes
-	Hash string // hex: SHA-256 of large files, Git blob id (40 digits) of the others
+	Hash string // hex: SHA-256 of large files, Git blob ID (40 digits) of other files
 }
 
-// Large reports whether the file lies in LFS storage.
+// Large reports whether the file is in LFS storage.
 func (e Entry) Large() bool { return sha256Pattern.MatchString(e.Hash) }
 
-// Resolve returns the commit that a branch, tag or commit of a repository stands for.
+// Resolve returns the commit for a branch, tag or commit of a repository.
 func (c *Client) Resolve(ctx context.Context, repo, revision string) (string, error) {
 	if err := errors.Join(CheckRepo(repo), checkRevision(revision)); err != nil {
 		return "", err
@@ -67,8 +67,8 @@ func (t treeEntry) entry() (Entry, error) {
 	return e, nil
 }
 
-// Files lists the files of a commit. Anything in the listing that could not be a file of
-// a folder here is an error.
+// Files returns the files of a commit. A listing with an entry that is not a valid local path is an
+// error.
 func (c *Client) Files(ctx context.Context, repo, commit string) ([]Entry, error) {
 	files, err := c.files(ctx, repo, commit)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *Client) nextPage(header http.Header) (string, error) {
 // maxSmallFile bounds what ReadFile reads, in bytes.
 const maxSmallFile = 4 << 20
 
-// ReadFile returns a small file of a repository, without the cache.
+// ReadFile returns a small file of a repository, bypassing the cache.
 func (c *Client) ReadFile(ctx context.Context, repo, revision, path string) ([]byte, error) {
 	if err := errors.Join(CheckRepo(repo), checkRevision(revision), checkPath(path)); err != nil {
 		return nil, err

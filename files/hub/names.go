@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// DefaultRevision is the branch that is meant where none is named.
+// DefaultRevision is the default branch.
 const DefaultRevision = "main"
 
 const (
@@ -23,8 +23,8 @@ var (
 	sha256Pattern   = regexp.MustCompile(`^[0-9a-f]{64}$`)
 )
 
-// CheckRepo returns an error unless the text is a repository's name: owner/name, or the
-// bare name of an old model.
+// CheckRepo returns an error unless repo is a repository name: owner/name, or the name without
+// owner of an old model.
 func CheckRepo(repo string) error {
 	switch {
 	case len(repo) > maxRepoLength, !repoPattern.MatchString(repo), strings.Contains(repo, "--"),

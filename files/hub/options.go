@@ -10,19 +10,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/secret"
 )
 
 // DefaultEndpoint is the public Hub.
 const DefaultEndpoint = "https://huggingface.co"
 
-// Options are what a Client works with. Zero values mean the defaults named beside them.
+// Options are the settings of a Client. Zero values mean the defaults in the comments.
 type Options struct {
 	Endpoint string // of the Hub; DefaultEndpoint
 	CacheDir string // root of the cache; required for downloads
-	Token    string // empty: none is sent
+	Token    string // empty: requests have no token
 	Offline  bool   // use the cache only
-	Datasets bool   // repositories are data sets, which can be downloaded only; false: models
+	Datasets bool   // repositories are data sets, which can only be downloaded; false: models
 
 	Parallel  int               // files on their way at once; 3
 	Attempts  int               // of a request that makes no progress; 6
@@ -30,12 +31,13 @@ type Options struct {
 	MaxPause  time.Duration     // that the Hub may ask for by Retry-After; 5 min
 	Stall     time.Duration     // without any byte until an attempt is given up; 60 s
 	Transport http.RoundTripper // one of its own
+	Space     diskspace.Probe   // of the cache; diskspace.Of
 	Logger    *slog.Logger      // may be nil
 }
 
-// FromEnvironment reads the variables that the Hub's own libraries read: HF_ENDPOINT,
-// HF_HUB_CACHE (or HUGGINGFACE_HUB_CACHE, or HF_HOME, or XDG_CACHE_HOME), HF_TOKEN, the
-// file HF_TOKEN_PATH (or token in HF_HOME), and HF_HUB_OFFLINE.
+// FromEnvironment reads the variables of the Hub's own libraries: HF_ENDPOINT, HF_HUB_CACHE (or
+// HUGGINGFACE_HUB_CACHE, or HF_HOME, or XDG_CACHE_HOME), HF_TOKEN, the file HF_TOKEN_PATH (or token
+// in HF_HOME), and HF_HUB_OFFLINE.
 func FromEnvironment(lookup func(string) (string, bool)) (Options, error) {
 	get := func(names ...string) string {
 		for _, name := range names {

@@ -9,16 +9,16 @@ import (
 	"os"
 )
 
-// ErrNotPublic says that not everybody may read a repository, or that nobody can tell.
+// ErrNotPublic means that a repository is not public, or that this cannot be determined.
 var ErrNotPublic = errors.New("the repository is not public")
 
 // attemptsPublic is how often the Hub is asked whether a repository is public: what is in the cache
 // already can be judged without it.
 const attemptsPublic = 2
 
-// CheckPublic asks the Hub, without the token, whether everybody may read a commit of a repository:
-// its listing, and one of its files, which may have conditions of its own. The error is
-// ErrNotPublic when not.
+// CheckPublic asks the Hub, without the token, whether a commit of a repository is public: its
+// listing, and one of its files, for which separate conditions may apply. The error is ErrNotPublic
+// if not.
 func (c *Client) CheckPublic(ctx context.Context, repo, commit string) error {
 	stranger := c.stranger()
 	if _, err := stranger.Resolve(ctx, repo, commit); err != nil {

@@ -27,7 +27,7 @@ const (
 	uploadAttempts = 3        // to build upon what somebody else committed meanwhile
 )
 
-// File is a file to upload: the one at Local, or Data.
+// File is a file to upload: the file at Local, or Data.
 type File struct {
 	Path  string // in the repository
 	Local string
@@ -57,20 +57,20 @@ type nopCloser struct{ io.ReadSeeker }
 
 func (nopCloser) Close() error { return nil }
 
-// UploadOptions say how to commit.
+// UploadOptions are the settings of a commit.
 type UploadOptions struct {
-	Branch  string // DefaultRevision; it is made if it is missing
+	Branch  string // default DefaultRevision; created if missing
 	Message string // first line of the commit's description
 
-	Create  bool // make the repository if it is missing
-	Private bool // make it private
+	Create  bool // create the repository if it is missing
+	Private bool // create it as private
 
-	// Delete names files of the repository that the commit removes: those of an earlier
-	// upload that have no successor. May be nil.
+	// Delete reports which files of the repository the commit removes, for example files of an
+	// earlier upload without a successor. May be nil.
 	Delete func(path string) bool
 
-	// Check is called with the commit that this one is to build upon, before anything is
-	// sent, and may refuse it. May be nil.
+	// Check is called with the parent of the new commit before anything is sent, and may refuse it.
+	// May be nil.
 	Check func(ctx context.Context, parent string) error
 
 	Progress func(Progress) // called by one goroutine at a time; may be nil
@@ -79,11 +79,11 @@ type UploadOptions struct {
 // Commit is the state of a repository after an upload.
 type Commit struct {
 	ID        string // 40 hex digits
-	Unchanged bool   // the repository held all of it already
+	Unchanged bool   // the repository already had all files
 }
 
-// Upload commits files to a branch of a model repository. When another commit comes in
-// between, it starts again from that one.
+// Upload commits files to a branch of a model repository. If another commit is made in the
+// meantime, it starts again from that commit.
 func (c *Client) Upload(ctx context.Context, repo string, files []File, o UploadOptions) (Commit, error) {
 	if o.Branch == "" {
 		o.Branch = DefaultRevision
@@ -145,7 +145,7 @@ func checkUpload(repo string, files []File, o UploadOptions) error {
 	return nil
 }
 
-// CreateRepo makes a model repository, unless it exists.
+// CreateRepo creates a model repository unless it exists.
 func (c *Client) CreateRepo(ctx context.Context, repo string, private bool) error {
 	if err := CheckRepo(repo); err != nil {
 		return err

@@ -17,29 +17,29 @@ var (
 	ErrName         = errors.New("object name cannot be used")
 )
 
-// MaxName is the length of the longest name of an object, in bytes.
+// MaxName is the maximum length of an object's name in bytes.
 const MaxName = 1024
 
 // Object is one version of an object.
 type Object struct {
 	Name       string // path with slashes
 	Size       int64  // bytes
-	Generation string // names the version; only to be compared
+	Generation string // ID of the version; may only be compared
 }
 
-// Condition says what Put may replace. The zero value: whatever is there.
+// Condition restricts what Put may replace. The zero value permits everything.
 type Condition struct{ generation string }
 
 const absent = "absent"
 
-// IfAbsent lets Put write only a name that no object has.
+// IfAbsent permits Put to write only a name without an object.
 func IfAbsent() Condition { return Condition{generation: absent} }
 
-// IfStill lets Put replace only this version.
+// IfStill permits Put to replace only this version.
 func IfStill(o Object) Condition { return Condition{generation: "=" + o.Generation} }
 
-// Generation returns the version that must be there; ok is false when there is no such
-// condition. An empty version stands for no object at all.
+// Generation returns the version that must be there; ok is false if there is no such condition. An
+// empty version means that there must be no object.
 func (c Condition) Generation() (generation string, ok bool) {
 	switch c.generation {
 	case "":
@@ -53,8 +53,8 @@ func (c Condition) Generation() (generation string, ok bool) {
 
 // Store is a set of named objects. Its methods may be called concurrently.
 type Store interface {
-	// List returns the objects whose names begin with prefix, in the order of the bytes
-	// of their names, and ErrTooMany if there are more than limit.
+	// List returns the objects whose names begin with prefix, in the byte order of their names, or
+	// ErrTooMany if there are more than limit.
 	List(ctx context.Context, prefix string, limit int) ([]Object, error)
 
 	// Stat returns the current version of an object, or ErrNotFound.
@@ -66,19 +66,19 @@ type Store interface {
 	// Open returns all bytes of a version. Its Read fails once ctx is done.
 	Open(ctx context.Context, o Object) (io.ReadCloser, error)
 
-	// Put writes an object of size bytes: nobody sees a part of it. It returns
-	// ErrPrecondition, and has changed nothing, when the condition does not hold.
+	// Put writes an object of size bytes atomically. If the condition does not hold, it returns
+	// ErrPrecondition and changes nothing.
 	Put(ctx context.Context, name string, content io.Reader, size int64, when Condition) (Object, error)
 
-	// Close ends the store's connections.
+	// Close closes the store's connections.
 	Close() error
 }
 
-// ErrTooMany says that there are more objects than the caller allows.
+// ErrTooMany means that there are more objects than the caller allows.
 var ErrTooMany = errors.New("too many objects")
 
-// CheckName refuses names that not every store can hold, and that could lead out of a
-// folder: empty elements, "." and "..", backslashes and control characters.
+// CheckName refuses names that some stores do not support, or that could lead out of a folder:
+// empty elements, "." and "..", backslashes and control characters.
 func CheckName(name string) error {
 	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
 		return fmt.Errorf("%w: want 1 to %d bytes of UTF-8", ErrName, MaxName)
@@ -96,7 +96,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckRange refuses a read that is not within an object.
+// CheckRange refuses a read outside an object.
 func CheckRange(o Object, buffer []byte, offset int64) error {
 	if offset < 0 || int64(len(buffer)) > o.Size || offset > o.Size-int64(len(buffer)) {
 		return fmt.Errorf("read %d bytes of object %s at %d: the object has %d", len(buffer), o.Name, offset, o.Size)

@@ -7,11 +7,11 @@
 //	tensors, metadata, err := safetensors.Read(path)
 //	err = safetensors.Write(path, tensors, metadata)
 //
-// Read, and ReadHeader, which reads no data, accept only files that the specification allows, so
-// a file has one meaning. Names are unique, data offsets cover the data without holes or
-// overlaps, and every shape fits its bytes. All sizes are checked before memory is allocated.
+// Read, and ReadHeader, which reads no data, accept only files that the specification allows, so a
+// file has one meaning. Names are unique, data offsets cover the data without holes or overlaps,
+// and every shape fits its bytes. All sizes are checked before memory is allocated.
 //
 // Write produces the byte order of the reference implementation (wider types first, then by name,
-// header padded to eight bytes), so equal tensors give equal files. It replaces a file in one
-// step: a reader sees the old file or the new one, never a part.
+// header padded to eight bytes), so equal tensors give equal files. It replaces a file atomically:
+// a reader sees the old file or the new one, never a part.
 package safetensors

@@ -15,8 +15,8 @@ func FromFloat32s(name string, shape []int64, values []float32) Tensor {
 	return Tensor{Name: name, DType: F32, Shape: append([]int64{}, shape...), Data: data}
 }
 
-// Float32s returns the elements of a valid F32, BF16 or F16 tensor. Every value of these
-// types is a float32, so nothing is rounded.
+// Float32s returns the elements of a valid F32, BF16 or F16 tensor. The conversion is exact,
+// because every value of these types is a float32.
 func (t Tensor) Float32s() ([]float32, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err

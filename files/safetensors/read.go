@@ -23,11 +23,11 @@ const lengthSize = 8
 // metadataKey is the one header key that names no tensor.
 const metadataKey = "__metadata__"
 
-// Header is what the beginning of a file says of its content.
+// Header is the decoded header of a file.
 type Header struct {
 	Tensors  []Entry           // sorted by name
-	Metadata map[string]string // nil when there is none
-	DataSize int64             // bytes of the data, with which the file ends
+	Metadata map[string]string // nil if there is none
+	DataSize int64             // bytes of the data, which is the rest of the file
 }
 
 // Entry is one tensor of a header.
@@ -35,16 +35,16 @@ type Entry struct {
 	Name       string
 	DType      DType
 	Shape      []int64
-	Begin, End int64 // from the start of the data
+	Begin, End int64 // offsets from the start of the data
 }
 
-// Read returns the tensors of a file sorted by name, and its metadata (nil when it
-// has none). Errors wrap errInvalid when the content is at fault.
+// Read returns the tensors of a file sorted by name, and its metadata (nil if there is none).
+// Errors wrap errInvalid if the content is invalid.
 func Read(path string) ([]Tensor, map[string]string, error) {
 	return ReadThrough(path, func(r io.Reader) io.Reader { return r })
 }
 
-// ReadThrough is Read of what a reader makes of the file, such as one that counts.
+// ReadThrough is Read through a reader that wraps the file, for example one that counts bytes.
 func ReadThrough(path string, through func(io.Reader) io.Reader) ([]Tensor, map[string]string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -92,9 +92,9 @@ func cut(entries []Entry, data []byte) []Tensor {
 // length of a header that no file has.
 const pointerStart = "version "
 
-// ReadHeader reads the beginning of a file of size bytes from r, up to where the data begin,
-// and is as strict as Read: every tensor of the header fits its shape, and all of them cover
-// the data exactly once. A header of more than maxHeaderSize bytes is refused unread.
+// ReadHeader reads the header of a file of size bytes from r, up to the start of the data. It is as
+// strict as Read: every tensor of the header fits its shape, and together they cover the data
+// exactly once. It refuses a header of more than maxHeaderSize bytes without reading it.
 func ReadHeader(r io.Reader, size int64) (Header, error) {
 	var prefix [lengthSize]byte
 	if size < lengthSize {

@@ -15,10 +15,10 @@ const maxHeaderSize = 25_000_000
 // errInvalid says that bytes or tensors are no valid safetensors file.
 var errInvalid = errors.New("invalid safetensors")
 
-// DType names an element type as the header does.
+// DType is the name of an element type in the header.
 type DType string
 
-// The element types of the format.
+// Element types of the format.
 const (
 	Bool   DType = "BOOL"
 	F4     DType = "F4"
@@ -63,12 +63,11 @@ func (d DType) rank() int {
 	return -1
 }
 
-// Valid reports whether the format knows the type.
+// Valid reports whether the format has the type.
 func (d DType) Valid() bool { return d.rank() >= 0 }
 
-// Size returns the bytes that a tensor of the given type and shape occupies.
-// It fails for an unknown type, a negative dimension, a size over 2^63-1, and a
-// size that is no whole number of bytes.
+// Size returns the size in bytes of a tensor of the given type and shape. It fails for an unknown
+// type, a negative dimension, a size over 2^63-1, and a size that is not a whole number of bytes.
 func Size(dtype DType, shape []int64) (int64, error) {
 	rank := dtype.rank()
 	if rank < 0 {
@@ -101,7 +100,7 @@ func Size(dtype DType, shape []int64) (int64, error) {
 	return int64(total >> 3), nil
 }
 
-// Tensor is a named array. Data holds its elements little-endian in row-major order.
+// Tensor is a named array. Data contains its elements, little-endian in row-major order.
 type Tensor struct {
 	Name  string
 	DType DType
@@ -109,7 +108,7 @@ type Tensor struct {
 	Data  []byte
 }
 
-// Validate checks that the data has the size that type and shape ask for.
+// Validate checks that the data has the size required by type and shape.
 func (t Tensor) Validate() error {
 	size, err := Size(t.DType, t.Shape)
 	if err != nil {

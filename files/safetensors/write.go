@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-// Write writes a file, in one step if the folder's file system allows to rename:
-// whatever happens, path is afterwards the old file or the whole new one.
+// Write writes a file, atomically if the folder's file system supports renaming: even after a
+// failure, path is the old file or the complete new one.
 func Write(path string, tensors []Tensor, metadata map[string]string) error {
 	return WriteThrough(path, tensors, metadata, whole)
 }
@@ -28,7 +28,7 @@ func whole(w io.Writer, data []byte) error {
 	return err
 }
 
-// WriteThrough is Write that has through, and nobody else, read the data of the tensors and write them.
+// WriteThrough is Write in which only through reads the data of the tensors and writes them.
 func WriteThrough(path string, tensors []Tensor, metadata map[string]string, through func(w io.Writer, data []byte) error) (err error) {
 	header, order, err := encodeHeader(tensors, metadata)
 	if err != nil {
@@ -63,8 +63,8 @@ func WriteThrough(path string, tensors []Tensor, metadata map[string]string, thr
 // suffixLength is the number of characters of rand.Text, with which the name of what is unfinished ends.
 const suffixLength = 26
 
-// UnfinishedName returns a new name for what is being written, and gets the name base when it is whole. A process that is killed
-// meanwhile leaves that behind.
+// UnfinishedName returns a new temporary name for a file or folder that is renamed to base once it
+// is complete. A process that is killed meanwhile leaves it behind.
 func UnfinishedName(base string) string { return "." + base + "." + rand.Text() }
 
 // Unfinished returns the base of a name that UnfinishedName returned.

@@ -26,8 +26,8 @@ var alphabet = func() (characters [byteValues]rune) {
 	return characters
 }()
 
-// Bytes returns the tokenizer whose ids are the values of the bytes. It encodes any
-// bytes, also such as are not text.
+// Bytes returns the tokenizer whose IDs are the values of the bytes. It encodes any bytes,
+// including invalid UTF-8.
 var Bytes = sync.OnceValue(func() *Tokenizer {
 	t, err := Parse(bytesJSON())
 	if err != nil {

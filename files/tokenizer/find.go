@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// Files of a tokenizer in a model's folder. PieceFile is read where there is no JSONFile, and with it
-// ConfigFile and AddedFile if they are there.
+// Tokenizer files in a model's folder. If there is no JSONFile, PieceFile is read, and with it
+// ConfigFile and AddedFile if they exist.
 const (
 	JSONFile   = "tokenizer.json"
 	PieceFile  = "tokenizer.model"
@@ -24,10 +24,10 @@ const (
 	AddedFile  = "added_tokens.json"
 )
 
-// ErrNone says that a model has no tokenizer.
+// ErrNone means that a model has no tokenizer.
 var ErrNone = errors.New("no " + JSONFile + " and no " + PieceFile)
 
-// Find reads the tokenizer of a model whose files are given by name.
+// Find reads the tokenizer of a model. file returns the model's files by name.
 func Find(file func(name string) (data []byte, found bool)) (*Tokenizer, error) {
 	if text, found := file(JSONFile); found {
 		t, err := Parse(text)

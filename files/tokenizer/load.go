@@ -44,8 +44,8 @@ func Load(path string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// Parse reads the text of a tokenizer.json, which it keeps. Whatever it does not know how
-// to follow exactly is errUnsupported, with the path of what that is.
+// Parse parses the text of a tokenizer.json, which it keeps. For a feature that it cannot implement
+// exactly it returns errUnsupported with the path of the feature.
 func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
 		return nil, fmt.Errorf("more than %d bytes, which is the limit", maxFileSize)

@@ -12,8 +12,9 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// ParseSentencePiece reads a tokenizer.model, the file of SentencePiece, which it keeps: models of
-// the types unigram and BPE. The ids are those of the library, which puts none before or after a text.
+// ParseSentencePiece parses a tokenizer.model, the file of SentencePiece, which it keeps. It
+// supports models of the types unigram and BPE. The IDs equal those of the library, which adds none
+// before or after a text.
 func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 	if len(raw) > maxFileSize {
 		return nil, fmt.Errorf("more than %d bytes, which is the limit", maxFileSize)

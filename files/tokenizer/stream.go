@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Stream decodes ids as they come. Text appears as soon as it is certain: bytes of a
-// character that is not complete yet are held back, a run of byte tokens of a tokenizer.json until it
-// ends, since it is text as a whole or not at all, and everything where a decoder looks at the whole text.
-// It is not safe for concurrent use.
+// Stream decodes IDs incrementally. It returns text as soon as that is certain. It holds back the
+// bytes of an incomplete character; a run of byte tokens of a tokenizer.json until the run ends,
+// because the run is valid or invalid as a whole; and everything if a decoder needs the whole text.
+// A Stream is not safe for concurrent use.
 type Stream struct {
 	t      *Tokenizer
 	ids    []int32    // that the text to come depends on; none is special
@@ -26,7 +26,7 @@ const context = utf8.UTFMax
 // maxHeld is the number of ids that are held back at most for a character to be complete.
 const maxHeld = 32
 
-// NewStream returns a stream that goes on after the given ids, whose text has appeared.
+// NewStream returns a stream that continues after the given IDs, whose text was already returned.
 func (t *Tokenizer) NewStream(after []int32) (*Stream, error) {
 	s := &Stream{t: t}
 	if t.pieces != nil {
@@ -55,7 +55,7 @@ func (t *Tokenizer) NewStream(after []int32) (*Stream, error) {
 	return s, err
 }
 
-// Next takes an id and returns the text that it completes; special tokens have none.
+// Next takes an ID and returns the text that it completes. Special tokens have no text.
 func (s *Stream) Next(id int32) ([]byte, error) {
 	if s.t.texts != nil {
 		text, err := s.t.DecodeSkipSpecial([]int32{id})

@@ -19,8 +19,8 @@ var (
 // maxText bounds a text, in bytes: places in it are 32-bit numbers.
 const maxText = 2 << 30
 
-// Tokenizer turns text into token ids and back, as its file says. It is
-// immutable and may be used concurrently.
+// Tokenizer converts text to token IDs and back as defined by its file. It is immutable and may be
+// used concurrently.
 type Tokenizer struct {
 	file        []byte // the tokenizer.json or tokenizer.model
 	model       *bpe
@@ -42,14 +42,14 @@ type Tokenizer struct {
 	encoders sync.Pool
 }
 
-// VocabSize returns a number that every id is less than.
+// VocabSize returns the bound of the IDs: every ID is less than VocabSize.
 func (t *Tokenizer) VocabSize() int { return len(t.model.tokens) }
 
-// JSON returns the file that the tokenizer was read from, a tokenizer.json or a tokenizer.model. It must not be
-// changed.
+// JSON returns the file of the tokenizer, a tokenizer.json or a tokenizer.model. The caller must
+// not change it.
 func (t *Tokenizer) JSON() []byte { return t.file }
 
-// ID returns the id of a token, named as the file names it.
+// ID returns the ID of a token, given its name in the file.
 func (t *Tokenizer) ID(token string) (id int32, found bool) {
 	for _, added := range t.added {
 		if added.content == token {
@@ -60,28 +60,28 @@ func (t *Tokenizer) ID(token string) (id int32, found bool) {
 	return id, found
 }
 
-// Added reports whether an id is that of an added token, which is found in text before anything else
-// is, and whether the file calls it special.
+// Added reports whether an ID belongs to an added token, which has precedence over all others in a
+// text, and whether the file declares it as special.
 func (t *Tokenizer) Added(id int32) (added, special bool) {
 	special, added = t.special[id]
 	return added, special
 }
 
-// FindsControl reports whether control tokens are found in a text that has them. By a
-// tokenizer.model they are not.
+// FindsControl reports whether Encode recognizes control tokens in a text. With a tokenizer.model
+// it does not.
 func (t *Tokenizer) FindsControl() bool { return t.pieces == nil }
 
 func (t *Tokenizer) has(id int32) bool {
 	return id >= 0 && int(id) < len(t.model.tokens) && t.model.tokens[id] != ""
 }
 
-// Encode returns the ids of a text, without those that a post-processor adds.
+// Encode returns the IDs of a text, without IDs that a post-processor adds.
 func (t *Tokenizer) Encode(text []byte) ([]int32, error) {
 	return t.AppendEncode(make([]int32, 0, len(text)/3), text)
 }
 
-// EncodeWithSpecial returns the ids of a text with those that the file's post-processor
-// adds, such as one for the beginning of a text.
+// EncodeWithSpecial returns the IDs of a text with the IDs that the file's post-processor adds,
+// such as one for the beginning of a text.
 func (t *Tokenizer) EncodeWithSpecial(text []byte) ([]int32, error) {
 	ids, err := t.AppendEncode(append([]int32{}, t.template.before...), text)
 	if err != nil {
@@ -90,7 +90,7 @@ func (t *Tokenizer) EncodeWithSpecial(text []byte) ([]int32, error) {
 	return append(ids, t.template.after...), nil
 }
 
-// AppendEncode appends the ids of a text, without those that a post-processor adds.
+// AppendEncode appends the IDs of a text, without IDs that a post-processor adds.
 func (t *Tokenizer) AppendEncode(ids []int32, text []byte) ([]int32, error) {
 	if t.bytewise {
 		return t.model.symbols(ids, text), nil
@@ -98,8 +98,9 @@ func (t *Tokenizer) AppendEncode(ids []int32, text []byte) ([]int32, error) {
 	return t.encode(ids, text, output{})
 }
 
-// EncodeParts calls emit with the ids that AppendEncode appends, in parts of about size ids, and returns its first error. A
-// part is valid during the call only. A word that is merged of pairs is in one part.
+// EncodeParts calls emit with the IDs that AppendEncode appends, in parts of about size IDs, and
+// returns its first error. A part is valid only during the call. A word of merged pairs is never
+// split between parts.
 func (t *Tokenizer) EncodeParts(text []byte, size int, emit func(part []int32) error) error {
 	buffer := make([]int32, 0, min(len(text), size+size/4))
 	if t.bytewise {
@@ -294,16 +295,16 @@ func (e *encoder) long(word []byte) error {
 	return nil
 }
 
-// Decode returns the text of ids, with that of special tokens. Where the vocabulary is
-// of bytes the text may be any bytes: ids that a model made need not be UTF-8. An id that
-// no token has is an error.
+// Decode returns the text of ids, including special tokens. With a byte vocabulary the text may be
+// invalid UTF-8, because a model may generate any IDs. An ID without a token is an error.
 func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
 	return t.decodeIDs(ids, true)
 }
 
-// DecodeSkipSpecial is Decode without special tokens. As in the reference implementation, a token counts as
-// special here if its text, once normalized, is the content of a special token: with a normalizer that writes
-// small letters, the text of a special token "EOS" that is normalized stays.
+// DecodeSkipSpecial is Decode without special tokens. As in the reference implementation, a token
+// counts as special here if its text, once normalized, equals the content of a special token. With
+// a normalizer that converts to lower case, the text of a normalized special token "EOS" therefore
+// stays.
 func (t *Tokenizer) DecodeSkipSpecial(ids []int32) ([]byte, error) {
 	return t.decodeIDs(ids, false)
 }

@@ -1,20 +1,21 @@
-// Package core is the host of one run as a value: what it does with signed actions, with
-// connections that come and go, and with time. It has no clock, goroutine, disk or network.
-// The TCP server, the simulator, the host in memory and the hosts of tests that lie put
-// theirs around it, so that what the simulator checks is what runs.
+// Package core implements the host of one run as a deterministic value: it handles signed actions,
+// connecting and disconnecting clients, and time. It has no clock, goroutine, disk or network. The
+// TCP server, the simulator, the in-memory host and the Byzantine hosts of tests all wrap this
+// package, so the simulator checks the code that runs in production.
 //
-// A Host is driven like this, by one goroutine:
+// One goroutine drives a Host:
 //
-//	h.Submit(now, action, from, answer) // for each action that came, its signature verified
-//	h.Tick(now)                         // whoever is gone, and whatever is due
-//	records, err := h.Ready()           // the caller makes them durable
-//	h.Advance(now, publish)             // they are: publishes, then answers
-//	h.Sleep(now, beat)                  // until then nothing is due
+//	h.Submit(now, action, from, answer) // for each received action with a verified signature
+//	h.Tick(now)                         // withdraws disconnected clients, runs due transitions
+//	records, err := h.Ready()           // records that the caller must make durable
+//	h.Advance(now, publish)             // after they are durable: publishes, then answers
+//	h.Sleep(now, beat)                  // maximum time until the next call of Tick
 //
-// The order is fixed here and nowhere else: what a host accepted is durable before anybody
-// sees it, and it is published before whoever did it is answered, so that a client that was answered
-// finds what it did. A caller has nothing to publish or to answer before Advance.
+// Only this package defines the order: a host makes an accepted action durable before it shows the
+// action to any client, and it publishes the new state before it answers the sender. A client that
+// receives an answer therefore finds its action in the state. Before Advance, a caller has nothing
+// to publish and nothing to answer.
 //
-// The caller owns what differs between hosts: sockets and what strangers may do with them,
-// where records go, what an update looks like on the wire, and who may talk to it.
+// The caller implements everything that differs between hosts: sockets and the limits for unknown
+// clients, the storage of records, the wire format of updates, and access control.
 package core

@@ -8,29 +8,28 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Times are how long a host waits. The zero value waits for nothing and publishes at once.
+// Times configures how long a host waits. With the zero value it never waits and publishes at once.
 type Times struct {
-	// WithdrawGrace is how long a participant's connection may be gone before the host withdraws
-	// it. Negative: it never does.
+	// WithdrawGrace is how long a participant may be disconnected before the host withdraws it. If
+	// negative, the host never withdraws participants.
 	WithdrawGrace time.Duration
-	// RestartGrace is the same after a start, when clients first have to notice that the host is
-	// back. No round ends before it is over, or all are back and have the log. Zero: the host does
-	// not wait.
+	// RestartGrace replaces WithdrawGrace after a start of the host, when clients first have to
+	// detect that the host is back. No round ends until RestartGrace is over, or until all clients
+	// are back and have the log. Zero disables the wait.
 	RestartGrace time.Duration
-	// Push and PushEach, for each participant, add up to the least time between two publications
-	// of the same phase: what a publication costs grows with their square.
+	// Push, plus PushEach for each participant, is the minimum time between two publications within
+	// a phase. The cost of a publication grows with the square of the number of participants.
 	Push, PushEach time.Duration
 }
 
-// DefaultGrace leaves every client time for two attempts to come back, the first of which may fall
-// into the moment before its network, or the host, is there again: whoever is withdrawn earlier is
-// one that lives.
+// DefaultGrace gives a client time for two reconnection attempts. The first may fail because the
+// network or the host is not back yet. A shorter grace would withdraw live clients.
 const DefaultGrace = 15 * time.Second
 
-// DefaultTimes are those of a host that nobody tells others.
+// DefaultTimes are the default Times of a host.
 var DefaultTimes = Times{WithdrawGrace: DefaultGrace, RestartGrace: DefaultGrace, Push: 50 * time.Millisecond, PushEach: 2 * time.Millisecond}
 
-// awaitReturn gives participants of a run that goes on after a start the time to come back.
+// awaitReturn gives participants of a resumed run time to reconnect.
 func (h *Host) awaitReturn(now Now) {
 	participants := h.participants()
 	if t := h.options.Times; len(participants) > 0 && t.WithdrawGrace >= 0 && t.RestartGrace > 0 {
@@ -41,8 +40,8 @@ func (h *Host) awaitReturn(now Now) {
 	}
 }
 
-// holding reports whether ticks wait for members to come back after a start and to receive the log,
-// so that no round ends because of the time in which the host was down, or served them slowly.
+// holding reports whether ticks wait for members to reconnect and to receive the log after a start.
+// The wait prevents rounds from ending because the host was down or answered slowly.
 func (h *Host) holding(now Now) bool {
 	if h.holdUntil.IsZero() {
 		return false
@@ -54,7 +53,7 @@ func (h *Host) holding(now Now) bool {
 	return false
 }
 
-// isAway reports whether a member cannot act yet.
+// isAway reports whether a member cannot act yet: it is disconnected or lacks the log.
 func (h *Host) isAway(id identity.ID) bool {
 	return !h.isLive(id) || h.options.Behind != nil && h.options.Behind(id)
 }
@@ -64,12 +63,12 @@ func (h *Host) isLive(id identity.ID) bool {
 	return live
 }
 
-// withdraws reports whether the host withdraws participants whose connection is gone.
+// withdraws reports whether the host withdraws disconnected participants.
 func (h *Host) withdraws() bool {
 	return h.options.Times.WithdrawGrace >= 0 && h.state.RunState != coordinator.Finished
 }
 
-// withdrawGone withdraws participants that had no connection for the grace period.
+// withdrawGone withdraws participants that were disconnected for the whole grace period.
 func (h *Host) withdrawGone(now Now) {
 	if !h.withdraws() {
 		return
@@ -82,7 +81,7 @@ func (h *Host) withdrawGone(now Now) {
 		case !known:
 			missing[id] = now.Time
 		case now.Time.Sub(since) >= h.options.Times.WithdrawGrace:
-			_ = h.Act(now, coordinator.Withdraw{Client: coordinator.ClientID(id)}) // refused: it is out already
+			_ = h.Act(now, coordinator.Withdraw{Client: coordinator.ClientID(id)}) // refused if the client already left
 		default:
 			missing[id] = since
 		}
@@ -90,15 +89,15 @@ func (h *Host) withdrawGone(now Now) {
 	h.gone = missing
 }
 
-// Participants returns the healthy members and the pending clients; when the run is finished those
-// that were in its last epoch, as long as they are connected. They ascend.
+// Participants returns the keys of the healthy members and the pending clients, in ascending order.
+// In a finished run it returns the connected members of the last epoch instead.
 func (h *Host) Participants() []identity.ID {
 	ids := h.participants()
 	slices.SortFunc(ids, func(a, b identity.ID) int { return slices.Compare(a[:], b[:]) })
 	return slices.Compact(ids)
 }
 
-// participants returns them in the order of the state.
+// participants is Participants in the order of the state.
 func (h *Host) participants() []identity.ID {
 	if h.state.RunState == coordinator.Finished {
 		return slices.DeleteFunc(h.Seated(), func(id identity.ID) bool { return !h.isLive(id) })
@@ -115,8 +114,8 @@ func (h *Host) participants() []identity.ID {
 	return ids
 }
 
-// Due returns how long nothing is due unless somebody acts, connects or leaves: no tick, no
-// withdrawal, and nothing to publish that had to wait.
+// Due returns the time until the next tick, withdrawal or delayed publication, if no client acts,
+// connects or disconnects before.
 func (h *Host) Due(now Now) time.Duration {
 	sleep := time.Duration(1<<63 - 1)
 	wakeAt := func(at time.Time) { sleep = min(sleep, at.Sub(now.Time)) }
@@ -133,17 +132,17 @@ func (h *Host) Due(now Now) time.Duration {
 		return sleep
 	}
 	if at, ok := h.options.Rules.Due(h.state, now.Clock); ok {
-		left := min(at-now.Clock, coordinator.MaxTime) // which fits into a Duration
+		left := min(at-now.Clock, coordinator.MaxTime) // so that it fits into a Duration
 		sleep = min(sleep, time.Duration(left)*time.Millisecond)
 	}
 	return sleep
 }
 
-// Sleep returns how long a host sleeps at most: until something is due, and no longer than a
-// beat, since the clock may be set.
+// Sleep returns the maximum time to sleep: until Due, and at most beat, because the clock may be
+// set.
 func (h *Host) Sleep(now Now, beat time.Duration) time.Duration {
-	return max(time.Millisecond, min(h.Due(now), beat)) // and not at once, should the clock not get on
+	return max(time.Millisecond, min(h.Due(now), beat)) // never 0, in case the clock stands still
 }
 
-// Holds reports whether the host waits for members to come back after a start.
+// Holds reports whether the host waits for members to reconnect after a start.
 func (h *Host) Holds() bool { return !h.holdUntil.IsZero() }

@@ -12,91 +12,92 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ErrDraws says that a host does not have the draws that its run commits it to.
+// ErrDraws means that a host does not have the draws that its run commits it to.
 var ErrDraws = errors.New("not the original draws of the run")
 
-// Now is the time as a host sees it.
+// Now is the current time of a host.
 type Now struct {
-	Time  time.Time // goes on steadily: how long somebody is gone, when to publish
-	Clock uint64    // of the run, Unix time in milliseconds: what ticks say
+	Time  time.Time // monotonic; for disconnections and publications
+	Clock uint64    // clock of the run, Unix time in milliseconds; for ticks
 }
 
-// Draws are what the rounds of a run begin with; see package hashchain.
+// Draws returns the random values that start the rounds of a run; see package hashchain.
 type Draws interface {
-	// Opening returns what opens a commitment, and how many more can follow it.
+	// Opening returns the draw that opens a commitment, and how many more draws can follow it.
 	Opening(commitment [32]byte) (draw [32]byte, left int, ok bool)
 }
 
-// Rules are what a host does to a state.
+// Rules are the transition functions that a host applies to a state.
 type Rules struct {
 	Apply func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
 	Tick  func(s *coordinator.State, now uint64, draw [32]byte) bool
 	Due   func(s *coordinator.State, now uint64) (at uint64, ok bool)
 }
 
-// rules are those of package coordinator, which every host has but those that tests have break them.
+// rules are the functions of package coordinator. All hosts use them, except the hosts of tests
+// that break the rules.
 var rules = Rules{(*coordinator.State).Apply, (*coordinator.State).Tick, (*coordinator.State).Due}
 
-// Options of a Host.
+// Options configure a Host.
 type Options struct {
 	Times Times
-	// Draws may be nil when the run is over.
+	// Draws may be nil if the run is finished.
 	Draws Draws
-	// Sign makes an action of the host's own, as its log has it.
+	// Sign signs an action of the host itself, in the form that the log contains.
 	Sign func(nonce uint64, a coordinator.Action) wire.SignedAction
-	// Connection reports whether a key has a live connection, and from where.
+	// Connection reports whether a key has a live connection, and its origin.
 	Connection func(id identity.ID) (from Origin, live bool)
-	// Behind reports whether a connected client still waits for the log. Nil: no client does.
+	// Behind reports whether a connected client still waits for the log. If nil, no client does.
 	Behind func(id identity.ID) bool
-	Names  Names  // that the log until now has; nil: none
-	Rules  *Rules // nil: the rules of package coordinator
+	Names  Names  // names in the existing log; may be nil
+	Rules  *Rules // if nil, the rules of package coordinator
 
-	// Acted, which may be nil, is told of every action that was applied, or refused with err. It is
-	// not durable yet.
+	// Acted, if not nil, is called for each applied action with a nil error, and for each refused
+	// action with its error. The action is not durable yet.
 	Acted func(a wire.SignedAction, err error)
-	// Moved, which may be nil, is told when the run is in another state than before.
+	// Moved, if not nil, is called after each change of the run state.
 	Moved func(before coordinator.RunState)
 }
 
 // Record is one entry of the run's log.
 type Record struct {
 	Payload []byte
-	Began   []byte // the state, if the record began an epoch
+	Began   []byte // the new state if the record began an epoch
 }
 
-// Update is what a host shows to those that are connected.
+// Update is one publication to connected clients.
 type Update struct {
-	State        *coordinator.State // durable; the Host's own
-	Changed      bool               // it is another one than that of the update before
-	Participants []identity.ID      // whose addresses all may know, ascending
+	State        *coordinator.State // durable; owned by the Host
+	Changed      bool               // whether State differs from the previous update's state
+	Participants []identity.ID      // clients that may learn each other's addresses, in ascending order
 }
 
-// Host is the host of one run. One goroutine uses it.
+// Host is the host of one run. It is not safe for concurrent use.
 type Host struct {
 	options Options
 	log     *follow.Follower
-	state   *coordinator.State // of log
+	state   *coordinator.State // state at the end of log
 	names   Names
-	nonce   uint64 // of the newest action of the host's own
+	nonce   uint64 // of the host's newest action
 
-	gone      map[identity.ID]time.Time    // when a participant's connection was missed first
-	origins   map[identity.ID]netip.Prefix // networks from which clients that have a seat, had one or wait joined, or came last
-	holdUntil time.Time                    // no ticks before, while old members come back
+	gone      map[identity.ID]time.Time    // when the host first noticed that a participant was disconnected
+	origins   map[identity.ID]netip.Prefix // network of each present, former or pending client, by its Join or newest connection
+	holdUntil time.Time                    // no ticks before this time, while members reconnect
 
 	records []Record // not durable yet
-	answers []func() // to what was submitted
-	taken   bool     // Ready gave the records out
-	broken  error    // what keeps the run from going on, the first of it
+	answers []func() // to pending submissions
+	taken   bool     // Ready has returned the records
+	broken  error    // first error that stops the run
 
-	shown     coordinator.RunState // of the newest update that had another state
-	progress  coordinator.Progress // of that update
-	shownAt   time.Time            // when it was; zero: never
-	stale     bool                 // the state is another one since
-	urgent    bool                 // what is not published yet must not wait
-	publishAt time.Time            // when what waits to be published may be; zero: nothing waits
+	shown     coordinator.RunState // of the newest published state
+	progress  coordinator.Progress // of the newest published state
+	shownAt   time.Time            // time of that publication; zero: none
+	stale     bool                 // the state changed since that publication
+	urgent    bool                 // the pending publication must not be delayed
+	publishAt time.Time            // earliest time of the pending publication; zero: none pending
 }
 
-// New returns the host of a run whose log leads to where it is now.
+// New returns the host of the run that log contains, in the log's newest state.
 func New(log *follow.Follower, now Now, o Options) *Host {
 	if o.Rules == nil {
 		o.Rules = &rules
@@ -113,51 +114,51 @@ func New(log *follow.Follower, now Now, o Options) *Host {
 	return h
 }
 
-// Log returns the run's log. Nobody else changes it.
+// Log returns the run's log. Callers must not modify it.
 func (h *Host) Log() *follow.Follower { return h.log }
 
-// State returns the state that the log leads to. Nobody else changes it.
+// State returns the newest state of the log. Callers must not modify it.
 func (h *Host) State() *coordinator.State { return h.state }
 
-// Names returns what the clients of the run call themselves. Nobody else changes it.
+// Names returns the display names of the run's clients. Callers must not modify it.
 func (h *Host) Names() Names { return h.names }
 
-// Submit applies an action whose signature is verified, and what is due after it. Advance calls answer
-// with what became of it: nil if it was accepted.
+// Submit applies an action whose signature the caller has verified, and all transitions that are
+// due after it. Advance calls answer with the result, which is nil if the host accepted the action.
 func (h *Host) Submit(now Now, a wire.SignedAction, from Origin, answer func(error)) {
 	h.mustBeIdle()
 	err := h.apply(now, a, from)
 	h.answers = append(h.answers, func() { answer(err) })
 }
 
-// Act applies an action of the host's own. Nothing answers it.
+// Act applies an action of the host itself and returns its result at once.
 func (h *Host) Act(now Now, a coordinator.Action) error {
-	// Somebody may have used the host's key for another office.
+	// The host's key may also have acted in another role.
 	h.nonce = max(h.nonce, h.state.HostNonce) + 1
 	return h.apply(now, h.options.Sign(h.nonce, a), Origin{})
 }
 
-// Tick withdraws members that are gone for too long, and moves the run on if that is due.
+// Tick withdraws members that were disconnected for too long, and applies due transitions.
 func (h *Host) Tick(now Now) {
 	h.withdrawGone(now)
 	h.tick(now)
 }
 
-// Digest adds a record of the state's digest to the log: what a snapshot is verified by.
+// Digest adds a record with the state's digest to the log. Replays verify snapshots with it.
 func (h *Host) Digest() {
 	h.note(follow.Record{Kind: follow.KindDigest, Digest: h.state.Hash()})
 }
 
-// Ready returns what has to be durable before the host goes on: nothing else is called until
-// Advance, but Ready again. After an error the host can do nothing more, and what was not
-// advanced is void.
+// Ready returns the records that must become durable before the host continues. Until the caller
+// calls Advance, it may only call Ready again. After an error the host is unusable, and records
+// that were not advanced are void.
 func (h *Host) Ready() ([]Record, error) {
 	h.taken = true
 	return h.records, h.broken
 }
 
-// Advance is called when what Ready returned is durable. It publishes it, if it need not wait,
-// and then answers.
+// Advance must be called once the records of Ready are durable. It calls publish, unless the
+// publication is delayed, and then answers submissions.
 func (h *Host) Advance(now Now, publish func(Update)) {
 	if !h.taken {
 		panic("core: Advance before Ready")
@@ -170,7 +171,7 @@ func (h *Host) Advance(now Now, publish func(Update)) {
 	}
 }
 
-// Settle is Ready and Advance of a host that waits for no disk.
+// Settle calls Ready and Advance, for hosts without a disk.
 func (h *Host) Settle(now Now, publish func(Update)) ([]Record, error) {
 	records, err := h.Ready()
 	if err == nil {
@@ -202,15 +203,14 @@ func (h *Host) apply(now Now, a wire.SignedAction, from Origin) error {
 	switch a.Action.(type) {
 	case coordinator.Join, coordinator.Withdraw, coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:
 	default:
-		h.urgent = true // people look at once what they have done
+		h.urgent = true // people expect to see the effect of their action at once
 	}
 	h.record(follow.Record{Kind: follow.KindAction, Action: a}, before)
 	h.tick(now)
 	return nil
 }
 
-// tick lets the run do what is due; at most as many transitions follow one another as there
-// are states.
+// tick applies all due transitions, at most as many in a row as there are states.
 func (h *Host) tick(now Now) {
 	if h.holding(now) {
 		return
@@ -231,14 +231,14 @@ func (h *Host) tick(now Now) {
 			return
 		}
 		if h.state.DrawCommitment == committed {
-			draw = [32]byte{} // it is for a round to come, and nobody's business
+			draw = [32]byte{} // it belongs to a future round and must stay secret
 		}
 		h.record(follow.Record{Kind: follow.KindTick, Now: now.Clock, Draw: draw}, before)
 	}
 }
 
-// Suffice reports whether there are draws for all rounds that a run has before it, were its rules
-// those.
+// Suffice returns an error if draws has too few draws for the remaining rounds of the run under the
+// config c.
 func Suffice(draws Draws, s *coordinator.State, c coordinator.Config) error {
 	_, left, ok := draws.Opening(s.DrawCommitment)
 	if !ok {
@@ -250,12 +250,12 @@ func Suffice(draws Draws, s *coordinator.State, c coordinator.Config) error {
 	}
 	if most := uint64(begun) + uint64(left) + 1; uint64(c.TotalSteps) > most {
 		return &coordinator.ConfigError{Key: "total_steps", Problem: fmt.Sprintf(
-			"%d are more than the host committed to draws for, %d: begin another run from the checkpoint then", c.TotalSteps, most)}
+			"%d exceeds the %d draws to which the host committed; begin another run from the checkpoint", c.TotalSteps, most)}
 	}
 	return nil
 }
 
-// record adds what has changed the state to the log.
+// record adds a record that changed the state to the log.
 func (h *Host) record(r follow.Record, before coordinator.RunState) {
 	h.stale = true
 	h.note(r)
@@ -274,16 +274,16 @@ func (h *Host) note(r follow.Record) {
 	h.records = append(h.records, record)
 }
 
-// mustBeIdle keeps what Advance publishes from being more than what Ready gave out.
+// mustBeIdle panics between Ready and Advance, so that Advance publishes only what Ready returned.
 func (h *Host) mustBeIdle() {
 	if h.taken {
 		panic("core: the host changed between Ready and Advance")
 	}
 }
 
-// publish shows the newest state. A change within a phase, such as one more witness, may wait a
-// little: with hundreds of clients most of the traffic would be states that differ in one
-// witness. Of phases that passed since the last call only the newest is seen.
+// publish publishes the newest state. It may delay a change within a phase, such as one more
+// witness proof: with hundreds of clients, most traffic would be states that differ in one proof.
+// If several phases passed since the last call, clients see only the newest.
 func (h *Host) publish(now Now, publish func(Update)) {
 	h.publishAt = time.Time{}
 	participants := h.Participants()

@@ -6,13 +6,14 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// MaxNames bounds Names: twice as many are kept as clients can be in an epoch, have left it and wait.
+// MaxNames bounds Names. It is twice the possible number of clients that are in an epoch, have left
+// it or are pending.
 const MaxNames = 2 * 3 * coordinator.MaxClients
 
-// Names are what clients of a run call themselves: by the newest Join of each. No rule depends on them.
+// Names maps each client to the display name in its newest Join. No rule depends on names.
 type Names map[identity.ID]string
 
-// Note takes in an action that was accepted, and led to the state s.
+// Note updates the names after the accepted action a, which led to the state s.
 func (n Names) Note(from coordinator.ClientID, a coordinator.Action, s *coordinator.State) {
 	join, is := a.(coordinator.Join)
 	if !is {

@@ -9,20 +9,20 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Origin is from where a connection comes, as far as that bounds seats.
+// Origin is the source network of a connection, and the limit of its seats.
 type Origin struct {
 	Network netip.Prefix
-	Most    int // seats that clients of the network may have; 0: they are not bounded
+	Most    int // maximum number of seats for clients of the network; 0: unlimited
 }
 
-// seatsError refuses a client of whose network as many take part as may. It is
-// coordinator.ErrFull.
+// seatsError refuses a client because the clients of its network already have the maximum number of
+// seats. It wraps coordinator.ErrFull.
 type seatsError struct {
 	Network netip.Prefix
 	Taken   int
 }
 
-// Error says how many take part.
+// Error returns the message with the number of seats.
 func (e *seatsError) Error() string {
 	return fmt.Sprintf("%d clients of the network %s take part, and the server lets no more of one in", e.Taken, e.Network)
 }
@@ -30,10 +30,10 @@ func (e *seatsError) Error() string {
 // Unwrap returns coordinator.ErrFull.
 func (e *seatsError) Unwrap() error { return coordinator.ErrFull }
 
-// seatRefused refuses a Join of a key that the run does not know, from a network whose clients have
-// as many seats as one network may. What the log has does not depend on it: the host leaves out
-// what it might have lost. A client that left a running epoch counts as well, since it may take its seat
-// back: else a network would give its seats up, let others in, and come back.
+// seatRefused returns an error for a Join of an unknown key from a network whose clients already
+// have the maximum number of seats. The check happens outside the log: the log just lacks the
+// refused action. A client that left a running epoch counts too, because it may take back its seat.
+// Otherwise a network could give up its seats, replace them with new clients, and return.
 func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 	if _, joins := a.Action.(coordinator.Join); !joins || from.Most == 0 {
 		return nil
@@ -51,8 +51,9 @@ func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 	return nil
 }
 
-// seatedFrom returns the networks of the clients that are in the newest epoch, left it or wait: where each is
-// connected from, or came from when it was let in. A host that starts again knows only the former.
+// seatedFrom returns the networks of all clients that are in the newest epoch, have left it or are
+// pending: the network of the current connection, or else of the Join. After a restart the host
+// knows only current connections.
 func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
 	seated := make(map[identity.ID]netip.Prefix)
 	for _, id := range h.Seated() {
@@ -68,7 +69,7 @@ func (h *Host) seatedFrom() map[identity.ID]netip.Prefix {
 	return seated
 }
 
-// Seated returns the clients that are in the newest epoch, left it, or wait for the next.
+// Seated returns the clients that are in the newest epoch, have left it, or are pending.
 func (h *Host) Seated() (ids []identity.ID) { return seatedIn(h.state) }
 
 func seatedIn(s *coordinator.State) (ids []identity.ID) {
@@ -80,16 +81,16 @@ func seatedIn(s *coordinator.State) (ids []identity.ID) {
 	return ids
 }
 
-// Offices returns the keys that administer the run.
+// Offices returns the keys with a role in the run: host, main authority and join authority.
 func (h *Host) Offices() map[identity.ID]bool {
 	return map[identity.ID]bool{
 		identity.ID(h.state.Host): true, identity.ID(h.state.Authority.Main): true, identity.ID(h.state.Authority.Join): true,
 	}
 }
 
-// Known returns the keys that always find a place: clients that are in the epoch, that left it and may
-// come back, or that wait for the next one; offices; and in a permissioned run all that may join. The
-// number of each is bounded.
+// Known returns the keys that always get a connection: clients that are in the epoch, have left it
+// or are pending, keys with a role, and in a permissioned run all authorized keys. The number of
+// each kind is bounded.
 func (h *Host) Known() map[identity.ID]bool {
 	ids := h.Offices()
 	for _, id := range h.Seated() {

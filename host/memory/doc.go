@@ -1,9 +1,8 @@
-// Package memory is a backend in one process, for tests: no sockets, no disk, a clock that
-// the test drives.
+// Package memory implements a backend within one process, for tests. It has no sockets and no disk,
+// and the test drives its clock.
 //
-// The main type is Host, which holds a coordinator's state and plays the server; Attach
-// gives each participant its Client. After every action the host ticks; besides, a test
-// calls Tick when it has moved its clock, or lets Run do so. Actions are signed, encoded
-// and opened as on the network. A Client that is closed is withdrawn at once: the grace
-// period of this host is zero.
+// The main type is Host, which holds a coordinator's state and acts as the server. Attach returns a
+// Client for each participant. The host ticks after every action. A test that moves the clock calls
+// Tick, or lets Run do so. Actions are signed, encoded and opened as on the network. The host
+// withdraws a Client as soon as it is closed: its grace period is zero.
 package memory

@@ -19,31 +19,31 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Options of a Host.
+// Options configure a Host.
 type Options struct {
-	// Genesis returns the state a run starts with, given the key of its host;
-	// config.Run.CoordinatorState is one.
+	// Genesis returns the starting state of a run for the key of its host, as
+	// config.Run.CoordinatorState does.
 	Genesis func(host coordinator.ClientID) (coordinator.State, error)
-	// Now returns the Unix time in milliseconds. It is called with the host locked.
+	// Now returns the Unix time in milliseconds. The Host calls it while it holds its lock.
 	Now func() uint64
 	// Seed determines the host's key and all round seeds.
 	Seed uint64
 }
 
-// Host holds a run. Its methods may be called from any goroutine.
+// Host hosts one run. Its methods are safe for concurrent use.
 type Host struct {
-	run [32]byte // hash that names it
+	run [32]byte // hash of the run
 	now func() uint64
 
 	mu      sync.Mutex
 	core    *core.Host
-	nonce   uint64 // of the newest action of any client: they need not be dense
+	nonce   uint64 // newest nonce of all clients; nonces may have gaps
 	clients map[identity.ID]*Client
 
-	applied chan struct{} // has a value when an action was applied since Run looked
+	applied chan struct{} // has a value if an action was applied since Run last checked
 }
 
-// NewHost begins a run.
+// NewHost starts a run.
 func NewHost(o Options) (*Host, error) {
 	seeds := rand.NewPCG(o.Seed, 0)
 	var secret [identity.SeedSize]byte
@@ -55,7 +55,7 @@ func NewHost(o Options) (*Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("initial state: %w", err)
 	}
-	log := follow.Resume(follow.Genesis{Raw: []byte(state.RunID)}, state, wire.Head{}, nil) // nobody reads it
+	log := follow.Resume(follow.Genesis{Raw: []byte(state.RunID)}, state, wire.Head{}, nil) // without a real genesis, because no test reads it
 	h := &Host{
 		run: log.Run(), now: o.Now,
 		clients: make(map[identity.ID]*Client), applied: make(chan struct{}, 1),
@@ -67,7 +67,7 @@ func NewHost(o Options) (*Host, error) {
 	return h, nil
 }
 
-// draws are without end, and committed to by nobody.
+// draws is an endless source of draws without a commitment.
 type draws struct{ seeds *rand.PCG }
 
 // Opening implements core.Draws.
@@ -78,7 +78,7 @@ func (d draws) Opening([32]byte) (draw [32]byte, left int, ok bool) {
 	return draw, math.MaxInt, true
 }
 
-// Attach connects a participant. One key has one live Client.
+// Attach connects a participant. A key can have one live Client.
 func (h *Host) Attach(key identity.Key) (*Client, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,28 +91,28 @@ func (h *Host) Attach(key identity.Key) (*Client, error) {
 	return c, nil
 }
 
-// State returns a copy of the present state.
+// State returns a copy of the current state.
 func (h *Host) State() coordinator.State {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.core.State().Clone()
 }
 
-// Tick does everything that is due, and returns how long the host may sleep then: at most a beat,
-// since the clock may be set.
+// Tick does everything that is due. It returns how long the host may sleep afterwards, at most
+// beat, because the clock may be set.
 func (h *Host) Tick(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.core.Tick(h.clock())
-	_ = h.settle() // its draws have no end
+	_ = h.settle() // cannot fail: its draws never end
 	return h.core.Sleep(h.clock(), beat)
 }
 
-// clock returns the time of the run: nothing here waits for any other. The caller holds mu.
+// clock returns the time of the run. The caller holds mu.
 func (h *Host) clock() core.Now { return core.Now{Clock: h.now()} }
 
-// Run ticks when something is due until ctx ends. It looks at least once in a beat whether
-// the clock was set.
+// Run calls Tick whenever something is due, until ctx ends. It checks at least once per beat
+// whether the clock was set.
 func (h *Host) Run(ctx context.Context, beat time.Duration) {
 	for ctx.Err() == nil {
 		select {
@@ -130,13 +130,13 @@ func (h *Host) Apply(a coordinator.Action) error {
 	return h.act(a)
 }
 
-// act applies an action of the host's own. The caller holds mu.
+// act applies an action of the host itself. The caller holds mu.
 func (h *Host) act(a coordinator.Action) error {
 	refused := h.core.Act(h.clock(), a)
 	return cmp.Or(refused, h.acted())
 }
 
-// submit takes an action the way it would take over a network. The caller holds mu.
+// submit handles an action as if it had arrived over a network. The caller holds mu.
 func (h *Host) submit(key identity.Key, a coordinator.Action) error {
 	h.nonce++
 	action, err := wire.OpenAction(wire.SignAction(key, h.run, h.nonce, a), h.run)
@@ -145,11 +145,11 @@ func (h *Host) submit(key identity.Key, a coordinator.Action) error {
 	}
 	var refused error
 	h.core.Submit(h.clock(), action, core.Origin{}, func(err error) { refused = err })
-	err = h.acted() // which answers
+	err = h.acted() // calls the answer function
 	return cmp.Or(err, refused)
 }
 
-// acted shows what an action did, and lets Run look what is due after it. The caller holds mu.
+// acted publishes the effect of an action and wakes Run. The caller holds mu.
 func (h *Host) acted() error {
 	select {
 	case h.applied <- struct{}{}:
@@ -158,7 +158,7 @@ func (h *Host) acted() error {
 	return h.settle()
 }
 
-// settle shows what the core did. The caller holds mu.
+// settle publishes the core's newest state. The caller holds mu.
 func (h *Host) settle() error {
 	_, err := h.core.Settle(h.clock(), func(u core.Update) {
 		if u.Changed {
@@ -168,13 +168,13 @@ func (h *Host) settle() error {
 	return err
 }
 
-// publish shows every client the present state and the addresses of those that take part, instead of
-// what it has not taken yet. The caller holds mu, so nobody else sends.
+// publish gives every client the current state and the addresses of the participants. It replaces
+// an update that the client has not read yet. The caller holds mu, so there is no other sender.
 func (h *Host) publish() {
 	participants := h.core.Participants()
 	for _, c := range h.clients {
 		state := h.core.State().Clone()
-		update := backend.Update{State: &state, Run: h.run} // its own
+		update := backend.Update{State: &state, Run: h.run} // each client owns its copy
 		for _, id := range participants {
 			if peer := h.clients[id]; peer != nil {
 				update.Peers = append(update.Peers, backend.Peer{ID: id, Addrs: slices.Clone(peer.addrs), Name: h.core.Names()[id]})
@@ -194,10 +194,10 @@ type Client struct {
 	key     identity.Key
 	updates chan backend.Update
 
-	addrs []string // host.mu guards them
+	addrs []string // guarded by host.mu
 }
 
-// attached reports whether the participant was not detached. The caller holds host.mu.
+// attached reports whether the participant is attached. The caller holds host.mu.
 func (c *Client) attached() bool { return c.host.clients[c.key.ID()] == c }
 
 // Updates returns the channel of states; see package backend.
@@ -235,18 +235,18 @@ func (c *Client) Announce(_ context.Context, addrs []string) error {
 	return nil
 }
 
-// Err returns nil: a host in the same process is never lost.
+// Err returns nil: a host in the same process never disconnects.
 func (c *Client) Err() error { return nil }
 
-// Cut detaches the participant, which keeps its place in the run: it comes back within the time
-// that a host waits for a client that lost its connection.
+// Cut detaches the participant without withdrawing it, like a client that loses its connection and
+// returns within the grace period.
 func (c *Client) Cut() {
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
 	c.detach()
 }
 
-// detach reports whether the participant was attached. The caller holds host.mu.
+// detach detaches the participant and reports whether it was attached. The caller holds host.mu.
 func (c *Client) detach() bool {
 	if !c.attached() {
 		return false
@@ -261,7 +261,7 @@ func (c *Client) Close() error {
 	c.host.mu.Lock()
 	defer c.host.mu.Unlock()
 	if c.detach() {
-		// Refused when it is not part of the run, or the run is over.
+		// The host refuses this if the client is not in the run, or the run is finished.
 		_ = c.host.act(coordinator.Withdraw{Client: coordinator.ClientID(c.key.ID())})
 		c.host.publish()
 	}

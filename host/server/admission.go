@@ -6,10 +6,10 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// observersPerKey bounds the connections of one key that watch.
+// observersPerKey limits the observer connections of one key.
 const observersPerKey = 8
 
-// places counts what each key holds of something, up to a bound.
+// places counts the slots that each key holds, up to a limit per key.
 type places struct {
 	mu    sync.Mutex
 	taken map[identity.ID]int

@@ -27,7 +27,7 @@ func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
 		}
 		p := connect()
 		p.hello(4, hostileRun)
-		p.refused(frame.RefusedBusy, "not part of a run")
+		p.refused(frame.RefusedBusy)
 		_ = first.socket.Close()
 		time.Sleep(time.Second)
 		connect().enter(1) // the participant comes back
@@ -71,7 +71,7 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 		}
 		p := connectFrom(address(1))
 		p.greet(9, role)
-		p.refused(frame.RefusedBusy, "not part of a run")
+		p.refused(frame.RefusedBusy)
 		check()
 		enter(2, 4)
 		check(0)
@@ -81,7 +81,7 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 		check(0, 1, 2)
 		p = connectFrom(address(5)) // nobody has more than it would
 		p.greet(9, role)
-		p.refused(frame.RefusedBusy, "not part of a run")
+		p.refused(frame.RefusedBusy)
 		time.Sleep(time.Minute)
 		check(0, 1, 2)
 	})
@@ -100,7 +100,7 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 		}
 		p := connect()
 		p.greet(3, frame.RoleObserver)
-		p.refused(frame.RefusedBusy, "not part of a run")
+		p.refused(frame.RefusedBusy)
 		go connect().enter(4).alive()
 		p = connect()
 		p.greet(50, frame.RoleObserver)
@@ -124,7 +124,7 @@ func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
 		time.Sleep(time.Second)
 		p := connect()
 		p.hello(3, hostileRun)
-		p.refused(frame.RefusedBusy, "not part of a run")
+		p.refused(frame.RefusedBusy)
 		_ = leaving.socket.Close()
 		time.Sleep(time.Second)
 		connect().enter(3)
@@ -142,7 +142,7 @@ func TestObserversOfAKeyAreBounded(t *testing.T) {
 		}
 		p := connect()
 		p.greet(1, frame.RoleObserver)
-		p.refused(frame.RefusedBusy, "watch already")
+		p.refused(frame.RefusedBusy)
 		connect().enter(1) // which is no hindrance to taking part
 	})
 }

@@ -10,32 +10,34 @@ import (
 )
 
 const (
-	memberReads = 8        // batches that are read for members at the same time: each needs about 1 MiB
-	otherReads  = 4        // the same for other clients
+	memberReads = 8        // concurrent batch reads for members; each needs about 1 MiB
+	otherReads  = 4        // concurrent batch reads for other clients
 	maxHeld     = 512      // batches of other clients in memory
-	batchSize   = 32 << 10 // bytes after which a batch is sent
+	batchSize   = 32 << 10 // a batch is sent once it has this many bytes
 	// memberAdvance is the number of bytes that a member pays for its first batch.
 	memberAdvance = 4 << 10
-	// leastCost is the number of bytes that other clients pay at least for a frame of records. To pack records that
-	// resemble each other costs time too.
+	// leastCost is the minimum number of bytes that other clients pay for a frame of records.
+	// Records that resemble each other compress well, but packing them costs time too.
 	leastCost = maxDiskRecords / 8
-	// crowdedTimeout is the time for 16 KiB of a batch while other clients wait for memory. Members always have
-	// frame.WriteTimeout.
+	// crowdedTimeout is the time for 16 KiB of a batch while other clients wait for memory. Members
+	// always have frame.WriteTimeout.
 	crowdedTimeout = 2 * time.Second
 )
 
-// catching shares the journals between connections that catch up. A connection has a turn while it reads a batch of
-// frames, and not while it sends the batch. Members do not share turns with other clients.
+// catching shares access to the journals between connections that catch up. A connection holds a
+// turn while it reads a batch of frames, but not while it sends the batch. Members do not share
+// turns with other clients.
 type catching struct {
 	members, others *admission.Turns
-	held            *admission.Turns // batches of other clients, from reading until the client has taken them
+	held            *admission.Turns // batches of other clients, from the read until the client has received them
 }
 
 func newCatching() catching {
 	return catching{admission.NewTurns(memberReads), admission.NewTurns(otherReads), admission.NewTurns(maxHeld)}
 }
 
-// favored reports whether the client goes before unknown clients: it has a part in the run, or administers it.
+// favored reports whether the client has priority over unknown clients: it takes part in the run or
+// administers it.
 func (c *connection) favored() bool {
 	newest := c.host.newest.Load()
 	if c.role == frame.RoleObserver {
@@ -44,7 +46,7 @@ func (c *connection) favored() bool {
 	return newest.known[c.id]
 }
 
-// takeEgress waits until n bytes of journals and models may be sent.
+// takeEgress waits until the connection may send n bytes of journals and models.
 func (c *connection) takeEgress(ctx context.Context, n int) error {
 	n = min(n, maxLogFrame)
 	if c.favored() {
@@ -70,8 +72,9 @@ func (c *connection) readFollow(ctx context.Context, payload []byte) error {
 	return nil
 }
 
-// startCatchUp lets a goroutine of converse send the records after index, and then the client gets new records as they
-// come. A newcomer gets certificates instead of records if there are any.
+// startCatchUp starts a goroutine of converse that sends the records after index. Afterwards the
+// client gets new records as they arrive. A newcomer gets certificates instead of old records if
+// there are any.
 func (c *connection) startCatchUp(ctx context.Context, index uint64, newcomer bool) {
 	c.working.Go(func() {
 		if err := c.catchUp(ctx, index, newcomer); err != nil {
@@ -108,12 +111,13 @@ type batch struct {
 	frames []byte
 
 	owed    int              // bytes not yet taken from the budget
-	reading *admission.Turns // the turn that the batch has; nil: none
-	held    bool             // it counts in catching.held
+	reading *admission.Turns // the batch's turn; nil: none
+	held    bool             // the batch counts in catching.held
 }
 
-// begin waits for a turn to read. The budget comes first: a connection that waits for it has nothing in memory. So a
-// batch pays for the one before. The first pays in advance, and a member that needs few records pays little.
+// begin waits for a turn to read. It first waits for the budget, so that a waiting connection uses
+// no memory. A batch therefore pays for the batch before it. The first batch pays in advance, so a
+// member that needs few records pays little.
 func (b *batch) begin() error {
 	t, remote, favored := &b.c.server.catching, b.c.conn.RemoteAddr(), b.c.favored()
 	advance := batchSize
@@ -138,7 +142,8 @@ func (b *batch) begin() error {
 	return nil
 }
 
-// add adds a frame. If the batch is full, add returns after the client has taken it and the next turn to read has come.
+// add adds a frame. If the batch is full, add returns after the client has received it and the next
+// turn to read has come.
 func (b *batch) add(kind frame.Type, payload []byte) error {
 	if kind == frame.TypeBase { // long, and all connections share the bytes
 		if err := b.flush(0); err != nil {
@@ -160,7 +165,8 @@ func (b *batch) add(kind frame.Type, payload []byte) error {
 	return b.flush(0)
 }
 
-// flush lets the writer send the batch. With live, the client then has the log up to there, and the batch is the last.
+// flush gives the batch to the writer. If live is not zero, this is the last batch, and afterwards
+// the client has the first live records.
 func (b *batch) flush(live uint64) error {
 	frames := b.frames
 	b.frames = nil
@@ -172,7 +178,7 @@ func (b *batch) flush(live uint64) error {
 	return b.begin()
 }
 
-// send returns after the client has taken the frames.
+// send returns after the client has received the frames.
 func (b *batch) send(a answer) error {
 	size := 0
 	for _, f := range a.frames {
@@ -207,13 +213,13 @@ func (b *batch) stopHolding() {
 	}
 }
 
-// end gives back the turns of the batch.
+// end releases the turns of the batch.
 func (b *batch) end() {
 	b.stopReading()
 	b.stopHolding()
 }
 
-// sendLog sends the records that the client does not have yet, if it is live.
+// sendLog sends a live client the records that it does not have yet.
 func (c *connection) sendLog(ctx context.Context, log *logStream) error {
 	if c.sent == 0 || c.sent == log.index {
 		return nil

@@ -216,7 +216,7 @@ func TestClaimedKeyIsRefused(t *testing.T) {
 			hello := frame.Hello{Role: role, RunID: hostileRun}.Sign(nil, attacker, p.nonce, p.server)
 			own := attacker.ID()
 			p.send(frame.TypeHello, bytes.Replace(hello, own[:], member[:], 1))
-			p.refused(frame.RefusedMalformed, "")
+			p.refused(frame.RefusedMalformed)
 		})
 	}
 }

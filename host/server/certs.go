@@ -17,38 +17,38 @@ import (
 
 const (
 	certsMagic  = "psychecert/1\n"
-	maxLinks    = 256 // certificates that a run keeps; a new one takes the place of those that it makes superfluous
-	maxBegun    = 4   // epochs whose certificate is not complete yet
+	maxLinks    = 256 // certificates that a run keeps; a new certificate replaces the ones that it makes superfluous
+	maxBegun    = 4   // epochs with an incomplete certificate
 	maxCertFile = 64 << 20
 )
 
-// link is a certified epoch that newcomers may begin from or pass on the way. Each is certified by
-// members of the one before; the first is the run's first epoch, to which newcomers replay.
+// link is a certified epoch that newcomers may start from or pass through. The members of each link
+// certify the next. The first link is the run's first epoch, which newcomers reach by replay.
 type link struct {
 	cert   follow.Certificate
-	offset int64 // of the journal behind the record that began it
+	offset int64 // journal offset after the record that started the epoch
 }
 
-// begun is an epoch whose certificate gathers signatures.
+// begun is an epoch whose certificate is still collecting signatures.
 type begun struct {
 	link
 	state   []byte
-	mayGive map[identity.ID]bool // members of the epoch before, and its own
+	mayGive map[identity.ID]bool // members of this epoch and the previous one
 }
 
-// certs are the certificates of a run. Connections and the host use them at the same time.
+// certs holds the certificates of a run. It is safe for concurrent use.
 type certs struct {
 	run  [32]byte
-	path string // empty: they are not kept
+	path string // empty: not saved
 
 	mu      sync.Mutex
 	links   []link // ascending; replaced, never modified
-	base    []byte // state at the newest link; nil while that is the first epoch
+	base    []byte // state at the newest link; nil if that is the first epoch
 	open    []*begun
 	members []identity.ID // of the newest epoch
 }
 
-// began takes note of an epoch that begins; the log is on the disk up to there.
+// began registers a new epoch. Its first record is on the disk.
 func (c *certs) began(e follow.Epoch, offset int64, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,13 +66,13 @@ func (c *certs) began(e follow.Epoch, offset int64, state []byte) {
 	c.open = append(c.open[max(0, len(c.open)-maxBegun+1):], b)
 }
 
-// sign takes a member's signature, and reports whether the epoch is certified by it.
+// sign adds a member's signature and reports whether the epoch is now certified.
 func (c *certs) sign(id identity.ID, index uint64, signature [identity.SignatureSize]byte) (certified bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := slices.IndexFunc(c.open, func(b *begun) bool { return b.cert.Index == index })
 	if at < 0 || !c.open[at].mayGive[id] {
-		return false, nil // it is certified, or too old, or the key has nothing to say
+		return false, nil // already certified, too old, or the key may not sign
 	}
 	b := c.open[at]
 	if !b.cert.Verify(id, c.run, signature) {
@@ -83,8 +83,9 @@ func (c *certs) sign(id identity.ID, index uint64, signature [identity.Signature
 	return c.certify(), nil
 }
 
-// certify adds the newest epoch that the newest link's members have certified, and leaves out those
-// between for which it is not needed.
+// certify adds the newest open epoch that enough members of the newest link have signed. It drops
+// the last links if an earlier link certifies the epoch without them. It reports whether it added
+// an epoch.
 func (c *certs) certify() bool {
 	for at, b := range slices.Backward(c.open) {
 		links := c.links
@@ -103,19 +104,19 @@ func (c *certs) certify() bool {
 	return false
 }
 
-// certifies reports whether enough members of an epoch signed another one.
+// certifies reports whether enough members of the epoch from signed c.
 func certifies(from link, c follow.Certificate) bool {
 	return follow.Suffices(c.SignedBy(from.cert.Members), len(from.cert.Members))
 }
 
-// way returns how a newcomer gets to the newest certified epoch, and the state there.
+// way returns the path of a newcomer to the newest certified epoch, and the state there.
 func (c *certs) way() ([]link, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.links, c.base
 }
 
-// save writes the certificates, which are whole in the file or those before are.
+// save writes the certificates to their file atomically.
 func (c *certs) save() error {
 	if c.path == "" {
 		return nil
@@ -134,7 +135,7 @@ func (c *certs) save() error {
 	return replaceFile(c.path, append(b, hash[:]...))
 }
 
-// replaceFile replaces a file; it is there whole, or the one before is.
+// replaceFile replaces a file atomically.
 func replaceFile(path string, content []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
@@ -153,7 +154,7 @@ func replaceFile(path string, content []byte) error {
 
 var errCerts = errors.New("certificates cannot be used")
 
-// decodeCerts reads the content of a file.
+// decodeCerts parses the content of a certificate file.
 func decodeCerts(content []byte) (links []link, base []byte, err error) {
 	if len(content) < len(certsMagic)+4+sha256.Size || !bytes.HasPrefix(content, []byte(certsMagic)) {
 		return nil, nil, fmt.Errorf("%w: the file has another version", errCerts)
@@ -185,8 +186,8 @@ func decodeCerts(content []byte) (links []link, base []byte, err error) {
 	return links, rest, nil
 }
 
-// load reads the certificates of a run whose journal has been opened, and finds out whether they
-// are of that journal.
+// load reads the certificates of a run with an open journal, and verifies that they belong to the
+// journal.
 func (c *certs) load(s *store) error {
 	info, err := os.Stat(c.path)
 	if err != nil {

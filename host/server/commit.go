@@ -8,11 +8,11 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// fullRetry is how often a run that has no room for its journal looks whether there is some.
+// fullRetry is the interval at which a run checks whether its full disk has space again.
 const fullRetry = time.Second
 
-// commit makes durable what was accepted. When there is no room for it, the run waits until
-// somebody makes some: nothing is acknowledged meanwhile, and nothing is lost.
+// commit makes accepted actions durable. If the disk is full, the run waits for free space.
+// Meanwhile it acknowledges nothing and loses nothing.
 func (h *host) commit(ctx context.Context) error {
 	records, err := h.core.Ready()
 	for _, r := range records {
@@ -47,5 +47,5 @@ func (h *host) commit(ctx context.Context) error {
 	return err
 }
 
-// errStopsWhileFull ends the work on a run whose server ends while it waits for room.
+// errStopsWhileFull ends a run whose server stops while the run waits for disk space.
 var errStopsWhileFull = errors.New("the server ended while there was no room for the journal")

@@ -23,58 +23,61 @@ import (
 
 // Limits of one connection.
 const (
-	framesPerSecond = 50          // sustained; more is not read, so the sender has to wait
+	framesPerSecond = 50          // sustained; the server reads no more, so the sender has to wait
 	framesBurst     = 200         // at once
-	farewellTimeout = time.Second // for a refusal to reach the other side
+	farewellTimeout = time.Second // for the other side to receive a refusal
 
-	// After pingBytes, and not before pingPause, a Ping follows at once. The client answers when it has read so far,
-	// and so a client on a slow link answers in time although much was written before the next regular Ping.
+	// pingBytes is the number of written bytes after which the writer adds a Ping, but at least
+	// pingPause after the previous Ping. The client answers when it has read up to the Ping. A
+	// client on a slow link therefore answers in time, even if much was written before the next
+	// regular Ping.
 	pingBytes = 32 << 10
 	pingPause = 250 * time.Millisecond
 
-	// maxUnsent bounds the bytes that the system keeps before it sends them.
+	// maxUnsent limits the unsent bytes in the system's socket buffer.
 	maxUnsent = 64 << 10
 )
 
-// connection is one client's socket. serveConnection's goroutine reads, a second one writes.
+// connection is one client's socket. The goroutine of serveConnection reads, a second goroutine
+// writes.
 type connection struct {
 	server *server
 	host   *host // of the client's run; nil before the hello
 	conn   *accept.Conn
-	id     identity.ID // known after the hello
+	id     identity.ID // set by the hello
 	role   frame.Role
 	remote string
-	origin core.Origin // known after the hello of a client that may take part
+	origin core.Origin // set by the hello of a client that may take part
 	logger *slog.Logger
 
 	nonce     [32]byte      // of the challenge
 	sequence  uint64        // of the newest Hello
-	follows   bool          // it has asked for the log; serveConnection's goroutine has it
-	sent      uint64        // records of the log that the client has; 0: it does not follow it, or catches up; the writer has it
-	caught    atomic.Bool   // it has had the whole log once
-	yields    bool          // the writer sends a batch that must not take long while other clients wait
-	unpinged  int           // bytes since the newest Ping; the writer has it
-	pinged    time.Time     // when that was; the writer has it
-	watching  bool          // it is one of its key's observers
-	leave     func()        // gives back its place among the strangers, if it has one; the registry guards it
-	published chan struct{} // has a value when the host published something
+	follows   bool          // the client has requested the log; used by serveConnection's goroutine
+	sent      uint64        // records of the log that the client has; 0: it does not follow the log, or is catching up; used by the writer
+	caught    atomic.Bool   // the client has once had the whole log
+	yields    bool          // the writer is sending a batch that must not take long while other clients wait
+	unpinged  int           // bytes since the newest Ping; used by the writer
+	pinged    time.Time     // time of the newest Ping; used by the writer
+	watching  bool          // counted in the server's observers
+	leave     func()        // releases the slot for unknown clients, if the connection has one; guarded by the registry
+	published chan struct{} // has a value after a publication
 	answers   chan answer
 	probe     chan struct{} // asks the writer for a Ping
-	heard     chan struct{} // has a value when a frame was read
+	heard     chan struct{} // has a value after a frame was read
 	ended     chan struct{} // closed when the key is free again
 	probing   sync.Mutex    // one prober at a time
 	hangUp    context.CancelCauseFunc
-	working   sync.WaitGroup // of goroutines that converse waits for
+	working   sync.WaitGroup // goroutines that converse waits for
 }
 
-// answer asks the writer to send whole frames, or a part of the journal or of the model. The writer reads such a part
-// when it sends it.
+// answer is a request to the writer to send whole frames, or a part of the journal or of the model.
+// The writer reads such a part when it sends it.
 type answer struct {
 	frames [][]byte
 	log    *logPart
-	live   uint64          // records of the log that the client has with it; then it gets new records; 0: no matter
+	live   uint64          // records of the log that the client then has, and gets new records afterwards; 0: no change
 	yields bool            // see connection
-	sent   chan<- struct{} // closed when the client has taken the frames; may be nil
+	sent   chan<- struct{} // closed when the client has received the frames; may be nil
 }
 
 // refusedError ends a connection with a Refusal.
@@ -86,7 +89,7 @@ func refuse(code frame.RefusalCode, format string, values ...any) error {
 	return &refusedError{Code: code, Reason: fmt.Sprintf(format, values...)}
 }
 
-// protocol is how a host of runs talks of what clients do.
+// protocol limits the traffic of clients.
 var protocol = accept.Protocol{
 	Malformed:       func(reason string) error { return refuse(frame.RefusedMalformed, "%s", reason) },
 	TooSlow:         func(reason string) error { return refuse(frame.RefusedTimeout, "%s", reason) },
@@ -109,8 +112,8 @@ func farewell(reason error) ([]byte, bool) {
 	return frame.Append(nil, frame.TypeRefusal, frame.Refusal(*refused).AppendTo(nil)), true
 }
 
-// serveConnection owns the socket until the client or ctx ends; hangUp ends ctx. identified
-// is called once the client has taken its place, and not if it is refused.
+// serveConnection owns the socket until the client or ctx ends. hangUp ends ctx. serveConnection
+// calls identified once the client is admitted, and not if it is refused.
 func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
 	remote := socket.RemoteAddr().String()
 	accept.LimitUnsent(socket, maxUnsent)
@@ -131,11 +134,11 @@ func (s *server) serveConnection(ctx context.Context, hangUp context.CancelCause
 	c.conn.Close(err)
 }
 
-// serve talks to a client that has its place, until something ends that.
+// serve serves an admitted client until the connection ends.
 func (c *connection) serve(ctx context.Context) error {
 	c.logger = c.logger.With("run", c.host.runID)
 	level := slog.LevelInfo
-	if c.role == frame.RoleObserver { // every look at the run is one
+	if c.role == frame.RoleObserver { // every view of the run uses an observer connection
 		level = slog.LevelDebug
 	}
 	c.logger.Log(ctx, level, "client connected", "role", c.role)
@@ -146,7 +149,8 @@ func (c *connection) serve(ctx context.Context) error {
 	return err
 }
 
-// report notes a connection that was refused. Strangers must not fill the log.
+// report emits an event for a refused connection. It limits log messages that unknown clients can
+// cause.
 func (c *connection) report(err error) {
 	if errors.Is(err, errCreated) || errors.Is(err, errListed) {
 		return
@@ -157,7 +161,7 @@ func (c *connection) report(err error) {
 	c.event(EventRefused, err.Error())
 }
 
-// event passes on what happened to the connection.
+// event emits an event of this connection.
 func (c *connection) event(kind EventKind, reason string) {
 	e := Event{Kind: kind, Client: c.id, Remote: c.remote, Reason: reason}
 	if c.host == nil {
@@ -168,7 +172,7 @@ func (c *connection) event(kind EventKind, reason string) {
 	c.host.emit(e)
 }
 
-// release gives back the places that the connection has.
+// release releases the slots of the connection.
 func (c *connection) release() {
 	if c.host != nil {
 		c.host.registry.release(c)
@@ -179,8 +183,8 @@ func (c *connection) release() {
 	close(c.ended)
 }
 
-// giveWay ends a stranger's connection in favour of another one. It is over at once, so that
-// no more connections are open than there are places for.
+// giveWay evicts an unknown client in favour of another connection. It closes the socket at once,
+// so that the number of open connections never exceeds the limit.
 func (c *connection) giveWay() {
 	c.hangUp(errGaveWay)
 	c.conn.Cut()
@@ -204,7 +208,7 @@ func (c counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// converse reads and writes until something ends the connection, and says what did.
+// converse reads and writes until the connection ends, and returns the reason.
 func (c *connection) converse(ctx context.Context) error {
 	c.working.Go(func() { c.hangUp(c.writeLoop(ctx)) })
 	c.hangUp(c.readLoop(ctx))
@@ -251,7 +255,7 @@ func (c *connection) readLoop(ctx context.Context) error {
 	}
 }
 
-// readHello takes new addresses.
+// readHello processes new addresses.
 func (c *connection) readHello(payload []byte) error {
 	hello, err := frame.OpenHello(payload, c.nonce, c.server.key.ID())
 	if err != nil {
@@ -265,8 +269,8 @@ func (c *connection) readHello(payload []byte) error {
 	return nil
 }
 
-// readSubmit hands an action to the host and waits for its answer, so a client has at most
-// one action in the host at a time.
+// readSubmit passes an action to the host and waits for the result. A client therefore has at most
+// one pending action in the host.
 func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	submit, err := frame.DecodeSubmit(payload)
 	if err != nil {
@@ -296,7 +300,7 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	}
 	ack := frame.Ack{Request: submit.Request}
 	if refused != nil {
-		ack.Code, _ = errors.AsType[coordinator.Code](refused) // after any other error the core does not answer
+		ack.Code, _ = errors.AsType[coordinator.Code](refused) // the core returns no other kind of error
 		if text := refused.Error(); text != ack.Code.Error() {
 			ack.Reason = text
 		}
@@ -304,20 +308,20 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 	return c.answer(ctx, answer{frames: [][]byte{frame.Append(nil, frame.TypeAck, ack.AppendTo(nil))}})
 }
 
-// await waits until the key may act again, and the run's journal may grow by an action that can be
-// repeated without end.
+// await waits until the key's rate limit permits an action and, for actions that can be repeated
+// without end, until the journal's growth limit permits it.
 func (c *connection) await(ctx context.Context, action wire.SignedAction) error {
 	if err := c.server.actions.Of(c.id).Wait(ctx); err != nil {
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	switch action.Action.(type) {
-	case coordinator.Join, coordinator.SetDelegates: // and Withdraw, which needs a Join before it
+	case coordinator.Join, coordinator.SetDelegates: // and Withdraw, which needs a Join first
 		return c.host.growth.Take(ctx, c.conn.RemoteAddr(), 1)
 	}
 	return nil
 }
 
-// answer gives the writer something to send.
+// answer passes an answer to the writer.
 func (c *connection) answer(ctx context.Context, a answer) error {
 	select {
 	case c.answers <- a:
@@ -327,7 +331,7 @@ func (c *connection) answer(ctx context.Context, a answer) error {
 	}
 }
 
-// writeLoop sends what is new, answers first. It returns nil when ctx ended between two
+// writeLoop sends answers first and then new publications. It returns nil if ctx ends between two
 // frames.
 func (c *connection) writeLoop(ctx context.Context) error {
 	ticker := time.NewTicker(frame.PingInterval)
@@ -360,7 +364,7 @@ func (c *connection) writeLoop(ctx context.Context) error {
 	}
 }
 
-// follow brings the client from a version of a feed to the newest one.
+// follow sends the client everything from its version of a feed to the newest version.
 func (c *connection) follow(ctx context.Context, name string, newest feed, version *uint64) error {
 	frames, whole := newest.since(*version)
 	if len(frames) == 0 {
@@ -403,14 +407,14 @@ func (c *connection) write(ctx context.Context, kind frame.Type, payload []byte)
 	return c.writeBytes(ctx, frame.Append(nil, kind, payload))
 }
 
-// ping asks the client for a sign of life.
+// ping sends a Ping, which a live client must answer.
 func (c *connection) ping(ctx context.Context) error {
 	c.unpinged, c.pinged = 0, time.Now()
 	return c.writeSteadily(ctx, frame.Append(nil, frame.TypePing, nil))
 }
 
-// writeBytes sends whole frames, which may be split over several slices. A client that does not read is cut off; see
-// writeTimeout. If ctx has ended, writeBytes sends nothing and returns nil.
+// writeBytes sends whole frames, which may be split over several slices. It disconnects a client
+// that does not read; see writeTimeout. If ctx has ended, writeBytes sends nothing and returns nil.
 func (c *connection) writeBytes(ctx context.Context, frames ...[]byte) error {
 	if err := c.writeSteadily(ctx, frames...); err != nil {
 		return err
@@ -426,7 +430,7 @@ func (c *connection) writeBytes(ctx context.Context, frames ...[]byte) error {
 	return c.ping(ctx)
 }
 
-// tookBytes notes that the client takes bytes. While it does it is not silent.
+// tookBytes records that the client is receiving bytes, so that it does not count as silent.
 func (c *connection) tookBytes(ctx context.Context, n int) {
 	c.unpinged += n
 	if n >= pingBytes && c.host != nil {
@@ -441,7 +445,7 @@ func (c *connection) writeSteadily(ctx context.Context, frames ...[]byte) error 
 	return c.conn.WriteSteadily(ctx, c.writeTimeout, frames...)
 }
 
-// writeTimeout returns the time in which the client has to take the next 16 KiB.
+// writeTimeout returns the time in which the client has to receive the next 16 KiB.
 func (c *connection) writeTimeout() time.Duration {
 	if c.yields && c.server.catching.held.Crowded() {
 		return crowdedTimeout

@@ -1,26 +1,25 @@
 // Package server hosts the coordinators of runs on TCP.
 //
-// Run listens, and works until its context ends. What a participant sends takes this way: a
-// connection (handshake.go, connection.go) proves the server's key with TLS, learns who the
-// client is and what it wants with which run, reads a frame, verifies the signature, decodes
-// the action and hands it to the run's host (host.go), the only goroutine that touches the
-// state. The host applies it, appends it to the journal, waits for the disk, answers, and
-// publishes the new state (feed.go), which every connection pushes to its client: what
-// changed, or the whole to one that is too far behind, so a slow reader costs no queue. The
-// host also ticks the state machine, and withdraws participants whose connection is gone for
-// longer than the grace period.
+// Run listens and serves until its context ends. An action of a participant is processed as
+// follows. A connection (handshake.go, connection.go) proves the server's key with TLS and receives
+// the client's identity, run and role. It reads a frame, verifies the signature, decodes the action
+// and passes it to the run's host (host.go), whose goroutine alone changes the state. The host
+// applies the action, appends it to the journal, waits for the disk, publishes the new state
+// (feed.go), and answers. Every connection pushes the state to its client: as changes, or as a
+// whole if the client is too far behind, so slow readers need no queue. The host also ticks the
+// state machine, and withdraws participants that are disconnected for longer than the grace period.
 //
-// A server has many runs (runs.go): those of Options.Runs, those that clients whom
-// Options.Create allows began over the network, and those that Options.SaveStateDir has
-// from before. Strangers share few places (package net/admission), so that members always
-// find one, and an address that takes all of them does not keep others out.
+// A server has many runs (runs.go): those in Options.Runs, saved runs in Options.SaveStateDir, and
+// runs that clients permitted by Options.Create started over the network. Unknown clients share a
+// limited number of connections (package net/admission). Members can therefore always connect, and
+// no single address can use up all connections.
 //
-// With Options.SaveStateDir runs survive a kill at any moment: a run's journal (record.go,
-// package record/journal) has the state it began with and every input since, and is
-// replayed at the start from the newest snapshot on (store.go, snapshot.go). Replay does the
-// same for a copy of the file on another machine.
+// With Options.SaveStateDir, runs survive a kill at any moment. A run's journal (package
+// record/journal) contains the run's starting state and every later input. At start, the server
+// replays it from the newest snapshot (store.go, snapshot.go). Replay replays a copy of the file on
+// another machine.
 //
-// With Options.HTTPListen there is an HTTP server (http.go) with GET /healthz, /metrics for
-// Prometheus (metrics.go), and /state, which lists the runs, or with ?run= shows one
-// (package host/server/status).
+// With Options.HTTPListen, there is an HTTP server (http.go). GET /healthz reports the server's
+// health, and /metrics has metrics for Prometheus (metrics.go). /state lists the runs, or with
+// ?run= describes one run (package host/server/status).
 package server

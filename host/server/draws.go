@@ -17,26 +17,26 @@ import (
 const (
 	drawsFormat = "psychedraws/1 %d %x\n" // links and secret
 
-	// createdDraws is for how many rounds a run can last that is begun over the network: the
-	// host commits to their draws before it knows anything of the run.
+	// createdDraws is the maximum number of rounds of a run that starts over the network. The host
+	// commits to the draws before it knows the run.
 	createdDraws = 1 << 20
-	leastDraws   = 1 << 16 // of a run that the host begins by itself
-	moreDraws    = 4       // times as many as its rounds, for an UpdateConfig that adds some
+	leastDraws   = 1 << 16 // for a run that the server starts by itself
+	moreDraws    = 4       // multiple of the run's rounds, for an UpdateConfig that adds rounds
 )
 
-// errDraws says that the secret of a run's draws is not the one that the run was begun with.
+// errDraws means that the secret of a run's draws is not the original secret.
 var errDraws = core.ErrDraws
 
-// draws are what the rounds of a run begin with: a hash chain, from its end back. Everybody knows
-// its commitment from the beginning, so the host cannot choose a draw.
+// draws are the random values that start the rounds of a run: a hash chain, revealed from its end.
+// Its commitment is public from the start, so the host cannot choose a draw.
 type draws struct {
 	secret [32]byte
 	links  int
 	chain  *hashchain.Chain
 }
 
-// DrawsPath returns where the secret of a run's draws is kept in a save-state directory. Anybody who knows
-// it foresees every witness of the run.
+// DrawsPath returns the path of the secret of a run's draws in a save-state directory. With this
+// secret, all future witnesses of the run can be predicted.
 func DrawsPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".draws")
 }
@@ -45,7 +45,7 @@ func makeDraws(secret [32]byte, links int) *draws {
 	return &draws{secret: secret, links: links, chain: hashchain.New(secret, links)}
 }
 
-// newDraws makes draws for so many rounds.
+// newDraws creates a chain of links draws.
 func newDraws(random io.Reader, links int) (*draws, error) {
 	var secret [32]byte
 	if _, err := io.ReadFull(random, secret[:]); err != nil {
@@ -54,7 +54,7 @@ func newDraws(random io.Reader, links int) (*draws, error) {
 	return makeDraws(secret, links), nil
 }
 
-// drawsOf returns how many draws a host makes for a run that it begins by itself.
+// drawsOf returns the number of draws for a run that the server starts by itself.
 func drawsOf(c coordinator.Config) int {
 	links := leastDraws
 	for links < hashchain.MaxLinks && links/moreDraws < int(c.TotalSteps) {
@@ -63,12 +63,12 @@ func drawsOf(c coordinator.Config) int {
 	return links
 }
 
-// openDraws returns the draws of a run whose journal was replayed; of one that begins, d, which it
-// keeps before. A run that is over needs none.
+// openDraws returns the draws of a run with a replayed journal. If the run is new, it saves d and
+// returns it. It returns nil for a finished run.
 func openDraws(path string, r replayer, d *draws) (*draws, error) {
 	switch {
 	case r.log == nil && d == nil:
-		return nil, nil // nothing begins
+		return nil, nil // the run has no more rounds
 	case r.log == nil:
 		return d, d.save(path)
 	case r.log.State.RunState == coordinator.Finished:
@@ -81,7 +81,7 @@ func openDraws(path string, r replayer, d *draws) (*draws, error) {
 	return d, err
 }
 
-// loadDraws reads what save wrote.
+// loadDraws reads the file that save wrote.
 func loadDraws(path string) (*draws, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +111,7 @@ func loadDraws(path string) (*draws, error) {
 	return makeDraws([32]byte(secret), links), nil
 }
 
-// save keeps the secret, before the run that it is for begins.
+// save saves the secret. It must succeed before the run starts.
 func (d *draws) save(path string) error {
 	if err := replaceFile(path, fmt.Appendf(nil, drawsFormat, d.links, d.secret)); err != nil {
 		return fmt.Errorf("keep the secret of a run: %w", err)

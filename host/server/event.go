@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// EventKind says what happened at a server.
+// EventKind is the kind of an Event.
 type EventKind string
 
 // The kinds of events.
@@ -15,25 +15,25 @@ const (
 	EventConnected    EventKind = "connected"
 	EventDisconnected EventKind = "disconnected"
 	EventAccepted     EventKind = "accepted"   // an action
-	EventRefused      EventKind = "refused"    // an action, or a connection whose key is known
+	EventRefused      EventKind = "refused"    // an action, or a connection with a known key
 	EventTransition   EventKind = "transition" // of the run state
 	EventCommitted    EventKind = "committed"  // the journal, with at least one record
 )
 
-// Event is something that happened at a server, for logs and faces.
+// Event is an event of a server, for logs and user interfaces.
 type Event struct {
 	Kind   EventKind
 	RunID  string           // empty for a connection that named no run of this server
 	Client identity.ID      // zero for transitions
-	Remote string           // address, of connections
-	Action string           // name, of actions
-	Code   coordinator.Code // of refused actions
-	Reason string           // of refused and ended connections
-	Took   time.Duration    // of what was committed
-	Phase                   // of the run: as the clients see it, for connections
+	Remote string           // address; for connections
+	Action string           // name; for actions
+	Code   coordinator.Code // for refused actions
+	Reason string           // for refused and ended connections
+	Took   time.Duration    // duration of the commit
+	Phase                   // of the run; for connections, as clients see it
 }
 
-// Phase is how far a run is.
+// Phase is the progress of a run.
 type Phase struct {
 	RunState coordinator.RunState
 	Epoch    uint32

@@ -14,27 +14,28 @@ import (
 )
 
 const (
-	framesOfLogPart = 5                        // what a part of the journal counts for
-	maxLogFrame     = frame.MaxLogPart + 1<<10 // bytes of a part on the line
+	framesOfLogPart = 5                        // cost of a part of the journal, in frames
+	maxLogFrame     = frame.MaxLogPart + 1<<10 // encoded size of a part of the journal, in bytes
 )
 
-// Model is what a server hands out of the model that a run begins with, as package parcel has it.
+// Model is a run's starting model in the format of package parcel.
 type Model interface {
 	io.ReaderAt
 	Size() int64
 }
 
-// logPart is a part of the journal, or of the model, that a client asked for.
+// logPart is a part of the journal, or of the model, that a client requested.
 type logPart struct {
-	kind         frame.Type  // of the frame that has it
-	from         io.ReaderAt // nil: there is none
-	offset, size uint64      // size of the whole that is on the disk
+	kind         frame.Type  // type of the frame that contains it
+	from         io.ReaderAt // nil: not available
+	offset, size uint64      // size of the whole file
 	length       int
 }
 
-// readPart lets the writer send a part of the journal, or of the model. It costs as much as many small frames, and
-// waits for its turn among all who read such parts. The client's next frame is read when the one
-// part before it is on its way, so whoever asks and does not read makes nothing pile up.
+// readPart asks the writer to send a part of the journal or of the model. A part has the cost of
+// several small frames, and waits for its turn among all connections that read such parts. The
+// server reads the client's next frame only once the previous part is being sent. A client that
+// requests parts without reading them therefore queues nothing.
 func (c *connection) readPart(ctx context.Context, limiter *rate.Limiter, kind frame.Type, payload []byte) error {
 	wanted, err := frame.DecodeReadLog(payload)
 	if err != nil {
@@ -53,12 +54,12 @@ func (c *connection) readPart(ctx context.Context, limiter *rate.Limiter, kind f
 	return c.answer(ctx, answer{log: &part})
 }
 
-// logPart returns what there is of the journal from offset on.
+// logPart returns the part of the journal at offset.
 func (h *host) logPart(offset uint64) logPart {
 	return logPart{kind: frame.TypeLog, from: journalFile{h}, size: uint64(h.logSize.Load())}.at(offset)
 }
 
-// modelPart returns what there is of the model that the run begins with, from offset on.
+// modelPart returns the part of the run's starting model at offset.
 func (h *host) modelPart(offset uint64) logPart {
 	part := logPart{kind: frame.TypeModel}
 	if model := h.server.options.Models[h.runID]; model != nil {
@@ -67,7 +68,7 @@ func (h *host) modelPart(offset uint64) logPart {
 	return part.at(offset)
 }
 
-// at returns the part that begins at an offset.
+// at returns the part that starts at offset.
 func (p logPart) at(offset uint64) logPart {
 	p.offset = offset
 	if offset < p.size {
@@ -76,7 +77,7 @@ func (p logPart) at(offset uint64) logPart {
 	return p
 }
 
-// writePart sends a part of the journal, or of the model, from the disk.
+// writePart sends a part of the journal or of the model from the disk.
 func (c *connection) writePart(ctx context.Context, part logPart) error {
 	if ctx.Err() != nil {
 		return nil
@@ -93,8 +94,8 @@ func (c *connection) writePart(ctx context.Context, part logPart) error {
 	return nil
 }
 
-// journalFile reads the journal of a run. It is open only while it is read: hundreds of clients may
-// be in the middle of a part.
+// journalFile reads the journal of a run. It opens the file only during a read, because hundreds of
+// clients may be in the middle of a download.
 type journalFile struct{ host *host }
 
 // ReadAt implements io.ReaderAt.

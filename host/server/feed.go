@@ -8,34 +8,35 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// maxDeltas is how many changes a client may be behind before it gets the whole again.
+// maxDeltas is the maximum number of changes that a client may be behind. Beyond it, the client
+// gets the whole payload.
 const maxDeltas = 16
 
-// publication is what every client of a run should see, built once for all of them. It is
-// never changed.
+// publication is the data that all clients of a run should see, built once for all of them. It is
+// immutable.
 type publication struct {
 	state, peers feed
 	log          logStream
 	participants int                  // healthy members and pending clients
-	claimed      coordinator.Claims   // losses of the newest round that is over
-	known        map[identity.ID]bool // keys that are no strangers
-	offices      map[identity.ID]bool // keys that administer the run
+	claimed      coordinator.Claims   // losses of the newest completed round
+	known        map[identity.ID]bool // members, pending clients and keys with a role
+	offices      map[identity.ID]bool // keys with a role in the run
 	phase        Phase
-	closed       bool   // the run, for good
+	closed       bool   // the run has permanently ended
 	definition   []byte // of the run
-	name         string // that it gives the run
+	name         string // display name in the definition
 }
 
-// feed is one kind of payload and the newest changes that led to it. The next one shares
-// nothing with it that is written to.
+// feed is one kind of payload with its newest changes. It shares no modified memory with its
+// successor.
 type feed struct {
-	version uint64 // 0: there is none yet
+	version uint64 // 0: no payload yet
 	payload []byte
 	full    []byte   // whole frame
-	deltas  [][]byte // whole frames, newest last: each leads from one version to the next
+	deltas  [][]byte // whole frames, newest last; each leads from one version to the next
 }
 
-// next returns the feed with another payload.
+// next returns the feed with a new payload.
 func (f feed) next(kind, deltaKind frame.Type, payload []byte) feed {
 	n := feed{version: f.version + 1, payload: payload, full: frame.Append(nil, kind, payload)}
 	if f.version > 0 {
@@ -45,8 +46,8 @@ func (f feed) next(kind, deltaKind frame.Type, payload []byte) feed {
 	return n
 }
 
-// since returns the frames that bring a client from a version to the newest one: the
-// changes, or the whole when they are missing or not smaller. whole says which.
+// since returns the frames that bring a client from a version to the newest one. It returns the
+// changes, or the whole payload if changes are missing or not smaller. whole reports which.
 func (f feed) since(version uint64) (frames []byte, whole bool) {
 	if version == f.version {
 		return nil, false

@@ -13,31 +13,33 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Follower replays a journal while a server writes it: each Read goes on where the one before
-// ended.
+// Follower replays a journal while a server writes it. Each Read continues at the end of the
+// previous one.
 type Follower struct {
 	at      journal.Position
 	r       replayer
-	resumed *coordinator.State // where another follower was; nil once it is taken up
-	read    atomic.Int64       // bytes, while Read reads
+	resumed *coordinator.State // state of the follower to resume; nil after it is loaded
+	read    atomic.Int64       // bytes read so far, during Read
 }
 
-// NewFollower returns a follower of a journal from its beginning.
+// NewFollower returns a follower that starts at the beginning of a journal.
 func NewFollower() *Follower { return &Follower{} }
 
-// ResumeFollower returns a follower that goes on from where another one was, in the state that it
-// had there. The state is believed.
+// ResumeFollower returns a follower that continues at another follower's position and state. It
+// trusts the state.
 func ResumeFollower(at journal.Position, state coordinator.State) *Follower {
 	return &Follower{at: at, resumed: &state}
 }
 
-// Position returns how far the follower is.
+// Position returns the follower's position in the journal.
 func (f *Follower) Position() journal.Position { return f.at }
 
-// ReadUntil returns up to about which byte of the journal Read has read. Others may ask while it reads.
+// ReadUntil returns approximately the number of bytes that Read has read. It may be called during
+// Read.
 func (f *Follower) ReadUntil() int64 { return f.read.Load() }
 
-// State returns the state there; nobody modifies it. ok is false before the first entry.
+// State returns the state at the follower's position. Callers must not modify it. ok is false
+// before the first entry.
 func (f *Follower) State() (state *coordinator.State, ok bool) {
 	switch {
 	case f.resumed != nil:
@@ -48,7 +50,7 @@ func (f *Follower) State() (state *coordinator.State, ok bool) {
 	return &f.r.log.State, true
 }
 
-// Run returns the hash of the run; zero before the first entry was read.
+// Run returns the hash of the run; zero before the first entry.
 func (f *Follower) Run() (run [32]byte) {
 	if f.r.log != nil {
 		run = f.r.log.Run()
@@ -56,7 +58,7 @@ func (f *Follower) Run() (run [32]byte) {
 	return run
 }
 
-// Check returns an error when the journal at path does not have what the follower has read.
+// Check returns an error if the journal at path does not contain what the follower has read.
 func (f *Follower) Check(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -70,9 +72,9 @@ func (f *Follower) Check(path string) error {
 	return err
 }
 
-// Read reads what is new, verifies it as Replay does, and passes each record, its number and the
-// state after it to visit, which must keep neither. After an error the follower is of no use any
-// more.
+// Read reads the new entries and verifies them as Replay does. It passes each record, its number
+// and the state after it to visit, which must not keep the record or the state. After an error the
+// follower is unusable.
 func (f *Follower) Read(path string, visit func(number uint64, r follow.Record, s *coordinator.State) error) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -102,7 +104,7 @@ func (f *Follower) Read(path string, visit func(number uint64, r follow.Record, 
 	return nil
 }
 
-// takeUp goes on where another follower was, in the run that the journal's genesis names.
+// takeUp loads the resumed state for the run that the journal's genesis defines.
 func (f *Follower) takeUp(file *os.File) error {
 	if f.resumed == nil {
 		return nil

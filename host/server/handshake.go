@@ -13,17 +13,17 @@ import (
 
 const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
 
-// errGaveWay ends a connection that gives way to another one among the strangers.
+// errGaveWay ends the connection of an unknown client that was evicted in favour of another connection.
 var errGaveWay = errors.New("no part in a run; evicted for a client from an address with fewer connections")
 
-// errCreated ends a connection whose only purpose was to begin a run.
+// errCreated ends a connection that only started a run.
 var errCreated = errors.New("the run has begun")
 
-// errListed ends a connection whose only purpose was to learn which runs there are.
+// errListed ends a connection that only listed the runs.
 var errListed = errors.New("the runs are listed")
 
-// handshake proves the server's key, finds out who the client is and what it wants, and
-// makes this the live connection of its key if it takes part in a run.
+// handshake proves the server's key and reads the client's identity and request. If the client
+// takes part in a run, this becomes the live connection of its key.
 func (c *connection) handshake(ctx context.Context) error {
 	if err := c.conn.Handshake(ctx, frame.HandshakeTimeout); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (c *connection) introduce(ctx context.Context) (frame.Hello, error) {
 	return hello, nil
 }
 
-// expect reads the one frame that may come now.
+// expect reads the only frame type that is allowed now.
 func (c *connection) expect(ctx context.Context, want frame.Type, limit int) ([]byte, error) {
 	kind, payload, err := c.conn.Next(ctx, limit)
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *connection) expect(ctx context.Context, want frame.Type, limit int) ([]
 	return payload, nil
 }
 
-// create begins the run that the client sends. It ends the connection.
+// create starts the run that the client sends. It ends the connection.
 func (c *connection) create(ctx context.Context, runID string) error {
 	if err := c.server.mayCreate(c.id, runID); err != nil {
 		return err
@@ -127,17 +127,18 @@ func (c *connection) create(ctx context.Context, runID string) error {
 	return errCreated
 }
 
-// watch takes one of the places of those who only look on.
+// watch takes an observer slot.
 func (c *connection) watch() error {
 	if !c.server.observers.acquire(c.id, observersPerKey) {
-		return refuse(frame.RefusedBusy, "the key %s has %d connections that watch already", c.id, observersPerKey)
+		return refuse(frame.RefusedBusy, "the key %s has %d observer connections, which is its limit", c.id, observersPerKey)
 	}
 	c.watching = true
 	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])
 }
 
-// claim takes the key. Another connection that has it keeps it if it answers; if it does
-// not, its client is gone without a word and the newcomer is the same one come back.
+// claim makes this the live connection of the key. An existing connection keeps the key if it
+// answers a Ping. If it does not, its client has vanished, and this connection is the same client's
+// new one.
 func (c *connection) claim(ctx context.Context, addrs []string) error {
 	c.origin = c.host.origin(c.conn.RemoteAddr())
 	for range 3 {
@@ -159,7 +160,7 @@ func (c *connection) claim(ctx context.Context, addrs []string) error {
 	return refuse(frame.RefusedDuplicateKey, "a client with the key %s is connected already; every client needs a key of its own", c.id)
 }
 
-// isAlive asks the client for a sign of life.
+// isAlive pings the client and reports whether it answers.
 func (c *connection) isAlive(ctx context.Context) bool {
 	c.probing.Lock()
 	defer c.probing.Unlock()

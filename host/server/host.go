@@ -22,37 +22,37 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// maxGroup bounds the actions that share one write to the disk.
+// maxGroup limits the actions that share one write to the disk.
 const maxGroup = 256
 
-// host is one run: its core, its journal, and what its connections see of it.
-// The fields of the first group belong to the goroutine of loop.
+// host is one run: its core, its journal, and the published state. Only the goroutine of loop uses
+// the fields of the first group.
 type host struct {
 	core       *core.Host
 	state      *coordinator.State // the core's
 	store      store
-	oneAddress bool // that all clients come from one address was said
+	oneAddress bool // the warning that all clients come from one address was logged
 
 	server   *server
 	runID    string
-	run      [32]byte // hash that names the run in what is signed
+	run      [32]byte // hash of the run in signed messages
 	logger   *slog.Logger
 	registry *registry
 	certs    certs
-	called   core.Names        // of which the server's owner was told
-	growth   *admission.Budget // of actions that may be repeated for ever and make the journal longer
+	called   core.Names        // names last passed to OnNames
+	growth   *admission.Budget // rate limit of actions that can be repeated without end and make the journal longer
 	requests chan request
 	newest   atomic.Pointer[publication]
-	logSize  atomic.Int64              // bytes of the journal that are on the disk
-	beat     atomic.Pointer[time.Time] // when loop was alive; nil: never. Not Unix time, which may jump
+	logSize  atomic.Int64              // bytes of the journal on the disk
+	beat     atomic.Pointer[time.Time] // newest sign of life of loop; nil: none. Not Unix time, which may jump
 	trouble  atomic.Pointer[error]     // error that stops the run
 }
 
 // request is an action that waits for the host.
 type request struct {
 	action wire.SignedAction
-	from   net.Addr     // of its connection
-	reply  chan<- error // has room for the answer: nil if it was accepted
+	from   net.Addr     // address of its connection
+	reply  chan<- error // buffered; receives nil if the action was accepted
 }
 
 func newHost(server *server, s store) (*host, error) {
@@ -78,7 +78,7 @@ func newHost(server *server, s store) (*host, error) {
 		o.OnRun(h.runID, h.run)
 		server.watchers.Unlock()
 	}
-	_, err := h.finish(context.Background()) // nothing is to be written
+	_, err := h.finish(context.Background()) // nothing to write
 	return h, err
 }
 
@@ -93,16 +93,16 @@ func (h *host) coreOptions() core.Options {
 		Moved:      h.moved,
 	}
 	o.Times.WithdrawGrace, o.Times.RestartGrace = h.server.options.WithdrawGrace, h.server.options.RestartGrace
-	if h.store.draws != nil { // else the run is over
+	if h.store.draws != nil { // nil only if the run is finished
 		o.Draws = h.store.draws.chain
 	}
 	return o
 }
 
-// now returns the time, and that of the run's clock.
+// now returns the current time and the time of the run's clock.
 func (h *host) now() core.Now { return core.Now{Time: time.Now(), Clock: h.server.options.Now()} }
 
-// openCerts takes up the certificates of epochs. Without them newcomers replay the whole log.
+// openCerts loads the certificates of epochs. Without them, newcomers replay the whole log.
 func (h *host) openCerts() {
 	h.certs.run = h.run
 	if h.store.keeps() {
@@ -120,14 +120,14 @@ func (h *host) openCerts() {
 	}
 }
 
-// noteEpoch lets the members certify an epoch that has begun.
+// noteEpoch lets the members certify an epoch that has started.
 func (h *host) noteEpoch() {
 	e, state := h.store.log.Epoch(), h.store.begunState
 	h.store.begunState = nil
 	links, _ := h.certs.way()
 	first := e.Index == h.store.log.FirstEpoch().Index
 	if state == nil || len(links) == 0 && !first {
-		return // none has begun, or the file of certificates is gone, and with it how the first epoch began
+		return // no epoch has started, or the certificate file is missing and with it the start of the first epoch
 	}
 	h.certs.began(e, h.store.begunAt, state)
 	if first {
@@ -135,20 +135,20 @@ func (h *host) noteEpoch() {
 	}
 }
 
-// saveCerts keeps the certificates. Without them newcomers take longer.
+// saveCerts saves the certificates. Without them, newcomers take longer.
 func (h *host) saveCerts() {
 	if err := h.certs.save(); err != nil {
 		h.logger.Warn("the certificates of epochs are not kept", "file", h.certs.path, "error", err)
 	}
 }
 
-// alive notes that loop works.
+// alive records that loop works.
 func (h *host) alive() {
 	now := time.Now()
 	h.beat.Store(&now)
 }
 
-// silent returns how long loop has not been alive.
+// silent returns the time since loop last called alive.
 func (h *host) silent() time.Duration {
 	beat := h.beat.Load()
 	if beat == nil {
@@ -157,7 +157,7 @@ func (h *host) silent() time.Duration {
 	return time.Since(*beat)
 }
 
-// collect adds to a first request those that wait already, so that they share one sync of
+// collect returns the first request and all other waiting requests, so that they share one sync of
 // the disk.
 func (h *host) collect(first request) []request {
 	group := []request{first}
@@ -172,7 +172,7 @@ func (h *host) collect(first request) []request {
 	return group
 }
 
-// step applies a group of actions and everything that is due, and finishes that.
+// step applies a group of actions and all due transitions, and then calls finish.
 func (h *host) step(ctx context.Context, group []request) error {
 	now := h.now()
 	for _, r := range group {
@@ -196,8 +196,8 @@ func (h *host) step(ctx context.Context, group []request) error {
 	return h.snapshot(ctx)
 }
 
-// finish makes durable what the core did, tells connections how much of the journal they may read, and
-// lets the core publish and answer. It returns how long the disk took.
+// finish makes the core's changes durable, lets connections read the longer journal, and lets the
+// core publish and answer. It returns the time that the disk took.
 func (h *host) finish(ctx context.Context) (took time.Duration, err error) {
 	began := time.Now()
 	if err := h.commit(ctx); err != nil {
@@ -213,8 +213,8 @@ func (h *host) finish(ctx context.Context) (took time.Duration, err error) {
 	return took, nil
 }
 
-// snapshot writes a snapshot of the present state, when enough records have gathered. The error
-// is one of the journal; without a snapshot the next start only takes longer.
+// snapshot writes a snapshot of the current state if there are enough new records. It returns only
+// errors of the journal: without a snapshot, the next start just takes longer.
 func (h *host) snapshot(ctx context.Context) error {
 	if !h.store.keeps() || h.store.unsaved < h.server.options.SnapshotEvery {
 		return nil
@@ -231,7 +231,7 @@ func (h *host) snapshot(ctx context.Context) error {
 	return nil
 }
 
-// acted tells of an action that was accepted, or refused with err.
+// acted emits an event for an accepted or refused action.
 func (h *host) acted(a wire.SignedAction, err error) {
 	event := Event{Kind: EventAccepted, Client: a.From, Action: follow.ActionName(a.Action), Phase: h.phaseNow()}
 	if err != nil {
@@ -250,21 +250,21 @@ func (h *host) acted(a wire.SignedAction, err error) {
 	h.emit(event)
 }
 
-// moved tells that the run is in another state.
+// moved emits an event for a change of the run state.
 func (h *host) moved(before coordinator.RunState) {
 	h.logger.Info("run state", "from", before.String(), "to", h.state.RunState.String(), "epoch", h.state.Progress.Epoch, "step", h.state.Progress.Step)
 	h.emit(Event{Kind: EventTransition, Phase: h.phaseNow()})
 }
 
-// logRefusal logs what a client has caused, unless clients cause too much of it.
+// logRefusal logs a message that a client caused. It drops messages above the rate limit.
 func (h *host) logRefusal(message string, values ...any) {
 	if h.server.noise.Allow() {
 		h.logger.Info(message, values...)
 	}
 }
 
-// publish shows the connections the newest state and peers, if they are new. The keys that are known
-// are no strangers.
+// publish gives the connections the newest state and peers if they changed. The keys in known do
+// not count as unknown clients.
 func (h *host) publish(u core.Update, known map[identity.ID]bool) {
 	next := publication{
 		phase: h.phaseNow(), participants: len(u.Participants), claimed: claimedLoss(u.State), known: known, offices: h.core.Offices(), closed: u.State.Closed,
@@ -303,12 +303,12 @@ func (h *host) publish(u core.Update, known map[identity.ID]bool) {
 	h.registry.wakeAll()
 }
 
-// phaseNow returns how far the run is.
+// phaseNow returns the current Phase of the run.
 func (h *host) phaseNow() Phase {
 	return Phase{RunState: h.state.RunState, Epoch: h.state.Progress.Epoch, Step: h.state.Progress.Step}
 }
 
-// emit passes an event of this run on. Any goroutine may call it.
+// emit emits an event of this run. It is safe for concurrent use.
 func (h *host) emit(e Event) {
 	e.RunID = h.runID
 	h.server.emit(e)

@@ -5,15 +5,16 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/net/frame"
@@ -209,16 +210,17 @@ func (p *peer) welcome() {
 	p.run = wire.HostedRun(welcome.Genesis)
 }
 
-// refused waits for a refusal and the end of the connection.
-func (p *peer) refused(code frame.RefusalCode, reason string) {
+// refused waits for a refusal and the end of the connection. All refusals of one test have the same reason.
+func (p *peer) refused(code frame.RefusalCode) {
 	p.t.Helper()
 	r, err := frame.DecodeRefusal(p.expect(frame.TypeRefusal))
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if r.Code != code || !strings.Contains(r.Reason, reason) {
-		p.t.Fatalf("refused with code %d: %s; want code %d with %q", r.Code, r.Reason, code, reason)
+	if r.Code != code {
+		p.t.Fatalf("refused with code %d: %s; want code %d", r.Code, r.Reason, code)
 	}
+	golden.Message(p.t, "reason", errors.New(r.Reason), fmt.Sprintf("%x", p.run), "RUN")
 	if _, _, err := p.reader.Next(frame.MaxToClient); !errors.Is(err, io.EOF) {
 		p.t.Fatalf("after the refusal: %v, want EOF", err)
 	}
@@ -247,37 +249,36 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		entered bool
 		send    func(*peer)
 		code    frame.RefusalCode
-		reason  string
 	}{
-		{"web browser", false, raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), frame.RefusedMalformed, "its length"},
-		{"empty frame", false, raw("\x00\x00\x00\x00"), frame.RefusedMalformed, "empty"},
+		{"web browser", false, raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), frame.RefusedMalformed},
+		{"empty frame", false, raw("\x00\x00\x00\x00"), frame.RefusedMalformed},
 		{"long hello", false, func(p *peer) {
 			go func() { _, _ = p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) }() // it is cut off
-		}, frame.RefusedMalformed, "its length"},
-		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, p.run, coordinator.Join{})) }, frame.RefusedMalformed, "want type 9"},
-		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed, "does not verify"}, // also: the zero key
+		}, frame.RefusedMalformed},
+		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, p.run, coordinator.Join{})) }, frame.RefusedMalformed},
+		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed}, // also: the zero key
 		{"hello for another challenge", false, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}, p.server))
-		}, frame.RefusedMalformed, "does not verify"},
+		}, frame.RefusedMalformed},
 		{"hello for another server", false, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce, backendtest.Key(2).ID()))
-		}, frame.RefusedMalformed, "does not verify"},
+		}, frame.RefusedMalformed},
 		{"wrong run", false, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: "other"}.Sign(nil, backendtest.Key(1), p.nonce, p.server))
-		}, frame.RefusedWrongRun, `run "other" is not hosted here, this server hosts run "hostile"`},
-		{"oversized frame", true, raw("\x7f\xff\xff\xff\x0a"), frame.RefusedMalformed, "its length"},
-		{"unknown type", true, func(p *peer) { p.send(99, nil) }, frame.RefusedMalformed, "type 99"},
-		{"frame of a server", true, func(p *peer) { p.send(frame.TypeState, nil) }, frame.RefusedMalformed, "does not send"},
-		{"pong with payload", true, func(p *peer) { p.send(frame.TypePong, []byte("x")) }, frame.RefusedMalformed, "pong"},
-		{"short submit", true, func(p *peer) { p.send(frame.TypeSubmit, []byte("x")) }, frame.RefusedMalformed, "ends early"},
-		{"garbage action", true, func(p *peer) { p.send(frame.TypeSubmit, make([]byte, 300)) }, frame.RefusedMalformed, "action"},
+		}, frame.RefusedWrongRun},
+		{"oversized frame", true, raw("\x7f\xff\xff\xff\x0a"), frame.RefusedMalformed},
+		{"unknown type", true, func(p *peer) { p.send(99, nil) }, frame.RefusedMalformed},
+		{"frame of a server", true, func(p *peer) { p.send(frame.TypeState, nil) }, frame.RefusedMalformed},
+		{"pong with payload", true, func(p *peer) { p.send(frame.TypePong, []byte("x")) }, frame.RefusedMalformed},
+		{"short submit", true, func(p *peer) { p.send(frame.TypeSubmit, []byte("x")) }, frame.RefusedMalformed},
+		{"garbage action", true, func(p *peer) { p.send(frame.TypeSubmit, make([]byte, 300)) }, frame.RefusedMalformed},
 		{"action of another run", true, func(p *peer) {
 			p.send(frame.TypeSubmit, signed(1, wire.HostedRun([]byte("other")), coordinator.Join{}))
-		}, frame.RefusedMalformed, "run"},
-		{"action of another key", true, func(p *peer) { p.send(frame.TypeSubmit, signed(2, p.run, coordinator.Join{})) }, frame.RefusedMalformed, "is signed by"},
+		}, frame.RefusedMalformed},
+		{"action of another key", true, func(p *peer) { p.send(frame.TypeSubmit, signed(2, p.run, coordinator.Join{})) }, frame.RefusedMalformed},
 		{"hello again, same sequence", true, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), p.nonce, p.server))
-		}, frame.RefusedMalformed, "higher sequence"},
+		}, frame.RefusedMalformed},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -289,7 +290,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 					p.challenge()
 				}
 				test.send(p)
-				p.refused(test.code, test.reason)
+				p.refused(test.code)
 				works(t, connect)
 			})
 		})
@@ -301,7 +302,7 @@ func TestSilentHandshakeIsCutOff(t *testing.T) {
 		began := time.Now()
 		p := connect()
 		p.challenge()
-		p.refused(frame.RefusedTimeout, "in time")
+		p.refused(frame.RefusedTimeout)
 		if took := time.Since(began); took != frame.HandshakeTimeout {
 			t.Fatalf("cut off after %v", took)
 		}
@@ -324,7 +325,7 @@ func TestTrickledFrameIsCutOff(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 		})
-		p.refused(frame.RefusedTimeout, "in time")
+		p.refused(frame.RefusedTimeout)
 		if took := time.Since(began); took != frame.IdleTimeout {
 			t.Fatalf("cut off after %v", took)
 		}
@@ -335,7 +336,7 @@ func TestClientWithoutPongIsCutOff(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		p := connect().enter(1)
 		began := time.Now()
-		p.refused(frame.RefusedTimeout, "in time")
+		p.refused(frame.RefusedTimeout)
 		if took := time.Since(began); took != frame.IdleTimeout {
 			t.Fatalf("cut off after %v", took)
 		}
@@ -373,7 +374,7 @@ func TestSecondClientOfAKeyIsRefused(t *testing.T) {
 		for range 3 {
 			p := connect()
 			p.hello(1, hostileRun)
-			p.refused(frame.RefusedDuplicateKey, "every client needs a key of its own")
+			p.refused(frame.RefusedDuplicateKey)
 		}
 		works(t, connect)
 	})

@@ -16,10 +16,10 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// stalledAfter is how long the loop of a run that is healthy is silent at most.
+// stalledAfter is the maximum silence of a healthy run's loop.
 const stalledAfter = 5 * time.Second
 
-// serveHTTP answers requests until ctx ends.
+// serveHTTP serves requests until ctx ends.
 func (s *server) serveHTTP(ctx context.Context, listener net.Listener) {
 	s.logger.Info("HTTP server is listening", "http", listener.Addr().String())
 	if s.options.HTTPReady != nil {
@@ -40,7 +40,7 @@ func (s *server) handler() http.Handler {
 	return mux
 }
 
-// serveHealth says whether every run's loop works, and what Options.Check finds.
+// serveHealth reports whether every run's loop works, and the result of Options.Check.
 func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	for _, h := range s.hosts() {
@@ -65,7 +65,7 @@ func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// serveState shows the run that the query names, or the names of all.
+// serveState describes the run in the query, or lists all runs.
 func (s *server) serveState(w http.ResponseWriter, r *http.Request) {
 	runID := r.URL.Query().Get("run")
 	var body any = struct {
@@ -91,5 +91,5 @@ func (s *server) serveState(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(body) // fails when the client is gone
+	_ = encoder.Encode(body) // fails if the client has disconnected
 }

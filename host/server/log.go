@@ -15,36 +15,36 @@ import (
 )
 
 const (
-	maxPushes = 64  // that a client may be behind before it gets records from the disk
-	markEach  = 256 // records between two places of the journal that are known
-	// maxDiskRecords bounds the records of a frame that is read from the disk, in bytes. Over 0.25 Mbit/s a frame that
-	// does not compress takes four seconds, half of frame.IdleTimeout.
+	maxPushes = 64  // a client that is further behind gets its records from the disk
+	markEach  = 256 // records between two known journal positions
+	// maxDiskRecords limits the records in a frame that is read from the disk, in bytes. At 0.25
+	// Mbit/s, an incompressible frame takes four seconds, half of frame.IdleTimeout.
 	maxDiskRecords = 128 << 10
 )
 
-// logStream is what a run's connections send of its log to its followers. It is never changed.
+// logStream is the newest part of a run's log, for connections that follow it. It is immutable.
 type logStream struct {
 	index  uint64      // number of records
-	size   int64       // bytes of the journal that has them
-	heads  []wire.Head // signed: at the starts of the newest rounds, then the newest
-	window []byte      // what the next push needs of the records before it
+	size   int64       // bytes of the journal that contains them
+	heads  []wire.Head // signed: at the starts of the newest rounds, and the newest
+	window []byte      // compression window before the next push
 	pushes []push      // newest last
 	marks  []mark      // ascending
 }
 
-// push is a frame with records, packed once for all connections that have the records before.
+// push is a frame of records, packed once for all connections that have the records before it.
 type push struct {
 	from, to uint64
 	frame    []byte
 }
 
-// mark is a place of the journal, behind so many records.
+// mark maps a number of records to a position in the journal.
 type mark struct {
 	index  uint64
 	offset int64
 }
 
-// beginLogStream returns the logStream of a run whose log a server has taken up.
+// beginLogStream returns the logStream of a run with an open journal.
 func beginLogStream(s *store, key identity.Key) logStream {
 	genesis := follow.Record{Kind: follow.KindGenesis, Genesis: s.log.Genesis()}.AppendTo(nil)
 	behind := journal.First + int64(journal.EntryHead+len(genesis)+journal.EntryTail)
@@ -56,7 +56,7 @@ func beginLogStream(s *store, key identity.Key) logStream {
 	return c
 }
 
-// signHeads signs the heads that a client should know, those anew that were not signed before.
+// signHeads returns signed heads for clients. It reuses the signatures in before.
 func signHeads(log *follow.Follower, before []wire.Head, key identity.Key) []wire.Head {
 	wanted := slices.Clone(log.Starts())
 	if n := len(wanted); n == 0 || wanted[n-1].Index != log.Head().Index {
@@ -72,7 +72,7 @@ func signHeads(log *follow.Follower, before []wire.Head, key identity.Key) []wir
 	return wanted
 }
 
-// next returns the logStream after records that are on the disk.
+// next returns the logStream after new records that are on the disk.
 func (c logStream) next(log *follow.Follower, fresh [][]byte, size int64, key identity.Key) logStream {
 	n := logStream{index: c.index, size: size, window: c.window, marks: c.marks, heads: signHeads(log, c.heads, key)}
 	n.pushes = slices.Clone(c.pushes[max(0, len(c.pushes)-maxPushes+1):])
@@ -107,8 +107,8 @@ func (c *logStream) since(index uint64) (pushes []push, ok bool) {
 	return c.pushes[at:], true
 }
 
-// read hands out the payloads of frames with all records behind a place, from the journal, and then
-// the window. The last of the former has the heads.
+// read emits the payloads of frames with all records after index, from the journal, and then the
+// window. The last frame of records contains the heads.
 func (c *logStream) read(j io.ReaderAt, index uint64, emit func(kind frame.Type, payload []byte) error) error {
 	if err := c.stretch(j, index, c.index, c.heads, emit); err != nil {
 		return err
@@ -116,8 +116,8 @@ func (c *logStream) read(j io.ReaderAt, index uint64, emit func(kind frame.Type,
 	return emit(frame.TypeWindow, frame.AppendWindow(nil, c.window))
 }
 
-// readCertified is read for a newcomer, who gets to the newest certified epoch without the log between
-// the run's first one and that.
+// readCertified is read for a newcomer. It skips the log between the run's first epoch and the
+// newest certified epoch.
 func (c *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
 	if len(links) < 2 || links[len(links)-1].cert.Index > c.index {
 		return c.read(j, 1, emit)
@@ -139,7 +139,7 @@ func (c *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit
 	return from.read(j, newest.cert.Index, emit)
 }
 
-// stretch hands out the payloads of frames with the records between two places.
+// stretch emits the payloads of frames with the records from index to until.
 func (c *logStream) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
 	nearest, _ := slices.BinarySearchFunc(c.marks, index, func(m mark, index uint64) int { return cmp.Compare(m.index, index+1) })
 	if nearest == 0 {
@@ -188,7 +188,7 @@ func readEntry(r io.Reader) ([]byte, error) {
 	return entry[:size], nil
 }
 
-// readSign takes a member's word that an epoch began as the log says.
+// readSign processes a member's signature for an epoch.
 func (c *connection) readSign(payload []byte) error {
 	signed, err := frame.DecodeSign(payload)
 	if err != nil {

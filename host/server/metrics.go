@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// metrics are what /metrics shows. Their names begin with psyche_server_.
+// metrics are the metrics of a server. Their names start with psyche_server_.
 type metrics struct {
 	registry       *prometheus.Registry
 	connections    *prometheus.CounterVec // by result
@@ -47,7 +47,7 @@ func newMetrics(s *server) *metrics {
 	return m
 }
 
-// register adds what others have to show.
+// register registers the collectors of Options.
 func (m *metrics) register(others []prometheus.Collector) error {
 	for _, other := range others {
 		if err := m.registry.Register(other); err != nil {
@@ -75,7 +75,7 @@ func (m *metrics) count(e Event) {
 	}
 }
 
-// runCollector reads the gauges of every run when somebody asks for them.
+// runCollector collects the gauges of every run.
 type runCollector struct{ server *server }
 
 func gauge(name, help string, labels ...string) *prometheus.Desc {
@@ -132,7 +132,7 @@ func (c runCollector) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// claimedLoss is what the witnesses of the newest round that is over claim of their loss.
+// claimedLoss returns the losses that the witnesses of the newest completed round claim.
 func claimedLoss(s *coordinator.State) coordinator.Claims {
 	if round, found := s.Claimed(); found {
 		return round.Losses()

@@ -10,19 +10,19 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// registry knows a run's connections: which keys have a live one, the peer-to-peer addresses
-// that they gave, and the spectators. Connections and the host use it at the same time.
+// registry holds a run's live connections by key, their peer-to-peer addresses, and the spectators.
+// It is safe for concurrent use.
 type registry struct {
 	mu        sync.Mutex
 	live      map[identity.ID]*connection
-	addrs     map[identity.ID][]string // also of participants whose connection is gone
+	addrs     map[identity.ID][]string // also of disconnected participants
 	watching  map[*connection]bool
-	strangers *admission.Limiter // of the server: live connections of keys that are not known
-	onlookers *admission.Limiter // of the server: keys that watch and have no office
+	strangers *admission.Limiter // the server's limit for live connections of unknown keys
+	onlookers *admission.Limiter // the server's limit for observers without a role
 
-	closed error // why nobody is let in any more
+	closed error // reason why no connection is admitted any more; nil: open
 
-	// changed has a value when something changed since the host looked.
+	// changed has a value if something changed since the host last checked.
 	changed chan struct{}
 }
 
@@ -37,8 +37,8 @@ func newRegistry(strangers, onlookers *admission.Limiter) *registry {
 	}
 }
 
-// claim makes c the live connection of its key. If there is one already it is returned, and
-// nothing changed. A stranger needs a place among the strangers, or it is refused.
+// claim makes c the live connection of its key. If the key already has a live connection, claim
+// returns it and changes nothing. The connection of an unknown client needs a free slot.
 func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connection, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,8 +59,8 @@ func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connect
 	return nil, nil
 }
 
-// watch shows c what is published, until release. Without an office it needs a place among those
-// who watch: they take none from whoever wants to take part.
+// watch registers c as a spectator until release. Without a role, c needs a free observer slot, so
+// that observers do not use up the slots of participants.
 func (r *registry) watch(c *connection, office bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *registry) watch(c *connection, office bool) error {
 	return nil
 }
 
-// seat gives c a place under a limiter. The caller holds mu.
+// seat gives c a slot under a limiter. The caller holds mu.
 func (r *registry) seat(c *connection, in *admission.Limiter) error {
 	place := in.Enter(c.conn.RemoteAddr(), c.giveWay)
 	if place == nil {
@@ -86,7 +86,7 @@ func (r *registry) seat(c *connection, in *admission.Limiter) error {
 	return nil
 }
 
-// unseat gives back a place under a limiter. The caller holds mu.
+// unseat releases the slot under a limiter. The caller holds mu.
 func (r *registry) unseat(c *connection) {
 	if c.leave != nil {
 		c.leave()
@@ -94,8 +94,8 @@ func (r *registry) unseat(c *connection) {
 	}
 }
 
-// seatStrangers gives live connections of keys that are not known any more a place among
-// the strangers, and takes it from those that have become known.
+// seatStrangers gives connections whose keys became unknown a slot for unknown clients, and
+// releases the slots of connections whose keys became known.
 func (r *registry) seatStrangers(known map[identity.ID]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -110,8 +110,8 @@ func (r *registry) seatStrangers(known map[identity.ID]bool) {
 	}
 }
 
-// counts returns how many connections there are: live ones, those of strangers among them,
-// and those that watch.
+// counts returns the number of live connections, the live connections of unknown clients among
+// them, and the spectators.
 func (r *registry) counts() (live, strangers, watching int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -123,7 +123,7 @@ func (r *registry) counts() (live, strangers, watching int) {
 	return len(r.live), strangers, len(r.watching)
 }
 
-// release ends what claim or watch began.
+// release reverts claim or watch.
 func (r *registry) release(c *connection) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,7 +135,7 @@ func (r *registry) release(c *connection) {
 	}
 }
 
-// shut ends all connections and lets nobody in any more.
+// shut ends all connections and admits no more.
 func (r *registry) shut(reason error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *registry) setAddrs(c *connection, addrs []string) {
 	}
 }
 
-// origin reports whether the key has a live connection, and from where.
+// origin reports whether the key has a live connection, and its origin.
 func (r *registry) origin(id identity.ID) (from core.Origin, live bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,7 +176,7 @@ func (r *registry) isBehind(id identity.ID) bool {
 	return c != nil && !c.caught.Load()
 }
 
-// wakeAll makes every connection look for what was published.
+// wakeAll makes every connection check for publications.
 func (r *registry) wakeAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,8 +188,8 @@ func (r *registry) wakeAll() {
 	}
 }
 
-// peers returns the addresses of the participants in their order, and forgets those of everybody
-// else who is not connected.
+// peers returns the addresses of the participants in their order. It forgets the addresses of
+// disconnected keys that are not participants.
 func (r *registry) peers(participants []identity.ID, names core.Names) (peers []backend.Peer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *registry) peers(participants []identity.ID, names core.Names) (peers []
 	return peers
 }
 
-// signal puts a value into a channel of capacity one, unless one is there.
+// signal puts a value into a channel of capacity one, unless it already has one.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

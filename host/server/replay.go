@@ -12,17 +12,17 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// ErrReplay says that a journal is intact but its records do not follow from one another.
+// ErrReplay means that a journal is intact but its records do not follow from each other.
 var ErrReplay = errors.New("journal does not replay")
 
 // replayer rebuilds a run from the records of a journal.
 type replayer struct {
-	log        *follow.Follower // nil before the first record, unless a snapshot stands for it
+	log        *follow.Follower // nil before the first record, unless there is a snapshot
 	wantDigest bool             // the next record has to confirm a snapshot
 	names      core.Names
 }
 
-// apply does what one record did.
+// apply applies one record.
 func (r *replayer) apply(payload []byte) (record follow.Record, err error) {
 	if r.wantDigest && (len(payload) == 0 || follow.Kind(payload[0]) != follow.KindDigest) {
 		err = fmt.Errorf("%w: no digest follows", errSnapshot)
@@ -42,10 +42,10 @@ func (r *replayer) apply(payload []byte) (record follow.Record, err error) {
 	return record, err
 }
 
-// Replay reads the journal at path, verifies every record and returns the run after the
-// last one. visit, which may be nil, sees each record and the state after it; it must keep
-// neither. The error names the first entry that does not verify and its offset. A torn tail
-// is no error: the summary has its length.
+// Replay reads the journal at path, verifies every record and returns the run after the last
+// record. visit, which may be nil, is called with each record and the state after it, and must not
+// keep either. The error names the first entry that does not verify, with its offset. An incomplete
+// last entry is not an error: the summary has its length.
 func Replay(path string, visit func(follow.Record, *coordinator.State) error) (*follow.Follower, journal.Summary, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -55,7 +55,7 @@ func Replay(path string, visit func(follow.Record, *coordinator.State) error) (*
 	return ReplayFrom(path, file, visit)
 }
 
-// ReplayFrom is Replay of a reader. Errors name it.
+// ReplayFrom replays a journal from a reader. Errors contain name.
 func ReplayFrom(name string, from io.Reader, visit func(follow.Record, *coordinator.State) error) (*follow.Follower, journal.Summary, error) {
 	var r replayer
 	summary, err := journal.Read(from, func(payload []byte) error {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	maxListedRuns = 8   // run ids that a refusal lists
-	maxClosedRuns = 256 // that a server has beside MaxRuns open ones: each keeps its last state in memory
+	maxListedRuns = 8   // run ids in a refusal
+	maxClosedRuns = 256 // closed runs in addition to the MaxRuns open ones; each keeps its last state in memory
 )
 
-// openRuns begins or resumes the given runs, then resumes all others that were saved.
+// openRuns starts or resumes the given runs, then resumes all other saved runs.
 func (s *server) openRuns() error {
 	for _, genesis := range s.options.Runs {
 		state, err := genesis(coordinator.ClientID(s.key.ID()))
@@ -58,8 +58,8 @@ func (s *server) openRuns() error {
 	return nil
 }
 
-// commit makes the draws of a run that the server begins by itself, and has its first state commit
-// to them. When the run was begun before, it commits to what it did then.
+// commit returns the draws of a run that the server starts by itself, and stores their commitment
+// in the run's first state. For a saved run, it stores the original commitment and returns nil.
 func (s *server) commit(state *coordinator.State) (*draws, error) {
 	if s.options.SaveStateDir != "" {
 		first, err := readGenesis(JournalPath(s.options.SaveStateDir, state.RunID))
@@ -76,7 +76,7 @@ func (s *server) commit(state *coordinator.State) (*draws, error) {
 	return d, err
 }
 
-// sign makes what a run of this server's own begins with.
+// sign signs the genesis of a run that this server starts by itself.
 func (s *server) sign(state coordinator.State) (follow.Genesis, error) {
 	var salt [32]byte
 	if _, err := io.ReadFull(s.options.Random, salt[:]); err != nil {
@@ -85,15 +85,15 @@ func (s *server) sign(state coordinator.State) (follow.Genesis, error) {
 	return follow.NewGenesis(s.key, salt, &state)
 }
 
-// open begins or resumes one run; see openStore.
+// open starts or resumes one run; see openStore.
 func (s *server) open(runID string, first *follow.Genesis, d *draws) error {
 	stored, err := openStore(s.options.SaveStateDir, runID, first, d, s.logger)
 	if err != nil {
 		return err
 	}
 	if host := identity.ID(stored.log.State.Host); host != s.key.ID() {
-		return errors.Join(stored.close(), fmt.Errorf("run %s was begun by the host %s, the key in %s is %s: put the host's key back",
-			runID, host, s.options.SaveStateDir, s.key.ID()))
+		return errors.Join(stored.close(), fmt.Errorf("host %s began run %s, but the key in %s is %s; restore the host's key",
+			host, runID, s.options.SaveStateDir, s.key.ID()))
 	}
 	h, err := newHost(s, stored)
 	if err != nil {
@@ -117,12 +117,12 @@ func (s *server) hosts() []*host {
 	return slices.SortedFunc(maps.Values(s.runs), func(a, b *host) int { return strings.Compare(a.runID, b.runID) })
 }
 
-// summaries says of each run how far it is.
+// summaries returns the progress of each run.
 func (s *server) summaries() []frame.RunSummary {
 	var all []frame.RunSummary
 	for _, h := range s.hosts() {
 		newest := h.newest.Load()
-		if newest == nil { // it begins
+		if newest == nil { // the run is starting
 			continue
 		}
 		all = append(all, frame.RunSummary{
@@ -141,7 +141,7 @@ func (s *server) runIDs() []string {
 	return ids
 }
 
-// notHosted refuses a client of a run that is not here.
+// notHosted returns the refusal of a client that asks for a run that this server does not have.
 func (s *server) notHosted(runID string) error {
 	ids := s.runIDs()
 	var listed []string
@@ -159,7 +159,7 @@ func (s *server) notHosted(runID string) error {
 	return refuse(frame.RefusedWrongRun, "run %q is not hosted here, this server hosts runs %s", runID, strings.Join(listed, ", "))
 }
 
-// mayCreate refuses a client that may not begin a run, or not this one.
+// mayCreate returns a refusal if the client may not start this run.
 func (s *server) mayCreate(creator identity.ID, runID string) error {
 	if !s.options.Create.allows(creator, s.key.ID()) {
 		return refuse(frame.RefusedCreation, "the key %s may not begin runs here", creator)
@@ -169,7 +169,7 @@ func (s *server) mayCreate(creator identity.ID, runID string) error {
 	return s.hasPlace(runID)
 }
 
-// hasPlace refuses a run that there is no place for. The caller holds mu.
+// hasPlace returns a refusal if the server has no room for the run. The caller holds mu.
 func (s *server) hasPlace(runID string) error {
 	closed := 0
 	for _, h := range s.runs {
@@ -181,14 +181,14 @@ func (s *server) hasPlace(runID string) error {
 	case s.runs[runID] != nil:
 		return refuse(frame.RefusedCreation, "run %q is there already", runID)
 	case open >= s.options.MaxRuns:
-		return refuse(frame.RefusedCreation, "the server has %d open runs, which is as many as it may have; close one that is over", open)
+		return refuse(frame.RefusedCreation, "the server has %d open runs, which is its limit; close a run that is over", open)
 	case closed >= maxClosedRuns:
-		return refuse(frame.RefusedCreation, "the server keeps %d closed runs, which is as many as it may; its operator has to move journals of closed runs away and start it again", closed)
+		return refuse(frame.RefusedCreation, "the server keeps %d closed runs, which is its limit; its operator must move journals of closed runs away and restart it", closed)
 	}
 	return nil
 }
 
-// create begins the run that a client signed, and returns when the disk has it.
+// create starts the run that a client signed, and returns once it is on the disk.
 func (s *server) create(g follow.Genesis, runID string, d *draws) error {
 	state, err := g.First()
 	if err == nil && identity.ID(state.Authority.Main) != g.Signer {

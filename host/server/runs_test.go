@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
@@ -96,47 +97,51 @@ func TestRunsAreApart(t *testing.T) {
 }
 
 func TestCreateIsRefused(t *testing.T) {
-	o := options(t.TempDir())
+	dir := t.TempDir()
+	o := options(dir)
 	o.Create, o.MaxRuns = server.CreatePolicy{Keys: []identity.ID{backendtest.Key(9).ID()}}, 2
 	r := servertest.Start(t, o)
 	tests := []struct {
 		name, id string
 		key      byte
 		genesis  server.Genesis
-		want     string
 	}{
-		{"by a stranger", "new", 8, backendtest.Genesis("new", 3), "may not begin runs here"},
-		{"a run that is there", runID, 9, backendtest.Genesis(runID, 3), "is there already"},
-		{"another run than announced", "new", 9, by(9, backendtest.Genesis("other", 3)), `the hello was for run "new"`},
+		{"by a stranger", "new", 8, backendtest.Genesis("new", 3)},
+		{"a run that is there", runID, 9, backendtest.Genesis(runID, 3)},
+		{"another run than announced", "new", 9, by(9, backendtest.Genesis("other", 3))},
 		{"for another host", "new", 9, func(coordinator.ClientID) (coordinator.State, error) {
 			return by(9, backendtest.Genesis("new", 3))(coordinator.ClientID{1})
-		}, "the state names the host"},
-		{"of another authority", "new", 9, backendtest.Genesis("new", 3), "is neither the main authority"},
+		}},
+		{"of another authority", "new", 9, backendtest.Genesis("new", 3)},
 		{"a run that is under way", "new", 9, func(host coordinator.ClientID) (coordinator.State, error) {
 			s, err := backendtest.Genesis("new", 3)(host)
 			s.Authority.Main = coordinator.ClientID(backendtest.Key(9).ID())
 			s.HostNonce = 7
 			return s, err
-		}, "not the first state of a run"},
+		}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			err := create(r.Address, test.id, test.key, test.genesis)
-			if !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), test.want) {
-				t.Fatalf("error %v, want %q", err, test.want)
+			if !errors.Is(err, tcp.ErrRefused) {
+				t.Fatalf("error %v, want ErrRefused", err)
 			}
+			golden.Message(t, "error", err, hostOf(t, dir), "HOST")
 		})
 	}
 	if err := create(r.Address, "new", 9, by(9, backendtest.Genesis("new", 3))); err != nil {
 		t.Fatal(err)
 	}
-	if err := create(r.Address, "one more", 9, by(9, backendtest.Genesis("one more", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "as many as it may have") {
+	err := create(r.Address, "one more", 9, by(9, backendtest.Genesis("one more", 3)))
+	if !errors.Is(err, tcp.ErrRefused) {
 		t.Fatalf("error %v", err)
 	}
-	_, err := tcp.Dial(t.Context(), tcp.Options{Addr: r.Address, RunID: "nowhere", Key: backendtest.Key(1)})
-	if !errors.Is(err, backend.ErrWrongRun) || !strings.Contains(err.Error(), `this server hosts runs "new", "test"`) {
+	golden.Message(t, "one more", err)
+	_, err = tcp.Dial(t.Context(), tcp.Options{Addr: r.Address, RunID: "nowhere", Key: backendtest.Key(1)})
+	if !errors.Is(err, backend.ErrWrongRun) {
 		t.Fatalf("error %v", err)
 	}
+	golden.Message(t, "an unknown run", err)
 }
 
 // TestClosedRunsMakeRoom closes a run of a server that has as many as it may: another one
@@ -150,18 +155,22 @@ func TestClosedRunsMakeRoom(t *testing.T) {
 	}
 	main := dialRun(t, r.Address, "first", 9)
 	for _, action := range []coordinator.Action{coordinator.SetPaused{Paused: true}, coordinator.Close{}} {
-		if err := create(r.Address, "second", 9, by(9, backendtest.Genesis("second", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "close one that is over") {
+		err := create(r.Address, "second", 9, by(9, backendtest.Genesis("second", 3)))
+		if !errors.Is(err, tcp.ErrRefused) {
 			t.Fatalf("before %T: %v", action, err)
 		}
+		golden.Message(t, "a second run", err)
 		submit(t, main, action)
 	}
 	await(t, main, "the end", func(s *coordinator.State) bool { return s.Closed })
 	if err := create(r.Address, "second", 9, by(9, backendtest.Genesis("second", 3))); err != nil {
 		t.Fatal(err)
 	}
-	if err := create(r.Address, "first", 9, by(9, backendtest.Genesis("first", 3))); !errors.Is(err, tcp.ErrRefused) || !strings.Contains(err.Error(), "is there already") {
+	err := create(r.Address, "first", 9, by(9, backendtest.Genesis("first", 3)))
+	if !errors.Is(err, tcp.ErrRefused) {
 		t.Errorf("a closed run was begun again: %v", err)
 	}
+	golden.Message(t, "a closed run", err)
 }
 
 // TestObserverNeedsNoPlaceOfItsKey watches with the key of a participant, which is connected.
@@ -249,9 +258,8 @@ func TestReadModel(t *testing.T) {
 		t.Errorf("notified %d", told)
 	}
 	nothing := func(uint64, uint64) {}
-	if err := tcp.ReadModel(t.Context(), reach, uint64(len(want)-1), io.Discard, nothing); err == nil || !strings.Contains(err.Error(), "at most") {
-		t.Errorf("a model that is larger than the client takes: %v", err)
-	}
+	err = tcp.ReadModel(t.Context(), reach, uint64(len(want)-1), io.Discard, nothing)
+	golden.Message(t, "a model that is larger than the client takes", err)
 	reach.Addr = servertest.Start(t, options("")).Address
 	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); !errors.Is(err, tcp.ErrNoModel) {
 		t.Errorf("of a server that has none: %v", err)
@@ -308,6 +316,7 @@ func TestReadModelOverABadLine(t *testing.T) {
 func TestStartRefusesFoldersThatAreNotRight(t *testing.T) {
 	dir := t.TempDir()
 	servertest.Start(t, options(dir)).Stop()
+	host := hostOf(t, dir)
 	run := func() error {
 		o := options(dir)
 		o.Runs = nil
@@ -338,7 +347,5 @@ func TestStartRefusesFoldersThatAreNotRight(t *testing.T) {
 	if err := identity.SaveKeyFile(filepath.Join(dir, server.HostKeyFile), other); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(); err == nil || !strings.Contains(err.Error(), "put the host's key back") {
-		t.Errorf("another key: %v", err)
-	}
+	golden.Message(t, "another key", run(), host, "HOST")
 }

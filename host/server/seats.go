@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// origin returns the network that an address is of, and how many seats that may have.
+// origin returns the network of an address and the limit of its seats.
 func (h *host) origin(from net.Addr) core.Origin {
 	network, private := admission.SeatNetwork(from)
 	switch {
@@ -21,12 +21,11 @@ func (h *host) origin(from net.Addr) core.Origin {
 	}
 }
 
-// fewFromOne is how many clients may come from one address, and no others from elsewhere, before that is
-// remarkable.
+// fewFromOne is the maximum number of clients, all from one address, without a warning.
 const fewFromOne = 4
 
-// warnOfOneAddress says once that all clients come from one address: then strangers do as well, and no
-// bound for each address or network keeps one of them from taking all there is.
+// warnOfOneAddress warns once if all clients come from one address. Unknown clients then come from
+// it too, so the limits per address and network do not stop one of them from taking everything.
 func (h *host) warnOfOneAddress(from net.Addr) {
 	joins, ok := from.(*net.TCPAddr)
 	if !ok || h.oneAddress {
@@ -46,7 +45,7 @@ func (h *host) warnOfOneAddress(from net.Addr) {
 		"address", joins.IP, "clients", len(others)+1)
 }
 
-// addressesOf returns from where the live connections of keys come.
+// addressesOf returns the addresses of the live connections of keys.
 func (r *registry) addressesOf(ids []identity.ID) (addresses []net.Addr) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -68,7 +68,7 @@ func TestPrivateNetworks(t *testing.T) {
 				t.Errorf("at most %d: one of another network: %v", most, code)
 			}
 		})
-		if n := strings.Count(log.text(), "all clients come from one address"); n != 1 {
+		if n := strings.Count(log.text(), " address=127.0.0.1 clients="); n != 1 {
 			t.Errorf("at most %d: %d warnings about a common address", most, n)
 		}
 	}

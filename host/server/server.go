@@ -42,127 +42,129 @@ const (
 	defaultLogBytes         = 8 << 20
 )
 
-// secondsOfBurst is for how many seconds' worth of actions a quiet key, or run, may send at
-// once.
+// secondsOfBurst is the number of seconds for which a quiet key, or run, can save up actions.
 const secondsOfBurst = 10
 
-// othersShare is the part of the rate of journals, 1/othersShare, that other clients have while members catch up.
+// othersShare is the divisor for other clients: they get 1/othersShare of the rate for journals
+// while members catch up.
 const othersShare = 8
 
-// Genesis returns the state a new run starts with, given the key of its host;
-// config.Run.CoordinatorState is one.
+// Genesis returns a new run's starting state for the key of its host, as
+// config.Run.CoordinatorState does.
 type Genesis func(host coordinator.ClientID) (coordinator.State, error)
 
-// Options of a server.
+// Options configure a server.
 type Options struct {
-	// Listen is the address to listen on, host:port. Port 0 lets the system choose.
+	// Listen is the address to listen on, host:port. Port 0 picks a free port.
 	Listen string
-	// Runs are begun, or go on if SaveStateDir has them. Others that it has go on as well.
+	// Runs are started, or resumed if they are in SaveStateDir. Other runs in SaveStateDir are
+	// resumed too.
 	Runs []Genesis
-	// Create says who may begin runs over the network.
+	// Create configures which clients may start runs over the network.
 	Create CreatePolicy
-	// Models are the models that runs begin with, by their ids, of those runs whose clients may get
-	// them from this server. Whoever may connect gets them.
+	// Models are the starting models that this server offers, by run id. Every client that may
+	// connect can download them.
 	Models map[string]Model
-	// MaxRuns bounds the open runs, those of Runs and SaveStateDir among them, beyond which
-	// nobody can begin one over the network. Closed runs have places of their own. Zero:
+	// MaxRuns limits the open runs, including those of Runs and SaveStateDir. At the limit, clients
+	// cannot start runs over the network. Closed runs have a separate limit. Zero means
 	// defaultMaxRuns.
 	MaxRuns int
-	// SaveStateDir is where the host's key and the runs' journals are kept. Empty: nothing
-	// survives the process.
+	// SaveStateDir is the directory of the host's key and the runs' journals. If empty, nothing is
+	// saved.
 	SaveStateDir string
-	// SnapshotEvery is how many records of a journal lie between two snapshots at least.
-	// Zero: defaultSnapshotEvery.
+	// SnapshotEvery is the minimum number of journal records between two snapshots. Zero means
+	// defaultSnapshotEvery.
 	SnapshotEvery int
-	// WithdrawGrace is how long a participant's connection may be gone before the host
-	// withdraws it. Zero: defaultWithdrawGrace. Negative: it never does.
+	// WithdrawGrace is how long a participant may be disconnected before the host withdraws it.
+	// Zero means defaultWithdrawGrace. If negative, the host never withdraws participants.
 	WithdrawGrace time.Duration
-	// RestartGrace is the same after a start of the server, when clients first have to notice
-	// that it is back; until it is over or all are back, no round ends. At least WithdrawGrace.
-	// Zero: defaultRestartGrace.
+	// RestartGrace replaces WithdrawGrace after a start of the server, when clients first have to
+	// detect that it is back. No round ends until RestartGrace is over, or until all clients are
+	// back. It is at least WithdrawGrace. Zero means defaultRestartGrace.
 	RestartGrace time.Duration
-	// Beat is the longest that a run sleeps when nothing happens: so often it shows that it
-	// is alive, for /healthz, and looks whether the clock of Now was set. Ticks come when
-	// they are due, not with the beat. Zero: defaultBeat.
+	// Beat is the maximum sleep of an idle run. After at most this time, the run shows /healthz
+	// that it is alive, and checks whether the clock of Now was set. Ticks come when they are due,
+	// independently of Beat. Zero means defaultBeat.
 	Beat time.Duration
-	// MaxStrangers bounds the connections of keys that have no part in a run, and besides, by
-	// the same number, those of keys without an office that only watch. Members, those that
-	// left during the epoch, and keys with an office always find a place. When all places are
-	// taken, the oldest connection of the address that has the most gives way to an address
-	// that has fewer. Zero: defaultMaxStrangers.
+	// MaxStrangers limits the connections of keys that are not part of a run. A second limit of the
+	// same size applies to observers whose keys have no role. Members, clients that left during the
+	// epoch, and keys with a role can always connect. At the limit, the address with the most
+	// connections loses its oldest one to an address with fewer. Zero means defaultMaxStrangers.
 	MaxStrangers int
-	// MaxSeatsPerNetwork bounds how many clients of one network may take part in a run: /24 of
-	// IPv4, /48 of IPv6. Private networks, and keys that the run knows, are not bounded. Zero:
-	// defaultSeatsPerNetwork. Negative: nothing is bounded.
+	// MaxSeatsPerNetwork limits how many clients of one network (/24 of IPv4, /48 of IPv6) may take
+	// part in a run. Private networks, and keys that the run knows, are exempt. Zero means
+	// defaultSeatsPerNetwork. If negative, there is no limit.
 	MaxSeatsPerNetwork int
-	// MaxSeatsPerPrivateNetwork is the same for private networks and for this machine, from which
-	// all clients come where there is a proxy before the server. Zero: they are not bounded.
+	// MaxSeatsPerPrivateNetwork is the limit for private networks and for this machine, from which
+	// all clients seem to come if there is a proxy in front of the server. Zero means no limit.
 	MaxSeatsPerPrivateNetwork int
-	// ActionsPerSecond bounds the actions of one key in the long term; ten seconds' worth
-	// may come at once. What is above has to wait. Zero: defaultActionsPerSecond.
+	// ActionsPerSecond limits the long-term rate of actions per key. Up to ten seconds' worth may
+	// come at once. Actions above the limit have to wait. Zero means defaultActionsPerSecond.
 	ActionsPerSecond float64
-	// JoinsPerSecond bounds the joins to one run likewise, over all keys and in turns between
-	// addresses: one that joins and leaves for ever makes the journal longer without any progress.
-	// The same bound is on the naming of delegates. JoinsAtOnce is for the members of a run that
-	// come together. Zero: defaultJoinsPerSecond, defaultJoinsAtOnce.
+	// JoinsPerSecond limits the joins to one run in the same way, over all keys and in turns
+	// between addresses: a client that repeatedly joins and leaves makes the journal longer without
+	// progress. The same limit applies to SetDelegates. JoinsAtOnce is the burst, for members of a
+	// run that join together. Zero means defaultJoinsPerSecond and defaultJoinsAtOnce.
 	JoinsPerSecond float64
 	JoinsAtOnce    int
-	// LogBytesPerSecond bounds what leaves of journals for those who audit them, and of Models,
-	// over all connections, which share it by address. Zero: defaultLogBytes.
+	// LogBytesPerSecond limits the total rate of journals for auditors and of Models. Connections
+	// share it by address. Zero means defaultLogBytes.
 	LogBytesPerSecond float64
-	// Key is the host's. Zero: the one of SaveStateDir, or a fresh one; see HostKey.
+	// Key is the host's key. If zero, the key in SaveStateDir is used, or a new one; see HostKey.
 	Key identity.Key
-	// Now returns the Unix time in milliseconds. Nil: the system's clock as it was at the
-	// start, and from there on what really passed, so that setting the clock while the
-	// server runs neither ends rounds early nor holds them up.
+	// Now returns the Unix time in milliseconds. If nil, the server uses the system's clock at the
+	// start plus the time that really passed. Setting the clock while the server runs then neither
+	// shortens nor prolongs rounds.
 	Now func() uint64
-	// Random is the source of keys, challenges and round seeds. Nil: the system's.
+	// Random is the source of keys, challenges and round seeds. If nil, the system's source is
+	// used.
 	Random io.Reader
-	// Logger; nil: nothing is logged.
+	// Logger receives log messages. If nil, nothing is logged.
 	Logger *slog.Logger
 
-	// HTTPListen is the address of the HTTP server (see doc.go), host:port. Empty: none.
+	// HTTPListen is the address of the HTTP server, host:port; see the package comment. If empty,
+	// there is none.
 	HTTPListen string
-	// Pages answers requests that the HTTP server itself does not know. May be nil.
+	// Pages handles all other requests to the HTTP server. May be nil.
 	Pages http.Handler
-	// Registry is where the server puts what /metrics shows. Nil: one of its own.
+	// Registry is the registry for the metrics of /metrics. If nil, the server creates one.
 	Registry *prometheus.Registry
-	// Collectors are shown by /metrics beside the server's own.
+	// Collectors are additional collectors for /metrics.
 	Collectors []prometheus.Collector
-	// Check says what keeps something that belongs to the server from working, for
-	// /healthz. May be nil.
+	// Check returns an error for /healthz if a component outside the server does not work. May be
+	// nil.
 	Check func() error
 
-	// Ready is called once, with the address, when clients can connect. May be nil.
+	// Ready is called once with the address when clients can connect. May be nil.
 	Ready func(net.Addr)
-	// HTTPReady is called likewise with the address of the HTTP server. May be nil.
+	// HTTPReady is called once with the address of the HTTP server. May be nil.
 	HTTPReady func(net.Addr)
-	// OnEvent is called for every event, one at a time; it must not wait. May be nil.
+	// OnEvent is called for every event, one call at a time. It must not block. May be nil.
 	OnEvent func(Event)
-	// OnRun is called with the hash that names a run in everything that is signed, before the run's
-	// first OnState. It must not wait. May be nil.
+	// OnRun is called before a run's first OnState with the hash that identifies the run in all
+	// signed messages. It must not block. May be nil.
 	OnRun func(runID string, run [32]byte)
-	// OnState is called with a copy of every state that is pushed to clients, for each run
-	// first the one at the start, one call at a time; it must not wait. May be nil.
+	// OnState is called with a copy of every state that is pushed to clients, starting with the
+	// first state of each run, one call at a time. It must not block. May be nil.
 	OnState func(*coordinator.State)
-	// OnNames is called after OnState with what the clients of a run call themselves, when that is new. It must not
-	// wait, and must not change them or keep them. May be nil.
+	// OnNames is called after OnState if the display names of the run's clients changed. It must
+	// not block, and must not modify or keep names. May be nil.
 	OnNames func(runID string, names core.Names)
 }
 
-// CreatePolicy says who may begin runs over the network. The zero value: nobody.
+// CreatePolicy selects the keys that may start runs over the network. The zero value permits none.
 type CreatePolicy struct {
 	Anyone bool
-	Host   bool // the host's own key
+	Host   bool // permits the host's own key
 	Keys   []identity.ID
 }
 
-// allows reports whether a key may begin runs on the server of a host.
+// allows reports whether the key id may start runs on the server with the key host.
 func (p CreatePolicy) allows(id, host identity.ID) bool {
 	return p.Anyone || p.Host && id == host || slices.Contains(p.Keys, id)
 }
 
-// setDefaults fills in what is zero.
+// setDefaults replaces zero values with defaults.
 func (o *Options) setDefaults() {
 	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, defaultWithdrawGrace)
 	o.RestartGrace = max(cmp.Or(o.RestartGrace, defaultRestartGrace), o.WithdrawGrace)
@@ -189,12 +191,13 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Run hosts runs until ctx ends or no run can go on. A run stops when its journal cannot be written,
-// and waits when only the room for it is missing; other runs go on. The error says which runs
-// stopped. Every goroutine that Run started has ended when it returns.
+// Run hosts runs until ctx ends or all runs have stopped. A run stops if it cannot write its
+// journal. If only disk space is missing, it waits instead. Other runs continue. The error lists
+// the runs that stopped. When Run returns, all its goroutines have ended.
 func Run(ctx context.Context, o Options) error {
 	o.setDefaults()
-	// Listen first: a second server on the same port and directory should hear of the port.
+	// Listen first: a second server with the same port and directory should fail because of the
+	// port.
 	listener, err := Listen(ctx, o.Listen)
 	if err != nil {
 		return err
@@ -217,7 +220,7 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// Listen listens on a TCP address, and says what to do when that fails.
+// Listen listens on a TCP address. Its error contains advice.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -226,7 +229,7 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// listenError says what to do about an address that cannot be listened on.
+// listenError adds advice to the error for an address.
 func listenError(address string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -238,7 +241,7 @@ func listenError(address string, err error) error {
 	}
 }
 
-// server is everything that runs have in common.
+// server is the state that all runs share.
 type server struct {
 	options Options
 	key     identity.Key
@@ -247,13 +250,13 @@ type server struct {
 	metrics *metrics
 
 	unproven  *admission.Limiter // connections before their hello
-	strangers *admission.Limiter // keys that may want to take part
+	strangers *admission.Limiter // unknown keys that may want to take part
 	onlookers *admission.Limiter
 	actions   *admission.KeyLimits
 	egress    *admission.Budget // bytes of journals and models
 	observers places
 	catching  catching
-	noise     *rate.Limiter // of log lines that strangers can cause
+	noise     *rate.Limiter // limits log lines that unknown clients can cause
 
 	watchers sync.Mutex // one OnEvent or OnState at a time
 
@@ -262,11 +265,11 @@ type server struct {
 	working *sync.WaitGroup // of serve; nil before and after
 	ctx     context.Context // of serve
 	fail    context.CancelCauseFunc
-	failed  []error // of each run that cannot go on, why
+	failed  []error // one error for each run that stopped
 }
 
-// newServer loads the host's key and all runs. The caller closes what is returned, also
-// after an error.
+// newServer loads the host's key and all runs. The caller must close the server, even after an
+// error.
 func newServer(o Options) (*server, error) {
 	if err := MakeStateDir(o.SaveStateDir); err != nil {
 		return nil, err
@@ -297,7 +300,7 @@ func newServer(o Options) (*server, error) {
 
 func burst(perSecond float64) int { return max(1, int(perSecond*secondsOfBurst)) }
 
-// serve lets the runs work and accepts connections until ctx ends or a run fails.
+// serve runs the runs and accepts connections until ctx ends or all runs have stopped.
 func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -327,7 +330,7 @@ func (s *server) serve(ctx context.Context, listener, web net.Listener) error {
 	return errors.Join(s.failed...)
 }
 
-// close closes the journals. Nothing works on them any more.
+// close closes the journals. Their runs must have stopped.
 func (s *server) close() error {
 	var err error
 	for _, h := range s.runs {
@@ -336,7 +339,7 @@ func (s *server) close() error {
 	return err
 }
 
-// emit passes an event to OnEvent. Any goroutine may call it.
+// emit calls OnEvent. It is safe for concurrent use.
 func (s *server) emit(e Event) {
 	s.metrics.count(e)
 	if s.options.OnEvent == nil {
@@ -347,7 +350,7 @@ func (s *server) emit(e Event) {
 	s.options.OnEvent(e)
 }
 
-// show passes a state to OnState.
+// show calls OnState.
 func (s *server) show(state *coordinator.State) {
 	if s.options.OnState == nil {
 		return
@@ -358,7 +361,7 @@ func (s *server) show(state *coordinator.State) {
 	s.options.OnState(&clone)
 }
 
-// call passes names to OnNames.
+// call calls OnNames.
 func (s *server) call(runID string, names core.Names) {
 	if s.options.OnNames == nil {
 		return

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
@@ -23,6 +24,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 	"github.com/psyche-go/psyche/record/follow"
+	"github.com/psyche-go/psyche/record/journal"
 )
 
 const (
@@ -43,6 +45,16 @@ func options(dir string) server.Options {
 		Listen: "127.0.0.1:0", Runs: []server.Genesis{backendtest.Genesis(runID, 3)}, SaveStateDir: dir,
 		WithdrawGrace: -1,
 	}
+}
+
+// hostOf returns the key of the host whose files are in dir.
+func hostOf(t *testing.T, dir string) string {
+	t.Helper()
+	key, err := identity.LoadKeyFile(filepath.Join(dir, server.HostKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.ID().String()
 }
 
 // dial connects the n-th client.
@@ -219,17 +231,16 @@ func TestStartRefuses(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(*server.Options)
-		want   []string
 	}{
-		{"port in use", func(o *server.Options) { o.Listen = busy.Address }, []string{busy.Address, "another program uses the port", "choose another"}},
-		{"bad address", func(o *server.Options) { o.Listen = "nonsense" }, []string{"nonsense", "host:port"}},
+		{"port in use", func(o *server.Options) { o.Listen = busy.Address }},
+		{"bad address", func(o *server.Options) { o.Listen = "nonsense" }},
 		{"another configuration", func(o *server.Options) {
 			o.SaveStateDir, o.Runs = saved, []server.Genesis{backendtest.Genesis(runID, 4)}
-		}, []string{path, "Config.InitMinClients is 3 there and 4 here", "save-state directory"}},
-		{"broken chain", func(o *server.Options) { o.SaveStateDir = damaged }, []string{"damaged", "offset", damaged}},
-		{"broken host key", func(o *server.Options) { o.SaveStateDir = badKey }, []string{server.HostKeyFile, "3 numbers"}},
-		{"directory is a file", func(o *server.Options) { o.SaveStateDir = path }, []string{path}},
-		{"genesis fails", func(o *server.Options) { o.Runs = []server.Genesis{backendtest.Genesis("", 3)} }, []string{"run_id"}},
+		}},
+		{"broken chain", func(o *server.Options) { o.SaveStateDir = damaged }},
+		{"broken host key", func(o *server.Options) { o.SaveStateDir = badKey }},
+		{"directory is a file", func(o *server.Options) { o.SaveStateDir = path }},
+		{"genesis fails", func(o *server.Options) { o.Runs = []server.Genesis{backendtest.Genesis("", 3)} }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -237,15 +248,7 @@ func TestStartRefuses(t *testing.T) {
 			test.change(&o)
 			ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 			defer cancel()
-			err := server.Run(ctx, o)
-			if err == nil {
-				t.Fatal("the server started")
-			}
-			for _, want := range test.want {
-				if !strings.Contains(err.Error(), want) {
-					t.Errorf("error %q does not say %q", err, want)
-				}
-			}
+			golden.Message(t, "error", server.Run(ctx, o))
 		})
 	}
 }
@@ -254,7 +257,7 @@ func TestJournalOfALivingServerIsLocked(t *testing.T) {
 	dir := t.TempDir()
 	servertest.Start(t, options(dir))
 	err := server.Run(t.Context(), options(dir))
-	if err == nil || !strings.Contains(err.Error(), "in use by another process") {
+	if !errors.Is(err, journal.ErrLocked) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("error %v", err)
 	}
 }
@@ -268,9 +271,10 @@ func TestRenamedJournalNamesTheOtherRun(t *testing.T) {
 	o := options(dir)
 	o.Runs = []server.Genesis{backendtest.Genesis("other", 3)}
 	err := server.Run(t.Context(), o)
-	if !errors.Is(err, server.ErrOtherRun) || !strings.Contains(err.Error(), "RunID is test there and other here") {
+	if !errors.Is(err, server.ErrOtherRun) {
 		t.Fatalf("error %v", err)
 	}
+	golden.Message(t, "error", err)
 }
 
 // TestMembersHaveTheGraceAfterARestart restarts the server of a run whose two clients are
@@ -330,7 +334,7 @@ func TestEventsAndLogs(t *testing.T) {
 			t.Errorf("%d events %q, want 1", kinds[kind], kind)
 		}
 	}
-	for _, want := range []string{"accepted an action", "refused an action", "action=join", "action=ready", "not in this state of the run"} {
+	for _, want := range []string{"action=join", "action=ready", coordinator.ErrWrongState.Error()} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, log.String())
 		}

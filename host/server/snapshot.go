@@ -22,17 +22,17 @@ const (
 	snapshotMagic = "psychesnap/13\n"
 	namedMagic    = "psychesnap/14\n" // magic of a snapshot with names
 	snapshotHead  = len(snapshotMagic) + 8 + 8 + sha256.Size + 1
-	maxStarts     = 16 // heads of a snapshot, more than are ever kept
-	// maxSnapshotSize bounds a snapshot in bytes.
+	maxStarts     = 16 // heads of a snapshot, more than a log ever keeps
+	// maxSnapshotSize is the maximum size of a snapshot in bytes.
 	maxSnapshotSize = snapshotHead + maxStarts*wire.HeadSize + 2 + core.MaxNames*(identity.IDSize+1+coordinator.MaxMemberName) + coordinator.MaxStateSize + sha256.Size
 )
 
-// errSnapshot says that a file is no snapshot of its journal.
+// errSnapshot means that a file is not a snapshot of its journal.
 var errSnapshot = errors.New("snapshot cannot be used")
 
-// snapshot is a state of a run and the place of its journal at which it held. The journal's
-// next record there is a digest of the state (RecordDigest), so a snapshot that belongs to
-// another journal, or was changed, is found out by the first record that follows.
+// snapshot is a state of a run with its position in the journal. The journal's next record at this
+// position is a digest of the state (RecordDigest). The first record therefore reveals a snapshot
+// that was modified or belongs to another journal.
 //
 //	file = magic, offset, entries (8 bytes each, little endian), hash of the entry before,
 //	       number of heads (1 byte), heads at the starts of the newest rounds,
@@ -41,11 +41,11 @@ var errSnapshot = errors.New("snapshot cannot be used")
 type snapshot struct {
 	position journal.Position
 	starts   []wire.Head
-	names    core.Names // as the log had them; nothing confirms them
+	names    core.Names // from the log; not confirmed by the digest
 	state    []byte
 }
 
-// head returns the head of the log where the snapshot was taken.
+// head returns the head of the log at the snapshot.
 func (s snapshot) head() wire.Head {
 	return wire.Head{Index: uint64(s.position.Entries), Hash: s.position.Last}
 }
@@ -73,7 +73,7 @@ func (s snapshot) appendTo(b []byte) []byte {
 	return append(b, hash[:]...)
 }
 
-// decodeSnapshot reads the content of a file.
+// decodeSnapshot parses the content of a file.
 func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 	if len(content) < snapshotHead+sha256.Size || len(content) > maxSnapshotSize ||
 		!bytes.HasPrefix(content, []byte(snapshotMagic)) && !bytes.HasPrefix(content, []byte(namedMagic)) {
@@ -123,7 +123,7 @@ func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 	return s, state, nil
 }
 
-// readSnapshot reads a snapshot file. A file that is not there is fs.ErrNotExist.
+// readSnapshot reads a snapshot file. It returns fs.ErrNotExist for a missing file.
 func readSnapshot(path string) (snapshot, coordinator.State, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -137,10 +137,10 @@ func readSnapshot(path string) (snapshot, coordinator.State, error) {
 	return decodeSnapshot(content)
 }
 
-// write replaces the file at path; it is there whole, or the one before is.
+// write replaces the file at path atomically.
 func (s snapshot) write(path string) error { return replaceFile(path, s.appendTo(nil)) }
 
-// appendNames appends names by ascending key.
+// appendNames appends names in ascending order of keys.
 func appendNames(b []byte, names core.Names) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(names)))
 	for _, id := range slices.SortedFunc(maps.Keys(names), func(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }) {
@@ -150,7 +150,7 @@ func appendNames(b []byte, names core.Names) []byte {
 	return b
 }
 
-// readNames reads what appendNames wrote, and returns what follows it.
+// readNames parses the output of appendNames, and returns the bytes after it.
 func readNames(b []byte) (names core.Names, rest []byte, err error) {
 	if len(b) < 2 {
 		return nil, nil, fmt.Errorf("%w: its names are cut", errSnapshot)

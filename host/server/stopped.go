@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// runError is why a run cannot go on.
+// runError is the reason why a run stopped.
 type runError struct {
 	runID string
 	err   error
@@ -15,7 +15,7 @@ type runError struct {
 func (e *runError) Error() string { return fmt.Sprintf("run %s: %v", e.runID, e.err) }
 func (e *runError) Unwrap() error { return e.err }
 
-// start lets a run work. The caller holds mu.
+// start starts the loop of a run. The caller holds mu.
 func (s *server) start(h *host) {
 	ctx := s.ctx
 	s.working.Go(func() {
@@ -25,13 +25,13 @@ func (s *server) start(h *host) {
 	})
 }
 
-// stopped ends what concerns a run that cannot go on. The others do, and without any the server
-// ends.
+// stopped cleans up after a run that cannot continue. Other runs continue. Without any runs, the
+// server ends.
 func (s *server) stopped(h *host, reason *runError) {
 	h.logger.Error("the run stops here", "error", reason.err)
 	var trouble error = reason
 	h.trouble.Store(&trouble)
-	h.registry.shut(refuse(frame.RefusedShutdown, "the server cannot go on with run %q; its operator has to see to it", h.runID))
+	h.registry.shut(refuse(frame.RefusedShutdown, "the server cannot continue run %q; its operator must repair it", h.runID))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = append(s.failed, reason)

@@ -53,9 +53,9 @@ func TestBrokenJournalStopsOneRun(t *testing.T) {
 	p.hello(1, broken)
 	p.welcome()
 	p.send(frame.TypeSubmit, signed(1, p.run, coordinator.Join{}))
-	p.refused(frame.RefusedShutdown, "operator")
+	p.refused(frame.RefusedShutdown)
 	p = connect()
 	p.hello(2, broken)
-	p.refused(frame.RefusedShutdown, "operator")
+	p.refused(frame.RefusedShutdown)
 	works(t, connect)
 }

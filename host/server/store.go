@@ -21,43 +21,44 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// HostKeyFile is the name of the host's key in Options.SaveStateDir.
+// HostKeyFile is the file name of the host's key in Options.SaveStateDir.
 const HostKeyFile = "host-key.json"
 
-// ErrOtherRun says that the journal of a run was started with another configuration.
+// ErrOtherRun means that a run's journal was started with a different configuration.
 var ErrOtherRun = errors.New("the saved run differs from the given one")
 
-// JournalPath returns where the journal of a run is kept in a save-state directory.
+// JournalPath returns the path of a run's journal in a save-state directory.
 func JournalPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".journal")
 }
 
-// SnapshotPath returns where the newest snapshot of a run is kept in a save-state directory.
+// SnapshotPath returns the path of a run's newest snapshot in a save-state directory.
 func SnapshotPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".snapshot")
 }
 
-// store is what a host keeps of a run between two starts.
+// store is the persistent data of a run.
 type store struct {
 	log          *follow.Follower
-	draws        *draws           // nil when the run is over
-	names        core.Names       // that the log had when it was opened
-	journal      *journal.Journal // a temporary one when nothing is kept
+	draws        *draws           // nil if the run is finished
+	names        core.Names       // in the log when it was opened
+	journal      *journal.Journal // a temporary one if nothing is saved
 	journalPath  string
 	snapshotPath string
 	unsaved      int      // records since the newest snapshot
-	fresh        [][]byte // records that are not published yet
-	begunState   []byte   // where the newest epoch began, nil if certs know of it or that was before the start
-	begunAt      int64    // the same in the journal
+	fresh        [][]byte // unpublished records
+	begunState   []byte   // first state of the newest epoch; nil if certs has it or the epoch began before the start
+	begunAt      int64    // journal offset of begunState
 }
 
-// certificatesPath returns where the certificates of a run's epochs are kept in a save-state
+// certificatesPath returns the path of the certificates of a run's epochs in a save-state
 // directory.
 func certificatesPath(dir, runID string) string {
 	return filepath.Join(dir, url.PathEscape(runID)+".certificates")
 }
 
-// MakeStateDir makes the folder of Options.SaveStateDir, unless it is there; "" is none.
+// MakeStateDir creates the directory of Options.SaveStateDir if it does not exist. It does nothing
+// for "".
 func MakeStateDir(dir string) error {
 	if dir == "" {
 		return nil
@@ -68,11 +69,12 @@ func MakeStateDir(dir string) error {
 	return nil
 }
 
-// ErrNoHostKey means that a save-state directory has journals of runs and no key of their host.
+// ErrNoHostKey means that a save-state directory has journals of runs, but no key of their host.
 var ErrNoHostKey = errors.New("the host's key is missing")
 
-// HostKey reads the host's key from a save-state directory, or makes one and keeps it
-// there. The directory "" keeps nothing. In a directory with journals it returns ErrNoHostKey and makes no key.
+// HostKey reads the host's key from a save-state directory, or creates and saves one. For the
+// directory "" it saves nothing. In a directory with journals but no key, it returns ErrNoHostKey
+// and creates no key.
 func HostKey(dir string, random io.Reader) (identity.Key, error) {
 	if dir == "" {
 		return identity.Generate(random)
@@ -98,7 +100,7 @@ func HostKey(dir string, random io.Reader) (identity.Key, error) {
 	return key, identity.SaveKeyFile(path, key)
 }
 
-// savedRuns returns the ids of the runs that have a journal in dir, in ascending order.
+// savedRuns returns the ids of the runs with a journal in dir, in ascending order.
 func savedRuns(dir string) ([]string, error) {
 	if dir == "" {
 		return nil, nil
@@ -122,8 +124,8 @@ func savedRuns(dir string) ([]string, error) {
 	return ids, nil
 }
 
-// openStore loads what dir has of the run, or begins it with first and the draws that this commits
-// to. first may be nil: then the run must be there. With an empty dir nothing is kept.
+// openStore loads a run from dir, or starts it with the genesis first and the draws d. If first is
+// nil, the run must be in dir. With an empty dir nothing is saved.
 func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.Logger) (store, error) {
 	if dir == "" {
 		return temporaryStore(*first, d)
@@ -138,13 +140,13 @@ func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.
 		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
 	if r.log != nil && r.log.State.RunID != runID {
-		err = fmt.Errorf("journal %s: %w: RunID is %s there and %s here", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)
+		err = fmt.Errorf("journal %s: %w: RunID is %s in the journal, want %s", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)
 	} else if s.draws, err = openDraws(DrawsPath(dir, runID), r, d); err == nil {
 		err = s.begin(first, logger)
 	}
 	if err != nil {
 		err = errors.Join(err, s.journal.Close())
-		if r.log == nil && first != nil { // a run that never began must not be in the way later
+		if r.log == nil && first != nil { // a run that never started must not be in the way later
 			err = errors.Join(err, os.Remove(s.journalPath))
 		}
 		return s, err
@@ -152,7 +154,7 @@ func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.
 	return s, nil
 }
 
-// temporaryStore begins a run of which nothing is left after the process.
+// temporaryStore starts a run that does not survive the process.
 func temporaryStore(first follow.Genesis, d *draws) (store, error) {
 	log, err := follow.Begin(first)
 	if err != nil {
@@ -169,7 +171,7 @@ func temporaryStore(first follow.Genesis, d *draws) (store, error) {
 // keeps reports whether the run survives the process.
 func (s *store) keeps() bool { return s.journalPath != "" }
 
-// begin compares the beginning of the journal with what the run should begin with, or writes that.
+// begin writes the genesis to a new journal, or compares it with an existing journal's genesis.
 func (s *store) begin(first *follow.Genesis, logger *slog.Logger) error {
 	if s.log == nil {
 		if first == nil {
@@ -201,7 +203,7 @@ func runHash(log *follow.Follower) []byte {
 	return hash[:]
 }
 
-// readGenesis returns what a journal begins with.
+// readGenesis returns the genesis in a journal.
 func readGenesis(path string) (genesis follow.Genesis, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -222,7 +224,7 @@ func readGenesis(path string) (genesis follow.Genesis, err error) {
 	return genesis, err
 }
 
-// replay opens the journal, over the newest snapshot if that is of any use.
+// replay opens the journal. It uses the newest snapshot if it is valid.
 func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 	saved, state, err := readSnapshot(s.snapshotPath)
 	if err == nil {
@@ -262,8 +264,8 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 	return r, summary, err
 }
 
-// reaches returns an error when the journal is shorter than it was at a snapshot: what was
-// acknowledged then is gone.
+// reaches returns an error if the journal is shorter than it was at a snapshot, which means that
+// acknowledged actions are lost.
 func (s *store) reaches(offset int64) error {
 	info, err := os.Stat(s.journalPath)
 	switch {
@@ -277,12 +279,12 @@ func (s *store) reaches(offset int64) error {
 }
 
 func (s *store) lost(offset int64) error {
-	return fmt.Errorf("journal %s ends before offset %d, where it was when %s was taken: put the journal back, or remove the snapshot as well",
+	return fmt.Errorf("journal %s ends before offset %d, at which %s was taken; restore the journal, or remove the snapshot as well",
 		s.journalPath, offset, s.snapshotPath)
 }
 
-// endsBefore is reaches for what is whole of the journal: where it has zeros for entries, they would
-// be cut off.
+// endsBefore is reaches for the undamaged part of the journal: entries overwritten with zeros would
+// be truncated.
 func (s *store) endsBefore(offset int64) error {
 	file, err := os.Open(s.journalPath)
 	if err != nil {
@@ -293,10 +295,10 @@ func (s *store) endsBefore(offset int64) error {
 	if err == nil && summary.Size < offset {
 		return s.lost(offset)
 	}
-	return nil // anything else shows when the whole journal is read
+	return nil // a read of the whole journal finds other errors
 }
 
-// openFrom opens the journal and replays what follows a position.
+// openFrom opens the journal and replays the records after a position.
 func (s *store) openFrom(from journal.Position, r *replayer) (journal.Summary, error) {
 	opened, summary, err := journal.OpenAt(s.journalPath, from, func(payload []byte) error {
 		_, err := r.apply(payload)
@@ -306,7 +308,7 @@ func (s *store) openFrom(from journal.Position, r *replayer) (journal.Summary, e
 	return summary, err
 }
 
-// append adds a record, which the log has, to the next commit.
+// append adds a record of the log to the next commit.
 func (s *store) append(r core.Record) error {
 	s.fresh = append(s.fresh, r.Payload)
 	s.unsaved++
@@ -317,7 +319,7 @@ func (s *store) append(r core.Record) error {
 	return err
 }
 
-// commit waits until the disk has everything that was appended.
+// commit waits until all appended records are on the disk.
 func (s *store) commit() error {
 	if err := s.journal.Commit(); errors.Is(err, journal.ErrFull) {
 		return err
@@ -335,7 +337,8 @@ func (s *store) close() error {
 	return s.journal.Close()
 }
 
-// otherRun says in what the genesis state of a journal differs from the given one.
+// otherRun returns an error with the differences between a journal's genesis state and the given
+// state.
 func otherRun(path string, saved []byte, given coordinator.State) error {
 	state, err := coordinator.Decode(saved)
 	if err != nil {
@@ -347,7 +350,7 @@ func otherRun(path string, saved []byte, given coordinator.State) error {
 		path, ErrOtherRun, strings.Join(differences, ", "))
 }
 
-// compare lists the fields of two structs of one type that differ.
+// compare lists the fields that differ between two structs of the same type.
 func compare(prefix string, saved, given reflect.Value, differences *[]string) {
 	for i := range saved.NumField() {
 		name := prefix + saved.Type().Field(i).Name
@@ -359,9 +362,9 @@ func compare(prefix string, saved, given reflect.Value, differences *[]string) {
 		case a.Kind() == reflect.Slice || a.Kind() == reflect.Array:
 			*differences = append(*differences, name+" differs")
 		case strings.HasSuffix(name, "Time"): // milliseconds, which nobody has written in a file
-			*differences = append(*differences, fmt.Sprintf("%s is %v s there and %v s here", name, float64(a.Uint())/1000, float64(b.Uint())/1000))
+			*differences = append(*differences, fmt.Sprintf("%s is %v s in the journal, want %v s", name, float64(a.Uint())/1000, float64(b.Uint())/1000))
 		default:
-			*differences = append(*differences, fmt.Sprintf("%s is %v there and %v here", name, a, b))
+			*differences = append(*differences, fmt.Sprintf("%s is %v in the journal, want %v", name, a, b))
 		}
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// loop is the only goroutine that changes the state. It ends with ctx, or with an error
-// when the journal cannot be written: then nothing may be acknowledged any more. While there is
-// no room for the journal it waits.
+// loop is the only goroutine that changes the state. It ends with ctx, or with an error if the
+// journal cannot be written, because then nothing may be acknowledged any more. While the disk is
+// full, it waits.
 //
-// It works when an action came, when a connection came or went, and when something is due. In
-// between it shows every Beat that it is alive, and looks whether the clock was set.
+// It wakes when an action arrives, when a client connects or disconnects, and when something is
+// due. In between, it shows every Beat that it is alive, and checks whether the clock was set.
 func (h *host) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -29,7 +29,7 @@ func (h *host) loop(ctx context.Context) error {
 		}
 		if work {
 			if err := h.step(ctx, group); errors.Is(err, errStopsWhileFull) {
-				return nil // what was not acknowledged is not kept
+				return nil // unacknowledged actions are dropped
 			} else if err != nil {
 				return err
 			}
@@ -39,8 +39,8 @@ func (h *host) loop(ctx context.Context) error {
 	}
 }
 
-// steadyClock returns a clock that shows start's Unix time in milliseconds and goes on by the
-// system's monotonic clock.
+// steadyClock returns a clock that starts at start's Unix time in milliseconds and advances with
+// the system's monotonic clock.
 func steadyClock(start time.Time) func() uint64 {
 	return func() uint64 { return uint64(max(0, start.Add(time.Since(start)).UnixMilli())) }
 }

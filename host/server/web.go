@@ -15,17 +15,17 @@ import (
 // Limits of the HTTP server.
 const (
 	maxWebConnections = 64 // shared between addresses
-	maxWebProbes      = 32 // connections besides, which get nothing but healthPath, and have to be quick
+	maxWebProbes      = 32 // additional connections, for quick requests of healthPath only
 	maxWebHeader      = 8 << 10
 	webTimeout        = 10 * time.Second // for a request, and for its answer
 )
 
-// healthPath is answered also when all places are taken: a supervisor that asks for it in vain takes the
-// server for dead, and may start it again.
+// healthPath is served even at the connection limit. A supervisor whose check fails considers the
+// server dead and may restart it.
 const healthPath = "/healthz"
 
-// ServeHTTP lets a handler answer requests until ctx ends, within bounds that fit a small
-// server that anybody may ask, and closes the listener.
+// ServeHTTP serves requests with handler until ctx ends, and closes the listener. Its limits suit a
+// small public server.
 func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler, logger *slog.Logger) {
 	web := &http.Server{
 		Handler:           probed(handler),
@@ -56,10 +56,10 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	}
 }
 
-// probing is the key under which a request's context says whether it has no place of its own.
+// probing is the context key of requests without a regular connection slot.
 type probing struct{}
 
-// probed answers requests without a place of their own only if they are for healthPath.
+// probed answers requests without a regular connection slot only if they are for healthPath.
 func probed(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if probes, _ := r.Context().Value(probing{}).(bool); probes {
@@ -73,7 +73,8 @@ func probed(handler http.Handler) http.Handler {
 	})
 }
 
-// boundedListener has few connections at a time, and few of one address while others want a place.
+// boundedListener limits the open connections, and the connections per address while other
+// addresses wait.
 type boundedListener struct {
 	net.Listener
 	places, probes *admission.Limiter
@@ -99,7 +100,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// boundedConn gives its place back when it is closed first.
+// boundedConn releases its slot at the first Close.
 type boundedConn struct {
 	net.Conn
 	limiter *admission.Limiter

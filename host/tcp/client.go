@@ -26,48 +26,49 @@ import (
 const (
 	defaultMaxElapsed      = 30 * time.Second
 	defaultInitialInterval = 200 * time.Millisecond
-	// defaultMaxInterval and the random half on top of it are frame.LongestPause.
+	// defaultMaxInterval, with the random half on top, is at most frame.LongestPause.
 	defaultMaxInterval = frame.LongestPause * 2 / 3
 )
 
-// Options of a Client.
+// Options configure a Client.
 type Options struct {
-	Addr  string       // of the server, host:port
-	RunID string       // of the run
-	Run   [32]byte     // hash that the run must have; zero: any run of that id that the server shows first
-	Key   identity.Key // of the participant
-	Addrs []string     // its peer-to-peer addresses, as Announce would set them
+	Addr  string       // server address, host:port
+	RunID string       // run id
+	Run   [32]byte     // hash of the run; zero accepts the first run with RunID that the server presents
+	Key   identity.Key // key of the participant
+	Addrs []string     // peer-to-peer addresses of the participant, as in Announce
 
-	// Observe is true for a client that watches and administers, and does not train: a
-	// participant with the same key may be connected at the same time.
+	// Observe is set by clients that watch or administer a run and do not train. Such a client can
+	// connect while a participant with the same key is connected.
 	Observe bool
 
-	// ServerKey is the key that the server must have. Zero: KnownServers decides.
+	// ServerKey is the expected key of the server. If zero, KnownServers decides.
 	ServerKey identity.ID
-	// KnownServers remembers the keys of servers. Nil, and no ServerKey: the client trusts
-	// the key that it sees first, for as long as it lives.
+	// KnownServers stores the keys of known servers. If it is nil and ServerKey is zero, the client
+	// trusts the first key that it sees, for the lifetime of the Client.
 	KnownServers *secure.KnownServers
 
-	// MaxAttempts bounds the attempts of Dial. Zero: no bound.
+	// MaxAttempts limits the attempts of Dial. Zero means no limit.
 	MaxAttempts uint
-	// MaxElapsed bounds the time of Dial's attempts. Zero: defaultMaxElapsed.
+	// MaxElapsed limits the total time of Dial's attempts. Zero means defaultMaxElapsed.
 	MaxElapsed time.Duration
-	// ReconnectTimeout bounds the time without a connection later on. Zero: no bound.
+	// ReconnectTimeout limits the time for a later reconnection. Zero means no limit.
 	ReconnectTimeout time.Duration
-	// InitialInterval and MaxInterval bound the pauses between attempts, which grow by half
-	// each time, give or take a random half. Zero: the defaults.
+	// InitialInterval and MaxInterval bound the pauses between attempts. A pause is half longer
+	// than the previous one, with random jitter of up to half its length. Zero means the default.
 	InitialInterval, MaxInterval time.Duration
-	// Logger; nil: nothing is logged.
+	// Logger receives log messages. If nil, nothing is logged.
 	Logger *slog.Logger
 }
 
-// ErrRefused says that the server refused the client for good; the reason is in the text.
+// ErrRefused means that the server refused the client permanently. The error text contains the
+// reason.
 var ErrRefused = errors.New("the server refused the client")
 
-// ErrUntrusted says that the server did not prove the key that the client wants to see.
+// ErrUntrusted means that the server did not prove the expected key.
 var ErrUntrusted = errors.New("the server is not trusted")
 
-// ErrUnreachable says that all attempts to connect failed.
+// ErrUnreachable means that all attempts to connect failed.
 var ErrUnreachable = errors.New("the server cannot be reached")
 
 // Client implements the contract of package backend over TCP.
@@ -79,25 +80,24 @@ type Client struct {
 	updates chan backend.Update
 	running sync.WaitGroup
 
-	sent, received atomic.Uint64 // bytes of all connections
+	sent, received atomic.Uint64 // over all connections
 
-	// sending orders what is sent: nonces rise in the order of the frames. It is taken
-	// before mu.
+	// sending keeps nonces in the order of the frames. It is locked before mu.
 	sending sync.Mutex
 
 	mu      sync.Mutex
 	addrs   []string
 	nonce   uint64
 	host    identity.ID // key of the server; zero before the first connection
-	run     [32]byte    // hash of the run; zero before the first connection, unless it was given
+	run     [32]byte    // hash of the run; zero before the first connection unless Options.Run is set
 	session *session    // nil while disconnected
 	closed  bool
 	err     error
 }
 
-// Dial connects to the server and waits until it has accepted the client. It tries again
-// while that may help, with growing pauses, and then says what it tried. ctx bounds the life
-// of the Client, not only Dial; Close ends it earlier.
+// Dial connects to the server and waits until the server accepts the client. It retries temporary
+// failures with growing pauses. The error of a failed Dial lists its attempts. ctx limits the life
+// of the Client, not only Dial. Close ends the Client earlier.
 func Dial(ctx context.Context, o Options) (*Client, error) {
 	if err := o.checkRun(); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// check fills in what is zero and refuses what cannot be right.
+// check sets defaults and validates the options.
 func (o *Options) check() error {
 	if o.MaxElapsed == 0 {
 		o.MaxElapsed = defaultMaxElapsed
@@ -142,7 +142,7 @@ func (o *Options) check() error {
 	return backend.CheckAddrs(o.Addrs)
 }
 
-// checkRun completes the options of who means one run.
+// checkRun validates the options of a client that needs a specific run.
 func (o *Options) checkRun() error {
 	if len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength {
 		return fmt.Errorf("run id %q: want 1 to %d bytes", o.RunID, coordinator.MaxRunIDLength)
@@ -150,14 +150,14 @@ func (o *Options) checkRun() error {
 	return o.check()
 }
 
-// pauses returns those between attempts.
+// pauses returns the schedule of pauses between attempts.
 func (o *Options) pauses() *backoff.ExponentialBackOff {
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval, policy.MaxInterval = o.InitialInterval, o.MaxInterval
 	return policy
 }
 
-// connect makes a session, trying again until the bounds are reached.
+// connect makes a session. It retries until it reaches one of the limits.
 func (c *Client) connect(maxAttempts uint, maxElapsed time.Duration) (*session, error) {
 	policy := c.options.pauses()
 	start, attempts := time.Now(), 0
@@ -210,7 +210,7 @@ func (c *Client) attempt() (*session, error) {
 	return s, nil
 }
 
-// accept decides whether the key that a server has proved is trusted.
+// accept returns an error unless the client trusts the key that a server has proved.
 func (c *Client) accept(found identity.ID) error {
 	check := c.trust()
 	if err := check(found); err != nil {
@@ -235,12 +235,12 @@ func (c *Client) trust() func(identity.ID) error {
 	return func(identity.ID) error { return nil }
 }
 
-// isPermanent reports whether another attempt would fail the same way.
+// isPermanent reports whether every further attempt would fail the same way.
 func isPermanent(err error) bool {
 	return errors.Is(err, ErrRefused) || errors.Is(err, follow.ErrGenesis) || errors.Is(err, ErrUntrusted) || errors.Is(err, backend.ErrWrongRun) || errors.Is(err, backend.ErrDuplicateKey)
 }
 
-// live keeps a session alive until the client ends.
+// live keeps the client connected, starting with session s, until the client ends.
 func (c *Client) live(s *session) {
 	defer close(c.updates)
 	var book addressBook
@@ -282,7 +282,7 @@ func (c *Client) live(s *session) {
 	}
 }
 
-// begins returns where the client follows the log from; nil for a spectator.
+// begins returns the client's position in the log; nil for a spectator.
 func (c *Client) begins(s *session) (*logCursor, error) {
 	if c.options.Observe {
 		return nil, nil
@@ -290,8 +290,8 @@ func (c *Client) begins(s *session) (*logCursor, error) {
 	return beginLog(s.genesis)
 }
 
-// begin makes s the session that Submit uses. Addresses that were announced while it was
-// being made are sent again.
+// begin makes s the session that Submit uses. It sends addresses that were announced during the
+// connection setup.
 func (c *Client) begin(s *session) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -300,12 +300,12 @@ func (c *Client) begin(s *session) {
 	addrs := c.addrs
 	c.mu.Unlock()
 	if !slices.Equal(addrs, s.announced) {
-		// A failure shows in the read that follows.
+		// The next read reports a failure.
 		_ = s.announce(c.options, addrs)
 	}
 }
 
-// dropSession ends a session and fails what waits for its answers.
+// dropSession ends a session and fails all submissions that wait for its answers.
 func (c *Client) dropSession(s *session) {
 	c.mu.Lock()
 	c.session = nil
@@ -313,7 +313,7 @@ func (c *Client) dropSession(s *session) {
 	s.end()
 }
 
-// end remembers why the client ended.
+// end records why the client ended.
 func (c *Client) end(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -324,7 +324,8 @@ func (c *Client) end(err error) {
 	c.cancel()
 }
 
-// publish replaces what the reader has not taken yet. Only live's goroutine calls it.
+// publish replaces the update that the reader has not taken yet. Only the goroutine of live calls
+// it.
 func (c *Client) publish(u backend.Update) {
 	select {
 	case <-c.updates:
@@ -333,7 +334,7 @@ func (c *Client) publish(u backend.Update) {
 	c.updates <- u
 }
 
-// raiseNonce keeps the next nonce above the newest one that the host accepted.
+// raiseNonce sets the next nonce above the newest accepted nonce.
 func (c *Client) raiseNonce(state *coordinator.State) {
 	id := coordinator.ClientID(c.options.Key.ID())
 	c.mu.Lock()
@@ -363,14 +364,14 @@ func (c *Client) Host() identity.ID {
 	return c.host
 }
 
-// Run returns the hash that names the run in everything that is signed.
+// Run returns the hash that identifies the run in all signed messages.
 func (c *Client) Run() [32]byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.run
 }
 
-// Bytes returns the bytes sent and received since the start, over all connections.
+// Bytes returns the bytes sent and received over all connections of the client.
 func (c *Client) Bytes() (sent, received uint64) { return c.sent.Load(), c.received.Load() }
 
 // Updates returns the channel of states; see package backend.
@@ -396,7 +397,7 @@ func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 	return nil
 }
 
-// send signs and sends an action over the present session.
+// send signs an action and sends it over the current session.
 func (c *Client) send(a coordinator.Action) (*session, uint64, <-chan error, error) {
 	c.sending.Lock()
 	defer c.sending.Unlock()
@@ -415,8 +416,8 @@ func (c *Client) send(a coordinator.Action) (*session, uint64, <-chan error, err
 	return s, request, answer, err
 }
 
-// Announce sets the participant's peer-to-peer addresses; see package backend. They are
-// sent now if there is a connection, and with every new one.
+// Announce sets the participant's peer-to-peer addresses; see package backend. The client sends
+// them now if it is connected, and again on every new connection.
 func (c *Client) Announce(_ context.Context, addrs []string) error {
 	if err := backend.CheckAddrs(addrs); err != nil {
 		return fmt.Errorf("announce: %w", err)
@@ -433,7 +434,7 @@ func (c *Client) Announce(_ context.Context, addrs []string) error {
 	case s == nil:
 		return nil
 	}
-	// A connection that fails here is made anew, with these addresses.
+	// If this fails, the client reconnects and sends the addresses again.
 	_ = s.announce(c.options, addrs)
 	return nil
 }

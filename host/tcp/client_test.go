@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server"
@@ -35,6 +35,9 @@ func fast(address string) tcp.Options {
 		InitialInterval: time.Millisecond, MaxInterval: 10 * time.Millisecond,
 	}
 }
+
+// elapsed hides the duration of attempts on a slow machine from messages.
+var elapsed = []string{" in 1s", " in 0s", " in 2s", " in 0s", " in 3s", " in 0s"}
 
 // freeAddress returns an address on which nothing listens.
 func freeAddress(t *testing.T) string {
@@ -70,11 +73,7 @@ func TestDialTriesAgainAndThenSaysSo(t *testing.T) {
 	if !errors.Is(err, tcp.ErrUnreachable) {
 		t.Fatalf("error %v, want ErrUnreachable", err)
 	}
-	for _, want := range []string{address, "gave up after 4 attempts", "check that the server runs", "refused"} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("error %q does not say %q", err, want)
-		}
-	}
+	golden.Message(t, "after 4 attempts", err, elapsed...)
 	o.MaxAttempts, o.MaxElapsed = 0, 30*time.Millisecond
 	if _, err := tcp.Dial(t.Context(), o); !errors.Is(err, tcp.ErrUnreachable) {
 		t.Fatalf("error %v, want ErrUnreachable", err)
@@ -112,9 +111,10 @@ func TestWrongRunIsPermanent(t *testing.T) {
 	o := fast(address)
 	o.RunID = "this-run"
 	_, err := tcp.Dial(t.Context(), o)
-	if !errors.Is(err, backend.ErrWrongRun) || !strings.Contains(err.Error(), `this server hosts run "that-run"`) {
+	if !errors.Is(err, backend.ErrWrongRun) {
 		t.Fatalf("error %v", err)
 	}
+	golden.Message(t, "error", err)
 }
 
 func TestLostServerEndsTheClientAfterTheTimeout(t *testing.T) {
@@ -220,9 +220,10 @@ func TestServerWithoutTLS(t *testing.T) {
 	o := fast(plainServer(t, func(s net.Conn) { _, _ = s.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n")) }))
 	o.MaxAttempts = 2
 	_, err := tcp.Dial(t.Context(), o)
-	if !errors.Is(err, tcp.ErrUnreachable) || !strings.Contains(err.Error(), "is this the address of a run's server?") {
+	if !errors.Is(err, tcp.ErrUnreachable) {
 		t.Fatalf("error %v", err)
 	}
+	golden.Message(t, "error", err, elapsed...)
 }
 
 // TestOnlyThePinnedServerIsTrusted starts a server and pins its key, another one, and none.
@@ -268,30 +269,30 @@ func TestStrangeServers(t *testing.T) {
 		name  string
 		serve func(net.Conn, *frame.Reader)
 		want  error
-		text  string
 	}{
 		{"speaks another protocol", func(s net.Conn, _ *frame.Reader) { _, _ = s.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n")) },
-			tcp.ErrUnreachable, "malformed frame"},
+			tcp.ErrUnreachable},
 		{"begins with another frame", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypePing, nil) },
-			tcp.ErrUnreachable, "is this the address of a run's server?"},
+			tcp.ErrUnreachable},
 		{"is of another version", func(s net.Conn, _ *frame.Reader) { send(s, frame.TypeChallenge, []byte{frame.Version + 1, 1, 2}) },
-			tcp.ErrRefused, fmt.Sprintf("version %d", frame.Version+1)},
+			tcp.ErrRefused},
 		{"is of the version before", func(s net.Conn, _ *frame.Reader) {
 			send(s, frame.TypeChallenge, frame.Challenge{Version: frame.Version - 1}.AppendTo(nil))
-		}, tcp.ErrRefused, "use programs of the same release"},
+		}, tcp.ErrRefused},
 		{"is busy", func(s net.Conn, _ *frame.Reader) {
 			send(s, frame.TypeRefusal, frame.Refusal{Code: frame.RefusedBusy, Reason: "full"}.AppendTo(nil))
-		}, tcp.ErrUnreachable, "full"},
-		{"hangs up", func(net.Conn, *frame.Reader) {}, tcp.ErrUnreachable, "EOF"},
+		}, tcp.ErrUnreachable},
+		{"hangs up", func(net.Conn, *frame.Reader) {}, tcp.ErrUnreachable},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			o := fast(fakeServer(t, test.serve))
 			o.MaxAttempts = 3
 			_, err := tcp.Dial(t.Context(), o)
-			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
-				t.Fatalf("error %v, want %v with %q", err, test.want, test.text)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("error %v, want %v", err, test.want)
 			}
+			golden.Message(t, "error", err, elapsed...)
 		})
 	}
 }
@@ -307,9 +308,7 @@ func TestHelloIsGoodForOneServer(t *testing.T) {
 	if _, err := tcp.Dial(t.Context(), o); !errors.Is(err, tcp.ErrUnreachable) {
 		t.Errorf("client of the relay: %v", err)
 	}
-	if err := <-answers; err == nil || !strings.Contains(err.Error(), "the signature of the hello does not verify") {
-		t.Errorf("the other server's answer to the hello: %v", err)
-	}
+	golden.Message(t, "the other server's answer to the hello", <-answers)
 	c, err := tcp.Dial(t.Context(), fast(address))
 	if err != nil {
 		t.Fatal(err)

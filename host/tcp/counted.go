@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// counted is a socket whose bytes are counted, TLS and all.
+// counted counts the bytes of a socket, including TLS overhead.
 type counted struct {
 	net.Conn
 	sent, received *atomic.Uint64

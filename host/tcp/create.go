@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ParseRun reads the hash of a run from hexadecimal. Nothing is the zero value.
+// ParseRun parses the hexadecimal hash of a run. It returns the zero value for an empty text.
 func ParseRun(text string) (run [32]byte, err error) {
 	if text == "" {
 		return run, nil
@@ -31,12 +31,12 @@ func ParseRun(text string) (run [32]byte, err error) {
 	return run, nil
 }
 
-// ErrNoLog says that a server keeps no journal of the run.
+// ErrNoLog means that a server keeps no journal of the run.
 var ErrNoLog = errors.New("the server keeps no journal")
 
-// Create begins a run on the server and returns when the server has it on its disk. genesis
-// makes the run's first state for the server's key; it is signed by o.Key. o.RunID must be
-// the run of that state. It returns the hash that names the run. There is one attempt.
+// Create starts a run on the server and returns once the run is on the server's disk. genesis
+// returns the run's first state for the server's key, which o.Key signs. The state's run id must be
+// o.RunID. Create returns the hash of the run. It makes one attempt.
 func Create(ctx context.Context, o Options, genesis func(host coordinator.ClientID) (coordinator.State, error)) (run [32]byte, err error) {
 	err = withSession(ctx, o, frame.RoleCreator, func(s *session, host identity.ID) error {
 		state, err := genesis(coordinator.ClientID(host))
@@ -72,8 +72,9 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 	return run, nil
 }
 
-// Runs asks a server which runs it has; o names none. All is how many there are, of which a server names
-// frame.MaxRuns at most. What it says is not proven. There is one attempt.
+// Runs asks a server for a list of its runs. o need not name a run. all is the number of runs on
+// the server, which lists at most frame.MaxRuns of them. The answer is not verified. Runs makes one
+// attempt.
 func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, err error) {
 	err = withSession(ctx, o, frame.RoleLister, func(s *session, _ identity.ID) error {
 		payload, err := s.expect(frame.TypeRuns)
@@ -88,15 +89,16 @@ func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, 
 	return runs, all, nil
 }
 
-// ErrNoModel says that a server does not hand out the model that a run begins with.
+// ErrNoModel means that a server does not serve the run's starting model.
 var ErrNoModel = errors.New("the server hands out no model")
 
-// ReadLog writes the run's journal, as the server has it now, to w. There is one attempt. Arrives is told how much is here.
+// ReadLog writes the run's journal, up to its size at the time of the call, to w. It makes one
+// attempt. It calls arrives with its progress in bytes.
 func ReadLog(ctx context.Context, o Options, w io.Writer, arrives func(done, all uint64)) error {
 	return readLog(ctx, o, 0, w, arrives)
 }
 
-// ReadLogFrom is ReadLog for what lies behind the first bytes, which the caller has.
+// ReadLogFrom is ReadLog without the first from bytes, which the caller already has.
 func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error {
 	return readLog(ctx, o, from, w, func(_, _ uint64) {})
 }
@@ -110,7 +112,7 @@ func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives f
 				return err
 			}
 			if offset == from {
-				size = part.Size // what is appended meanwhile is left out
+				size = part.Size // ignore what the server appends in the meantime
 			}
 			if from > 0 && from == size {
 				return nil
@@ -136,9 +138,9 @@ func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives f
 	return nil
 }
 
-// ReadModel writes the model that the run begins with to w, as package parcel has it, at most limit
-// bytes. Arrives is told how much is here. When the connection breaks it goes on with the next part over another
-// one, until none brings any more.
+// ReadModel writes the run's starting model to w, in the format of package parcel and at most limit
+// bytes. It calls arrives with its progress in bytes. If the connection breaks, it continues with
+// the next part over a new connection. It gives up when a new connection delivers nothing more.
 func ReadModel(ctx context.Context, o Options, limit uint64, w io.Writer, arrives func(done, all uint64)) error {
 	r := &modelReader{limit: limit, w: w, arrives: arrives}
 	for {
@@ -153,16 +155,16 @@ func ReadModel(ctx context.Context, o Options, limit uint64, w io.Writer, arrive
 	}
 }
 
-// modelReader is how far a model is here.
+// modelReader is the state of a model download.
 type modelReader struct {
 	limit        uint64
 	w            io.Writer
 	arrives      func(done, all uint64)
 	offset, size uint64
-	refused      bool // another connection would bring the same
+	refused      bool // a new connection would be refused too
 }
 
-// read goes on reading over a connection.
+// read continues the download over a connection.
 func (r *modelReader) read(s *session) error {
 	for r.offset == 0 || r.offset < r.size {
 		part, err := s.readPart(frame.TypeReadModel, frame.TypeModel, r.offset)
@@ -174,7 +176,7 @@ func (r *modelReader) read(s *session) error {
 		case part.Size == 0:
 			return ErrNoModel
 		case part.Size > r.limit:
-			return fmt.Errorf("the server hands out a model of %d bytes, at most %d are taken", part.Size, r.limit)
+			return fmt.Errorf("the server's model has %d bytes, the limit is %d", part.Size, r.limit)
 		case r.offset > 0 && part.Size != r.size:
 			return fmt.Errorf("the server hands out another model than before: %d bytes, not %d", part.Size, r.size)
 		case len(part.Part) == 0 || uint64(len(part.Part)) > part.Size-r.offset:
@@ -190,7 +192,7 @@ func (r *modelReader) read(s *session) error {
 	return nil
 }
 
-// readPart asks for a part of the journal, or of the model.
+// readPart requests a part of the journal or of the model.
 func (s *session) readPart(ask, want frame.Type, offset uint64) (frame.Log, error) {
 	if err := s.write(ask, frame.ReadLog{Offset: offset}.AppendTo(nil)); err != nil {
 		return frame.Log{}, err
@@ -206,7 +208,7 @@ func (s *session) readPart(ask, want frame.Type, offset uint64) (frame.Log, erro
 	return part, err
 }
 
-// await reads until a frame of the given type comes, past states, peers and pings.
+// await reads until a frame of the wanted type arrives. It skips states, peers and pings.
 func (s *session) await(want frame.Type) ([]byte, error) {
 	s.arriving.limit = frame.IdleTimeout
 	for {
@@ -228,7 +230,7 @@ func (s *session) await(want frame.Type) ([]byte, error) {
 	}
 }
 
-// withSession makes one connection, uses it and closes it.
+// withSession makes one connection, calls use and closes the connection.
 func withSession(ctx context.Context, o Options, role frame.Role, use func(*session, identity.ID) error) error {
 	check := o.checkRun
 	if role == frame.RoleLister {

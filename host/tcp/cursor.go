@@ -12,19 +12,19 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// logCursor is how far a client has followed a run's log, over all its connections. One goroutine uses
-// it.
+// logCursor is a client's position in a run's log, across all its connections. It is not safe for
+// concurrent use.
 type logCursor struct {
 	log    *follow.Follower
 	host   identity.ID
-	starts []wire.Head         // signed, of the newest rounds, oldest first
-	newest wire.Head           // signed; zero before the first
-	window []byte              // of the connection
-	signed bool                // the host signed a head of what log has
-	cert   *follow.Certificate // newest on the way to a later epoch; nil: none since the log
+	starts []wire.Head         // signed heads at the starts of the newest rounds, oldest first
+	newest wire.Head           // newest signed head; zero before the first
+	window []byte              // compression window of the connection
+	signed bool                // the host signed a head of this log
+	cert   *follow.Certificate // newest certificate on the way to a later epoch; nil if there is none since log
 }
 
-// beginLog returns the logCursor of a run at its genesis.
+// beginLog returns a logCursor at the genesis of a run.
 func beginLog(g follow.Genesis) (*logCursor, error) {
 	log, err := follow.Begin(g)
 	if err != nil {
@@ -33,17 +33,18 @@ func beginLog(g follow.Genesis) (*logCursor, error) {
 	return &logCursor{log: log, host: identity.ID(log.State.Host)}, nil
 }
 
-// connect prepares for another connection. A client that was on the way to a certified epoch begins anew.
+// connect prepares for a new connection. If the client was between certificates, it starts again
+// from the genesis.
 func (t *logCursor) connect() {
 	t.window, t.cert = nil, nil
 	if t.newest.Index == 0 {
-		if log, err := follow.Begin(t.log.Genesis()); err == nil { // it was begun before
+		if log, err := follow.Begin(t.log.Genesis()); err == nil { // cannot fail: it succeeded before
 			t.log = log
 		}
 	}
 }
 
-// take takes records in. The error is a *follow.Lie when they are not what an honest host sends.
+// take processes records. It returns a *follow.Lie if an honest host cannot have sent them.
 func (t *logCursor) take(payload []byte) error {
 	records, err := frame.DecodeRecords(payload, t.window)
 	if err != nil {
@@ -76,7 +77,7 @@ func (t *logCursor) take(payload []byte) error {
 	return nil
 }
 
-// pass takes in the certificate of a later epoch, by members of the one that is known.
+// pass processes the certificate of a later epoch, signed by members of the newest known epoch.
 func (t *logCursor) pass(payload []byte) error {
 	c, err := follow.DecodeCertificate(bytes.Clone(payload))
 	if err != nil {
@@ -96,7 +97,7 @@ func (t *logCursor) pass(payload []byte) error {
 	return nil
 }
 
-// begin goes on from the state of the newest certificate.
+// begin continues from the state of the newest certificate.
 func (t *logCursor) begin(payload []byte) error {
 	if t.cert == nil || t.newest.Index > 0 {
 		return fmt.Errorf("%w: a state without a certificate", frame.ErrMalformed)
@@ -109,7 +110,7 @@ func (t *logCursor) begin(payload []byte) error {
 	return nil
 }
 
-// check compares a head with the history that was followed.
+// check compares a head with the history that the client has followed.
 func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) error {
 	if !h.Verify(t.host, t.log.Run()) {
 		return fmt.Errorf("%w: the host did not sign the head of record %d", frame.ErrMalformed, h.Index)
@@ -123,7 +124,7 @@ func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) 
 	if h.Index != own.Index {
 		i := slices.IndexFunc(t.log.Starts(), func(s wire.Head) bool { return s.Index == h.Index })
 		if i < 0 {
-			return nil // of a round that is long over, or that was not followed
+			return nil // of an old round, or of a round that the client did not follow
 		}
 		own = t.log.Starts()[i]
 	}
@@ -142,7 +143,7 @@ func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) 
 	return nil
 }
 
-// lie returns what the records prove.
+// lie returns the proof that the records contain.
 func (t *logCursor) lie(reason string, records frame.Records, applied [][]byte) *follow.Lie {
 	e := follow.Evidence{Genesis: t.log.Genesis().Raw, Heads: slices.Clone(t.starts), Index: records.First}
 	if t.newest.Index > 0 {
@@ -155,7 +156,8 @@ func (t *logCursor) lie(reason string, records frame.Records, applied [][]byte) 
 	return &follow.Lie{Reason: reason, Evidence: e}
 }
 
-// liedBy returns the lie of the host that ended a connection, nil if that was something else.
+// liedBy returns the *follow.Lie that ended a connection, or nil if the connection ended for
+// another reason.
 func (t *logCursor) liedBy(err error) error {
 	if lie, ok := errors.AsType[*follow.Lie](err); ok {
 		return lie

@@ -1,13 +1,13 @@
-// Package tcp is the client's side of a run that a server hosts (package server).
+// Package tcp implements the client for a run on a server (package host/server).
 //
-// The main type is Client. Dial connects, proves the key and returns; from then on Updates
-// carries what the server pushes and Submit sends actions. When the connection is lost the
-// Client connects again by itself, with growing pauses; meanwhile Submit returns
-// backend.ErrDisconnected. It gives up, and closes Updates, when its context ends, after
-// Options.ReconnectTimeout, or when the server refuses it for a reason that time does not
-// cure (wrong run, a second client with the same key, another protocol version).
+// The main type is Client. Dial connects, proves the client's key and returns. Afterwards Updates
+// delivers the states that the server pushes, and Submit sends actions. If the connection breaks,
+// the Client reconnects by itself, with growing pauses. Until then Submit returns
+// backend.ErrDisconnected. The Client gives up and closes Updates if its context ends, if
+// Options.ReconnectTimeout is over, or if the server refuses it for a permanent reason (wrong run,
+// a second client with the same key, another protocol version).
 //
-// Nonces of actions start at the Unix time in nanoseconds, so that they rise over restarts
-// of the process without anything being kept; should the clock have gone back, the nonce
-// in the coordinator's state is taken instead.
+// Nonces of actions start at the Unix time in nanoseconds, so that they increase across restarts
+// without stored state. If the clock has gone back, the Client continues from the nonce in the
+// coordinator's state instead.
 package tcp

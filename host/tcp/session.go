@@ -24,32 +24,33 @@ import (
 // session is one connection after its handshake.
 type session struct {
 	socket    *tls.Conn
-	server    identity.ID    // that it has proved
-	genesis   follow.Genesis // of the run; zero for a client that makes a run
-	run       [32]byte       // its hash
+	server    identity.ID    // key that the server proved
+	genesis   follow.Genesis // of the run; zero for a client that creates a run
+	run       [32]byte       // hash of the run
 	arriving  *arriving      // reads from socket
-	buffer    *bufio.Reader  // of arriving
-	reader    *frame.Reader  // of buffer
+	buffer    *bufio.Reader  // reads from arriving
+	reader    *frame.Reader  // reads from buffer
 	role      frame.Role
 	key       identity.Key
-	certified uint64   // records up to the newest epoch that was signed
+	certified uint64   // number of records at the start of the newest epoch that this client has signed
 	nonce     [32]byte // of the challenge
 	draws     [32]byte // of the Welcome
-	sequence  uint64   // of the newest Hello; Client.sending guards it
-	announced []string // addresses of the newest Hello; Client.sending guards it
+	sequence  uint64   // of the newest Hello; guarded by Client.sending
+	announced []string // addresses of the newest Hello; guarded by Client.sending
 
-	writing sync.Mutex // whole frames only
+	writing sync.Mutex // a frame is written as a whole
 
 	mu      sync.Mutex
 	request uint64
-	waiting map[uint64]chan error // closed, and nil, once the session ended
+	waiting map[uint64]chan error // answers by request; nil after the session ended
 	ended   bool
 }
 
-// handshake proves both sides' keys on a new connection; accept decides whether the server's
-// is trusted. The caller closes socket after an error. Who asks for a list of runs is answered with that.
+// handshake proves the keys of both sides on a new connection. accept decides whether the client
+// trusts the server's key. After an error the caller closes socket. With frame.RoleLister,
+// handshake returns after the hello, and the server answers with the list of runs.
 func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, run [32]byte, role frame.Role, addrs []string) (*session, error) {
-	// The end of ctx unblocks the reads and writes below.
+	// When ctx ends, this unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
 	if err := socket.SetDeadline(time.Now().Add(2 * frame.HandshakeTimeout)); err != nil {
@@ -97,8 +98,8 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	return s, socket.SetDeadline(time.Time{})
 }
 
-// enter verifies what the run began with: it must be of the name that was asked for and of this
-// server, and the run must be the one that is wanted, unless that is the zero value.
+// enter verifies the genesis of the run. It must have the requested run id and name this server as its host.
+// Its hash must be wanted, unless wanted is zero.
 func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
 	g, err := follow.OpenGenesis(genesis)
 	if err != nil {
@@ -120,7 +121,7 @@ func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
 	return nil
 }
 
-// expect reads a frame of the given type; a refusal becomes an error.
+// expect reads a frame of the given type. It returns an error for a refusal.
 func (s *session) expect(want frame.Type) ([]byte, error) {
 	kind, payload, err := s.reader.Next(frame.MaxWelcome)
 	switch {
@@ -136,16 +137,16 @@ func (s *session) expect(want frame.Type) ([]byte, error) {
 	return payload, nil
 }
 
-// isNoTLS reports whether the other side speaks something else than TLS.
+// isNoTLS reports whether the other side does not speak TLS.
 func isNoTLS(err error) bool {
 	_, ok := errors.AsType[tls.RecordHeaderError](err)
 	return ok
 }
 
-// errShorter says that the server's log does not reach as far as the client has followed it.
+// errShorter means that the server's log ends before the client's position in it.
 var errShorter = errors.New("the log is shorter")
 
-// refusal turns a Refusal into the error it stands for.
+// refusal converts a Refusal into an error.
 func refusal(payload []byte) error {
 	r, err := frame.DecodeRefusal(payload)
 	switch {
@@ -164,10 +165,10 @@ func refusal(payload []byte) error {
 	}
 }
 
-// read handles what the server sends until the session ends, and says why it did. It calls
-// update when there is a state and it or the peers are new, but not for one that is outdated
-// already, as what follows it shows. With a logCursor the state is what the log leads to, else what
-// the server says.
+// read handles frames from the server until the session ends, and returns the reason. It calls
+// update with each new state or list of peers, but skips a state that the next frames already
+// supersede. If t is not nil, it derives the state from the log. Otherwise it trusts the server's
+// state.
 func (s *session) read(ctx context.Context, t *logCursor, update func(*coordinator.State, []backend.Peer)) error {
 	stop := context.AfterFunc(ctx, func() { _ = s.socket.Close() })
 	defer stop()
@@ -209,8 +210,8 @@ func (s *session) read(ctx context.Context, t *logCursor, update func(*coordinat
 	}
 }
 
-// certify signs the newest epoch that the log has led to, once over each connection, if the client
-// may have something to say about it: the server knows.
+// certify signs the newest epoch in the log, once per connection, if the client may be entitled to.
+// The server decides whether it is.
 func (s *session) certify(t *logCursor) error {
 	if t == nil || !t.signed {
 		return nil
@@ -223,8 +224,8 @@ func (s *session) certify(t *logCursor) error {
 	return s.write(frame.TypeSign, frame.Sign{Index: e.Index, Signature: e.Sign(s.key, s.run)}.AppendTo(nil))
 }
 
-// arriving reads from a socket. With a limit, every read has this time, however long a frame takes: over a slow link
-// a frame takes longer than a server may be silent.
+// arriving reads from a socket. If limit is set, it applies to each read, not to a whole frame: on
+// a slow link, a frame can take longer than the time that a server may be silent.
 type arriving struct {
 	socket *tls.Conn
 	limit  time.Duration // 0: the caller sets deadlines
@@ -240,12 +241,12 @@ func (a *arriving) Read(b []byte) (int, error) {
 	return a.socket.Read(b)
 }
 
-// view is what a server has shown, as it was sent.
+// view is the newest encoded state and peers from the server.
 type view struct {
 	state, peers []byte
-	known        []backend.Peer // peers, decoded
+	known        []backend.Peer // decoded peers
 	changed      bool           // since the last update
-	log          *logCursor     // nil: the state is believed
+	log          *logCursor     // nil: the server's state is trusted
 	following    coordinator.Decoder
 }
 
@@ -265,7 +266,7 @@ func (v *view) newest() (coordinator.State, error) {
 	return v.following.Decode(v.state)
 }
 
-// apply takes a state, a list of peers, or a change of one.
+// apply processes a state, a list of peers, or a change to one of them.
 func (v *view) apply(kind frame.Type, payload []byte) (err error) {
 	v.changed = true
 	if v.log != nil {
@@ -301,7 +302,7 @@ func (v *view) apply(kind frame.Type, payload []byte) (err error) {
 	return err
 }
 
-// control handles frames that change nothing of what the reader sees.
+// control handles frames that do not change the view.
 func (s *session) control(kind frame.Type, payload []byte) error {
 	switch kind {
 	case frame.TypeAck:
@@ -326,15 +327,15 @@ func (s *session) write(kind frame.Type, payload []byte) error {
 		return err
 	}
 	if _, err := s.socket.Write(frame.Append(nil, kind, payload)); err != nil {
-		// Part of a frame may be out: nothing can follow it.
+		// The other side may have received part of a frame, so no other frame can follow.
 		_ = s.socket.Close()
 		return err
 	}
 	return nil
 }
 
-// submit sends a signed action. The channel gets the answer, or is closed when the session
-// ends before.
+// submit sends a signed action. The returned channel delivers the answer. It is closed if the
+// session ends first.
 func (s *session) submit(action []byte) (uint64, <-chan error, error) {
 	answer := make(chan error, 1)
 	s.mu.Lock()
@@ -353,7 +354,7 @@ func (s *session) submit(action []byte) (uint64, <-chan error, error) {
 	return request, answer, nil
 }
 
-// answer passes an acknowledgement to whoever waits for it.
+// answer passes an acknowledgement to the submission that waits for it.
 func (s *session) answer(ack frame.Ack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -363,7 +364,7 @@ func (s *session) answer(ack frame.Ack) {
 	}
 }
 
-// forget gives up waiting for an answer.
+// forget stops waiting for an answer.
 func (s *session) forget(request uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -378,7 +379,7 @@ func (s *session) announce(o Options, addrs []string) error {
 	return s.write(frame.TypeHello, hello.Sign(nil, o.Key, s.nonce, s.server))
 }
 
-// end closes the connection and everything that waits for an answer.
+// end closes the connection and fails all waiting submissions.
 func (s *session) end() {
 	_ = s.socket.Close()
 	s.mu.Lock()
@@ -390,19 +391,19 @@ func (s *session) end() {
 	s.waiting = nil
 }
 
-// addressBook keeps the addresses of participants through restarts of the server: it learns them again only
-// when each participant has come back.
+// addressBook keeps the addresses of participants across restarts of the server. A restarted server
+// learns an address only when the participant reconnects.
 type addressBook struct {
-	known  map[identity.ID]backend.Peer // of those that are still part of the run
-	listed map[identity.ID]bool         // those that the server named since this client reached it last
+	known  map[identity.ID]backend.Peer // only participants of the current state
+	listed map[identity.ID]bool         // participants that the server has listed since the newest connection
 }
 
-// restart begins anew with a server that may have forgotten whom it named.
+// restart prepares for a connection to a server that may have lost its list.
 func (b *addressBook) restart() { b.listed = make(map[identity.ID]bool) }
 
-// merge returns what the server names, and the healthy members and the waiting clients whose addresses it has
-// not learned again. Whom it named before, and names no longer, it knows to be gone: when the run is finished
-// those have left that had a connection.
+// merge returns the server's list, plus the healthy members and pending clients whose addresses the
+// server has not learned again. It leaves out participants that the server has listed before on
+// this connection and no longer lists: in a finished run, those have disconnected.
 func (b *addressBook) merge(state *coordinator.State, peers []backend.Peer) []backend.Peer {
 	current := make(map[identity.ID]backend.Peer, len(peers))
 	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Pending} {

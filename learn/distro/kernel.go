@@ -13,34 +13,33 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// EnvISA names the environment variable that forces an instruction set, for tests and
-// for finding faults; every choice gives the same bits.
+// EnvISA is the environment variable that forces an instruction set, for tests and for debugging.
+// All instruction sets give the same bits.
 const EnvISA = "PSYCHE_DISTRO_ISA"
 
 var (
-	// ErrNotFinite says that a momentum, gradient or value is infinite or not a number.
+	// ErrNotFinite means that a momentum, gradient or value is infinite or not a number.
 	ErrNotFinite = errors.New("not a finite number")
-	// ErrInput says that arguments do not fit each other.
+	// ErrInput means that arguments do not match each other.
 	ErrInput = errors.New("invalid input")
 )
 
-// Options choose how a Kernel computes. They never change what it computes.
+// Options are the settings of a Kernel. They do not change its results.
 type Options struct {
 	// Threads is the number of goroutines that share a call, at least 1 (the default).
 	Threads int
-	// ISA is "go", "baseline", "avx2" or "avx512". Empty means $PSYCHE_DISTRO_ISA and,
-	// when that is empty too, the best that this build and processor have.
+	// ISA is "go", "baseline", "avx2" or "avx512". Empty means $PSYCHE_DISTRO_ISA or, if that is
+	// also empty, the best one that this build and processor support.
 	ISA string
 }
 
-// Kernel encodes and applies tensors. Its methods may be called concurrently, on
-// different tensors.
+// Kernel encodes and applies tensors. Its methods may be called concurrently for different tensors.
 type Kernel struct {
 	threads int
 	isa     isa
 }
 
-// isa is one way to compute.
+// isa is one implementation of the kernels.
 type isa struct {
 	name    string
 	new     func(Layout) chunkKernel
@@ -48,26 +47,26 @@ type isa struct {
 	digest  func(chunk []float32) [32]byte // audit.Digest
 }
 
-// chunkKernel works on ranges of chunks of one layout; it owns its scratch memory, so one
-// goroutine uses it at a time.
+// chunkKernel works on ranges of chunks of one layout. It owns its scratch memory, so only one
+// goroutine may use it at a time.
 type chunkKernel interface {
-	// encode returns the first chunk with a coefficient that is not finite, or −1. That
-	// chunk and those after it are left as they were.
+	// encode returns the first chunk with a coefficient that is not finite, or −1. That chunk and
+	// later ones are unchanged.
 	encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int
-	// apply takes entries of the chunks first … last−1.
+	// apply applies entries of the chunks first … last−1.
 	apply(first, last int, in entries, weights []float32, p ApplyParams)
 	// add adds the inverse DCT of the entries to delta.
 	add(first, last int, in entries, delta []float32)
 }
 
-// slots hold k places for each chunk of a tensor.
+// slots contains k slots for each chunk of a tensor.
 type slots struct {
 	counts, indices []uint16
 	values          []float32
 }
 
-// entries are coefficients of consecutive chunks: those of the i-th chunk lie from
-// offsets[i] to offsets[i+1], in ascending order of index, and move its weights by rates[i].
+// entries contains coefficients of consecutive chunks. Those of the i-th chunk are at offsets[i] to
+// offsets[i+1], in ascending order of index, and move its weights by rates[i].
 type entries struct {
 	offsets []int32
 	rates   []float32
@@ -75,7 +74,7 @@ type entries struct {
 	values  []float32
 }
 
-// NewKernel chooses the instruction set. An unknown or unavailable one is an error.
+// NewKernel selects the instruction set. It returns an error if that is unknown or unavailable.
 func NewKernel(o Options) (*Kernel, error) {
 	name := o.ISA
 	if name == "" {
@@ -95,7 +94,7 @@ func NewKernel(o Options) (*Kernel, error) {
 	return nil, fmt.Errorf("%s %q: %w: this build and processor have %s", EnvISA, name, ErrInput, strings.Join(names, ", "))
 }
 
-// availableISAs lists what this build and processor can run, slowest first.
+// availableISAs lists the implementations that this build and processor can run, slowest first.
 func availableISAs() []isa {
 	return append([]isa{{name: "go", new: newReference, squares: squares, digest: audit.Digest}}, nativeISAs()...)
 }
@@ -103,29 +102,30 @@ func availableISAs() []isa {
 // ISA returns the name of the instruction set in use.
 func (k *Kernel) ISA() string { return k.isa.name }
 
-// EncodeParams are the scalars of Encode.
+// EncodeParams are the scalar parameters of Encode.
 type EncodeParams struct {
 	// Decay is the momentum's decay β, applied before the gradient is added.
 	Decay float32
 	// LR is the learning rate that scales the gradient.
 	LR float32
-	// TopK is how many coefficients of a chunk to send at most; it is cut to the chunk's
-	// size. At least 1.
+	// TopK is the maximum number of coefficients sent for each chunk, limited to the chunk's size.
+	// At least 1.
 	TopK int
-	// Floor is the least that the largest coefficient of a chunk must have; of a chunk with smaller ones
-	// nothing is sent, and nothing taken out. 0 sends whatever there is. See Kernel.Floor.
+	// Floor is the minimum size of the largest coefficient of a chunk. Of a chunk with smaller ones
+	// nothing is sent or removed. 0 means no minimum. See Kernel.Floor.
 	Floor float32
 }
 
-// Encode updates the momentum, δ ← Decay·δ + LR·g, sets what is below 2⁻¹⁰⁰ of it to zero, selects the TopK largest coefficients
-// of each chunk's DCT (by magnitude, of equals the lowest index, none that is zero) and
-// takes them out of the momentum, δ ← δ − DCT⁻¹(result); of a chunk below Floor it takes none. delta and grad hold the
-// tensor's elements in row-major order; grad is not changed. The result holds the
-// coefficients themselves; a 1-bit message sends their signs.
+// Encode updates the momentum, δ ← Decay·δ + LR·g, and sets elements below 2⁻¹⁰⁰ to zero. It
+// selects the TopK largest coefficients of each chunk's DCT by magnitude, among equals those with
+// the lowest indices, and never zeros. It removes them from the momentum, δ ← δ − DCT⁻¹(result).
+// From a chunk below Floor it removes none. delta and grad contain the tensor's elements in
+// row-major order; grad is not changed. The result contains the coefficients themselves; a 1-bit
+// message sends their signs.
 //
-// ErrNotFinite means that δ or g holds an infinity or NaN, or that a coefficient
-// overflowed. The chunk that it names is unchanged, others may have been updated: call
-// Finite on gradients first where δ must survive a bad one.
+// ErrNotFinite means that δ or g contains an infinity or NaN, or that a coefficient overflowed. The
+// chunk named in the error is unchanged, and other chunks may have been updated. Call Finite on
+// gradients first if δ must not change in this case.
 func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.TensorResult, error) {
 	if err := CheckEncode(l, len(delta), len(grad), p); err != nil {
 		return codec.TensorResult{}, err
@@ -147,13 +147,14 @@ func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.
 	return result, nil
 }
 
-// quiet is the part of its tensor's momentum, element for element, below which a chunk's says nothing.
+// quiet is the fraction of the tensor's momentum, per element, below which a chunk's momentum is
+// negligible.
 const quiet = 1.0 / (1 << 10)
 
-// Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the whole
-// tensor's momentum, the gradient added. What is left of gradients long gone is not worth its bits
-// then. It is the sender's own choice, and no more precise than it must be: of a large tensor an eighth
-// of the elements is looked at.
+// Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the
+// whole tensor's momentum after adding the gradient. Smaller remainders of old gradients are not
+// worth their bits. The floor is the sender's choice and need not be precise: for a large tensor,
+// an eighth of the elements is sampled.
 func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 	if len(delta) == 0 || len(delta) != len(grad) {
 		return 0
@@ -174,12 +175,12 @@ func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 	}
 	floor := float32(quiet * math.Sqrt(sum/float64(count)))
 	if !allFinite([]float32{floor}) {
-		return 0 // Encode says what is wrong
+		return 0 // Encode returns the error
 	}
 	return floor
 }
 
-// momenta adds up the squares of decay·δ + lr·g: in double precision over groups of four.
+// momenta adds the squares of decay·δ + lr·g in double precision, in groups of four.
 func momenta(delta, grad []float32, p EncodeParams) float64 {
 	var even, odd float64
 	for ; len(delta) >= 8 && len(grad) >= 8; delta, grad = delta[8:], grad[8:] {
@@ -199,8 +200,9 @@ func fourSquares(delta, grad *[4]float32, decay, lr float32) float32 {
 	return a*a + b*b + (c*c + d*d)
 }
 
-// Norm returns the L2 norm of all slices together, in double precision so that it is finite exactly when every
-// element is. The bits depend on neither the number of threads nor the instruction set.
+// Norm returns the L2 norm of all slices together, in double precision, so that it is finite
+// exactly if every element is. The bits depend neither on the number of threads nor on the
+// instruction set.
 func Norm(threads int, slices [][]float32) float64 {
 	sets := availableISAs()
 	return (&Kernel{threads: threads, isa: sets[len(sets)-1]}).norm(slices)
@@ -220,7 +222,7 @@ func (k *Kernel) norm(slices [][]float32) float64 {
 	return math.Sqrt(added(sums))
 }
 
-// squares adds up the squares of values, each in the sum of its index modulo their number.
+// squares adds the squares of values, each to the sum of its index modulo the number of sums.
 func squares(values []float32) float64 {
 	var sums [padding]float64
 	for ; len(values) >= padding; values = values[padding:] {
@@ -242,23 +244,23 @@ func added(numbers []float64) (sum float64) {
 	return sum
 }
 
-// ApplyParams are the scalars of DecodeApply.
+// ApplyParams are the scalar parameters of DecodeApply.
 type ApplyParams struct {
 	// LR is the size of every step in a chunk in which all results sent something, at least 0.
 	LR float32
-	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for
-	// no decay (the multiplication is then left out). More than 0, at most 1.
+	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for no decay
+	// (then there is no multiplication). More than 0, at most 1.
 	WeightFactor float32
 }
 
-// DecodeApply averages each coefficient over the results that carry it, transforms back
-// and moves every weight: w ← w·WeightFactor − rate·sign(u), both operations rounded
-// separately; a u of zero leaves the weight where it is. The rate of a chunk is that of Rates for
-// as many of the results as sent something in it. Results of unit values (1-bit)
-// give the same bits in any order; others are summed in the order given, so callers
-// agree on one. No results at all still decay the weights.
+// DecodeApply averages each coefficient over the results that contain it, transforms back and moves
+// every weight: w ← w·WeightFactor − rate·sign(u), with both operations rounded separately. If u is
+// zero, the weight does not move. The rate of a chunk is the element of Rates for the number of
+// results that sent something in it. Results of unit values (1-bit) give the same bits in any
+// order. Others are summed in the given order, so callers must agree on the order. Weights decay
+// even without results.
 //
-// Every result is checked before any weight changes.
+// DecodeApply checks every result before it changes any weight.
 func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
 	if err := CheckApply(l, results, len(weights), p); err != nil {
 		return err
@@ -269,8 +271,8 @@ func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []f
 	return nil
 }
 
-// AddBack gives coefficients back to the momentum, δ ← δ + DCT⁻¹(r): what Encode took
-// out, when its result was not counted.
+// AddBack adds coefficients back to the momentum, δ ← δ + DCT⁻¹(r). It is for the coefficients that
+// Encode removed for a result that was not counted.
 func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error {
 	if err := CheckAddBack(l, len(delta), r); err != nil {
 		return err
@@ -295,7 +297,7 @@ func (k *Kernel) Finite(values []float32) bool {
 	return !bad.Load()
 }
 
-// checkResult makes sure that a result fits the layout, so that kernels need not.
+// checkResult checks that a result fits the layout, so that kernels need not.
 func checkResult(l Layout, r codec.TensorResult) error {
 	chunks := l.Chunks()
 	k := len(r.Indices) / chunks
@@ -306,8 +308,8 @@ func checkResult(l Layout, r codec.TensorResult) error {
 	return nil
 }
 
-// piece is how many chunks a goroutine takes at a time: enough to make handing them out
-// cheap, few enough that merged entries stay in the cache and threads finish together.
+// piece is the number of chunks that a goroutine takes at a time: enough to make distribution
+// cheap, but few enough that merged entries stay in the cache and threads finish together.
 const piece = 64
 
 // eachBlock calls f with 0 … n−1.
@@ -319,7 +321,7 @@ func (k *Kernel) eachBlock(n int, f func(i int)) {
 	})
 }
 
-// eachRange calls f on ranges that together cover every chunk once.
+// eachRange calls f for ranges that together cover every chunk once.
 func (k *Kernel) eachRange(l Layout, f func(kernel chunkKernel, first, last int)) {
 	chunks := l.Chunks()
 	k.share((chunks+piece-1)/piece, func(next func() (int, bool)) {
@@ -342,7 +344,7 @@ func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, rates [
 	})
 }
 
-// share runs work on the kernel's goroutines; next hands out 0 … n−1, each once.
+// share runs work on the kernel's goroutines; next returns 0 … n−1, each once.
 func (k *Kernel) share(n int, work func(next func() (int, bool))) {
 	var taken atomic.Int64
 	next := func() (int, bool) {

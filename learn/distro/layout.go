@@ -9,27 +9,27 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// MaxChunk is the largest chunk edge that the tables cover. Its square still fits the
-// uint16 indices of a result.
+// MaxChunk is the largest chunk side that the tables cover. Its square still fits into the uint16
+// indices of a result.
 const MaxChunk = 128
 
-// maxElements bounds a tensor so that offsets and byte sizes fit int on every platform.
+// maxElements bounds a tensor so that offsets and byte sizes fit into an int on every platform.
 const maxElements = math.MaxInt32 * 8
 
-// ErrShape says that a tensor shape or a chunk size cannot be laid out.
+// ErrShape means that a tensor shape or a chunk size is not supported.
 var ErrShape = errors.New("invalid tensor shape")
 
-// Layout says how a tensor is cut into chunks. Leading dimensions are stacked: the tensor
-// is a matrix of rows×cols whose last two dimensions are cut into blocks; a vector or a
-// scalar is a matrix of one row. Chunks are numbered row-major over the blocks, and a
-// coefficient of a chunk by verticalFrequency·chunkCols + horizontalFrequency.
+// Layout describes how a tensor is cut into chunks. Leading dimensions are stacked: the tensor is a
+// matrix of rows×cols whose last two dimensions are cut into blocks. A vector or a scalar is a
+// matrix of one row. Chunks are numbered row-major over the blocks, and a coefficient of a chunk by
+// verticalFrequency·chunkCols + horizontalFrequency.
 type Layout struct {
 	rows, cols           int
 	chunkRows, chunkCols int
 }
 
-// NewLayout lays out a tensor of the given shape. The chunk edge along a dimension of
-// size n is n itself when n ≤ chunk, else the largest divisor of n that is ≤ chunk.
+// NewLayout returns the layout of a tensor of the given shape. The chunk side along a dimension of
+// size n is n itself if n ≤ chunk, else the largest divisor of n that is ≤ chunk.
 func NewLayout(shape []int64, chunk int) (Layout, error) {
 	if chunk < 1 || chunk > MaxChunk {
 		return Layout{}, fmt.Errorf("compression_chunk %d: %w: want 1 to %d", chunk, ErrShape, MaxChunk)
@@ -52,7 +52,7 @@ func NewLayout(shape []int64, chunk int) (Layout, error) {
 // Elements returns the number of elements of the tensor.
 func (l Layout) Elements() int { return l.rows * l.cols }
 
-// ChunkShape returns the rows and columns of a chunk.
+// ChunkShape returns the numbers of rows and columns of a chunk.
 func (l Layout) ChunkShape() (rows, cols int) { return l.chunkRows, l.chunkCols }
 
 // ChunkSize returns the number of elements of a chunk.
@@ -61,16 +61,16 @@ func (l Layout) ChunkSize() int { return l.chunkRows * l.chunkCols }
 // Chunks returns the number of chunks.
 func (l Layout) Chunks() int { return (l.rows / l.chunkRows) * l.colBlocks() }
 
-// Codec returns what the codec needs to know of the tensor: at most topK ≥ 1 entries of a
-// chunk are sent, and never more than it has.
+// Codec returns the tensor's layout for package codec. At most topK ≥ 1 entries of a chunk are
+// sent, and at most as many as it has.
 func (l Layout) Codec(topK int) codec.TensorLayout {
 	return codec.TensorLayout{Chunks: l.Chunks(), ChunkSize: l.ChunkSize(), K: min(max(topK, 1), l.ChunkSize())}
 }
 
 func (l Layout) colBlocks() int { return l.cols / l.chunkCols }
 
-// Chunk copies a chunk of a tensor's values into to, row by row, and returns it; to is
-// made anew where it is too short.
+// Chunk copies a chunk of a tensor's values into to, row by row, and returns it. If to is too
+// short, Chunk allocates a new slice.
 func (l Layout) Chunk(values []float32, chunk int, to []float32) []float32 {
 	if cap(to) < l.ChunkSize() {
 		to = make([]float32, l.ChunkSize())
@@ -83,7 +83,7 @@ func (l Layout) Chunk(values []float32, chunk int, to []float32) []float32 {
 	return to
 }
 
-// At returns where in a tensor's values an element of a chunk lies.
+// At returns the index of a chunk's element in the tensor's values.
 func (l Layout) At(chunk, index int) int {
 	return l.offset(chunk) + index/l.chunkCols*l.cols + index%l.chunkCols
 }

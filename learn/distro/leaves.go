@@ -7,14 +7,14 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Shape returns what package audit needs to know of a layout.
+// Shape returns the tensor's shape for package audit.
 func (l Layout) Shape(topK int) audit.Shape {
 	return audit.Shape{Chunks: l.Chunks(), Rows: l.chunkRows, Cols: l.chunkCols, K: l.Codec(topK).K}
 }
 
-// Leaves returns, for each chunk of a tensor, the digest of its momentum and the leaf that
-// commits to it together with what Encode took out of it. The bits depend on neither the
-// number of threads nor the instruction set.
+// Leaves returns, for each chunk of a tensor, the digest of its momentum and the leaf that commits
+// to the momentum together with the coefficients that Encode removed. The bits depend neither on
+// the number of threads nor on the instruction set.
 func (k *Kernel) Leaves(l Layout, delta []float32, taken codec.TensorResult) (digests, leaves [][32]byte, err error) {
 	if len(delta) != l.Elements() {
 		return nil, nil, fmt.Errorf("leaves: %w: %d momenta for %d elements", ErrInput, len(delta), l.Elements())
@@ -36,7 +36,7 @@ func (k *Kernel) Leaves(l Layout, delta []float32, taken codec.TensorResult) (di
 	return digests, leaves, nil
 }
 
-// TakenOf returns the entries of a chunk of a result that has so many chunks.
+// TakenOf returns the entries of one chunk of a result with a number of chunks.
 func TakenOf(r codec.TensorResult, chunk, chunks int) audit.Taken {
 	at := chunk * (len(r.Indices) / chunks)
 	end := at + int(r.Counts[chunk])

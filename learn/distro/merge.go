@@ -6,10 +6,11 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Rates returns, for 0 … counted, the step of a chunk in which so many of the counted results
-// sent something: LR times their share. A result that is alone in a chunk moves no more
-// than one of many, or any member could lead where no other has a gradient. Each operation rounds once, so that the
-// numbers are the same on every machine.
+// Rates returns, for each number of results from 0 to counted, the step of a chunk in which that
+// many of the counted results sent something: LR times their fraction. A result that is alone in a
+// chunk moves it no more than one of many does. Otherwise a single member could steer the weights
+// wherever no other member has a gradient. Each operation is rounded once, so that the numbers are
+// the same on every machine.
 func (p ApplyParams) Rates(counted int) []float32 {
 	rates := make([]float32, counted+1)
 	for speakers := 1; speakers <= counted; speakers++ {
@@ -18,7 +19,8 @@ func (p ApplyParams) Rates(counted int) []float32 {
 	return rates
 }
 
-// share returns how much of the rate so many of the counted results move a chunk by.
+// share returns the fraction of the rate for a chunk in which speakers of the counted results sent
+// something.
 func share(speakers, counted int) float32 {
 	return float32(speakers) / float32(counted)
 }
@@ -26,11 +28,11 @@ func share(speakers, counted int) float32 {
 // merger averages the coefficients of several results, chunk by chunk.
 type merger struct {
 	results []codec.TensorResult
-	rates   []float32 // by how many results sent something in a chunk
-	stride  []int     // places per chunk of each result
-	sums    []float32 // by coefficient of a chunk; meaningful where touched
+	rates   []float32 // by the number of results that sent something in a chunk
+	stride  []int     // slots per chunk of each result
+	sums    []float32 // by coefficient of a chunk; valid if touched
 	senders []int32
-	touched []uint64 // bit set of the coefficients that someone sent
+	touched []uint64 // bit set of the coefficients that some result contains
 	merged  entries
 }
 
@@ -48,8 +50,7 @@ func newMerger(l Layout, results []codec.TensorResult, rates []float32) *merger 
 	return m
 }
 
-// chunks returns the means of the chunks first … last−1. The entries are valid until the
-// next call.
+// chunks returns the means of the chunks first … last−1. The entries are valid until the next call.
 func (m *merger) chunks(first, last int) entries {
 	m.merged.offsets = append(m.merged.offsets[:0], 0)
 	m.merged.rates = m.merged.rates[:0]
@@ -63,8 +64,8 @@ func (m *merger) chunks(first, last int) entries {
 	return m.merged
 }
 
-// sum adds up the coefficients of chunk c in the order of the results, and returns how many of
-// these sent something in it.
+// sum adds the coefficients of chunk c in the order of the results, and returns how many of them
+// sent something in it.
 func (m *merger) sum(c int) (speakers int) {
 	for i, r := range m.results {
 		at := c * m.stride[i]
@@ -87,8 +88,8 @@ func (m *merger) sum(c int) (speakers int) {
 	return speakers
 }
 
-// mean appends the means in ascending order of index: one division each, by how many sent
-// the coefficient, not by how many there are. Sums of signs are exact integers.
+// mean appends the means in ascending order of index: one division each, by the number of results
+// with the coefficient, not by the number of all results. Sums of signs are exact integers.
 func (m *merger) mean() {
 	for word, set := range m.touched {
 		for ; set != 0; set &= set - 1 {

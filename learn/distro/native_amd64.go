@@ -13,8 +13,8 @@ import (
 	"unsafe"
 )
 
-// nativeISAs lists the instruction sets of this processor that the C kernels know,
-// slowest first.
+// nativeISAs lists the instruction sets of this processor for which there are C kernels, slowest
+// first.
 func nativeISAs() []isa {
 	supported := uint(C.psyche_distro_isas())
 	var sets []isa
@@ -40,7 +40,7 @@ func nativeISAs() []isa {
 	return sets
 }
 
-// digest is audit.Digest where a number lies in memory as it is hashed.
+// digest is audit.Digest for a platform on which numbers have the hashed byte order in memory.
 func digest(chunk []float32) [32]byte {
 	return sha256.Sum256(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(chunk))), 4*len(chunk)))
 }

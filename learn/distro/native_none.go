@@ -2,5 +2,5 @@
 
 package distro
 
-// nativeISAs returns nothing: this build has only the kernel in Go.
+// nativeISAs returns nothing, because this build has only the Go kernel.
 func nativeISAs() []isa { return nil }

@@ -6,17 +6,17 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Plan is what a kernel outside this package needs to know of a layout: where its chunks
-// lie and the constants of its transforms. It is to be read only.
+// Plan contains the data of a layout for kernels outside this package: the positions of its chunks
+// and the constants of its transforms. It is read-only.
 type Plan struct {
-	// Column is the transform along a column of a chunk, over its rows; Row the one along a
-	// row.
+	// Column is the transform along a column of a chunk, over its rows, and Row the transform along
+	// a row.
 	Column, Row Axis
-	// Secants are those of Lee's recursion: the element n/2+i is 1/(2·cos(π(i+½)/n)) for
-	// n = 2, 4, 8 … MaxChunk.
+	// Secants are the secants of Lee's recursion: the element n/2+i is 1/(2·cos(π(i+½)/n)) for n =
+	// 2, 4, 8 … MaxChunk.
 	Secants []float32
-	// Stride is the number of elements from a row of the tensor to the next, Blocks that of
-	// the chunks side by side and Chunks that of all. Chunk c begins at the element
+	// Stride is the number of elements from one row of the tensor to the next, Blocks the number of
+	// chunks side by side and Chunks the number of all chunks. Chunk c starts at the element
 	// c/Blocks·Column.N·Stride + c%Blocks·Row.N.
 	Stride, Blocks, Chunks int
 }
@@ -24,11 +24,11 @@ type Plan struct {
 // Axis is the orthonormal DCT of N points.
 type Axis struct {
 	N int
-	// Lee says that N is a power of two and Lee's recursion is used, else the basis.
+	// Lee means that N is a power of two and Lee's recursion is used instead of the basis.
 	Lee bool
-	// Mean and Scale are the factors of coefficient 0 and of the others.
+	// Mean and Scale are the factors of coefficient 0 and of the other coefficients.
 	Mean, Scale float32
-	// Basis has N rows, Ld floats apart, of which the first N count.
+	// Basis has N rows with a distance of Ld floats. The first N floats of each row are used.
 	Basis []float32
 	Ld    int
 }
@@ -50,8 +50,8 @@ func planAxis(n int) Axis {
 	return Axis{N: n, Lee: t.fast, Mean: t.mean, Scale: t.scale, Basis: t.basis, Ld: padded(n)}
 }
 
-// CheckApply reports what is wrong with the arguments of a DecodeApply for a tensor of so
-// many weights: ErrInput.
+// CheckApply returns ErrInput if the arguments of a DecodeApply are invalid for a tensor with a
+// number of weights.
 func CheckApply(l Layout, results []codec.TensorResult, weights int, p ApplyParams) error {
 	switch {
 	case weights != l.Elements():
@@ -67,8 +67,7 @@ func CheckApply(l Layout, results []codec.TensorResult, weights int, p ApplyPara
 	return nil
 }
 
-// CheckAddBack reports what is wrong with the arguments of an AddBack to so many momenta:
-// ErrInput.
+// CheckAddBack returns ErrInput if the arguments of an AddBack are invalid for a number of momenta.
 func CheckAddBack(l Layout, momenta int, r codec.TensorResult) error {
 	if momenta != l.Elements() {
 		return fmt.Errorf("add back: %w: %d momenta for %d elements", ErrInput, momenta, l.Elements())
@@ -79,8 +78,8 @@ func CheckAddBack(l Layout, momenta int, r codec.TensorResult) error {
 	return nil
 }
 
-// CheckEncode reports what is wrong with the arguments of an Encode of so many momenta and
-// gradients: ErrInput or ErrNotFinite.
+// CheckEncode returns ErrInput or ErrNotFinite if the arguments of an Encode are invalid for
+// numbers of momenta and gradients.
 func CheckEncode(l Layout, momenta, gradients int, p EncodeParams) error {
 	switch {
 	case momenta != l.Elements() || gradients != l.Elements():

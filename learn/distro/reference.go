@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// reference is the kernel in Go: slow, and by definition right.
+// reference is the Go kernel: slow, and right by definition.
 type reference struct {
 	layout        Layout
-	rowDCT        *cosineTable // of chunkCols points, along a row
-	columnDCT     *cosineTable // of chunkRows points, along a column
+	rowDCT        *cosineTable // for chunkCols points, along a row
+	columnDCT     *cosineTable // for chunkRows points, along a column
 	chunk, coeffs []float32    // chunkRows × chunkCols
 	line, scratch []float32
 	order         []uint64
@@ -46,9 +46,8 @@ func (r *reference) encode(first, last int, delta, grad []float32, p EncodeParam
 	return -1
 }
 
-// momentum leaves decay·δ + lr·g of a chunk, flushed, in r.chunk and its DCT in r.coeffs,
-// columns first. It reports whether all coefficients are finite, which they are not when any
-// value is not.
+// momentum computes decay·δ + lr·g of a chunk, flushed, in r.chunk and its DCT in r.coeffs, columns
+// first. It reports whether all coefficients are finite; they are not if any value is not.
 func (r *reference) momentum(c int, delta, grad []float32, p EncodeParams) bool {
 	rows, cols := r.layout.ChunkShape()
 	r.eachRow(c, func(at, row int) {
@@ -66,11 +65,11 @@ func (r *reference) momentum(c int, delta, grad []float32, p EncodeParams) bool 
 	return allFinite(r.coeffs)
 }
 
-// least is 2⁻¹⁰⁰: momentum below it is zero. So what is left of old gradients ends before float32
-// rounds it by more than a part of its length, and is not sent as if it meant something.
+// least is 2⁻¹⁰⁰. A momentum below it counts as zero. Therefore remainders of old gradients end
+// before float32 rounding errors become a relevant part of their length, and are not sent.
 const least = 0x1p-100
 
-// flush returns zero in place of what is too small for a momentum. A NaN stays.
+// flush returns zero for a value that is too small for a momentum. A NaN stays.
 func flush(x float32) float32 {
 	if magnitude(x) < math.Float32bits(least) {
 		return 0
@@ -78,9 +77,9 @@ func flush(x float32) float32 {
 	return x
 }
 
-// top selects the largest coefficients by magnitude, of equals the lowest index, none
-// that is zero, and none at all where they are below the floor. It writes them in ascending order
-// of index and returns how many.
+// top selects the largest coefficients by magnitude, among equals those with the lowest indices,
+// never zeros, and none at all if they are below the floor. It writes them in ascending order of
+// index and returns their number.
 func (r *reference) top(indices []uint16, values []float32, floor float32) int {
 	order := r.order[:0]
 	for i, v := range r.coeffs {
@@ -103,11 +102,11 @@ func (r *reference) top(indices []uint16, values []float32, floor float32) int {
 	return len(order)
 }
 
-// magnitude orders finite numbers by their absolute value.
+// magnitude is a sort key for finite numbers by absolute value.
 func magnitude(v float32) uint32 { return math.Float32bits(v) &^ (1 << 31) }
 
-// invert leaves the inverse DCT of a chunk's coefficients in r.coeffs: along the rows by
-// adding one basis row after the other in ascending order of index, then along columns.
+// invert computes the inverse DCT of a chunk's coefficients in r.coeffs: along the rows by adding
+// one basis row after the other in ascending order of index, then along columns.
 func (r *reference) invert(indices []uint16, values []float32) {
 	cols := r.layout.chunkCols
 	clear(r.coeffs)
@@ -173,7 +172,7 @@ func (r *reference) column(j int, transform func(t *cosineTable, x, scratch []fl
 	}
 }
 
-// eachRow calls f with where a row of chunk c begins in the tensor and in the chunk.
+// eachRow calls f with the start of each row of chunk c in the tensor and in the chunk.
 func (r *reference) eachRow(c int, f func(at, row int)) {
 	at := r.layout.offset(c)
 	for i := range r.layout.chunkRows {

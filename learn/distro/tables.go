@@ -8,13 +8,13 @@ import (
 
 //go:generate sh -c "go run ./gentables > tables_gen.go"
 
-// padding is the multiple of columns to which scratch rows are padded: the widest vector
-// of any kernel, in floats.
+// padding is the multiple of columns to which scratch rows are padded: the widest vector of any
+// kernel, in floats.
 const padding = 16
 
 func padded(n int) int { return (n + padding - 1) &^ (padding - 1) }
 
-// cosineTable holds the constants of the orthonormal DCT of n points.
+// cosineTable contains the constants of the orthonormal DCT of n points.
 type cosineTable struct {
 	n int
 	// basis[k·padded(n) + i] = c(k)·cos(π(2i+1)k/2n), where c(0) = √(1/n) and else √(2/n);
@@ -22,7 +22,7 @@ type cosineTable struct {
 	basis []float32
 	// mean and scale are c(0) and c(k>0).
 	mean, scale float32
-	// fast says that n is a power of two, so that Lee's recursion applies.
+	// fast means that n is a power of two, so that Lee's recursion applies.
 	fast bool
 }
 
@@ -42,8 +42,8 @@ var cosineTables = func() (tables [MaxChunk + 1]func() *cosineTable) {
 	return tables
 }()
 
-// newCosineTable unfolds the quarter wave of n points by the symmetries of the cosine,
-// which change nothing but signs.
+// newCosineTable unfolds the quarter wave of n points by the symmetries of the cosine, which change
+// only signs.
 func newCosineTable(n int) *cosineTable {
 	wave := waveBits[(n-1)*(n+2)/2:][:n+1]
 	t := &cosineTable{

@@ -1,7 +1,7 @@
 package distro
 
-// The transforms below are the specification of the order of operations. float32(...)
-// around a product forbids the compiler to contract it with the sum that follows.
+// The transforms below are the specification of the order of operations. float32(...) around a
+// product forbids the compiler to fuse it with the following sum.
 
 // forward replaces the n values of x by their orthonormal DCT-II,
 // X[k] = c(k)·Σ x[i]·cos(π(2i+1)k/2n). scratch holds n values.
@@ -25,8 +25,8 @@ func (t *cosineTable) forward(x, scratch []float32) {
 	}
 }
 
-// inverse replaces the n coefficients in x by the values whose orthonormal DCT-II they
-// are. scratch holds n values.
+// inverse replaces the n coefficients in x by the values with that orthonormal DCT-II. scratch
+// holds n values.
 func (t *cosineTable) inverse(x, scratch []float32) {
 	n := t.n
 	if !t.fast {

@@ -12,22 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// ErrTooLong says that a choice alone has more tokens than the model can see.
+// ErrTooLong means that a choice alone has more tokens than the model's longest sequence.
 var ErrTooLong = errors.New("a choice is longer than the model's longest sequence")
 
 // LM is a language model.
 type LM interface {
 	// LogLikelihoods returns, for each continuation, the logarithm of the probability that it
-	// follows the context. What of a context is too long is cut off at its beginning.
+	// follows the context. A context that is too long is cut at its beginning.
 	LogLikelihoods(ctx context.Context, context []int32, continuations [][]int32) ([]float64, error)
-	// Write goes on from a text, at most so many tokens, until emit, which gets each of them,
-	// says that it is enough. A temperature of 0 takes the most likely token always.
+	// Write continues a text by at most most tokens, until emit, which it calls with each token,
+	// returns more = false. A temperature of 0 always takes the most likely token.
 	Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error
-	// MaxTokens is the longest sequence.
+	// MaxTokens returns the length of the longest sequence.
 	MaxTokens() int
 }
 
-// Coder turns text into tokens and back.
+// Coder converts text to tokens and back.
 type Coder interface {
 	Encode(text []byte) ([]int32, error)
 	EncodeWithSpecial(text []byte) ([]int32, error)
@@ -35,25 +35,25 @@ type Coder interface {
 	VocabSize() int
 }
 
-// Reader is a model with what a tokenizer knows.
+// Reader is a model with its tokenizer.
 type Reader struct {
 	LM    LM
 	Coder Coder
-	Begin *int32  // token that stands in for an empty context; nil: there is none
+	Begin *int32  // token that represents an empty context; nil: none
 	Stop  []int32 // tokens that end a text
-	// MaxWritten bounds the tokens of an answer that is written; 0: 2048, or half of what the
-	// model can see.
+	// MaxWritten is the maximum number of tokens of a written answer; 0: 2048, or half of the
+	// model's longest sequence.
 	MaxWritten int
 }
 
-// Answer is what a model made of a question.
+// Answer is a model's answer to a question.
 type Answer struct {
 	LogLikelihoods []float64          // of the choices
-	Text           string             // that was written
+	Text           string             // generated text
 	Scores         map[string]float64 // 0 or 1
 }
 
-// Ask has a model answer a question.
+// Ask returns the model's answer to a question.
 func (r Reader) Ask(ctx context.Context, q Question) (Answer, error) {
 	var a Answer
 	var err error
@@ -98,8 +98,8 @@ func (r Reader) choose(ctx context.Context, q Question) (Answer, error) {
 	}}, nil
 }
 
-// encode cuts the tokens of a text where its continuation begins. Whitespace before the cut
-// belongs to the continuation, with which its tokens usually have it.
+// encode splits the tokens of a text at the start of its continuation. Whitespace before that point
+// belongs to the continuation, because tokenizers usually join it with the following text.
 func (r Reader) encode(text, continuation string) (before, after []int32, err error) {
 	trimmed := strings.TrimRightFunc(text, isSpace)
 	continuation = text[len(trimmed):] + continuation
@@ -131,10 +131,10 @@ func one(right bool) float64 {
 	return 0
 }
 
-// Of answers that are written.
+// Limits of written answers.
 const (
 	maxWritten = 2048
-	until      = "Question:" // the next one, which the model asks itself
+	until      = "Question:" // the next question, which the model generates itself
 )
 
 var chosen = regexp.MustCompile(`answer is \(?([ABCDEFGHIJ])\)?`)
@@ -157,15 +157,15 @@ func (r Reader) write(ctx context.Context, q Question) (Answer, error) {
 	return Answer{Text: text, Scores: map[string]float64{ExactMatch: one(found != nil && found[1] == q.Letter)}}, nil
 }
 
-// writing says how a text goes on.
+// writing contains the settings of a generated text.
 type writing struct {
-	most        int // tokens
+	most        int // maximum number of tokens
 	temperature float64
 	seed        uint64
-	until       string // text that ends it; empty: none
+	until       string // text that ends it; may be empty
 }
 
-// goOn returns what the model writes after ids, up to a text or a token that ends it.
+// goOn returns the text that the model generates after ids, up to a text or a token that ends it.
 func (r Reader) goOn(ctx context.Context, ids []int32, w writing) (string, error) {
 	var written []int32
 	var failed error
@@ -173,14 +173,14 @@ func (r Reader) goOn(ctx context.Context, ids []int32, w writing) (string, error
 		if slices.Contains(r.Stop, id) {
 			return false
 		}
-		if int(id) >= r.Coder.VocabSize() { // a row of the embedding that no token has
+		if int(id) >= r.Coder.VocabSize() { // a row of the embedding without a token
 			return true
 		}
 		written = append(written, id)
 		if w.until == "" {
 			return true
 		}
-		// A token has a byte at least: the newest ones show the end come.
+		// A token has at least one byte, so the newest tokens contain the end.
 		tail, err := r.Coder.DecodeSkipSpecial(written[max(0, len(written)-2*len(w.until)):])
 		failed = err
 		return err == nil && !strings.Contains(string(tail), w.until)

@@ -9,43 +9,43 @@ import (
 	"strings"
 )
 
-// errExamples says that there are not as many examples as were asked for.
+// errExamples means that there are fewer examples than requested.
 var errExamples = errors.New("too few examples")
 
-// maxFewshot bounds the examples before a question.
+// maxFewshot is the maximum number of examples before a question.
 const maxFewshot = 64
 
-// Options say how a task is put.
+// Options are the settings of an Exam.
 type Options struct {
-	Fewshot *int   // examples before a question; nil: as many as the task has by itself
+	Fewshot *int   // number of examples before a question; nil: the task's default
 	Seed    uint64 // of the draws of examples
-	MaxDocs int    // questions; of a task of many subjects, some of each; 0: all
+	MaxDocs int    // maximum number of questions; of a task with many subjects, some from each; 0: all
 }
 
-// Exam is the questions of a task.
+// Exam contains the questions of a task.
 type Exam struct {
 	Task    Task
 	Fewshot int
 	docs    []document
-	pool    []document // that examples are taken from
-	shots   [][]int32  // of pool, for each question
+	pool    []document // source of the examples
+	shots   [][]int32  // indices in pool, for each question
 }
 
-// Question is what a model is asked.
+// Question is one question to a model.
 type Question struct {
 	Task    string
-	Index   int // among the task's
+	Index   int // index in the task
 	Subject string
-	Context string   // all that stands before the answer
-	Choices []string // none: the answer is written
-	Answer  int      // of Choices
-	Letter  string   // that is to be written
+	Context string   // full prompt before the answer
+	Choices []string // empty: the model writes the answer
+	Answer  int      // index of the right choice
+	Letter  string   // the right written answer
 }
 
 // Len returns the number of questions.
 func (e *Exam) Len() int { return len(e.docs) }
 
-// Metrics returns the names of the task's scores; it is known by the first.
+// Metrics returns the names of the task's scores, the principal one first.
 func (e *Exam) Metrics() []string { return e.Task.metrics }
 
 // Question returns a question with its examples.
@@ -103,14 +103,14 @@ func (l Library) Open(ctx context.Context, t Task, o Options) (*Exam, error) {
 	return e, nil
 }
 
-// documents reads a split, and at most so many of it; 0: all.
+// documents reads at most most documents of a split; 0: all.
 func (l Library) documents(ctx context.Context, t Task, split string, most int) ([]document, []map[string]any, error) {
 	paths, err := l.find(ctx, t, split)
 	if err != nil {
 		return nil, nil, err
 	}
 	rows := maxRows
-	if most > 0 && !t.firstExamples { // which go by subjects
+	if most > 0 && !t.firstExamples { // those are chosen by subject
 		rows = most
 	}
 	table, err := readSplit(ctx, paths, t.columns, rows)
@@ -132,8 +132,8 @@ func (l Library) documents(ctx context.Context, t Task, split string, most int) 
 	return docs, table, nil
 }
 
-// someOfEach keeps documents so that every subject has as many as the others, if it has them.
-// What is kept stays in its order.
+// someOfEach selects most documents so that every subject has the same number, as far as possible.
+// It keeps their order.
 func someOfEach(docs []document, most int) []document {
 	bySubject := map[string][]int{}
 	var subjects []string
@@ -175,7 +175,7 @@ func (e *Exam) takeFirst() error {
 	return nil
 }
 
-// draw draws the examples of one question after the other.
+// draw draws the examples for each question in order.
 func (e *Exam) draw(rows, pool []map[string]any, seed uint64) error {
 	n := e.Fewshot
 	if e.Task.apart {
@@ -188,7 +188,7 @@ func (e *Exam) draw(rows, pool []map[string]any, seed uint64) error {
 	for i := range e.docs {
 		own := func(j int) bool { return e.Task.apart && reflect.DeepEqual(rows[i], pool[j]) }
 		drawn := slices.DeleteFunc(random.sample(len(pool), n), own)
-		if len(drawn) < e.Fewshot { // it is there more than once
+		if len(drawn) < e.Fewshot { // the document is in the pool more than once
 			var others []int
 			for j := range pool {
 				if !own(j) {

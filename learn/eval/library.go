@@ -13,21 +13,21 @@ import (
 	"github.com/psyche-go/psyche/files/data/walk"
 )
 
-// errNoData says that the documents of a task are not where they were looked for.
+// errNoData means that the documents of a task were not found.
 var errNoData = errors.New("no documents")
 
-// converted is the branch on which the Hub keeps every data set as Parquet.
+// converted is the branch on which the Hub keeps every data set in Parquet format.
 const converted = "refs/convert/parquet"
 
-// Library knows where data sets are.
+// Library locates data sets.
 type Library struct {
-	// Folder holds folders of data sets, named as on the Hub (with owner or without), or as the
-	// task. Empty: there is none.
+	// Folder contains folders of data sets, named as on the Hub (with or without owner), or as the
+	// task. It may be empty.
 	Folder string
-	// Hidden also reads files and folders there whose names walk.Hidden reports.
+	// Hidden also reads files and folders in Folder for which walk.Hidden reports true.
 	Hidden bool
-	// Fetch downloads what matches of a data set on the Hub and returns the folder. Nil: the
-	// Hub is not asked.
+	// Fetch downloads the matching files of a data set on the Hub and returns their folder. Nil:
+	// the Hub is not used.
 	Fetch func(ctx context.Context, repo, revision string, match func(path string) bool) (dir string, err error)
 }
 
@@ -62,7 +62,7 @@ func (l Library) find(ctx context.Context, t Task, split string) ([]string, erro
 	return nil, fmt.Errorf("%w: data set %s of the Hub has no files of split %s that are Parquet or JSON lines", errNoData, t.Repo, split)
 }
 
-// listed returns the files of a folder that belong to a split, sorted by their paths.
+// listed returns the files of a folder that belong to a split, sorted by path.
 func (l Library) listed(dir, config, split string) (paths []string, met walk.Counts, err error) {
 	found, err := walk.Files(dir, walk.Options{Hidden: l.Hidden})
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +77,7 @@ func (l Library) listed(dir, config, split string) (paths []string, met walk.Cou
 	return paths, found.Counts, err
 }
 
-// belongs reports whether a file is of a part of a data set, by how the Hub lays them out:
+// belongs reports whether a file belongs to a part of a data set, by the Hub's layouts:
 // part/split-00000-of-00001.parquet, part/split/0000.parquet, split.jsonl.
 func belongs(file, config, split string) bool {
 	extension := path.Ext(file)

@@ -5,14 +5,15 @@ import (
 	"math/bits"
 )
 
-// mersenne is the generator MT19937 (Matsumoto and Nishimura, 1998) as Python's random has it:
-// which examples stand before a question is part of what makes two measurements comparable.
+// mersenne is the generator MT19937 (Matsumoto and Nishimura, 1998) as in Python's random. The same
+// generator is needed to draw the same examples, so that measurements are comparable.
 type mersenne struct {
 	state [624]uint32
 	next  int
 }
 
-// newMersenne starts the generator from a seed, as init_by_array does from its words.
+// newMersenne returns a generator with a seed, as init_by_array initializes it from the seed's
+// words.
 func newMersenne(seed uint64) *mersenne {
 	words := []uint32{uint32(seed)}
 	if seed > math.MaxUint32 {
@@ -61,7 +62,7 @@ func (m *mersenne) uint32() uint32 {
 	return y ^ y>>18
 }
 
-// below draws a number from 0 to n−1; n is at least 1.
+// below draws a number from 0 to n−1. n must be at least 1.
 func (m *mersenne) below(n int) int {
 	width := bits.Len32(uint32(n))
 	for {
@@ -71,7 +72,7 @@ func (m *mersenne) below(n int) int {
 	}
 }
 
-// sample draws k different numbers below n, in the order in which random.sample gives them.
+// sample draws k different numbers below n, in the order of random.sample.
 func (m *mersenne) sample(n, k int) []int {
 	out := make([]int, k)
 	small := 21.0

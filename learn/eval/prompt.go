@@ -2,16 +2,16 @@ package eval
 
 import "context"
 
-// PromptTask is the name of the task that only writes a text.
+// PromptTask is the name of the task that only generates a text.
 const PromptTask = "prompt"
 
-// Of the texts that a model writes to be read by people.
+// Settings for texts that a model generates for people to read.
 const (
 	promptTokens      = 256
 	promptTemperature = 0.6
 )
 
-// prompts are the beginnings of texts.
+// prompts are starts of texts.
 var prompts = []string{
 	"The ship left the harbour before dawn, and nobody on the quay knew",
 	"A recipe for bread that needs no kneading: first,",
@@ -25,10 +25,10 @@ var prompts = []string{
 	"Three things are needed to repair a bicycle tyre:",
 }
 
-// Prompt returns the beginning of the text of a number.
+// Prompt returns the prompt with a number.
 func Prompt(number uint64) string { return prompts[number%uint64(len(prompts))] }
 
-// GoOn has the model go on from a text. The same model and seed write the same.
+// GoOn lets the model continue a text. The same model and seed give the same continuation.
 func (r Reader) GoOn(ctx context.Context, text string, seed uint64) (string, error) {
 	ids, err := r.Coder.EncodeWithSpecial([]byte(text))
 	if err != nil {

@@ -20,17 +20,17 @@ import (
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 )
 
-// Bounds of a split.
+// Limits of a split.
 const (
 	maxRows  = 1 << 20
 	maxBytes = 1 << 30 // of all texts
 	maxLine  = 16 << 20
 )
 
-// split collects the rows of the files of a split.
+// split accumulates the rows of a split's files.
 type split struct {
 	columns []string
-	most    int // rows
+	most    int // maximum number of rows
 	rows    []map[string]any
 	bytes   int
 }
@@ -117,7 +117,8 @@ func (s *split) readLines(ctx context.Context, from io.Reader) error {
 	return nil
 }
 
-// objectOf reads a line with one JSON object. It refuses bytes and escapes that Go would read as U+FFFD.
+// objectOf parses a line with one JSON object. It refuses bytes and escapes that Go would read as
+// U+FFFD.
 func objectOf(line []byte) (object map[string]any, err error) {
 	if err := strictjson.CheckEscapes(line); err != nil {
 		return nil, fmt.Errorf("%w; convert it to UTF-8, or repair it", err)
@@ -139,7 +140,7 @@ func objectOf(line []byte) (object map[string]any, err error) {
 	return object, nil
 }
 
-// lookup finds a value by its path.
+// lookup returns the value at a path.
 func lookup(object map[string]any, path string) any {
 	first, rest, nested := strings.Cut(path, ".")
 	if !nested {
@@ -149,7 +150,7 @@ func lookup(object map[string]any, path string) any {
 	return lookup(inner, rest)
 }
 
-// number64 makes numbers of what JSON has for them.
+// number64 converts JSON numbers to int64 or float64.
 func number64(value any) any {
 	switch v := value.(type) {
 	case json.Number:
@@ -166,7 +167,7 @@ func number64(value any) any {
 	return value
 }
 
-// readParquet reads columns of a table, one after the other in every group of rows.
+// readParquet reads columns of a table, one after the other in every row group.
 func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
 	defer parquetfile.Recovered(&err)
 	info, err := file.Stat()
@@ -203,7 +204,7 @@ func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
 		}
 		for i, leaf := range leaves {
 			if parquetfile.OnlyNulls(leaf.Node) {
-				continue // a value that is missing is null
+				continue // a missing value is null
 			}
 			if err := opened.CheckPages(ctx, group.Number, leaf.ColumnIndex); err != nil {
 				return fmt.Errorf("row group %d: %w", group.Number, err)
@@ -221,7 +222,7 @@ func (s *split) readParquet(ctx context.Context, file *os.File) (err error) {
 	return nil
 }
 
-// find returns the column of a name: itself, or the elements of the list that it is.
+// find returns the column with a name: the column itself, or the elements if it is a list.
 func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
 	path := strings.Split(name, ".")
 	for _, within := range [][]string{nil, {"list", "element"}, {"list", "item"}} {
@@ -230,7 +231,7 @@ func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
 			return leaf, nil
 		}
 	}
-	for end := 1; end < len(path); end++ { // objects that are all null have no columns within
+	for end := 1; end < len(path); end++ { // objects that are all null have no columns inside
 		if leaf, found := schema.Lookup(path[:end]...); found && leaf.Node.Leaf() && parquetfile.OnlyNulls(leaf.Node) {
 			return leaf, nil
 		}
@@ -238,7 +239,7 @@ func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
 	return parquet.LeafColumn{}, fmt.Errorf("%w: there is no column %s of values or of lists of them", ErrDocument, name)
 }
 
-// readColumn puts the values of a column into the rows.
+// readColumn stores the values of a column in the rows.
 func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, table []map[string]any, name string) (err error) {
 	pages := chunk.Pages()
 	defer func() { err = errors.Join(err, pages.Close()) }()
@@ -278,7 +279,7 @@ func (s *split) readColumn(chunk parquet.ColumnChunk, leaf parquet.LeafColumn, t
 	return nil
 }
 
-// put adds a value to a row and returns it. Of a list without elements there is a null.
+// put adds a value to a row and returns it. A list without elements is represented by a null.
 func put(row map[string]any, name string, v parquet.Value, list bool) any {
 	var value any
 	switch {

@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// ErrDocument says that a document is not as its task wants it.
+// ErrDocument means that a document does not have the form that its task requires.
 var ErrDocument = errors.New("invalid document")
 
-// record is a row of a data set: columns by name, those within others with dots. Values are
-// string, int64, float64, bool, nil, or []any of these. It keeps the first complaint.
+// record is a row of a data set: columns by name, nested ones with dots. Values are string, int64,
+// float64, bool, nil, or []any of these. It keeps the first error.
 type record struct {
 	values map[string]any
 	bad    *error
@@ -49,7 +49,7 @@ func (r record) texts(column string) []string {
 	return texts
 }
 
-// integer also takes a text of digits, as some data sets have labels.
+// integer also accepts a text of digits, because some data sets have such labels.
 func (r record) integer(column string) int {
 	switch v := r.values[column].(type) {
 	case int64:

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Tally adds answers up.
+// Tally accumulates the scores of answers.
 type Tally struct {
 	Questions int
 	subjects  map[string]*sums
 }
 
-// sums are of one subject's answers.
+// sums contains the sums of one subject's answers.
 type sums struct {
 	questions int
 	scores    map[string]float64
@@ -54,9 +54,9 @@ func (t *Tally) sum(name string) (sum float64) {
 	return sum
 }
 
-// Error is the standard error of a mean of answers that are right or wrong. The variance is
-// pooled over the subjects, each around its own mean; with one question of each, which have no
-// variance, it is that of one sample.
+// Error returns the standard error of a mean of right or wrong answers. The variance is pooled over
+// the subjects, each around its own mean. If each subject has only one question, and so no
+// variance, it is the variance of the whole sample.
 func (t *Tally) Error(name string) float64 {
 	if t.Questions < 2 {
 		return 0

@@ -7,25 +7,25 @@ import (
 	"strings"
 )
 
-// errUnknownTask says that there is no task of a name.
+// errUnknownTask means that there is no task with a name.
 var errUnknownTask = errors.New("unknown task")
 
-// Task is a way to measure a model.
+// Task is a benchmark of a model.
 type Task struct {
 	Name     string
 	Repo     string // of the data set on the Hub
 	Config   string // part of the data set; empty: it has none
-	Split    string // with the questions
-	Examples string // split that examples are taken from
-	Fewshot  int    // examples where nobody says how many
+	Split    string // split of the questions
+	Examples string // split of the examples
+	Fewshot  int    // default number of examples
 
-	// firstExamples takes the first examples of the question's subject, where others are drawn.
+	// firstExamples takes the first examples of the question's subject instead of drawing them.
 	firstExamples bool
-	// apart keeps a question from being an example of its own.
+	// apart prevents a question from being its own example.
 	apart   bool
 	columns []string
 	read    func(r record) (document, error)
-	metrics []string // the first is what the task is known by
+	metrics []string // the first is the principal one
 }
 
 // Names of scores.
@@ -35,18 +35,18 @@ const (
 	ExactMatch = "exact_match"
 )
 
-// document is a question as its data set has it.
+// document is one question of a data set.
 type document struct {
-	description string // before the examples
+	description string // text before the examples
 	prompt      string
-	example     string   // what answers the prompt where the document is an example
-	choices     []string // none: the answer is to be written
-	answer      int      // of choices
-	letter      string   // the answer to be written
+	example     string   // answer to the prompt if the document is an example
+	choices     []string // empty: the model writes the answer
+	answer      int      // index of the right choice
+	letter      string   // the right written answer
 	subject     string
 }
 
-// names returns the names of all tasks, as one text.
+// names returns the names of all tasks as one text.
 func names() string {
 	names := make([]string, len(tasks))
 	for i, t := range tasks {
@@ -55,7 +55,7 @@ func names() string {
 	return strings.Join(names, ", ")
 }
 
-// Parse reads the names of tasks, with commas between them.
+// Parse parses a list of task names, separated by commas.
 func Parse(list string) ([]Task, error) {
 	var out []Task
 	for name := range strings.SplitSeq(list, ",") {

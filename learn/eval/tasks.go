@@ -64,7 +64,7 @@ func readOpenBookQA(r record) (document, error) {
 	return d, err
 }
 
-// readLabelled reads choices that have a label each, of which the answer is one.
+// readLabelled reads choices with a label each. The answer is one of the labels.
 func readLabelled(r record, key func(string) string) (document, error) {
 	d := document{choices: r.texts("choices.text")}
 	answer := key(r.text("answerKey"))
@@ -93,7 +93,7 @@ func readHellaSwag(r record) (document, error) {
 
 var brackets = regexp.MustCompile(`\[[^\]\n]*\]`)
 
-// tidied takes out of a text of HellaSwag what is left of the pages it comes from.
+// tidied removes remains of web pages from a text of HellaSwag.
 func tidied(text string) string {
 	text = strings.TrimFunc(text, isSpace)
 	text = strings.ReplaceAll(text, " [title]", ". ")
@@ -101,7 +101,7 @@ func tidied(text string) string {
 	return strings.ReplaceAll(text, "  ", " ")
 }
 
-// capitalized has a large letter at the beginning, and only there.
+// capitalized returns a text with only its first letter in upper case.
 func capitalized(text string) string {
 	first, size := utf8.DecodeRuneInString(text)
 	if size == 0 {
@@ -153,5 +153,5 @@ func readPIQA(r record) (document, error) {
 	}, r.err()
 }
 
-// isSpace reports whether Python takes a character for whitespace.
+// isSpace reports whether Python considers a character whitespace.
 func isSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }

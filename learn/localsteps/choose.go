@@ -6,15 +6,15 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// chooser chooses the units and levels of a chunk. That is the sender's own business: its bits need not be
-// the same elsewhere.
+// chooser chooses the units and levels of a chunk. The choice is local to the sender, so its bits
+// need not be the same elsewhere.
 type chooser struct {
-	levels float64 // the largest
+	levels float64 // the largest level
 	reach  float32
 }
 
-// quantize writes what is sent of the coefficients of a chunk, count entries from at on, and leaves of them
-// what is not.
+// quantize writes the sent levels of a chunk's coefficients, count entries from at on, and replaces
+// the coefficients by the part that is not sent.
 func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, count int) {
 	values := coefficients.Values[at : at+count]
 	unit := c.unit(values)
@@ -39,19 +39,20 @@ func (c *chooser) quantize(coefficients, sent codec.TensorResult, chunk, at, cou
 	}
 }
 
-// level returns the level that is nearest to a value, up to the largest; 0: it is nearer to zero.
+// level returns the level that is nearest to a value, up to the largest; 0: the value is nearer to
+// zero.
 func (c *chooser) level(v float32, unit uint8) float64 {
 	return min(math.Round(math.Abs(float64(v))/(float64(c.reach)*Unit(unit))), c.levels)
 }
 
-// unit returns the unit that leaves the least of some values, in squares.
+// unit returns the unit with the smallest sum of squared errors for the values.
 func (c *chooser) unit(values []float32) uint8 {
 	largest := 0.0
 	for _, v := range values {
 		largest = max(largest, math.Abs(float64(v)))
 	}
-	first := codeOf(largest / float64(c.reach))                         // the largest would be of level 1
-	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // and here beyond all levels
+	first := codeOf(largest / float64(c.reach))                         // the largest value would have level 1
+	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // and here exceeds all levels
 	best, least := uint8(first), math.Inf(1)
 	for code := first; code <= last; code++ {
 		left := 0.0
@@ -66,7 +67,8 @@ func (c *chooser) unit(values []float32) uint8 {
 	return best
 }
 
-// codeOf returns the largest unit that is not larger than a share of the reach, or else the smallest there is.
+// codeOf returns the code of the largest unit that is at most a share of the reach, or else of the
+// smallest unit.
 func codeOf(share float64) int {
 	for code := range codec.MaxUnit {
 		if Unit(uint8(code)) <= share {

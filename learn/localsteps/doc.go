@@ -1,14 +1,14 @@
-// Package localsteps implements the exchange between members that make many optimizer steps alone
-// between two exchanges, for links that are too slow for an exchange after each step.
+// Package localsteps implements local steps: members make many optimizer steps locally between two
+// exchanges, for links that are too slow for an exchange after each step.
 //
-// The method is SparseLoCo (arXiv 2508.15706), which extends DiLoCo (arXiv 2311.08105). In a round, each
-// member starts from the common weights and makes H steps of an inner optimizer. Its pseudo-gradient,
-// the weights before less the weights after, is added to the residual that it could not send in earlier
-// rounds (error feedback). Of each chunk of these sums, the TopK largest coefficients of the discrete
-// cosine transform are sent, in a few bits each. The sent values, as rounded, are subtracted from the
-// sums. All members move the weights by the mean of the results that counted. The transform is an addition
-// of this project: without it, the same number of elements carries far less information
-// (proof/bench/parity).
+// The method is SparseLoCo (arXiv 2508.15706), which extends DiLoCo (arXiv 2311.08105). In a round,
+// each member starts from the common weights and makes H steps of an inner optimizer. Its
+// pseudo-gradient, the weights before less the weights after, is added to the residual that it
+// could not send in earlier rounds (error feedback). For each chunk of these sums, the TopK largest
+// coefficients of the discrete cosine transform are sent, in a few bits each. The sent values, as
+// rounded, are subtracted from the sums. All members move the weights by the mean of the results
+// that counted. The transform is an addition of this project: without it, the same number of
+// elements carries far less information (proof/bench/parity).
 //
 // Order of calls, for each tensor:
 //
@@ -22,21 +22,23 @@
 //
 // # Values
 //
-// A value is a level, a whole number from 1 to 2^(LevelBits−1) with a sign, times the unit of its chunk.
-// A unit is a fraction of the length of a chunk in which every weight moved by Reach. Reach is the learning
-// rate times the number of inner steps, about the largest distance that these steps can move a weight. So
-// no member can send a number that moves weights much further than its steps could have. See Unit.
+// A value is a level, a whole number from 1 to 2^(LevelBits−1) with a sign, times the unit of its
+// chunk. A unit is a fraction of the length of a chunk in which every weight moved by Reach. Reach
+// is the learning rate times the number of inner steps, about the largest distance that these steps
+// can move a weight. So no member can send a number that moves weights much further than its steps
+// could have. See Unit.
 //
 // # The weight of a member
 //
-// All results that counted have the same weight in the mean. A member that sent nothing of a coefficient
-// counts as zero there. In each tensor, a result that is longer than twice the median of the nonzero results
-// is shortened to twice the median. The median of an even number is the lower of the two.
+// All results that counted have the same weight in the mean. A member that sent nothing for a
+// coefficient counts as zero there. In each tensor, a result that is longer than twice the median
+// of the nonzero results is shortened to twice the median. The median of an even number is the
+// lower of the two.
 //
 // # Bits
 //
-// Replicas must hold the same bits on every machine. The mean is computed in double precision, coefficient by
-// coefficient and result by result in the order given, with a rounding after every operation, and rounded to
-// single precision. Then the kernels of package distro transform it back and add it to the weights, with the
-// same bits on every instruction set.
+// Replicas must hold the same bits on every machine. The mean is computed in double precision,
+// coefficient by coefficient and result by result in the given order, with a rounding after every
+// operation, and rounded to single precision. Then the kernels of package distro transform it back
+// and add it to the weights, with the same bits on every instruction set.
 package localsteps

@@ -11,33 +11,33 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// errInput says that arguments do not fit each other.
+// errInput means that arguments do not match each other.
 var errInput = errors.New("invalid input")
 
-// unitsPerOctave is how many units lie between one and twice as much.
+// unitsPerOctave is the number of units per factor of two.
 const unitsPerOctave = 4
 
-// Unit returns what a unit stands for, as a share of Reach. The largest, of code 0, is 1.75; each
-// fourth code has half of it: 1.75, 1.5, 1.25, 1, 0.875 … 2⁻³¹.
+// Unit returns the size of a unit as a fraction of Reach. Code 0 is the largest, 1.75. Each fourth
+// code halves it: 1.75, 1.5, 1.25, 1, 0.875 … 2⁻³¹.
 func Unit(code uint8) float64 {
 	return math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -int(code/unitsPerOctave))
 }
 
-// reachOf returns what the units of a tensor are shares of: reach is how far a weight comes, and this how long
-// a chunk is whose weights all came so far.
+// reachOf returns the length that the units of a tensor are fractions of: the length of a chunk in
+// which every weight moved by reach.
 func reachOf(l distro.Layout, reach float32) float32 {
 	return float32(float64(reach) * math.Sqrt(float64(l.ChunkSize())))
 }
 
-// value returns what a level of a chunk stands for. It is exact: 24 bits of reach, 3 of the unit, 4 of
+// value returns the value of a level in a chunk. It is exact: 24 bits of reach, 3 of the unit, 4 of
 // the level.
 func value(reach float32, unit uint8, level float32) float64 {
 	return float64(float64(reach)*Unit(unit)) * float64(level)
 }
 
-// Far makes of the weights after a member's steps how far it came: d = before − after. With a momentum u,
-// which is not nil then, that of Nesterov: u ← factor·u + d, and d + factor·u. A mean of such steps is the
-// step of the mean.
+// Far replaces the weights after a member's steps by its pseudo-gradient d = before − after. If u
+// is not nil, it is a Nesterov momentum: u ← factor·u + d, and the result is d + factor·u. The step
+// is linear, so the mean of the members' steps is the step of their mean.
 func Far(before, after, u []float32, factor float32) {
 	for i := range after {
 		d := before[i] - after[i]
@@ -60,18 +60,19 @@ func finite(values []float32) bool {
 	return true
 }
 
-// EncodeParams are the scalars of Encode.
+// EncodeParams are the scalar parameters of Encode.
 type EncodeParams struct {
-	Reach     float32 // how far a weight can be thought to come in a round: finite, at least 0
-	TopK      int     // most coefficients of a chunk that are sent; cut to the chunk's size
+	Reach     float32 // estimated maximum change of a weight in a round: finite, at least 0
+	TopK      int     // maximum number of coefficients sent for each chunk; limited to the chunk's size
 	LevelBits int     // 1 to codec.MaxLevelBits
 	Decay     float32 // of the sums
 }
 
-// Encode adds how far a member came to the sums of what it could not send, e ← Decay·e + d, chooses the TopK
-// largest coefficients of each chunk's DCT, and takes what it sends of them, rounded as it is, out of the
-// sums. What is nearer to zero than to the chunk's unit is not sent. The result is of
-// codec.EncodeLevels. With a Reach of 0 nothing is sent. After an error the sums may have changed.
+// Encode adds the pseudo-gradient d to the sums of residuals, e ← Decay·e + d, chooses the TopK
+// largest coefficients of each chunk's DCT, and subtracts the sent values, as rounded, from the
+// sums. Coefficients that are nearer to zero than to the chunk's unit are not sent. The result is
+// in the form of codec.EncodeLevels. With a Reach of 0 nothing is sent. After an error the sums may
+// have changed.
 func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams) (codec.TensorResult, error) {
 	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !finite([]float32{p.Reach}) {
 		return codec.TensorResult{}, fmt.Errorf("encode: %w: %+v", errInput, p)
@@ -91,7 +92,8 @@ func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams
 	return result, k.AddBack(l, sums, largest)
 }
 
-// AddBack gives what Encode took out back to the sums, times a factor: of a result that did not count.
+// AddBack adds the values that Encode subtracted, times a factor, back to the sums. It is for a
+// result that did not count.
 func AddBack(k *distro.Kernel, l distro.Layout, sums []float32, r codec.TensorResult, reach, factor float32) error {
 	back, err := Values(l, r, reach, factor)
 	if err != nil {
@@ -100,8 +102,9 @@ func AddBack(k *distro.Kernel, l distro.Layout, sums []float32, r codec.TensorRe
 	return k.AddBack(l, sums, back)
 }
 
-// Values returns a result as the coefficients that its levels stand for, times a factor: what Encode took out of
-// the sums. One that is too small for single precision is left out.
+// Values returns the coefficients for the levels of a result, times a factor: the values that
+// Encode subtracted from the sums. Coefficients that are too small for single precision are
+// omitted.
 func Values(l distro.Layout, r codec.TensorResult, reach, factor float32) (codec.TensorResult, error) {
 	if len(r.Counts) != l.Chunks() || len(r.Units) != l.Chunks() {
 		return codec.TensorResult{}, fmt.Errorf("values: %w: %d counts and %d units for %d chunks", errInput, len(r.Counts), len(r.Units), l.Chunks())
@@ -117,7 +120,7 @@ func Values(l distro.Layout, r codec.TensorResult, reach, factor float32) (codec
 	return values.result, nil
 }
 
-// merged is a result that is made entry by entry.
+// merged is a result that is built entry by entry.
 type merged struct {
 	result codec.TensorResult
 	stride int
@@ -137,16 +140,16 @@ func (m *merged) append(chunk int, index uint16, v float32) {
 	m.result.Counts[chunk]++
 }
 
-// ApplyParams are the scalars of Apply.
+// ApplyParams are the scalar parameters of Apply.
 type ApplyParams struct {
-	Reach     float32 // as of EncodeParams
+	Reach     float32 // as EncodeParams.Reach
 	LevelBits int
 	Rate      float32 // of the outer step: 1 moves the weights by the mean of the results
 }
 
-// Apply moves the weights of a tensor against the mean of the results, in the order given:
-// w ← w − DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result that is too long (see Shares). Without
-// results nothing moves. Every result is checked before any weight changes.
+// Apply moves the weights of a tensor against the mean of the results, in the given order: w ← w −
+// DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result that is too long (see Shares). Without
+// results the weights do not change. Apply checks every result before it changes any weight.
 func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
 	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
 		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", errInput, len(weights), l.Elements(), p.Reach, p.Rate)
@@ -163,9 +166,9 @@ func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weig
 	return k.AddBack(l, weights, mean(l, results, p))
 }
 
-// mean returns by what the coefficients of a tensor change.
+// mean returns the change of a tensor's coefficients.
 func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.TensorResult {
-	room := 1 // entries of a chunk
+	room := 1 // maximum number of entries of a chunk
 	for c := range l.Chunks() {
 		together := 0
 		for _, r := range results {
@@ -195,12 +198,12 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 	return all.result
 }
 
-// most is how many times the median a result may be long.
+// most is the maximum length of a result as a multiple of the median.
 const most = 2
 
-// Shares returns what each result of a tensor is multiplied with: less than 1 for one that is longer than
-// twice the median of those that say anything. So a member that says larger numbers than the others
-// gains little by it.
+// Shares returns the factor for each result of a tensor: less than 1 for a result that is longer
+// than twice the median of the nonzero results. A member that sends larger values than the others
+// therefore gains little.
 func Shares(results []codec.TensorResult) []float64 {
 	lengths, speaking := make([]float64, len(results)), make([]float64, 0, len(results))
 	for i, r := range results {
@@ -223,7 +226,7 @@ func Shares(results []codec.TensorResult) []float64 {
 	return shares
 }
 
-// length returns the L2 norm of a result, in reaches.
+// length returns the L2 norm of a result, in units of the reach.
 func length(r codec.TensorResult) float64 {
 	squares := 0.0
 	k := len(r.Indices) / len(r.Counts)

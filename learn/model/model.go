@@ -11,49 +11,50 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Parameter is a trainable tensor under its name in a checkpoint.
+// Parameter is a trainable tensor with its name in a checkpoint.
 type Parameter = torch.Parameter
 
-// Model is a causal language model on an engine. Forward, Loss and Next are called inside
-// the engine's Do, the other methods from anywhere.
+// Model is a causal language model on an engine. Forward, Loss and Next must be called inside the
+// engine's Do, the other methods outside or inside.
 type Model interface {
-	// Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
+	// Forward returns the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
 	Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor
-	// Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids
-	// i64 [B,T]. Targets equal to torch.IgnoreTarget do not count. With gradients on,
-	// Backward on it adds to the gradients of the parameters.
+	// Loss returns the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64
+	// [B,T]. Targets equal to torch.IgnoreTarget do not count. With gradients on, Backward on it
+	// adds to the gradients of the parameters.
 	Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor
-	// Gradient gives the value of Loss, and adds share times its gradient to the gradients of the
-	// parameters. It is what saves the memory that Options.Recompute saves.
+	// Gradient returns the value of Loss, and adds share times its gradient to the gradients of the
+	// parameters. Options.Recompute saves memory only here.
 	Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor
-	// Next gives the logits f32 [N,VocabSize] of the token after each of N texts, whose
-	// tokens are added to their caches, each of which is of one text. Without gradients only.
+	// Next returns the logits f32 [N,VocabSize] of the next token of N texts. It adds the tokens of
+	// texts to their caches, each of which belongs to one text. Gradients must be off.
 	Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor
-	// NewCache makes an empty cache for Next. Whoever made it frees it.
+	// NewCache returns an empty cache for Next. The caller must free it.
 	NewCache() *kvcache.Cache
-	// Parameters lists the trainable tensors, f32 and contiguous, sorted by name. The
-	// slice belongs to the model.
+	// Parameters returns the trainable tensors, f32 and contiguous, sorted by name. The slice
+	// belongs to the model.
 	Parameters() []Parameter
-	// Canonical gives a checkpoint's tensors the names and shapes of the model's own:
-	// published checkpoints store some otherwise, twice, or beside what the model has.
+	// Canonical converts a checkpoint's tensors to the names and shapes of the model's own.
+	// Published checkpoints may store tensors in another form, twice, or in addition to those of
+	// the model.
 	Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error)
-	// VocabSize bounds token ids: 0 to VocabSize−1.
+	// VocabSize returns the bound of token IDs: 0 to VocabSize−1.
 	VocabSize() int
-	// MaxTokens is the longest sequence.
+	// MaxTokens returns the length of the longest sequence.
 	MaxTokens() int
-	// Engine is where the model lives.
+	// Engine returns the engine of the model.
 	Engine() *torch.Engine
 	// Close frees the model's tensors.
 	Close(ctx context.Context) error
 }
 
-// buffered is a Model whose checkpoints hold tensors that are not trained.
+// buffered is a Model whose checkpoints have tensors that are not trained.
 type buffered interface {
 	Model
 	Buffers() []Parameter
 }
 
-// stored lists the tensors of a model's checkpoints, sorted by name.
+// stored returns the tensors of a model's checkpoints, sorted by name.
 func stored(m Model) []Parameter {
 	b, ok := m.(buffered)
 	if !ok {
@@ -64,8 +65,8 @@ func stored(m Model) []Parameter {
 	return all
 }
 
-// SetWeights overwrites all weights with tensors: those that Export gives, or any with which
-// New makes a model of the same config. On an error nothing has changed.
+// SetWeights overwrites all weights with tensors: the output of Export, or any tensors from which
+// New can create a model of the same config. After an error nothing has changed.
 func SetWeights(ctx context.Context, m Model, tensors []safetensors.Tensor) error {
 	own, err := m.Canonical(tensors)
 	if err != nil {
@@ -80,12 +81,13 @@ func SetWeights(ctx context.Context, m Model, tensors []safetensors.Tensor) erro
 	return nil
 }
 
-// Export copies the weights out as F32, sorted by name.
+// Export returns a copy of the weights as F32, sorted by name.
 func Export(ctx context.Context, m Model) ([]safetensors.Tensor, error) {
 	return export(ctx, m, weights.Export)
 }
 
-// Lend is Export without a copy, of a model on the CPU: what it returns changes with the weights, and ends with the model.
+// Lend is Export without a copy, for a model on the CPU. The result changes with the weights, and
+// is valid until the model is closed.
 func Lend(ctx context.Context, m Model) ([]safetensors.Tensor, error) {
 	return export(ctx, m, weights.Lend)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/psyche-go/psyche/learn/model/llama"
 )
 
-// paddings has the default of pad_token_id for the architectures that have one in transformers.
+// paddings contains the defaults of pad_token_id in transformers, for the architectures that have
+// one.
 var paddings = map[string]int64{
 	llama.ArchitectureOLMo2: 1, llama.ArchitectureGemma2: 0, llama.ArchitectureGemma3: 0, llama.ArchitectureSmolLM3: 128004, llama.ArchitecturePhi3: 32000,
 }

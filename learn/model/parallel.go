@@ -11,11 +11,11 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// errSplit says that a model cannot be computed by so many engines together.
+// errSplit means that a model cannot be split among the given number of engines.
 var errSplit = llama.ErrSplit
 
-// Twin makes a model on another engine of m's device that shares the memory of m's
-// weights, and has gradients of its own. It must not compute while the weights change.
+// Twin creates a model on another engine of m's device that shares the memory of m's weights, with
+// separate gradients. It must not compute while the weights change.
 func Twin(ctx context.Context, e *torch.Engine, m Model) (Model, error) {
 	switch m := m.(type) {
 	case *llama.Llama:
@@ -40,8 +40,8 @@ func TwinIn(ctx context.Context, e *torch.Engine, m Model, compute torch.DType) 
 	return nil, fmt.Errorf("twin of a %T: %w", m, errors.ErrUnsupported)
 }
 
-// Copy makes a model on an engine of any device with weights of its own, equal to m's, and
-// gradients of its own. Refresh keeps it equal.
+// Copy creates a model on an engine of any device with its own weights, equal to m's, and its own
+// gradients. Refresh keeps it equal.
 func Copy(ctx context.Context, e *torch.Engine, m Model, o Options) (Model, error) {
 	if err := o.check(e.Device()); err != nil {
 		return nil, err
@@ -55,13 +55,13 @@ func Copy(ctx context.Context, e *torch.Engine, m Model, o Options) (Model, erro
 	return nil, fmt.Errorf("copy of a %T: %w", m, errors.ErrUnsupported)
 }
 
-// Refresh gives a model that Copy made of another the weights that the other has now. The
-// other must not change meanwhile.
+// Refresh overwrites the weights of a model that Copy created with the current weights of the
+// original. The original must not change meanwhile.
 func Refresh(ctx context.Context, m, from Model) error {
 	return m.Engine().Do(ctx, false, func(s *torch.Scope) error { return weights.Refresh(s, stored(m), stored(from)) })
 }
 
-// asModel keeps a nil model from becoming an interface that is not nil.
+// asModel prevents a nil model from becoming a non-nil interface.
 func asModel[M Model](m M, err error) (Model, error) {
 	if err != nil {
 		return nil, err
@@ -69,8 +69,8 @@ func asModel[M Model](m M, err error) (Model, error) {
 	return m, nil
 }
 
-// Split makes of m one model whose layers the engines, all of m's device, compute
-// together. It shares the memory of m's weights, like a twin.
+// Split splits m among engines of its device, which compute each layer together. The result shares
+// the memory of m's weights, like a twin.
 func Split(ctx context.Context, engines []*torch.Engine, m Model) (*llama.Split, error) {
 	whole, ok := m.(*llama.Llama)
 	if !ok {

@@ -15,13 +15,13 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// errOption says that a model cannot compute as it was asked to.
+// errOption means that a model does not support an option.
 var errOption = errors.New("unsupported option")
 
-// ErrArchitecture says that a config.json names no architecture we have.
+// ErrArchitecture means that a config.json names no supported architecture.
 var ErrArchitecture = errors.New("unsupported architecture")
 
-// Description is what a config.json says of a model before one is made.
+// Description describes the model of a config.json before it is created.
 type Description struct {
 	Architecture  string
 	VocabSize     int
@@ -29,22 +29,23 @@ type Description struct {
 	NumParameters int64
 	Experts       bool // tokens are routed to some of many feed-forward layers
 
-	// Numbers that training keeps of each token for the backward pass, at least; Recomputed with Options.Recompute.
+	// Activations is the minimum number of values that training keeps for each token for the
+	// backward pass, and Recomputed the same with Options.Recompute.
 	Activations, Recomputed int64
 }
 
-// Options say how a model computes; the zero value computes in f32.
+// Options are the settings of a model's computation. The zero value computes in f32.
 type Options struct {
-	// Compute is the type of activations and of the copies of the weights they are
-	// multiplied with: F32, BF16 (see torch.Engine.CheckBF16) or, on CUDA devices and
-	// without gradients, F16. Weights and gradients are F32.
+	// Compute is the type of activations and of the copies of the weights for multiplication with
+	// them: F32, BF16 (see torch.Engine.CheckBF16) or, on CUDA devices and without gradients, F16.
+	// Weights and gradients are F32.
 	Compute torch.DType
-	// Recompute saves memory: it keeps little for the backward pass and computes the rest
-	// a second time.
+	// Recompute saves memory: it keeps few values for the backward pass and computes the rest a
+	// second time.
 	Recompute bool
 }
 
-// check refuses types that the device does not compute in.
+// check refuses types that the device does not support.
 func (o Options) check(device torch.Device) error {
 	switch {
 	case o.Compute == torch.F32, o.Compute == torch.BF16, o.Compute == torch.F16 && device != torch.CPU:
@@ -55,14 +56,14 @@ func (o Options) check(device torch.Device) error {
 	return fmt.Errorf("%w: to compute in %s, want f32, bf16 or f16", errOption, o.Compute)
 }
 
-// architecture is what a model package offers.
+// architecture contains the functions of a model package.
 type architecture struct {
 	describe func(config []byte) (Description, error)
 	init     func(config []byte, seed uint64, made func(numbers int64)) ([]safetensors.Tensor, error)
 	new      func(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error)
 }
 
-// architectures are all models, by the name in config.json's "architectures".
+// architectures contains all models, by their names in "architectures" of config.json.
 var architectures = func() map[string]architecture {
 	all := map[string]architecture{deepseek.ArchitectureV2: deepSeek, deepseek.ArchitectureV3: deepSeek}
 	for _, name := range llama.Architectures() {
@@ -71,7 +72,7 @@ var architectures = func() map[string]architecture {
 	return all
 }()
 
-// dense are Llama and those that are told from it by few features, some of them experts.
+// dense is for Llama and the models that differ from it by few features, such as experts.
 var dense = architecture{
 	describe: func(config []byte) (Description, error) {
 		c, err := llama.ParseConfig(config)
@@ -134,10 +135,10 @@ var deepSeek = architecture{
 	},
 }
 
-// Architectures lists the supported names, sorted.
+// Architectures returns the supported names, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(architectures)) }
 
-// Describe reads a config.json and checks it.
+// Describe parses a config.json and checks it.
 func Describe(config []byte) (Description, error) {
 	a, err := find(config)
 	if err != nil {
@@ -146,12 +147,13 @@ func Describe(config []byte) (Description, error) {
 	return a.describe(config)
 }
 
-// Init makes new weights for a config.json, sorted by name, the same for the same seed.
+// Init returns new weights for a config.json, sorted by name. The same seed gives the same weights.
 func Init(config []byte, seed uint64) ([]safetensors.Tensor, error) {
 	return InitTold(config, seed, func(int64) {})
 }
 
-// InitTold is Init that tells made after each tensor how many numbers that has: of large models it takes minutes.
+// InitTold is Init with progress: it calls made after each tensor with the number of its values.
+// Large models take minutes.
 func InitTold(config []byte, seed uint64, made func(numbers int64)) ([]safetensors.Tensor, error) {
 	a, err := find(config)
 	if err != nil {
@@ -160,7 +162,7 @@ func InitTold(config []byte, seed uint64, made func(numbers int64)) ([]safetenso
 	return a.init(config, seed, made)
 }
 
-// New makes the model of a config.json with those weights on the engine.
+// New creates the model of a config.json with the given weights on the engine.
 func New(ctx context.Context, e *torch.Engine, config []byte, o Options, tensors []safetensors.Tensor) (Model, error) {
 	a, err := find(config)
 	if err != nil {

@@ -5,11 +5,11 @@ package torch
 */
 import "C"
 
-// Backward adds the gradient of t, a tensor of one element, to every tensor it was
-// computed from that requires gradients, and releases what was recorded.
+// Backward adds the gradient of t, a tensor of one element, to every tensor that it was computed
+// from and that requires gradients. It then releases the recorded operations.
 func (t *Tensor) Backward() { check("Backward", C.pt_backward(t.raw())) }
 
-// Grad is the gradient gathered by Backward, sharing its memory; nil if there is none.
+// Grad returns the gradient accumulated by Backward, sharing its memory, or nil if there is none.
 func (t *Tensor) Grad() *Tensor {
 	r := C.pt_grad(t.raw())
 	check("Grad", r.error)
@@ -22,14 +22,14 @@ func (t *Tensor) Grad() *Tensor {
 // ClearGrad drops the gradient.
 func (t *Tensor) ClearGrad() { check("ClearGrad", C.pt_clear_grad(t.raw())) }
 
-// SetRequiresGrad says whether Backward gathers a gradient for t, and returns t.
+// SetRequiresGrad sets whether Backward accumulates a gradient for t, and returns t.
 func (t *Tensor) SetRequiresGrad(on bool) *Tensor {
 	check("SetRequiresGrad", C.pt_set_requires_grad(t.raw(), flag(on)))
 	return t
 }
 
-// RequiresGrad tells whether Backward reaches t.
+// RequiresGrad reports whether Backward reaches t.
 func (t *Tensor) RequiresGrad() bool { return C.pt_requires_grad(t.raw()) != 0 }
 
-// Detach is t without its history, sharing its memory.
+// Detach returns t without its history, sharing its memory.
 func (t *Tensor) Detach() *Tensor { return t.result("Detach", C.pt_detach(t.raw())) }

@@ -13,16 +13,16 @@ import (
 	"strings"
 )
 
-// ErrNoDevice says that libtorch does not see a device.
+// ErrNoDevice means that libtorch does not find a device.
 var ErrNoDevice = errors.New("no such device")
 
-// Device says where a tensor lives: CPU, or n for the n-th CUDA device.
+// Device is the location of a tensor: CPU, or n for the n-th CUDA device.
 type Device int
 
 // CPU is the machine's own memory.
 const CPU Device = -1
 
-// String gives the name used on command lines: "cpu" or "cuda:n".
+// String returns the name used on command lines: "cpu" or "cuda:n".
 func (d Device) String() string {
 	if d < 0 {
 		return "cpu"
@@ -30,17 +30,17 @@ func (d Device) String() string {
 	return fmt.Sprintf("cuda:%d", int(d))
 }
 
-// Choice names devices to be found once libtorch is loaded: "auto", "cpu", "cuda", "cuda:N" or
-// several, "cuda:X,Y,Z".
+// Choice names devices before libtorch is loaded: "auto", "cpu", "cuda", "cuda:N" or several,
+// "cuda:X,Y,Z".
 type Choice string
 
-// Validate refuses other names.
+// Validate returns an error for other names.
 func (c Choice) Validate() error {
 	_, err := c.wanted()
 	return err
 }
 
-// wanted is the devices named; for "auto" the first CUDA device.
+// wanted returns the named devices; for "auto" the first CUDA device.
 func (c Choice) wanted() ([]Device, error) {
 	switch c {
 	case "cpu":
@@ -62,9 +62,9 @@ func (c Choice) wanted() ([]Device, error) {
 	return all, nil
 }
 
-// Find gives count devices, which must all be there: those that are named or, from the only
-// one named on, count in a row. "auto" is cuda:0 if libtorch sees a CUDA device, else the
-// CPU; of the CPU there is one for all. Load comes first. Errors wrap [ErrNoDevice].
+// Find returns count devices, all of which must exist: the named devices or, if only one is named,
+// count devices from it on. "auto" is cuda:0 if libtorch finds a CUDA device, else the CPU. The CPU
+// counts as one device for all. Load must be called first. Errors wrap [ErrNoDevice].
 func (c Choice) Find(count int) ([]Device, error) {
 	named, err := c.wanted()
 	if err != nil {
@@ -91,7 +91,7 @@ func (c Choice) Find(count int) ([]Device, error) {
 	return named[:count], nil
 }
 
-// check tells whether a device is there, and what to do if not.
+// check returns an error with a remedy if a device does not exist.
 func (info Info) check(d Device) error {
 	switch {
 	case int(d) < info.CUDA:
@@ -112,11 +112,11 @@ func (info Info) check(d Device) error {
 // DeviceInfo describes a CUDA device.
 type DeviceInfo struct {
 	Device Device
-	Name   string // empty if the driver does not tell
+	Name   string // empty if the driver does not report it
 	Memory uint64 // bytes in all
 }
 
-// Devices lists the CUDA devices that libtorch sees.
+// Devices returns the CUDA devices that libtorch finds.
 func (info Info) Devices() []DeviceInfo {
 	var list []DeviceInfo
 	for d := range Device(info.CUDA) {

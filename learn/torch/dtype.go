@@ -25,7 +25,7 @@ var dtypes = [...]struct {
 	I64: {"i64", 8}, I32: {"i32", 4}, U8: {"u8", 1}, Bool: {"bool", 1},
 }
 
-// String gives the short name, as in "bf16".
+// String returns the short name, for example "bf16".
 func (d DType) String() string {
 	if d < 0 || int(d) >= len(dtypes) {
 		return fmt.Sprintf("DType(%d)", int(d))
@@ -33,5 +33,5 @@ func (d DType) String() string {
 	return dtypes[d].name
 }
 
-// Size is the number of bytes of one element.
+// Size returns the number of bytes of one element.
 func (d DType) Size() int { return dtypes[d].size }

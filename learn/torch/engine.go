@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Engine runs everything of one device on one OS thread.
-// Its methods may be called from any goroutine.
+// Engine runs all operations of one device on one OS thread. Its methods may be called from any
+// goroutine.
 type Engine struct {
 	device Device
 	calls  chan call
@@ -22,7 +22,7 @@ type Engine struct {
 	close  sync.Once
 	thread C.uintptr_t
 
-	// Used on the engine's thread only.
+	// Used only on the engine's thread.
 	scope *Scope               // innermost scope of the Do in progress
 	kept  map[*Tensor]struct{} // tensors that outlive their scope
 }
@@ -36,8 +36,8 @@ type call struct {
 // NewEngine starts the goroutine of a device. Close ends it.
 func NewEngine(device Device) (*Engine, error) { return NewEngineThreads(device, 0) }
 
-// NewEngineThreads is NewEngine for one of several engines that share the CPUs: its
-// operations use so many threads of their own; 0: as many as Load was told.
+// NewEngineThreads is NewEngine for one of several engines that share the CPUs. Its operations use
+// own threads; 0: the number set in Load.
 func NewEngineThreads(device Device, own int) (*Engine, error) {
 	loading.Lock()
 	info, loaded := loading.info, loading.done
@@ -69,19 +69,19 @@ func NewEngineThreads(device Device, own int) (*Engine, error) {
 	return e, nil
 }
 
-// Device is where the engine's tensors are made.
+// Device returns the device of the engine's tensors.
 func (e *Engine) Device() Device { return e.device }
 
-// Do runs fn on the engine's thread with gradients recorded or not, waits for it, and
-// frees every tensor made in it that was not kept. A panic in fn becomes the error: an
-// *Error when libtorch refused an operation, else a *PanicError.
+// Do runs fn on the engine's thread with gradients recorded or not, waits for it, and frees every
+// tensor made in it that was not kept. It returns a panic in fn as an error: an *Error if libtorch
+// refused an operation, else a *PanicError.
 //
-// ctx bounds the wait for the engine. Once fn runs, Do waits for its end, since fn uses
-// the caller's variables; a long fn looks at ctx itself.
+// ctx bounds the wait for the engine. Once fn runs, Do waits for its end, because fn uses the
+// caller's variables. A long fn should check ctx itself.
 func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) error {
 	if C.pt_thread() == e.thread {
 		select {
-		case <-e.done: // the system gave another thread the name of the engine's
+		case <-e.done: // the system gave another thread the ID of the engine's
 			return ErrClosed
 		default:
 			return ErrNested
@@ -101,8 +101,8 @@ func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) err
 	}
 }
 
-// Close waits for the Do in progress, frees all tensors that were kept and ends the
-// engine's goroutine. Tensors of a closed engine must not be used any more.
+// Close waits for the Do in progress, frees all kept tensors and ends the engine's goroutine.
+// Tensors of a closed engine must not be used any more.
 func (e *Engine) Close() error {
 	e.close.Do(func() { close(e.quit) })
 	<-e.done
@@ -157,8 +157,8 @@ func (e *Engine) freeKept() {
 	clear(e.kept)
 }
 
-// LiveTensors counts the tensor handles of the whole process that are not yet freed.
-// It grows without bound only if something is kept and never freed.
+// LiveTensors returns the number of tensor handles in the process that are not yet freed. It grows
+// without bound only if tensors are kept and never freed.
 func LiveTensors() int64 {
 	if C.pt_functions == nil {
 		return 0

@@ -14,10 +14,10 @@ import (
 // Setting is an environment variable that libtorch or its BLAS reads when it starts.
 type Setting struct {
 	Name, Value string
-	// Source: "psyche" (set by Load), "environment" (found set), "dropped" (found set
-	// and removed) or "unset".
+	// Source is "psyche" (set by Load), "environment" (already set), "dropped" (already set, but
+	// removed) or "unset".
 	Source string
-	Reason string // why Load set it, if not always
+	Reason string // reason why Load set it, if it does not always do so
 }
 
 const (
@@ -27,32 +27,32 @@ const (
 	notSet          = "unset"
 )
 
-// Info is what a report on the machine shows of libtorch.
+// Info describes libtorch in a report on the machine.
 type Info struct {
-	Library    string // the shim's file
+	Library    string // file of the shim
 	Version    string // of libtorch
 	BLAS       string // file of the BLAS in use; empty if it is part of libtorch
 	Kernels    string // of OpenBLAS, by the name of a processor, such as "Haswell"; empty for another BLAS
-	Capability string // vector instructions libtorch uses, such as "AVX512"
+	Capability string // vector instructions that libtorch uses, such as "AVX512"
 	Threads    int
-	CUDA       int  // CUDA devices libtorch sees
+	CUDA       int  // number of CUDA devices that libtorch finds
 	ForCUDA    bool // libtorch was built for CUDA
-	Generic    bool // PSYCHE_TORCH_GENERIC=1: our own loops over memory are not used
+	Generic    bool // PSYCHE_TORCH_GENERIC=1: the shim's own loops over memory are not used
 	Settings   []Setting
 	Warnings   []string
 	Parallel   string // libtorch's own report on its thread pools, several lines
 }
 
-// genericName is the variable by which tests run on the CPU what other devices run. The
-// shim obeys it, and says so in its report on threads.
+// genericName is the variable that makes the CPU run the code of other devices in tests. The shim
+// reads it, and mentions it in its report on threads.
 const genericName = "PSYCHE_TORCH_GENERIC"
 
-// spinCount bounds how long an idle thread of libgomp burns its core waiting for work.
-// Its default, for ever, is up to seven times slower when anything else wants the core.
+// spinCount limits how long an idle thread of libgomp spins while waiting for work. Its default,
+// forever, is up to seven times slower if anything else wants the core.
 const spinCount = "10000"
 
-// prepareEnvironment sets what the libraries read when they are opened, leaving alone
-// what the user has set. It returns the number of threads.
+// prepareEnvironment sets variables that the libraries read when they are opened, except those that
+// the user has set. It returns the number of threads.
 func prepareEnvironment(o Options, info *Info) int {
 	threads := o.Threads
 	if threads <= 0 {
@@ -65,7 +65,7 @@ func prepareEnvironment(o Options, info *Info) int {
 	info.setDefault("GOMP_SPINCOUNT", spinCount)
 	capability := ""
 	if ownVectors().avx512 {
-		capability = "avx512" // libtorch 1.13 stops at AVX2 by itself
+		capability = "avx512" // libtorch 1.13 by itself uses at most AVX2
 	}
 	info.setDefault("ATEN_CPU_CAPABILITY", capability)
 	for _, name := range []string{coreType, "OPENBLAS_L2_SIZE"} {
@@ -83,7 +83,7 @@ func (info *Info) setDefault(name, value string) {
 		info.Settings = append(info.Settings, Setting{Name: name, Source: notSet})
 		return
 	}
-	// In a program with cgo this reaches the C library's environment too.
+	// In a program with cgo this also changes the C library's environment.
 	if err := os.Setenv(name, value); err != nil {
 		info.Warnings = append(info.Warnings, "cannot set "+name+": "+err.Error())
 		return
@@ -95,7 +95,7 @@ func (info *Info) findOpenBLAS(name string, override bool) {
 	found := os.Getenv(name)
 	switch {
 	case found == "":
-		_ = os.Unsetenv(name) // OpenBLAS takes an empty one for a name that it does not have
+		_ = os.Unsetenv(name) // OpenBLAS takes an empty value for an unknown name
 		info.Settings = append(info.Settings, Setting{Name: name, Source: notSet})
 	case override && os.Unsetenv(name) == nil:
 		info.Settings = append(info.Settings, Setting{Name: name, Value: found, Source: wasDropped})
@@ -105,7 +105,7 @@ func (info *Info) findOpenBLAS(name string, override bool) {
 	}
 }
 
-// describe fills in what is known only once libtorch is open.
+// describe fills in the fields that are known only once libtorch is open.
 func (info *Info) describe() {
 	info.Version = text(C.pt_library_version())
 	info.Parallel = text(C.pt_parallel_info())
@@ -129,7 +129,7 @@ func (info *Info) describe() {
 	}
 }
 
-// checkSettings warns of what the environment asks for, and of what it asks for in vain.
+// checkSettings warns of harmful settings in the environment, and of settings without effect.
 func (info *Info) checkSettings() {
 	for _, s := range info.Settings {
 		if s.Source != fromEnvironment {
@@ -147,7 +147,7 @@ func (info *Info) checkSettings() {
 	}
 }
 
-// loadedFile is the first mapped library whose file name starts with one of the names.
+// loadedFile returns the first mapped library whose file name starts with one of the names.
 func loadedFile(names ...string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

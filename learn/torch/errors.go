@@ -16,9 +16,10 @@ import (
 var (
 	// ErrNotLoaded is returned by NewEngine before a successful Load.
 	ErrNotLoaded = errors.New("torch: Load has not been called")
-	// ErrNoLibrary is returned by Load when the shim or libtorch is not there.
+	// ErrNoLibrary is returned by Load if the shim or libtorch is missing.
 	ErrNoLibrary = errors.New("libtorch is not available")
-	// ErrStaleLibrary is returned by Load when the shim was built from other sources than this program.
+	// ErrStaleLibrary is returned by Load if the shim was built from other sources than this
+	// program.
 	ErrStaleLibrary = errors.New("the libtorch shim does not fit this program")
 	// ErrClosed is returned by Do on an engine that was closed.
 	ErrClosed = errors.New("torch: engine is closed")
@@ -31,7 +32,7 @@ var (
 // Error is a failure inside libtorch, or a misuse of a tensor.
 type Error struct {
 	Op      string // the method that failed
-	Message string // libtorch's own words
+	Message string // message of libtorch
 }
 
 func (e *Error) Error() string { return "torch: " + e.Op + ": " + e.Message }
@@ -65,7 +66,7 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("torch: panic in Do: %v\n%s", e.Value, e.Stack)
 }
 
-// Unwrap gives the panic value when it was an error.
+// Unwrap returns the panic value if it was an error.
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
@@ -79,13 +80,13 @@ func recovered(value any) error {
 	return &PanicError{Value: value, Stack: debug.Stack()}
 }
 
-// text takes over a malloc'ed C string.
+// text converts a malloc'ed C string and frees it.
 func text(c *C.char) string {
 	defer C.free(unsafe.Pointer(c))
 	return C.GoString(c)
 }
 
-// check panics with what libtorch said, if it said something.
+// check panics with the error message of libtorch, if there is one.
 func check(op string, message *C.char) {
 	if message != nil {
 		panic(&Error{Op: op, Message: text(message)})

@@ -39,8 +39,8 @@ func (t *Tensor) Embed(ids *Tensor, dtype DType) *Tensor {
 	return t.result("Embed", C.pt_embed(t.raw(), ids.raw(), C.int(dtype)))
 }
 
-// AttentionWeights are those of the attention half of a layer, f32 leaves. When Query,
-// Key and Value lie one behind the other in memory they are multiplied as one matrix.
+// AttentionWeights are the weights of the attention half of a layer, as f32 leaves. If Query, Key
+// and Value are adjacent in memory, they are multiplied as one matrix.
 type AttentionWeights struct {
 	Norm       *Tensor // [N]
 	Query      *Tensor // [H·D,N]
@@ -48,11 +48,10 @@ type AttentionWeights struct {
 	Output     *Tensor // [N,H·D]
 }
 
-// AttentionBlock is t + Attention(RMSNorm(t)) for t [B,T,N]: projections to heads of
-// width D, RoPE with the tables cos and sin [T,D/2], CausalAttention with scale, and the
-// output's projection. It computes in the type of t; the gradients of the weights are
-// f32. With recompute it keeps only t for the backward pass and computes the rest again.
-// Backward may follow once.
+// AttentionBlock is t + Attention(RMSNorm(t)) for t [B,T,N]: projections to heads of width D, RoPE
+// with the tables cos and sin [T,D/2], CausalAttention with scale, and the output's projection. It
+// computes in the type of t; the gradients of the weights are f32. With recompute it keeps only t
+// for the backward pass and computes the rest again. Backward may be called once.
 func (t *Tensor) AttentionBlock(w AttentionWeights, cos, sin *Tensor, width int64, scale, epsilon float64, recompute bool) *Tensor {
 	weights := C.pt_attention_weights{
 		norm: w.Norm.raw(), query: w.Query.raw(), key: w.Key.raw(), value: w.Value.raw(), output: w.Output.raw(),
@@ -61,27 +60,27 @@ func (t *Tensor) AttentionBlock(w AttentionWeights, cos, sin *Tensor, width int6
 		C.double(scale), C.double(epsilon), flag(recompute)))
 }
 
-// FeedForwardBlock is t + down·SwiGLU(gate·n, up·n) with n = RMSNorm(t), for t [...,N],
-// gate and up [M,N], down [N,M], f32 leaves; as AttentionBlock otherwise.
+// FeedForwardBlock is t + down·SwiGLU(gate·n, up·n) with n = RMSNorm(t), for t [...,N], gate and up
+// [M,N], down [N,M], f32 leaves. Otherwise it is as AttentionBlock.
 func (t *Tensor) FeedForwardBlock(norm, gate, up, down *Tensor, epsilon float64, recompute bool) *Tensor {
 	return t.result("FeedForwardBlock", C.pt_feed_forward_block(t.raw(), norm.raw(), gate.raw(), up.raw(), down.raw(),
 		C.double(epsilon), flag(recompute)))
 }
 
-// LinearCrossEntropy is t.Linear(weight).CrossEntropy(targets) without ever holding all
-// logits: t [N,H], weight [V,H], targets i64 [N], the mean over targets other than
-// [IgnoreTarget] (0 if there are none). Backward may follow once.
+// LinearCrossEntropy is t.Linear(weight).CrossEntropy(targets), but never has all logits in memory:
+// t [N,H], weight [V,H], targets i64 [N], the mean over targets other than [IgnoreTarget] (0 if
+// there are none). Backward may be called once.
 func (t *Tensor) LinearCrossEntropy(weight, targets *Tensor) *Tensor {
 	return t.linearCrossEntropy(weight, targets, 0)
 }
 
-// linearCrossEntropy makes the logits of so many rows at a time; 0 chooses.
+// linearCrossEntropy computes the logits of rows rows at a time; 0 chooses the number.
 func (t *Tensor) linearCrossEntropy(weight, targets *Tensor, rows int64) *Tensor {
 	return t.result("LinearCrossEntropy",
 		C.pt_linear_cross_entropy(t.raw(), weight.raw(), targets.raw(), IgnoreTarget, C.int64_t(rows)))
 }
 
-// AdamW are the constants of the optimizer.
+// AdamW contains the constants of the optimizer.
 type AdamW struct {
 	Beta1, Beta2 float64
 	Epsilon      float64

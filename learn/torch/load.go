@@ -18,18 +18,19 @@ import (
 	"unsafe"
 )
 
-// Options say how to load libtorch. The zero value is right for one trainer on a machine.
+// Options are the settings for loading libtorch. The zero value suits one trainer on a machine.
 type Options struct {
-	// Threads computing one operation; 0: OMP_NUM_THREADS if set, else the CPUs this
-	// process may use. Several trainers on one machine share its CPUs: two busy threads
-	// on one core are many times slower than one.
+	// Threads is the number of threads that compute one operation; 0: OMP_NUM_THREADS if set, else
+	// the CPUs that this process may use. Several trainers on one machine must share its CPUs: two
+	// busy threads on one core are many times slower than one.
 	Threads int
-	// Library is the shim's file. Empty: PSYCHE_TORCH_SHIM if set, else lib/, ../lib/ and ../lib/psyche/
-	// beside the executable, else build/lib of the Go module around the working directory.
+	// Library is the shim's file. Empty: PSYCHE_TORCH_SHIM if set, else lib/, ../lib/ and
+	// ../lib/psyche/ in the folder of the executable, else build/lib of the Go module around the
+	// working directory.
 	Library string
-	// OverrideOpenBLAS drops OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment,
-	// so that kernels are chosen for this CPU. Without it they are left, since somebody set
-	// them, and reported as a warning.
+	// OverrideOpenBLAS removes OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment, so that
+	// OpenBLAS chooses kernels for this CPU. Without it they stay, because the user may have set
+	// them, and cause a warning.
 	OverrideOpenBLAS bool
 	// Logger receives the warnings; nil for none.
 	Logger *slog.Logger
@@ -43,8 +44,8 @@ var loading struct {
 	info Info
 }
 
-// Load opens libtorch. It may be called again and then changes nothing. The error is
-// [ErrNoLibrary] or [ErrStaleLibrary] with what is missing and what to do about it.
+// Load loads libtorch. Later calls change nothing. The error is [ErrNoLibrary] or
+// [ErrStaleLibrary], with the missing part and the remedy.
 func Load(o Options) error {
 	loading.Lock()
 	defer loading.Unlock()
@@ -53,6 +54,9 @@ func Load(o Options) error {
 	}
 	path, err := findShim(o.Library)
 	if err != nil {
+		return err
+	}
+	if err := checkAddressSpace(path); err != nil {
 		return err
 	}
 	info := Info{Library: path}
@@ -99,7 +103,7 @@ func loadError(path, message string, stale bool) error {
 	return fmt.Errorf("torch: %w: cannot open %s: %s; %s", ErrNoLibrary, path, message, remedy)
 }
 
-// findShim gives the path of the shim, or an error that lists where it was sought.
+// findShim returns the path of the shim, or an error that lists the searched paths.
 func findShim(given string) (string, error) {
 	if given == "" {
 		given = os.Getenv("PSYCHE_TORCH_SHIM")
@@ -151,7 +155,7 @@ func directories(paths []string) []string {
 	return dirs
 }
 
-// Loaded tells what Load did, for a report on the machine; an error before Load.
+// Loaded returns the result of Load, for a report on the machine, or an error before Load.
 func Loaded() (Info, error) {
 	loading.Lock()
 	defer loading.Unlock()
@@ -161,9 +165,10 @@ func Loaded() (Info, error) {
 	return loading.info, nil
 }
 
-// Missing tells whether err of Load means that libtorch or the shim is not there, as
-// opposed to being there and broken.
+// Missing reports whether err of Load means that libtorch or the shim is missing, as opposed to
+// broken.
 func Missing(err error) bool { return errors.Is(err, ErrNoLibrary) }
 
-// defaultThreads returns the CPUs that this process may use. GOMAXPROCS follows the CPU limit of a control group.
+// defaultThreads returns the number of CPUs that this process may use. GOMAXPROCS follows the CPU
+// limit of a control group.
 func defaultThreads() int { return min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) }

@@ -12,14 +12,14 @@ import (
 )
 
 var (
-	// ErrNoType says that an element type does not work on a device.
+	// ErrNoType means that an element type does not work on a device.
 	ErrNoType = errors.New("element type does not work on this device")
-	// ErrSlowType says that an element type works, but slower than f32.
+	// ErrSlowType means that an element type works, but is slower than f32.
 	ErrSlowType = errors.New("element type is slower than f32 on this device")
 )
 
-// LoopThreads measures how many threads share a loop of the shim's own, such as a softmax:
-// as many as the engine has, or one where the shim's compiler knows no OpenMP.
+// LoopThreads measures how many threads execute one of the shim's own loops, such as a softmax: as
+// many as the engine has, or one if the shim was compiled without OpenMP.
 func (e *Engine) LoopThreads(ctx context.Context) (threads int, err error) {
 	err = e.Do(ctx, false, func(*Scope) error {
 		threads = int(C.pt_loop_threads())
@@ -28,17 +28,17 @@ func (e *Engine) LoopThreads(ctx context.Context) (threads int, err error) {
 	return threads, err
 }
 
-// CheckBF16 multiplies two matrices in bf16 and in f32. It fails with [ErrNoType] when bf16
-// does not work, and with [ErrSlowType] when it was slower: a measurement, which two calls
-// may make differently. A CPU needs AVX-512 BF16 or AMX for bf16; without, some
-// libraries convert every element and others refuse. NVIDIA's devices have it since the
-// Ampere generation. The types take turns, more of them while bf16 looks slow, so that
-// other work on the machine does not decide.
+// CheckBF16 multiplies two matrices in bf16 and in f32. It returns [ErrNoType] if bf16 does not
+// work, and [ErrSlowType] if it was slower. This is a measurement, so two calls may differ. A CPU
+// needs AVX-512 BF16 or AMX for bf16; without them, some libraries convert every element and others
+// refuse. NVIDIA's devices support bf16 since the Ampere generation. The measurements of the two
+// types alternate, with more of them while bf16 looks slow, so that other work on the machine does
+// not determine the result.
 func (e *Engine) CheckBF16(ctx context.Context) error {
 	const fewest, most = 3, 30
 	size := int64(512)
 	if e.device != CPU {
-		size = 4096 // less is over before the device has begun
+		size = 4096 // smaller products end before the device has started
 	}
 	var product float64
 	times := map[DType]time.Duration{F32: math.MaxInt64, BF16: math.MaxInt64}

@@ -9,23 +9,23 @@ import (
 	"unsafe"
 )
 
-// Scope owns the tensors made while it is the innermost one, and frees them when it
-// ends. A scope is used only by the function it was handed to, on the engine's thread.
+// Scope owns the tensors that are created while it is the innermost scope, and frees them when it
+// ends. Only the function that received a scope may use it, on the engine's thread.
 type Scope struct {
 	engine  *Engine
 	parent  *Scope
 	tensors []*Tensor
-	slab    []Tensor // next structs to hand out; never reused, so a stale pointer is noticed
+	slab    []Tensor // next structs to use; never reused, so that a stale pointer is detected
 	ended   bool
 }
 
 func newScope(e *Engine) *Scope { return &Scope{engine: e, parent: e.scope} }
 
-// Engine is the engine this scope belongs to.
+// Engine returns the engine of this scope.
 func (s *Scope) Engine() *Engine { return s.engine }
 
-// Sub runs fn with a scope of its own, which ends when fn returns: for the steps of a
-// loop. A tensor that must outlive it goes through [Scope.Lift] or [Scope.Keep].
+// Sub runs fn with a new scope, which ends when fn returns: for the steps of a loop. [Scope.Lift]
+// or [Scope.Keep] keep a tensor beyond that.
 func (s *Scope) Sub(fn func(s *Scope) error) error {
 	e := s.engine
 	inner, outer := newScope(e), e.scope
@@ -37,14 +37,14 @@ func (s *Scope) Sub(fn func(s *Scope) error) error {
 	return fn(inner)
 }
 
-// WithGrad runs fn with gradients recorded or not, whatever Do was told.
+// WithGrad runs fn with gradients recorded or not, independent of the argument of Do.
 func (s *Scope) WithGrad(on bool, fn func() error) error {
 	before := C.pt_grad_mode(flag(on))
 	defer C.pt_grad_mode(before)
 	return fn()
 }
 
-// Keep takes t out of its scope. It lives until [Tensor.Free] or the engine's Close.
+// Keep removes t from its scope. It lives until [Tensor.Free] or the engine's Close.
 func (s *Scope) Keep(t *Tensor) *Tensor {
 	t.raw()
 	if t.owner != nil {
@@ -54,7 +54,7 @@ func (s *Scope) Keep(t *Tensor) *Tensor {
 	return t
 }
 
-// Lift moves t from this scope to the one around it, so that it outlives a Sub.
+// Lift moves t from this scope to the enclosing one, so that it outlives a Sub.
 func (s *Scope) Lift(t *Tensor) *Tensor {
 	t.raw()
 	if t.owner != nil && s.parent != nil {
@@ -106,13 +106,13 @@ func (s *Scope) free() {
 	s.tensors, s.slab = nil, nil
 }
 
-// result takes over what the shim returned for op.
+// result wraps the tensor that the shim returned for op.
 func (s *Scope) result(op string, r C.pt_result) *Tensor {
 	check(op, r.error)
 	return s.wrap(r.tensor)
 }
 
-// ints gives the shim a list of sizes.
+// ints returns a list of sizes for the shim.
 func ints(list []int64) (*C.int64_t, C.int) {
 	return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(list))), C.int(len(list))
 }
@@ -174,7 +174,7 @@ func (s *Scope) Norm(tensors ...*Tensor) float64 {
 	return float64(r.value)
 }
 
-// AllFinite tells whether no element of any tensor is NaN or infinite.
+// AllFinite reports whether no element of any tensor is NaN or infinite.
 func (s *Scope) AllFinite(tensors ...*Tensor) bool {
 	list, count := handles(tensors)
 	r := C.pt_all_finite(list, count)

@@ -11,18 +11,18 @@ import (
 	"unsafe"
 )
 
-// Tensor is an n-dimensional array in libtorch's memory. Its operations run on the
-// engine's thread, inside Do, and panic with an *Error; results belong to the innermost
-// scope. Float32s, Shape, Numel, DType and Device may be used from any goroutine as long
-// as the tensor lives and nobody writes to it.
+// Tensor is an n-dimensional array in libtorch's memory. Its operations run on the engine's thread,
+// inside Do, and panic with an *Error. Results belong to the innermost scope. Float32s, Shape,
+// Numel, DType and Device may be used from any goroutine as long as the tensor lives and no code
+// writes to it.
 type Tensor struct {
 	handle C.pt_tensor
 	engine *Engine
-	owner  *Scope // nil when kept
-	index  int    // in owner.tensors
+	owner  *Scope // nil if kept
+	index  int    // index in owner.tensors
 }
 
-// Parameter is a trainable tensor under the name it has in a checkpoint.
+// Parameter is a trainable tensor with its name in a checkpoint.
 type Parameter struct {
 	Name   string
 	Tensor *Tensor
@@ -35,7 +35,7 @@ func (t *Tensor) raw() C.pt_tensor {
 	return t.handle
 }
 
-// scope is where the result of an operation on t goes.
+// scope returns the scope of results of operations on t.
 func (t *Tensor) scope() *Scope {
 	if t.engine.scope == nil {
 		panic(&Error{Op: "Tensor", Message: "operation outside Engine.Do"})
@@ -48,7 +48,7 @@ func (t *Tensor) result(op string, r C.pt_result) *Tensor {
 	return t.scope().wrap(r.tensor)
 }
 
-// Free ends a kept tensor now. Inside Do only; a tensor of a scope needs none.
+// Free frees a kept tensor. It must be called inside Do. A tensor of a scope does not need it.
 func (t *Tensor) Free() {
 	handle := t.raw()
 	if t.owner != nil {
@@ -83,7 +83,7 @@ func (t *Tensor) Dim(i int) int64 {
 // DType is the element type.
 func (t *Tensor) DType() DType { return DType(C.pt_dtype(t.raw())) }
 
-// Device is where the tensor lives.
+// Device is the device of the tensor.
 func (t *Tensor) Device() Device { return Device(C.pt_device(t.raw())) }
 
 // Numel is the number of elements.
@@ -96,8 +96,8 @@ func (t *Tensor) Item() float64 {
 	return float64(r.value)
 }
 
-// Float32s is the tensor's own memory: writing changes the tensor. It needs a contiguous
-// f32 tensor on the CPU and is valid as long as the tensor lives.
+// Float32s returns the tensor's own memory: writing to it changes the tensor. It needs a contiguous
+// f32 tensor on the CPU. The slice is valid as long as the tensor lives.
 func (t *Tensor) Float32s() []float32 {
 	data := C.pt_cpu_data(t.raw())
 	if t.DType() != F32 || (data == nil && t.Numel() > 0) {
@@ -106,8 +106,8 @@ func (t *Tensor) Float32s() []float32 {
 	return unsafe.Slice((*float32)(data), t.Numel())
 }
 
-// Share returns what keeps the tensor's memory, whatever becomes of the tensor and its engine, for as long as it is
-// reachable. It may be called from any goroutine.
+// Share returns an object that keeps the tensor's memory as long as it is reachable, even after the
+// tensor and its engine are gone. It may be called from any goroutine.
 func (t *Tensor) Share() *Memory {
 	shared := C.pt_detach(t.raw())
 	check("Share", shared.error)
@@ -119,9 +119,9 @@ func (t *Tensor) Share() *Memory {
 // Memory is the memory of a tensor; see [Tensor.Share].
 type Memory struct{ handle C.pt_tensor }
 
-// Address is where the elements of a contiguous f32 tensor begin in the memory of its
-// device, valid as long as the tensor lives. It is for those who work on that memory
-// themselves, in order with what libtorch has put on the device's default stream.
+// Address returns the address of the elements of a contiguous f32 tensor in the memory of its
+// device. It is valid as long as the tensor lives. It is for code that works on that memory
+// directly, in order with libtorch's operations on the device's default stream.
 func (t *Tensor) Address() uintptr {
 	address := C.pt_address(t.raw())
 	if t.DType() != F32 || (address == nil && t.Numel() > 0) {
@@ -137,7 +137,7 @@ func (t *Tensor) CopyFloat32s() []float32 {
 	return out
 }
 
-// ReadFloat32s is CopyFloat32s into memory that is there, as many elements as t has.
+// ReadFloat32s is CopyFloat32s into an existing slice of t's length.
 func (t *Tensor) ReadFloat32s(into []float32) {
 	if t.DType() != F32 {
 		t = t.To(F32)
@@ -155,20 +155,21 @@ func (t *Tensor) CopyInt64s() []int64 {
 	return out
 }
 
-// Bytes copies the elements out, little-endian, in row-major order.
+// Bytes returns a copy of the elements, little-endian, in row-major order.
 func (t *Tensor) Bytes() []byte {
 	out := make([]byte, t.Numel()*int64(t.DType().Size()))
 	check("Bytes", C.pt_to_bytes(t.raw(), unsafe.Pointer(unsafe.SliceData(out)), C.size_t(len(out))))
 	return out
 }
 
-// Memory is Float32s as bytes, little-endian as the machines are that libtorch runs on.
+// Memory returns the memory of Float32s as bytes. They are little-endian, as on all machines that
+// libtorch supports.
 func (t *Tensor) Memory() []byte {
 	values := t.Float32s()
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
 }
 
-// String tells type, shape and device, not the values.
+// String returns type, shape and device, without the values.
 func (t *Tensor) String() string {
 	if t == nil || t.handle == nil {
 		return "no tensor"

@@ -13,26 +13,25 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// AdamW trains a model alone with decoupled weight decay and bias correction (Loshchilov
-// and Hutter, arXiv 1711.05101). Its methods are safe for concurrent use and wait for
-// each other.
+// AdamW trains a model locally with decoupled weight decay and bias correction (Loshchilov and
+// Hutter, arXiv 1711.05101). Its methods are safe for concurrent use and wait for each other.
 type AdamW struct {
 	*replica
 	config    config.AdamW
 	constants torch.AdamW
 	schedule  schedule.Schedule
-	updates   uint64     // done so far: the t of the bias correction
+	updates   uint64     // number of updates so far: the t of the bias correction
 	moments   [2]moments // running means of the gradient and of its square
-	muon      *muon      // moves the hidden layers' matrices in AdamW's place; nil: nothing else does
+	muon      *muon      // moves the hidden layers' matrices instead of AdamW; nil: AdamW moves all
 }
 
-// moments are tensors of the parameters' shapes, zero at first; nil where a parameter has none.
+// moments are tensors of the parameters' shapes, initially zero; nil for parameters without one.
 type moments struct {
 	name    string
 	tensors []*torch.Tensor
 }
 
-// NewAdamW builds the model in memory; see New. RunID and TrainerID are not used.
+// NewAdamW builds the model in memory; see New. It does not use RunID and TrainerID.
 func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	if o.Optimizer.AdamW == nil {
 		return nil, fmt.Errorf("adamw trainer: %w: the optimizer must be AdamW", errUnsupported)
@@ -53,7 +52,7 @@ func NewAdamW(ctx context.Context, o Options) (*AdamW, error) {
 	return a, nil
 }
 
-// newAdamW makes the optimizer of a replica, without a schedule.
+// newAdamW returns the optimizer of a replica, without a schedule.
 func newAdamW(ctx context.Context, r *replica, c config.AdamW, m *muon) (*AdamW, error) {
 	for _, beta := range c.Betas {
 		if !(beta >= 0 && beta < 1) {
@@ -81,11 +80,11 @@ func newAdamW(ctx context.Context, r *replica, c config.AdamW, m *muon) (*AdamW,
 	return a, err
 }
 
-// byMuon reports whether a parameter is moved by Muon.
+// byMuon reports whether Muon moves a parameter.
 func (a *AdamW) byMuon(p parameter) bool { return a.muon != nil && hidden(p.name, p.shape) }
 
-// Step trains on one batch and changes the weights. It returns the batch's mean loss in
-// nats per token, before the change. When it fails or ctx is cancelled, nothing changed.
+// Step trains on one batch and changes the weights. It returns the mean loss of the batch in nats
+// per token, before the change. If it fails or ctx is cancelled, nothing has changed.
 func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
 	if err := a.lock(ctx); err != nil {
 		return 0, fmt.Errorf("train step %d: %w", step, err)
@@ -108,8 +107,9 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 	return loss, nil
 }
 
-// update moves the weights by gradients, whose L2 norm is length. It is done at once, but for large matrices that Muon
-// moves: before each of them a cancelled ctx ends it with errTorn, and some weights have moved then.
+// update moves the weights by gradients, whose L2 norm is length. It runs to the end, except before
+// each large matrix that Muon moves: there a cancelled ctx ends it with errTorn, and some weights
+// have already moved.
 func (a *AdamW) update(ctx context.Context, s *torch.Scope, rate float32, gradients []*torch.Tensor, length float64) error {
 	if math.IsNaN(length) || math.IsInf(length, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", errNotFinite, length)
@@ -135,7 +135,7 @@ func (a *AdamW) update(ctx context.Context, s *torch.Scope, rate float32, gradie
 	return nil
 }
 
-// forget makes the running means zero.
+// forget resets the running means to zero.
 func (a *AdamW) forget() {
 	for _, mean := range a.all() {
 		clear(mean)
@@ -148,7 +148,7 @@ func (a *AdamW) all() [][]float32 {
 	return slices.Concat(float32s(a.moments[0].tensors), float32s(a.moments[1].tensors))
 }
 
-// float32s returns the memory of tensors; nil of those that are nil.
+// float32s returns the memory of tensors; nil for nil tensors.
 func float32s(tensors []*torch.Tensor) [][]float32 {
 	values := make([][]float32, len(tensors))
 	for i, tensor := range tensors {

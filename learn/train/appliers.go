@@ -14,14 +14,14 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// applier moves weights in a device's memory to the bits to which the optimizer's kernel
-// moves those in the memory of the CPU: a cuda.Device. Calls return when the device is done.
+// applier applies results to weights in device memory, with the same bits as the optimizer's kernel
+// produces in CPU memory: a cuda.Device. Calls return when the device is done.
 type applier interface {
 	DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error
 	Close() error
 }
 
-// openApplier opens the applier of a device. A copy on the CPU has none.
+// openApplier opens the applier of a device. It returns nil for a copy on the CPU.
 func openApplier(device torch.Device) (applier, error) {
 	if device == torch.CPU {
 		return nil, nil
@@ -33,8 +33,8 @@ func openApplier(device torch.Device) (applier, error) {
 	return there, nil
 }
 
-// openAppliers lets copies on other devices be moved there. Where one cannot be, neither it
-// nor the rest, which would most likely lack the same, are: they are refreshed.
+// openAppliers opens appliers for the copies on other devices. If one fails, it opens none of the
+// rest, which would most likely fail too. Those copies are refreshed instead.
 func (r *replica) openAppliers(open func(torch.Device) (applier, error)) {
 	for _, a := range r.apart() {
 		device := a.twin.Engine().Device()
@@ -69,10 +69,10 @@ func (p *parallel) apart() (all []*apart) {
 	return all
 }
 
-// moveWeights applies results to the weights and, meanwhile, to the copies on devices that
-// have an applier. These have the same bits then and need no refresh, which is checked now and
-// then. A copy that differed before, such as one that looked ahead, is left to its refresh;
-// so is one whose applier failed, wherever it stopped.
+// moveWeights applies results to the weights and, concurrently, to the copies on devices with an
+// applier. These copies then have the same bits and need no refresh, which is checked now and then.
+// A copy that differed before, for example because of lookahead, waits for its refresh; so does one
+// whose applier failed.
 func (t *Trainer) moveWeights(ctx context.Context, results [][]codec.TensorResult, lr float32) error {
 	var copies []*apart
 	for _, a := range t.apart() {
@@ -80,7 +80,7 @@ func (t *Trainer) moveWeights(ctx context.Context, results [][]codec.TensorResul
 			copies = append(copies, a)
 		}
 	}
-	t.changed() // all copies are to be refreshed, until they are known to be equal
+	t.changed() // all copies need a refresh, until they are known to be equal
 	var group sync.WaitGroup
 	failures := make([]error, len(copies))
 	for i, a := range copies {
@@ -107,10 +107,9 @@ func (t *Trainer) moveWeights(ctx context.Context, results [][]codec.TensorResul
 	return nil
 }
 
-// move applies results to the copy. libtorch's work on the device and the applier's are
-// ordered: both put it on the legacy default stream, since neither chooses another, and the
-// applier waits for the end of its own before it returns. The engine works on nothing else
-// meanwhile.
+// move applies results to the copy. libtorch's work on the device and the applier's are ordered,
+// because both use the legacy default stream, and the applier waits for the end of its own work
+// before it returns. The engine does no other work meanwhile.
 func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.TensorResult, lr float32) error {
 	parameters := a.twin.Parameters()
 	return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
@@ -122,8 +121,8 @@ func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.Tensor
 	})
 }
 
-// empty tells whether results hold no coefficient, as the first ones of a cold start: what
-// the applier makes of them shows little of its arithmetic.
+// empty reports whether results have no coefficients, as the first ones of a cold start. Applying
+// such results shows little about the applier's arithmetic.
 func empty(results [][]codec.TensorResult) bool {
 	for _, result := range results {
 		for _, tensor := range result {
@@ -135,24 +134,24 @@ func empty(results [][]codec.TensorResult) bool {
 	return true
 }
 
-// A check reads as much back as a refresh writes. The first steps show a device that always
-// computes other bits. One that begins to later is seen within checkEvery steps, at less than
-// half a percent of what a refresh for each step, which the applier saves, would cost.
+// A check reads as many bytes back as a refresh writes. The first steps detect a device that always
+// computes other bits. A device that starts to do so later is detected within checkEvery steps, at
+// less than half a percent of the cost of a refresh for each step, which the applier saves.
 const (
 	firstChecks = 3
 	checkEvery  = 256
 )
 
-// check is called after each step that moved the copy by coefficients. It compares the copy
-// with the weights after the first of these, and after every checkEvery-th: a device that
-// computes other bits would move it away step by step, and nobody would see it.
+// check is called after each step that moved the copy by coefficients. It compares the copy with
+// the weights after the first of these, and after every checkEvery-th. Otherwise a device that
+// computes other bits would move its copy away unnoticed.
 func (a *apart) check(ctx context.Context) error {
 	if a.moves++; a.moves > firstChecks && a.moves%checkEvery != 0 {
 		return nil
 	}
 	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
 		for i, p := range a.twin.Parameters() {
-			err := s.Sub(func(*torch.Scope) error { // frees what came back
+			err := s.Sub(func(*torch.Scope) error { // frees the tensors that were read back
 				for j, v := range p.Tensor.ToDevice(torch.CPU).Float32s() {
 					if want := a.from.parameters[i].weights[j]; math.Float32bits(v) != math.Float32bits(want) {
 						return fmt.Errorf("weight %d of %s became %v there, and %v here", j, p.Name, v, want)

@@ -9,31 +9,32 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// auditing is what audits need of an optimizer.
+// auditing is the optimizer's part of audits.
 type auditing interface {
-	// reference returns what is known of a step by the rules alone. It may be called concurrently with everything.
+	// reference returns the rules' part of a step's reference. It may be called concurrently with
+	// all other methods.
 	reference(step uint32, trainer [32]byte) *audit.Reference
-	// tookBack is called with the lock of the history when the result of a step was rolled back.
+	// tookBack is called with the lock of the history after the result of a step was rolled back.
 	tookBack(step uint32)
-	// recompute is called under the lock, and fills in what the gradient of a step adds to the chunks of a reference. Model and optimizer are
-	// afterwards what they were, to the bit.
+	// recompute is called under the lock. It fills in what the gradient of a step adds to the
+	// chunks of a reference. Model and optimizer are unchanged afterwards, bit for bit.
 	recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error
 }
 
-// Shapes returns how the model is cut, for package audit.
+// Shapes returns how the model is cut into chunks, for package audit.
 func (m *member) Shapes() audit.Shapes { return m.shapes }
 
-// Open shows chunks of the momentum of a step, which must be the newest that was trained. It
-// waits for no gradient: it may be called from begun of Train, and has to be before the next
+// Open opens chunks of the momentum of a step, which must be the newest trained step. It does not
+// wait for a gradient. It may be called from begun of Train, and must be called before the next
 // result is made.
 func (m *member) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	return m.history.show(step, m.trainer, chunks)
 }
 
-// Settle says whether the result of a step, the newest that was trained, is held by others. One that is
-// not is rolled back: the momentum is what it was before, to the bit, and the next result goes on from
-// that. What is held stays, whether it counts or not. It has to be called before the next result is
-// made, and may be from begun of Train. Where the momentum began afresh since there is nothing to do.
+// Settle sets whether the result of a step, the newest trained step, is held by witnesses. If it is
+// not, it is rolled back: the momentum is restored, bit for bit, and the next result continues from
+// that. A held result stays, whether it counts or not. Settle must be called before the next result
+// is made, and may be called from begun of Train. It does nothing if the momentum was reset since.
 func (m *member) Settle(step uint32, held bool) error {
 	if m.history == nil {
 		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, errUnsupported)
@@ -49,7 +50,7 @@ func (m *member) Settle(step uint32, held bool) error {
 	return err
 }
 
-// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
+// CheckLight returns the fault of a claim, as far as it can be found without a gradient.
 func (m *member) CheckLight(c audit.Claim) audit.Fault {
 	reference := m.by.reference(c.Header.Step, c.Header.Trainer)
 	for _, opened := range c.Opening.Chunks {
@@ -58,13 +59,14 @@ func (m *member) CheckLight(c audit.Claim) audit.Fault {
 	return reference.Check(c).Fault
 }
 
-// Recompute computes the gradient that a trainer of an earlier step should have had of its batch, in
-// the given chunks and in one of the types of Precisions. Model and momentum are afterwards what they were, to the bit.
+// Recompute recomputes the gradient that a trainer of an earlier step should have had for its
+// batch, in the given chunks and in one of the types of Precisions. Model and momentum are
+// unchanged afterwards, bit for bit.
 //
-// The weights that the step was trained from are worked out from the present ones, by taking
-// back what was applied since: each is right to the last bit or two, which is far less than what
-// gradients on different machines differ by. So nobody keeps old weights, and a step can be
-// recomputed as long as the results since are kept.
+// The weights that the step was trained from are computed from the current ones, by undoing the
+// results applied since. Each is right to the last bit or two, which is far less than the
+// differences between gradients on different machines. Therefore no old weights are kept, and a
+// step can be recomputed as long as the results since then are kept.
 func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	reference := m.by.reference(x.Step, x.Trainer)
 	reference.Chunks = slices.Clone(x.Chunks)
@@ -82,7 +84,8 @@ func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch dat
 	return reference, nil
 }
 
-// checkApplied refuses other steps than those that were applied since the one that is recomputed, newest first.
+// checkApplied refuses results unless they are those of the steps applied since the recomputed one,
+// newest first.
 func (m *member) checkApplied(x audit.Recomputation) error {
 	if len(x.Applied) == 0 {
 		if m.step != x.Weights {
@@ -101,7 +104,7 @@ func (m *member) checkApplied(x audit.Recomputation) error {
 	return nil
 }
 
-// checkChunks refuses chunks that the model has not.
+// checkChunks refuses chunks that the model does not have.
 func checkChunks(shapes audit.Shapes, chunks []uint32) error {
 	for _, chunk := range chunks {
 		if int64(chunk) >= int64(shapes.Chunks()) {

@@ -8,12 +8,12 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// maxDecoded bounds the memory for results that were read before they are applied, in bytes.
+// maxDecoded is the maximum memory for decoded results that are not applied yet, in bytes.
 const maxDecoded = 256 << 20
 
-// decodedResults keeps what Verify has read for Apply, which then has less to do between two
-// trainings: Verify runs beside them. What finds no room is read again. It is safe for
-// concurrent use.
+// decodedResults keeps results that Verify has decoded for Apply, which then has less to do between
+// two trainings, because Verify runs concurrently with them. Results that do not fit are decoded
+// again. It is safe for concurrent use.
 type decodedResults struct {
 	room int // bytes
 
@@ -28,7 +28,7 @@ type decodedResult struct {
 	size    int
 }
 
-// put keeps a result that was read, if there is room.
+// put stores a decoded result, if it fits.
 func (d *decodedResults) put(payload []byte, header codec.Header, tensors []codec.TensorResult) {
 	hash, size := blake3.Sum256(payload), 0
 	for _, t := range tensors {
@@ -46,7 +46,7 @@ func (d *decodedResults) put(payload []byte, header codec.Header, tensors []code
 	d.used += size
 }
 
-// get returns what was read from exactly these bytes.
+// get returns the decoded result of exactly these bytes.
 func (d *decodedResults) get(payload []byte) (header codec.Header, tensors []codec.TensorResult, ok bool) {
 	hash := blake3.Sum256(payload)
 	d.mu.Lock()
@@ -55,7 +55,7 @@ func (d *decodedResults) get(payload []byte) (header codec.Header, tensors []cod
 	return entry.header, entry.tensors, ok
 }
 
-// forget gives up what was read of a step and those before.
+// forget drops the results of a step and of earlier steps.
 func (d *decodedResults) forget(until uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,5 +67,5 @@ func (d *decodedResults) forget(until uint32) {
 	}
 }
 
-// forgetAll gives up everything.
+// forgetAll drops all results.
 func (d *decodedResults) forgetAll() { d.forget(math.MaxUint32) }

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// checkDevices refuses what devices cannot do together.
+// checkDevices refuses unsupported combinations of devices.
 func checkDevices(devices []torch.Device, p Parallelism) error {
 	n := len(devices)
 	switch {
@@ -23,21 +23,20 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 	return nil
 }
 
-// apart is a worker on another device, with a copy of the model there. Gradients gather on
-// the device. The copy follows the replica's weights, which stay on the CPU, where they are
-// decoded to the same bits by all members: it is refreshed before it is used when the
-// weights have changed since, and only then. Whatever changes the weights here and on the
-// device alike sets seen, and saves the refresh: an applier does.
+// apart is a worker on another device, with a copy of the model there. Gradients accumulate on the
+// device. The copy follows the replica's weights, which stay on the CPU, where all members decode
+// results to the same bits. Before use, the copy is refreshed if the weights have changed since.
+// Code that changes the weights here and on the device alike, such as an applier, sets seen, which
+// saves the refresh.
 type apart struct {
 	single
 	from    *replica
-	seen    uint64  // of from.changes, when the copy was equal
-	applier applier // nil: there is none, and every change needs a refresh
-	moves   uint64  // steps in which the applier moved the copy by coefficients
+	seen    uint64  // from.changes at the time when the copy was equal
+	applier applier // nil: every change needs a refresh
+	moves   uint64  // number of steps in which the applier moved the copy by coefficients
 }
 
-// addApart starts an engine of the device, which uses so many threads, and copies the
-// model there.
+// addApart starts an engine of the device with a number of threads, and copies the model to it.
 func (p *parallel) addApart(ctx context.Context, r *replica, device torch.Device, threads int, o model.Options) error {
 	engine, err := torch.NewEngineThreads(device, threads)
 	if err != nil {
@@ -66,7 +65,7 @@ func (a *apart) refresh(ctx context.Context) error {
 	return nil
 }
 
-// addTo brings the gradients back.
+// addTo reads the gradients back.
 func (a *apart) addTo(ctx context.Context, sums [][]float32, first bool) error {
 	if !first {
 		return a.addMore(ctx, sums)
@@ -87,7 +86,7 @@ func (a *apart) addTo(ctx context.Context, sums [][]float32, first bool) error {
 func (a *apart) addMore(ctx context.Context, sums [][]float32) error {
 	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
 		for i, p := range a.twin.Parameters() {
-			err := s.Sub(func(*torch.Scope) error { // frees what came back
+			err := s.Sub(func(*torch.Scope) error { // frees the tensors that were read back
 				if grad := p.Tensor.Grad(); grad != nil {
 					addSlice(sums[i], grad.ToDevice(torch.CPU).Contiguous().Float32s())
 				}
@@ -102,7 +101,7 @@ func (a *apart) addMore(ctx context.Context, sums [][]float32) error {
 	})
 }
 
-// evaluates gives the model that computes losses: the replica's own, or the first copy.
+// evaluates returns the model that computes losses: the replica's own, or the first copy.
 func (p *parallel) evaluates(ctx context.Context, own model.Model) (model.Model, error) {
 	first, ok := p.workers[0].(*apart)
 	if !ok {

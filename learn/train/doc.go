@@ -1,4 +1,5 @@
-// Package train turns batches of tokens into changes of a model's weights.
+// Package train trains a model: it computes gradients of batches of tokens and updates the model's
+// weights.
 //
 // Trainer is the trainer of a run. For each step its owner calls
 //
@@ -6,13 +7,13 @@
 //	err = trainer.Verify(payload, step, id, key)               // others' results, concurrently
 //	err = trainer.Apply(ctx, step, payloads, ownCounted)       // everything that counted
 //
-// and Snapshot, Load and ResetOptimizer between epochs. Replicas with the same payloads hold the same
-// weights, bit for bit: only Apply changes weights, by payloads that all members have. State of a single
-// trainer, its momentum, is in separate buffers.
+// and Snapshot, Load and ResetOptimizer between epochs. Replicas with the same payloads hold the
+// same weights, bit for bit: only Apply changes weights, by payloads that all members have. The
+// state of a single trainer, its momentum, is in separate buffers.
 //
-// LocalTrainer makes many steps of AdamW or Muon alone between two exchanges. AdamW trains a model alone,
-// for comparison and for designing models. Evaluator only measures losses.
+// LocalTrainer makes many steps of AdamW or Muon locally between two exchanges. AdamW trains a
+// model without exchange, for comparison and for designing models. Evaluator only measures losses.
 //
-// All trainers compute gradients in the same way: they cut a batch into micro-batches and weight each by
-// its tokens, so the gradient is the mean over the batch's tokens for any cut.
+// All trainers compute gradients in the same way: they cut a batch into micro-batches and weight
+// each by its tokens, so the gradient is the mean over the batch's tokens for any cut.
 package train

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Evaluator is a model that is not trained, for its losses.
+// Evaluator computes losses of a model without training it.
 type Evaluator struct {
 	*replica
 }
 
-// NewEvaluator builds the model in memory. Of the options those of the optimizer and of
-// the run are not used.
+// NewEvaluator builds the model in memory. It does not use the options of the optimizer and of the
+// run.
 func NewEvaluator(ctx context.Context, o Options) (*Evaluator, error) {
 	r, err := newReplica(ctx, o)
 	if err != nil {
@@ -20,5 +20,6 @@ func NewEvaluator(ctx context.Context, o Options) (*Evaluator, error) {
 	return &Evaluator{r}, nil
 }
 
-// Watch has told called before every micro batch of Evaluate, with how many of all are done. It must return quickly.
+// Watch sets a function that Evaluate calls before every micro batch, with the number of finished
+// micro batches and their total. It must return quickly.
 func (e *Evaluator) Watch(told func(done, all int)) { e.evaluated = told }

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// reference is what is known of a step without its gradient.
+// reference returns a step's reference without its gradient.
 func (t *Trainer) reference(step uint32, trainer [32]byte) *audit.Reference {
 	return &audit.Reference{
 		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: float32(t.optimizer.config.CompressionDecay), Signs: t.optimizer.config.Quantize1Bit,
@@ -20,7 +20,7 @@ func (t *Trainer) reference(step uint32, trainer [32]byte) *audit.Reference {
 	}
 }
 
-// Decode returns what Verify reads of a payload: a part of audit.Claim.
+// Decode decodes the part of a payload that Verify checks: a part of audit.Claim.
 func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	if header, results, known := t.decoded.get(payload); known {
 		return header, results, nil
@@ -28,7 +28,7 @@ func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 	return t.optimizer.decode(payload)
 }
 
-// tookBack notes that the result of a step was rolled back.
+// tookBack handles the rollback of a step's result.
 func (t *Trainer) tookBack(step uint32) {
 	delete(t.optimizer.sent, step)
 	t.optimizer.newest = t.history.newest()
@@ -48,12 +48,12 @@ func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch da
 	return t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(reference, gradients) })
 }
 
-// faint is by how much a tensor's gradient may be smaller than the model's and still be the measure of
-// its chunks: of one that has nearly none, as the queries and keys of a layer that attends evenly,
-// what remains is the noise of terms that cancelled.
+// faint is the factor by which a tensor's gradient may be smaller than the model's and still be the
+// measure of its chunks. If a tensor has almost no gradient, as the queries and keys of a layer
+// that attends evenly, only the noise of cancelled terms remains.
 const faint = 128
 
-// fill takes the chunks out of the gradients.
+// fill copies the chunks from the gradients.
 func (t *Trainer) fill(reference *audit.Reference, gradients [][]float32) error {
 	whole := norm(gradients)
 	if math.IsNaN(whole) || math.IsInf(whole, 0) {
@@ -63,14 +63,14 @@ func (t *Trainer) fill(reference *audit.Reference, gradients [][]float32) error 
 	return nil
 }
 
-// fill takes the chunks of a reference out of what all tensors are updated by, times a factor.
+// fill copies the chunks of a reference from the updates of all tensors, times a factor.
 func fill(reference *audit.Reference, layouts []distro.Layout, updates [][]float32, scale float32) {
 	all, elements := 0, 0
 	for _, l := range layouts {
 		all += l.Elements()
 	}
-	least := norm(updates) / faint / math.Sqrt(float64(all)) // of an element
-	lengths := make([]float64, len(updates))                 // of each tensor that has one of the chunks; else 0
+	least := norm(updates) / faint / math.Sqrt(float64(all)) // per element
+	lengths := make([]float64, len(updates))                 // of each tensor with one of the chunks; else 0
 	for _, chunk := range reference.Chunks {
 		tensor, _, _ := reference.Shapes.Find(chunk)
 		elements += layouts[tensor].ChunkSize()
@@ -93,7 +93,7 @@ func fill(reference *audit.Reference, layouts []distro.Layout, updates [][]float
 	}
 }
 
-// longest is the most that a momentum can measure after a step.
+// longest returns the maximum length of a momentum after a step.
 func (t *Trainer) longest(step uint32) float64 {
 	c := t.optimizer.config
 	const negligible = 1e-9

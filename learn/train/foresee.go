@@ -10,24 +10,24 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// foreseen are the results of a step that moved the weights before it was decided that they count.
+// foreseen is a step whose results moved the weights before it was decided that they count.
 type foreseen struct {
 	step       uint32
 	payloads   [][]byte
 	ownCounted bool
 	confirmed  bool
-	back       func()       // puts the weights back
+	back       func()       // restores the weights
 	settle     func() error // does the rest of Apply
 }
 
-// foresight is what a replica has foreseen. Whoever locks the replica next decides it: what was not confirmed is
-// taken back.
+// foresight is the speculation of a replica. The next lock of the replica decides it: an
+// unconfirmed speculation is undone.
 type foresight struct {
 	mu sync.Mutex
-	of *foreseen // nil: nothing
+	of *foreseen // nil: none
 }
 
-// decide ends a foresight, unless keep says that it goes on. The caller holds the replica's lock.
+// decide ends a speculation, unless keep returns true. The caller must hold the replica's lock.
 func (f *foresight) decide(keep func(of *foreseen) bool) error {
 	f.mu.Lock()
 	of := f.of
@@ -44,7 +44,7 @@ func (f *foresight) decide(keep func(of *foreseen) bool) error {
 	return of.settle()
 }
 
-// fulfilled ends a foresight that a training has gone on from.
+// fulfilled ends a speculation that a training has used.
 func (f *foresight) fulfilled() error {
 	f.mu.Lock()
 	of := f.of
@@ -61,11 +61,11 @@ func (f *foresight) fulfilled() error {
 	return of.settle()
 }
 
-// Foresee moves the weights by the results that a step will most likely have, as Apply does, so that Train of a
-// later step can begin. What was foreseen is part of the model once Confirm or Apply says the same; whatever else
-// follows, other than Train, takes it back to the bit. It returns false where that cannot be done: under an
-// optimizer whose training moves the weights itself, and for a model of more than a GiB in f32, of which there is
-// no room for a copy.
+// Foresee moves the weights by the results that a step will most likely have, as Apply does, so
+// that Train of a later step can start. The speculation becomes part of the model when Confirm, or
+// Apply with the same results, is called. Any other call except Train undoes it, bit for bit.
+// Foresee returns false if it is not possible: for an optimizer whose training moves the weights
+// itself, and for a model of more than a GiB in f32, for which there is no memory for a copy.
 func (m *member) Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error) {
 	if !m.by.foresees() || 4*m.Elements() > required.MaxCopied {
 		return false, nil
@@ -96,8 +96,8 @@ func (m *member) Foresee(ctx context.Context, step uint32, payloads [][]byte, ow
 	return true, nil
 }
 
-// Confirm says that what was foreseen of a step came true, and returns false if it was taken back before. It waits
-// for nothing, and may be called while Train runs.
+// Confirm confirms the speculation about a step, and returns false if it was already undone. It
+// does not block, and may be called while Train runs.
 func (m *member) Confirm(step uint32) bool {
 	m.foresight.mu.Lock()
 	defer m.foresight.mu.Unlock()
@@ -109,7 +109,8 @@ func (m *member) Confirm(step uint32) bool {
 	return true
 }
 
-// isForeseen reports whether the weights were moved by exactly these results already, and confirms them.
+// isForeseen reports whether the weights were already moved by exactly these results, and confirms
+// them.
 func (m *member) isForeseen(step uint32, payloads [][]byte, ownCounted bool) bool {
 	m.foresight.mu.Lock()
 	defer m.foresight.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // The tests of this file are named after ways in which replicas of a DisTrO run have been
-// known to drift apart. docs/optimizer.md lists them.
+// known to drift apart. README.md lists them.
 
 func lookingAhead(o *Options) {
 	c := *o.Optimizer.Distro

@@ -11,25 +11,25 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// history is what a trainer keeps to open its newest step, and to take it back: the momentum before
-// it, and the trees of the newest two results. That is 4 bytes for each parameter and, with 8
-// coefficients a chunk, 500 for each chunk.
+// history contains the data that a trainer needs to open its newest step, and to roll it back: the
+// momentum before it, and the trees of the newest two results. That is 4 bytes for each parameter
+// and, with 8 coefficients a chunk, 500 for each chunk.
 //
-// It has a lock of its own: a trainer is asked to open a step while it already computes the
-// next gradient.
+// It has its own lock, because a trainer may have to open a step while it already computes the next
+// gradient.
 type history struct {
 	mu     sync.Mutex
 	kernel *distro.Kernel
 	layout []distro.Layout
 	shapes audit.Shapes
-	deltas [][]float32 // the optimizer's
+	deltas [][]float32 // of the optimizer
 
-	steps  []committed // newest last: the newest, and the one that it goes on from
-	before [][]float32 // momentum after the latter; zeros where there is none
-	stale  bool        // before is that of a step that was taken back: the newest is not opened any more
+	steps  []committed // newest last: the newest, and the one from which it continues
+	before [][]float32 // momentum after the latter; zeros if there is none
+	stale  bool        // before belongs to a step that was rolled back: the newest can no longer be opened
 }
 
-// committed is a result that a root stands for.
+// committed is a result with a commitment.
 type committed struct {
 	step     uint32
 	previous uint32
@@ -37,7 +37,7 @@ type committed struct {
 	taken    []codec.TensorResult
 }
 
-// maxCommitted is as many as an opening is about.
+// maxCommitted is the number of results that an opening needs.
 const maxCommitted = 2
 
 func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, deltas [][]float32) *history {
@@ -48,7 +48,7 @@ func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, deltas
 	return h
 }
 
-// shapesOf returns how tensors are cut, for package audit.
+// shapesOf returns how tensors are cut into chunks, for package audit.
 func shapesOf(layouts []distro.Layout, topK int) (shapes audit.Shapes) {
 	for _, l := range layouts {
 		shapes = append(shapes, l.Shape(topK))
@@ -56,7 +56,7 @@ func shapesOf(layouts []distro.Layout, topK int) (shapes audit.Shapes) {
 	return shapes
 }
 
-// lock takes the lock while the momentum changes. Nil, where nothing is audited, needs none.
+// lock takes the lock while the momentum changes. A nil history (no audits) needs no lock.
 func (h *history) lock() (done func()) {
 	if h == nil {
 		return func() {}
@@ -65,8 +65,8 @@ func (h *history) lock() (done func()) {
 	return h.mu.Unlock
 }
 
-// checkHeader refuses headers without a root of the momentum where results are audited, and with one where
-// they are not.
+// checkHeader refuses headers without a root of the momentum if results are audited, and headers
+// with one if they are not.
 func (h *history) checkHeader(header codec.Header) error {
 	if committed := header.Momentum != [32]byte{}; committed != (h != nil) {
 		return fmt.Errorf("%w: its header has a root of the momentum: %v; the run audits results: %v", ErrResult, committed, h != nil)
@@ -74,7 +74,7 @@ func (h *history) checkHeader(header codec.Header) error {
 	return nil
 }
 
-// begin is called with the lock before a step changes the momentum: it keeps what the momentum was.
+// begin saves the momentum before a step changes it. The caller must hold the lock.
 func (h *history) begin() {
 	for i, delta := range h.deltas {
 		copy(h.before[i], delta)
@@ -82,8 +82,9 @@ func (h *history) begin() {
 	h.stale = false
 }
 
-// seal is called with the lock after a step changed the momentum. The header of what it took commits to that;
-// encode makes the bytes of the result. Nil, where nothing is audited, commits to nothing.
+// seal commits to the momentum after a step changed it, in the header of the taken coefficients.
+// encode returns the bytes of the result. A nil history (no audits) commits to nothing. The caller
+// must hold the lock.
 func (h *history) seal(header codec.Header, taken []codec.TensorResult, encode func(codec.Header) ([]byte, error)) ([]byte, error) {
 	if h == nil {
 		return encode(header)
@@ -103,13 +104,13 @@ func (h *history) seal(header codec.Header, taken []codec.TensorResult, encode f
 		return nil, err
 	}
 	if h.steps = append(h.steps, c); len(h.steps) > maxCommitted {
-		h.steps = slices.Clone(h.steps[1:]) // what went before is needed no more
+		h.steps = slices.Clone(h.steps[1:]) // earlier results are no longer needed
 	}
 	return payload, nil
 }
 
-// restore is called with the lock: it makes the momentum what it was before the newest step, which
-// failed or is taken back.
+// restore restores the momentum from before the newest step, which failed or is rolled back. The
+// caller must hold the lock.
 func (h *history) restore() {
 	for i, delta := range h.deltas {
 		copy(delta, h.before[i])
@@ -117,8 +118,9 @@ func (h *history) restore() {
 	h.stale = true
 }
 
-// rollback is called with the lock. It makes the momentum what it was before a step, the newest, and reports
-// whether there was anything to take back: of a step that is forgotten nothing is left.
+// rollback restores the momentum from before a step, which must be the newest, and reports whether
+// there was anything to roll back: nothing is left of a step that was forgotten. The caller must
+// hold the lock.
 func (h *history) rollback(step uint32) (took bool, err error) {
 	switch newest := h.newest(); {
 	case step > newest:
@@ -131,7 +133,7 @@ func (h *history) rollback(step uint32) (took bool, err error) {
 	return true, nil
 }
 
-// newest returns the step that the momentum goes on from; 0: none.
+// newest returns the step from which the momentum continues; 0: none.
 func (h *history) newest() uint32 {
 	if n := len(h.steps); n > 0 {
 		return h.steps[n-1].step
@@ -139,10 +141,10 @@ func (h *history) newest() uint32 {
 	return 0
 }
 
-// forget is called with the lock when the momentum begins afresh.
+// forget is called with the lock when the momentum is reset.
 func (h *history) forget() { h.steps, h.stale = nil, false }
 
-// show shows chunks of the newest step. Nil, where nothing is audited, has none.
+// show opens chunks of the newest step. A nil history (no audits) has none.
 func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (o audit.Opening, err error) {
 	if h == nil {
 		return o, fmt.Errorf("open step %d: %w: Options.Audited is not set", step, errUnsupported)

@@ -13,15 +13,15 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrChanged says that the weights changed while the model was asked: what it said so far is of
+// ErrChanged means that the weights changed during a query, so that its partial output comes from
 // two models.
 var ErrChanged = errors.New("the model was trained in the meantime")
 
-// MaxTokens is the model's longest sequence.
+// MaxTokens returns the length of the model's longest sequence.
 func (r *replica) MaxTokens() int { return r.model.MaxTokens() }
 
-// inTurns lets use work on the model. Between two of its parts it calls yield, in which those
-// that wait for the model, to train it, have it first.
+// inTurns lets use work on the model. Between two parts of its work, use calls yield, in which
+// callers that wait for the model to train it go first.
 func (r *replica) inTurns(ctx context.Context, use func(network model.Model, yield func() error) error) error {
 	if err := r.lock(ctx); err != nil {
 		return err
@@ -54,9 +54,9 @@ func (r *replica) inTurns(ctx context.Context, use func(network model.Model, yie
 	})
 }
 
-// LogLikelihoods returns, for each continuation, the logarithm of the probability that it
-// follows the tokens of before. Of these the first are cut off if all is longer than the
-// model's longest sequence. The model may be trained meanwhile: the error is ErrChanged then.
+// LogLikelihoods returns, for each continuation, the logarithm of the probability that it follows
+// the tokens of before. The first tokens of before are cut off if the whole is longer than the
+// model's longest sequence. If the model is trained meanwhile, the error is ErrChanged.
 func (r *replica) LogLikelihoods(ctx context.Context, before []int32, continuations [][]int32) (out []float64, err error) {
 	if err := r.checkTokens(before, continuations); err != nil {
 		return nil, fmt.Errorf("log-likelihood: %w", err)
@@ -120,8 +120,8 @@ func likelihood(ctx context.Context, network model.Model, before, continuation [
 	return l, err
 }
 
-// oneToken passes what comes before through the model once for all continuations, which are of
-// one token each.
+// oneToken passes the context through the model once for all continuations, which have one token
+// each.
 func oneToken(ctx context.Context, network model.Model, before []int32, continuations [][]int32) ([]float64, error) {
 	before = before[max(0, len(before)-network.MaxTokens()):]
 	var logits []float32
@@ -148,9 +148,8 @@ func oneToken(ctx context.Context, network model.Model, before []int32, continua
 // errEnough ends a text.
 var errEnough = errors.New("enough")
 
-// Write goes on from a text, at most so many tokens, until emit says that it is enough. The
-// temperature is that of package generate. The model may be trained meanwhile: the error is
-// ErrChanged then.
+// Write continues a text by at most most tokens, until emit returns false. temperature is as in
+// package generate. If the model is trained meanwhile, the error is ErrChanged.
 func (r *replica) Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error {
 	o := generate.Options{MaxTokens: most, Temperature: temperature, TopP: 1, RepetitionPenalty: 1, Seed: seed}
 	err := r.inTurns(ctx, func(network model.Model, yield func() error) error {

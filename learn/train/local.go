@@ -19,23 +19,25 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// LocalTrainer trains its share of a run's rounds by many steps of AdamW or Muon each, and exchanges how far it
-// came (package localsteps). Its methods are those of Trainer, and safe for concurrent use.
+// LocalTrainer trains its share of a run's rounds by many steps of AdamW or Muon each, and
+// exchanges the resulting pseudo-gradient (package localsteps). It has the methods of Trainer,
+// which are safe for concurrent use.
 type LocalTrainer struct {
 	*member
 	config    config.LocalSteps
 	computes  torch.DType
 	quotients float64 // see longest
-	inner     *AdamW  // of the same replica
+	inner     *AdamW  // for the same replica
 	kernel    *distro.Kernel
 	layouts   []distro.Layout
 	results   []codec.TensorLayout
-	sums      [][]float32 // how far the weights came, of what was not sent yet; zero at first
-	momenta   [][]float32 // of how far the weights came, for outer_momentum; nil without
-	fed       uint64      // how often was added to the sums
-	// sent is what was taken out of the sums for a step, until it is known whether it counted.
+	sums      [][]float32 // residuals: pseudo-gradients not sent yet; initially zero
+	momenta   [][]float32 // momenta of the pseudo-gradients, for outer_momentum; nil without
+	fed       uint64      // number of additions to the sums
+	// sent contains the values subtracted from the sums for a step, until it is known whether it
+	// counted.
 	sent   map[uint32]sentSums
-	paused *replay // a round that was being made again when something else needed the trainer; nil: none
+	paused *replay // a round whose repetition was interrupted because other work needed the trainer; nil: none
 }
 
 // sentSums is the result of a step.
@@ -72,7 +74,7 @@ func NewLocal(ctx context.Context, o Options) (*LocalTrainer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("trainer of local steps: %w", err), r.Close())
 	}
-	var h *history // of the sums; with it the running means begin as zeros in each round
+	var h *history // of the sums; with it the running means start as zeros in each round
 	if o.Audited {
 		h = newHistory(t.kernel, t.layouts, int(c.CompressionTopK), t.sums)
 	}
@@ -109,8 +111,9 @@ func newLocal(ctx context.Context, r *replica, c config.LocalSteps, o Options) (
 	return t, nil
 }
 
-// muon returns what moves matrices, nil for AdamW. On devices it is computed on the first, in the type of gradients; on a
-// processor in f32, which was 1.6 times as fast as bf16 on one with AVX-512 BF16.
+// muon returns the Muon optimizer for matrices, or nil for AdamW. With devices it computes on the
+// first, in the type of gradients. On a processor it computes in f32, which was 1.6 times as fast
+// as bf16 on one with AVX-512 BF16.
 func (t *LocalTrainer) muon(r *replica) *muon {
 	if t.config.InnerOptimizer != config.Muon {
 		return nil
@@ -121,7 +124,7 @@ func (t *LocalTrainer) muon(r *replica) *muon {
 	return &muon{computes: torch.F32, device: torch.CPU}
 }
 
-// read reads a payload strictly.
+// read decodes a payload strictly.
 func (t *LocalTrainer) read(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	header, results, err := codec.DecodeLevels(payload, t.results, int(t.config.ValueBits))
 	if err != nil {
@@ -130,15 +133,15 @@ func (t *LocalTrainer) read(payload []byte) (codec.Header, []codec.TensorResult,
 	return header, results, t.history.checkHeader(header)
 }
 
-// reach is about as far as the steps of a round can move a weight.
+// reach is approximately the maximum distance by which the steps of a round can move a weight.
 func (t *LocalTrainer) reach(step uint32) float32 {
 	return float32(float64(t.lr(step)) * float64(t.config.InnerSteps))
 }
 
-// Train makes the steps of a round on the parts of the batch, and returns the bytes of the result with the
-// mean loss of the steps in nats per token. The weights are as before then. When it fails or ctx is
-// cancelled, so is what was not sent yet; the running means may have seen gradients of the steps
-// that were made. For begun see Trainer.Train.
+// Train makes the steps of a round on the parts of the batch, and returns the bytes of the result
+// with the mean loss of the steps in nats per token. It then restores the weights. If it fails or
+// ctx is cancelled, the residual is also unchanged, but the running means may include gradients of
+// the steps made so far. For begun see Trainer.Train.
 func (t *LocalTrainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
 	payload, loss, err = t.train(ctx, step, batch, begun)
 	if err != nil {
@@ -183,9 +186,10 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 	return payload, loss, err
 }
 
-// moveByOwn moves the weights by the own result of a step if it waits to be applied with those of others, as it does with an
-// apply_lag of 2, or with factor -1 back. A round that begins from weights without it makes the same steps twice: its
-// result and the next are then about the same. Audits would have to be given it, so it is not done where there are any.
+// moveByOwn moves the weights by this trainer's result of a step if it waits to be applied with the
+// others, as with an apply_lag of 2, or back with factor -1. A round that starts from weights
+// without it repeats the same steps, so that its result and the next are almost the same. Auditors
+// would need the result as well, so it is not done in runs with audits.
 func (t *LocalTrainer) moveByOwn(step uint32, factor float32) error {
 	own, waits := t.sent[step]
 	if !waits {
@@ -207,8 +211,8 @@ func (t *LocalTrainer) wasTrained(step uint32) bool {
 	return trained
 }
 
-// steps makes the steps of a round on the parts of a batch, from one on, and returns the sum of their losses over
-// the number of all parts and which step is next.
+// steps makes the steps of a round on the parts of a batch, starting with part from. It returns the
+// sum of their losses divided by the number of all parts, and the next step.
 func (t *LocalTrainer) steps(ctx context.Context, step uint32, batch data.Batch, from int, own bool) (loss float64, next int, err error) {
 	parts := cutSteps(batch, uint64(t.config.InnerSteps))
 	for next = from; next < len(parts); next++ {
@@ -221,7 +225,8 @@ func (t *LocalTrainer) steps(ctx context.Context, step uint32, batch data.Batch,
 	return loss, next, nil
 }
 
-// innerStep makes one step on a part of a batch. The last one of a round is told of.
+// innerStep makes one step on a part of a batch. It reports the statistics of the last step of a
+// round.
 func (t *LocalTrainer) innerStep(ctx context.Context, step uint32, part data.Batch, last bool) (loss float64, err error) {
 	rate := t.lr(step)
 	err = t.gradient(ctx, part, func(s *torch.Scope, mean float64, gradients []*torch.Tensor) error {
@@ -239,8 +244,8 @@ func (t *LocalTrainer) innerStep(ctx context.Context, step uint32, part data.Bat
 	return loss, err
 }
 
-// cutSteps cuts a batch into one part for each step, in its order, as equal as they can be. A part without a
-// token that counts is left out; so there may be fewer.
+// cutSteps cuts a batch into one part for each step, in its order, with sizes as equal as possible.
+// It omits parts without a counting token, so there may be fewer parts.
 func cutSteps(batch data.Batch, steps uint64) (parts []data.Batch) {
 	n := batch.ID.Len()
 	steps = min(steps, n)
@@ -261,7 +266,7 @@ func cutSteps(batch data.Batch, steps uint64) (parts []data.Batch) {
 		parts = append(parts, part)
 	}
 	if len(parts) == 0 {
-		return []data.Batch{batch} // whose gradient says what is wrong
+		return []data.Batch{batch} // its gradient returns the error
 	}
 	return parts
 }
@@ -277,7 +282,8 @@ func anyCounts(labels [][]int32) bool {
 	return false
 }
 
-// encode adds how far the weights came to the sums, and returns the bytes of what it takes out of them.
+// encode adds the pseudo-gradient to the sums, and returns the bytes of the values that it
+// subtracts from them.
 func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	weights, far := t.weights(), 0.0
 	for i, w := range weights {
@@ -298,7 +304,7 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 		}
 	}
 	for i := range t.layouts {
-		localsteps.Far(t.canonical[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the weights are put back
+		localsteps.Far(t.canonical[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the caller restores the weights
 	}
 	payload, err := t.take(header, weights, p)
 	if err != nil && t.history != nil {
@@ -308,7 +314,7 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	return payload, err
 }
 
-// take adds how far the weights came to the sums, takes out of them what is sent, and returns its bytes.
+// take adds the pseudo-gradient to the sums, subtracts the sent values, and returns their bytes.
 func (t *LocalTrainer) take(header codec.Header, far [][]float32, p localsteps.EncodeParams) (payload []byte, err error) {
 	tensors := make([]codec.TensorResult, len(t.layouts))
 	t.fed++
@@ -329,7 +335,7 @@ func (t *LocalTrainer) take(header codec.Header, far [][]float32, p localsteps.E
 	})
 }
 
-// momentum returns that of a tensor, or nil.
+// momentum returns the momentum of a tensor, or nil.
 func (t *LocalTrainer) momentum(i int) []float32 {
 	if t.momenta == nil {
 		return nil
@@ -337,7 +343,7 @@ func (t *LocalTrainer) momentum(i int) []float32 {
 	return t.momenta[i]
 }
 
-// widest returns the largest distance between two values, infinity if one is not finite.
+// widest returns the largest distance between two values, or infinity if one is not finite.
 func widest(a, b []float32) float64 {
 	far := 0.0
 	for i := range a {
@@ -352,7 +358,7 @@ func widest(a, b []float32) float64 {
 	return far
 }
 
-// move changes the weights by results; none at all change nothing.
+// move changes the weights by results. Without results nothing changes.
 func (t *LocalTrainer) move(_ context.Context, step uint32, results [][]codec.TensorResult) error {
 	t.changed()
 	params := t.applyParams(step)
@@ -364,13 +370,14 @@ func (t *LocalTrainer) move(_ context.Context, step uint32, results [][]codec.Te
 	return nil
 }
 
-// applyParams returns what results of a step move weights by.
+// applyParams returns the parameters for applying the results of a step.
 func (t *LocalTrainer) applyParams(step uint32) localsteps.ApplyParams {
 	return localsteps.ApplyParams{Reach: t.reach(step), LevelBits: int(t.config.ValueBits), Rate: float32(t.config.OuterLR)}
 }
 
-// settleOwn ends the wait for a step's own result. One that was not counted is given back to the sums, decayed
-// as if it had never left. Where results are audited nothing is given back; see Settle.
+// settleOwn ends the wait for this trainer's result of a step. An uncounted result is added back to
+// the sums, decayed as if it had never left. If results are audited, nothing is added back; see
+// Settle.
 func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
 	defer t.history.lock()()
 	sent, found := t.sent[step]
@@ -387,7 +394,7 @@ func (t *LocalTrainer) settleOwn(step uint32, counted bool) error {
 	return nil
 }
 
-// forget makes the optimizer as it was at first.
+// forget resets the optimizer.
 func (t *LocalTrainer) forget() {
 	defer t.history.lock()()
 	t.inner.forget()
@@ -400,16 +407,17 @@ func (t *LocalTrainer) forget() {
 	t.fed, t.sent, t.paused = 0, map[uint32]sentSums{}, nil
 }
 
-// foresees is false: the steps within a round move the weights, and use that copy.
+// foresees is false, because the steps within a round move the weights and use the copy of
+// keepWeights.
 func (t *LocalTrainer) foresees() bool { return false }
 
-// ValueBits returns the bits of a value that is sent.
+// ValueBits returns the number of bits of a sent value.
 func (t *LocalTrainer) ValueBits() int { return int(t.config.ValueBits) }
 
 // ApplyLag returns the number of rounds after which results are applied.
 func (t *LocalTrainer) ApplyLag() uint32 { return t.config.Lag() }
 
-// MaxResultSize returns the most bytes that a result of this model can have.
+// MaxResultSize returns the maximum size in bytes of a result of this model.
 func (t *LocalTrainer) MaxResultSize() int {
 	return codec.MaxLevelsSize(t.results, int(t.config.ValueBits))
 }

@@ -12,9 +12,11 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// lookBack makes the weights what they were before results were applied, and returns what puts them back, to the
-// bit. There is no copy of them meanwhile: what was undone is done again, which is off by a few units in the last
-// place, and these are kept, a byte for each weight. back is to be called after an error too: some tensors may be changed.
+// lookBack restores the weights from before results were applied, and returns a function that
+// undoes this, bit for bit. There is no copy of the weights meanwhile: back applies the results
+// again, which is off by a few units in the last place, and corrects that by stored differences, a
+// byte for each weight. back must also be called after an error, because some tensors may have
+// changed.
 func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error) {
 	var kept []corrections
 	var steps []appliedStep
@@ -58,20 +60,21 @@ func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error)
 	return back, nil
 }
 
-// giveBack gives the system what became garbage, of a large model: a gradient comes now, for which there may be no room beside it.
+// giveBack returns garbage of a large model to the operating system, because there may be no memory
+// for the next gradient otherwise.
 func (r *replica) giveBack() {
 	if 4*r.Elements() > required.MaxCopied {
 		debug.FreeOSMemory()
 	}
 }
 
-// appliedStep is what the results of a step moved the weights by.
+// appliedStep contains the results by which a step moved the weights.
 type appliedStep struct {
 	results [][]codec.TensorResult
 	params  distro.ApplyParams
 }
 
-// appliedSteps reads what was applied since the step that is recomputed, newest first.
+// appliedSteps decodes the results applied since the step that is recomputed, newest first.
 func (t *Trainer) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
 	if err := t.checkApplied(x); err != nil {
 		return nil, err
@@ -89,7 +92,8 @@ func (t *Trainer) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
 	return steps, nil
 }
 
-// undo moves the weights of a tensor back by what steps, newest first, moved them by. moved has room for as many.
+// undo moves the weights of a tensor back by the steps, newest first. moved is a buffer of the same
+// length.
 func (t *Trainer) undo(tensor int, steps []appliedStep, weights, moved []float32) error {
 	for _, s := range steps {
 		clear(moved)
@@ -105,7 +109,7 @@ func (t *Trainer) undo(tensor int, steps []appliedStep, weights, moved []float32
 	return nil
 }
 
-// redo moves the weights of a tensor as steps, newest first, moved them.
+// redo moves the weights of a tensor again by the steps, given newest first.
 func (t *Trainer) redo(tensor int, steps []appliedStep, weights []float32) error {
 	for _, s := range slices.Backward(steps) {
 		if err := t.optimizer.applyTensor(tensor, s.results, weights, s.params); err != nil {
@@ -115,7 +119,7 @@ func (t *Trainer) redo(tensor int, steps []appliedStep, weights []float32) error
 	return nil
 }
 
-// corrections makes of weights that are nearly right those that they were.
+// corrections turns approximate weights into the exact ones.
 type corrections struct {
 	off   []int8   // in units of the last place of each weight; other: the next of exact
 	exact []uint32 // bits of the weights that are too far off, in their order
@@ -137,7 +141,7 @@ func newCorrections(right, near []float32) (c corrections) {
 	return c
 }
 
-// correct makes the weights right.
+// correct corrects the weights.
 func (c corrections) correct(near []float32) {
 	exact := c.exact
 	for i, off := range c.off {

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/learn/train/schedule"
 )
 
-// member is what trainers of a run have, whatever their optimizer: the model, the learning rate, and the
-// reading of results.
+// member is the common part of a run's trainers with any optimizer: the model, the learning rate,
+// and the decoding of results.
 type member struct {
 	*replica
 	schedule  schedule.Schedule
@@ -23,25 +23,25 @@ type member struct {
 	run       [32]byte
 	trainer   [32]byte
 	by        exchanged
-	shapes    audit.Shapes                                                              // how the model is cut
-	history   *history                                                                  // nil: nothing is audited
-	decode    func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strictly; may be called concurrently with everything
-	decoded   decodedResults                                                            // that Verify has read
+	shapes    audit.Shapes                                                              // how the model is cut into chunks
+	history   *history                                                                  // nil: no audits
+	decode    func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strict; may be called concurrently with all other methods
+	decoded   decodedResults                                                            // results that Verify has decoded
 	onlyF32   bool                                                                      // Options.OnlyF32
-	applied   bool                                                                      // whether step is one that Apply finished
-	report    func(Timing)                                                              // nil: nobody asks
+	applied   bool                                                                      // whether step was finished by Apply
+	report    func(Timing)                                                              // nil: no reports
 	verified  func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
-	canonical [][]float32                                                               // see keepWeights; nil before the first
+	canonical [][]float32                                                               // see keepWeights; nil before the first call
 }
 
-// exchanged is how results are read, moved by and given back, which each optimizer does its own way. All but
-// decodeAll are called under the lock.
+// exchanged is the optimizer's part of decoding, applying and giving back results. All methods
+// except decodeAll are called under the lock.
 type exchanged interface {
 	decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error)
 	move(ctx context.Context, step uint32, results [][]codec.TensorResult) error
 	settleOwn(step uint32, counted bool) error
-	forget()        // what was learned beside the weights
-	foresees() bool // whether training leaves the copy alone that keepWeights made
+	forget()        // resets the optimizer state
+	foresees() bool // whether training does not use the copy that keepWeights made
 	auditing
 }
 
@@ -52,7 +52,7 @@ func newMember(r *replica, rates schedule.Schedule, o Options, shapes audit.Shap
 	}
 }
 
-// checkNext refuses a step that is not after the newest that was applied.
+// checkNext refuses a step that is not after the newest applied one.
 func (m *member) checkNext(step uint32) error {
 	if m.applied && step <= m.step {
 		return fmt.Errorf("%w: step %d was applied before", errStep, m.step)
@@ -60,7 +60,7 @@ func (m *member) checkNext(step uint32) error {
 	return nil
 }
 
-// keepWeights copies the model's bits and returns what puts them back.
+// keepWeights copies the model's bits and returns a function that restores them.
 func (m *member) keepWeights() (back func()) {
 	weights := m.weights()
 	if m.canonical == nil {
@@ -79,7 +79,7 @@ func (m *member) keepWeights() (back func()) {
 	}
 }
 
-// lr is the learning rate of a step, of its gradient as of its results.
+// lr returns the learning rate of a step, for its gradient and its results.
 func (m *member) lr(step uint32) float32 {
 	var cold schedule.ColdStart
 	if set := m.cold.Load(); set != nil {
@@ -97,9 +97,9 @@ func (m *member) LR(ctx context.Context, step uint32) (float32, error) {
 	return m.lr(step), nil
 }
 
-// Verify reports whether payload is, byte for byte, a possible result of the trainer for
-// that step and batch. Errors wrap ErrResult. It needs no engine. What it has read is kept
-// for Apply, in bounded memory.
+// Verify reports whether payload is, byte for byte, a possible result of the trainer for that step
+// and batch. Errors wrap ErrResult. It needs no engine. It keeps the decoded result for Apply, in
+// bounded memory.
 func (m *member) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
 	header, tensors, err := m.decode(payload)
 	if err != nil {
@@ -134,7 +134,7 @@ func compareHeaders(header, want codec.Header) error {
 	return nil
 }
 
-// decodeAll reads the results of a step, which are in ascending order of their batches.
+// decodeAll decodes the results of a step, which are in ascending order of their batches.
 func (m *member) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
 	results := make([][]codec.TensorResult, len(payloads))
 	end := uint64(0)
@@ -159,8 +159,8 @@ func (m *member) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResu
 	return results, nil
 }
 
-// SetColdStart scales the learning rate from 0 at step start to its full value steps
-// later. 0 steps end the scaling. All members of a run must set the same.
+// SetColdStart scales the learning rate from 0 at step start to its full value steps later. With 0
+// steps it ends the scaling. All members of a run must use the same values.
 func (m *member) SetColdStart(ctx context.Context, start, steps uint32) error {
 	if err := m.lock(ctx); err != nil {
 		return fmt.Errorf("set cold start: %w", err)
@@ -170,13 +170,13 @@ func (m *member) SetColdStart(ctx context.Context, start, steps uint32) error {
 	return nil
 }
 
-// Apply changes the weights by the results of a step that counted, in ascending order of
-// their batches. None at all still decay the weights under DisTrO, and change nothing under local steps. ownCounted says whether this
-// trainer's own result is among them: one that is not goes back to the momentum, but where results are
-// audited, see Trainer.Settle.
+// Apply changes the weights by the counted results of a step, in ascending order of their batches.
+// Without results, the weights still decay under DisTrO, and do not change under local steps.
+// ownCounted reports whether this trainer's result is among them. If not, it is added back to the
+// momentum, except in runs with audits, see Trainer.Settle.
 //
-// Steps are applied in ascending order, each once. A payload that is not valid, or
-// out of order, is an error that wraps ErrResult, and nothing has changed.
+// Steps are applied in ascending order, each once. If a payload is invalid or out of order, Apply
+// returns an error that wraps ErrResult, and nothing has changed.
 func (m *member) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
 	if err := m.apply(ctx, step, payloads, ownCounted); err != nil {
 		return fmt.Errorf("apply step %d: %w", step, err)
@@ -211,15 +211,15 @@ func (m *member) apply(ctx context.Context, step uint32, payloads [][]byte, ownC
 	return m.settled(step, ownCounted)
 }
 
-// settled does what follows when the weights were moved by the results of a step.
+// settled does the work after the weights were moved by the results of a step.
 func (m *member) settled(step uint32, ownCounted bool) error {
 	m.step, m.applied = step, true
 	m.decoded.forget(step)
 	return m.by.settleOwn(step, ownCounted)
 }
 
-// Load replaces the model by another snapshot of it and forgets what the optimizer has learned. A snapshot
-// of another model is an error that wraps errModel, and nothing has changed.
+// Load replaces the model by another snapshot of it and resets the optimizer. For a snapshot of
+// another model it returns an error that wraps errModel, and nothing has changed.
 func (m *member) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	if err := m.lock(ctx); err != nil {
 		return fmt.Errorf("load model: %w", err)
@@ -234,7 +234,7 @@ func (m *member) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	return nil
 }
 
-// ResetOptimizer forgets what the optimizer has learned, as a cold start asks for.
+// ResetOptimizer resets the optimizer, as a cold start requires.
 func (m *member) ResetOptimizer(ctx context.Context) error {
 	if err := m.lock(ctx); err != nil {
 		return fmt.Errorf("reset optimizer: %w", err)

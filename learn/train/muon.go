@@ -8,39 +8,41 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// muon moves matrices by the orthogonal factor of their gradient's running mean (Jordan et al., "Muon: An optimizer
-// for hidden layers in neural networks", 2024), as torch.optim.Muon does with adjust_lr_fn "match_rms_adamw": each
-// step is about as long as one of AdamW with the same learning rate (Liu et al., arXiv 2502.16982, section 2.2).
+// muon moves matrices by the orthogonal factor of their gradient's running mean (Jordan et al.,
+// "Muon: An optimizer for hidden layers in neural networks", 2024), as torch.optim.Muon does with
+// adjust_lr_fn "match_rms_adamw": each step is about as long as one of AdamW with the same learning
+// rate (Liu et al., arXiv 2502.16982, section 2.2).
 type muon struct {
-	computes torch.DType  // of the factor
-	device   torch.Device // that it is computed on
+	computes torch.DType  // type of the factor's computation
+	device   torch.Device // device of the computation
 }
 
 const (
 	muonMomentum = 0.95
-	muonSteps    = 5    // of Newton and Schulz
-	muonLength   = 0.2  // root mean square of an update of full rank, times the learning rate
+	muonSteps    = 5    // Newton-Schulz iterations
+	muonLength   = 0.2  // root mean square of an update of full rank, divided by the learning rate
 	muonLargest  = 1.25 // more than any singular value of a factor; see TestOrthogonal
 )
 
-// muonAtOnce is the largest matrix, in elements, whose factor takes so little time that nothing interrupts it. Tests
-// change it.
+// muonAtOnce is the size in elements up to which the factor of a matrix is computed without
+// interruption. Tests change it.
 var muonAtOnce = 1 << 20
 
-// errTorn says that a step was interrupted half way.
+// errTorn means that a step was interrupted halfway.
 var errTorn = errors.New("the step was interrupted")
 
-// polynomial is what a step of Newton and Schulz makes of a singular value x: 3.4445 x − 4.775 x³ + 2.0315 x⁵. Five
-// make of all from 0.01 to 1 some between 0.68 and 1.21.
+// polynomial maps a singular value x in one Newton-Schulz iteration: 3.4445 x − 4.775 x³ + 2.0315
+// x⁵. Five iterations map all values from 0.01 to 1 to values between 0.68 and 1.21.
 var polynomial = [3]float64{3.4445, -4.7750, 2.0315}
 
-// hidden reports whether a parameter is a matrix between hidden layers, or several stacked ones. Embeddings, the
-// output layer and stacked biases of experts do not map directions to directions.
+// hidden reports whether a parameter is a matrix between hidden layers, or several stacked ones.
+// Embeddings, the output layer and stacked biases of experts do not map directions to directions.
 func hidden(name string, shape []int64) bool {
 	return len(shape) >= 2 && !strings.HasSuffix(name, "_bias") && name != "model.embed_tokens.weight" && name != "lm_head.weight"
 }
 
-// step moves a parameter of shape [..., rows, columns] by its gradient and the running mean, which is zero at first.
+// step moves a parameter of shape [..., rows, columns] by its gradient and the running mean, which
+// is initially zero.
 func (m muon) step(s *torch.Scope, parameter, gradient, mean *torch.Tensor, rate, decay float64) error {
 	return s.Sub(func(*torch.Scope) error {
 		mean.LerpInPlace(gradient, 1-muonMomentum)
@@ -53,8 +55,8 @@ func (m muon) step(s *torch.Scope, parameter, gradient, mean *torch.Tensor, rate
 	})
 }
 
-// orthogonal returns about U·Vᵀ of the singular value decomposition U·S·Vᵀ of matrices [..., rows, columns], by the
-// iteration of Newton and Schulz in the given type.
+// orthogonal returns approximately U·Vᵀ of the singular value decomposition U·S·Vᵀ of matrices
+// [..., rows, columns], by Newton-Schulz iteration in the given type.
 func orthogonal(matrices *torch.Tensor, dtype torch.DType) *torch.Tensor {
 	shape := matrices.Shape()
 	rows, columns := len(shape)-2, len(shape)-1

@@ -13,35 +13,35 @@ import (
 )
 
 var (
-	// errNotFinite says that a loss or gradient is infinite or not a number.
+	// errNotFinite means that a loss or gradient is infinite or not a number.
 	errNotFinite = errors.New("loss or gradient is not finite")
-	// ErrResult says that a payload is not a valid result of the batch it stands for.
+	// ErrResult means that a payload is not a valid result of its batch.
 	ErrResult = errors.New("invalid training result")
-	// errStep says that a step was trained or applied already.
+	// errStep means that a step was already trained or applied.
 	errStep = errors.New("step is not the next one")
-	// errUnsupported says that this trainer cannot do what a run's definition asks for.
+	// errUnsupported means that this trainer does not support a run's definition.
 	errUnsupported = errors.New("not supported by this trainer")
 )
 
-// maxUpdate bounds the L2 norm of a learning rate times a gradient. With it the momentum
-// of 2^32 steps, and so every coefficient of its orthonormal transform, is still far from
-// the largest float32: encoding cannot overflow halfway through a model.
+// maxUpdate is the maximum L2 norm of a learning rate times a gradient. With it the momentum of
+// 2^32 steps, and so every coefficient of its orthonormal transform, is still far from the largest
+// float32, so encoding cannot overflow halfway through a model.
 const maxUpdate = 1e18
 
-// optimizer is what DisTrO keeps of a model between steps. It works on plain slices, one
-// for each tensor, in the order of the tensors' names. It is not safe for concurrent use,
-// except for decode.
+// optimizer is the state of DisTrO between steps. It works on plain slices, one for each tensor, in
+// the order of the tensors' names. It is not safe for concurrent use, except for decode.
 type optimizer struct {
 	kernel  *distro.Kernel
 	config  config.Distro
 	layouts []distro.Layout
 	results []codec.TensorLayout
-	deltas  [][]float32 // momentum that was not sent yet, zero at first
-	encoded uint64      // how often encode ran
-	newest  uint32      // step of the newest of them: the momentum is as old
-	// sent is what encode took out of the momentum for a step, until it is known whether it counted.
+	deltas  [][]float32 // momentum not sent yet, initially zero
+	encoded uint64      // number of calls of encode
+	newest  uint32      // step of the newest call, which the momentum belongs to
+	// sent contains the coefficients that encode removed from the momentum for a step, until it is
+	// known whether it counted.
 	sent    map[uint32][]codec.TensorResult
-	history *history // nil: nothing is audited
+	history *history // nil: no audits
 }
 
 func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, error) {
@@ -86,7 +86,7 @@ func (o *optimizer) commit() error {
 	return nil
 }
 
-// reset forgets the momentum and what was sent.
+// reset resets the momentum and the sent coefficients.
 func (o *optimizer) reset() {
 	defer o.history.lock()()
 	o.forget()
@@ -103,11 +103,10 @@ func (o *optimizer) forget() {
 	o.encoded, o.newest = 0, 0
 }
 
-// encode adds the gradients to the momentum, δ ← βⁿ·δ + lr·scale·g, where n is how many steps the run
-// took since the newest that was encoded, and takes the largest coefficients out of it. It returns the
-// result's bytes. norm is the L2 norm of all
-// gradients together. A gradient or learning rate out of range is an error that leaves
-// everything as it was.
+// encode adds the gradients to the momentum, δ ← βⁿ·δ + lr·scale·g, where n is the number of steps
+// of the run since the newest encoded one, and removes the largest coefficients from it. It returns
+// the result's bytes. norm is the L2 norm of all gradients together. If a gradient or learning rate
+// is out of range, it returns an error and nothing has changed.
 func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm float64, lr float32) ([]byte, error) {
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return nil, fmt.Errorf("%w: gradient norm is %v", errNotFinite, norm)
@@ -137,8 +136,8 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	return payload, err
 }
 
-// take adds the gradients to the momentum, takes the largest coefficients out of it and returns the
-// bytes of what it took.
+// take adds the gradients to the momentum, removes the largest coefficients from it and returns
+// their bytes.
 func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled float32) ([]byte, error) {
 	params := distro.EncodeParams{Decay: o.left(header.Step), LR: scaled, TopK: int(o.config.CompressionTopK)}
 	taken := make([]codec.TensorResult, len(o.layouts))
@@ -160,8 +159,8 @@ func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled floa
 	})
 }
 
-// clipScale is what gradients of the given norm are multiplied with so that their norm
-// is at most the limit; a limit of 0 means none.
+// clipScale returns the factor for gradients of the given norm that reduces their norm to at most
+// the limit; a limit of 0 means none.
 func clipScale(norm, limit float64) float64 {
 	if limit <= 0 || norm <= limit {
 		return 1
@@ -169,9 +168,9 @@ func clipScale(norm, limit float64) float64 {
 	return limit / (norm + 1e-6)
 }
 
-// settle ends the wait for a step's own result. One that was not counted is given back to
-// the momentum, decayed as if it had never left. Where results are audited nothing is given back:
-// what nobody holds is rolled back, and what others hold stays as they know it.
+// settle ends the wait for this trainer's result of a step. An uncounted result is added back to
+// the momentum, decayed as if it had never left. If results are audited, nothing is added back: an
+// unheld result is rolled back, and a held one stays as other members know it.
 func (o *optimizer) settle(step uint32, counted bool) error {
 	defer o.history.lock()()
 	if counted || o.history != nil {
@@ -181,7 +180,7 @@ func (o *optimizer) settle(step uint32, counted bool) error {
 	return o.addBack(step)
 }
 
-// addBack adds what was taken in a step to the momentum again.
+// addBack adds the coefficients removed in a step back to the momentum.
 func (o *optimizer) addBack(step uint32) error {
 	results, found := o.sent[step]
 	if !found {
@@ -200,8 +199,8 @@ func (o *optimizer) addBack(step uint32) error {
 	return nil
 }
 
-// left is what a step leaves of the momentum, which is of an earlier one. Where steps are trained
-// again, as in no run, it is what one leaves.
+// left returns the factor by which the momentum has decayed up to a step. If a step is trained
+// again, which does not happen in runs, it is the factor of one step.
 func (o *optimizer) left(step uint32) float32 {
 	steps := uint32(1)
 	if o.newest > 0 && step > o.newest {
@@ -210,7 +209,7 @@ func (o *optimizer) left(step uint32) float32 {
 	return audit.Decayed(float32(o.config.CompressionDecay), steps)
 }
 
-// decay multiplies the values of a result, and leaves out those that become zero.
+// decay multiplies the values of a result, and omits those that become zero.
 func decay(r codec.TensorResult, k int, factor float32) codec.TensorResult {
 	decayed := codec.TensorResult{
 		Counts:  make([]uint16, len(r.Counts)),
@@ -230,7 +229,7 @@ func decay(r codec.TensorResult, k int, factor float32) codec.TensorResult {
 	return decayed
 }
 
-// decode reads a payload strictly. It may be called concurrently with everything.
+// decode decodes a payload strictly. It may be called concurrently with all other methods.
 func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	header, results, err := codec.Decode(payload, o.results, o.config.Quantize1Bit)
 	if err != nil {
@@ -239,24 +238,24 @@ func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, 
 	return header, results, o.history.checkHeader(header)
 }
 
-// bounded returns a result as it is applied: values are scaled so that those of each chunk have
-// length 1 together. So nobody weighs more than another by saying larger numbers; signs weigh alike
-// as they are. Squares of single precision are exact in double, and one operation follows the
-// other: the bits are the same on every machine.
+// bounded returns a result in the form in which it is applied: the values of each chunk are scaled
+// to a total length of 1. Therefore no trainer gains weight by sending larger values; signs have
+// equal weights already. Squares of single-precision numbers are exact in double precision, and the
+// order of the operations is fixed, so the bits are the same on every machine.
 func (o *optimizer) bounded(results []codec.TensorResult) []codec.TensorResult {
 	if o.config.Quantize1Bit {
 		return results
 	}
 	scaled := make([]codec.TensorResult, len(results))
 	for i, r := range results {
-		values := make([]float32, len(r.Values)) // those of r are what was sent, and kept
+		values := make([]float32, len(r.Values)) // those of r were sent, and are kept
 		for c, count := range r.Counts {
 			first, end := c*o.results[i].K, c*o.results[i].K+int(count)
 			var squares float64
 			for _, v := range r.Values[first:end] {
 				squares += float64(v) * float64(v)
 			}
-			length := math.Sqrt(squares) // a value is not zero, nor is this: no square of one is too small for double
+			length := math.Sqrt(squares) // not zero: a value is not zero, and its square is not too small for double
 			for j := first; j < end; j++ {
 				values[j] = float32(float64(r.Values[j]) / length)
 			}
@@ -266,8 +265,8 @@ func (o *optimizer) bounded(results []codec.TensorResult) []codec.TensorResult {
 	return scaled
 }
 
-// apply moves every weight by the results, in the order given: weight decay, then lr
-// times the sign of the mean. No results at all still decay the weights.
+// apply moves every weight by the results, in the given order: weight decay, then lr times the sign
+// of the mean. The weights decay even without results.
 func (o *optimizer) apply(weights [][]float32, results [][]codec.TensorResult, lr float32) error {
 	return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
 		return o.kernel.DecodeApply(o.layouts[i], ofTensor, weights[i], p)
@@ -279,7 +278,7 @@ func (o *optimizer) applyTensor(tensor int, results [][]codec.TensorResult, weig
 	return o.kernel.DecodeApply(o.layouts[tensor], ofTensor(results, tensor), weights, p)
 }
 
-// applyParams returns what apply does at a learning rate.
+// applyParams returns the parameters of apply for a learning rate.
 func (o *optimizer) applyParams(lr float32) (distro.ApplyParams, error) {
 	factor := float32(1 - float64(float64(lr)*o.config.WeightDecay))
 	if !(factor > 0) {
@@ -288,8 +287,7 @@ func (o *optimizer) applyParams(lr float32) (distro.ApplyParams, error) {
 	return distro.ApplyParams{LR: lr, WeightFactor: factor}, nil
 }
 
-// move lets f apply to each tensor what results have for it. It may be called concurrently
-// with itself.
+// move calls f for each tensor with its results. It may be called concurrently with itself.
 func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error) error {
 	params, err := o.applyParams(lr)
 	if err != nil {
@@ -303,7 +301,7 @@ func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i in
 	return nil
 }
 
-// ofTensor returns what results have for a tensor.
+// ofTensor returns the parts of results for a tensor.
 func ofTensor(results [][]codec.TensorResult, tensor int) []codec.TensorResult {
 	of := make([]codec.TensorResult, len(results))
 	for i, r := range results {
@@ -312,8 +310,8 @@ func ofTensor(results [][]codec.TensorResult, tensor int) []codec.TensorResult {
 	return of
 }
 
-// norm returns the L2 norm of all slices together, in double precision so that it is
-// finite exactly when every element is. It works on as many threads as libtorch does.
+// norm returns the L2 norm of all slices together, in double precision so that it is finite exactly
+// if every element is. It uses as many threads as libtorch.
 func norm(slices [][]float32) float64 {
 	threads := 1
 	if info, err := torch.Loaded(); err == nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Parallelism says how many engines compute a gradient, each with its own threads.
+// Parallelism is the number of engines that compute a gradient, each with its own threads.
 type Parallelism struct {
-	Data   int // so many share the micro-batches of a batch; 0: 1
-	Tensor int // and so many compute each layer of one micro-batch together; 0: 1
+	Data   int // number of engines among which the micro-batches of a batch are divided; 0 means 1
+	Tensor int // number of engines that compute each layer of one micro-batch together; 0 means 1
 }
 
 func (p Parallelism) engines() int { return max(p.Data, 1) * max(p.Tensor, 1) }
 
-// check refuses what cannot be meant.
+// check refuses invalid values.
 func (p Parallelism) check() error {
 	if p.Data < 0 || p.Tensor < 0 || p.engines() > maxEngines || max(p.Data, p.Tensor) > maxEngines {
 		return fmt.Errorf("%w: data parallelism %d, tensor parallelism %d, want at least 1 each and %d together at most",
@@ -32,23 +32,23 @@ func (p Parallelism) check() error {
 
 const maxEngines = 256
 
-// worker gathers gradients of micro-batches, apart from other workers.
+// worker accumulates gradients of micro-batches, separately from other workers.
 type worker interface {
-	// refresh makes the worker see the weights as they are now.
+	// refresh gives the worker the current weights.
 	refresh(ctx context.Context) error
-	// add computes the loss of a micro-batch, and gathers share times its gradient.
+	// add computes the loss of a micro-batch, and accumulates share times its gradient.
 	add(ctx context.Context, part microBatch, share float64) (loss float64, err error)
-	// addTo adds what was gathered to sums, in the order of the parameters, and drops it.
-	// For the first worker they are zero, whatever they hold.
+	// addTo adds the accumulated gradients to sums, in the order of the parameters, and clears
+	// them. The first worker treats sums as zero, whatever they contain.
 	addTo(ctx context.Context, sums [][]float32, first bool) error
-	// drop forgets what was gathered.
+	// drop clears the accumulated gradients.
 	drop(ctx context.Context) error
 }
 
-// parallel computes gradients on several engines. Those of the CPU have the replica's own
-// weights in front of them, so whatever changes these is seen by all, and there is nothing
-// to keep equal; other devices have copies (see apart). Which worker computes what, and the order in which gradients are added up,
-// depend on the batch alone, not on who is faster.
+// parallel computes gradients on several engines. Those of the CPU share the replica's own weights,
+// so all see every change; other devices have copies (see apart). The assignment of micro-batches
+// to workers and the order in which gradients are added depend only on the batch, not on the
+// workers' speed.
 type parallel struct {
 	workers []worker
 	engines []*torch.Engine
@@ -56,7 +56,7 @@ type parallel struct {
 	slices  [][]float32     // their memory
 }
 
-// newParallel starts the engines. threads are shared among them.
+// newParallel starts the engines. They share threads.
 func newParallel(ctx context.Context, r *replica, o Options) (*parallel, error) {
 	p, threads := o.Parallel, o.Threads
 	if info, err := torch.Loaded(); err == nil && threads <= 0 {
@@ -118,7 +118,7 @@ func newWorker(ctx context.Context, m model.Model, engines []*torch.Engine) (wor
 	return single{twin}, nil
 }
 
-// close ends the appliers and the engines, and with them everything on them.
+// close closes the appliers and the engines, with everything on them.
 func (p *parallel) close() error {
 	var errs []error
 	for _, a := range p.apart() {
@@ -130,8 +130,7 @@ func (p *parallel) close() error {
 	return errors.Join(errs...)
 }
 
-// gradient is replica.gradient on all engines: micro-batch i is computed by worker i
-// modulo their number.
+// gradient is replica.gradient on all engines: worker i modulo their number computes micro-batch i.
 func (p *parallel) gradient(ctx context.Context, r *replica, parts []microBatch, tokens int64, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
 	losses := make([]float64, len(parts))
 	group, inner := errgroup.WithContext(ctx)
@@ -174,7 +173,7 @@ func (p *parallel) gradient(ctx context.Context, r *replica, parts []microBatch,
 	return r.engine.Do(ctx, false, func(s *torch.Scope) error { return use(s, total, p.sums) })
 }
 
-// reduce adds the gradients of all workers up, the first worker's first.
+// reduce adds the gradients of all workers, the first worker's first.
 func (p *parallel) reduce(ctx context.Context) error {
 	for i, w := range p.workers {
 		if err := w.addTo(ctx, p.slices, i == 0); err != nil {
@@ -231,7 +230,7 @@ func (w single) drop(ctx context.Context) error {
 	})
 }
 
-// splitModel is a model of which several engines compute a part each.
+// splitModel is a model in which several engines compute a part each.
 type splitModel interface {
 	Gradient(ctx context.Context, ids, targets []int32, batch, tokens int64, share float64) (float64, error)
 	AddTo(ctx context.Context, sums [][]float32) error
@@ -268,8 +267,8 @@ func clearAll(slices [][]float32) {
 
 func (w several) drop(ctx context.Context) error { return w.split.Drop(ctx) }
 
-// parallelise makes the replica compute gradients on several engines from now on, or on
-// other devices, if the options say so.
+// parallelise makes the replica compute gradients on several engines from now on, or on other
+// devices, if the options require it.
 func (r *replica) parallelise(ctx context.Context, o Options) error {
 	if err := o.Parallel.check(); err != nil {
 		return err
@@ -285,8 +284,8 @@ func (r *replica) parallelise(ctx context.Context, o Options) error {
 	return err
 }
 
-// rows returns how many sequences of a batch go through the model at once: fewer than
-// wanted when workers would have nothing to do otherwise.
+// rows returns how many sequences of a batch go through the model at once: fewer than configured if
+// workers would be idle otherwise.
 func (r *replica) rows(batch data.Batch) int64 {
 	if r.parallel == nil {
 		return int64(r.microBatch)

@@ -12,15 +12,15 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// otherwise is the model in a type that the replica does not train in: what an honest trainer of
-// that type is audited with.
+// otherwise is the model in a type other than the replica's training type, for auditing honest
+// trainers of that type.
 type otherwise struct {
 	asked bool
-	err   error // why there is none
+	err   error // why it is not available
 	twin  model.Model
 }
 
-// precisionOf names the type for package audit.
+// precisionOf returns a type's name in package audit.
 func precisionOf(t torch.DType) audit.Precision {
 	if t == torch.BF16 {
 		return audit.BF16
@@ -35,8 +35,8 @@ func typeOf(p audit.Precision) torch.DType {
 	return torch.F32
 }
 
-// Precisions returns the types that Recompute computes in, the one that is trained in first. Where
-// the CPU cannot compute in the other one, Recompute says so.
+// Precisions returns the types in which Recompute computes, the training type first. If the CPU
+// cannot compute in the other type, Recompute returns an error.
 func (t *Trainer) Precisions() []audit.Precision {
 	if own := precisionOf(t.computes); own == audit.BF16 {
 		return []audit.Precision{audit.BF16, audit.F32}
@@ -44,8 +44,8 @@ func (t *Trainer) Precisions() []audit.Precision {
 	return []audit.Precision{audit.F32, audit.BF16}
 }
 
-// gradientIn computes the gradient of a batch in a type: in the own one as Train does, in another
-// one on the CPU. The caller holds the lock.
+// gradientIn computes the gradient of a batch in a type: in the training type as Train does, in
+// another one on the CPU. The caller must hold the lock.
 func (t *Trainer) gradientIn(ctx context.Context, p audit.Precision, batch data.Batch, use func(gradients [][]float32) error) error {
 	if p == precisionOf(t.computes) {
 		return t.gradient(ctx, batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {
@@ -113,7 +113,7 @@ func (r *replica) gradientOf(ctx context.Context, w single, batch data.Batch) ([
 	for i, p := range r.parameters {
 		gradients[i] = make([]float32, len(p.weights))
 	}
-	if err := w.addTo(ctx, gradients, true); err != nil { // what is left would be part of the next gradient
+	if err := w.addTo(ctx, gradients, true); err != nil { // otherwise the rest would be part of the next gradient
 		return nil, errors.Join(err, w.drop(context.WithoutCancel(ctx)))
 	}
 	return gradients, nil

@@ -14,17 +14,19 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// A round of local steps is audited as a step of DisTrO is (examine.go), with how far the weights came in the
-// place of the gradient and the sums of what was not sent yet in that of the momentum. The running means
-// begin as zeros in each round then: so where a member's steps lead follows from the common weights and
-// from its batch alone, and whoever has these can make the same steps.
+// A round of local steps is audited like a step of DisTrO (examine.go), with the pseudo-gradient
+// instead of the gradient and the residuals instead of the momentum. The running means start as
+// zeros in each round then, so that a member's steps are determined by the common weights and its
+// batch alone, and other members can repeat them.
 
-// Precisions returns the type that rounds are trained in: in others the same steps lead elsewhere.
+// Precisions returns the training type of the rounds. In other types the same steps have different
+// results.
 func (t *LocalTrainer) Precisions() []audit.Precision {
 	return []audit.Precision{precisionOf(t.computes)}
 }
 
-// Decode returns what Verify reads of a payload, with the values that its levels stand for: a part of audit.Claim.
+// Decode decodes the part of a payload that Verify checks, with the values of its levels: a part of
+// audit.Claim.
 func (t *LocalTrainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	header, results, known := t.decoded.get(payload)
 	if !known {
@@ -37,7 +39,7 @@ func (t *LocalTrainer) Decode(payload []byte) (codec.Header, []codec.TensorResul
 	return header, values, err
 }
 
-// valued returns the values that the levels of a step's result stand for.
+// valued returns the values of the levels in a step's results.
 func (t *LocalTrainer) valued(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error) {
 	values := make([]codec.TensorResult, len(results))
 	for i, l := range t.layouts {
@@ -49,10 +51,10 @@ func (t *LocalTrainer) valued(step uint32, results []codec.TensorResult) ([]code
 	return values, nil
 }
 
-// tookBack notes that the result of a step was rolled back.
+// tookBack handles the rollback of a step's result.
 func (t *LocalTrainer) tookBack(step uint32) { delete(t.sent, step) }
 
-// reference is what is known of a step by the rules alone.
+// reference returns the rules' part of a step's reference.
 func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference {
 	return &audit.Reference{
 		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: float32(t.config.ErrorDecay), Coarse: true,
@@ -60,9 +62,10 @@ func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference
 	}
 }
 
-// recompute makes the steps of an earlier round that a trainer should have made on its batch: how far they lead
-// stands for the gradient. Beside a copy of the weights it needs room for a tensor and for the results of a round: where the
-// round began is worked out again where it is asked for.
+// recompute repeats the steps of an earlier round that a trainer should have made on its batch. The
+// resulting pseudo-gradient replaces the gradient. In addition to a copy of the weights it needs
+// memory for a tensor and for the results of a round, because it computes the starting weights of
+// the round again when they are needed.
 func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
 	if x.Precision != precisionOf(t.computes) {
 		return fmt.Errorf("%w: steps in %v", errUnsupported, x.Precision)
@@ -88,29 +91,29 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 	return nil
 }
 
-// replay is a round that is made again, as far as it came.
+// replay is the repetition of a round, as far as it has come.
 type replay struct {
-	x     audit.Recomputation // without what was applied in one that was stopped
-	batch [32]byte            // the hash of its tokens: those of another server may be others
-	next  int                 // step to be made
+	x     audit.Recomputation // without the applied results if it was interrupted
+	batch [32]byte            // hash of its tokens: another server's tokens may differ
+	next  int                 // next step
 
 	reference *audit.Reference
-	begun     [][]float32 // weights of the chunks that are opened, where the round began
-	ended     [][]float32 // and where its steps led; nil: not all are made
+	begun     [][]float32 // weights of the opened chunks at the start of the round
+	ended     [][]float32 // and after its steps; nil: not all steps are made
 
-	// Of one that was stopped, what the next step goes on from.
+	// After an interruption, the state from which the next step continues.
 	weights [][]float32
 	means   [][]float32
 	updates uint64
 }
 
-// isOf reports whether a replay is one that is asked for, and of the same tokens.
+// isOf reports whether a replay is the requested one, with the same tokens.
 func (r *replay) isOf(x audit.Recomputation, batch [32]byte) bool {
 	return r != nil && r.x.Step == x.Step && r.x.Trainer == x.Trainer && r.batch == batch && r.x.Shaken == x.Shaken && slices.Equal(r.x.Chunks, x.Chunks)
 }
 
-// again makes the model what it was when a round began, or, where the same was stopped, what it was then. The caller puts
-// it back.
+// again restores the model from the start of a round or, if the same replay was interrupted, from
+// its state then. The caller restores the current model.
 func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte, reference *audit.Reference) (*replay, error) {
 	if r := t.paused; r.isOf(x, batch) {
 		t.paused = nil
@@ -127,8 +130,8 @@ func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte, reference *a
 	return r, err
 }
 
-// begin makes the model what it was when the round of a replay began: the weights that are kept, taken back by what was
-// applied since.
+// begin restores the model from the start of a replay's round: it undoes the results applied since
+// then on the kept weights.
 func (t *LocalTrainer) begin(r *replay) error {
 	copyAll(t.weights(), t.canonical)
 	err := t.takeBack(r.x, t.weights())
@@ -138,8 +141,8 @@ func (t *LocalTrainer) begin(r *replay) error {
 	return err
 }
 
-// takeBack takes values of all weights back by what was applied since a round. The results are read one round at a time: those of
-// some rounds may take more memory than the model.
+// takeBack undoes the results applied since a round in values of all weights. It decodes one round
+// at a time, because the results of several rounds may take more memory than the model.
 func (t *LocalTrainer) takeBack(x audit.Recomputation, values [][]float32) error {
 	largest := 0
 	for _, of := range values {
@@ -167,7 +170,7 @@ func (t *LocalTrainer) takeBack(x audit.Recomputation, values [][]float32) error
 	return nil
 }
 
-// opened returns the present weights of the chunks that are opened.
+// opened returns the current weights of the opened chunks.
 func (t *LocalTrainer) opened(r *replay) (chunks [][]float32) {
 	weights := t.weights()
 	for _, c := range r.reference.Chunks {
@@ -177,7 +180,7 @@ func (t *LocalTrainer) opened(r *replay) (chunks [][]float32) {
 	return chunks
 }
 
-// goOn makes the steps of a replay that are not made yet: those from shaken weights after the others.
+// goOn makes the remaining steps of a replay, and then the steps from shaken weights.
 func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
 	if r.ended == nil {
 		if _, r.next, err = t.steps(ctx, r.x.Step, batch, r.next, false); err == nil {
@@ -196,7 +199,7 @@ func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (e
 	return err
 }
 
-// led fills in a replay's reference by how far the steps led. The weights are about that afterwards.
+// led fills in a replay's reference from the resulting weights. It overwrites the model's weights.
 func (t *LocalTrainer) led(r *replay) error {
 	r.ended = t.opened(r)
 	weights := t.weights()
@@ -211,7 +214,7 @@ func (t *LocalTrainer) led(r *replay) error {
 	r.reference.Limits, r.reference.Shaky = audit.LocalLimits, true
 	t.bound(r.reference, r.begun)
 	fill(r.reference, t.layouts, weights, 1)
-	for n, update := range r.reference.Updates { // from where its steps began, which more rounds taken back may miss by a bit
+	for n, update := range r.reference.Updates { // from the start of its steps, which undoing more rounds may miss by a bit
 		for j := range update {
 			update[j] = r.begun[n][j] - r.ended[n][j]
 		}
@@ -219,8 +222,8 @@ func (t *LocalTrainer) led(r *replay) error {
 	return nil
 }
 
-// pause keeps what a replay came to, so that who has little time at once can make it bit by bit. Of a model for
-// which there is no room for copies it keeps nothing.
+// pause keeps the progress of a replay, so that a trainer with little time at once can continue it
+// later. For a model without memory for copies it keeps nothing.
 func (t *LocalTrainer) pause(r *replay) {
 	if 4*t.Elements() > required.MaxCopied {
 		return
@@ -243,28 +246,30 @@ func copyAll(to, from [][]float32) {
 	}
 }
 
-// shake changes weights in their last bits, to both sides in turns that no tensor's shape goes along with.
+// shake changes weights in their last bits, with alternating signs in a pattern that no tensor's
+// shape matches.
 func shake(weights []float32) {
-	const off = 1 << 4 // in the last place
+	const off = 1 << 4 // in units of the last place
 	state := uint32(1)
 	for i, w := range weights {
 		state = state*1664525 + 1013904223
 		bits := math.Float32bits(w)
 		if state>>31 == 0 {
 			bits += off
-		} else if bits<<1 >= 2*off { // as far as the sign is not changed
+		} else if bits<<1 >= 2*off { // only if the sign does not change
 			bits -= off
 		}
 		weights[i] = math.Float32frombits(bits)
 	}
 }
 
-// shaking is how many times as far as shaken weights led elsewhere honest trainers may be apart. What differs for
-// one of them is a sample of what may.
+// shaking is the factor between the observed effect of shaken weights and the tolerance between
+// honest trainers. A single observation is only a sample of the possible effects.
 const shaking = 8
 
-// blur adds how far the present weights are from where steps led that began with others: in each chunk, and at
-// least as much of its update as in all of them together, since it is chance in which of them more differs.
+// blur adds the distance between the current weights and the results of steps with other starting
+// weights, in each chunk. Relative to its update, the distance in a chunk is at least that of all
+// chunks together, since chance determines which of them differ more.
 func (t *LocalTrainer) blur(r *replay) {
 	weights := t.weights()
 	off, updates := make([]float64, len(r.ended)), make([]float64, len(r.ended))
@@ -283,7 +288,7 @@ func (t *LocalTrainer) blur(r *replay) {
 	}
 }
 
-// distance is the L2 norm of the difference.
+// distance returns the L2 norm of the difference.
 func distance(a, b []float32) float64 {
 	squares := 0.0
 	for i := range a {
@@ -293,7 +298,7 @@ func distance(a, b []float32) float64 {
 	return math.Sqrt(squares)
 }
 
-// length is the L2 norm.
+// length returns the L2 norm.
 func length(values []float64) float64 {
 	squares := 0.0
 	for _, v := range values {
@@ -302,12 +307,12 @@ func length(values []float64) float64 {
 	return math.Sqrt(squares)
 }
 
-// unseen is the part of a weight that its rounding may hide of how far it came: weights that are worked out are
+// unseen is the fraction of a weight by which rounding may hide its change: restored weights are
 // off by a bit or two, and each step rounds.
 const unseen = 1.0 / (1 << 21)
 
-// bound fills in how far weights can have come in the chunks of a reference from what these were when the round
-// began.
+// bound fills in the maximum change of the weights in the chunks of a reference, given their values
+// at the start of the round.
 func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
 	widest, elements, largest := 0.0, 0, 0
 	for _, chunk := range begun {
@@ -317,8 +322,8 @@ func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
 		elements, largest = elements+len(chunk), max(largest, len(chunk))
 		reference.Blur = append(reference.Blur, unseen*norm([][]float32{chunk}))
 	}
-	// A power of two, so that auditors whose weights differ by a bit hold it for the same; twice as much at
-	// least, as weights were others in rounds before, and become others in this one.
+	// A power of two, so that auditors whose weights differ by a bit get the same value. At least
+	// twice the maximum, because weights differed in earlier rounds, and change in this one.
 	_, exponent := math.Frexp(2 * (widest + t.farthest(reference.Step, 0)))
 	weight := math.Ldexp(1, exponent)
 	reference.Most = t.farthest(reference.Step, weight) * math.Sqrt(float64(elements))
@@ -331,9 +336,9 @@ func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
 	reference.Longest = longest * math.Sqrt(float64(largest))
 }
 
-// longest is the most that the steps of a round come to in a chunk, as a root mean square and in learning rates, weight
-// decay aside: see quotients, and of Muon, where no singular value is above muonLargest, so that a chunk of r × c is no
-// longer than that times the root of the smaller of the two.
+// longest returns the maximum change by the steps of a round in a chunk, as a root mean square and
+// in learning rates, without weight decay: see quotients. For Muon no singular value is above
+// muonLargest, so a chunk of r × c is at most that long, times the root of the smaller of the two.
 func (t *LocalTrainer) longest(r *replica) float64 {
 	longest := quotients(t.config.Betas, int(t.config.InnerSteps))
 	for i, p := range r.parameters {
@@ -347,17 +352,17 @@ func (t *LocalTrainer) longest(r *replica) float64 {
 	return longest
 }
 
-// farthest is the most by which the steps of a round can move the weights of a chunk, as a root mean square, where each
-// is at most half of weight. A step rounds each twice, by half a unit in its last place at most: that is more than the step itself
-// where the rate has become small.
+// farthest returns the maximum change of the weights of a chunk by the steps of a round, as a root
+// mean square, if each weight is at most half of weight. A step rounds each weight twice, by at
+// most half a unit in its last place, which exceeds the step itself if the learning rate is small.
 func (t *LocalTrainer) farthest(step uint32, weight float64) float64 {
 	const rounded = 1.0 / (1 << 25)
 	steps := float64(t.config.InnerSteps)
 	return float64(t.lr(step))*(t.quotients+steps*t.config.WeightDecay*weight) + steps*rounded*weight
 }
 
-// quotients is the most that the quotients of AdamW's two means come to in so many steps from zeros, by the
-// inequality of Cauchy and Schwarz: of each step it is
+// quotients returns the maximum sum of the quotients of AdamW's two means in a number of steps from
+// zeros, by the Cauchy-Schwarz inequality. For each step it is
 //
 //	(1 − β₁)/(1 − β₁ᵗ) · √((1 − β₂ᵗ)/(1 − β₂)) · √(Σ (β₁²/β₂)ⁱ), i from 0 to t − 1
 func quotients(betas [2]float64, steps int) (sum float64) {

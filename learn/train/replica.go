@@ -16,39 +16,39 @@ import (
 )
 
 var (
-	// errModel says that a snapshot does not fit the model.
+	// errModel means that a snapshot does not fit the model.
 	errModel = errors.New("snapshot does not fit the model")
-	// errTokens says that sequences cannot be trained on.
+	// errTokens means that sequences cannot be used for training.
 	errTokens = errors.New("invalid tokens")
-	// ErrClosed says that a model was used after its Close.
+	// ErrClosed means that a model was used after Close.
 	ErrClosed = errors.New("the model is closed")
 )
 
-// replica is a model in memory: what every kind of trainer has. Its methods are safe for
+// replica is a model in memory, the common part of all trainers. Its methods are safe for
 // concurrent use; one at a time works on the model, the others wait.
 type replica struct {
 	engine     *torch.Engine
 	model      model.Model
 	parameters []parameter // sorted by name
 	files      []checkpoint.File
-	step       uint32 // of the newest change of the weights
+	step       uint32 // step of the newest change of the weights
 	vocabSize  int32
 	microBatch int
 	log        *slog.Logger
-	busy       chan struct{} // holds one value while a method works on the model
-	closed     bool          // the model's memory is freed
+	busy       chan struct{} // contains one value while a method works on the model
+	closed     bool          // the model's memory has been freed
 	parallel   *parallel     // nil: gradients are computed on the engine
-	changes    uint64        // how often the weights were changed; workers with copies compare it
+	changes    uint64        // number of changes of the weights; workers with copies compare it
 	foresight  foresight
-	padding    int32 // model.Padding, until a warning of it is logged; below 0: there is none
+	padding    int32 // model.Padding, until a warning about it is logged; below 0: none
 
-	trained    func(Gradient)      // nil: nobody asks
-	evaluated  func(done, all int) // nil: nobody asks
+	trained    func(Gradient)      // nil: no reports
+	evaluated  func(done, all int) // nil: no reports
 	statsEvery uint32
 }
 
-// parameter is a tensor of the model, always of the CPU. weights is its memory: what
-// optimizers change, and what all else is copied from.
+// parameter is a tensor of the model on the CPU. weights is its memory, which optimizers change and
+// all other code copies.
 type parameter struct {
 	name    string
 	shape   []int64
@@ -76,7 +76,7 @@ func newReplica(ctx context.Context, o Options) (*replica, error) {
 	r := &replica{engine: engine, microBatch: o.MicroBatch, log: log, files: s.Files, step: s.Step, busy: make(chan struct{}, 1), trained: o.Trained, statsEvery: o.StatsEvery}
 	here := o.Compute
 	if len(o.Devices) > 0 {
-		here = model.Options{} // this model only holds the weights
+		here = model.Options{} // this model only stores the weights
 	}
 	if err := r.build(ctx, s, here); err != nil {
 		return nil, errors.Join(fmt.Errorf("build model: %w", err), engine.Close())
@@ -109,8 +109,8 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Opti
 	return nil
 }
 
-// checkType refuses a type that an engine cannot compute in. Whoever asks for bf16 gets it
-// where it works; how fast it is, a probe can only guess.
+// checkType refuses a type that an engine cannot compute in. It allows bf16 wherever that works,
+// because a probe can only estimate its speed.
 func (r *replica) checkType(ctx context.Context, engine *torch.Engine, dtype torch.DType) error {
 	if dtype != torch.BF16 {
 		return nil
@@ -123,13 +123,13 @@ func (r *replica) checkType(ctx context.Context, engine *torch.Engine, dtype tor
 	return err
 }
 
-// lock waits for the model; unlock gives it back. Afterwards the model is there: one that
-// was closed meanwhile is an error. Nothing is foreseen any more.
+// lock waits for the model; unlock releases it. If the model was closed meanwhile, lock returns an
+// error. It ends any speculation.
 func (r *replica) lock(ctx context.Context) error {
 	return r.lockKeeping(ctx, func(*foreseen) bool { return false })
 }
 
-// lockKeeping is lock for who goes on from something that was foreseen, if keep says so.
+// lockKeeping is lock for callers that continue from a speculation, if keep returns true for it.
 func (r *replica) lockKeeping(ctx context.Context, keep func(of *foreseen) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -152,15 +152,15 @@ func (r *replica) lockKeeping(ctx context.Context, keep func(of *foreseen) bool)
 
 func (r *replica) unlock() { <-r.busy }
 
-// Close waits for the running call and frees the model. Calls that still wait, and later
-// ones, return ErrClosed; another Close does nothing.
+// Close waits for the running call and frees the model. Waiting and later calls return ErrClosed; a
+// second Close does nothing.
 func (r *replica) Close() error {
 	r.busy <- struct{}{}
 	defer r.unlock()
 	return r.free()
 }
 
-// free frees the model. The caller holds the lock.
+// free frees the model. The caller must hold the lock.
 func (r *replica) free() error {
 	if r.closed {
 		return nil
@@ -181,7 +181,7 @@ func (r *replica) Elements() int64 {
 	return total
 }
 
-// changed is called when the weights were changed.
+// changed must be called after the weights were changed.
 func (r *replica) changed() { r.changes++ }
 
 func (r *replica) shapes() [][]int64 {
@@ -200,7 +200,7 @@ func (r *replica) weights() [][]float32 {
 	return weights
 }
 
-// Snapshot returns a copy of the current model. Its step is that of the newest change.
+// Snapshot returns a copy of the current model. Its step is the step of the newest change.
 func (r *replica) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	if err := r.lock(ctx); err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("take snapshot: %w", err)
@@ -213,7 +213,8 @@ func (r *replica) Snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	return s, nil
 }
 
-// Lend hands the current model to use, without a copy. It is not changed until that returns.
+// Lend calls use with the current model, without a copy. The model does not change until use
+// returns.
 func (r *replica) Lend(ctx context.Context, use func(s checkpoint.Snapshot) error) error {
 	if err := r.lock(ctx); err != nil {
 		return fmt.Errorf("lend the model: %w", err)
@@ -232,19 +233,18 @@ func (r *replica) snapshot(ctx context.Context, export func(context.Context, mod
 		return checkpoint.Snapshot{}, err
 	}
 	s := checkpoint.Snapshot{Step: r.step, Files: r.files, Tensors: tensors}
-	s.NameType() // the model that training began with may have had another
+	s.NameType() // the initial model may have had another type
 	return s, nil
 }
 
-// load replaces files and weights. The snapshot must be of the same model, and may store it
-// in any way in which a model may be stored that a replica is made of; if it is not,
-// nothing changes. The caller holds the lock.
+// load replaces files and weights. The snapshot must be of the same model, in any form from which a
+// replica can be created. Otherwise nothing changes. The caller must hold the lock.
 func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	mine, _ := named(r.files).File(checkpoint.ConfigFile)
 	if theirs, found := named(s.Files).File(checkpoint.ConfigFile); !found || string(theirs) != string(mine) {
 		return fmt.Errorf("%w: its %s differs", errModel, checkpoint.ConfigFile)
 	}
-	r.changed() // first: whatever an error leaves, copies follow
+	r.changed() // first, so that copies follow even after an error
 	if err := model.SetWeights(ctx, r.model, s.Tensors); err != nil {
 		return fmt.Errorf("%w: %w", errModel, err)
 	}
@@ -252,23 +252,23 @@ func (r *replica) load(ctx context.Context, s checkpoint.Snapshot) error {
 	return nil
 }
 
-// named returns files as a snapshot of a replica has them, whose weights are F32.
+// named returns files as in a snapshot of a replica, whose weights are F32.
 func named(files []checkpoint.File) checkpoint.Snapshot {
 	s := checkpoint.Snapshot{Files: files, Tensors: []safetensors.Tensor{{DType: safetensors.F32}}}
 	s.NameType()
 	return s
 }
 
-// microBatch is a part of a batch that goes through the model at once: texts of the same
-// length, inputs and targets flattened.
+// microBatch is a part of a batch that goes through the model at once: texts of the same length,
+// with inputs and targets flattened.
 type microBatch struct {
 	rows, columns   int64
 	inputs, targets []int32
-	counted         int64 // targets that are not torch.IgnoreTarget
+	counted         int64 // number of targets other than torch.IgnoreTarget
 }
 
 // cut checks the sequences and cuts them, and the texts that are packed into one, into
-// micro-batches. It returns how many targets count.
+// micro-batches. tokens is the number of counting targets.
 func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err error) {
 	if len(batch.Sequences) == 0 {
 		return nil, 0, fmt.Errorf("%w: no sequences", errTokens)
@@ -310,8 +310,8 @@ func (r *replica) cut(batch data.Batch) (parts []microBatch, tokens int64, err e
 	return parts, tokens, nil
 }
 
-// warnOfPadding logs a warning at the first batch that has the padding token, whose embedding transformers would not train.
-// The caller holds the lock.
+// warnOfPadding logs a warning at the first batch with the padding token, whose embedding
+// transformers would not train. The caller must hold the lock.
 func (r *replica) warnOfPadding(parts []microBatch) {
 	if r.padding < 0 {
 		return
@@ -333,15 +333,16 @@ func (m microBatch) tensor(s *torch.Scope, tokens []int32) *torch.Tensor {
 	return s.FromInt32s(tokens, m.rows, m.columns)
 }
 
-// gradient gives the loss, and adds share times its gradient to those of the network's parameters.
+// gradient returns the loss, and adds share times its gradient to the gradients of the network's
+// parameters.
 func (m microBatch) gradient(s *torch.Scope, network model.Model, share float64) (loss float64) {
 	return network.Gradient(s, m.tensor(s, m.inputs), m.tensor(s, m.targets), share).Item()
 }
 
-// gradient computes the mean loss over all targets that count and its gradient, and
-// hands both to use, on the engine's thread and with gradients off. The gradients, in
-// the order of the parameters, are valid during use. A cancelled ctx ends the work
-// before the next micro-batch; use is called only when everything is done and finite.
+// gradient computes the mean loss over all counting targets and its gradient, and passes both to
+// use, on the engine's thread and with gradients off. The gradients, in the order of the
+// parameters, are valid during use. A cancelled ctx ends the work before the next micro-batch. use
+// is called only if everything is done and finite.
 func (r *replica) gradient(ctx context.Context, batch data.Batch, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
 	parts, tokens, err := r.cut(batch)
 	if err != nil {

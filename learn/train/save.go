@@ -10,14 +10,15 @@ import (
 	"github.com/psyche-go/psyche/learn/model"
 )
 
-// Save writes model and running means to a folder, so that they are of the same step. Note adds what only the caller
-// knows of the state. Nothing is copied: of a large model there may be no room for that.
+// Save writes the model and the running means of the same step to a folder. note adds the fields
+// that only the caller knows. Save copies nothing, because there may not be enough memory to copy a
+// large model.
 func (a *AdamW) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
 	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(lent), nil })
 }
 
-// Save writes model and momentum to a folder, as that of AdamW does. Results that wait for Apply are part of
-// neither, so there must be none.
+// Save writes the model and the momentum to a folder, as AdamW.Save does. Results that wait for
+// Apply are part of neither, so there must be none.
 func (t *Trainer) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
 	return t.save(ctx, dir, note, func() (OptimizerState, error) { return t.state(lent) })
 }
@@ -39,7 +40,7 @@ func (r *replica) save(ctx context.Context, dir string, note func(s *OptimizerSt
 	return checkpoint.WriteDir(dir, s, checkpoint.Extra{Name: OptimizerFile, Write: state.Write})
 }
 
-// read returns the values of a tensor: its own memory, if that can be read so, else a copy.
+// read returns the values of a tensor: its own memory if possible, else a copy.
 func read(t safetensors.Tensor) ([]float32, error) {
 	at := unsafe.Pointer(unsafe.SliceData(t.Data))
 	if t.DType != safetensors.F32 || uintptr(at)%4 != 0 {
@@ -48,7 +49,8 @@ func read(t safetensors.Tensor) ([]float32, error) {
 	return unsafe.Slice((*float32)(at), len(t.Data)/4), t.Validate()
 }
 
-// lent is a tensor that has the values' own memory. Machines that libtorch runs on are little-endian.
+// lent returns a tensor that uses the memory of values. Machines that libtorch runs on are
+// little-endian.
 func lent(name string, shape []int64, values []float32) safetensors.Tensor {
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
 	return safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: append([]int64{}, shape...), Data: data}

@@ -12,20 +12,20 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// OptimizerFile is the name under which the state of an optimizer lies beside a model.
+// OptimizerFile is the name of the file with the optimizer state in the folder of a model.
 const OptimizerFile = "optimizer.safetensors"
 
-// OptimizerState is what an optimizer has to remember for training to go on as if it
-// had not been interrupted.
+// OptimizerState is the state that an optimizer needs to continue training as if it had not been
+// interrupted.
 type OptimizerState struct {
 	Optimizer string // "adamw", "distro" or "localsteps"
 	Step      uint32 // of the newest update
-	Trained   uint32 // of the newest that the momentum of "distro" has part in; 0: Step
+	Trained   uint32 // newest step that the momentum of "distro" includes; 0: Step
 	Updates   uint64
-	DataIndex uint64 // first sequence that was not trained on; only the caller knows it
-	Settings  string // with which the caller trained, in its own words; may be empty
+	DataIndex uint64 // first sequence not yet trained on; set by the caller
+	Settings  string // the caller's training settings, in its own format; may be empty
 	Tensors   []safetensors.Tensor
-	memory    []*torch.Memory // of tensors that are lent by libtorch
+	memory    []*torch.Memory // of tensors that libtorch has lent
 }
 
 // Keys of the metadata of an OptimizerFile.
@@ -34,11 +34,11 @@ const (
 	stepKey      = "step"
 	updatesKey   = "updates"
 	dataIndexKey = "data_index"
-	trainedKey   = "trained_step" // only where it is not the step
+	trainedKey   = "trained_step" // only if it is not the step
 	settingsKey  = "settings"     // only if there are any
 )
 
-// Write writes the state to a file, in one step.
+// Write writes the state to a file atomically.
 func (s OptimizerState) Write(path string) error {
 	defer runtime.KeepAlive(s.memory)
 	metadata := map[string]string{
@@ -56,7 +56,7 @@ func (s OptimizerState) Write(path string) error {
 	return safetensors.Write(path, s.Tensors, metadata)
 }
 
-// ReadOptimizerState reads what Write wrote.
+// ReadOptimizerState reads the output of Write.
 func ReadOptimizerState(path string) (OptimizerState, error) {
 	tensors, metadata, err := safetensors.Read(path)
 	if err != nil {
@@ -79,11 +79,11 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 	return state, err
 }
 
-// values returns the tensor under a prefix of each parameter that has one (nil: of all), in the parameters' order: to
-// read, not to keep.
+// values returns the tensor with a prefix for each parameter for which has returns true (nil: for
+// all), in the parameters' order. The values are read-only.
 func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) ([][]float32, error) {
 	values := make([][]float32, len(r.parameters))
-	byName := make(map[string]int, len(s.Tensors)) // big models have tens of thousands
+	byName := make(map[string]int, len(s.Tensors)) // large models have tens of thousands
 	for i, tensor := range s.Tensors {
 		byName[tensor.Name] = i
 	}
@@ -141,7 +141,7 @@ func (a *AdamW) means(of tensorOf) (tensors []safetensors.Tensor) {
 	return tensors
 }
 
-// share returns what keeps the memory of the running means.
+// share returns objects that keep the memory of the running means.
 func (a *AdamW) share() (memory []*torch.Memory) {
 	for _, mean := range slices.Concat(a.moments[0].tensors, a.moments[1].tensors) {
 		if mean != nil {
@@ -189,13 +189,14 @@ func (a *AdamW) setMeans(state OptimizerState) error {
 	return nil
 }
 
-// OptimizerState returns a copy of the momentum. Results that wait for Apply are not part
-// of it, so there must be none.
+// OptimizerState returns a copy of the momentum. Results that wait for Apply are not part of it, so
+// there must be none.
 func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
 	return t.stateOf(ctx, safetensors.FromFloat32s)
 }
 
-// LendOptimizerState is OptimizerState without a copy: it changes with the next call that changes the momentum.
+// LendOptimizerState is OptimizerState without a copy. The next call that changes the momentum
+// changes the result.
 func (t *Trainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
 	return t.stateOf(ctx, lent)
 }
@@ -225,11 +226,12 @@ func (t *Trainer) state(of tensorOf) (OptimizerState, error) {
 
 const (
 	momentumName = "momentum"
-	secondMoment = "exp_avg_sq" // of AdamW, a mean of squares
+	secondMoment = "exp_avg_sq" // AdamW's mean of squares
 )
 
-// SetOptimizerState continues from a state that was saved together with this model. Where
-// results are audited it only forgets the momentum: nobody could see what a saved one goes on from.
+// SetOptimizerState continues from a state that was saved together with this model. If results are
+// audited, it only resets the momentum, because auditors could not verify the origin of a saved
+// one.
 func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
 	if err := t.lock(ctx); err != nil {
 		return fmt.Errorf("load optimizer: %w", err)
@@ -265,15 +267,15 @@ const (
 	outerMomentumName = "outer_momentum"
 )
 
-// OptimizerState returns a copy of the running means and of what was not sent yet. Results that wait for
+// OptimizerState returns a copy of the running means and of the residual. Results that wait for
 // Apply are not part of it, so there must be none.
 func (t *LocalTrainer) OptimizerState(ctx context.Context) (s OptimizerState, err error) {
 	err = t.whenSettled(ctx, func() { s = t.state(safetensors.FromFloat32s) })
 	return s, err
 }
 
-// LendOptimizerState is OptimizerState without a copy: it changes with the next call that changes the state, and can be
-// written even after Close.
+// LendOptimizerState is OptimizerState without a copy. The next call that changes the state changes
+// the result. The result may be written even after Close.
 func (t *LocalTrainer) LendOptimizerState(ctx context.Context) (s OptimizerState, err error) {
 	err = t.whenSettled(ctx, func() { s = t.state(lent); s.memory = t.inner.share() })
 	return s, err

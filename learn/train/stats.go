@@ -1,18 +1,18 @@
 package train
 
-// Gradient is what a trained step tells of its gradient.
+// Gradient contains statistics of the gradient of a trained step.
 type Gradient struct {
 	Step    uint32
 	LR      float64       // learning rate of the step
-	Norm    float64       // L2 norm of the whole gradient, before it is clipped
+	Norm    float64       // L2 norm of the whole gradient, before clipping
 	Tensors []TensorStats // every Options.StatsEvery steps
 }
 
-// TensorStats are sums of absolute values: how much of the learning is in a tensor.
+// TensorStats contains sums of absolute values of a tensor, which show how much it learns.
 type TensorStats struct {
 	Name     string
 	Gradient float64
-	Delta    float64 // of DisTrO: the momentum that was not sent, after the step
+	Delta    float64 // of DisTrO: the momentum not sent, after the step
 }
 
 // tell reports a step to Options.Trained.
@@ -33,7 +33,7 @@ func (r *replica) tell(step uint32, lr float32, norm float64, gradients, deltas 
 	r.trained(g)
 }
 
-// absolute sums the absolute values of a slice.
+// absolute returns the sum of the absolute values of a slice.
 func absolute(values []float32) float64 {
 	var sum float64
 	for _, v := range values {

@@ -8,17 +8,17 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// text is what goes through the model by itself: tokens that see nothing but each other, with what they are
-// to predict.
+// text is a text that the model computes separately: tokens that attend only to each other, with
+// their targets.
 type text struct {
 	inputs, targets []int32
-	counted         int64 // targets that are not torch.IgnoreTarget
+	counted         int64 // number of targets other than torch.IgnoreTarget
 }
 
-// texts returns the texts of sequence i of a batch that have something to learn: one, or those that are
-// packed into it, each of which the model computes by itself, so that none attends to another and the
-// positions of each begin with 0. The last token of a text predicts the first of the next where labels ask
-// for it, and else nothing.
+// texts returns the texts of sequence i of a batch that have a target: one, or the texts that are
+// packed into it. The model computes each packed text separately, so that none attends to another
+// and the positions of each start with 0. The last token of a text predicts the first of the next
+// if the labels require it; otherwise it has no target.
 func (r *replica) texts(batch data.Batch, i int) ([]text, error) {
 	sequence, targets := batch.Sequences[i], batch.Sequences[i]
 	if batch.Labels != nil {
@@ -40,9 +40,9 @@ func (r *replica) texts(batch data.Batch, i int) ([]text, error) {
 	var all []text
 	first := 0
 	for _, length := range lengths {
-		end := first + length // of the inputs
+		end := first + length // end of the inputs
 		if end == len(sequence) || batch.Labels == nil || targets[end] == torch.IgnoreTarget {
-			end-- // nothing is behind its last token, or nothing to be learned
+			end-- // nothing follows its last token, or there is no target
 		}
 		one := text{inputs: sequence[first:end], targets: targets[first+1 : end+1]}
 		if err := r.count(&one, first, batch.Labels == nil); err != nil {
@@ -56,8 +56,8 @@ func (r *replica) texts(batch data.Batch, i int) ([]text, error) {
 	return all, nil
 }
 
-// count counts the targets of a text, which begins with token first of a sequence. Tokens are counted
-// without a look at them.
+// count counts the targets of a text, which starts with token first of a sequence. If tokens is
+// true, it counts all without checking them.
 func (r *replica) count(of *text, first int, tokens bool) error {
 	if tokens {
 		of.counted = int64(len(of.targets))

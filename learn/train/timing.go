@@ -2,13 +2,13 @@ package train
 
 import "time"
 
-// Parts of training and applying that are told apart.
+// Parts of training and applying in a Timing.
 const (
-	partEncode = "encode" // of Train: the gradient into the momentum, and a result out of it
-	partDecode = "decode" // of Apply: reading the results
+	partEncode = "encode" // part of Train: adding the gradient to the momentum, and making the result
+	partDecode = "decode" // part of Apply: decoding the results
 )
 
-// Timing is how long a part of a step took that has just ended.
+// Timing is the duration of a part of a step that has just ended.
 type Timing struct {
 	Step uint32
 	Part string

@@ -18,52 +18,52 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// Options say what to train and how.
+// Options are the settings of a trainer.
 type Options struct {
-	Model      checkpoint.Snapshot // config.json and the tensors it asks for; F32, BF16 or F16
+	Model      checkpoint.Snapshot // config.json and the tensors that it requires; F32, BF16 or F16
 	Optimizer  config.Optimizer
 	LRSchedule config.LRSchedule
 	Compute    model.Options // element type and memory of the gradient's computation
-	MicroBatch int           // sequences that go through the model at once, at least 1
-	// Devices compute the gradient, each with a copy of the model, which follows the one in
-	// the CPU's memory; none: the CPU itself. The CPU may be among them, with a copy too.
+	MicroBatch int           // sequences in one pass through the model, at least 1
+	// Devices compute the gradient, each with a copy of the model in the CPU's memory; none: the
+	// CPU itself. If the CPU is in the list, it also has a copy.
 	Devices   []torch.Device
-	Threads   int         // of libtorch, if it is not loaded yet, and of the optimizer; 0: torch's default
-	Parallel  Parallelism // engines that compute the gradient; the zero value is one
+	Threads   int         // of libtorch, if it is not yet loaded, and of the optimizer; 0: torch's default
+	Parallel  Parallelism // engines that compute the gradient; the zero value means one
 	RunID     string
-	TrainerID [32]byte     // ed25519 public key; stands in every result
+	TrainerID [32]byte     // ed25519 public key, part of every result
 	Logger    *slog.Logger // nil: silent
 
-	// Audited makes results commit to the momentum, so that Open can show parts of it, and
-	// refuses results of others that do not. All members of a run must set the same.
+	// Audited makes results commit to the momentum, so that Open can open parts of it, and makes
+	// Verify refuse results that do not. All members of a run must use the same value.
 	Audited bool
-	// OnlyF32 makes Verify refuse results whose gradient was computed in bf16. All members of a run must set
-	// the same.
+	// OnlyF32 makes Verify refuse results whose gradient was computed in bf16. All members of a run
+	// must use the same value.
 	OnlyF32 bool
 
-	// Timed is called after each part of training and applying that Timing names, from the
+	// Timed is called after each part of training and applying that has a Timing, from the
 	// goroutine of Train or Apply. May be nil.
 	Timed func(Timing)
 
-	// Trained is called after each step of training with what its gradient was like, from the
-	// goroutine of Train. May be nil. Every StatsEvery steps, if that is not 0, it gets figures of
-	// single tensors too.
+	// Trained is called after each step of training with statistics of its gradient, from the
+	// goroutine of Train. May be nil. Every StatsEvery steps, if StatsEvery is not 0, these include
+	// statistics of single tensors.
 	Trained    func(Gradient)
 	StatsEvery uint32
 
 	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
 	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
 
-	applier func(torch.Device) (applier, error) // nil: openApplier; tests have devices of their own
+	applier func(torch.Device) (applier, error) // nil: openApplier; replaced in tests
 }
 
-// Trainer trains its share of a run's rounds with DisTrO and applies what counted.
-// Its methods are safe for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait
-// for each other; Verify waits for nothing.
+// Trainer trains its share of a run's rounds with DisTrO and applies the counted results. Its
+// methods are safe for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait for each
+// other; Verify does not wait.
 type Trainer struct {
 	*member
 	optimizer *optimizer
-	computes  torch.DType // that Train computes in
+	computes  torch.DType // type in which Train computes
 	other     otherwise
 }
 
@@ -94,8 +94,8 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 			return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
 		}
 	}
-	// Looking ahead moves the weights before each step and back after it: copies have to be
-	// refreshed anyway.
+	// Lookahead moves the weights before each step and back after it, so copies must be refreshed
+	// anyway.
 	if !optimizer.config.Lookahead {
 		open := o.applier
 		if open == nil {
@@ -116,14 +116,14 @@ func newTraining(ctx context.Context, o Options) (*replica, error) {
 	return newReplica(ctx, o)
 }
 
-// Train computes the gradient of the batch, adds it to the momentum, and returns the
-// bytes of the result for that step with the batch's mean loss in nats per token. The
-// weights do not change. When it fails or ctx is cancelled, the momentum has not changed
-// either; a cancel is noticed before each micro-batch.
+// Train computes the gradient of the batch, adds it to the momentum, and returns the bytes of the
+// result for that step with the batch's mean loss in nats per token. It does not change the
+// weights. If it fails or ctx is cancelled, the momentum has not changed either. Train checks ctx
+// before each micro-batch.
 //
-// A step may be trained before it is known whether its round comes: between the gradient and
-// the momentum Train calls begun, and an error of that is as if the training had failed. Nil: the
-// round has begun. What the weights were moved by with Foresee must be confirmed by then.
+// A step may be trained before it is known whether its round starts. Between the gradient and the
+// momentum, Train calls begun. If begun returns an error, Train fails. A nil begun means that the
+// round has started. A Foresee that moved the weights must be confirmed before begun returns.
 //
 // A step is trained at most once; its result waits for Apply of the same step.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {
@@ -171,9 +171,9 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 	return payload, loss, err
 }
 
-// lookAhead moves the model to where the momentum that was not sent yet would lead, and
-// returns what puts the model back: a copy of its bits, for no arithmetic undoes the
-// rounding of a step.
+// lookAhead moves the model to the weights that result from applying the momentum not yet sent, and
+// returns a function that restores the model from a copy of its bits, because arithmetic cannot
+// undo the rounding of a step.
 func (t *Trainer) lookAhead(lr float32) (back func()) {
 	back = t.keepWeights()
 	for i, w := range t.weights() {
@@ -183,8 +183,8 @@ func (t *Trainer) lookAhead(lr float32) (back func()) {
 	return back
 }
 
-// ahead moves every weight by lr against the sign of its momentum. A branch on the sign
-// would be guessed wrongly half the time.
+// ahead moves every weight by lr against the sign of its momentum. A branch on the sign would be
+// mispredicted half of the time.
 func ahead(weights, momentum []float32, lr float32) {
 	const sign = 1 << 31
 	size := math.Float32bits(lr) &^ sign
@@ -208,7 +208,7 @@ func (t *Trainer) forget() { t.optimizer.reset() }
 
 func (t *Trainer) foresees() bool { return !t.optimizer.config.Lookahead }
 
-// decodeAll reads the results of a step, as they are applied: bounded.
+// decodeAll decodes the results of a step in the form in which they are applied: bounded.
 func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
 	results, err := t.member.decodeAll(step, payloads)
 	for i := range results {
@@ -217,8 +217,8 @@ func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorRes
 	return results, err
 }
 
-// Step is a round of a run with a single member: Train, and Apply of its own result. When
-// it fails or ctx is cancelled, nothing has changed.
+// Step runs a round of a run with a single member: Train, and Apply of its own result. If it fails
+// or ctx is cancelled, nothing has changed.
 func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error) {
 	payload, loss, err := t.Train(ctx, step, batch, nil)
 	if err != nil {
@@ -227,15 +227,15 @@ func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss
 	if err := t.Verify(payload, step, batch.ID, t.trainer); err != nil {
 		return 0, err
 	}
-	// A trained step is applied: a cancel must not come between.
+	// A trained step is applied. A cancellation must not come in between.
 	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
 }
 
-// ApplyLag returns the number of rounds after which results are applied: those of step s
+// ApplyLag returns the number of rounds after which results are applied: the results of step s
 // before step s + ApplyLag is trained.
 func (t *Trainer) ApplyLag() uint32 { return t.optimizer.config.Lag() }
 
-// MaxResultSize returns the most bytes that a result of this model can have.
+// MaxResultSize returns the maximum size in bytes of a result of this model.
 func (t *Trainer) MaxResultSize() int {
 	return codec.MaxSize(t.optimizer.results, t.optimizer.config.Quantize1Bit)
 }

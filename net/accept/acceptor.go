@@ -14,28 +14,27 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// errEvicted ends a connection that gives its place to another one.
+// errEvicted ends a connection that is evicted for another one.
 var errEvicted = errors.New("evicted for a newer connection before its handshake")
 
-// pauseAfterError is the time until the next attempt to accept a connection, for instance when
-// the process has no file descriptor left.
+// pauseAfterError is the pause before the next attempt to accept a connection, for example if the
+// process has no file descriptors left.
 const pauseAfterError = 100 * time.Millisecond
 
-// Acceptor accepts connections while there is a place for them.
+// Acceptor accepts connections while its Limiter has capacity.
 type Acceptor struct {
-	Limiter *admission.Limiter // of connections that have not said who they are
+	Limiter *admission.Limiter // for connections that have not identified themselves yet
 	Logger  *slog.Logger
-	Noise   *rate.Limiter // of log lines that strangers can cause
-	// TurnedAway counts a connection for which there is no place.
+	Noise   *rate.Limiter // limits log lines that unknown clients can cause
+	// TurnedAway is called for each connection that is refused for lack of capacity.
 	TurnedAway func()
-	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx.
-	// identified gives the place to somebody else, once the client has said who
-	// it is.
+	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx. Serve calls
+	// identified once the client has identified itself, which frees its slot in Limiter.
 	Serve func(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func())
 }
 
-// Accept accepts connections until ctx ends, and closes the listener. Connections that are
-// being served then are still among those who work.
+// Accept accepts connections until ctx ends, and then closes the listener. working still counts the
+// connections that are being served at that time.
 func (a *Acceptor) Accept(ctx context.Context, listener net.Listener, working *sync.WaitGroup) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()
@@ -49,7 +48,7 @@ func (a *Acceptor) Accept(ctx context.Context, listener net.Listener, working *s
 	}
 }
 
-// pause keeps a failing listener from spinning.
+// pause prevents a busy loop if the listener keeps failing.
 func (a *Acceptor) pause(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -58,7 +57,7 @@ func (a *Acceptor) pause(ctx context.Context, err error) {
 	_ = pause.For(ctx, pauseAfterError)
 }
 
-// admit begins a connection, if there is a place for it.
+// admit starts to serve a connection, if there is a slot for it.
 func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket net.Conn) {
 	ctx, hangUp := context.WithCancelCause(ctx)
 	place := a.Limiter.Enter(socket.RemoteAddr(), func() { hangUp(errEvicted) })
@@ -78,7 +77,7 @@ func (a *Acceptor) admit(ctx context.Context, working *sync.WaitGroup, socket ne
 	})
 }
 
-// heard notes that a connection has sent something.
+// heard records that a connection has sent something.
 type heard struct {
 	net.Conn
 	place *admission.Place

@@ -14,22 +14,23 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// Unread input that is drained behind a farewell, so that it is not lost with a reset.
+// Limits for draining unread input after a farewell, so that a reset does not destroy the farewell.
 const (
 	drainBytes   = 128 << 10
 	drainTimeout = time.Second
 )
 
-// Protocol is what servers put differently.
+// Protocol contains the parts of a connection that differ between servers.
 type Protocol struct {
-	// Malformed and TooSlow make the error of a client that sent what is no frame, or did not
-	// send or read in time.
+	// Malformed and TooSlow return the error for a client that sent an invalid frame, or that did
+	// not send or read in time.
 	Malformed, TooSlow func(reason string) error
-	// Farewell is the frame that tells a client why its connection ends, empty if that says
-	// enough; without ok the server hangs up at once.
+	// Farewell returns the last frame, which contains the reason for the end of the connection. The
+	// frame is empty if closing alone is sufficient. If ok is false, the server closes the
+	// connection at once.
 	Farewell func(reason error) (frame []byte, ok bool)
-	// FarewellTimeout is the time for a write that is on its way when the connection ends, and for
-	// the farewell.
+	// FarewellTimeout is the time limit for a write that is in progress when the connection ends,
+	// and for the farewell frame.
 	FarewellTimeout time.Duration
 }
 
@@ -38,14 +39,14 @@ type Conn struct {
 	protocol *Protocol
 	tls      *tls.Conn
 	reader   *frame.Reader
-	whole    bool // TLS is up and no frame was cut short, so that a farewell can follow
+	whole    bool // TLS is established and no frame was cut short, so that a farewell can follow
 
 	stop        func() bool
-	interrupted chan struct{} // closed when the end of the context has set its deadlines
+	interrupted chan struct{} // closed when the end of the context has set the deadlines
 }
 
-// NewConn wraps a socket, which Close closes. The end of ctx makes a read return at once, and
-// a write finish its frame or fail soon, so that a farewell can follow it.
+// NewConn wraps a socket, which Close closes. When ctx ends, reads return at once, and a write
+// finishes its frame or fails soon, so that a farewell can follow it.
 func NewConn(ctx context.Context, socket net.Conn, config *tls.Config, p *Protocol) *Conn {
 	c := &Conn{protocol: p, tls: tls.Server(socket, config), interrupted: make(chan struct{})}
 	c.reader = frame.NewReader(bufio.NewReader(c.tls))
@@ -57,8 +58,8 @@ func NewConn(ctx context.Context, socket net.Conn, config *tls.Config, p *Protoc
 	return c
 }
 
-// Handshake proves the server's key within a time that bounds what follows, too, until other
-// bounds are set.
+// Handshake performs the TLS handshake, which proves the server's key. limit also bounds later
+// reads and writes, until other bounds are set.
 func (c *Conn) Handshake(ctx context.Context, limit time.Duration) error {
 	if err := c.bound(ctx, c.tls.SetDeadline, limit); err != nil {
 		return err
@@ -70,25 +71,26 @@ func (c *Conn) Handshake(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// BoundReads bounds the time of the reads that follow.
+// BoundReads sets a deadline for subsequent reads.
 func (c *Conn) BoundReads(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetReadDeadline, limit)
 }
 
-// ExtendReads gives a read that already waits limit from now on. Unlike BoundReads it is for the goroutine that writes.
+// ExtendReads moves the deadline of a read in progress to limit from now. Unlike BoundReads, it is
+// for the writing goroutine.
 func (c *Conn) ExtendReads(ctx context.Context, limit time.Duration) {
 	if c.bound(ctx, c.tls.SetReadDeadline, limit) != nil {
 		_ = c.tls.SetReadDeadline(time.Unix(1, 0)) // as the end of ctx did
 	}
 }
 
-// BoundWrites bounds the time of the writes that follow.
+// BoundWrites sets a deadline for subsequent writes.
 func (c *Conn) BoundWrites(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetWriteDeadline, limit)
 }
 
-// bound sets a deadline. When that has undone the one that the end of ctx has set, the error
-// is why ctx ended, and the caller neither reads nor writes any more.
+// bound sets a deadline. If this has overwritten the deadline set by the end of ctx, it returns the
+// cause of ctx, and the caller must not read or write any more.
 func (c *Conn) bound(ctx context.Context, set func(time.Time) error, limit time.Duration) error {
 	if err := set(time.Now().Add(limit)); err != nil {
 		return err
@@ -96,8 +98,8 @@ func (c *Conn) bound(ctx context.Context, set func(time.Time) error, limit time.
 	return context.Cause(ctx)
 }
 
-// Next reads a frame of at most limit bytes; the payload is valid until the next call. The
-// error is the reason for the end of the connection.
+// Next reads a frame of at most limit bytes. The payload is valid until the next call. The error is
+// the reason for the end of the connection.
 func (c *Conn) Next(ctx context.Context, limit int) (frame.Type, []byte, error) {
 	kind, payload, err := c.reader.Next(limit)
 	if err != nil {
@@ -119,7 +121,7 @@ func (c *Conn) readError(ctx context.Context, err error) error {
 	}
 }
 
-// Write sends whole frames. Nothing can follow frames that were cut short.
+// Write sends whole frames. After a frame was cut short, nothing more can be sent.
 func (c *Conn) Write(frames []byte) (int, error) {
 	n, err := c.tls.Write(frames)
 	if err != nil {
@@ -131,11 +133,12 @@ func (c *Conn) Write(frames []byte) (int, error) {
 	return n, err
 }
 
-// pieceSize is the number of bytes that one time limit of WriteSteadily and WriteFrom is for.
+// pieceSize is the number of bytes for one time limit of WriteSteadily and WriteFrom.
 const pieceSize = 16 << 10
 
-// WriteSteadily sends whole frames, which may be split over several slices. Every piece of 16 KiB has its own time:
-// limit returns it. So a slow client may take long for a long frame, as long as it keeps reading.
+// WriteSteadily sends whole frames, which may be split over several slices. It calls limit for the
+// time limit of each piece of 16 KiB. A slow client may therefore take long for a long frame, as
+// long as it keeps reading.
 func (c *Conn) WriteSteadily(ctx context.Context, limit func() time.Duration, frames ...[]byte) error {
 	w := steadyWriter{conn: c, ctx: ctx, limit: limit}
 	for _, f := range frames {
@@ -150,7 +153,8 @@ func (c *Conn) WriteSteadily(ctx context.Context, limit func() time.Duration, fr
 	return nil
 }
 
-// WriteFrom is WriteSteadily of the first size bytes of source. It has at most one piece in memory.
+// WriteFrom is WriteSteadily of the first size bytes of source. It keeps at most one piece in
+// memory.
 func (c *Conn) WriteFrom(ctx context.Context, limit func() time.Duration, source io.Reader, size int64) error {
 	w := steadyWriter{conn: c, ctx: ctx, limit: limit}
 	piece := make([]byte, min(size, pieceSize))
@@ -173,8 +177,8 @@ type steadyWriter struct {
 	conn  *Conn
 	ctx   context.Context
 	limit func() time.Duration
-	begun bool // part of a frame is out
-	last  bool // ctx has ended, and the time for the rest of the frame runs
+	begun bool // part of a frame has been written
+	last  bool // ctx has ended, and the time for the rest of the frame is running
 }
 
 func (w *steadyWriter) write(piece []byte) error {
@@ -194,20 +198,20 @@ func (w *steadyWriter) write(piece []byte) error {
 	return err
 }
 
-// Whole reports whether the client can make sense of another frame. It is for the goroutine that writes.
+// Whole reports whether the client can parse another frame. It is for the writing goroutine.
 func (c *Conn) Whole() bool { return c.whole }
 
-// RemoteAddr is the client's.
+// RemoteAddr returns the client's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.tls.RemoteAddr() }
 
-// Cut closes the socket at once, whoever uses it. Close must follow.
+// Cut closes the socket at once, even while it is in use. Close must follow.
 func (c *Conn) Cut() { _ = c.tls.NetConn().Close() }
 
-// Close tells the client why, if it is still there to hear it, and closes the socket. Nobody
-// reads or writes any more.
+// Close sends the farewell to the client, if it is still connected, and closes the socket. No
+// goroutine may read or write any more.
 func (c *Conn) Close(reason error) {
 	if !c.stop() {
-		<-c.interrupted // or it would cut the farewell short
+		<-c.interrupted // otherwise it would cut the farewell short
 	}
 	defer c.Cut()
 	farewell, ok := c.protocol.Farewell(reason)
@@ -220,8 +224,8 @@ func (c *Conn) Close(reason error) {
 			return
 		}
 	}
-	// A socket that is closed with unread input resets the connection, and the farewell with
-	// it: so read some of what the client still sends, but not for long.
+	// Closing a socket with unread input resets the connection and destroys the farewell. Therefore
+	// read a limited amount of the client's input first.
 	if c.tls.CloseWrite() == nil && c.tls.SetReadDeadline(time.Now().Add(drainTimeout)) == nil {
 		_, _ = io.CopyN(io.Discard, c.tls, drainBytes)
 	}

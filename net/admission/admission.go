@@ -13,29 +13,29 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// Bounds of what strangers can hold.
+// Limits for unknown clients.
 const (
-	MaxWaiting = 256                    // connections under NewLimiter
-	Grace      = 500 * time.Millisecond // in which a connection is not given up for a newer one
-	Silence    = 100 * time.Millisecond // the same of one that has not sent a byte
+	MaxWaiting = 256                    // connections of a Limiter from NewLimiter
+	Grace      = 500 * time.Millisecond // time during which a connection is not evicted for a newer one
+	Silence    = 100 * time.Millisecond // the same for a connection that has not sent any byte
 	MaxKeys    = 16 << 10               // keys whose recent actions are remembered
 )
 
-// Limiter bounds the connections of strangers. It has few places, and shares them between
-// sites and, within a site, between networks: when all are taken, the oldest connection of the site
-// and network with the most places is evicted in favor of a site or network with fewer. So one site
-// cannot keep the other sites out.
+// Limiter limits the number of connections of unknown clients. It shares its slots between sites
+// and, within a site, between networks. If all slots are taken, it evicts the oldest connection of
+// the site and network with the most slots in favor of a site or network with fewer. Therefore one
+// site cannot keep the other sites out.
 type Limiter struct {
 	places int
-	ages   bool // a connection also gives way because of its age
+	ages   bool // a connection may also be evicted because of its age
 
 	mu      sync.Mutex
 	waiting map[netip.Prefix][]*Place // by network, oldest first
-	sites   map[netip.Prefix]int      // number of places
+	sites   map[netip.Prefix]int      // number of slots
 	total   int
 }
 
-// Place is what one connection has of a Limiter.
+// Place is the slot of one connection in a Limiter.
 type Place struct {
 	site  netip.Prefix
 	from  netip.Prefix // network
@@ -44,10 +44,10 @@ type Place struct {
 	spoke atomic.Bool
 }
 
-// Spoke notes that the connection has sent something.
+// Spoke records that the connection has sent something.
 func (p *Place) Spoke() { p.spoke.Store(true) }
 
-// old reports whether the connection had time enough by now to say who it is.
+// old reports whether the connection has had enough time to identify itself.
 func (p *Place) old(now time.Time) bool {
 	if p.spoke.Load() {
 		return now.Sub(p.since) >= Grace
@@ -55,26 +55,26 @@ func (p *Place) old(now time.Time) bool {
 	return now.Sub(p.since) >= Silence
 }
 
-// NewLimiter returns a limiter for MaxWaiting connections that have not said yet who they
-// are. They need their places for a moment only: after Grace, or Silence, one gives way to any newer
-// one.
+// NewLimiter returns a limiter for MaxWaiting connections that have not identified themselves yet.
+// They need their slots only briefly: after Grace, or Silence, a connection can be evicted for any
+// newer one.
 func NewLimiter() *Limiter { return NewBriefLimiter(MaxWaiting) }
 
-// NewBriefLimiter is NewLimiter with so many places, at least one.
+// NewBriefLimiter is NewLimiter with a given number of slots, at least one.
 func NewBriefLimiter(places int) *Limiter {
 	l := NewLastingLimiter(places)
 	l.ages = true
 	return l
 }
 
-// NewLastingLimiter returns a limiter for so many connections, at least one, that have
-// said who they are: none gives way because of its age.
+// NewLastingLimiter returns a limiter for a number of connections, at least one, that have
+// identified themselves. It does not evict connections because of their age.
 func NewLastingLimiter(places int) *Limiter {
 	return &Limiter{places: max(1, places), waiting: make(map[netip.Prefix][]*Place), sites: make(map[netip.Prefix]int)}
 }
 
-// Enter takes a place, or returns nil. evict is called if the connection has to give way; it
-// must not wait.
+// Enter takes a slot, or returns nil if none is available. The limiter calls evict if it evicts the
+// connection; evict must not block.
 func (l *Limiter) Enter(remote net.Addr, evict func()) *Place {
 	p := newPlace(remote, evict)
 	l.mu.Lock()
@@ -92,7 +92,7 @@ func (l *Limiter) Enter(remote net.Addr, evict func()) *Place {
 	return p
 }
 
-// Admit takes a place even if there is none: for a connection that had a place elsewhere.
+// Admit takes a slot even if none is free. It is for a connection that had a slot elsewhere.
 func (l *Limiter) Admit(remote net.Addr, evict func()) *Place {
 	p := newPlace(remote, evict)
 	l.mu.Lock()
@@ -111,8 +111,9 @@ func (l *Limiter) add(p *Place) {
 	l.total++
 }
 
-// smaller reports whether p may have the victim's place: with one more place, the site of p still has fewer than the
-// victim's site. In one site, the same holds for their networks. The caller holds mu.
+// smaller reports whether p may take the victim's slot: with one more slot, the site of p still has
+// fewer than the victim's site. Within one site, the same must hold for their networks. The caller
+// must hold mu.
 func (l *Limiter) smaller(p, victim *Place) bool {
 	if p.site != victim.site {
 		return l.sites[p.site]+1 < l.sites[victim.site]
@@ -120,8 +121,8 @@ func (l *Limiter) smaller(p, victim *Place) bool {
 	return len(l.waiting[p.from])+1 < len(l.waiting[victim.from])
 }
 
-// oldestOfLargest returns the oldest place of the largest network of the largest site. The caller holds mu, and a place
-// is taken.
+// oldestOfLargest returns the oldest slot of the largest network of the largest site. The caller
+// must hold mu, and at least one slot must be taken.
 func (l *Limiter) oldestOfLargest() (victim *Place) {
 	for _, taken := range l.waiting {
 		first := taken[0]
@@ -135,7 +136,7 @@ func (l *Limiter) oldestOfLargest() (victim *Place) {
 	return victim
 }
 
-// Leave gives the place back; it may be called more than once.
+// Leave releases the slot. It may be called more than once.
 func (l *Limiter) Leave(p *Place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -186,7 +187,7 @@ func network(remote net.Addr, bits6 int) netip.Prefix {
 	return prefix
 }
 
-// KeyLimits slows down the actions of each key, also over its connections.
+// KeyLimits limits the rate of actions of each key, across all its connections.
 type KeyLimits struct {
 	perSecond rate.Limit
 	burst     int
@@ -195,14 +196,14 @@ type KeyLimits struct {
 	buckets map[identity.ID]*rate.Limiter
 }
 
-// NewKeyLimits returns limits of so many actions a second in the long term, and so many at
-// once.
+// NewKeyLimits returns limits of perSecond actions a second in the long term, and of bursts of
+// burst actions.
 func NewKeyLimits(perSecond float64, burst int) *KeyLimits {
 	return &KeyLimits{perSecond: rate.Limit(perSecond), burst: burst, buckets: make(map[identity.ID]*rate.Limiter)}
 }
 
-// Of returns the limiter of a key. Keys that have been quiet are forgotten: a new limiter
-// is as full as theirs.
+// Of returns the limiter of a key. It forgets keys without recent actions, whose limiters would be
+// as full as new ones.
 func (k *KeyLimits) Of(id identity.ID) *rate.Limiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()

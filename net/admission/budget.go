@@ -9,34 +9,35 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// memberPause is the longest pause between two takes of a member that still fetches something.
+// memberPause is the longest pause between two takes of a member that is still fetching something.
 const memberPause = time.Second
 
-// Budget bounds how much of something all connections together take per second. If the budget runs short, connections
-// take from it in turns, site by site as in Turns. Members do not wait for other clients' turns.
+// Budget limits the rate at which all connections together use a resource. If the budget runs
+// short, connections take turns, site by site as in Turns. Members do not wait for other clients'
+// turns.
 type Budget struct {
 	limiter *rate.Limiter
-	rest    *rate.Limiter             // additional limit of other clients while members take; nil: none
-	taken   atomic.Pointer[time.Time] // of a member's newest take; nil: none. Not Unix time, which may jump
+	rest    *rate.Limiter             // additional limit of other clients while members use the budget; nil: none
+	taken   atomic.Pointer[time.Time] // time of a member's newest take; nil: none. Not Unix time, which may jump
 
 	members, others *Turns
 }
 
-// NewBudget returns a budget of perSecond in the long term, and burst at once.
+// NewBudget returns a budget of perSecond in the long term, with bursts of burst.
 func NewBudget(perSecond float64, burst int) *Budget {
 	return &Budget{limiter: rate.NewLimiter(rate.Limit(perSecond), burst), members: NewTurns(1), others: NewTurns(1)}
 }
 
-// NewReservedBudget is NewBudget that reserves most of the budget for members: while they take from it, other clients
-// have 1/share of it.
+// NewReservedBudget is NewBudget with most of the budget reserved for members: while they use it,
+// other clients have 1/share of it.
 func NewReservedBudget(perSecond float64, burst, share int) *Budget {
 	b := NewBudget(perSecond, burst)
 	b.rest = rate.NewLimiter(rate.Limit(perSecond/float64(share)), max(1, burst/share))
 	return b
 }
 
-// Take waits until the budget has n for a connection that is not a member's; n is at most the burst. The error is the
-// cause of ctx.
+// Take waits until the budget has n units for a connection of a non-member. n is at most the burst.
+// The error is the cause of ctx.
 func (b *Budget) Take(ctx context.Context, remote net.Addr, n int) error {
 	if err := b.others.Wait(ctx, remote); err != nil {
 		return err
@@ -63,13 +64,13 @@ func (b *Budget) TakeFirst(ctx context.Context, remote net.Addr, n int) error {
 	return wait(ctx, b.limiter, n)
 }
 
-// take notes that a member takes from the budget.
+// take records that a member takes from the budget.
 func (b *Budget) take() {
 	now := time.Now()
 	b.taken.Store(&now)
 }
 
-// membersTake reports whether members take from the budget at this time.
+// membersTake reports whether members are currently using the budget.
 func (b *Budget) membersTake() bool {
 	taken := b.taken.Load()
 	return b.members.Crowded() || taken != nil && time.Since(*taken) < memberPause

@@ -5,10 +5,11 @@ import (
 	"net/netip"
 )
 
-// SeatNetwork returns the network whose clients share the seats of a run that one network may
-// have: /24 of IPv4, /48 of IPv6, which is what one site gets. private says that it is of this machine,
-// or a private network: strangers have no such addresses, but where there is a proxy, a NAT or a tunnel
-// before the server they all come from one. The network is not valid for what is no address.
+// SeatNetwork returns the network to which a limit on seats in a run applies: /24 of IPv4, /48 of
+// IPv6, the usual allocation of one site. private reports whether the address belongs to this
+// machine or a private network. Unknown clients on the internet have no such addresses, but behind
+// a proxy, a NAT or a tunnel in front of the server all of them share one. The network is invalid
+// if remote is not an IP address.
 func SeatNetwork(remote net.Addr) (network netip.Prefix, private bool) {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -23,6 +24,6 @@ func SeatNetwork(remote net.Addr) (network netip.Prefix, private bool) {
 	if address.Is4() {
 		bits = 24
 	}
-	network, _ = address.Prefix(bits) // an address has so many bits
+	network, _ = address.Prefix(bits) // the address has at least that many bits
 	return network, private
 }

@@ -8,20 +8,20 @@ import (
 	"sync"
 )
 
-// Turns bounds how many connections use something at the same time. When it is free, the turn goes to the next
-// site, to the next network of that site, and to the longest waiting connection of that network. Therefore
-// a site with many connections costs other sites little.
+// Turns limits how many connections use something at the same time. A free turn goes to the next
+// site, to the next network of that site, and to the longest waiting connection of that network.
+// Therefore a site with many connections costs other sites little.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting ring
 }
 
-// NewTurns returns turns for n connections at a time, at least one.
+// NewTurns returns Turns for n concurrent connections, at least one.
 func NewTurns(n int) *Turns { return &Turns{free: max(1, n)} }
 
-// Wait returns when the connection has a turn, which Done ends. All connections without an address wait in one
-// queue. The error is the cause of ctx.
+// Wait waits until the connection has a turn, which Done ends. All connections without an address
+// wait in one queue. The error is the cause of ctx.
 func (t *Turns) Wait(ctx context.Context, remote net.Addr) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -41,7 +41,7 @@ func (t *Turns) Wait(ctx context.Context, remote net.Addr) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.waiting.remove(path, turn) {
-		t.pass() // the turn came at the same moment
+		t.pass() // the turn arrived at the same moment
 	}
 	return context.Cause(ctx)
 }
@@ -53,14 +53,14 @@ func (t *Turns) Done() {
 	t.pass()
 }
 
-// Crowded reports whether a connection waits for a turn.
+// Crowded reports whether a connection is waiting for a turn.
 func (t *Turns) Crowded() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return !t.waiting.isEmpty()
 }
 
-// pass gives a turn to the next connection. The caller holds mu and the turn.
+// pass gives a turn to the next connection. The caller must hold mu and the turn.
 func (t *Turns) pass() {
 	if turn := t.waiting.pop(); turn != nil {
 		close(turn)
@@ -71,7 +71,7 @@ func (t *Turns) pass() {
 
 // ring is a queue of turns by network, or the queue of one network.
 type ring struct {
-	order []netip.Prefix // of the rings that are not empty, the next one first
+	order []netip.Prefix // keys of the nonempty rings, the next one first
 	inner map[netip.Prefix]*ring
 	turns []chan struct{}
 }
@@ -114,7 +114,7 @@ func (r *ring) pop() (turn chan struct{}) {
 	return turn
 }
 
-// remove reports whether the turn was still waiting.
+// remove removes a turn from the queue, and reports whether it was still waiting.
 func (r *ring) remove(path []netip.Prefix, turn chan struct{}) bool {
 	if len(path) == 0 {
 		i := slices.Index(r.turns, turn)

@@ -7,14 +7,13 @@ import (
 	"fmt"
 )
 
-// blockSize is the length in bytes of the shortest piece that a delta copies.
+// blockSize is the minimum length in bytes of a copied piece.
 const blockSize = 16
 
-// AppendDelta appends what turns old into new: the length of new (4 bytes, little endian),
-// its SHA-256, then instructions until the end. An instruction is a varint n<<1|copied; n
-// bytes are copied from old, from the offset that follows as a varint, or they follow
-// themselves. States of a run that follow one another differ in few places, so their delta
-// is a small part of either.
+// AppendDelta appends the difference from old to new: the length of new (4 bytes, little endian),
+// its SHA-256, then instructions until the end. An instruction is a varint n<<1|copied. Its n bytes
+// are copied from old, at the offset that follows as a varint, or they follow literally. Successive
+// states of a run differ in few places, so their delta is much smaller than a state.
 func AppendDelta(b, old, new []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(new)))
 	hash := sha256.Sum256(new)
@@ -26,7 +25,7 @@ func AppendDelta(b, old, new []byte) []byte {
 			blocks[block] = at
 		}
 	}
-	literal, expected := 0, 0 // start of what is not sent yet; where old goes on after the last copy
+	literal, expected := 0, 0 // start of the literal bytes not yet written; offset in old after the last copy
 	for at := 0; at < len(new); {
 		from, length := match(old, new[at:], expected, blocks)
 		if length < blockSize {
@@ -42,8 +41,8 @@ func AppendDelta(b, old, new []byte) []byte {
 	return appendLiteral(b, new[literal:])
 }
 
-// match finds where old has the beginning of rest: at the expected place, or where a block
-// of it is. It returns the place and for how many bytes they agree.
+// match finds the start of rest in old: at the expected offset, or at the offset of a block. It
+// returns the offset and the number of equal bytes.
 func match(old, rest []byte, expected int, blocks map[[blockSize]byte]int) (from, length int) {
 	if expected < len(old) {
 		if n := commonPrefix(old[expected:], rest); n >= blockSize {
@@ -76,7 +75,7 @@ func appendLiteral(b, literal []byte) []byte {
 	return append(b, literal...)
 }
 
-// ApplyDelta returns what delta makes of old, at most limit bytes.
+// ApplyDelta returns the result of applying delta to old, at most limit bytes.
 func ApplyDelta(old, delta []byte, limit int) ([]byte, error) {
 	d := decoder{rest: delta}
 	length := int64(d.uint32())
@@ -123,7 +122,7 @@ func (d *decoder) uint32() uint32 {
 func (d *decoder) uvarint() uint64 {
 	value, n := binary.Uvarint(d.rest)
 	if n <= 0 {
-		n = len(d.rest) + 1 // it ends early, or is longer than 64 bits
+		n = len(d.rest) + 1 // truncated, or longer than 64 bits
 	}
 	d.bytes(n)
 	return value

@@ -1,9 +1,9 @@
-// Package frame is the protocol between a client and the TCP host of runs: frames, and
-// the bytes of each message.
+// Package frame implements the protocol between a client and the TCP host of runs: the framing and
+// the encoding of each message.
 //
-// A frame is the length of what follows (4 bytes, big endian), one byte of Type and the
-// payload. Reader and Append are the two halves. Frames travel inside TLS (package
-// secure). The conversation of a client that takes part in a run, or only watches it:
+// A frame is the length of the rest (4 bytes, big endian), one byte of Type and the payload. Reader
+// reads frames, and Append writes them. Frames travel inside TLS (package secure). A client that
+// participates in a run, or only observes it, has this conversation:
 //
 //	host                          client
 //	Challenge                 →
@@ -13,18 +13,18 @@
 //	                          ←   Submit      (request id, signed action)
 //	Ack                       →               (request id, coordinator.Code, 0 if accepted)
 //	                          ←   Hello       (again, with new addresses and a higher sequence)
-//	StateDelta, PeersDelta    →               whenever they changed; or State, Peers to a client
-//	                                          that is too far behind: newest wins
+//	StateDelta, PeersDelta    →               after each change; or State, Peers to a client
+//	                                          that is too far behind, newest only
 //	                          ←   ReadLog     (offset)
 //	Log                       →               (offset, size, bytes of the run's journal)
 //	                          ←   ReadModel   (offset)
-//	Model                     →               (offset, size, bytes of the model that the run begins with,
-//	                                          as package parcel has it; size 0: it has none)
+//	Model                     →               (offset, size, bytes of the run's first model,
+//	                                          in the encoding of package parcel; size 0: none)
 //	Ping                      →               every PingInterval
 //	                          ←   Pong
-//	Refusal                   →               before the host hangs up by itself
+//	Refusal                   →               before the host closes the connection
 //
-// A client that makes a run says so in its Hello:
+// A client that creates a run:
 //
 //	Challenge                 →
 //	                          ←   Hello       (role RoleCreator, the new run)
@@ -32,12 +32,13 @@
 //	                          ←   Create      (the run's first state, signed)
 //	Ack                       →               the run is on the host's disk; or Refusal
 //
-// A client that asks which runs the host has names none:
+// A client that lists the host's runs, and names none:
 //
 //	Challenge                 →
 //	                          ←   Hello       (role RoleLister)
 //	Runs                      →               and the host hangs up
 //
-// Integers are little endian except the length. Every decoder is strict: one encoding per
-// value (deltas aside), no trailing bytes, bounds checked before anything is allocated.
+// Integers are little endian except the length. Every decoder is strict: each value has one
+// encoding (except deltas), trailing bytes are errors, and bounds are checked before memory is
+// allocated.
 package frame

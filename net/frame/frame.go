@@ -12,17 +12,17 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Caps on the bytes after the length, by direction.
+// Maximum number of bytes after the length, by direction.
 const (
 	MaxToHost   = 64 << 10                                                // from a client
-	MaxHello    = 2 << 10                                                 // from a client that is not known yet
+	MaxHello    = 2 << 10                                                 // from a client that has not identified itself yet
 	MaxToClient = 1 << 20                                                 // from a host
-	MaxWelcome  = 1 + max(identity.IDSize+follow.MaxGenesis, maxRunsSize) // from a host that is not known yet
+	MaxWelcome  = 1 + max(identity.IDSize+follow.MaxGenesis, maxRunsSize) // from a host that is not verified yet
 )
 
-// A host sends a Ping every PingInterval. Each side takes the connection for dead when it
-// received nothing for IdleTimeout. A handshake takes at most HandshakeTimeout, a write at
-// most WriteTimeout.
+// A host sends a Ping every PingInterval. Each side considers the connection dead if it received
+// nothing for IdleTimeout. A handshake takes at most HandshakeTimeout, a write at most
+// WriteTimeout.
 const (
 	PingInterval     = 2 * time.Second
 	IdleTimeout      = 8 * time.Second
@@ -30,17 +30,17 @@ const (
 	WriteTimeout     = 5 * time.Second
 )
 
-// LongestPause is how long a client that lost its host waits at most until it tries again. A host
-// that starts again expects nobody back sooner.
+// LongestPause is the maximum time that a client waits between two attempts to reconnect. A host
+// that restarts does not expect clients sooner.
 const LongestPause = 7500 * time.Millisecond
 
-// ErrMalformed says that bytes of the other side are not what the protocol allows.
+// ErrMalformed means that the other side sent bytes that the protocol does not allow.
 var ErrMalformed = errors.New("malformed frame")
 
-// Type says what a frame's payload is.
+// Type is the type of a frame's payload.
 type Type uint8
 
-// The types of frames.
+// Types of frames.
 const (
 	TypeChallenge Type = iota + 1
 	TypeWelcome
@@ -52,8 +52,8 @@ const (
 	TypePong // no payload
 	TypeHello
 	TypeSubmit
-	TypeStateDelta // from the State before, as AppendDelta makes it
-	TypePeersDelta // from the Peers before
+	TypeStateDelta // difference to the previous State, from AppendDelta
+	TypePeersDelta // difference to the previous Peers
 	TypeCreate
 	TypeReadLog
 	TypeLog
@@ -61,11 +61,11 @@ const (
 	TypeRecords
 	TypeWindow
 	TypeSign
-	TypeCertificate // as follow.Certificate.AppendTo makes it
+	TypeCertificate // encoded by follow.Certificate.AppendTo
 	TypeBase        // canonical bytes of the state at the newest certificate
-	TypeReadModel   // as ReadLog, of the model that the host hands out
-	TypeModel       // as Log, of that model
-	TypeRuns        // ends the handshake of who asks which runs there are
+	TypeReadModel   // as ReadLog, for the model that the host serves
+	TypeModel       // as Log, for that model
+	TypeRuns        // ends the handshake of a client that lists the runs
 )
 
 const lengthSize = 4
@@ -75,24 +75,24 @@ func Append(b []byte, t Type, payload []byte) []byte {
 	return append(AppendHead(b, t, len(payload)), payload...)
 }
 
-// AppendHead appends the part of a frame before its payload of size bytes.
+// AppendHead appends the part of a frame before a payload of size bytes.
 func AppendHead(b []byte, t Type, size int) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(1+size))
 	return append(b, byte(t))
 }
 
-// Reader reads frames into one buffer that grows with what arrives, not with what a length
-// announces.
+// Reader reads frames into one buffer. The buffer grows with the received bytes, not with an
+// announced length.
 type Reader struct {
 	r      io.Reader
 	buffer bytes.Buffer
 }
 
-// NewReader returns a Reader of r, which should be buffered.
+// NewReader returns a Reader that reads from r, which should be buffered.
 func NewReader(r io.Reader) *Reader { return &Reader{r: r} }
 
-// Next reads a frame of at most limit bytes after the length. The payload is valid until
-// the next call. io.EOF means that the other side hung up between two frames.
+// Next reads a frame with at most limit bytes after the length. The payload is valid until the next
+// call. io.EOF means that the other side closed the connection between two frames.
 func (r *Reader) Next(limit int) (Type, []byte, error) {
 	var prefix [lengthSize]byte
 	if _, err := io.ReadFull(r.r, prefix[:]); err != nil {

@@ -2,10 +2,10 @@ package frame
 
 import "encoding/binary"
 
-// MaxLogPart bounds the bytes of a Log frame's part of the journal.
+// MaxLogPart is the maximum number of bytes of the journal in one Log frame.
 const MaxLogPart = 256 << 10
 
-// ReadLog asks for the bytes of the run's journal from Offset on.
+// ReadLog requests the bytes of the run's journal from Offset on.
 type ReadLog struct {
 	Offset uint64
 }
@@ -20,11 +20,11 @@ func DecodeReadLog(payload []byte) (ReadLog, error) {
 	return r, d.end("read-log")
 }
 
-// Log answers a ReadLog.
+// Log is the response to a ReadLog.
 type Log struct {
 	Offset uint64 // of Part
-	Size   uint64 // of the whole journal at the moment; 0 when the host keeps none
-	Part   []byte // empty at the journal's end
+	Size   uint64 // current size of the whole journal; 0 if the host keeps none
+	Part   []byte // empty at the end of the journal
 }
 
 // AppendTo appends the payload of the frame.
@@ -34,8 +34,8 @@ func (l Log) AppendTo(b []byte) []byte {
 	return append(b, l.Part...)
 }
 
-// PartHead returns the beginning of the frame of a Log, or of a model in the same form, up to its
-// Part, of which only the size is known yet.
+// PartHead returns the start of the frame of a Log, or of a Model in the same form, up to its Part.
+// part is the size of Part.
 func PartHead(of Type, offset, size uint64, part int) []byte {
 	head := Append(nil, of, Log{Offset: offset, Size: size}.AppendTo(nil))
 	binary.BigEndian.PutUint32(head, uint32(len(head)-lengthSize+part))

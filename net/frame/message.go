@@ -12,16 +12,16 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Version of the protocol. Both sides must have the same one.
+// Version is the protocol version. Both sides must have the same one.
 const Version = 15
 
-// helloDomain separates signatures of a Hello from all others of the same key.
+// helloDomain is the signature domain of a Hello.
 const helloDomain = "psyche/tcp/hello/v9"
 
-// maxReason bounds the text of a Refusal in bytes.
+// maxReason is the maximum length of the text of a Refusal in bytes.
 const maxReason = 512
 
-// Challenge is the first frame of a connection: what the client has to sign.
+// Challenge is the first frame of a connection. The client signs its Nonce.
 type Challenge struct {
 	Version uint8
 	Nonce   [32]byte // random, new for every connection
@@ -32,8 +32,8 @@ func (c Challenge) AppendTo(b []byte) []byte {
 	return append(append(b, c.Version), c.Nonce[:]...)
 }
 
-// DecodeChallenge reads the payload of a Challenge. Only the version is read of another
-// version's challenge, which may be longer.
+// DecodeChallenge reads the payload of a Challenge. If the challenge has another version, which may
+// be longer, it reads only the version.
 func DecodeChallenge(payload []byte) (Challenge, error) {
 	d := decoder{rest: payload}
 	c := Challenge{Version: d.byte()}
@@ -44,15 +44,15 @@ func DecodeChallenge(payload []byte) (Challenge, error) {
 	return c, d.end("challenge")
 }
 
-// Role says what a client wants with the run.
+// Role is the client's role in the run.
 type Role uint8
 
-// The roles.
+// Roles of a client.
 const (
-	RoleParticipant Role = iota + 1 // may train: its key has one such connection in the run
-	RoleObserver                    // watches and administers
-	RoleCreator                     // makes the run
-	RoleLister                      // asks which runs the server has, and names none
+	RoleParticipant Role = iota + 1 // may train; its key has one such connection in the run
+	RoleObserver                    // observes and administers
+	RoleCreator                     // creates the run
+	RoleLister                      // lists the runs of the server, and names none
 )
 
 // String returns the role's name.
@@ -71,20 +71,20 @@ func (r Role) String() string {
 	}
 }
 
-// Hello says who the client is, what it wants with which run and where it is reached. The
-// first one of a connection has Sequence 0; later ones, with rising sequences, change Addrs.
+// Hello identifies the client, its role, the run, and the client's addresses. The first Hello of a
+// connection has Sequence 0. Later ones, with rising sequences, change Addrs.
 type Hello struct {
 	ID       identity.ID
 	Sequence uint64
 	Role     Role
 	RunID    string
-	Run      [32]byte // hash of the run; zero when the client does not know it yet
+	Run      [32]byte // hash of the run; zero if the client does not know it yet
 	Addrs    []string
 }
 
-// Sign appends the payload of a Hello frame, signed over the connection's challenge and the
-// key that the server has proved on it. So the signature is good for this connection with
-// this server alone: a server that passes on the challenge of another gets nothing for it.
+// Sign appends the payload of a Hello frame, signed over the connection's challenge and the key
+// that the server has proved on it. The signature is therefore valid only for this connection and
+// server: a server cannot use it to answer the challenge of another server.
 func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte, server identity.ID) []byte {
 	h.ID = key.ID()
 	start := len(b)
@@ -98,8 +98,8 @@ func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte, server identity.
 	return append(b, signature[:]...)
 }
 
-// OpenHello verifies the signature over the connection's challenge and the server's own key,
-// then reads the payload.
+// OpenHello verifies the signature over the connection's challenge and the server's own key, then
+// reads the payload.
 func OpenHello(payload []byte, nonce [32]byte, server identity.ID) (Hello, error) {
 	if len(payload) < identity.IDSize+identity.SignatureSize || len(payload) > MaxHello {
 		return Hello{}, fmt.Errorf("%w: hello has %d bytes", ErrMalformed, len(payload))
@@ -132,11 +132,11 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 	return append(signed, body...)
 }
 
-// Welcome ends a handshake that succeeded.
+// Welcome ends a successful handshake.
 type Welcome struct {
-	Host    identity.ID // key that signs the host's own actions
-	Draws   [32]byte    // what a run that is begun now has to commit to; zero for a client that begins none
-	Genesis []byte      // signed bytes that the run began with; empty for a client that makes a run
+	Host    identity.ID // key that signs the host's actions
+	Draws   [32]byte    // draw commitment for a run that is created now; zero for a client that creates none
+	Genesis []byte      // signed genesis of the run; empty for a client that creates a run
 }
 
 // AppendTo appends the payload of the frame.
@@ -154,40 +154,40 @@ func DecodeWelcome(payload []byte) (Welcome, error) {
 	return w, d.end("welcome")
 }
 
-// RefusalCode says why a host hangs up.
+// RefusalCode is the reason why a host closes a connection.
 type RefusalCode uint8
 
-// The reasons. Retry says which of them may be gone after a while.
+// Reasons of a Refusal. Retry reports which of them may be temporary.
 const (
-	RefusedMalformed    RefusalCode = iota + 1 // frame outside the protocol
+	RefusedMalformed    RefusalCode = iota + 1 // frame that the protocol does not allow
 	RefusedVersion                             // another version of the protocol
-	RefusedWrongRun                            // the run is not hosted here
-	RefusedDuplicateKey                        // another connection with this key is alive
+	RefusedWrongRun                            // the host does not have the run
+	RefusedDuplicateKey                        // another connection with this key is open
 	RefusedBusy                                // too many connections
 	RefusedTimeout                             // the client was too slow
 	RefusedShutdown                            // the host stops
-	RefusedCreation                            // the host does not make this run
-	RefusedPlace                               // the log does not reach as far as the client has it
+	RefusedCreation                            // the host refuses to create this run
+	RefusedPlace                               // the log is shorter than the client's copy
 )
 
-// Retry reports whether another attempt can succeed without a person changing something.
+// Retry reports whether a later attempt can succeed without user action.
 func (c RefusalCode) Retry() bool {
 	return c == RefusedBusy || c == RefusedTimeout || c == RefusedShutdown
 }
 
-// Refusal is the last frame of a host that hangs up.
+// Refusal is the last frame of a host before it closes the connection.
 type Refusal struct {
 	Code   RefusalCode
 	Reason string
 }
 
-// AppendTo appends the payload of the frame; a long reason is cut.
+// AppendTo appends the payload of the frame. A long reason is truncated.
 func (r Refusal) AppendTo(b []byte) []byte {
 	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), maxReason)]...)
 }
 
-// DecodeRefusal reads the payload of a Refusal. Bytes of the reason that are no printable
-// text come out quoted, because it is shown to people.
+// DecodeRefusal reads the payload of a Refusal. It quotes a reason that is not printable text,
+// because programs show it to users.
 func DecodeRefusal(payload []byte) (Refusal, error) {
 	if len(payload) == 0 || len(payload) > 1+maxReason {
 		return Refusal{}, fmt.Errorf("%w: refusal has %d bytes", ErrMalformed, len(payload))
@@ -195,8 +195,8 @@ func DecodeRefusal(payload []byte) (Refusal, error) {
 	return Refusal{Code: RefusalCode(payload[0]), Reason: Printable(string(payload[1:]))}, nil
 }
 
-// Printable returns a text of the other side as it is, or quoted if it has control
-// characters or the like.
+// Printable returns text from the other side unchanged, or quoted if it contains control characters
+// or other unprintable ones.
 func Printable(text string) string {
 	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return fmt.Sprintf("%+q", text)
@@ -206,8 +206,8 @@ func Printable(text string) string {
 
 // Submit asks the host to apply an action.
 type Submit struct {
-	Request uint64 // chosen by the client, comes back in the Ack
-	Action  []byte // as wire.SignAction made it
+	Request uint64 // chosen by the client, repeated in the Ack
+	Action  []byte // from wire.SignAction
 }
 
 // AppendTo appends the payload of the frame.
@@ -223,14 +223,14 @@ func DecodeSubmit(payload []byte) (Submit, error) {
 	return s, d.err
 }
 
-// Ack answers a Submit.
+// Ack is the response to a Submit.
 type Ack struct {
 	Request uint64
 	Code    coordinator.Code // 0: applied, and on the host's disk
-	Reason  string           // what there is to say beyond the code; may be empty
+	Reason  string           // details in addition to the code; may be empty
 }
 
-// AppendTo appends the payload of the frame; a long reason is cut.
+// AppendTo appends the payload of the frame. A long reason is truncated.
 func (a Ack) AppendTo(b []byte) []byte {
 	b = append(binary.LittleEndian.AppendUint64(b, a.Request), byte(a.Code))
 	return append(b, a.Reason[:min(len(a.Reason), maxReason)]...)
@@ -244,8 +244,8 @@ func DecodeAck(payload []byte) (Ack, error) {
 	return a, d.end("ack")
 }
 
-// Err returns the refusal, nil when there is none. Text of the host that is not printable
-// comes out quoted, because it is shown to people.
+// Err returns the refusal, or nil if the action was accepted. It quotes text of the host that is
+// not printable, because programs show it to users.
 func (a Ack) Err() error {
 	switch {
 	case a.Code == 0:
@@ -257,8 +257,8 @@ func (a Ack) Err() error {
 	}
 }
 
-// AppendPeers appends the payload of a Peers frame. The peers must be in ascending order
-// of their ids.
+// AppendPeers appends the payload of a Peers frame. The peers must be in ascending order of their
+// IDs.
 func AppendPeers(b []byte, peers []backend.Peer) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(peers)))
 	for _, p := range peers {
@@ -307,13 +307,13 @@ func appendAddrs(b []byte, addrs []string) []byte {
 	return b
 }
 
-// decoder takes values off the front of rest. After the first error it returns zeros.
+// decoder removes values from the front of rest. After the first error it returns zeros.
 type decoder struct {
 	rest []byte
 	err  error
 }
 
-// bytes returns the next n bytes; they alias the payload.
+// bytes returns the next n bytes, which alias the payload.
 func (d *decoder) bytes(n int) []byte {
 	if d.err != nil || n > len(d.rest) {
 		if d.err == nil {
@@ -333,7 +333,7 @@ func (d *decoder) byte() byte {
 	return 0
 }
 
-// text returns the text behind its length, of at most limit bytes.
+// text returns a length-prefixed text of at most limit bytes.
 func (d *decoder) text(limit int) string {
 	n := int(d.byte())
 	if d.err == nil && n > limit {
@@ -375,7 +375,7 @@ func (d *decoder) addrs() []string {
 	return addrs
 }
 
-// end returns the first error, or one for bytes that are left over.
+// end returns the first error, or an error if bytes are left over.
 func (d *decoder) end(subject string) error {
 	if d.err == nil && len(d.rest) > 0 {
 		d.err = fmt.Errorf("%w: %d bytes too many", ErrMalformed, len(d.rest))

@@ -12,21 +12,21 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Bounds of a Records frame.
+// Limits of a Records frame.
 const (
-	MaxRecordsSize = 256 << 10 // bytes of its records, unless it is a single one
-	MaxHeads       = 16        // heads of one frame
-	// WindowSize is how many bytes of the records before a frame help to read it: those of one
-	// round resemble each other.
+	MaxRecordsSize = 256 << 10 // bytes of its records, unless it has only one
+	MaxHeads       = 16        // heads per frame
+	// WindowSize is the number of bytes of preceding records that serve as the compression
+	// dictionary of a frame. The records of one round resemble each other.
 	WindowSize = 32 << 10
 )
 
-// maxRawRecords bounds what a frame's records unpack to.
+// maxRawRecords is the maximum decompressed size of a frame's records.
 const maxRawRecords = MaxRecordsSize + 64<<10
 
-// Follow asks the host for the records of the run's log behind a place, and for all that come.
+// Follow requests the records of the run's log from an index on, and all future records.
 type Follow struct {
-	Index uint64 // records that the client has; 1: the genesis alone
+	Index uint64 // number of records that the client has; 1: only the genesis
 }
 
 // AppendTo appends the payload of the frame.
@@ -42,9 +42,10 @@ func DecodeFollow(payload []byte) (Follow, error) {
 	return f, d.end("follow")
 }
 
-// Sign says that the sender's own following of the log has led to the beginning of an epoch.
+// Sign contains the sender's signature that its own copy of the log has led to the start of an
+// epoch.
 type Sign struct {
-	Index     uint64 // records up to the one that began the epoch
+	Index     uint64 // number of records up to the one that started the epoch
 	Signature [identity.SignatureSize]byte
 }
 
@@ -61,19 +62,19 @@ func DecodeSign(payload []byte) (Sign, error) {
 	return s, d.end("sign")
 }
 
-// Records are records of a run's log that follow each other.
+// Records contains consecutive records of a run's log.
 type Records struct {
-	First uint64      // records before these
-	Raw   []byte      // each behind its length, as AppendRecord has it
-	Heads []wire.Head // that the host signed of the log up to the newest of these, ascending; may be none
+	First uint64      // number of records before these
+	Raw   []byte      // each preceded by its length, from AppendRecord
+	Heads []wire.Head // signed by the host, of the log up to the newest of these records at most, ascending; may be empty
 }
 
-// AppendRecord appends a record behind its length.
+// AppendRecord appends a record preceded by its length.
 func AppendRecord(b, record []byte) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(record))), record...)
 }
 
-// Each calls do with each record, in order, until that returns an error.
+// Each calls do for each record, in order, until do returns an error.
 func (r Records) Each(do func(record []byte) error) error {
 	d := decoder{rest: r.Raw}
 	for d.err == nil && len(d.rest) > 0 {
@@ -92,7 +93,7 @@ func (r Records) Each(do func(record []byte) error) error {
 	return d.err
 }
 
-// Slide returns the window behind records.
+// Slide returns the window after the records in raw.
 func Slide(window, raw []byte) []byte {
 	if len(raw) >= WindowSize {
 		return bytes.Clone(raw[len(raw)-WindowSize:])
@@ -101,7 +102,8 @@ func Slide(window, raw []byte) []byte {
 	return append(bytes.Clone(keep), raw...)
 }
 
-// AppendTo appends the payload of the frame, for a client that has this window of the records before.
+// AppendTo appends the payload of the frame. window contains the preceding records and must equal
+// the client's window.
 func (r Records) AppendTo(b, window []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, r.First)
 	b = append(b, byte(len(r.Heads)))
@@ -138,19 +140,20 @@ func DecodeRecords(payload, window []byte) (Records, error) {
 	return r, err
 }
 
-// AppendWindow appends the payload of a Window frame: what the next Records frame needs.
+// AppendWindow appends the payload of a Window frame: the window that the next Records frame needs.
 func AppendWindow(b, window []byte) []byte { return append(b, deflate(window, nil)...) }
 
 // DecodeWindow reads the payload of a Window frame.
 func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil, WindowSize) }
 
-// leastWindow is the shortest window that deflate uses. When a block is shorter as it is than packed, package
-// flate stores it, and with its first block it stores the window too, which the reader takes for content. It
-// compares the packed block with both together, and no block gets longer by as much as leastWindow.
+// leastWindow is the minimum window that deflate uses. If a block does not get shorter by
+// compression, package flate stores it uncompressed, and with its first block it also stores the
+// window, which the reader would take for content. deflate compares the compressed block with both
+// together, and no block gets longer by leastWindow or more.
 const leastWindow = 1 << 10
 
-// fastWriters pack records without a window: a host packs them for each client that catches up. Level 1 takes a third
-// of the time of the default level, for 5 % more bytes.
+// fastWriters compress records without a window: a host compresses them for each client that
+// catches up. Level 1 takes a third of the time of the default level, for 5 % more bytes.
 var fastWriters = sync.Pool{New: func() any {
 	w, err := flate.NewWriter(nil, flate.BestSpeed)
 	if err != nil {
@@ -159,7 +162,7 @@ var fastWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// deflate packs bytes. Nothing that it calls can fail on a buffer.
+// deflate compresses bytes. None of its calls can fail on a buffer.
 func deflate(raw, window []byte) []byte {
 	var packed bytes.Buffer
 	var w *flate.Writer
@@ -183,7 +186,7 @@ func deflate(raw, window []byte) []byte {
 	return packed.Bytes()
 }
 
-// inflate unpacks at most limit bytes.
+// inflate decompresses at most limit bytes.
 func inflate(packed, window []byte, limit int) ([]byte, error) {
 	source := bytes.NewReader(packed)
 	r := flate.NewReaderDict(source, window)

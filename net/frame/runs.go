@@ -8,24 +8,24 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// maxRuns bounds how many runs a Runs frame names.
+// maxRuns is the maximum number of runs listed in a Runs frame.
 const maxRuns = 256
 
-// maxRunsSize is the size in bytes of the longest payload of a Runs frame.
+// maxRunsSize is the maximum size in bytes of the payload of a Runs frame.
 const maxRunsSize = 2 + 4 + maxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
 
-// RunSummary is what a server says of one of its runs to those who ask which there are. Nothing proves it.
+// RunSummary describes one run of a server, for clients that list its runs. It is not proved.
 type RunSummary struct {
 	RunID        string
 	Run          [32]byte // hash of the run
 	Closed       bool
 	State        coordinator.RunState
 	Epoch, Step  uint32
-	Participants uint16 // healthy members and clients that wait
-	Name         string // that its main authority gives it; empty for none
+	Participants uint16 // number of healthy members and pending clients
+	Name         string // chosen by its main authority; may be empty
 }
 
-// AppendRuns appends the payload of a Runs frame; runs beyond maxRuns are counted only.
+// AppendRuns appends the payload of a Runs frame. It only counts runs beyond maxRuns.
 func AppendRuns(b []byte, runs []RunSummary) []byte {
 	named := runs[:min(len(runs), maxRuns)]
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(named)))
@@ -45,7 +45,7 @@ func AppendRuns(b []byte, runs []RunSummary) []byte {
 	return b
 }
 
-// DecodeRuns reads the payload of a Runs frame. All is how many runs the server has.
+// DecodeRuns reads the payload of a Runs frame. all is the number of runs of the server.
 func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 	d := decoder{rest: payload}
 	count := int(d.uint16())

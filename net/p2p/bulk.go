@@ -21,33 +21,33 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// A bulk connection carries the exchanges of one protocol, one after the other, over a TCP
-// connection of its own to the port that the peer listens on anyway: its first bytes are
-// TLS's, those of every other connection are multistream-select's. The certificates are
-// libp2p's, so the peer is known by the same key; the protocol is TLS's ALPN. After the
-// handshake the listening side sends bulkReady, or hangs up on a peer that may not send. Members
-// only, and only as long as an ordinary connection exists.
+// A bulk connection carries the exchanges of one protocol, one after the other, over a separate TCP
+// connection to the port that the peer already listens on. Its first bytes are TLS's, and those of
+// all other connections are multistream-select's. The certificates are libp2p's, so the peer is
+// identified by the same key. The protocol name is TLS's ALPN. After the handshake the listening
+// side sends bulkReady, or hangs up if the peer may not send. Only members may use bulk
+// connections, and only while an ordinary connection exists.
 //
-// The multiplexer of ordinary connections copies every byte once more on each side, which
-// costs about as much as decrypting it.
+// The multiplexer of ordinary connections copies every byte once more on each side, which costs
+// about as much as decrypting it.
 const (
-	bulkReady = 1 // byte that ends the handshake
+	bulkReady = 1 // the byte that ends the handshake
 
-	// bulkPerPeer bounds the connections to one member, and from it. libp2p allows 8 of each
-	// direction, of which some must stay for ordinary ones.
+	// bulkPerPeer is the maximum number of connections to one member, and from it. libp2p allows 8
+	// in each direction, some of which must remain for ordinary connections.
 	bulkPerPeer    = 4
-	bulkTotal      = 256 // connections in all
-	bulkHandshakes = 32  // of them in their handshake, which strangers may begin
-	// bulkHandshakeTime is how long a handshake may take where it is answered. A peer that asks
-	// waits for bulkDialTime: less than a holder of a blob may be silent, because an
-	// ordinary stream is there instead.
+	bulkTotal      = 256 // maximum number of connections
+	bulkHandshakes = 32  // maximum number of connections during their handshake, which unknown clients may start
+	// bulkHandshakeTime is the time limit for a handshake on the listening side. The dialling side
+	// waits for bulkDialTime. This is shorter than a holder of a blob may be silent, because an
+	// ordinary stream is the alternative.
 	bulkHandshakeTime = 5 * time.Second
 	bulkDialTime      = 1500 * time.Millisecond
-	// bulkIdle is how long an unused connection is kept by the side that dialled; the other side
-	// waits longer, so that no request meets a connection that is being closed.
+	// bulkIdle is how long the dialling side keeps an unused connection. The other side waits
+	// longer, so that no request arrives on a connection that is being closed.
 	bulkIdle       = 15 * time.Second
 	bulkServerIdle = 60 * time.Second
-	// bulkRetry is how long a member is not asked after it could not be reached so.
+	// bulkRetry is the pause after a failed attempt to reach a member with a bulk connection.
 	bulkRetry = 5 * time.Minute
 )
 
@@ -56,19 +56,19 @@ var (
 	errEnoughBulk = errors.New("enough bulk connections")
 )
 
-// bulk are the bulk connections of a node.
+// bulk contains the bulk connections of a node.
 type bulk struct {
 	node     *Node
 	identity *libp2ptls.Identity
 	ports    *tcpreuse.ConnMgr
 
-	mu        sync.Mutex // never held while waiting, or while taking Node.mu
+	mu        sync.Mutex // never held while waiting, or while acquiring Node.mu
 	closed    bool
 	listeners []transport.GatedMaListener
 	servers   map[string]*streamServer
 	shaking   int
 	conns     map[*bulkConn]struct{}
-	failed    map[peer.ID]time.Time // when no connection could be made
+	failed    map[peer.ID]time.Time // time of the last failed connection
 }
 
 func newBulk(n *Node, key crypto.PrivKey) (*bulk, error) {
@@ -98,7 +98,7 @@ func (b *bulk) listen(h host.Host) error {
 	return nil
 }
 
-// close ends all connections; the node waits for their goroutines.
+// close closes all connections. The node waits for their goroutines.
 func (b *bulk) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -109,7 +109,7 @@ func (b *bulk) close() {
 	b.drop("")
 }
 
-// drop ends the connections of a peer, or of all.
+// drop closes the connections of a peer, or of all peers.
 func (b *bulk) drop(p peer.ID) {
 	b.mu.Lock()
 	var ended []*bulkConn
@@ -124,7 +124,7 @@ func (b *bulk) drop(p peer.ID) {
 	}
 }
 
-// serve answers for a protocol; nil ends that.
+// serve sets the server of a protocol; nil removes it.
 func (b *bulk) serve(name string, v *streamServer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +148,7 @@ func (b *bulk) accept(l transport.GatedMaListener) {
 	}
 }
 
-// begin counts a handshake.
+// begin counts a new handshake, if the limits permit it.
 func (b *bulk) begin() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,7 +180,7 @@ func (b *bulk) welcome(raw net.Conn, scope network.ConnManagementScope) {
 	}
 }
 
-// admit makes the handshake with whoever called, and decides.
+// admit performs the handshake with a peer and decides whether to serve it.
 func (b *bulk) admit(raw net.Conn, scope network.ConnManagementScope) (*bulkConn, *streamServer, error) {
 	ctx, cancel := context.WithTimeout(b.node.ctx, bulkHandshakeTime)
 	defer cancel()
@@ -215,8 +215,8 @@ func (b *bulk) admit(raw net.Conn, scope network.ConnManagementScope) (*bulkConn
 	return c, v, nil
 }
 
-// shake makes a handshake and returns the connection, with the deadline of ctx still set.
-// An empty remote is anybody who is a member.
+// shake performs a handshake and returns the connection, with the deadline of ctx still set. If
+// remote is empty, any member is accepted.
 func (b *bulk) shake(ctx context.Context, raw net.Conn, scope network.ConnManagementScope, remote peer.ID, names []string, side func(net.Conn, *tls.Config) *tls.Conn) (*bulkConn, error) {
 	pace(raw)
 	config, keys := b.identity.ConfigForPeer(remote)
@@ -253,7 +253,7 @@ func (b *bulk) shake(ctx context.Context, raw net.Conn, scope network.ConnManage
 	return &bulkConn{Conn: secure, raw: raw, scope: scope, of: b, id: id, peer: p, name: name}, nil
 }
 
-// add counts a connection as one of the node's.
+// add adds a connection to the node's connections.
 func (b *bulk) add(c *bulkConn) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -270,7 +270,7 @@ func (b *bulk) remove(c *bulkConn) {
 	delete(b.conns, c)
 }
 
-// open returns a connection for one exchange; nil where there can be none now.
+// open returns a connection for one exchange, or nil if none is possible now.
 func (b *bulk) open(ctx context.Context, p peer.ID, name string) *bulkConn {
 	if c := b.take(p, name); c != nil {
 		return c
@@ -295,14 +295,14 @@ func (b *bulk) open(ctx context.Context, p peer.ID, name string) *bulkConn {
 	return nil
 }
 
-// full reports whether no more connections to p may be dialled.
+// full reports whether no more connections to p can be dialled.
 func (b *bulk) full(p peer.ID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.hasRoom(p, true)
 }
 
-// hasRoom is for one connection more; b.mu is held.
+// hasRoom reports whether the limits permit one more connection. The caller must hold b.mu.
 func (b *bulk) hasRoom(p peer.ID, dialled bool) bool {
 	ofPeer := 0
 	for c := range b.conns {
@@ -313,7 +313,7 @@ func (b *bulk) hasRoom(p peer.ID, dialled bool) bool {
 	return !b.closed && ofPeer < bulkPerPeer && len(b.conns) < bulkTotal
 }
 
-// take returns an unused connection.
+// take returns an unused connection, or nil.
 func (b *bulk) take(p peer.ID, name string) *bulkConn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -326,8 +326,8 @@ func (b *bulk) take(p peer.ID, name string) *bulkConn {
 	return nil
 }
 
-// addr returns where to dial a peer: at the IP address that an ordinary connection leads to
-// already, and nowhere else.
+// addr returns the address at which to dial a peer: only at the IP address of an existing ordinary
+// connection.
 func (b *bulk) addr(p peer.ID) ma.Multiaddr {
 	b.mu.Lock()
 	failed := b.failed[p]

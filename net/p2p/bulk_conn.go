@@ -27,12 +27,12 @@ type bulkConn struct {
 	of      *bulk
 	id      identity.ID
 	peer    peer.ID
-	name    string // of the protocol
-	dialled bool   // by us
+	name    string // protocol
+	dialled bool   // dialled by this node
 	peeked  []byte // first byte of a request
 
 	ended  sync.Once
-	unused *time.Timer // closes it; nil while an exchange has it; under bulk.mu
+	unused *time.Timer // closes the connection; nil during an exchange; guarded by bulk.mu
 }
 
 // dial makes a connection to a member.
@@ -79,7 +79,7 @@ func (b *bulk) dial(ctx context.Context, p peer.ID, name string, addr ma.Multiad
 	return c, nil
 }
 
-// close ends the connection at once: TLS's own farewell could wait for the peer.
+// close closes the connection at once, because TLS's close notification could wait for the peer.
 func (c *bulkConn) close() {
 	c.ended.Do(func() {
 		c.of.remove(c)
@@ -88,7 +88,7 @@ func (c *bulkConn) close() {
 	})
 }
 
-// keep leaves the connection to the next exchange.
+// keep makes the connection available to the next exchange.
 func (c *bulkConn) keep() {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		c.close()
@@ -101,7 +101,7 @@ func (c *bulkConn) keep() {
 	}
 }
 
-// await returns true when a request has begun.
+// await waits for a request and reports whether one has started.
 func (c *bulkConn) await(idle time.Duration) bool {
 	if err := c.SetDeadline(time.Now().Add(idle)); err != nil {
 		return false
@@ -132,14 +132,14 @@ func (c *bulkConn) Write(p []byte) (int, error) {
 // bulkStream is one exchange on a bulk connection.
 type bulkStream struct {
 	Conn *bulkConn
-	used *sync.Once // the exchange is over
+	used *sync.Once // executed at the end of the exchange
 }
 
 func (s bulkStream) Write(p []byte) (int, error)        { return s.Conn.Write(p) }
 func (s bulkStream) SetDeadline(t time.Time) error      { return s.Conn.SetDeadline(t) }
 func (s bulkStream) SetWriteDeadline(t time.Time) error { return s.Conn.SetWriteDeadline(t) }
 
-// Read names the end of a connection that was dialled.
+// Read adds ErrHungUp if the other side closed a dialled connection.
 func (s bulkStream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.Conn.dialled && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)) {
@@ -148,33 +148,33 @@ func (s bulkStream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite does nothing: a request says itself where it ends.
+// CloseWrite does nothing, because requests are self-delimiting.
 func (s bulkStream) CloseWrite() error { return nil }
 
-// Close leaves the connection to the next exchange.
+// Close makes the connection available to the next exchange.
 func (s bulkStream) Close() error {
 	s.used.Do(s.Conn.keep)
 	return nil
 }
 
-// Reset closes it.
+// Reset closes the connection.
 func (s bulkStream) Reset() error {
 	s.used.Do(s.Conn.close)
 	return nil
 }
 
-// HandleBulk serves a protocol as HandleStream does, and besides over connections that
-// carry one exchange after the other. The handler has to read one request and write one
-// answer, each of which shows where it ends, and nothing more.
+// HandleBulk serves a protocol as HandleStream does, and also over connections that carry one
+// exchange after another. The handler must read exactly one request and write exactly one response,
+// both of which must be self-delimiting.
 func (n *Node) HandleBulk(name string, limits StreamLimits, h StreamHandler) {
 	n.bulk.serve(name, n.handleStream(name, limits, limits.begin(h)))
 }
 
-// OpenBulk is OpenStream for an exchange of a protocol that the other side serves with
-// HandleBulk, when much is expected: it takes a connection without a multiplexer where
-// one can be made, which costs both sides less, and where the other side can refuse only by
-// ending it (ErrHungUp). Close says that the exchange is complete; after anything else Reset
-// is to be called. The stream must not be used after either.
+// OpenBulk is OpenStream for a large exchange of a protocol that the other side serves with
+// HandleBulk. If possible, it uses a connection without a multiplexer, which costs both sides less.
+// On such a connection the other side can refuse only by closing it (ErrHungUp). The caller must
+// call Close when the exchange is complete, and Reset otherwise. It must not use the stream
+// afterwards.
 func (n *Node) OpenBulk(ctx context.Context, to identity.ID, name string) (Stream, error) {
 	p, err := PeerID(to)
 	if err != nil || !n.Allows(p) || p == n.peerID || !n.isDirect(p) {

@@ -15,29 +15,30 @@ import (
 	"github.com/psyche-go/psyche/base/privatenet"
 )
 
-// Members say themselves where they are, so a dial may go to somebody who is no member at all. At
-// IP addresses where a member has proved its key it is dialled as often as need be, elsewhere little.
+// Members announce their own addresses, so a dial may go to a host that is not a member. At IP
+// addresses where a member has proved its key, dials are unlimited; elsewhere they are limited.
 const (
-	// provenFor is how long an IP address counts as a member's after it was last seen there.
+	// provenFor is how long an IP address counts as a member's after the member was last seen
+	// there.
 	provenFor = time.Hour
-	// unprovenAtOnce and unprovenEvery bound the dials to one member's addresses at other IPs:
-	// enough for a member with two addresses to start some seconds later than we do.
+	// unprovenAtOnce and unprovenEvery limit the dials to one member's addresses at other IPs. They
+	// suffice for a member with two addresses that starts some seconds later than this node.
 	unprovenAtOnce = 12
 	unprovenEvery  = 15 * time.Minute
-	// lonelyEvery is what is added while no member at all is connected.
+	// lonelyEvery is the additional rate while no member is connected.
 	lonelyEvery = time.Minute
-	// relayedAtOnce and relayedEvery are what is added for a member that is reached through a
-	// relay: libp2p then punches a way at the addresses that it gives.
+	// relayedAtOnce and relayedEvery are added for a member that is reached through a relay,
+	// because libp2p then tries hole punching at the addresses that the member announces.
 	relayedAtOnce = 6
 	relayedEvery  = 10 * time.Minute
-	// allAtOnce and allEvery bound them over all members.
+	// allAtOnce and allEvery are the limits over all members.
 	allAtOnce = 1024
 	allEvery  = time.Second / 2
-	// One address is tried with pauses that double, up to lastUnproven.
+	// Dials to one address have pauses that double up to lastUnproven.
 	firstUnproven = 200 * time.Millisecond
 	lastUnproven  = 4 * time.Hour
-	// sameDial is how long an address that may be dialled may be asked about again: the library
-	// asks for every attempt that joins a dial.
+	// sameDial is how long a permission for an address stays valid without counting again: the
+	// library asks for every attempt that joins a dial.
 	sameDial = time.Second
 
 	maxIPsProven   = 16
@@ -45,23 +46,24 @@ const (
 	maxDialRecords = 1024
 )
 
-// dials are what is known about where members are, and how often they were dialled elsewhere.
+// dials contains the known IP addresses of members, and the numbers of dials to other addresses.
 type dials struct {
 	mu  sync.Mutex
 	all *rate.Limiter
 	by  map[peer.ID]*dialRecord
 }
 
-// dialRecord outlives a membership: leaving and joining again gives nobody more dials.
+// dialRecord outlives a membership, so that a member gets no additional dials by leaving and
+// joining again.
 type dialRecord struct {
-	proven   map[netip.Addr]time.Time // IP addresses, and when the member was last seen there
+	proven   map[netip.Addr]time.Time // IP addresses, with the time when the member was last seen there
 	unproven *rate.Limiter
 	lonely   *rate.Limiter
 	relayed  *rate.Limiter
 	tried    map[string]*attempts // by address
 }
 
-// attempts are those at one address.
+// attempts counts the dials to one address.
 type attempts struct {
 	count      int
 	last, next time.Time
@@ -71,7 +73,7 @@ func newDials() *dials {
 	return &dials{all: rate.NewLimiter(rate.Every(allEvery), allAtOnce), by: make(map[peer.ID]*dialRecord)}
 }
 
-// record returns what is known about a peer. The caller holds mu.
+// record returns the record of a peer. The caller must hold mu.
 func (d *dials) record(p peer.ID, isMember func(peer.ID) bool) *dialRecord {
 	r := d.by[p]
 	if r != nil {
@@ -95,7 +97,7 @@ func (d *dials) record(p peer.ID, isMember func(peer.ID) bool) *dialRecord {
 	return r
 }
 
-// seen notes that a member has proved its key at an IP address.
+// seen records that a member has proved its key at an IP address.
 func (d *dials) seen(p peer.ID, ip netip.Addr, isMember func(peer.ID) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,7 +112,7 @@ func (d *dials) seen(p peer.ID, ip netip.Addr, isMember func(peer.ID) bool) {
 	}
 }
 
-// allow reports whether a member may be dialled at an address now, and counts it.
+// allow reports whether a member may be dialled at an address now, and counts the dial.
 func (d *dials) allow(p peer.ID, ip netip.Addr, addr string, reach func() reach, isMember func(peer.ID) bool) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +134,7 @@ func (d *dials) allow(p peer.ID, ip netip.Addr, addr string, reach func() reach,
 	return true
 }
 
-// spend reports whether one more dial at an address is within the bounds, and counts it.
+// spend reports whether one more dial to an address is within the limits, and counts it.
 func (r *dialRecord) spend(a *attempts, now time.Time, reach reach) bool {
 	due := !now.Before(a.next)
 	switch {
@@ -146,7 +148,7 @@ func (r *dialRecord) spend(a *attempts, now time.Time, reach reach) bool {
 	return false
 }
 
-// attemptsAt returns what is known about an address, nil when there is no room for another one.
+// attemptsAt returns the attempts for an address, or nil if there is no space for another one.
 func (r *dialRecord) attemptsAt(addr string, now time.Time) *attempts {
 	if a := r.tried[addr]; a != nil {
 		return a
@@ -166,7 +168,7 @@ func (r *dialRecord) attemptsAt(addr string, now time.Time) *attempts {
 	return a
 }
 
-// mayDial reports whether a peer may be dialled at an address, which has no name in it any more.
+// mayDial reports whether a peer may be dialled at an address, in which names have been resolved.
 func (n *Node) mayDial(p peer.ID, addr ma.Multiaddr) bool {
 	if n.relays.isStatic(p) {
 		return true
@@ -184,13 +186,13 @@ func (n *Node) mayDial(p peer.ID, addr ma.Multiaddr) bool {
 	return n.dials.allow(p, ip, addr.String(), func() reach { return n.reachOf(p) }, n.Allows)
 }
 
-// reach is what is known of the way to a member that is not where it is dialled.
+// reach describes the known connection to a member that is not at the dialled address.
 type reach int
 
 const (
-	reachesOthers  reach = iota // some other member is connected
-	reachesNobody               // none is: it may be our own line
-	reachedByRelay              // the member is, through a relay: it may open a direct way right now
+	reachesOthers  reach = iota // another member is connected
+	reachesNobody               // no member is connected: this node's own link may be down
+	reachedByRelay              // the member is connected through a relay: it may open a direct connection at this moment
 )
 
 func (n *Node) reachOf(p peer.ID) reach {
@@ -203,9 +205,9 @@ func (n *Node) reachOf(p peer.ID) reach {
 	return reachesOthers
 }
 
-// mayReach reports whether a node with these addresses and another IP may be on the same network: the
-// IP is public, or an address of the node is of the same inner network. A node that listens
-// beyond its machine has nothing to do with what listens on the machine alone.
+// mayReach reports whether a node with these addresses and another IP may be on the same network:
+// the IP is public, or an address of the node is in the same private network. A node that listens
+// beyond its machine does not dial addresses of the machine itself.
 func mayReach(own []netip.Addr, ip netip.Addr) bool {
 	if privatenet.Public(ip) {
 		return true
@@ -223,7 +225,7 @@ func mayReach(own []netip.Addr, ip netip.Addr) bool {
 	})
 }
 
-// ownIPs returns the addresses that the node listens on; none when it listens nowhere.
+// ownIPs returns the addresses that the node listens on; none if it does not listen.
 func (n *Node) ownIPs() []netip.Addr {
 	addrs, err := n.host.Network().InterfaceListenAddresses()
 	if err != nil {
@@ -238,7 +240,7 @@ func (n *Node) ownIPs() []netip.Addr {
 	return ips
 }
 
-// noteIP remembers that a direct connection leads to a member's IP address.
+// noteIP records the IP address of a direct connection to a member.
 func (n *Node) noteIP(c network.Conn) {
 	if isCircuit(c.RemoteMultiaddr()) {
 		return
@@ -248,7 +250,7 @@ func (n *Node) noteIP(c network.Conn) {
 	}
 }
 
-// ipOf returns the IP address that an address begins with.
+// ipOf returns the IP address at the start of an address.
 func ipOf(addr ma.Multiaddr) (netip.Addr, bool) {
 	raw, err := manet.ToIP(addr)
 	if err != nil {

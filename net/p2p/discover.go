@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// PeersProtocol asks a member where others are. Request: ids of 32 bytes. Response: for
-	// each that is known, in any order, length uint16 big-endian and the peer's own signed
-	// record as libp2p has it.
+	// PeersProtocol asks a member for the addresses of other peers. The request is a list of ids of
+	// 32 bytes. The response contains, for each known peer and in any order, a length (uint16,
+	// big-endian) and the signed peer record in libp2p's encoding.
 	PeersProtocol = "/psyche/peers/1"
 
 	maxPeersAsked = 32
 	maxRecordSize = 4 << 10
-	askPeers      = 3                // members that are asked about another one
+	askPeers      = 3                // members that are asked about another member
 	askEvery      = 10 * time.Second // about the same member
 	askTimeout    = 5 * time.Second
 
@@ -35,7 +35,7 @@ const (
 
 var errRecord = errors.New("unusable peer record")
 
-// servePeers answers where members are: what they signed themselves and told us when they
+// servePeers serves the addresses of members: the signed records that the members sent when they
 // connected.
 func (n *Node) servePeers() {
 	n.Handle(PeersProtocol, maxPeersAsked*identity.IDSize, func(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
@@ -67,7 +67,7 @@ func (n *Node) servePeers() {
 	})
 }
 
-// askWhere asks some connected members where another one is that could not be reached.
+// askWhere asks some connected members for the addresses of a member that could not be reached.
 func (n *Node) askWhere(ctx context.Context, m *member) {
 	n.mu.Lock()
 	due := time.Since(m.asked) >= askEvery
@@ -109,7 +109,7 @@ func (n *Node) askAbout(ctx context.Context, id identity.ID, m *member) error {
 	return nil
 }
 
-// openAnswer reads the answer about one member: its record behind the record's length.
+// openAnswer decodes the answer about one member: its record, preceded by the record's length.
 func openAnswer(p peer.ID, response []byte) (*peer.PeerRecord, error) {
 	if len(response) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes", errRecord, len(response))
@@ -120,7 +120,7 @@ func openAnswer(p peer.ID, response []byte) (*peer.PeerRecord, error) {
 	return openRecord(p, response[2:])
 }
 
-// openRecord checks that raw was signed by p.
+// openRecord verifies that p has signed raw.
 func openRecord(p peer.ID, raw []byte) (*peer.PeerRecord, error) {
 	envelope, rec, err := record.ConsumeEnvelope(raw, peer.PeerRecordEnvelopeDomain)
 	if err != nil {
@@ -133,8 +133,8 @@ func openRecord(p peer.ID, raw []byte) (*peer.PeerRecord, error) {
 	return r, nil
 }
 
-// learn takes over addresses of a member that did not come with the list of members. They
-// replace those learned before if seq is not older.
+// learn adds addresses of a member from a source other than the list of members. They replace
+// previously learned ones if seq is not older.
 func (n *Node) learn(p peer.ID, addrs []ma.Multiaddr, seq uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,7 +159,7 @@ func (n *Node) learn(p peer.ID, addrs []ma.Multiaddr, seq uint64) {
 	m.signal()
 }
 
-// viaOf returns the relay in an address that leads through one.
+// viaOf returns the relay in an address that contains one.
 func viaOf(addr ma.Multiaddr) (peer.ID, bool) {
 	if !isCircuit(addr) {
 		return "", false
@@ -180,8 +180,8 @@ func (d localDiscovery) HandlePeerFound(info peer.AddrInfo) {
 	d.n.learn(info.ID, info.Addrs, 0)
 }
 
-// discoverLocally starts to announce the node in the local network and to listen there.
-// Where that is not possible the rest works without.
+// discoverLocally announces the node in the local network by multicast DNS and listens there. If
+// that is not possible, the node works without it.
 func (n *Node) discoverLocally(h host.Host) func() {
 	service := mdns.NewMdnsService(h, mdnsService, localDiscovery{n})
 	if err := service.Start(); err != nil {

@@ -1,24 +1,27 @@
-// Package p2p connects the members of a run with each other and carries their bytes.
+// Package p2p is the peer-to-peer network of a run, on top of libp2p. It connects the members of a
+// run with each other and transfers requests, streams, gossip and blobs between them.
 //
-// A Node is a libp2p host whose identity is the participant's ed25519 key, so the
-// party at the other end of every connection is known by its identity.ID. It listens
-// on QUIC and on TCP with TLS 1.3, only at the addresses it is given. Who may connect
-// comes from SetMembers; everybody else is refused in both directions, and a member that
-// is dropped from the list is disconnected at once. Where members are comes from the
-// list, too, from other members, and from the local network; members that nobody can
-// dial are reached through others that relay. Members that misbehave are scored
-// (Penalise, Score, Avoids).
+// A Node is a libp2p host whose identity is the participant's ed25519 key, so the identity.ID of
+// the peer is known for every connection. It listens on QUIC and on TCP with TLS 1.3, only at the
+// configured addresses.
 //
-// On top of a Node are
-//   - Handle and Request: one bounded request, one bounded response;
-//   - HandleStream and OpenStream: a raw stream to a member, for protocols of their own;
-//   - HandleBulk and OpenBulk: the same for exchanges with much to send, over connections
-//     without a multiplexer where that is possible;
-//   - package gossip: small signed messages to every member;
+// SetMembers defines the peers that may connect. The node refuses all others in both directions,
+// and disconnects a member at once when SetMembers removes it. The node learns the addresses of
+// members from that list, from other members, and from the local network. It reaches members that
+// cannot be dialled directly through members that act as relays. The node scores members that
+// misbehave (Penalise, Score, Avoids).
+//
+// A Node offers
+//
+//   - Handle and Request: one bounded request and one bounded response;
+//   - HandleStream and OpenStream: a raw stream to a member, for other protocols;
+//   - HandleBulk and OpenBulk: streams for large exchanges, over connections without a multiplexer
+//     where possible;
+//   - package gossip: small signed messages to all members;
 //   - package blob: content-addressed payloads from any member that holds them.
 //
-// Order of calls: New; Handle and HandleStream for what this node serves (and
-// gossip.Join, blob.Serve); SetMembers, again whenever the members change; Request,
-// OpenStream; Close. The node keeps itself connected to every member it has an
-// address of. All methods may be called from several goroutines.
+// Order of calls: New; Handle and HandleStream for the protocols that this node serves (and
+// gossip.Join, blob.Serve); SetMembers, again whenever the members change; Request and OpenStream;
+// Close. The node stays connected to every member whose address it knows. All methods may be called
+// concurrently.
 package p2p

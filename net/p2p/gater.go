@@ -7,9 +7,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// gater lets members pass and nobody else. The address of a stranger says nothing, so
-// the decision falls as soon as the handshake has shown the key. Whom we dial, and where, is
-// decided in mayDial.
+// gater admits only members. The address of an unknown peer shows nothing, so it decides when the
+// handshake has proved the key. mayDial decides about outgoing connections.
 type gater struct{ n *Node }
 
 func (g gater) InterceptPeerDial(p peer.ID) bool                    { return g.n.mayConnect(p) }

@@ -19,39 +19,39 @@ import (
 
 const (
 	dialTimeout = 15 * time.Second
-	// answerDelay is how long the member with the larger id leaves the dialling to the
-	// other one, so that two members rarely end with two connections.
+	// answerDelay is how long the member with the larger ID waits for the other one to dial, so
+	// that two members rarely end with two connections.
 	answerDelay = time.Second
 	firstRetry  = 200 * time.Millisecond
 	lastRetry   = 15 * time.Second
-	// stableAfter is how long a connection must have lasted for the next retry to start
-	// from firstRetry again. A member that does not know us yet accepts and then hangs up.
+	// stableAfter is how long a connection must have lasted for the next retry to start from
+	// firstRetry again. A member that does not know this node yet accepts and then hangs up.
 	stableAfter = 3 * time.Second
 )
 
-// member is one allowed peer and the goroutine that keeps us connected to it.
+// member is one allowed peer with the goroutine that keeps this node connected to it.
 type member struct {
 	id     identity.ID
 	peerID peer.ID
 	cancel context.CancelFunc
 	wake   chan struct{} // capacity 1: connection or addresses changed
 
-	// All under Node.mu.
+	// Guarded by Node.mu.
 	addrs   []ma.Multiaddr // from the list of members
-	waits   bool           // for a seat in the run
+	waits   bool           // it has no seat in the run
 	learned []ma.Multiaddr // from peers or the local network
-	vias    []peer.ID      // relays that are said to have a place for it
-	seq     uint64         // of what was learned
+	vias    []peer.ID      // relays that are said to have a reservation for it
+	seq     uint64         // sequence number of the learned addresses
 	renewed bool           // addresses changed since the last dial
-	asked   time.Time      // when peers were last asked where it is
+	asked   time.Time      // when peers were last asked for its addresses
 }
 
 func compareIDs(a, b identity.ID) int { return bytes.Compare(a[:], b[:]) }
 
-// SetMembers replaces the list of those who may connect to us and whom we connect to.
-// Members that are no longer in the list are disconnected and refused from now on, new
-// ones are dialled, and changed addresses are taken over. Unusable addresses are logged
-// and skipped. The node itself may be in the list. SetMembers does not wait for dials.
+// SetMembers replaces the list of peers that may connect to this node and that it connects to. The
+// node disconnects and refuses members that are no longer in the list, dials new ones, and uses
+// changed addresses. It logs and skips unusable addresses. The list may contain the node itself.
+// SetMembers does not wait for dials.
 func (n *Node) SetMembers(members []Peer) {
 	wanted := make(map[peer.ID]Peer, len(members))
 	for _, m := range members {
@@ -79,8 +79,8 @@ func (n *Node) SetMembers(members []Peer) {
 	}
 }
 
-// revoke removes m; n.mu is held. Closing a connection may wait for the peer's side, so
-// that part runs aside; everything else already asks the list.
+// revoke removes m. The caller must hold n.mu. Closing a connection may wait for the peer, so that
+// part runs in another goroutine; everything else already uses the new list.
 func (n *Node) revoke(m *member) {
 	delete(n.members, m.peerID)
 	m.cancel()
@@ -93,7 +93,7 @@ func (n *Node) revoke(m *member) {
 	})
 }
 
-// admit adds a member or takes over its addresses; n.mu is held.
+// admit adds a member or updates its addresses. The caller must hold n.mu.
 func (n *Node) admit(p peer.ID, w Peer) {
 	addrs := n.usableAddrs(p, w)
 	m, known := n.members[p]
@@ -132,13 +132,13 @@ func (n *Node) usableAddrs(p peer.ID, w Peer) []ma.Multiaddr {
 	return addrs
 }
 
-// IsMember reports whether id is the node itself or in the current list of members.
+// IsMember reports whether id is the node itself or a member in the current list.
 func (n *Node) IsMember(id identity.ID) bool {
 	p, err := PeerID(id)
 	return err == nil && n.Allows(p)
 }
 
-// Allows is IsMember for the libp2p name of a peer.
+// Allows is IsMember for a libp2p peer ID.
 func (n *Node) Allows(p peer.ID) bool {
 	if p == n.peerID {
 		return true
@@ -148,18 +148,18 @@ func (n *Node) Allows(p peer.ID) bool {
 	return n.isAllowed(p)
 }
 
-// isAllowed is Allows; n.mu is held.
+// isAllowed is Allows for callers that hold n.mu.
 func (n *Node) isAllowed(p peer.ID) bool {
 	_, ok := n.members[p]
 	return ok || p == n.peerID
 }
 
-// mayConnect reports whether a connection to or from p may exist: also to a relay that
-// the operator named.
+// mayConnect reports whether a connection to or from p may exist. In addition to members this
+// includes relays that the operator configured.
 func (n *Node) mayConnect(p peer.ID) bool { return n.Allows(p) || n.relays.isStatic(p) }
 
-// WaitConnected returns when connections to all ids exist at the same moment, or with
-// the error of ctx.
+// WaitConnected waits until connections to all ids exist at the same time. It returns the error of
+// ctx if ctx ends first.
 func (n *Node) WaitConnected(ctx context.Context, ids ...identity.ID) error {
 	for {
 		n.mu.Lock()
@@ -182,7 +182,7 @@ func (n *Node) WaitConnected(ctx context.Context, ids ...identity.ID) error {
 	}
 }
 
-// Relayed reports whether a member can be reached through another one only.
+// Relayed reports whether a member can be reached only through a relay.
 func (n *Node) Relayed(id identity.ID) bool {
 	p, err := PeerID(id)
 	if err != nil {
@@ -191,13 +191,13 @@ func (n *Node) Relayed(id identity.ID) bool {
 	return n.isConnected(p) && !n.isDirect(p)
 }
 
-// Reaches reports whether a connection to a member exists that leads through no other one.
+// Reaches reports whether a direct connection to a member exists.
 func (n *Node) Reaches(id identity.ID) bool {
 	p, err := PeerID(id)
 	return err == nil && n.isDirect(p)
 }
 
-// isDirect reports whether a connection to p exists that leads through no relay.
+// isDirect reports whether a connection to p exists that does not use a relay.
 func (n *Node) isDirect(p peer.ID) bool {
 	return slices.ContainsFunc(n.host.Network().ConnsToPeer(p), func(c network.Conn) bool { return !isCircuit(c.RemoteMultiaddr()) })
 }
@@ -206,7 +206,7 @@ func (n *Node) isConnected(p peer.ID) bool {
 	return n.host.Network().Connectedness(p) == network.Connected
 }
 
-// onConnected closes a connection whose member was revoked while it was being made.
+// onConnected closes a connection whose member was revoked while it was established.
 func (n *Node) onConnected(c network.Conn) {
 	if !n.mayConnect(c.RemotePeer()) {
 		n.run(func() { _ = c.Close() })
@@ -219,7 +219,7 @@ func (n *Node) onConnected(c network.Conn) {
 	n.onChange(c.RemotePeer())
 }
 
-// onDisconnected ends what an ordinary connection carries besides when the last one is gone.
+// onDisconnected closes a member's bulk connections when its last ordinary connection is gone.
 func (n *Node) onDisconnected(c network.Conn) {
 	p := c.RemotePeer()
 	n.noteIP(c)
@@ -229,7 +229,7 @@ func (n *Node) onDisconnected(c network.Conn) {
 	n.onChange(p)
 }
 
-// onChange wakes whoever waits for connections, and the member's own goroutine.
+// onChange wakes waiters for connections, and the member's own goroutine.
 func (n *Node) onChange(p peer.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -294,8 +294,8 @@ func (n *Node) waitDisconnected(ctx context.Context, m *member) {
 	}
 }
 
-// sleep waits for wait, for a change of m's connections, or for ctx. It reports true
-// when m got new addresses after having been dialled at others.
+// sleep waits for wait, for a change of m's connections, or for ctx. It reports whether m got new
+// addresses after having been dialled at others.
 func (n *Node) sleep(ctx context.Context, m *member, wait time.Duration) (renewed bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -313,8 +313,8 @@ func (n *Node) sleep(ctx context.Context, m *member, wait time.Duration) (renewe
 	return renewed
 }
 
-// dial tries all ways to a member: its addresses, then relays; and asks others where it is
-// when none leads there.
+// dial tries all paths to a member: its addresses, then relays. If none works, it asks other
+// members for its addresses.
 func (n *Node) dial(ctx context.Context, m *member) {
 	n.mu.Lock()
 	addrs := slices.Concat(m.addrs, m.learned)
@@ -340,7 +340,7 @@ func (n *Node) dialDirect(ctx context.Context, m *member, addrs []ma.Multiaddr) 
 	}
 }
 
-// clearBackoff: the pauses between dials are ours; without this the library adds its own.
+// clearBackoff removes the library's pauses between dials, because this package has its own.
 func (n *Node) clearBackoff(p peer.ID) {
 	if s, ok := n.host.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(p)

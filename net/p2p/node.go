@@ -35,27 +35,27 @@ var (
 	errOptions   = errors.New("invalid node options")
 )
 
-// Options are what a node is made from. Key is required.
+// Options are the settings of a node. Key is required.
 type Options struct {
 	Key identity.Key
-	// Listen are multiaddrs, e.g. /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1. A
-	// node without any is reached through relays only, and reaches no private networks.
+	// Listen are multiaddrs, for example /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1. A
+	// node without any can be reached only through relays, and does not dial private networks.
 	Listen []string
 	Logger *slog.Logger
 
-	// NoRelay neither serves members as a relay nor reaches members through one.
+	// NoRelay disables relaying: the node neither serves as a relay nor uses one.
 	NoRelay bool
-	// Relays are addresses of circuit relays that are no members, each with /p2p/id.
+	// Relays are addresses of circuit relays that are not members, each with /p2p/id.
 	Relays []string
 	// LocalDiscovery announces the node in the local network by multicast DNS and finds
 	// members there.
 	LocalDiscovery bool
 
-	// OnPenalty is told of misbehaving members, in the goroutine that found it out; nil:
-	// nobody is. The log has it anyway.
+	// OnPenalty is called for misbehaving members, in the goroutine that detected the fault. The
+	// node also logs the fault. May be nil.
 	OnPenalty func(Penalty)
-	// MaxUploadRate bounds what leaves as blobs, as gossip, and for others as a relay, in bytes
-	// per second; 0: no bound.
+	// MaxUploadRate bounds the upload of blobs, gossip and relayed data, in bytes per second; 0:
+	// unlimited.
 	MaxUploadRate int64
 }
 
@@ -72,8 +72,8 @@ type Node struct {
 	relays    *relays
 	upload    *rate.Limiter // nil: no limit
 	sending   atomic.Int32  // blobs that are being written
-	answering atomic.Int32  // writes of all streams that are served
-	first     *rate.Limiter // of it what goes first
+	answering atomic.Int32  // current writes of all streams that are served
+	first     *rate.Limiter // part of upload for data that goes first
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
@@ -82,8 +82,8 @@ type Node struct {
 
 	ctx    context.Context // ends with the node
 	cancel context.CancelFunc
-	stops  []func()    // end what startServices started
-	unhook func() bool // stops watching the context given to New
+	stops  []func()    // stop the services of startServices
+	unhook func() bool // stops watching the context passed to New
 	once   sync.Once
 	done   chan struct{} // closed when Close has finished
 	err    error         // of closing; valid after done
@@ -96,7 +96,7 @@ type Node struct {
 	services map[string]any
 }
 
-// New starts a node that nobody may connect to yet. It ends with ctx or Close.
+// New starts a node without members. It stops when ctx ends or Close is called.
 func New(ctx context.Context, o Options) (*Node, error) {
 	if len(o.Listen) == 0 && o.NoRelay {
 		return nil, fmt.Errorf("start p2p node: %w: no listen address, and no relays", errOptions)
@@ -157,7 +157,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 		n.bulk.close()
 		return nil, fmt.Errorf("start p2p node: %w", errors.Join(err, n.host.Close()))
 	}
-	n.mu.Lock() // ctx may have ended already, then Close runs at once
+	n.mu.Lock() // if ctx has already ended, Close runs at once
 	defer n.mu.Unlock()
 	if n.useRelays {
 		n.wg.Go(n.keepRelays)
@@ -166,7 +166,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	return n, nil
 }
 
-// startServices starts what a node does for members besides carrying their bytes.
+// startServices starts the node's services for members other than carrying their bytes.
 func (n *Node) startServices(local bool) error {
 	n.servePeers()
 	if err := n.bulk.listen(n.host); err != nil {
@@ -186,7 +186,7 @@ func (n *Node) startServices(local bool) error {
 	return nil
 }
 
-// newHost makes the libp2p host: two transports and nothing that reaches beyond members.
+// newHost creates the libp2p host: two transports, and no functions that reach beyond members.
 func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	resources, err := newResourceManager()
 	if err != nil {
@@ -208,11 +208,11 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		libp2p.NoListenAddrs, // see below
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionGater(gater{n}),
-		// Members are few and known; trimming would cut connections we need.
+		// Members are few and known, and trimming would close connections that are needed.
 		libp2p.ConnectionManager(connmgr.NullConnMgr{}),
 		libp2p.BandwidthReporter(&n.bytes),
 		libp2p.SwarmOpts(swarm.WithDialRanker(rankDials)),
-		// Failed dials to some members say nothing about UDP or IPv6 as such.
+		// Failed dials to some members show nothing about UDP or IPv6 in general.
 		libp2p.UDPBlackHoleSuccessCounter(nil),
 		libp2p.IPv6BlackHoleSuccessCounter(nil),
 		libp2p.UserAgent("psyche"),
@@ -223,8 +223,8 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, resources.Close())
 	}
-	// One by one: given all at once, libp2p is content with any one of them, and a port that
-	// another program uses would show as peers that cannot connect.
+	// One by one: if all are passed together, libp2p accepts it if any one of them works, and a
+	// port that another program uses would only show as peers that cannot connect.
 	for _, text := range listen {
 		if err := listenOn(h, text); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -233,7 +233,7 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	return h, nil
 }
 
-// withRelays adds the ways through relays to the addresses that members are told.
+// withRelays adds the addresses through relays to the addresses that are announced to members.
 func (n *Node) withRelays(addrs []ma.Multiaddr) []ma.Multiaddr {
 	direct := slices.DeleteFunc(slices.Clone(addrs), isCircuit)
 	return append(direct, n.relays.addrs()...)
@@ -250,8 +250,8 @@ func listenOn(h host.Host, text string) error {
 	return nil
 }
 
-// Close disconnects everybody, waits for every handler and goroutine of the node to
-// return, and frees the listening ports. Later calls return the first one's result.
+// Close disconnects all peers, waits for every handler and goroutine of the node to return, and
+// frees the listening ports. Later calls return the result of the first.
 func (n *Node) Close() error {
 	n.once.Do(func() {
 		n.mu.Lock()
@@ -276,8 +276,8 @@ func (n *Node) Close() error {
 // ID returns the node's own identity.
 func (n *Node) ID() identity.ID { return n.id }
 
-// Addrs returns the multiaddrs the node can be dialled at, with ports and interface
-// addresses filled in.
+// Addrs returns the multiaddrs at which the node can be dialled, with actual ports and interface
+// addresses.
 func (n *Node) Addrs() []string {
 	addrs := n.host.Addrs()
 	texts := make([]string, 0, len(addrs))
@@ -287,19 +287,17 @@ func (n *Node) Addrs() []string {
 	return texts
 }
 
-// Bytes returns how many bytes all streams together have carried, without the framing
-// and encryption below them.
+// Bytes returns the number of bytes that all streams have carried, without framing and encryption.
 func (n *Node) Bytes() (sent, received uint64) {
 	return n.bytes.sent.Load(), n.bytes.received.Load()
 }
 
-// Logger returns the logger that the node was given.
+// Logger returns the node's logger.
 func (n *Node) Logger() *slog.Logger { return n.logger }
 
-// Service returns the one instance of a libp2p service that lives as long as the node.
-// The first call for a name makes it with start, whose ctx ends with the node; later
-// calls return what that made. It lets packages on top of the node, such as gossip, use
-// libp2p protocols that exist once per host.
+// Service returns the node's single instance of a libp2p service. The first call for a name creates
+// it with start, whose ctx ends with the node; later calls return the same instance. Packages on
+// top of the node, such as gossip, use it for libp2p protocols that exist once per host.
 func (n *Node) Service(name string, start func(ctx context.Context, h host.Host) (any, error)) (any, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -317,7 +315,7 @@ func (n *Node) Service(name string, start func(ctx context.Context, h host.Host)
 	return service, nil
 }
 
-// Connected returns the members that a connection exists to, in ascending order of id.
+// Connected returns the connected members in ascending order of ID.
 func (n *Node) Connected() []identity.ID {
 	n.mu.Lock()
 	members := slices.Collect(maps.Values(n.members))
@@ -332,8 +330,8 @@ func (n *Node) Connected() []identity.ID {
 	return ids
 }
 
-// run starts f in a goroutine that Close waits for; it reports false when the node is
-// closed. f must return when the node's context ends.
+// run starts f in a goroutine that Close waits for. It reports false if the node is closed. f must
+// return when the node's context ends.
 func (n *Node) run(f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -344,8 +342,8 @@ func (n *Node) run(f func()) bool {
 	return true
 }
 
-// enter counts the calling goroutine as one of the node's until leave is called; it
-// reports false when the node is closed.
+// enter counts the calling goroutine as one of the node's until leave is called. It reports false
+// if the node is closed.
 func (n *Node) enter() (leave func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,55 +7,58 @@ import (
 )
 
 const (
-	// paceRate is the lowest rate at which a member may read an answer, in bytes per second, if this node writes
-	// to no other stream: a member with a link of 0.25 Mbit/s reads from eight members at once. All streams share the
-	// uplink, which may be the slower end: of linkRate, half of 0.25 Mbit/s, each has to take its share only.
+	// paceRate is the lowest rate at which a member must read an answer, in bytes per second, if
+	// this node writes to no other stream: a member with a link of 0.25 Mbit/s reads from eight
+	// members at the same time. All streams share the uplink, which may be the slower side, so each
+	// must read only its share of linkRate, half of 0.25 Mbit/s.
 	paceRate = 2 << 10
 	linkRate = 16 << 10
-	// paceGrace is how long a member may be behind that.
+	// paceGrace is how long a member may be behind that rate.
 	paceGrace = 5 * time.Second
-	// pacePiece is how much is written with one deadline.
+	// pacePiece is the number of bytes written with one deadline.
 	pacePiece = 64 << 10
 
-	// A member that was waited for this long and took less than slowRate, in bytes per second,
-	// gives way to one that has no place.
+	// A member that this node has waited for this long, and that has read less than slowRate, in
+	// bytes per second, can be evicted for a member without a slot.
 	slowTime = 10 * time.Second
 	slowRate = 64 << 10
 )
 
-// deadlineStream is what is served: a stream of either kind.
+// deadlineStream is a stream of either kind that is being served.
 type deadlineStream interface {
 	Stream
 	SetWriteDeadline(time.Time) error
 }
 
-// pacedStream is a stream that is being served. Its writes fail when the other side takes
-// less than it should; time that passes between writes is nobody's fault but ours.
+// pacedStream is a stream that is being served. Its writes fail if the other side reads too slowly.
+// Time between writes does not count.
 type pacedStream struct {
 	deadlineStream
-	grace   time.Duration // left
-	writing *atomic.Int32 // writes of all streams of the node
+	grace   time.Duration // remaining grace
+	writing *atomic.Int32 // current writes of all streams of the node
 
-	mu       sync.Mutex // of what follows and of setting deadlines
+	mu       sync.Mutex // guards the following fields and setting deadlines
 	deadline time.Time
 	ended    bool
-	since    time.Time     // when the running write began to wait for the other side; zero: none does
-	waited   time.Duration // for the other side, by the writes before
-	due      time.Duration // that what they wrote takes at slowRate
+	since    time.Time     // when the current write started to wait for the other side; zero: no write
+	waited   time.Duration // total wait for the other side in previous writes
+	due      time.Duration // time that their bytes take at slowRate
 }
 
-// newPacedStream returns a stream with full grace. Writing counts the writes of all streams that share the uplink.
+// newPacedStream returns a stream with full grace. writing counts the writes of all streams that
+// share the uplink.
 func newPacedStream(s deadlineStream, writing *atomic.Int32) *pacedStream {
 	return &pacedStream{deadlineStream: s, grace: paceGrace, writing: writing}
 }
 
-// dueTime returns how long the other side may take for a write of size bytes, in addition to its grace.
+// dueTime returns how long the other side may take to read a write of size bytes, in addition to
+// its grace.
 func dueTime(size int, writers int32) time.Duration {
 	rate := min(paceRate, max(linkRate/int64(max(writers, 1)), 1))
 	return time.Duration(int64(size) * int64(time.Second) / rate)
 }
 
-// until sets the end of whatever is done with the stream.
+// until sets the deadline for all operations on the stream.
 func (s *pacedStream) until(deadline time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +69,7 @@ func (s *pacedStream) until(deadline time.Time) error {
 	return s.SetDeadline(deadline)
 }
 
-// end makes reading and writing fail from now on. Unlike Reset it never waits.
+// end makes reading and writing fail from now on. Unlike Reset it never blocks.
 func (s *pacedStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +99,7 @@ func (s *pacedStream) write(piece []byte) (int, error) {
 	return n, err
 }
 
-// beginWrite gives the next write some time.
+// beginWrite sets the time limit of the next write.
 func (s *pacedStream) beginWrite(wait time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +115,7 @@ func (s *pacedStream) beginWrite(wait time.Duration) error {
 	return s.SetWriteDeadline(deadline)
 }
 
-// endWrite notes a write of n bytes and returns how long it took.
+// endWrite records a write of n bytes and returns how long it took.
 func (s *pacedStream) endWrite(n int) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +126,8 @@ func (s *pacedStream) endWrite(n int) time.Duration {
 	return took
 }
 
-// slow reports whether the other side takes so little that it is to give way to members that
-// have no place. It never waits for the other side.
+// slow reports whether the other side reads so slowly that it can be evicted for members without a
+// slot. It never waits for the other side.
 func (s *pacedStream) slow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pace lets the kernel send as fast as the line turns out to be (BBR), where it may: by default a sender slows down for each
-// packet that is lost, as if the line were full, and over a line that loses one of a hundred it stays slow. A kernel that has not
-// BBR, or does not allow it to everybody, goes on as it does.
+// pace enables the BBR congestion control of the kernel if possible. The default slows down after
+// each lost packet, as if the link were full, and stays slow on a link that loses one packet in a
+// hundred. A kernel without BBR, or without permission to use it, keeps its default.
 func pace(conn net.Conn) {
 	c, ok := conn.(syscall.Conn)
 	if !ok {

@@ -4,5 +4,5 @@ package p2p
 
 import "net"
 
-// pace is for Linux only.
+// pace does nothing on this system.
 func pace(net.Conn) {}

@@ -11,26 +11,25 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// Bounds of what one member may say about where it is.
+// Limits of the addresses of one member.
 const (
-	maxAddrs    = 16  // addresses used of one member; the rest is ignored
+	maxAddrs    = 16  // addresses used of one member; others are ignored
 	maxAddrSize = 256 // bytes of one address in text form
 )
 
-// errAddress says that an address cannot be used: not a multiaddr, not QUIC or TCP, or
-// of another peer.
+// errAddress means that an address cannot be used: it is not a multiaddr, not QUIC or TCP, or
+// belongs to another peer.
 var errAddress = errors.New("unusable peer address")
 
-// Peer is a member of the run and the multiaddrs it can be reached at, for example
-// /ip4/192.0.2.7/udp/4001/quic-v1. A member without addresses may connect to us, we
-// cannot dial it.
+// Peer is a member of the run with its multiaddrs, for example /ip4/192.0.2.7/udp/4001/quic-v1. A
+// member without addresses may connect to this node, but this node cannot dial it.
 type Peer struct {
 	ID    identity.ID
 	Addrs []string
-	Waits bool // it has no seat in the run
+	Waits bool // the peer has no seat in the run
 }
 
-// PeerID returns the libp2p name of an identity: the public key itself, as an identity
+// PeerID returns the libp2p peer ID of an identity: the public key itself, as an identity
 // multihash.
 func PeerID(id identity.ID) (peer.ID, error) {
 	key, err := crypto.UnmarshalEd25519PublicKey(id[:])
@@ -40,7 +39,7 @@ func PeerID(id identity.ID) (peer.ID, error) {
 	return peer.IDFromPublicKey(key)
 }
 
-// Identity returns the ed25519 public key in a libp2p peer id, and false if the id holds
+// Identity returns the ed25519 public key of a libp2p peer ID. ok is false if the ID contains
 // another kind of key or only its hash.
 func Identity(p peer.ID) (identity.ID, bool) {
 	key, err := p.ExtractPublicKey()
@@ -54,7 +53,7 @@ func Identity(p peer.ID) (identity.ID, bool) {
 	return identity.ID(raw), true
 }
 
-// parseAddr reads one address of the peer p; a /p2p suffix must name p and is removed.
+// parseAddr parses one address of the peer p. A /p2p suffix must name p and is removed.
 func parseAddr(p peer.ID, text string) (ma.Multiaddr, error) {
 	if len(text) > maxAddrSize {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d", errAddress, len(text), maxAddrSize)
@@ -73,12 +72,12 @@ func parseAddr(p peer.ID, text string) (ma.Multiaddr, error) {
 	return transport, nil
 }
 
-// isTCP reports whether addr is host/tcp/port and nothing more.
+// isTCP reports whether addr is exactly host/tcp/port.
 func isTCP(addr ma.Multiaddr) bool {
 	return len(addr) == 2 && isHost(addr[0]) && addr[1].Protocol().Code == ma.P_TCP
 }
 
-// isQUIC reports whether addr is host/udp/port/quic-v1 and nothing more.
+// isQUIC reports whether addr is exactly host/udp/port/quic-v1.
 func isQUIC(addr ma.Multiaddr) bool {
 	return len(addr) == 3 && isHost(addr[0]) &&
 		addr[1].Protocol().Code == ma.P_UDP && addr[2].Protocol().Code == ma.P_QUIC_V1

@@ -9,36 +9,36 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// turnTime is how long an exchange waits for a place. It is less than a holder of a blob may
-// be silent, so that a server with much to do is taken for busy and not for dead.
+// turnTime is how long an exchange waits for a slot. It is shorter than a holder of a blob may be
+// silent, so that a busy server is not taken for a dead one.
 const turnTime = 2 * time.Second
 
-// queue gives out the places of a protocol. Whoever has the fewest is next. A member that
-// comes when all places are taken gets one of the member that has the most, if that has at
-// least two more: members that are fewer than the places cannot keep out the others. Nor can
-// those that have one each and keep it by being slow: a member that has none gets theirs.
+// queue assigns the slots of a protocol. The member with the fewest slots is next. If all slots are
+// taken, a new member gets a slot from the member with the most, if that has at least two more.
+// Therefore members that are fewer than the slots cannot keep others out. Members with one slot
+// each cannot keep others out by being slow either: a member without a slot gets theirs.
 type queue struct {
 	perPeer, total int
 
 	mu      sync.Mutex
-	shares  map[identity.ID]*share // of members with streams, never without
+	shares  map[identity.ID]*share // only members with streams
 	serving []*place               // oldest first
-	waiting []*place               // oldest first; none while there is room
-	leaving int                    // evicted, still being served
+	waiting []*place               // oldest first; empty while slots are free
+	leaving int                    // evicted, but still being served
 }
 
-// share is what one member has of a protocol.
+// share contains the numbers of one member's streams of a protocol.
 type share struct {
 	streams int // of these,
-	waiting int // wait for a place
-	serving int // have one
+	waiting int // waiting for a slot
+	serving int // with a slot
 }
 
-// place is one exchange that is served, or waits for that.
+// place is one exchange that is served or waits for a slot.
 type place struct {
 	from    identity.ID
-	end     func()      // ends the exchange soon, without waiting; queue.mu is held
-	slow    func() bool // the member takes less than it should; queue.mu is held
+	end     func()      // ends the exchange soon, without blocking; queue.mu is held
+	slow    func() bool // the member reads too slowly; queue.mu is held
 	turn    chan struct{}
 	evicted bool
 }
@@ -72,8 +72,7 @@ func (q *queue) leave(from identity.ID) {
 	}
 }
 
-// take waits for a place; it reports false when there is none in time. The member has
-// entered.
+// take waits for a slot. It reports false if there is none in time. The member must have entered.
 func (q *queue) take(ctx context.Context, p *place) bool {
 	q.mu.Lock()
 	if len(q.serving)+q.leaving < q.total {
@@ -99,14 +98,14 @@ func (q *queue) take(ctx context.Context, p *place) bool {
 	defer q.mu.Unlock()
 	i := slices.Index(q.waiting, p)
 	if i < 0 {
-		return true // its turn came meanwhile
+		return true // its turn came in the meantime
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	q.shares[p.from].waiting--
 	return false
 }
 
-// release ends what take began. It reports whether the place had been taken away.
+// release ends what take started. It reports whether the exchange was evicted.
 func (q *queue) release(p *place) (evicted bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -143,14 +142,14 @@ func (q *queue) unseat(p *place) {
 	q.shares[p.from].serving--
 }
 
-// evictFor ends an exchange for p, which waits, if its member has so few places that it
+// evictFor evicts an exchange in favor of p, which waits, if its member has so few slots that it
 // should have that one.
 func (q *queue) evictFor(p *place) {
 	if q.leaving >= len(q.waiting) {
-		return // those that wait will get the places of those that go
+		return // the waiting exchanges will get the slots of the evicted ones
 	}
 	own := q.shares[p.from]
-	expected := own.serving + own.waiting // p included
+	expected := own.serving + own.waiting // including p
 	victim := q.oldestOfMost(expected)
 	if victim == nil && expected == 1 {
 		victim = q.oldestSlow()
@@ -164,8 +163,8 @@ func (q *queue) evictFor(p *place) {
 	victim.end()
 }
 
-// oldestOfMost returns the oldest exchange of the member with the most places; nil when no
-// member has more than least.
+// oldestOfMost returns the oldest exchange of the member with the most slots, or nil if no member
+// has more than least.
 func (q *queue) oldestOfMost(least int) (oldest *place) {
 	for _, p := range q.serving {
 		if has := q.shares[p.from].serving; has > least {
@@ -175,7 +174,7 @@ func (q *queue) oldestOfMost(least int) (oldest *place) {
 	return oldest
 }
 
-// oldestSlow returns the oldest exchange with a member that takes too little.
+// oldestSlow returns the oldest exchange with a member that reads too slowly.
 func (q *queue) oldestSlow() *place {
 	i := slices.IndexFunc(q.serving, func(p *place) bool { return p.slow() })
 	if i < 0 {

@@ -21,39 +21,39 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// A member that nobody can dial, behind a NAT or a firewall, reserves a place at members
-// that it can dial itself (circuit relay v2), and others reach it through them. When both
-// ends have public addresses, libp2p then tries to punch a direct way (DCUtR). libp2p's
-// own search for relays and its AutoNAT are not used: the first ignores relays on private
-// addresses, the second dials back from a key that is no member's, which is refused. Here
-// the sign that a relay is needed is a member that no dial reaches.
+// A member behind a NAT or a firewall that cannot be dialled makes reservations at members that it
+// can dial (circuit relay v2), and others reach it through them. If both ends have public
+// addresses, libp2p then tries hole punching (DCUtR). libp2p's own search for relays and its
+// AutoNAT are not used: the first ignores relays on private addresses, and the second dials back
+// from a key that is not a member's, which is refused. Here a node uses relays if it cannot reach
+// some member by dialling.
 const (
-	// relaysWanted is at how many relays a member holds a place.
+	// relaysWanted is the number of relays at which a member keeps reservations.
 	relaysWanted = 3
-	// relayAfter is how long members must have been out of reach before relays are asked.
+	// relayAfter is how long members must have been unreachable before relays are asked.
 	relayAfter   = 2 * time.Second
 	relayEvery   = time.Second
-	reserveTime  = 5 * time.Second // one attempt to get a place, or a way through a relay
-	relaysTried  = 6               // for one member at one attempt to reach it
-	relayRefused = time.Minute     // before a relay that refused is asked again
+	reserveTime  = 5 * time.Second // for one attempt to get a reservation, or to connect through a relay
+	relaysTried  = 6               // for one member in one attempt to reach it
+	relayRefused = time.Minute     // pause before a relay that refused is asked again
 	directEvery  = 30 * time.Second
 
-	// What a member gives for others as a relay: memory for so many circuits, and the
-	// upload rate that everything of the node shares.
+	// Limits of a member as a relay: memory for these numbers of circuits. The circuits also share
+	// the node's upload rate.
 	maxReservations = 64
 	maxCircuits     = 8 // of one member
 	relayBuffer     = 32 << 10
 	reservationTTL  = 10 * time.Minute
 )
 
-// relays are the places that a node holds, and whom it may ask for one.
+// relays contains a node's reservations, and the relays that it may ask for one.
 type relays struct {
-	static []peer.AddrInfo // no members, named by the operator
+	static []peer.AddrInfo // configured by the operator, not members
 
 	mu      sync.Mutex
-	host    host.Host             // nil until it is made
-	held    map[peer.ID]time.Time // until when
-	refused map[peer.ID]time.Time // when
+	host    host.Host             // nil until it is created
+	held    map[peer.ID]time.Time // expiry times
+	refused map[peer.ID]time.Time // times of refusals
 }
 
 func parseRelays(texts []string) (*relays, error) {
@@ -68,12 +68,12 @@ func parseRelays(texts []string) (*relays, error) {
 	return r, nil
 }
 
-// isStatic reports whether p is a relay that the operator named.
+// isStatic reports whether the operator configured p as a relay.
 func (r *relays) isStatic(p peer.ID) bool {
 	return slices.ContainsFunc(r.static, func(i peer.AddrInfo) bool { return i.ID == p })
 }
 
-// addrs returns the addresses at which the node is reached through its relays.
+// addrs returns the addresses of the node through its relays.
 func (r *relays) addrs() []ma.Multiaddr {
 	r.mu.Lock()
 	h := r.host
@@ -97,7 +97,7 @@ func (r *relays) addrs() []ma.Multiaddr {
 	return addrs[:min(len(addrs), maxAddrs)]
 }
 
-// places returns the relays at which a place is held, in order.
+// places returns the relays with a reservation, in order.
 func (r *relays) places() []peer.ID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,16 +111,17 @@ func (r *relays) places() []peer.ID {
 	return places
 }
 
-// through is the address of whatever lies behind a relay that we are connected to.
+// through returns the address of peers behind a connected relay.
 func through(p peer.ID) ma.Multiaddr {
 	return ma.StringCast("/p2p/" + p.String() + "/p2p-circuit")
 }
 
-// serveRelay lets members reach members through this one.
+// serveRelay makes this node a relay between members.
 func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
 	return relay.New(throttledHost{h, n},
 		relay.WithACL(membersOnly{n, &placeTable{}}),
-		// Circuits carry everything, models too; what bounds them is the number and the rate.
+		// Circuits may carry everything, including models. Only their number and the rate are
+		// limited.
 		relay.WithResources(relay.Resources{
 			ReservationTTL: reservationTTL, MaxReservations: maxReservations, MaxCircuits: maxCircuits,
 			BufferSize:           relayBuffer,
@@ -129,7 +130,7 @@ func (n *Node) serveRelay(h host.Host) (*relay.Relay, error) {
 		relay.WithReservationAddressFilter(func(ma.Multiaddr) bool { return true }))
 }
 
-// membersOnly is whom a node relays for.
+// membersOnly permits relaying only between members.
 type membersOnly struct {
 	n      *Node
 	places *placeTable
@@ -147,8 +148,8 @@ func (m membersOnly) AllowConnect(from peer.ID, _ ma.Multiaddr, to peer.ID) bool
 	return m.n.Allows(from) && m.n.Allows(to)
 }
 
-// throttledHost is the host as the relay service sees it: what it forwards shares the
-// node's upload rate.
+// throttledHost is the host passed to the relay service. Forwarded data shares the node's upload
+// rate.
 type throttledHost struct {
 	host.Host
 	n *Node
@@ -180,11 +181,11 @@ type throttledStream struct {
 
 func (s throttledStream) Write(p []byte) (int, error) { return s.w.Write(p) }
 
-// keepRelays holds places at relays while there are members that no direct way leads to.
+// keepRelays maintains reservations at relays while some members cannot be reached directly.
 func (n *Node) keepRelays() {
 	ticker := time.NewTicker(relayEvery)
 	defer ticker.Stop()
-	var lonely time.Time // since when somebody is out of reach
+	var lonely time.Time // time since which a member is unreachable
 	for {
 		n.mu.Lock()
 		changed := n.changed
@@ -207,7 +208,7 @@ func (n *Node) keepRelays() {
 	}
 }
 
-// missesDirect reports whether there is a member that no direct connection leads to.
+// missesDirect reports whether there is a member without a direct connection.
 func (n *Node) missesDirect() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,7 +220,7 @@ func (n *Node) missesDirect() bool {
 	return false
 }
 
-// reserve gets places until enough are held, and renews those that end soon.
+// reserve makes reservations until there are enough, and renews those that expire soon.
 func (n *Node) reserve() {
 	r := n.relays
 	r.mu.Lock()
@@ -243,9 +244,9 @@ func (n *Node) reserve() {
 	}
 }
 
-// candidates are the relays that can be asked for a place, in order: those that the
-// operator named, then members with nothing against them. The order differs from member
-// to member, so that no relay gets all.
+// candidates returns the relays that may be asked for a reservation, in order: those that the
+// operator configured, then members without penalties. The order differs between members, to
+// distribute the load.
 func (n *Node) candidates() []peer.ID {
 	r := n.relays
 	r.mu.Lock()
@@ -272,7 +273,7 @@ func (n *Node) candidates() []peer.ID {
 	return append(ids, members...)
 }
 
-// distance orders members differently for every node.
+// distance is a sort key that orders members differently for every node.
 func (n *Node) distance(p peer.ID) []byte {
 	id, _ := Identity(p)
 	for i := range id {
@@ -281,8 +282,8 @@ func (n *Node) distance(p peer.ID) []byte {
 	return id[:]
 }
 
-// relaying returns the members we have a direct way to that relay for others, without
-// those that are avoided.
+// relaying returns the members with a direct connection that relay for others, without the avoided
+// ones.
 func (n *Node) relaying() []peer.ID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -297,6 +298,12 @@ func (n *Node) relaying() []peer.ID {
 	}
 	slices.Sort(ids)
 	return ids
+}
+
+// placeEnds returns the end of a place by the monotonic clock of this machine, at most reservationTTL from now. The relay
+// sends the time by its own clock, and either clock may be wrong or set later.
+func placeEnds(now, expiration time.Time) time.Time {
+	return now.Add(min(expiration.Sub(now), reservationTTL))
 }
 
 func (n *Node) reserveAt(p peer.ID) bool {
@@ -316,12 +323,12 @@ func (n *Node) reserveAt(p peer.ID) bool {
 		n.logger.Debug("p2p: no place at a relay", "relay", p, "err", err)
 		return false
 	}
-	n.relays.held[p] = place.Expiration
+	n.relays.held[p] = placeEnds(time.Now(), place.Expiration)
 	n.logger.Info("p2p: reachable through a relay", "relay", p, "until", place.Expiration)
 	return true
 }
 
-// dialThroughRelays tries to reach a member through those that may have a place for it.
+// dialThroughRelays tries to reach a member through the relays that may have a reservation for it.
 func (n *Node) dialThroughRelays(ctx context.Context, m *member) {
 	n.mu.Lock()
 	vias := slices.Clone(m.vias)
@@ -360,8 +367,8 @@ func (n *Node) dialThrough(ctx context.Context, m *member, via peer.ID) bool {
 	return true
 }
 
-// tryDirect looks from time to time for a direct way to a member that is reached through
-// a relay.
+// tryDirect tries from time to time to connect directly to a member that is reached through a
+// relay.
 func (n *Node) tryDirect(ctx context.Context, m *member) {
 	n.mu.Lock()
 	addrs := m.addrs

@@ -15,23 +15,24 @@ import (
 
 // Bounds of requests and responses.
 const (
-	// MaxResponse is the largest response a handler may give, in bytes.
+	// MaxResponse is the maximum size of a response in bytes.
 	MaxResponse = 16 << 20
 
-	// requestTimeout is how long a request may take on either side. A large response may take longer: as long as
-	// at slowestAnswer, in bytes per second, a sixteenth of a link of 0.25 Mbit/s, but not longer than longestAnswer.
+	// requestTimeout is the time limit of a request on either side. A large response may take
+	// longer: as long as at slowestAnswer, in bytes per second, a sixteenth of a link of 0.25
+	// Mbit/s, but at most longestAnswer.
 	requestTimeout = 30 * time.Second
 	slowestAnswer  = 2 << 10
 	longestAnswer  = 2 * time.Minute
-	// confirmedSize is the size from which on the receiver confirms a response. The sender's own buffers may
-	// hold a smaller one.
+	// confirmedSize is the size from which on the receiver confirms a response. A smaller one may
+	// still be in the sender's own buffers.
 	confirmedSize = 4 << 10
 
 	requestsPerPeer = 16
-	// requestsTotal is more than a third of the members of the largest run, which is 256. Each
-	// may hold a response in memory.
+	// requestsTotal is more than a third of the members of the largest run, which is 256. Each may
+	// hold a response in memory.
 	requestsTotal = 96
-	maxErrorText  = 512 // bytes of the text that goes with a refusal
+	maxErrorText  = 512 // bytes of the text of a refusal
 )
 
 // Status bytes of a response.
@@ -42,19 +43,21 @@ const (
 
 // Errors of requests.
 var (
-	// ErrTooLarge says that a request or response is larger than allowed.
+	// ErrTooLarge means that a request or response exceeds its maximum size.
 	ErrTooLarge = errors.New("message too large")
-	// ErrRefused wraps what the other side's handler answered instead of a response.
+	// ErrRefused wraps the error text that the other side's handler returned.
 	ErrRefused = errors.New("peer refused the request")
-	// errMalformed says that the bytes of a message break the format.
+	// errMalformed means that the bytes of a message violate the format.
 	errMalformed = errors.New("malformed message")
 )
 
-// Handle serves a protocol of single requests and responses from members. Requests over maxRequest bytes are refused
-// unread. The function h may run many times at once. Its ctx ends when the response has arrived at the other side.
-// It ends earlier if h takes longer than 30 s, if the node closes, or if the queue evicts the request: a member with
-// fewer requests needs the place, or the receiver is slow and a member without a place needs it. Responses count against Options.MaxUploadRate and let
-// blobs go first. The text of an error that h returns goes to the other side, cut to 512 bytes.
+// Handle serves a protocol with single requests and responses from members. A request larger than
+// maxRequest bytes is refused unread. h may run many times concurrently. Its ctx ends when the
+// response has arrived at the other side. It ends earlier if h takes longer than 30 s, if the node
+// closes, or if the queue evicts the request: a member with fewer requests needs the slot, or the
+// receiver is slow and a member without a slot needs it. Responses count against
+// Options.MaxUploadRate and take precedence over blobs. The text of an error that h returns goes to
+// the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(MaxResponse)}
 	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
@@ -87,8 +90,8 @@ func ask(ctx context.Context, h func(context.Context, identity.ID, []byte) ([]by
 	return nil, context.DeadlineExceeded
 }
 
-// respond sends a response. If the response is large, respond waits until the other side confirms it. How long it may take depends on its
-// size.
+// respond sends a response. If the response is large, respond waits until the other side confirms
+// it. The time limit depends on the size.
 func (n *Node) respond(ctx context.Context, s Stream, response []byte) error {
 	if len(response) < confirmedSize {
 		return writeResponse(s, statusOK, response)
@@ -108,7 +111,7 @@ func (n *Node) respond(ctx context.Context, s Stream, response []byte) error {
 	return fmt.Errorf("response was not confirmed: %w", err)
 }
 
-// answerTime returns how long a response may take in addition to requestTimeout.
+// answerTime returns the time limit for a response in addition to requestTimeout.
 func answerTime(size int) time.Duration {
 	return min(time.Duration(size)*time.Second/slowestAnswer, longestAnswer)
 }
@@ -121,11 +124,12 @@ func refuse(w io.Writer, reason error) error {
 	return writeResponse(w, statusRefused, []byte(text))
 }
 
-// Request sends request to a member and returns its response, which is refused unread
-// when it is over maxResponse bytes. It ends with ctx, or after 30 s and a second for every 2 KiB of maxResponse,
-// at most two minutes.
-// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the end of
-// ctx; others are of the connection.
+// Request sends request to a member and returns its response. It refuses a response larger than
+// maxResponse bytes without reading it. It ends with ctx, or after 30 s plus a second for every 2
+// KiB of maxResponse, at most two minutes.
+//
+// Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, errMalformed or the error of ctx;
+// all others come from the connection.
 func (n *Node) Request(ctx context.Context, to identity.ID, name string, request []byte, maxResponse int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout+answerTime(maxResponse))
 	defer cancel()
@@ -148,8 +152,8 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 }
 
 func exchange(s Stream, request []byte, maxResponse int) ([]byte, error) {
-	// The other side may refuse before it has read everything; then the write fails or
-	// stands still, and the answer says why.
+	// The other side may refuse before it has read everything. The write then fails or blocks, and
+	// the answer has the reason.
 	written := make(chan error, 1)
 	go func() { written <- writeFrame(s, nil, request) }()
 	response, err := readResponse(s, maxResponse)
@@ -199,8 +203,8 @@ func writeFrame(w io.Writer, prefix, payload []byte) error {
 	return err
 }
 
-// readFrame reads a length in 4 bytes big-endian and that many bytes. The buffer grows
-// with what arrives, not with what the length promises.
+// readFrame reads a length in 4 bytes big-endian and that many bytes. The buffer grows with the
+// received bytes, not with the announced length.
 func readFrame(r io.Reader, maxSize int) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

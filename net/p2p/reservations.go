@@ -10,14 +10,15 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// A key that waits for a seat costs nothing, and an address little: neither gets all places of a
-// relay. So many of the maxReservations may clients have that only wait, and those of one network.
+// Limits that keep a relay's slots available. A key without a seat costs an attacker nothing, and
+// an address little. So clients without a seat, and the clients of one network, get only this many
+// of the maxReservations.
 const (
 	maxWaitingPlaces = maxReservations / 2
 	maxNetworkPlaces = maxReservations / 4
 )
 
-// placeTable knows who holds the places at this node as a relay.
+// placeTable contains the reservations at this node as a relay.
 type placeTable struct {
 	mu     sync.Mutex
 	places map[peer.ID]reservation
@@ -29,8 +30,8 @@ type reservation struct {
 	until   time.Time
 }
 
-// take reports whether p, reached at an address, may have a place or keep its own, and notes that
-// it has. Of the others those count that are there still.
+// take reports whether p, connected from an address, may make or renew a reservation, and if so
+// stores it. Other reservations count only if their holders are still there.
 func (t *placeTable) take(p peer.ID, from ma.Multiaddr, waits bool, there func(peer.ID) bool, now time.Time) bool {
 	network := networkOf(from)
 	t.mu.Lock()
@@ -61,7 +62,8 @@ func (t *placeTable) take(p peer.ID, from ma.Multiaddr, waits bool, there func(p
 	return true
 }
 
-// networkOf is the network of an address: /24 of IPv4, /48 of IPv6; all others are one.
+// networkOf returns the network of an address: /24 of IPv4, /48 of IPv6; all others count as one
+// network.
 func networkOf(a ma.Multiaddr) netip.Prefix {
 	ip, err := manet.ToIP(a)
 	addr, ok := netip.AddrFromSlice(ip)
@@ -72,6 +74,6 @@ func networkOf(a ma.Multiaddr) netip.Prefix {
 	if addr = addr.Unmap(); addr.Is4() {
 		bits = 24
 	}
-	network, _ := addr.Prefix(bits) // it has that many bits
+	network, _ := addr.Prefix(bits) // addr has at least that many bits
 	return network
 }

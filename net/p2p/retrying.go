@@ -11,11 +11,12 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// acceptPause is the time until connections are accepted again after that failed.
+// acceptPause is the pause before connections are accepted again after a failure.
 const acceptPause = time.Second
 
-// retryingUpgrader makes listeners that bound strangers and outlive a failure: a shared port is closed for
-// good when accepting fails once, as it does while there are too many open files.
+// retryingUpgrader makes listeners that limit unknown clients and survive failures. Otherwise a
+// shared port is closed permanently after one failed accept, for example because of too many open
+// files.
 type retryingUpgrader struct {
 	transport.Upgrader
 	n *Node

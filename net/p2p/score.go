@@ -13,12 +13,12 @@ import (
 // Fault is a kind of misbehaviour of a member.
 type Fault string
 
-// Faults and what they weigh, in points.
+// Faults and their weights in points.
 const (
-	FaultWrongBytes Fault = "wrong bytes"     // 50: nobody sends them by accident
-	FaultInvalid    Fault = "invalid message" // 20: a message that no honest member makes
+	FaultWrongBytes Fault = "wrong bytes"     // 50: does not happen by accident
+	FaultInvalid    Fault = "invalid message" // 20: a message that no honest member sends
 	FaultFlood      Fault = "flood"           // 10: more messages than a member may send
-	FaultStall      Fault = "stall"           // 10: sends nothing, or a few bytes a second
+	FaultStall      Fault = "stall"           // 10: sends nothing, or only a few bytes a second
 )
 
 func (f Fault) points() float64 {
@@ -32,37 +32,37 @@ func (f Fault) points() float64 {
 }
 
 const (
-	// avoidedFrom is the penalty from which on a member is asked only when nobody else is
-	// left, maxPenalty the highest; half of a penalty is forgiven every forgiveness.
+	// avoidedFrom is the penalty from which on a member is asked only if no other is left.
+	// maxPenalty is the maximum. Half of a penalty is forgiven every forgiveness.
 	avoidedFrom = 20
 	maxPenalty  = 400
 	forgiveness = 10 * time.Minute
 
 	maxRecords = 1024
-	// reportEvery bounds the reports of one member's faults of one kind.
+	// reportEvery is the minimum time between reports of one member's faults of one kind.
 	reportEvery = 10 * time.Second
 )
 
-// Penalty is a fault that was found in a member.
+// Penalty is one fault of a member.
 type Penalty struct {
 	Peer   identity.ID
 	Fault  Fault
 	Detail string
-	Times  int     // since it was last reported
-	Score  float64 // minus all points against the member, those forgiven left out
+	Times  int     // number of faults since the last report
+	Score  float64 // negative sum of the member's points that are not yet forgiven
 }
 
-// conduct is what is held against one member. It is kept when the member leaves, so that
-// leaving and joining again does not clear it.
+// conduct is the record of one member's faults. It is kept when the member leaves, so that leaving
+// and joining again does not clear it.
 type conduct struct {
 	points   float64
-	grave    float64 // without those for stalls
+	grave    float64 // without points for stalls
 	at       time.Time
-	pardoned time.Time // when stalls were forgiven at once
+	pardoned time.Time // when stalls were last forgiven at once
 	faults   map[Fault]*report
 }
 
-// report is what was said about a member's faults of one kind.
+// report is the last report of a member's faults of one kind.
 type report struct {
 	at     time.Time
 	unsaid int
@@ -75,18 +75,18 @@ func (r *conduct) now() float64 {
 	return r.points * r.left()
 }
 
-// left is the part of the points that is not forgiven yet.
+// left returns the fraction of the points that is not forgiven yet.
 func (r *conduct) left() float64 {
 	return math.Exp2(-float64(time.Since(r.at)) / float64(forgiveness))
 }
 
-// records are those of all members.
+// records contains the records of all members.
 type records struct {
 	mu sync.Mutex
 	by map[identity.ID]*conduct
 }
 
-// add counts a fault and returns what is to be reported, if anything.
+// add counts a fault and returns the penalty to report, if any.
 func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +116,7 @@ func (s *records) add(id identity.ID, fault Fault, detail string) (Penalty, bool
 	return p, true
 }
 
-// makeRoom forgets whom least is held against.
+// makeRoom removes the record with the fewest points.
 func (s *records) makeRoom() {
 	if len(s.by) < maxRecords {
 		return
@@ -131,8 +131,9 @@ func (s *records) makeRoom() {
 	delete(s.by, least)
 }
 
-// connected forgives the stalls of a member to which a new connection leads, at once: it may have been killed, or its line
-// down, while it was asked. As whoever stalls on purpose can connect anew, that is done once in forgiveness.
+// connected forgives all stalls of a member with a new connection: it may have been killed, or its
+// link down, while it was asked. It does this once in forgiveness, because a member that stalls
+// deliberately could also reconnect.
 func (s *records) connected(id identity.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,16 +160,16 @@ func (s *records) gravePoints(id identity.ID) float64 {
 	return r.grave * r.left()
 }
 
-// Penalise holds a fault against a member: it is named in the log and to Options.OnPenalty,
-// asked for blobs after others, and in the end, if not for stalls, not listened to. A penalty halves every
-// ten minutes.
+// Penalise records a fault of a member. The node logs it and calls Options.OnPenalty. It asks
+// penalised members last for blobs, and ignores a member with too many points, except points for
+// stalls. Points halve every ten minutes.
 func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 	p, report := n.records.add(id, fault, detail)
 	if !report {
 		return
 	}
 	level, message := slog.LevelWarn, "p2p: member misbehaves"
-	if fault == FaultStall { // so does an honest one on a slow line
+	if fault == FaultStall { // an honest member on a slow link also stalls
 		level, message = slog.LevelInfo, "p2p: member is slow to send"
 	}
 	n.logger.Log(context.Background(), level, message, "member", id.Short(), "fault", string(fault), "detail", detail, "times", p.Times, "score", math.Round(p.Score))
@@ -177,12 +178,13 @@ func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 	}
 }
 
-// Score returns what is held against a member: 0 for nothing, otherwise negative.
+// Score returns a member's score: 0 without penalties, otherwise negative.
 func (n *Node) Score(id identity.ID) float64 { return 0 - n.records.points(id) }
 
-// GraveScore is Score without what is held against a member for stalls: one with a slow line of which many want something
-// stalls as one does that means to. It is asked for blobs after others, and is no worse for all else.
+// GraveScore is Score without penalties for stalls. A member with a slow connection and many
+// requests stalls just as one does that stalls deliberately. Stalls therefore only move a member to
+// the end of the order for blobs.
 func (n *Node) GraveScore(id identity.ID) float64 { return 0 - n.records.gravePoints(id) }
 
-// Avoids reports whether a member misbehaved so much of late that others are preferred.
+// Avoids reports whether the node prefers other members because of recent misbehaviour.
 func (n *Node) Avoids(id identity.ID) bool { return n.records.points(id) >= avoidedFrom }

@@ -13,20 +13,20 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// requestTime is how long a stream may take to bring its request.
+// requestTime is the time limit for receiving a request on a stream.
 const requestTime = 5 * time.Second
 
-// errRefused is the end of an exchange that there was no room for.
+// errRefused ends an exchange for which there is no slot.
 var errRefused = errors.New("too many exchanges at once")
 
-// A beginFunc reads a request and returns what answers it; nil when nothing is left to do.
-// Reading costs the server little, answering may cost much: only that takes a place.
+// A beginFunc reads a request and returns a function that answers it, or nil if nothing is left to
+// do. Reading costs the server little, but answering may cost much, so only answering needs a slot.
 type (
 	beginFunc  func(from identity.ID, s Stream) (answerFunc, error)
 	answerFunc func(ctx context.Context) error
 )
 
-// begin reads the bytes that every stream begins with, and lets h find them in the stream.
+// begin reads the bytes that every stream starts with, and lets h read them from the stream again.
 func (l StreamLimits) begin(h StreamHandler) beginFunc {
 	return func(from identity.ID, s Stream) (answerFunc, error) {
 		request := make([]byte, l.Request)
@@ -37,7 +37,7 @@ func (l StreamLimits) begin(h StreamHandler) beginFunc {
 	}
 }
 
-// begunStream is a stream of which some bytes have been read already.
+// begunStream is a stream of which some bytes have already been read.
 type begunStream struct {
 	Stream
 	read []byte
@@ -61,7 +61,7 @@ type streamServer struct {
 	queue  *queue
 }
 
-// serve runs in a goroutine that libp2p made for the stream.
+// serve runs in a goroutine that libp2p created for the stream.
 func (v *streamServer) serve(s network.Stream) {
 	leave, ok := v.node.enter()
 	if !ok {
@@ -85,7 +85,7 @@ func (v *streamServer) serve(s network.Stream) {
 	}
 }
 
-// exchange reads the request of s and has it answered within the limits of the protocol.
+// exchange reads the request of s and answers it within the limits of the protocol.
 func (v *streamServer) exchange(from identity.ID, s deadlineStream) error {
 	if !v.queue.enter(from) {
 		return errRefused
@@ -104,7 +104,7 @@ func (v *streamServer) exchange(from identity.ID, s deadlineStream) error {
 	})
 }
 
-// answer waits for a place and answers.
+// answer waits for a slot and answers.
 func (v *streamServer) answer(from identity.ID, s *pacedStream, answer answerFunc) (err error) {
 	ctx, cancel := context.WithCancel(v.node.ctx)
 	defer cancel()
@@ -129,8 +129,8 @@ func (v *streamServer) answer(from identity.ID, s *pacedStream, answer answerFun
 	return answer(ctx)
 }
 
-// contain runs what serves a stream and turns a panic into an error: a message that trips a
-// handler must not end the process.
+// contain runs the server of a stream and turns a panic into an error, because a message that
+// causes a panic must not end the process.
 func (v *streamServer) contain(from identity.ID, serve func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,28 +14,28 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// firstBytes is what libp2p reads of a TCP connection to tell whose it is, for which it waits half
-// a minute with 64 connections at a time.
+// firstBytes is the number of bytes that libp2p reads from a TCP connection to determine its
+// protocol. For these it waits half a minute, with 64 connections at the same time.
 const (
 	firstBytes = 3
-	firstTime  = 5 * time.Second // for them to arrive
+	firstTime  = 5 * time.Second // time limit for these bytes
 )
 
-// strangers are the TCP connections that have not shown a key yet. They are let in when they have said
-// something, and counted until they have shown a key: those that are silent or slow have few places, of
-// which they lose the oldest, and take none of libp2p's own.
+// strangers contains the TCP connections that have not proved a key yet. They are accepted after
+// they have sent something, and counted until they have proved a key. Silent and slow connections
+// have few slots, in which the oldest is evicted, and take none of libp2p's own.
 type strangers struct {
 	limiter *admission.Limiter
 
 	mu     sync.Mutex
-	byAddr map[string]*strangeConn // by remote address, until they have shown a key
+	byAddr map[string]*strangeConn // by remote address, until they have proved a key
 }
 
 func newStrangers() *strangers {
 	return &strangers{limiter: admission.NewLimiter(), byAddr: make(map[string]*strangeConn)}
 }
 
-// tcpConn is what libp2p wants of a connection that it accepts.
+// tcpConn is libp2p's interface of a connection that it accepts.
 type tcpConn interface {
 	manet.Conn
 	syscall.Conn
@@ -50,12 +50,12 @@ type tcpConn interface {
 	MultipathTCP() (bool, error)
 }
 
-// strangeConn is a connection that has not shown a key yet, and what became of it.
+// strangeConn is a connection that has not proved a key yet.
 type strangeConn struct {
 	tcpConn
 	strangers *strangers
 	place     *admission.Place
-	first     []byte // read already
+	first     []byte // already read
 }
 
 // Read implements net.Conn.
@@ -83,7 +83,7 @@ func (s *strangers) leave(c *strangeConn) {
 	s.limiter.Leave(c.place)
 }
 
-// shown gives back the place of a connection that has shown its key.
+// shown releases the slot of a connection that has proved its key.
 func (s *strangers) shown(remote net.Addr) {
 	s.mu.Lock()
 	c := s.byAddr[remote.String()]
@@ -93,14 +93,14 @@ func (s *strangers) shown(remote net.Addr) {
 	}
 }
 
-// shownAt is shown for an address as libp2p has it.
+// shownAt is shown for an address in libp2p's type.
 func (s *strangers) shownAt(remote ma.Multiaddr) {
 	if addr, err := manet.ToNetAddr(remote); err == nil {
 		s.shown(addr)
 	}
 }
 
-// admit takes a place for a connection, or hangs up.
+// admit takes a slot for a connection, or closes the connection.
 func (s *strangers) admit(raw manet.Conn) *strangeConn {
 	conn, ok := raw.(tcpConn)
 	if !ok {
@@ -132,14 +132,14 @@ func (c *strangeConn) hear() error {
 	return c.SetReadDeadline(time.Time{})
 }
 
-// boundedListener is a port at which strangers have few connections.
+// boundedListener is a listener that limits the connections of unknown clients.
 type boundedListener struct {
 	manet.Listener
 	node  *Node
 	begin sync.Once
-	ready chan manet.Conn // has said something
-	ended chan struct{}   // closed when the port is
-	err   error           // why; valid after ended
+	ready chan manet.Conn // connections that have sent something
+	ended chan struct{}   // closed when the port is closed
+	err   error           // reason; valid after ended
 }
 
 func newBoundedListener(l manet.Listener, n *Node) *boundedListener {
@@ -162,7 +162,7 @@ func (l *boundedListener) Accept() (manet.Conn, error) {
 	}
 }
 
-// acceptAll lets connections in until the port is closed.
+// acceptAll accepts connections until the port is closed.
 func (l *boundedListener) acceptAll() {
 	defer close(l.ended)
 	for {
@@ -178,7 +178,7 @@ func (l *boundedListener) acceptAll() {
 	}
 }
 
-// pass hands a connection over when it has said something.
+// pass delivers a connection when it has sent something.
 func (l *boundedListener) pass(c *strangeConn) {
 	if err := c.hear(); err != nil {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {

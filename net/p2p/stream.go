@@ -15,16 +15,16 @@ import (
 
 // Errors of streams.
 var (
-	// ErrBusy says that the other side has no room for this stream, or needed its place for a
-	// member that has fewer; try later or elsewhere.
+	// ErrBusy means that the other side has no slot for this stream, or gave its slot to a member
+	// with fewer streams. Try again later or with another member.
 	ErrBusy = errors.New("peer is busy")
-	// ErrHungUp says that the other side ended a connection of OpenBulk. It has no other way
-	// to say that it is busy, so this may mean that or anything; a stream would tell.
+	// ErrHungUp means that the other side closed a connection of OpenBulk. It may have been busy,
+	// since it has no other way to report that, or have failed. A stream would return the reason.
 	ErrHungUp = errors.New("peer hung up")
 )
 
-// Stream is a bidirectional byte stream between two members. Reset ends both directions
-// and tells the other side that something is wrong; CloseWrite ends ours.
+// Stream is a bidirectional byte stream between two members. Reset ends both directions and signals
+// an error to the other side. CloseWrite ends the direction to the other side.
 type Stream interface {
 	io.ReadWriteCloser
 	CloseWrite() error
@@ -32,21 +32,21 @@ type Stream interface {
 	SetDeadline(time.Time) error
 }
 
-// StreamLimits bound what a protocol may cost its server.
+// StreamLimits bound the resources that a protocol may use on the serving side.
 type StreamLimits struct {
-	PerPeer int           // streams of one member at the same time; more are refused
-	Total   int           // streams served at the same time; more wait for their turn, but not for long
-	Timeout time.Duration // of serving one stream
-	// Request is how many bytes every stream begins with. A stream is served, and counts in
-	// Total, only after they have arrived, for which it has some seconds; the handler reads
-	// them from the stream.
+	PerPeer int           // concurrent streams of one member; more are refused
+	Total   int           // streams served concurrently; more wait for a short time
+	Timeout time.Duration // for serving one stream
+	// Request is the number of bytes that every stream starts with. A stream is served, and counts
+	// against Total, only after these bytes have arrived, for which the other side has a few
+	// seconds. The handler reads them from the stream.
 	Request int
 }
 
-// StreamHandler serves one stream from a member. ctx ends with the stream's deadline, with
-// the node, and when the place is needed: for a member that has fewer or, from one that takes
-// little, for a member that has none. Writes end when the member takes next to nothing. The
-// stream is closed after nil and reset after an error or a panic.
+// StreamHandler serves one stream from a member. ctx ends with the stream's deadline, with the
+// node, or when the node needs the slot for another member: for one with fewer streams or, if this
+// member reads slowly, for one without a stream. Writes fail if the member reads almost nothing.
+// The stream is closed after nil and reset after an error or a panic.
 type StreamHandler func(ctx context.Context, from identity.ID, s Stream) error
 
 // HandleStream serves a protocol. It replaces an earlier handler of the same protocol.
@@ -67,8 +67,8 @@ func (n *Node) handleStream(name string, limits StreamLimits, begin beginFunc) *
 	return server
 }
 
-// OpenStream opens a stream to a member, connecting first if need be. The deadline of
-// ctx, if it has one, becomes the stream's; the end of ctx does not reset the stream.
+// OpenStream opens a stream to a member and connects first if necessary. The deadline of ctx, if
+// any, becomes the deadline of the stream. The end of ctx does not reset the stream.
 func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Stream, error) {
 	p, err := PeerID(to)
 	if err != nil {
@@ -80,8 +80,8 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	connected := n.isConnected(p)
 	s, err := n.host.NewStream(ctx, p, protocol.ID(name))
 	if err != nil && connected && ctx.Err() == nil {
-		// A connection that the other side refused, or that has died, looks like one until
-		// its first stream fails.
+		// A connection that the other side refused, or that has died, seems to work until its first
+		// stream fails.
 		s, err = n.host.NewStream(ctx, p, protocol.ID(name))
 	}
 	if err != nil {
@@ -97,7 +97,7 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	return memberStream{s}, nil
 }
 
-// memberStream is a libp2p stream whose errors are ours where that matters.
+// memberStream is a libp2p stream with some errors converted to those of this package.
 type memberStream struct{ network.Stream }
 
 func (s memberStream) Read(p []byte) (int, error) {

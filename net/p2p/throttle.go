@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// uploadBurst is how much may leave at once under a limit of the upload rate.
+	// uploadBurst is the maximum burst under a limit of the upload rate, in bytes.
 	uploadBurst = 256 << 10
-	// uploadPiece is how much one stream sends before it is another one's turn. With large
-	// pieces a stream would be silent for so long that its member seems to stall.
+	// uploadPiece is the number of bytes that one stream sends before another stream's turn. With
+	// large pieces a stream would be silent for so long that the other side would take this node
+	// for stalled.
 	uploadPiece = 16 << 10
 )
 
-// newFirstLimiter returns the limiter of what goes before everything else, which may use half of
-// the rate that all have together; nil for 0: none.
+// newFirstLimiter returns the limiter of data that goes before everything else, which may use half
+// of the total rate; nil for 0: unlimited.
 func newFirstLimiter(bytesPerSecond int64) *rate.Limiter {
 	if bytesPerSecond <= 0 {
 		return nil
@@ -26,9 +27,9 @@ func newFirstLimiter(bytesPerSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(max(1, bytesPerSecond/2)), uploadBurst)
 }
 
-// ThrottleFirst returns w for little messages that must not wait behind blobs: they take their part
-// of Options.MaxUploadRate from what else leaves. They wait when they alone would be more than half
-// of it. A Write ends with ctx.
+// ThrottleFirst returns a writer for small messages that must not wait behind blobs. They take
+// their share of Options.MaxUploadRate before all other data. They wait only if they alone would
+// exceed half of it. A Write ends with ctx.
 func (n *Node) ThrottleFirst(ctx context.Context, w io.Writer) io.Writer {
 	if n.upload == nil {
 		return w
@@ -36,7 +37,8 @@ func (n *Node) ThrottleFirst(ctx context.Context, w io.Writer) io.Writer {
 	return &throttled{ctx, n.first, debited{n.upload, w}}
 }
 
-// debited takes what it writes from a limiter without waiting, so that others wait for longer.
+// debited takes tokens for its writes from a limiter without waiting, so that other writers wait
+// longer.
 type debited struct {
 	limiter *rate.Limiter
 	w       io.Writer
@@ -47,7 +49,7 @@ func (d debited) Write(p []byte) (int, error) {
 	return d.w.Write(p)
 }
 
-// newUploadLimiter returns the limiter of a rate in bytes per second; nil for 0: none.
+// newUploadLimiter returns the limiter of a rate in bytes per second; nil for 0: unlimited.
 func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {
 	if bytesPerSecond <= 0 {
 		return nil
@@ -55,8 +57,8 @@ func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(bytesPerSecond), uploadBurst)
 }
 
-// Throttle returns w with Options.MaxUploadRate, which everything that is written through
-// Throttle shares. A Write ends with ctx.
+// Throttle returns a writer that is limited to Options.MaxUploadRate, which all writers of Throttle
+// share. A Write ends with ctx.
 func (n *Node) Throttle(ctx context.Context, w io.Writer) io.Writer {
 	w = counted{&n.sending, w}
 	if n.upload == nil {
@@ -65,8 +67,9 @@ func (n *Node) Throttle(ctx context.Context, w io.Writer) io.Writer {
 	return &throttled{ctx, n.upload, w}
 }
 
-// throttleLast returns w with Options.MaxUploadRate, for data that lets blobs go first: while a blob is being sent, each
-// piece waits for three times as long as the piece before took, so that it gets a quarter of the link.
+// throttleLast returns a writer limited to Options.MaxUploadRate, for data that lets blobs go
+// first. While a blob is being sent, each piece waits three times as long as the previous piece
+// took, so that this data gets a quarter of the link.
 func (n *Node) throttleLast(ctx context.Context, w io.Writer) io.Writer {
 	w = &yielding{ctx: ctx, busy: &n.sending, w: w}
 	if n.upload == nil {
@@ -75,7 +78,7 @@ func (n *Node) throttleLast(ctx context.Context, w io.Writer) io.Writer {
 	return &throttled{ctx, n.upload, w}
 }
 
-// counted counts the writes that are under way.
+// counted counts the current writes.
 type counted struct {
 	active *atomic.Int32
 	w      io.Writer
@@ -97,7 +100,7 @@ type yielding struct {
 	ctx  context.Context
 	busy *atomic.Int32
 	w    io.Writer
-	took time.Duration // by the piece before
+	took time.Duration // duration of the previous piece
 }
 
 func (y *yielding) Write(p []byte) (written int, err error) {

@@ -9,14 +9,15 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// maxCountedPeers bounds the peers whose bytes are counted apart: members of many epochs.
+// maxCountedPeers is the maximum number of peers whose bytes are counted separately: the members of
+// many epochs.
 const maxCountedPeers = 4096
 
-// traffic counts the bytes of single peers.
+// traffic counts the bytes of each peer.
 type traffic struct {
 	mu    sync.RWMutex
 	peers map[peer.ID]*carried
-	rest  carried // of those for whom there was no place
+	rest  carried // sum over the peers beyond maxCountedPeers
 }
 
 type carried struct{ sent, received atomic.Uint64 }
@@ -45,14 +46,14 @@ func (t *traffic) of(p peer.ID) *carried {
 	return c
 }
 
-// Traffic is what streams to and from a member have carried since the node was started.
+// Traffic counts the bytes of all streams to and from a member since the node started.
 type Traffic struct {
 	ID             identity.ID
 	Sent, Received uint64
-	Relayed        bool // it is reached through another member only
+	Relayed        bool // the member can be reached only through a relay
 }
 
-// Traffic returns that of the members that a connection exists to, in ascending order of id.
+// Traffic returns the traffic of the connected members in ascending order of ID.
 func (n *Node) Traffic() []Traffic {
 	connected := n.Connected()
 	out := make([]Traffic, 0, len(connected))

@@ -19,22 +19,22 @@ import (
 )
 
 const (
-	// connsPerSubnet bounds the connections from one IPv4 address or one IPv6 /56. The
-	// library's own bound of 8 cuts off members that share an address.
+	// connsPerSubnet is the maximum number of connections from one IPv4 address or one IPv6 /56.
+	// The library's default of 8 would refuse members that share an address.
 	connsPerSubnet = 512
-	// handshakesPerSecond bounds what strangers can make us compute. The library's own
-	// bound is one connection in five seconds for each address.
+	// handshakesPerSecond limits the computation that unknown clients can cause. The library's
+	// default is one connection in five seconds for each address.
 	handshakesPerSecond = 200
 	handshakesBurst     = 1024
-	// strangersAtOnce are the connections that have not shown a key yet: those over TCP
-	// (strangers), and some over QUIC, which has means of its own against many.
+	// strangersAtOnce is the maximum number of connections that have not proved a key yet: those
+	// over TCP (strangers), and some over QUIC, which has its own protection against many.
 	strangersAtOnce = admission.MaxWaiting + 256
-	// quicAfterTCP is how long a dial to a private address waits for TCP before QUIC.
+	// quicAfterTCP is how long a dial to a private address waits for TCP before trying QUIC.
 	quicAfterTCP = 250 * time.Millisecond
 )
 
-// newResourceManager bounds memory, streams and connections by the machine's size, and
-// lets many members share one address: the gater decides which of them may connect.
+// newResourceManager returns limits for memory, streams and connections by the machine's size. It
+// lets many members share one address, because the gater decides which of them may connect.
 func newResourceManager() (network.ResourceManager, error) {
 	limits := rcmgr.DefaultLimits
 	libp2p.SetDefaultServiceLimits(&limits)
@@ -50,9 +50,8 @@ func newResourceManager() (network.ResourceManager, error) {
 		}))
 }
 
-// rankDials dials TCP first on loopback and private networks, where it carries two to
-// three times the bytes for the same CPU time, and leaves public addresses to the
-// library's rule: QUIC first.
+// rankDials dials TCP first on loopback and private networks, where it carries two to three times
+// the bytes for the same CPU time. For public addresses it uses the library's rule: QUIC first.
 func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 	var private, public, circuits []ma.Multiaddr
 	haveTCP := false
@@ -89,8 +88,8 @@ func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 	return ranked
 }
 
-// bandwidth counts the bytes of all streams exactly. The library's own counter lags by a
-// second and needs a goroutine that never ends.
+// bandwidth counts the bytes of all streams exactly. The library's own counter lags by a second and
+// needs a goroutine that never ends.
 type bandwidth struct {
 	sent, received atomic.Uint64
 	peers          traffic
@@ -112,7 +111,7 @@ func (b *bandwidth) LogRecvMessageStream(n int64, _ protocol.ID, from peer.ID) {
 	b.peers.of(from).received.Add(uint64(max(n, 0)))
 }
 
-// The rest of the interface is about protocols and rates, which nothing here asks for.
+// The rest of the interface is about protocols and rates, which this package does not use.
 
 func (b *bandwidth) GetBandwidthForPeer(peer.ID) metrics.Stats             { return metrics.Stats{} }
 func (b *bandwidth) GetBandwidthForProtocol(protocol.ID) metrics.Stats     { return metrics.Stats{} }

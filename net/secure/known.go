@@ -17,29 +17,28 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// knownServersVariable is the environment variable that names the file of known servers.
+// knownServersVariable is the environment variable with the path of the file of known servers.
 const knownServersVariable = "PSYCHE_KNOWN_SERVERS"
 
-// maxKnownServersSize bounds the file of known servers in bytes.
+// maxKnownServersSize is the maximum size of the file of known servers in bytes.
 const maxKnownServersSize = 1 << 20
 
-// lockTimeout bounds how long another program that adds a server is waited for.
+// lockTimeout is the maximum wait for another program that is adding a server.
 const lockTimeout = 5 * time.Second
 
-// KnownServers remembers in a file which key the server of an address had when it was seen
-// first. A line of the file is an address and a key in base58, with a space between them;
-// empty lines and lines that begin with # are skipped. The first line of an address counts.
+// KnownServers is a file with the first key seen for each server address. A line of the file
+// contains an address and a key in base58, separated by a space. Empty lines and lines that start
+// with # are skipped. The first line of an address counts.
 type KnownServers struct {
 	Path string
-	// FirstUse is called when an address was not known and has been added. May be nil.
+	// FirstUse is called when an unknown address has been added. May be nil.
 	FirstUse func(address string, key identity.ID)
 
 	mu sync.Mutex
 }
 
-// defaultKnownServers returns where the user's file of known servers is: what
-// knownServersVariable says, or else psyche/known_servers in the user's folder for
-// configuration.
+// defaultKnownServers returns the path of the user's file of known servers: the value of
+// knownServersVariable, or psyche/known_servers in the user's configuration folder.
 func defaultKnownServers() (string, error) {
 	if path := os.Getenv(knownServersVariable); path != "" {
 		return path, nil
@@ -51,9 +50,9 @@ func defaultKnownServers() (string, error) {
 	return filepath.Join(dir, "psyche", "known_servers"), nil
 }
 
-// Choose turns what a user said into what decides about a server: its key in base58, or
-// else the path of a file of known servers, which is defaultKnownServers when it is empty.
-// One of the two results is set. firstUse is KnownServers.FirstUse.
+// Choose selects how to verify a server, from user input: serverKey is its key in base58. If it is
+// empty, path is the path of a file of known servers, by default defaultKnownServers. One of the
+// two results is set. firstUse becomes KnownServers.FirstUse.
 func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identity.ID, *KnownServers, error) {
 	if serverKey != "" {
 		id, err := identity.ParseID(serverKey)
@@ -71,8 +70,8 @@ func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identit
 	return identity.ID{}, &KnownServers{Path: path, FirstUse: firstUse}, nil
 }
 
-// Check returns a function that accepts the key under which address is known. An address
-// that is not known is added with the key that it has now. Another key is ErrServerChanged.
+// Check returns a function that accepts the key recorded for address. If address is unknown, the
+// function records the given key. Any other key is ErrServerChanged.
 func (k *KnownServers) Check(address string) func(identity.ID) error {
 	return func(found identity.ID) error {
 		k.mu.Lock()
@@ -96,8 +95,8 @@ func (k *KnownServers) Check(address string) func(identity.ID) error {
 	}
 }
 
-// check reports whether the address is known by this key, and is ErrServerChanged when it is known
-// by another.
+// check reports whether the address has this key in the file. It returns ErrServerChanged if it has
+// another key.
 func (k *KnownServers) check(address string, found identity.ID) (bool, error) {
 	want, line, err := k.find(address)
 	if err != nil || line == 0 || want == found {
@@ -107,9 +106,9 @@ func (k *KnownServers) check(address string, found identity.ID) (bool, error) {
 		ErrServerChanged, address, want, line, k.Path, found)
 }
 
-// lock keeps other programs from adding to the file until the returned function is called. Where
-// the file system has no locks there is none: then two programs that meet a server at once may both
-// add it, and the first line counts.
+// lock keeps other programs from adding to the file until the returned function is called. If the
+// file system does not support locks, there is none. Two programs that see a new server at the same
+// time may then both add it, and the first line counts.
 func (k *KnownServers) lock() (free func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(k.Path), 0o755); err != nil {
 		return nil, fmt.Errorf("known servers: %w", err)
@@ -126,7 +125,7 @@ func (k *KnownServers) lock() (free func(), err error) {
 	return func() { _ = file.Close() }, nil
 }
 
-// find returns the key of an address and the number of its line; 0 when it is not known.
+// find returns the key of an address and the number of its line, or 0 if it is unknown.
 func (k *KnownServers) find(address string) (identity.ID, int, error) {
 	file, err := os.Open(k.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +141,7 @@ func (k *KnownServers) find(address string) (identity.ID, int, error) {
 	return findKnown(file, k.Path, address)
 }
 
-// findKnown looks for an address in the text of a file of known servers.
+// findKnown searches the text of a file of known servers for an address.
 func findKnown(text io.Reader, path, address string) (identity.ID, int, error) {
 	lines := bufio.NewScanner(text)
 	for number := 1; lines.Scan(); number++ {
@@ -168,7 +167,7 @@ func findKnown(text io.Reader, path, address string) (identity.ID, int, error) {
 	return identity.ID{}, 0, nil
 }
 
-// add appends a line, in one write.
+// add appends a line with a single write.
 func (k *KnownServers) add(address string, key identity.ID) error {
 	if address == "" || strings.ContainsAny(address, " \t\r\n#") {
 		return fmt.Errorf("known servers: invalid address %q", address)
@@ -188,7 +187,7 @@ func (k *KnownServers) add(address string, key identity.ID) error {
 	if _, err = file.WriteString(line); err == nil {
 		err = file.Sync()
 	}
-	if err != nil { // a part of a line would be one that nobody can read
+	if err != nil { // a partial line would be unreadable
 		err = errors.Join(err, file.Truncate(end))
 	}
 	if err = errors.Join(err, file.Close()); err != nil {

@@ -15,25 +15,25 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// protocolName keeps programs of other protocols out (RFC 7301).
+// protocolName is the ALPN name, which keeps programs with other protocols out (RFC 7301).
 const protocolName = "psyche"
 
-// Errors of this package. No further attempt cures them.
+// Errors of this package. A retry does not help.
 var (
-	// ErrWrongServer says that the host proved another id than the one that was pinned.
+	// ErrWrongServer means that the host proved another ID than the pinned one.
 	ErrWrongServer = errors.New("the server has another key than expected")
-	// ErrServerChanged says that the host of a known address has another id than before.
+	// ErrServerChanged means that the host of a known address has another ID than before.
 	ErrServerChanged = errors.New("the key of the server has changed")
 )
 
-// ServerConfig returns the TLS configuration of a host: version 1.3 only, with a
-// certificate that key signs itself. The same key gives the same certificate.
+// ServerConfig returns the TLS configuration of a host: only version 1.3, with a self-signed
+// certificate. The same key gives the same certificate.
 func ServerConfig(key identity.Key) (*tls.Config, error) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1),
 		Subject:      pkix.Name{CommonName: key.ID().String()},
 		NotBefore:    time.Unix(0, 0).UTC(),
-		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // does not expire (RFC 5280, 4.1.2.5)
+		NotAfter:     time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // no expiry (RFC 5280, 4.1.2.5)
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Private().Public(), key.Private())
@@ -44,20 +44,20 @@ func ServerConfig(key identity.Key) (*tls.Config, error) {
 		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key.Private()}},
 		MinVersion:   tls.VersionTLS13,
 		NextProtos:   []string{protocolName},
-		// A resumed session would save little, and tickets are state that nobody needs.
+		// A resumed session would save little, and tickets would be additional state.
 		SessionTicketsDisabled: true,
 	}, nil
 }
 
-// Client wraps the client's end of a connection. The handshake, which the first read or
-// write does, fails with the error of accept when it does not accept the host's id. It also
-// fails, after accept, when the host does not prove that it has the key: what was read from
-// the connection comes from the host whose id accept has seen.
+// Client wraps the client's end of a connection. The handshake runs with the first read or write.
+// It fails with the error of accept if accept rejects the host's ID. It also fails, after accept,
+// if the host does not prove possession of the key. All data read from the connection therefore
+// comes from the host whose ID was passed to accept.
 func Client(socket net.Conn, accept func(identity.ID) error) *tls.Conn {
 	return tls.Client(socket, &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		NextProtos: []string{protocolName},
-		// There is no chain of certificates to verify, and no name: the id is checked instead.
+		// There is no certificate chain and no name to verify: the ID is verified instead.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(state tls.ConnectionState) error {
 			id, err := hostID(state)
@@ -69,7 +69,7 @@ func Client(socket net.Conn, accept func(identity.ID) error) *tls.Conn {
 	})
 }
 
-// hostID returns the id that the other side of a handshake has proved.
+// hostID returns the ID that the other side has proved in a handshake.
 func hostID(state tls.ConnectionState) (identity.ID, error) {
 	if state.NegotiatedProtocol != protocolName || len(state.PeerCertificates) != 1 {
 		return identity.ID{}, errors.New("the other side is not a server of runs")
@@ -81,7 +81,7 @@ func hostID(state tls.ConnectionState) (identity.ID, error) {
 	return identity.ID(public), nil
 }
 
-// Pin accepts one id.
+// Pin returns a function that accepts only the ID want.
 func Pin(want identity.ID) func(identity.ID) error {
 	return func(found identity.ID) error {
 		if found != want {

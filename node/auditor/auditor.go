@@ -15,62 +15,64 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Client is the member that an Auditor works for, as far as the Auditor sees it. Its methods are called
-// in the member's loop.
+// Client is the Auditor's view of the member that it works for. Its methods are called in the
+// member's loop.
 type Client interface {
-	// State returns the newest state of the run. Nobody modifies it.
+	// State returns the newest state of the run. The caller must not modify it.
 	State() *coordinator.State
-	// Members returns the other healthy members, beginning with another one in every turn.
+	// Members returns the other healthy members. The first one changes with every turn.
 	Members() []identity.ID
-	// Round returns the tally of a round, and the commitment of the own result once it is announced:
-	// no tally of a round that is not followed here any more, or not yet.
+	// Round returns the tally of a round, and the commitment of this client's result once it is
+	// announced. It returns nil for a round that the client does not follow any more, or not yet.
 	Round(step uint32) (*tally.Tally, tally.Commitment)
-	// Model says what the trainer's weights are, and which step was applied to them last.
+	// Model returns the state of the trainer's weights, and the step that was applied to them last.
 	Model() (step uint32, m Model)
-	// Spare reports whether the training has nothing for the trainer to do in the running round, and in
-	// the next one as far as that is known.
+	// Spare reports whether the training leaves the trainer idle in the running round and, as far
+	// as that is known, in the next one.
 	Spare() (now, next bool)
-	// SettleTime returns how long the tokens of a batch may take.
+	// SettleTime returns how long reading the tokens of a batch may take.
 	SettleTime() time.Duration
 }
 
-// Model says what the weights of a trainer are.
+// Model is the state of a trainer's weights.
 type Model uint8
 
-// Weights of a trainer.
+// States of a trainer's weights.
 const (
-	NoModel  Model = iota // nothing that is known
-	Final                 // the model of an epoch whose rounds are all applied
-	Replica               // those of the running epoch
-	Outgoing              // those of an epoch whose rounds are over, and not all applied
+	NoModel  Model = iota // unknown weights
+	Final                 // the model of an epoch whose rounds have all been applied
+	Replica               // the weights of the running epoch
+	Outgoing              // the weights of an epoch whose rounds are over, but not all applied
 )
 
-// Engine is the trainer, which does one thing at a time. Its methods are called in the member's loop.
+// Engine controls the trainer, which does one thing at a time. Its methods are called in the
+// member's loop.
 type Engine interface {
-	// Auditor returns the trainer where results are audited, else nil.
+	// Auditor returns the trainer if results are audited, else nil.
 	Auditor() env.Auditor
 	// Lag returns the number of rounds after which results are applied.
 	Lag() uint32
-	// Signed returns the newest step of which this client may have signed a result, in an earlier process
-	// too.
+	// Signed returns the newest step of which this client may have signed a result, including
+	// earlier processes.
 	Signed() uint32
-	// Idle reports whether the trainer does nothing: only then it can be given something to do.
+	// Idle reports whether the trainer is idle. Only an idle trainer accepts work.
 	Idle() bool
-	// Recompute runs a task that recomputes a result of a step: what it returns runs in the loop. It is
-	// cancelled when anything else needs the trainer, unless it is urgent.
+	// Recompute runs a task that recomputes a result of a step. The function that the task returns
+	// runs in the loop. The task is cancelled if other work needs the trainer, unless urgent is
+	// true.
 	Recompute(step uint32, urgent bool, task func(ctx context.Context) func())
-	// Yield says that nothing is urgent any more.
+	// Yield ends the urgency of a running recomputation.
 	Yield()
-	// ResetOptimizer forgets the momentum, and calls done in the loop if that worked.
+	// ResetOptimizer resets the momentum to zero. After success it calls done in the loop.
 	ResetOptimizer(done func())
 }
 
-// Options are what an Auditor is made of.
+// Options are the settings and dependencies of an Auditor.
 type Options struct {
 	Key     identity.Key
-	Dir     string // for files of this member in all runs; empty: temporary ones, which no process finds again
-	Run     string // names the run among them
-	Memory  uint64 // bytes of results that are kept in it; the others are in files
+	Dir     string // for files of this member in all runs; empty: temporary files, which are lost at a restart
+	Run     string // name of the run in file names
+	Memory  uint64 // bytes of results to keep in memory; the others are in files
 	Tasks   *env.Tasks
 	Network interface {
 		env.Requests
@@ -79,20 +81,20 @@ type Options struct {
 	Data   env.DataProvider
 	Client Client
 	Engine Engine
-	// Submit sends an action to the run unless the same is on its way or was answered a moment ago.
-	// Accepted runs in the loop.
+	// Submit sends an action to the run, unless the same action is in flight or was answered a
+	// moment ago. accepted runs in the loop.
 	Submit func(kind string, about any, action coordinator.Action, accepted func())
-	// Needed reports whether the running round can have no quorum if this client leaves.
+	// Needed reports whether the running round cannot have a quorum if this client leaves.
 	Needed func() bool
 	Emit   func(event.Body)
 	Log    *slog.Logger
 }
 
-// Auditor is what a member does, in a run with audits, that others can rely on results: it opens its
-// own, looks at those of others when it has time, and votes in trials. Nothing of it is due: who is
-// slow, or was away, looks at less.
+// Auditor does the audit work of a member, in a run with audits. It opens this member's results,
+// audits other members' results when it has time, and votes in trials. No part of this work is
+// obligatory: a slow member, or one that was away, audits less.
 //
-// All methods but those of a Chain and of a Record are called in the member's loop.
+// All methods except those of Chain and Record are called in the member's loop.
 type Auditor struct {
 	Options
 	me coordinator.ClientID
@@ -101,23 +103,23 @@ type Auditor struct {
 	payloads *payloadStore
 	openings *openings
 	dice     dice
-	chain    *Chain              // nil: this client has no result that another could go on from
-	seeds    map[uint32][32]byte // that say what is opened of results, by their step
+	chain    *Chain              // nil: this client has no result that another one could continue from
+	seeds    map[uint32][32]byte // audit seeds of results, by step
 	served   uint32              // step of the round for which the budgets of openings were renewed
-	fresh    uint32              // the run must know that the optimizer began not before this step
+	fresh    uint32              // the run must know that the optimizer started at this step or later
 
-	thrown    uint32 // step of the round of the newest throw
+	thrown    uint32 // step of the round of the newest draw
 	reviews   map[resultID]*review
-	looked    map[resultID]bool // at results of the newest rounds: they are not drawn again
+	looked    map[resultID]bool // audited results of the newest rounds, which are not drawn again
 	soundness soundness
-	ofItself  *auditCase                    // that finds the soundness out; nil: none goes on
+	ofItself  *auditCase                    // determines the soundness; nil: not running
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
 	pressed   uint32        // step of the newest round whose training waited for a trial
-	took      time.Duration // of the newest recomputation; of one that was stopped at least so much
+	took      time.Duration // duration of the newest recomputation; for a cancelled one its time so far
 }
 
-// New returns an auditor that has done nothing, and removes what an earlier process left.
+// New returns an Auditor that has done nothing yet, and removes files that an earlier process left.
 func New(o Options) *Auditor {
 	var own string
 	if o.Dir != "" {
@@ -134,17 +136,17 @@ func New(o Options) *Auditor {
 	}
 }
 
-// Serve hands openings to members that ask for them.
+// Serve serves openings to members that request them.
 func (a *Auditor) Serve() { a.openings.Serve(a.Network) }
 
-// Close removes the files of results. It is called when all tasks have ended.
+// Close removes the files of results. All tasks must have ended.
 func (a *Auditor) Close() error { return a.payloads.Close() }
 
-// Begin says which run it is, before anything else is said of it.
+// Begin sets the run. It must be called first.
 func (a *Auditor) Begin(run [32]byte) { a.dice = newDice(a.Key.Private().Seed(), run) }
 
-// Observe takes over what a newer state says: before anything is done about it, as what is to be
-// opened has to be known before the next result is made.
+// Observe processes a newer state. The client calls it before it reacts to the state, because the
+// chunks to open must be known before the client makes its next result.
 func (a *Auditor) Observe() {
 	s := a.Client.State()
 	if s.Config.VerificationPercent == 0 {
@@ -167,12 +169,12 @@ func (a *Auditor) Observe() {
 	a.findTrials()
 	a.admit()
 	if s.Progress.Step != a.pressed || s.RunState != coordinator.RoundTrain {
-		a.Engine.Yield() // the round of what was urgent is over
+		a.Engine.Yield() // the round of the urgent work is over
 	}
 }
 
-// admit decides which clients may ask for openings: jurors first, then members. A pending client that is not a juror
-// is served nothing: no seat vouches for it.
+// admit decides which clients may request openings: jurors first, then members. A pending client
+// that is not a juror is not served, because it has no seat to lose.
 func (a *Auditor) admit() {
 	s, all := a.Client.State(), make(audience)
 	for i := range s.Epoch.Clients {
@@ -198,7 +200,7 @@ func (a *Auditor) admit() {
 	}
 }
 
-// needed returns the step from which on rounds are needed for open trials, or the given one.
+// needed returns the first step whose round is needed for open trials, at most the given one.
 func (a *Auditor) needed(step uint32) uint32 {
 	for key := range a.trials {
 		step = min(step, key.Step)
@@ -206,33 +208,33 @@ func (a *Auditor) needed(step uint32) uint32 {
 	return step
 }
 
-// Advance does what there is to do. It is called after every event.
+// Advance starts the work that is due. The client calls it after every event.
 func (a *Auditor) Advance() {
 	if a.Client.State().Config.VerificationPercent == 0 || a.Engine.Auditor() == nil {
 		return
 	}
-	a.follow(a.Chain()) // although no training waits for that
+	a.follow(a.Chain()) // although no training waits for it
 	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
 		a.judge(a.trials[key])
 	}
 	a.audit()
 }
 
-// weights returns the newest step that is applied to the trainer's weights; false while they are of
-// no step, or of none that is kept here.
+// weights returns the newest step that is applied to the trainer's weights. ok is false while they
+// belong to no step, or to a step that is not kept here.
 func (a *Auditor) weights() (step uint32, ok bool) {
 	switch step, model := a.Client.Model(); model {
 	case Replica:
 		return step, true
-	case Final: // of the epoch that this client was in last
+	case Final: // of this client's last epoch
 		rounds := a.past.Rounds(1)
 		return step, len(rounds) > 0 && rounds[0].Step == step
 	}
 	return 0, false
 }
 
-// hasApplied reports whether nothing more is heard of a step: its round is applied, or the client takes
-// no part in the epoch.
+// hasApplied reports whether nothing more will be learned about a step: its round is applied, or
+// the client is not in the epoch.
 func (a *Auditor) hasApplied(step uint32) bool {
 	newest, _ := a.Client.Model()
 	return !a.inEpoch() || newest >= step
@@ -244,10 +246,11 @@ func (a *Auditor) inEpoch() bool {
 	return model == Replica || model == Outgoing
 }
 
-// ForgetRounds forgets all rounds: the model that follows does not go on from there.
+// ForgetRounds forgets all rounds. The client calls it when its next model does not continue from
+// them.
 func (a *Auditor) ForgetRounds() { a.payloads.Drop(a.past.Forget()...) }
 
-// clientOf returns what the run knows of a client, the zero value of one that it does not.
+// clientOf returns the run's entry of a client, or the zero value if the run does not know it.
 func (a *Auditor) clientOf(id coordinator.ClientID) coordinator.Client {
 	s := a.Client.State()
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending, s.Departed} {

@@ -14,19 +14,19 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// auditCase is the way to what is to be thought of a trainer's result, for an auditor and for a juror
-// alike. Whatever cannot be had is asked for again, until the round is not kept any more.
+// auditCase is the examination of a trainer's result, for an auditor or a juror. It requests
+// missing data repeatedly, until the round is no longer kept.
 type auditCase struct {
 	resultID
 	phase phase
-	poll  poll // of this phase
+	poll  poll // of the current phase
 
-	asked coordinator.Progress // of the run when the trainer was first asked for its opening
+	asked coordinator.Progress // progress of the run when the trainer was first asked for its opening
 
 	epochStart, coldSteps uint32
 	result                heldResult
-	claim                 audit.Claim // what the trainer says, with its opening once that is here
-	drawn                 []uint32    // chunks that the trainer opens
+	claim                 audit.Claim // the trainer's claim, with its opening once that has arrived
+	drawn                 []uint32    // chunks that the trainer must open
 	chunks                []uint32    // subset of drawn that this case needs
 	gathered              gathering
 	early                 bool // it is judged by some of the chunks, before the others arrive
@@ -34,33 +34,33 @@ type auditCase struct {
 	culprit               int // position of a faulty chunk among the drawn chunks
 	opening               []byte
 	tokens                data.Batch
-	differ                bool // from those that its trainer says it was given
+	differ                bool // this client's tokens differ from those that the trainer claims it received
 	took                  time.Duration
-	failed                int // computations of the gradient that did not fit
+	failed                int // number of recomputed gradients that did not fit
 
 	outcome outcome
 	reason  string
 }
 
-// phase is what a case waits for.
+// phase is the current phase of a case.
 type phase uint8
 
 const (
-	waitsForRound phase = iota // and for the seed that says what is to be opened
+	waitsForRound phase = iota // and for the seed that draws the chunks
 	waitsForTokens
-	waitsForOpening // asks its trainer, and others
+	waitsForOpening // from its trainer, and from other members
 	waitsForEngine  // to compute the gradient
 	isFound
-	isTold // to people
+	isTold // reported to users
 )
 
-// outcome is what a case came to.
+// outcome is the outcome of a case.
 type outcome string
 
 const (
-	unclear   outcome = "unclear" // it cannot be known here
+	unclear   outcome = "unclear" // this client cannot determine it
 	wrongData outcome = "other data"
-	notHeld   outcome = "not held" // there is no such result
+	notHeld   outcome = "not held" // there is no such held result
 	passed    outcome = "passed"
 	faulty    outcome = "faulty"
 	silent    outcome = "silent"
@@ -68,7 +68,7 @@ const (
 
 func (o outcome) guilty() bool { return o == faulty || o == silent }
 
-// isOver reports whether it is known what came of a case.
+// isOver reports whether the outcome of a case is known.
 func (q *auditCase) isOver() bool { return q.phase >= isFound }
 
 // end ends a case.
@@ -77,19 +77,19 @@ func (q *auditCase) end(o outcome, format string, values ...any) {
 	q.tokens, q.claim = data.Batch{}, audit.Claim{}
 }
 
-// next begins the next phase.
+// next starts the next phase.
 func (q *auditCase) next(p phase) { q.phase, q.poll = p, poll{} }
 
-// manner is how a case is made.
+// manner contains the settings of a case.
 type manner struct {
 	others    func() []identity.ID    // members other than the trainer that may have parts of the opening
 	challenge func([]uint32) []uint32 // selects the chunks that the case needs; nil: all drawn chunks
-	accuses   bool                    // only what is beyond wider limits is faulty, and only if it is when it is computed again
+	accuses   bool                    // only errors beyond the wider limits count, and only if a second computation confirms them
 	engine    bool                    // the trainer may be used now
 	within    time.Duration           // time during which other work does not preempt it; 0: any other work does
 }
 
-// pursue goes on with a case. Nothing here waits.
+// pursue continues a case. It never blocks.
 func (a *Auditor) pursue(q *auditCase, m manner) {
 	switch q.phase {
 	case waitsForRound:
@@ -105,7 +105,7 @@ func (a *Auditor) pursue(q *auditCase, m manner) {
 	}
 }
 
-// findResult looks the result up, and whether it goes on from what it may.
+// findResult finds the result, and checks what it claims to continue from.
 func (a *Auditor) findResult(q *auditCase, m manner) {
 	newest := a.Client.State().Progress.Step
 	round, kept := a.past.Round(q.Step)
@@ -151,7 +151,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	a.readResult(q, m, root, seed, senders)
 }
 
-// readResult reads the result, and works out which chunks are to be opened.
+// readResult reads the result, and determines the chunks to open.
 func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, senders *senderCounts) {
 	auditor, payloads, r, key := a.Engine.Auditor(), a.payloads, q.result, q.resultID
 	q.poll.ask(a.Tasks, requestTimeout, func(context.Context) func() {
@@ -182,8 +182,9 @@ func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, sender
 	})
 }
 
-// getTokens gets the batch, and compares it with what its trainer says that it was given. Where both
-// have it from a data server, that may have lied; else it is on the trainer to have read what all read.
+// getTokens gets the batch, and compares it with the tokens that the trainer claims it received. If
+// both come from a data server, the server may be dishonest. Otherwise the trainer is responsible
+// for having read the same data as all others.
 func (a *Auditor) getTokens(q *auditCase) {
 	r := q.result
 	q.poll.ask(a.Tasks, a.Client.SettleTime(), func(ctx context.Context) func() {
@@ -192,7 +193,7 @@ func (a *Auditor) getTokens(q *auditCase) {
 			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {
 			case err != nil && q.opening == nil && q.poll.asked >= leastAsked:
-				q.next(waitsForOpening) // and then again for this
+				q.next(waitsForOpening) // and afterwards returns to this phase
 			case err != nil:
 				a.Log.Debug("tokens for an audit", "step", q.Step, "err", err)
 			case differ && tokens.Receipt == nil:
@@ -212,10 +213,12 @@ func (a *Auditor) getTokens(q *auditCase) {
 	})
 }
 
-// leastAsked is the number of requests for a batch before the opening is requested, which may excuse the trainer.
+// leastAsked is the number of requests for a batch before the opening is requested, which may
+// excuse the trainer.
 const leastAsked = 5
 
-// askingTime is the time and the number of rounds without a part after which a trainer counts as silent.
+// askingTime is the time and the number of rounds without a part after which a trainer counts as
+// silent.
 type askingTime struct {
 	time   time.Duration
 	rounds uint32
@@ -223,10 +226,11 @@ type askingTime struct {
 	busy   time.Duration // in addition, if the trainer answers that it has no turn
 }
 
-// isSilent reports whether a trainer does not open although it is there. For long enough this client asked, and no
-// verified part of the opening arrived, from the trainer or from any other member. The trainer is a member whose
-// optimizer remembers the step, and a later result of it arrived in one of the newest rounds. That result only proves
-// that the trainer is online, not that its link is fast.
+// isSilent reports whether a trainer does not open its result although it is online. This client
+// has asked for long enough, and no verified part of the opening has arrived, from the trainer or
+// from any other member. The trainer is a member whose optimizer includes the step, and a later
+// result of it arrived in one of the newest rounds. That result only proves that the trainer is
+// online, not that its link is fast.
 func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	s, g := a.Client.State(), &q.gathered
 	patience := least.time
@@ -251,10 +255,10 @@ func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	return false
 }
 
-// signsOfLife is in how many of the newest finished rounds a result is a sign of life.
+// signsOfLife is the number of newest finished rounds in which a result is a sign of life.
 const signsOfLife = 3
 
-// tell tells what a case came to, and reports whether it was not told before.
+// tell reports the outcome of a case, and whether it was not reported before.
 func (a *Auditor) tell(q *auditCase) (first bool) {
 	if q.phase == isTold {
 		return false

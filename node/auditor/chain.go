@@ -14,52 +14,52 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Chain is how this client's results go on from each other: before the next one is made it is known
-// whether the newest is held, and if it is, it was opened; if not, the momentum is what it was before.
-// The loop and the training use it.
+// Chain is the sequence of this client's results. The next result is made only when the outcome of
+// the newest is known: a held result has been opened, and the momentum of any other result has been
+// rolled back. The loop and the training use a Chain concurrently.
 type Chain struct {
-	of      *Auditor // of which it uses what never changes
+	of      *Auditor // used only for fields that never change
 	trainer env.Auditor
 
 	mu     sync.Mutex
 	newest link
 }
 
-// link is an own result.
+// link is one result of this client.
 type link struct {
 	step    uint32 // 0: none was made
 	sent    []codec.TensorResult
-	receipt *data.Receipt // for its batch; nil: there is none
+	receipt *data.Receipt // for its batch; nil: none
 
 	fate    fate
-	settled bool      // the trainer knows the fate
-	over    time.Time // when the fate was asked for first after the round; zero: not yet
+	settled bool      // the trainer knows the outcome
+	over    time.Time // time of the first check for the outcome after the round; zero: not yet
 
 	opening opening
-	seed    [32]byte      // that says what is to be opened, once it is drawn
-	senders *senderCounts // of the round before; nil: there is none in the epoch
+	seed    [32]byte      // audit seed, once it is drawn
+	senders *senderCounts // of the previous round; nil: no previous round in the epoch
 }
 
-// fate is what became of a result.
+// fate is the outcome of a result.
 type fate uint8
 
 const (
 	undecided  fate = iota
 	wasHeld         // by witnesses
-	wasDropped      // the momentum has to be what it was before
+	wasDropped      // the momentum must be rolled back
 )
 
-// opening is how far an own result is opened.
+// opening is the state of opening a result.
 type opening uint8
 
 const (
-	notDrawn opening = iota // it is not known what is to be opened
+	notDrawn opening = iota // the chunks to open are not known
 	isDrawn
 	isOpened
 	cannotOpen // it cannot be opened
 )
 
-// Made is called by the training when it has made a result.
+// Made records a new result. The training calls it.
 func (c *Chain) Made(payload []byte, receipt *data.Receipt) error {
 	h, sent, err := c.trainer.Decode(payload)
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Chain) look() link {
 	return c.newest
 }
 
-// change changes the newest own result if it is that of a step.
+// change changes the newest result if it belongs to step.
 func (c *Chain) change(step uint32, change func(l *link)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *Chain) change(step uint32, change func(l *link)) {
 	}
 }
 
-// open opens the newest result as soon as it is known what of it.
+// open opens the newest result once its outcome is known.
 func (c *Chain) open() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,8 +101,7 @@ func (c *Chain) open() {
 	}
 }
 
-// Finish is called by the training before it makes the next result: it opens the newest one, and
-// settles it.
+// Finish opens and settles the newest result. The training calls it before it makes the next one.
 func (c *Chain) Finish() error {
 	c.open()
 	c.mu.Lock()
@@ -149,7 +148,7 @@ func (c *Chain) show(l *link) error {
 	return nil
 }
 
-// Chain returns what ties the own results together; nil where nothing is audited.
+// Chain returns the chain of this client's results, or nil if nothing is audited.
 func (a *Auditor) Chain() *Chain {
 	trainer := a.Engine.Auditor()
 	if trainer != nil && (a.chain == nil || a.chain.trainer != trainer) {
@@ -158,14 +157,14 @@ func (a *Auditor) Chain() *Chain {
 	return a.chain
 }
 
-// ForgetMomentum notes that the momentum begins as zeros in a step. A result that this client signed, even
-// if an earlier process did, was made with the momentum of before.
+// ForgetMomentum records that the momentum restarts as zeros at a step. Results that this client
+// signed before, also in an earlier process, were made with the previous momentum.
 func (a *Auditor) ForgetMomentum(step uint32) {
 	a.chain, a.fresh = nil, max(step, a.Engine.Signed()+1)
 }
 
-// MayTrain decides about the own newest result and opens it. It reports whether the next one, of that
-// step, can be made.
+// MayTrain determines the outcome of this client's newest result and opens it. It reports whether
+// the result of step can be made.
 func (a *Auditor) MayTrain(step uint32) bool {
 	c := a.Chain()
 	if c == nil {
@@ -179,14 +178,14 @@ func (a *Auditor) MayTrain(step uint32) bool {
 	case l.fate == undecided:
 		return false
 	case l.fate == wasHeld && (l.opening == cannotOpen || l.opening == notDrawn && a.seeds[l.step] == [32]byte{} && a.Client.State().RoundOfStep(l.step) == nil):
-		// Nobody can be shown this result any more: others have to know that it is not for want of will.
+		// This result can no longer be opened. Other members must know that this is not a refusal.
 		a.fresh = max(a.fresh, min(l.step+1, a.Client.State().Progress.Step))
 		return a.MayBegin()
 	}
 	return (l.fate == wasDropped || l.opening != notDrawn) && a.MayBegin()
 }
 
-// follow finds out what became of the own newest result, and opens it.
+// follow determines the outcome of this client's newest result, and opens it.
 func (a *Auditor) follow(c *Chain) link {
 	l := c.look()
 	if l.step != 0 && l.fate == undecided {
@@ -198,7 +197,7 @@ func (a *Auditor) follow(c *Chain) link {
 	return c.look()
 }
 
-// decide finds out whether the own result of a step is held, once its round is over.
+// decide determines whether this client's result of a step is held, once its round is over.
 func (a *Auditor) decide(c *Chain, step uint32) {
 	t, commitment := a.Client.Round(step)
 	if t == nil && a.inEpoch() && step < a.Client.State().Progress.Step {
@@ -215,7 +214,8 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 		if l.over.IsZero() {
 			l.over = now
 		}
-		// Others may hear more until they apply the round: they find then what is not known here yet.
+		// Other members may learn more until they apply the round, and so find what is not known
+		// here yet.
 		waited := now.Sub(l.over) > tally.UnsureTimeout && a.hasApplied(step)
 		switch {
 		case !known && announced && !waited:
@@ -227,7 +227,8 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 	})
 }
 
-// restart begins with a momentum of zeros: what became of the newest result cannot be known any more.
+// restart resets the momentum to zero, because the outcome of the newest result cannot be
+// determined any more.
 func (a *Auditor) restart(step uint32) {
 	if !a.Engine.Idle() {
 		return
@@ -237,7 +238,7 @@ func (a *Auditor) restart(step uint32) {
 	a.Engine.ResetOptimizer(func() { a.ForgetMomentum(now) })
 }
 
-// draw has the own result of a step opened once its seed is known.
+// draw opens this client's result of a step once its seed is known.
 func (a *Auditor) draw(c *Chain, step uint32) {
 	seed, known := a.seeds[step]
 	t, _ := a.Client.Round(step)
@@ -259,10 +260,11 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 	})
 }
 
-// MayBegin reports whether the run knows since when the optimizer remembers, and makes it know where it
-// does not: who leaves and takes its seat back has a new one. An earlier process of this client has
-// made results otherwise, and whoever audits this one's would take it for a cheat. A round that
-// counts nothing without this client's proof it witnesses before, and trains nothing.
+// MayBegin reports whether the run knows the first step that the optimizer's momentum includes. If
+// it does not, MayBegin makes the client leave: a client that leaves and takes its seat back has a
+// new first step. Otherwise auditors would expect the momentum of an earlier process and take the
+// next result for cheating. In a round that needs this client's proof for its quorum, the client
+// stays to witness, and trains nothing.
 func (a *Auditor) MayBegin() bool {
 	if a.Chain() == nil || a.clientOf(a.me).OptimizerSince >= a.fresh {
 		return true

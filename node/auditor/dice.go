@@ -9,24 +9,25 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// domainDice keeps the dice apart from everything else that a key's secrets are derived for.
+// domainDice is the key derivation domain of the private random source.
 const domainDice = "psyche/audit/dice/v1"
 
-// newRounds are those to which half of the throws go.
+// newRounds is the number of newest rounds that get half of the draws.
 const newRounds = 2
 
-// dice decide which result a member audits. Nobody else can know it, before or after.
+// dice is the private random source that decides which results a member audits. Other members
+// cannot know its draws, before or after.
 type dice struct{ secret []byte }
 
-// newDice returns those of a member in a run. Secret is what nobody else knows of its key.
+// newDice returns the random source of a member in a run. secret is derived from its private key.
 func newDice(secret []byte, run [32]byte) dice {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(append([]byte(domainDice), run[:]...))
 	return dice{mac.Sum(nil)}
 }
 
-// Throw draws, in the round of a step, one of the results of the newest rounds, oldest first, that
-// may be drawn: half of the throws go to the newest two.
+// Throw draws, in the round of a step, one of the results of the newest rounds (oldest first) for
+// which may returns true. Half of the draws go to the newest two rounds.
 func (d dice) Throw(step uint32, rounds []appliedRound, may func(*heldResult) bool) (heldResult, bool) {
 	mac := hmac.New(sha256.New, d.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
@@ -45,11 +46,11 @@ func (d dice) Throw(step uint32, rounds []appliedRound, may func(*heldResult) bo
 	if len(all) == 0 {
 		return heldResult{}, false
 	}
-	// Of a number of 64 bits the rest says as good as nothing of how many there are.
+	// A 64-bit number modulo the count is almost uniform.
 	return all[binary.LittleEndian.Uint64(drawn[8:])%uint64(len(all))], true
 }
 
-// resultID names a result.
+// resultID identifies a result.
 type resultID struct {
 	Trainer coordinator.ClientID
 	Step    uint32

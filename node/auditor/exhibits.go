@@ -12,11 +12,11 @@ import (
 	"github.com/psyche-go/psyche/record/exhibit"
 )
 
-// keptExhibits is how many are kept of a run, the newest.
+// keptExhibits is the number of newest evidence files that are kept of a run.
 const keptExhibits = 8
 
-// exhibit keeps in a file what this client accuses a trainer by, so that anybody can look at it
-// again. There is none of who opens nothing, nor where this client has no folder.
+// exhibit writes the evidence for an accusation to a file, so that others can examine it again.
+// There is no file for a trainer that opens nothing, or if this client has no folder.
 func (a *Auditor) exhibit(q *auditCase) {
 	root, _ := a.past.Previous(&q.result)
 	if a.Dir == "" || len(q.opening) == 0 || q.result.Announced == "" {
@@ -39,7 +39,8 @@ func (a *Auditor) exhibit(q *auditCase) {
 	})
 }
 
-// writeExhibit writes a file, and removes the oldest of its kind beside it where there are too many.
+// writeExhibit writes a file, and removes the oldest of its kind in the folder if there are too
+// many.
 func writeExhibit(path string, e exhibit.Exhibit) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -61,7 +62,7 @@ func writeExhibit(path string, e exhibit.Exhibit) error {
 	names := slices.SortedFunc(maps.Keys(written), func(a, b string) int { return cmp.Compare(written[a], written[b]) })
 	for _, name := range names[:max(0, len(names)-keptExhibits)] {
 		if name != path {
-			_ = os.Remove(name) // the next time
+			_ = os.Remove(name) // retried the next time
 		}
 	}
 	return nil

@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	// A request for a part ends after roundTrips, and the time of the part at slowestPart.
+	// A request for a part ends after roundTrips plus the time of the part at slowestPart.
 	roundTrips = 10 * time.Second
-	// slowestPart is the rate, in bytes per second, at which a part is still expected to arrive: a sixteenth of
-	// 0.25 Mbit/s, for a link that also carries results and requests of other members.
+	// slowestPart is the rate, in bytes per second, at which a part is still expected to arrive: a
+	// sixteenth of 0.25 Mbit/s, for a link that also carries results and requests of other members.
 	slowestPart = 2 << 10
-	// otherHolders members other than the trainer are asked at the same time, so many that members that do not
-	// answer cannot keep this client from the others. otherPause is the time between two of these requests.
+	// otherHolders is the number of members other than the trainer that are asked at the same time.
+	// It is large enough that members that do not answer cannot keep this client from the others.
+	// otherPause is the time between two of these requests.
 	otherHolders = 8
 	otherPause   = 250 * time.Millisecond
-	// otherLater is the longest time after which such a member is asked again if it has no turn, and patience the
-	// number of these answers after which this client asks a different member.
+	// otherLater is the longest time after which such a member is asked again if it has no turn.
+	// After patience of these answers, this client asks a different member.
 	otherLater = time.Second
 	patience   = 5
-	// stallTime is the time without a look at its requests after which a client was busy or stopped. It looks at
-	// every event, and several times a second without one.
+	// stallTime is the time without a check of its requests after which a client must have been
+	// busy or stopped. It checks at every event, and several times a second without one.
 	stallTime = 3 * time.Second
 	// earlyTime is the time after which an auditor judges by the parts that have arrived.
 	earlyTime = 40 * time.Second
@@ -38,20 +39,21 @@ const (
 // errNotPart means that bytes from a peer are not a missing part of the opening.
 var errNotPart = errors.New("not a part of this opening")
 
-// gathering collects the parts of one opening. Every part is verified by itself: the roots in the results determine
-// its bytes, so any member may send it. The trainer and some other members are asked at the same time.
+// gathering collects the parts of one opening. Every part is verified separately: the roots in the
+// results determine its bytes, so any member may send it. The trainer and some other members are
+// asked at the same time.
 type gathering struct {
 	trainer asker
 	others  [otherHolders]asker
 	parts   [][]byte       // by position among the chunks of the case; nil: missing
 	chunks  []audit.Opened // of these parts
-	since   time.Time      // when the newest part arrived, or this client began to ask; zero: it does not ask
+	since   time.Time      // when the newest part arrived, or this client started to ask; zero: it does not ask
 	step    uint32         // of the round at that time
-	looked  time.Time      // when this client looked after its requests last
+	looked  time.Time      // when this client last checked its requests
 	some    bool           // a part has arrived
 	busy    bool           // the trainer's last answer was that it has no turn
 	next    int            // counts the other members that were asked
-	start   time.Time      // when the next one may be asked
+	start   time.Time      // earliest time to ask the next one
 }
 
 // asker asks one member at a time for one part at a time.
@@ -59,15 +61,15 @@ type asker struct {
 	poll
 	holder identity.ID
 	chosen bool
-	laters int // answers in a row that the holder has no turn
-	failed int // requests in a row without a part
+	laters int // consecutive answers that the holder has no turn
+	failed int // consecutive requests without a part
 }
 
-// pause notes that the client does not ask any more, as another phase of the case begins.
+// pause records that the client stops asking, because another phase of the case starts.
 func (g *gathering) pause() { g.since = time.Time{} }
 
-// look notes that the client looks after its requests. Time in which it did not is not the trainer's: the machine may have
-// been busy, with answers waiting.
+// look records that the client checks its requests. Time without checks does not count against the
+// trainer: the machine may have been busy, with answers waiting.
 func (g *gathering) look(now time.Time, step uint32) {
 	switch gap := now.Sub(g.looked); {
 	case g.since.IsZero():
@@ -78,7 +80,7 @@ func (g *gathering) look(now time.Time, step uint32) {
 	g.looked = now
 }
 
-// reset forgets all parts.
+// reset drops all parts.
 func (g *gathering) reset(count int) {
 	g.parts, g.chunks = make([][]byte, count), make([]audit.Opened, count)
 }
@@ -108,17 +110,17 @@ type partReader struct {
 	claim  audit.Claim
 	chunks []uint32
 	drawn  []uint32
-	differ bool // the trainer has other tokens than this client: only parts with a receipt for its tokens are believed
+	differ bool // the trainer has other tokens than this client: only parts with a receipt for its tokens are accepted
 	tokens data.Batch
 	check  func(audit.Claim) audit.Fault
 }
 
-// verifiedPart is a part of an opening that leads to the roots of the result.
+// verifiedPart is a part of an opening that matches the roots of the result.
 type verifiedPart struct {
-	position int // among the chunks of the case
+	position int // position among the chunks of the case
 	bytes    []byte
 	chunk    audit.Opened
-	fault    audit.Fault // the rule that the chunk breaks
+	fault    audit.Fault // rule that the chunk breaks
 }
 
 // read verifies a part.
@@ -143,7 +145,8 @@ func (r *partReader) read(bytes []byte) (verifiedPart, error) {
 	return verifiedPart{}, errNotPart
 }
 
-// wanted returns the set of chunks of the case at these positions, as positions among the drawn chunks.
+// wanted converts positions among the chunks of the case to the set of positions among the drawn
+// chunks.
 func (r *partReader) wanted(missing uint64) (set uint64) {
 	for i, chunk := range r.chunks {
 		if missing>>i&1 == 0 {
@@ -161,8 +164,8 @@ func (r *partReader) wanted(missing uint64) (set uint64) {
 // positionOf returns the position of a chunk of the case among the drawn chunks.
 func (r *partReader) positionOf(i int) int { return bits.TrailingZeros64(r.wanted(1 << i)) }
 
-// getOpening collects the opening: from this client's store, its trainer, and other members. A part that breaks a
-// rule ends the case.
+// getOpening collects the opening from this client's store, its trainer, and other members. A part
+// that breaks a rule ends the case.
 func (a *Auditor) getOpening(q *auditCase, m manner) {
 	g := &q.gathered
 	if g.trainer.asked == 0 {
@@ -204,7 +207,8 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 	}
 }
 
-// choose chooses the next member for an asker, in turn. It reports false if all are asked already.
+// choose chooses the next member for an asker, in turn. It reports false if all have already been
+// asked.
 func (a *Auditor) choose(g *gathering, of *asker, others []identity.ID) bool {
 	for range others {
 		id := others[g.next%len(others)]
@@ -217,7 +221,8 @@ func (a *Auditor) choose(g *gathering, of *asker, others []identity.ID) bool {
 	return false
 }
 
-// askHolder asks a member for a missing part, unless a request is under way or the member is to be asked later.
+// askHolder asks a member for a missing part, unless a request is in flight or the member should be
+// asked later.
 func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 	g := &q.gathered
 	holder, wanted, isTrainer := of.holder, r.wanted(g.missing()), of == &g.trainer
@@ -250,7 +255,7 @@ func (a *Auditor) askHolder(q *auditCase, of *asker, r *partReader) {
 // pause returns the time between a failed request and the next one.
 func (a *asker) pause() time.Duration { return min(leastPause<<min(a.failed-1, 10), time.Second) }
 
-// takeKept takes over parts that another case of this client has received.
+// takeKept uses parts that another case of this client has received.
 func (a *Auditor) takeKept(q *auditCase, r *partReader) {
 	kept := a.openings.Parts(q.resultID)
 	for i := range r.chunks {
@@ -262,8 +267,9 @@ func (a *Auditor) takeKept(q *auditCase, r *partReader) {
 	}
 }
 
-// askParts asks a member for wanted parts, and verifies them. Later is positive if the member has them and wants to be asked
-// again after that time. Parts before an invalid one are returned with the error.
+// askParts asks a member for wanted parts, and verifies them. later is positive if the member has
+// them and should be asked again after that time. Parts before an invalid one are returned with the
+// error.
 func (a *Auditor) askParts(ctx context.Context, from identity.ID, key resultID, wanted uint64, r *partReader) (found []verifiedPart, later time.Duration, err error) {
 	most := min(bits.OnesCount64(wanted), mostParts) * (4 + maxPart(r.shapes))
 	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), most)
@@ -284,7 +290,8 @@ func (a *Auditor) askParts(ctx context.Context, from identity.ID, key resultID, 
 	return found, 0, err
 }
 
-// received stores a verified part, from where other members can get it. The last part completes the opening.
+// received stores a verified part, from where other members can get it. The last part completes the
+// opening.
 func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 	g := &q.gathered
 	if q.phase != waitsForOpening || v.position >= len(g.parts) || g.parts[v.position] != nil || a.rateIsOver(q) {
@@ -303,7 +310,8 @@ func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 	}
 }
 
-// opened starts the next phase of a case with the parts that are here, or ends the case if they break a rule.
+// opened starts the next phase of a case with the parts that are here, or ends the case if they
+// break a rule.
 func (a *Auditor) opened(q *auditCase, r *partReader) {
 	g := &q.gathered
 	claim := q.claim
@@ -337,13 +345,13 @@ func (a *Auditor) opened(q *auditCase, r *partReader) {
 	}
 }
 
-// partTime returns how long one request for a part may take.
+// partTime returns the time limit of one request for a part.
 func partTime(of env.Auditor) time.Duration {
 	return roundTrips + time.Duration(partSize(of))*time.Second/slowestPart
 }
 
-// partSize returns the maximum size of a part on the network, in bytes. A simulated trainer, whose model is tiny, reports
-// the size of the model that it stands for.
+// partSize returns the maximum size of a part on the network, in bytes. A simulated trainer, whose
+// model is tiny, returns the size for the model that it represents.
 func partSize(of env.Auditor) int {
 	if sized, ok := of.(interface{ PartSize() int }); ok {
 		return sized.PartSize()
@@ -351,7 +359,8 @@ func partSize(of env.Auditor) int {
 	return maxPart(of.Shapes())
 }
 
-// excuses reports whether the data server of these tokens signed the tokens of a result's header for its trainer.
+// excuses reports whether the data server of these tokens signed the tokens of a result's header
+// for its trainer.
 func excuses(e disclosure, tokens data.Batch, h codec.Header) bool {
 	receipt := *tokens.Receipt
 	receipt.Hash, receipt.Signature = h.Batch, e.Receipt

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// This member's openings are kept for openRounds rounds and openTime: longer than any other member may
-	// ask for them. Of the openings on the disk, openRounds are also in memory.
+	// This member's openings are kept for openRounds rounds and openTime, longer than any other
+	// member may request them. Of the openings on the disk, openRounds are also in memory.
 	openRounds = 2 * keptRounds
 	openTime   = 2 * keptTime
 	openSuffix = ".opening"
@@ -32,15 +32,16 @@ const (
 // errNotServed means that a client is not served: it is neither a member nor a juror.
 var errNotServed = errors.New("openings are for members and jurors")
 
-// openings holds the parts of openings and sends them to members that ask. It is safe for concurrent use.
+// openings stores the parts of openings and sends them to members that request them. It is safe for
+// concurrent use.
 type openings struct {
-	dir string // for this member's openings; empty: none
+	dir string // for this member's openings; may be empty
 	me  coordinator.ClientID
 	now func() time.Time
 
 	mu       sync.Mutex
 	of       map[resultID]*opened
-	swept    uint32 // step in which old files were removed last
+	swept    uint32 // step in which old files were last removed
 	audience audience
 	partSize int // bytes, for the time of turns
 	turns    turns
@@ -48,13 +49,13 @@ type openings struct {
 
 // opened is one opening, or the parts of it that are here.
 type opened struct {
-	parts [][]byte // by position among the drawn chunks; nil where a part is missing. No parts: on the disk
+	parts [][]byte // by position among the drawn chunks; nil for a missing part. Empty: on the disk
 	file  []span   // positions of the parts in the file; nil: not on the disk
 	at    time.Time
-	sent  [audit.MaxChunks]uint16 // how often each part was sent
+	sent  [audit.MaxChunks]uint16 // number of times that each part was sent
 }
 
-// span is where a part is in a file.
+// span is the position of a part in a file.
 type span struct{ offset, size int64 }
 
 // newOpenings returns the openings of a member. If dir is not empty, this member's openings survive the process
@@ -75,14 +76,15 @@ func (o *openings) Admit(a audience, partSize int) {
 	o.audience, o.partSize = a, partSize
 }
 
-// Renew renews what each member may receive. It is called when a round begins.
+// Renew renews the budgets of the members. It is called when a round starts.
 func (o *openings) Renew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.turns.renew(o.now())
 }
 
-// Keep keeps all parts of the opening of a result. If it returns an error, the opening is not on the disk.
+// Keep stores all parts of the opening of a result. If it returns an error, the opening is not on
+// the disk.
 func (o *openings) Keep(key resultID, parts [][]byte) error {
 	o.mu.Lock()
 	e := &opened{parts: parts, at: o.now()}
@@ -108,7 +110,7 @@ func (o *openings) Keep(key resultID, parts [][]byte) error {
 	return nil
 }
 
-// Add keeps the verified part at a position among count drawn chunks.
+// Add stores the verified part at a position among count drawn chunks.
 func (o *openings) Add(key resultID, count, position int, part []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,7 +126,8 @@ func (o *openings) file(step uint32) string {
 	return filepath.Join(o.dir, fmt.Sprint(step, openSuffix))
 }
 
-// Parts returns the parts of an opening that are here, by position; nil: none is. The caller does not modify them.
+// Parts returns the parts of an opening that are here, by position, or nil if there are none. The
+// caller must not modify them.
 func (o *openings) Parts(key resultID) [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,8 +142,8 @@ func (o *openings) Parts(key resultID) [][]byte {
 	return parts
 }
 
-// find returns an opening. It also looks on the disk, where an earlier process may have left this member's opening: it
-// reads such a file once, and ignores a file that was written only in part.
+// find returns an opening. It also checks the disk, where an earlier process may have left this
+// member's opening: it reads such a file once, and ignores a file that was written only in part.
 func (o *openings) find(key resultID) *opened {
 	e := o.of[key]
 	if e != nil && (e.parts != nil || e.file != nil) {
@@ -162,10 +165,10 @@ func (o *openings) find(key resultID) *opened {
 	return e
 }
 
-// count returns the number of parts, with the missing ones.
+// count returns the number of parts, including missing ones.
 func (e *opened) count() int { return max(len(e.parts), len(e.file)) }
 
-// part returns one part, from memory or from the file; nil if it is missing.
+// part returns one part, from memory or from the file, or nil if it is missing.
 func (o *openings) part(e *opened, key resultID, i int) []byte {
 	if e.parts != nil {
 		return e.parts[i]
@@ -193,7 +196,7 @@ func encodeParts(parts [][]byte) []byte {
 	return b
 }
 
-// decodeParts returns where the parts are in the bytes that encodeParts writes.
+// decodeParts returns the positions of the parts in the output of encodeParts.
 func decodeParts(b []byte) (parts []span, err error) {
 	if len(b) < sha256.Size || sha256.Sum256(b[sha256.Size:]) != [sha256.Size]byte(b) {
 		return nil, fmt.Errorf("%w: wrong checksum", errMalformed)
@@ -212,7 +215,7 @@ func decodeParts(b []byte) (parts []span, err error) {
 	return parts, nil
 }
 
-// Drop forgets the opening of another member's result.
+// Drop drops the opening of another member's result.
 func (o *openings) Drop(key resultID) {
 	if key.Trainer == o.me {
 		return
@@ -222,7 +225,7 @@ func (o *openings) Drop(key resultID) {
 	delete(o.of, key)
 }
 
-// Prune forgets this member's openings of old rounds that are not needed.
+// Prune drops this member's openings of old rounds that are not needed.
 func (o *openings) Prune(newest, needed uint32) {
 	old := func(step uint32) bool { return step+openRounds < newest && step < needed }
 	o.mu.Lock()
@@ -244,8 +247,8 @@ func (o *openings) Prune(newest, needed uint32) {
 	o.sweep(old)
 }
 
-// sweep removes files of old steps, including files of earlier processes, once a file was written so much later
-// that no member may ask for the old ones.
+// sweep removes files of old steps, including files of earlier processes, once a file was written
+// so much later that no member may request the old ones.
 func (o *openings) sweep(old func(step uint32) bool) {
 	entries, err := os.ReadDir(o.dir)
 	if err != nil {
@@ -276,7 +279,8 @@ func (o *openings) sweep(old func(step uint32) bool) {
 	}
 }
 
-// answer returns parts of an opening, or the time after which to ask again. ctx ends when the answer has arrived.
+// answer returns parts of an opening, or the time after which to ask again. ctx ends when the
+// answer has arrived.
 func (o *openings) answer(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
 	asked, err := decodeRequest(request)
 	if err != nil {
@@ -319,8 +323,9 @@ func (o *openings) answer(ctx context.Context, from identity.ID, request []byte)
 	return encodeAnswer(parts), nil
 }
 
-// rarest returns the position of the wanted part that was sent the fewest times; -1 if no wanted part is here. So
-// the members that ask soon have all parts between them, and get the others from each other.
+// rarest returns the position of the wanted part that was sent the fewest times, or -1 if no wanted
+// part is here. Therefore the members that ask early together have all parts soon, and get the
+// other parts from each other.
 func (e *opened) rarest(wanted uint64) int {
 	best := -1
 	for wanted != 0 {

@@ -22,7 +22,7 @@ const (
 // errMalformed means that bytes are not a request, an answer or a part.
 var errMalformed = errors.New("malformed request or part of an opening")
 
-// partRequest asks for parts of the opening of a result.
+// partRequest requests parts of the opening of a result.
 type partRequest struct {
 	resultID
 	wanted uint64 // bit i: the i-th of the drawn chunks
@@ -34,7 +34,7 @@ func (r partRequest) Encode() []byte {
 	return binary.LittleEndian.AppendUint64(b, r.wanted)
 }
 
-// decodeRequest reads the bytes that partRequest.Encode writes.
+// decodeRequest decodes the output of partRequest.Encode.
 func decodeRequest(b []byte) (partRequest, error) {
 	if len(b) != requestSize {
 		return partRequest{}, fmt.Errorf("%w: request of %d bytes, want %d", errMalformed, len(b), requestSize)
@@ -48,12 +48,12 @@ func decodeRequest(b []byte) (partRequest, error) {
 	return r, nil
 }
 
-// encodeLater returns the answer of a member whose turns are taken: the time after which to ask again.
+// encodeLater returns the answer of a member without free turns: the time after which to ask again.
 func encodeLater(after time.Duration) []byte {
 	return binary.LittleEndian.AppendUint32(nil, uint32(min(after, longestLater).Milliseconds()))
 }
 
-// decodeLater reports whether an answer asks to come again later, and when.
+// decodeLater reports whether an answer asks to try again later, and after which time.
 func decodeLater(answer []byte) (after time.Duration, later bool) {
 	if len(answer) != laterSize {
 		return 0, false
@@ -73,7 +73,7 @@ func encodeAnswer(parts [][]byte) (b []byte) {
 	return b
 }
 
-// decodeAnswer reads the bytes that encodeAnswer writes.
+// decodeAnswer decodes the output of encodeAnswer.
 func decodeAnswer(b []byte) (parts [][]byte, err error) {
 	for len(b) > 0 {
 		if len(b) < 4 || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-4) || len(parts) == mostParts {
@@ -88,7 +88,7 @@ func decodeAnswer(b []byte) (parts [][]byte, err error) {
 	return parts, nil
 }
 
-// PartsIn returns the number of parts in an answer of OpeningProtocol; 0 if the answer has none.
+// PartsIn returns the number of parts in an answer of OpeningProtocol.
 func PartsIn(answer []byte) int {
 	if _, later := decodeLater(answer); later {
 		return 0
@@ -100,13 +100,13 @@ func PartsIn(answer []byte) int {
 // disclosure is a trainer's opening of a result, or one chunk of it, with the signature of its data server.
 type disclosure struct {
 	Receipt [64]byte // signature of the data server's receipt for the batch; zero without a data server
-	Opening []byte   // as package audit encodes it
+	Opening []byte   // in the encoding of package audit
 }
 
 // Encode returns the bytes of a disclosure: signature [64] ‖ opening.
 func (e disclosure) Encode() []byte { return append(e.Receipt[:], e.Opening...) }
 
-// decodeDisclosure reads the bytes that disclosure.Encode writes.
+// decodeDisclosure decodes the output of disclosure.Encode.
 func decodeDisclosure(b []byte) (e disclosure, err error) {
 	if len(b) < len(e.Receipt) {
 		return e, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
@@ -143,7 +143,7 @@ func allParts(n int) uint64 {
 	return 1<<n - 1
 }
 
-// rank is the order in which clients are served; the lower rank is served first.
+// rank is the order in which clients are served; lower ranks are served first.
 type rank uint8
 
 const (
@@ -152,7 +152,7 @@ const (
 	rankNone // not served
 )
 
-// audience is the set of clients that may ask for openings.
+// audience is the set of clients that may request openings.
 type audience map[identity.ID]rank
 
 func (a audience) rank(id identity.ID) rank {

@@ -13,41 +13,42 @@ import (
 )
 
 const (
-	// drawnRounds are those of which dice draw a result.
+	// drawnRounds is the number of newest rounds from which results are drawn.
 	drawnRounds = 12
-	// keptRounds are kept at least, and what was applied in the last keptTime: longer than results are
-	// drawn, since somebody who opens nothing is asked for a minute, and jurors need them after that.
+	// keptRounds is the minimum number of kept rounds. Rounds applied in the last keptTime are also
+	// kept: longer than results are drawn, because a silent trainer is asked for a minute, and
+	// jurors need the rounds after that.
 	keptRounds = 24
 	keptTime   = 150 * time.Second
-	// behind is how many rounds before a result have to be known to recompute it: those from whose
-	// model it was trained, and that by which its chunks are drawn.
+	// behind is the number of rounds before a result that must be known to recompute it: the rounds
+	// whose model it was trained from, and the round by which its chunks are drawn.
 	behind = 3
-	// maxTrainers bounds of how many trainers the newest result is known for ever.
+	// maxTrainers is the maximum number of trainers whose newest result is kept permanently.
 	maxTrainers = 2 * coordinator.MaxClients
 )
 
-// heldResult is a result that is held: witnesses agree on it, whether it was applied or not.
+// heldResult is a held result: witnesses agree on it, whether it was applied or not.
 type heldResult struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
 	Commitment [32]byte
-	Header     codec.Header // where the result was not to be had only its step
+	Header     codec.Header // only the step is set if the result was not available
 	Counted    bool         // it was applied
-	Announced  string       // the bytes of its announcement, signed; empty: not known
-	Since      uint32       // first step that its trainer's optimizer remembered, as the run knew it when the round began; 0: not known
+	Announced  string       // signed bytes of its announcement; empty: unknown
+	Since      uint32       // first step that its trainer's optimizer included, as the run knew it when the round started; 0: unknown
 }
 
 // Read reports whether the result itself was read here.
 func (r *heldResult) Read() bool { return r.Header.Momentum != [32]byte{} }
 
-// appliedRound is what is kept of a round whose outcome was applied.
+// appliedRound is the record of an applied round.
 type appliedRound struct {
 	Step       uint32
 	EpochStart uint32
-	ColdSteps  uint32                 // of its epoch's cold start
-	At         time.Time              // when it was applied here
-	Results    []heldResult           // that are held, in the order of batches
-	Unheard    []coordinator.ClientID // witnesses hold results of these of which nothing was heard here
+	ColdSteps  uint32                 // length of its epoch's cold start
+	At         time.Time              // time when this client applied it
+	Results    []heldResult           // held results, in the order of batches
+	Unheard    []coordinator.ClientID // trainers with held results whose announcements did not arrive here
 	Senders    *senderCounts
 }
 
@@ -56,21 +57,21 @@ func (r *appliedRound) Counted() []heldResult {
 	return slices.DeleteFunc(slices.Clone(r.Results), func(r heldResult) bool { return !r.Counted })
 }
 
-// past has the newest rounds, and the newest result of each trainer. Its zero value is empty.
+// past contains the newest rounds, and the newest result of each trainer. Its zero value is empty.
 type past struct {
 	rounds []appliedRound // ascending, without a gap
 	since  uint32         // from this step on every round was known here
 	newest map[coordinator.ClientID]heldResult
-	// unheard has the newest step in which a trainer has a result that is not known here. It may go on
-	// from that.
+	// unheard contains the newest step in which a trainer has a held result that is unknown here.
+	// Its later results may continue from it.
 	unheard map[coordinator.ClientID]uint32
 }
 
-// Add takes over a round that was applied, and returns what is not kept any more. Rounds from needed
-// on stay.
+// Add adds a round that was applied, and returns the results that are no longer kept. Rounds from
+// needed on are kept.
 func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	if n := len(p.rounds); n == 0 || p.rounds[n-1].Step+1 != r.Step {
-		dropped = p.cut(n) // what is not without a gap cannot be taken back
+		dropped = p.cut(n) // rounds before a gap are of no use
 		p.since = r.Step
 	}
 	p.rounds = append(p.rounds, r)
@@ -82,18 +83,18 @@ func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	return append(dropped, p.cut(old)...)
 }
 
-// noteUnheard takes over whose results are not known here.
+// noteUnheard records the trainers whose results are unknown here.
 func (p *past) noteUnheard(r appliedRound) {
 	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
 		p.unheard = make(map[coordinator.ClientID]uint32)
-		p.since = r.Step // of a sender that was forgotten nothing is known before this step
+		p.since = r.Step // for trainers that are forgotten, nothing is known before this step
 	}
 	for _, trainer := range r.Unheard {
 		p.unheard[trainer] = r.Step
 	}
 }
 
-// cut forgets the oldest rounds, but not from where their trainers went on.
+// cut drops the oldest rounds, but keeps the newest result of each trainer.
 func (p *past) cut(count int) (dropped [][32]byte) {
 	if p.newest == nil {
 		p.newest = make(map[coordinator.ClientID]heldResult)
@@ -122,7 +123,7 @@ func (p *past) longestAway() (oldest coordinator.ClientID) {
 	return oldest
 }
 
-// Forget forgets all rounds: the model that follows does not go on from there.
+// Forget drops all rounds, because the next model does not continue from them.
 func (p *past) Forget() (dropped [][32]byte) { return p.cut(len(p.rounds)) }
 
 // Round returns a round that was applied.
@@ -134,11 +135,11 @@ func (p *past) Round(step uint32) (*appliedRound, bool) {
 	return &p.rounds[i], true
 }
 
-// Rounds returns the newest rounds, at most so many, oldest first.
+// Rounds returns the newest rounds, at most count, oldest first.
 func (p *past) Rounds(count int) []appliedRound { return p.rounds[max(0, len(p.rounds)-count):] }
 
-// Since returns the rounds after a step until another one, newest first; false when one of them is
-// not kept.
+// Since returns the rounds after a step up to another one, newest first. ok is false if one of them
+// is not kept.
 func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
 	var rounds []appliedRound
 	for step := until; step > after; step-- {
@@ -176,23 +177,23 @@ func (p *past) before(trainer coordinator.ClientID, step uint32) heldResult {
 	return heldResult{}
 }
 
-// lineage says whether a momentum goes on from what it may.
+// lineage reports whether a momentum continues from an allowed result.
 type lineage uint8
 
-// What is known of a momentum's lineage.
+// Results of checking a lineage.
 const (
 	lineageUnknown lineage = iota
 	lineageAllowed
-	lineageBroken // it goes on from what nobody holds, or leaves out a result that is held
+	lineageBroken // it continues from a result that is not held, or leaves out a held result
 )
 
-// Previous says whether a result goes on from its trainer's newest held result, or from zeros where
-// the run knows that its optimizer began not before that one, and returns the root of that result.
-// Where it began is what the run knew in the result's round. What it knows later differs with the hour
-// at which a member looks, and a jury that judges by it ejects an accuser that was right.
+// Previous reports whether a result continues from its trainer's newest held result, or from zeros
+// if the run knows that its optimizer started after that one, and returns the root of that result.
+// It uses the run's knowledge at the time of the result's round. Later knowledge depends on the
+// time at which a member looks, and a jury that judges by it would eject an accuser that was right.
 func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 	said, newest := r.Header.Previous, p.before(r.Owner, r.Header.Step)
-	at := newest.Header.Step // 0: there is none
+	at := newest.Header.Step // 0: none
 	switch {
 	case said != 0 && said == at && newest.Read():
 		return newest.Header.Momentum, lineageAllowed
@@ -208,14 +209,14 @@ func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 		return root, lineageUnknown
 	case at > r.Since:
 		return root, lineageBroken
-	case at < p.since && r.Since < p.since: // results of it may not be known here
+	case at < p.since && r.Since < p.since: // results in between may be unknown here
 		return root, lineageUnknown
 	}
 	return root, lineageAllowed
 }
 
-// senderCounts says of each chunk how many of the results that counted in a round sent something of it.
-// It is worked out when it is asked for first, and again where a result could not be read.
+// senderCounts contains, for each chunk, the number of a round's counted results that sent
+// something in it. It is computed on first use, and again if a result could not be read.
 type senderCounts struct {
 	decode  func(payload []byte) (codec.Header, []codec.TensorResult, error)
 	read    func(commitment [32]byte) ([]byte, error)
@@ -225,7 +226,7 @@ type senderCounts struct {
 	of []uint16
 }
 
-// count works out how many sent something of each chunk.
+// count computes the number of senders of each chunk.
 func (s *senderCounts) count() ([]uint16, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +256,7 @@ func (s *senderCounts) count() ([]uint16, error) {
 	return of, nil
 }
 
-// sentOf returns of each chunk of the model how many coefficients of it a result has.
+// sentOf returns the number of coefficients that a result has in each chunk of the model.
 func sentOf(result []codec.TensorResult) (counts []uint16) {
 	for _, tensor := range result {
 		counts = append(counts, tensor.Counts...)
@@ -263,8 +264,8 @@ func sentOf(result []codec.TensorResult) (counts []uint16) {
 	return counts
 }
 
-// Drawn returns the chunks of a result that are opened where that seed is drawn. Nil is in place of the round
-// before an epoch's first, in which nobody sent anything.
+// Drawn returns the chunks of a result to open, drawn by the seed. A nil s represents the round
+// before an epoch's first, in which no member sent anything.
 func (s *senderCounts) Drawn(seed [32]byte, of resultID, shapes audit.Shapes, result []codec.TensorResult) ([]uint32, error) {
 	var lonely []uint32
 	if s != nil {
@@ -276,8 +277,8 @@ func (s *senderCounts) Drawn(seed [32]byte, of resultID, shapes audit.Shapes, re
 	return audit.Chunks(seed, of.Step, of.Trainer, shapes, audit.DefaultChunks, lonely), nil
 }
 
-// Lonely returns the chunks of which a result sent something, and fewer than a third of those that
-// counted did.
+// Lonely returns the chunks in which a result sent something, but fewer than a third of the counted
+// results did.
 func (s *senderCounts) Lonely(result []codec.TensorResult) ([]uint32, error) {
 	of, err := s.count()
 	if err != nil {

@@ -9,34 +9,34 @@ import (
 	"sync"
 )
 
-// errNotKept says that something is not kept here any more, or was never.
+// errNotKept means that a result is no longer kept here, or never was.
 var errNotKept = errors.New("not kept here")
 
-// payloadStore keeps the bytes of results: in memory as far as they fit, else in files. It is made for
-// rounds that have to be kept whatever they weigh.
+// payloadStore stores the bytes of results: in memory as far as they fit, else in files. It is for
+// rounds that must be kept whatever their size.
 type payloadStore struct {
-	parent string // folder for the files; empty: one for temporary files
-	limit  uint64 // bytes in memory
+	parent string // parent folder of the files; empty: the folder for temporary files
+	limit  uint64 // maximum bytes in memory
 
 	mu   sync.Mutex
-	dir  string // made when it is needed first
+	dir  string // created on first use
 	used uint64
 	of   map[[32]byte]*storedPayload
 }
 
-// storedPayload is what is kept under a hash.
+// storedPayload is the data stored for one hash.
 type storedPayload struct {
 	data   []byte // nil: in a file
-	owners int    // how many have put it, and not dropped it
+	owners int    // number of Put calls without Drop
 }
 
-// newPayloadStore returns an empty store. Parent is the folder in which it makes one of its own when it
-// needs it; empty: that for temporary files.
+// newPayloadStore returns an empty store. parent is the folder in which it creates its own folder
+// on first use; empty: the folder for temporary files.
 func newPayloadStore(parent string, limit uint64) *payloadStore {
 	return &payloadStore{parent: parent, limit: limit, of: make(map[[32]byte]*storedPayload)}
 }
 
-// Put keeps data, which is not modified any more, until Drop.
+// Put stores data until Drop. The caller must not modify data afterwards.
 func (d *payloadStore) Put(hash [32]byte, data []byte) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,7 +55,7 @@ func (d *payloadStore) Put(hash [32]byte, data []byte) error {
 	return nil
 }
 
-// Get returns what is kept under a hash.
+// Get returns the data with a hash.
 func (d *payloadStore) Get(hash [32]byte) ([]byte, error) {
 	d.mu.Lock()
 	known, dir := d.of[hash], d.dir
@@ -73,7 +73,7 @@ func (d *payloadStore) Get(hash [32]byte) ([]byte, error) {
 	return data, nil
 }
 
-// Drop gives up what was put.
+// Drop releases data.
 func (d *payloadStore) Drop(hashes ...[32]byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -104,10 +104,10 @@ func (d *payloadStore) Close() error {
 	return os.RemoveAll(d.dir)
 }
 
-// payloadPattern names the folders of stores.
+// payloadPattern is the name pattern of the stores' folders.
 const payloadPattern = "audited-results-*"
 
-// sweep removes what stores of processes that were killed left in a folder of one client.
+// sweep removes the remains of killed processes' stores in the folder of one client.
 func sweep(parent string) error {
 	left, err := filepath.Glob(filepath.Join(parent, payloadPattern))
 	for _, dir := range left {

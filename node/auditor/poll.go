@@ -7,30 +7,30 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// Pauses between two questions for the same: they grow from the least to the longest.
+// Pauses between two requests for the same thing. They grow from the least to the longest.
 const (
 	leastPause   = 50 * time.Millisecond
 	longestPause = 5 * time.Second
 )
 
 const (
-	requestTimeout = 5 * time.Second        // for one question to one peer
-	busyPause      = 200 * time.Millisecond // when something else needed the trainer
+	requestTimeout = 5 * time.Second        // for one request to one peer
+	busyPause      = 200 * time.Millisecond // when other work needed the trainer
 )
 
-// poll is something that is asked for again and again until it is there, one question at a time.
+// poll is a thing that is requested repeatedly until it is there, one request at a time.
 type poll struct {
 	asked  int
-	first  time.Time // when it was asked for first
-	again  time.Time // not before
+	first  time.Time // time of the first request
+	again  time.Time // earliest time of the next request
 	flying bool
 }
 
-// due reports whether a question would be asked now.
+// due reports whether a request would be sent now.
 func (p *poll) due(now time.Time) bool { return !p.flying && !now.Before(p.again) }
 
-// ask asks, unless a question is out or the last one was a moment ago. The question runs beside the
-// loop; what it returns runs in the loop.
+// ask sends a request, unless one is in flight or the last one was a moment ago. question runs
+// concurrently with the loop; the function that it returns runs in the loop.
 func (p *poll) ask(tasks *env.Tasks, limit time.Duration, question func(ctx context.Context) (answered func())) {
 	if !p.due(tasks.Now()) {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// recompute computes what the gradient should have been, and compares.
+// recompute recomputes the gradient, and compares.
 func (a *Auditor) recompute(q *auditCase, m manner) {
 	auditor, lag := a.Engine.Auditor(), a.Engine.Lag()
 	newest, ok := a.weights()
@@ -59,7 +59,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 				a.Log.Debug("recomputed", "step", q.Step, "trainer", identity.ID(q.Trainer).Short(), "type", in, "error", report.Error, "seconds", took.Seconds())
 				q.took, a.took = took, took
 				a.recomputed(q, m, reference, report, in)
-			case cancelled: // something else needed the trainer, or it took too long
+			case cancelled: // other work needed the trainer, or it took too long
 				if m.within > 0 {
 					a.took = max(a.took, took)
 				}
@@ -72,11 +72,11 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 	})
 }
 
-// recomputed judges what came of a computation.
+// recomputed judges the result of a recomputation.
 func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference, report audit.Report, in audit.Precision) {
 	limits := reference.Limits
 	if len(q.chunks) < len(q.drawn) {
-		limits.Error = limits.Worst // the limit for all chunks together holds for all of them
+		limits.Error = limits.Worst // the limit for all chunks together does not apply to some of them
 	}
 	switch came := report.Judge(limits); {
 	case came == audit.Passed && q.early: // the other parts may still arrive
@@ -95,7 +95,7 @@ func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference,
 	}
 }
 
-// blame notes the position of the chunk with the largest error.
+// blame records the position of the chunk with the largest error.
 func (q *auditCase) blame(report audit.Report) {
 	worst := -1.0
 	for _, c := range report.Chunks {
@@ -105,8 +105,8 @@ func (q *auditCase) blame(report audit.Report) {
 	}
 }
 
-// rateIsOver ends a case of an epoch that is over and began with a cold start: its learning rates are not known
-// any more, nor what follows from them.
+// rateIsOver ends a case of a finished epoch that had a cold start, because its learning rates and
+// their consequences are no longer known.
 func (a *Auditor) rateIsOver(q *auditCase) bool {
 	over := q.coldSteps > 0 && q.epochStart != a.Client.State().Epoch.StartStep
 	if over {
@@ -115,8 +115,8 @@ func (a *Auditor) rateIsOver(q *auditCase) bool {
 	return over
 }
 
-// precisionOf returns the type that a result says it was computed in, and whether that is one that
-// gradients can be computed in here.
+// precisionOf returns the type in a result's header, and whether this client can compute gradients
+// in that type.
 func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
 	for _, own := range auditor.Precisions() {
 		if own.Code() == h.Precision {
@@ -126,7 +126,7 @@ func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
 	return 0, false
 }
 
-// readApplied reads what was applied in rounds, newest first.
+// readApplied reads the applied results of rounds, newest first.
 func readApplied(payloads *payloadStore, rounds []appliedRound) ([]audit.Applied, error) {
 	applied := make([]audit.Applied, len(rounds))
 	for i, round := range rounds {

@@ -9,17 +9,18 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// Record is what is kept of a round that is applied, for audits of its results: all that are held.
+// Record contains all held results of an applied round, for later audits.
 type Record struct {
 	round    appliedRound
-	kept     []*tally.Candidate // the last of its results: those that are not applied
+	kept     []*tally.Candidate // the last ones in its results: those that are not applied
 	payloads *payloadStore
 	trainer  env.Auditor
-	err      error // why it is not kept
+	err      error // reason why it is not kept
 }
 
-// Record begins to note what is held of a round of an epoch with that cold start; nil where nothing is
-// audited. When the round is applied, Read and then Keep are called.
+// Record starts the record of a round. b and o are its tally and outcome, and coldSteps is the
+// length of the epoch's cold start. It returns nil if nothing is audited. After the round is
+// applied, Read and then Keep must be called.
 func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Record {
 	trainer := a.Engine.Auditor()
 	if trainer == nil {
@@ -55,9 +56,9 @@ func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Rec
 	return r
 }
 
-// Read reads the headers of the results, given the bytes of those that are applied. Where they cannot
-// be kept this client can audit nothing of the round, and what follows is applied all the same. It may
-// be called from any goroutine.
+// Read reads the headers of the results. payloads are the bytes of the applied results. If the
+// results cannot be stored, this client cannot audit the round, but the round is still applied.
+// Read may be called from any goroutine.
 func (r *Record) Read(ctx context.Context, blobs env.Blobs, payloads [][]byte) {
 	if r != nil {
 		r.err = r.read(ctx, blobs, payloads)
@@ -68,7 +69,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) (
 	var counted [][32]byte
 	for i := range r.round.Results {
 		result := &r.round.Results[i]
-		var payload []byte // nil: it was not to be had
+		var payload []byte // nil: not available
 		if result.Counted {
 			payload = payloads[i]
 			counted = append(counted, result.Commitment)
@@ -92,7 +93,7 @@ func (r *Record) read(ctx context.Context, blobs env.Blobs, payloads [][]byte) (
 	return nil
 }
 
-// Keep takes over what is kept of a round that was applied; nil: nothing is.
+// Keep stores the record of a round that was applied. r may be nil.
 func (a *Auditor) Keep(r *Record) {
 	switch {
 	case r == nil:

@@ -13,23 +13,25 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// review is the audit of a result that the dice fell on.
+// review is the audit of a drawn result.
 type review struct {
 	auditCase
-	fault coordinator.Fault // of which its trainer is to be accused; 0: of nothing
+	fault coordinator.Fault // fault of which to accuse its trainer; 0: none
 }
 
-// maxReviews are under way at a time: of those whose openings do not come others go on.
+// maxReviews is the maximum number of concurrent reviews. If openings of some results do not
+// arrive, the others continue.
 const maxReviews = 8
 
-// auditorAsks returns the time without a new part after which an auditor accuses a trainer of silence. It also applies to a
-// trainer that opens only some parts: the accusation then names a missing part.
+// auditorAsks returns the time without a new part after which an auditor accuses a trainer of
+// silence. It also applies to a trainer that opens only some parts: the accusation then names a
+// missing part.
 func auditorAsks(of env.Auditor) askingTime {
 	return askingTime{time: time.Minute, rounds: 6, more: partTime(of)}
 }
 
-// soundness is whether this client's own newest result passes its own audit. It is found out before
-// the first accusation.
+// soundness reports whether this client's newest result passes its own audit. The client determines
+// it before its first accusation.
 type soundness uint8
 
 const (
@@ -38,8 +40,8 @@ const (
 	unsound
 )
 
-// audit throws the dice, and goes on with what they fell on. There is time for that in a round in
-// which this client trains nothing; in the round before everything but the gradient is done.
+// audit draws a result, and continues the open reviews. There is time for that in a round in which
+// this client does not train. In the previous round everything except the gradient is done.
 func (a *Auditor) audit() {
 	step := a.Client.State().Progress.Step
 	free, freeNext := a.Client.Spare()
@@ -49,7 +51,7 @@ func (a *Auditor) audit() {
 	if freeNext {
 		a.throw(step + 1)
 	}
-	for _, j := range a.trials { // those that need the trainer go before
+	for _, j := range a.trials { // trials that need the trainer have precedence
 		free = free && (!a.owes(j) || j.phase != waitsForEngine)
 	}
 	for _, r := range a.inTurn() {
@@ -71,8 +73,8 @@ func (a *Auditor) audit() {
 	}
 }
 
-// inTurn returns the reviews in the order in which they get the trainer: first those that may end in an
-// accusation, then the newest, for which the trainer has the fewest rounds to take back.
+// inTurn returns the reviews in the order in which they get the trainer: first those that may end
+// in an accusation, then the newest, for which the trainer has the fewest rounds to undo.
 func (a *Auditor) inTurn() []*review {
 	rank := map[bool]int{true: 0, false: 1}
 	return slices.SortedFunc(maps.Values(a.reviews), func(a, b *review) int {
@@ -80,10 +82,10 @@ func (a *Auditor) inTurn() []*review {
 	})
 }
 
-// suspects reports whether something was found that is to be looked at once more, or to be accused of.
+// suspects reports whether something was found that needs a second computation, or an accusation.
 func (r *review) suspects() bool { return r.failed > 0 || r.isOver() }
 
-// throw throws the dice, once for a round.
+// throw draws a result, once for a round.
 func (a *Auditor) throw(step uint32) {
 	if a.thrown >= step || !a.makeRoom() {
 		return
@@ -106,8 +108,8 @@ func (a *Auditor) throw(step uint32) {
 	a.reviews[key] = &review{auditCase: auditCase{resultID: key}}
 }
 
-// makeRoom reports whether one more result can be reviewed. Where too many wait for the trainer, the
-// oldest of them is given up.
+// makeRoom reports whether one more result can be reviewed. If too many wait for the trainer, the
+// oldest of them is dropped.
 func (a *Auditor) makeRoom() bool {
 	if len(a.reviews) < maxReviews {
 		return true
@@ -121,7 +123,8 @@ func (a *Auditor) makeRoom() bool {
 	return false
 }
 
-// others returns the members that may have parts of a trainer's opening: first the given ones, never the trainer.
+// others returns the members that may have parts of a trainer's opening: first the given ones,
+// never the trainer.
 func (a *Auditor) others(trainer coordinator.ClientID, first ...coordinator.ClientID) []identity.ID {
 	var ids []identity.ID
 	for _, id := range first {
@@ -137,7 +140,7 @@ func (a *Auditor) others(trainer coordinator.ClientID, first ...coordinator.Clie
 	return ids
 }
 
-// conclude tells what a review came to, and accuses if it has to.
+// conclude reports the outcome of a review, and accuses if necessary.
 func (a *Auditor) conclude(r *review, free bool) {
 	if a.tell(&r.auditCase) {
 		a.compareData(&r.auditCase)
@@ -157,7 +160,8 @@ func (a *Auditor) conclude(r *review, free bool) {
 	a.accuseOf(r, free)
 }
 
-// silence returns the fault of a trainer whose opening is incomplete: silence if nothing arrived, else the first missing part.
+// silence returns the fault of a trainer whose opening is incomplete: silence if nothing arrived,
+// else the first missing part.
 func (r *review) silence() coordinator.Fault {
 	missing := r.gathered.missing()
 	if missing == allParts(len(r.gathered.parts)) {
@@ -174,15 +178,15 @@ func (a *Auditor) forget(r *review) {
 	}
 }
 
-// compareData notes whether a trainer read the same tokens as this client.
+// compareData records whether a trainer read the same tokens as this client.
 func (a *Auditor) compareData(q *auditCase) {
 	if q.outcome == passed || q.differ {
 		a.sameData[q.Trainer] = !q.differ
 	}
 }
 
-// readsRight reports whether as many trainers read the same tokens as this client as read others: it
-// may be its own data that is wrong.
+// readsRight reports whether at least as many trainers read the same tokens as this client as read
+// others. Otherwise this client's own data may be wrong.
 func (a *Auditor) readsRight() bool {
 	same := 0
 	for _, s := range a.sameData {
@@ -193,14 +197,14 @@ func (a *Auditor) readsRight() bool {
 	return same > 0 && 2*same >= len(a.sameData)
 }
 
-// accuseOf accuses a trainer, once this client knows that it computes right.
+// accuseOf accuses a trainer, once this client knows that its own computation is right.
 func (a *Auditor) accuseOf(r *review, free bool) {
 	s := a.Client.State()
 	switch {
 	case a.trials[r.resultID] != nil && r.fault == coordinator.FaultResult && a.trials[r.resultID].state.Fault.IsAboutParts():
-		return // a trial about silence looks at a few parts only
+		return // a trial about silence checks only a few parts
 	case a.trials[r.resultID] != nil, a.soundness == unsound, r.differ && !a.readsRight():
-		a.forget(r) // it is on trial for that, or it may be this client that is wrong
+		a.forget(r) // it is already on trial for that, or this client may be wrong
 		return
 	case a.soundness == unknown:
 		a.auditItself(free)
@@ -218,8 +222,8 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 	})
 }
 
-// What is older than both is not looked at any more: others may have forgotten it when they are to
-// judge.
+// Results older than both limits are not audited any more, because other members may have dropped
+// their data when they have to judge.
 const (
 	accusableRounds = keptRounds - 4
 	accusableTime   = keptTime - 20*time.Second
@@ -230,8 +234,8 @@ func (a *Auditor) isTooOld(step uint32) bool {
 	return !kept || a.Client.State().Progress.Step > step+accusableRounds && a.Tasks.Now().Sub(round.At) > accusableTime
 }
 
-// auditItself finds out whether the own newest result passes: where it does not, something is wrong
-// here, and nobody is accused by this process.
+// auditItself determines whether this client's newest result passes its own audit. If not,
+// something is wrong here, and this process accuses no member.
 func (a *Auditor) auditItself(free bool) {
 	if a.ofItself == nil {
 		key, found := a.ownNewest()
@@ -245,7 +249,7 @@ func (a *Auditor) auditItself(free bool) {
 	if !q.isOver() {
 		return
 	}
-	a.ofItself = nil // what cannot be known of this result is asked of a newer one
+	a.ofItself = nil // if this result cannot be judged, a newer one is used
 	switch {
 	case q.outcome == passed:
 		a.soundness = sound
@@ -256,7 +260,7 @@ func (a *Auditor) auditItself(free bool) {
 	}
 }
 
-// ownNewest returns the own newest result that is held and open.
+// ownNewest returns this client's newest held and opened result.
 func (a *Auditor) ownNewest() (resultID, bool) {
 	rounds := a.past.Rounds(drawnRounds)
 	for i := range slices.Backward(rounds) {

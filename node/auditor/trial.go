@@ -14,18 +14,19 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// trial is an open trial of the run, and what this client has found out about it.
+// trial is an open trial of the run, and this client's findings about it.
 type trial struct {
 	auditCase
 	state   coordinator.Trial // newest known
 	seed    uint64            // of the round after the accusation, for the challenge
 	drawn   bool              // the seed is known
-	ready   uint32            // step of the round since which only the recomputation is lacking; 0: more is
-	pressed bool              // the own training has waited for the recomputation
+	ready   uint32            // step of the round since which only the recomputation is missing; 0: more is
+	pressed bool              // this client's training has waited for the recomputation
 }
 
-// jurorAsks returns how long a juror asks for a part of its challenge before the juror finds the accused silent: half a
-// minute, and the time in which a quarter of a link of 0.25 Mbit/s carries the part. A trial ends after a minute.
+// jurorAsks returns how long a juror asks for a part of its challenge before the juror finds the
+// accused silent: half a minute, and the time in which a quarter of a link of 0.25 Mbit/s carries
+// the part. A trial ends after a minute.
 func jurorAsks(of env.Auditor) askingTime {
 	return askingTime{time: 30*time.Second + time.Duration(partSize(of))*time.Second/challengeRate, rounds: 4, busy: 8 * time.Second}
 }
@@ -33,7 +34,7 @@ func jurorAsks(of env.Auditor) askingTime {
 // challengeRate is in bytes per second.
 const challengeRate = 8 << 10
 
-// findTrials takes up the trials that are new in the state, and forgets those that ended.
+// findTrials adds new trials of the state, and drops those that ended.
 func (a *Auditor) findTrials() {
 	s := a.Client.State()
 	open := make(map[resultID]bool, len(s.Trials))
@@ -61,7 +62,7 @@ func (a *Auditor) findTrials() {
 	}
 }
 
-// judge goes on with a trial.
+// judge continues a trial.
 func (a *Auditor) judge(j *trial) {
 	me, t := a.me, &j.state
 	if me == t.Accused || me == t.Accuser {
@@ -69,7 +70,7 @@ func (a *Auditor) judge(j *trial) {
 	}
 	juror, voted := a.Client.State().Juror(me, t.Slot)
 	if voted || t.Jurors > 0 && !juror {
-		return // before the jury is drawn it may be this client that has to know
+		return // before the jury is drawn, this client may become a juror
 	}
 	if !j.isOver() {
 		a.pursueTrial(j)
@@ -82,9 +83,9 @@ func (a *Auditor) judge(j *trial) {
 	}
 }
 
-// pursueTrial works on a trial until this client knows the answer. A jury about silence asks for a few parts of the
-// opening only, so that a slow link can answer a whole jury in time. A wrong result shows in these parts as it does in an
-// audit.
+// pursueTrial works on a trial until this client knows the answer. A jury about silence requests
+// only a few parts of the opening, so that a slow link can answer a whole jury in time. A wrong
+// result is visible in these parts as in an audit.
 func (a *Auditor) pursueTrial(j *trial) {
 	t := &j.state
 	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
@@ -104,13 +105,14 @@ func (a *Auditor) pursueTrial(j *trial) {
 	}
 }
 
-// challengeBytes bounds the challenge of a jury about silence: two parts with chunks of 64. A challenge has at least one
-// part.
+// challengeBytes is the maximum size of the challenge of a jury about silence: two parts with
+// chunks of 64. A challenge has at least one part.
 const challengeBytes = 70 << 10
 
-// challenge returns the chunks of an opening that a jury about silence asks for: a chunk that the accusation names, and
-// chunks that the seed draws. The accused cannot know the seed before it is accused. With two chunks a jury sees an
-// error above the limit that a single honest chunk may exceed.
+// challenge returns the chunks of an opening that a jury about silence requests: a chunk that the
+// accusation names, and chunks that the seed draws. The accused cannot know the seed before it is
+// accused. With two chunks a jury sees an error above the limit that a single honest chunk may
+// exceed.
 func (j *trial) challenge(drawn []uint32, partSize int) []uint32 {
 	var chosen []uint32
 	if i, named := j.state.Fault.Part(); named && i < len(drawn) {
@@ -132,15 +134,15 @@ func (j *trial) challenge(drawn []uint32, partSize int) []uint32 {
 // mostChallenged is the maximum number of parts of a challenge.
 const mostChallenged = 4
 
-// domainChallenge separates the challenge of a jury from other uses of a round's seed.
+// domainChallenge is the hash domain of a jury's challenge.
 const domainChallenge = "psyche/audit/challenge/v1"
 
-// idleRounds is for how many rounds, at least, a juror waits for a moment in which nothing else
-// needs the trainer.
+// idleRounds is the minimum number of rounds for which a juror waits for a moment in which no other
+// work needs the trainer.
 const idleRounds = 3
 
-// isPressing reports whether half of the time for a trial is over, and no moment came in some rounds in
-// which nothing else needed the trainer.
+// isPressing reports whether half of the time for a trial is over, and for some rounds there was no
+// moment in which no other work needed the trainer.
 func (a *Auditor) isPressing(j *trial) bool {
 	s := a.Client.State()
 	return a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
@@ -148,9 +150,10 @@ func (a *Auditor) isPressing(j *trial) bool {
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
 
-// Press is called before a training begins, which can wait for so long without its result being late. A
-// recomputation that a trial needs gets the trainer before it where that is enough: one in a round, once in
-// a trial, whatever comes of it. A client that was found late before does not hurry.
+// Press gives the trainer to a recomputation that an urgent trial needs, before a training that can
+// wait for leeway without making its result late. It does this only if the leeway is sufficient, at
+// most once in a round and once in a trial, whatever the outcome. A client that was found late
+// before does not do it.
 func (a *Auditor) Press(leeway time.Duration) {
 	s := a.Client.State()
 	if a.Engine.Auditor() == nil || leeway <= 0 {
@@ -167,7 +170,7 @@ func (a *Auditor) Press(leeway time.Duration) {
 	}
 }
 
-// owes reports whether this client has yet to vote in a trial.
+// owes reports whether this client still has to vote in a trial.
 func (a *Auditor) owes(j *trial) bool {
 	juror, voted := a.Client.State().Juror(a.me, j.state.Slot)
 	return juror && !voted
@@ -178,7 +181,7 @@ func (a *Auditor) Judges() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(a.trials)), a.owes)
 }
 
-// vote votes by what this client found. A juror that could not find out does not vote.
+// vote votes by this client's findings. A juror without a finding does not vote.
 func (a *Auditor) vote(j *trial) {
 	a.tell(&j.auditCase)
 	a.compareData(&j.auditCase)

@@ -10,44 +10,47 @@ import (
 )
 
 const (
-	// turnPlaces is the number of parts that are sent at the same time: the second one keeps the link busy
-	// while the receiver of the first one confirms it.
+	// turnPlaces is the number of parts that are sent at the same time: the second one keeps the
+	// link busy while the receiver of the first one confirms it.
 	turnPlaces = 2
-	// A transfer keeps its turn for a while only: so long as several usual transfers, between these times. A longer
-	// transfer continues without its turn; its receiver must wait for the end of the transfer.
+	// A transfer keeps its turn for a limited time: several times the usual transfer time, between
+	// these limits. A longer transfer continues without its turn; its receiver must wait for the
+	// end of the transfer.
 	shortestTurn = time.Second
 	longestTurn  = time.Minute
 	usualTurns   = 4
 	// quickly is the time in which the parts of one answer usually arrive.
 	quickly = time.Second
-	// firstRate is the rate, in bytes per second, of a usual transfer while none is known: 0.25 Mbit/s.
+	// firstRate is the rate, in bytes per second, of a usual transfer while none is known: 0.25
+	// Mbit/s.
 	firstRate = 31 << 10
 	// A member that waits for a turn asks again after a time between these.
 	soonestLater = 50 * time.Millisecond
 	longestLater = 10 * time.Second
-	// waitingTime is how long a turn is kept for a member after the time at which it was to ask again.
+	// waitingTime is how long a turn is kept for a member after the time at which it should have
+	// asked again.
 	waitingTime = time.Second
-	// longestLag bounds the round trip that a turn is kept for in addition.
+	// longestLag is the maximum round-trip time for which a turn is kept in addition.
 	longestLag = 15 * time.Second
-	// A member may receive budgetParts parts, as much as four openings, in a round.
+	// A member may receive budgetParts parts, as many as four openings, in a round.
 	budgetParts = 128
-	// recentTime is the time after which the time that members have used counts for half.
+	// recentTime is the time after which the used time of members counts half.
 	recentTime = 30 * time.Second
 )
 
-// turns decides which member is sent the next parts. Few answers are sent at the same time, so that the first
-// receiver has its part early and can pass it on, and so that results wait for few bytes. Among the members that
-// ask, jurors are first, then the member that has used the least time.
+// turns decides which member is sent the next parts. Few answers are sent at the same time, so that
+// the first receiver has its part early and can forward it, and so that results wait for few bytes.
+// Among the requesting members, jurors are first, then the member that has used the least time.
 //
-// The answer to a member without a turn is the time after which to ask again; turns never blocks. The zero value is ready for use. It is
-// not safe for concurrent use.
+// The answer to a member without a turn is the time after which to ask again; turns never blocks.
+// The zero value is ready to use. It is not safe for concurrent use.
 type turns struct {
-	active  []transfer // that have a turn
-	slow    []transfer // that continue without a turn
+	active  []transfer // transfers with a turn
+	slow    []transfer // transfers that continue without a turn
 	waiting []waiter
 	used    map[identity.ID]usage
-	usual   time.Duration // of a part, before use was halved; 0: not known
-	renewed time.Time     // when use was halved last
+	usual   time.Duration // usual time of a part, before use was last halved; 0: unknown
+	renewed time.Time     // when use was last halved
 }
 
 // transfer is an answer that is being sent. ctx ends when the answer has arrived, or the receiver gave up.
@@ -60,26 +63,26 @@ type transfer struct {
 
 func (s transfer) over() bool { return s.ctx.Err() != nil }
 
-// waiter is a member that waits for a turn.
+// waiter is a member that is waiting for a turn.
 type waiter struct {
 	id    identity.ID
 	rank  rank
 	since time.Time
-	due   time.Time // when its next request is expected
+	due   time.Time // expected time of its next request
 	asked int
 }
 
 // usage is the use of one member.
 type usage struct {
-	took  time.Duration // by its quickest part since use was halved; 0: none has arrived
-	told  time.Time     // when it was to ask again
+	took  time.Duration // time of its quickest part since use was last halved; 0: none has arrived
+	told  time.Time     // when it should ask again
 	lag   time.Duration // time between that and its request: a round trip on a link with a queue
 	time  time.Duration // of its turns, and of turns that were kept for it while it did not ask
-	parts int           // since the budgets were renewed
+	parts int           // number of parts since the budgets were renewed
 }
 
-// take gives a turn to a member, for at most count parts, or returns the time after which the member is to ask again. The
-// turn ends with ctx. Size is the size of a part, in bytes.
+// take gives a turn to a member, for at most count parts, or returns the time after which the
+// member should ask again. The turn ends with ctx. size is the size of a part in bytes.
 func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now time.Time) (count int, later time.Duration) {
 	t.expire(size, now)
 	isSlow := slices.ContainsFunc(t.slow, func(s transfer) bool { return s.to == id })
@@ -102,14 +105,15 @@ func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now 
 	return 0, later
 }
 
-// sends notes the number of parts of the newest turn.
+// sends records the number of parts of the newest turn.
 func (t *turns) sends(parts int) {
 	s := &t.active[len(t.active)-1]
 	s.parts = parts
 	t.charge(s.to, usage{parts: parts})
 }
 
-// renew renews the budgets when a round begins, and halves the time that members have used a while ago.
+// renew renews the budgets when a round starts, and halves the used time of members after
+// recentTime.
 func (t *turns) renew(now time.Time) {
 	if now.Sub(t.renewed) < recentTime {
 		for id, u := range t.used {
@@ -128,7 +132,8 @@ func (t *turns) renew(now time.Time) {
 	}
 }
 
-// expire ends transfers that are over, turns that take too long, and the waits of members that did not ask again.
+// expire ends transfers that are over, turns that take too long, and the waits of members that did
+// not ask again.
 func (t *turns) expire(size int, now time.Time) {
 	t.slow = slices.DeleteFunc(t.slow, func(s transfer) bool { return t.ends(s, now) })
 	longest := t.turnTime(size)
@@ -155,7 +160,7 @@ func (t *turns) expire(size int, now time.Time) {
 	})
 }
 
-// ends reports whether a transfer is over, and notes how long it took.
+// ends reports whether a transfer is over, and records how long it took.
 func (t *turns) ends(s transfer, now time.Time) bool {
 	if !s.over() {
 		return false
@@ -168,19 +173,20 @@ func (t *turns) ends(s transfer, now time.Time) bool {
 	return true
 }
 
-// partsAtOnce returns the number of parts in an answer: more of them if they arrive quickly.
+// partsAtOnce returns the number of parts in an answer, more if they arrive quickly.
 func (t *turns) partsAtOnce(size int) int {
 	return max(int(quickly/max(t.usualTime(size), quickly/mostParts)), 1)
 }
 
-// turnTime returns how long a transfer keeps its turn. On a slow link all transfers take long, and more of them at the
-// same time would only share the link. If most receivers are fast, a slow receiver gives up its turn soon.
+// turnTime returns how long a transfer keeps its turn. On a slow link all transfers take long, and
+// more of them at the same time would only share the link. If most receivers are fast, a slow
+// receiver gives up its turn soon.
 func (t *turns) turnTime(size int) time.Duration {
 	return min(max(usualTurns*t.usualTime(size), shortestTurn), longestTurn)
 }
 
-// usualTime returns the time that a part usually takes. Since fewer than a third of the members collude, they cannot
-// move the lower third of the times.
+// usualTime returns the time that a part usually takes. Fewer than a third of the members collude,
+// so they cannot move the lower third of the times.
 func (t *turns) usualTime(size int) time.Duration {
 	var known []time.Duration
 	for _, u := range t.used {
@@ -209,7 +215,7 @@ func (t *turns) charge(id identity.ID, u usage) {
 	t.used[id] = sum
 }
 
-// enter returns the entry of a member in the queue, and measures by how much the member is late.
+// enter returns the entry of a member in the queue, and measures how late the member is.
 func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
 	if u, known := t.used[id]; known && now.After(u.told) && now.Sub(u.told) <= longestLag {
 		late := now.Sub(u.told)
@@ -225,8 +231,8 @@ func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
 	return &t.waiting[i]
 }
 
-// ahead returns the number of waiting members that come before this one. Turns are kept for them, so a member that
-// asks all the time has no advantage.
+// ahead returns the number of waiting members before this one. Turns are kept for them, so a member
+// that asks all the time has no advantage.
 func (t *turns) ahead(w waiter) (count int) {
 	for _, other := range t.waiting {
 		if t.compare(other, w) < 0 {
@@ -243,7 +249,7 @@ func (t *turns) compare(a, b waiter) int {
 	)
 }
 
-// grant begins the turn of a waiting member.
+// grant starts the turn of a waiting member.
 func (t *turns) grant(ctx context.Context, w waiter, now time.Time) {
 	if late := now.Sub(t.used[w.id].told); w.asked > 0 && late > 0 {
 		t.charge(w.id, usage{time: min(late, longestLag)}) // the turn was kept for it

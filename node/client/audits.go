@@ -12,10 +12,10 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// resultShare is the part of the memory for results that those kept for audits may take.
+// resultShare is the divisor of ResultMemory for results that are kept for audits.
 const resultShare = 4
 
-// auditedNode is a client as its auditor sees it: it implements auditor.Client.
+// auditedNode is the auditor's view of a client. It implements auditor.Client.
 type auditedNode struct{ node *Node }
 
 func newAuditor(n *Node) *auditor.Auditor {
@@ -75,14 +75,16 @@ func (a auditedNode) Spare() (now, next bool) {
 		return false, next
 	case l.Own(n.run.me) != nil && !l.trained:
 		return false, next
-	case lag > 1: // the next round's training begins in this one
+	case lag > 1: // the next round's training starts in this round
 		return n.AuditIdle || !foretold.ok, next
 	}
 	return n.AuditIdle || l.Own(n.run.me) == nil, next
 }
 
-// isNeeded reports whether the running round can have no quorum if this client leaves. Whoever is not connected may be
-// back too late. Where this client's own result is one too many that nobody will have, it holds the others up instead.
+// isNeeded reports whether the running round cannot have a quorum if this client leaves. It does
+// not count on clients that are not connected, because they may return too late. If this client has
+// a batch and too few other members can send results, its own missing result delays the others, so
+// that staying does not help.
 func (l *roundState) isNeeded(v *view, draws env.Draws) bool {
 	if l == nil || !l.elected || l.Round.HasQuorum() {
 		return false

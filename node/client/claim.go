@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// claimOf is what this client says of a batch that it trained, when it witnesses that round. A loss that
-// is no number, or none, is not claimed.
+// claimOf returns this client's claim about a batch that it trained, for the round that it
+// witnesses. It does not claim a loss that is missing or not a number.
 func claimOf(t event.Trained) coordinator.Claim {
 	return coordinator.Claim{
 		Loss:  uint16(bounded(float64(t.Loss)*coordinator.LossUnit, math.MaxUint16)),
@@ -16,7 +16,7 @@ func claimOf(t event.Trained) coordinator.Claim {
 	}
 }
 
-// bounded rounds a number of which zero says that there is none.
+// bounded rounds a number to an encoding in which zero means none.
 func bounded(v, most float64) float64 {
 	if !(v > 0) || math.IsInf(v, 0) {
 		return 0

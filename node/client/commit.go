@@ -16,41 +16,42 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// commitPoints are models of the running epoch that this client took a copy of, so that the run can
-// fall back to one of them: the one that enough members reported, and the newest. A copy lies on the
-// disk where there is a folder, else in memory.
+// commitPoints contains intermediate checkpoints: models of the running epoch that this client has
+// copied, so that the run can fall back to one of them. These are the one that enough members
+// reported, and the newest. A copy is on the disk if there is a folder, else in memory.
 type commitPoints struct {
 	tasks  *env.Tasks
 	folder keep.Folder
 	report *reporter
 
-	models  []commitPoint // ascending
-	busy    bool          // one is being hashed, or written for the first time
+	models  []commitPoint // in ascending order of steps
+	busy    bool          // a model is being hashed, or written for the first time
 	disk    commitDisk
-	answer  uint32 // newest step after which one was taken because a member that left holds it
-	owed    uint32 // step after which one is to be taken as soon as the trainer is idle; 0: none
-	size    int    // bytes of the newest one, copied or lent
-	leaving bool   // the client leaves: it reports what it holds before that is on the disk
-	life    int    // counts desynchronisations: what was begun before one is dropped
-	model   uint64 // bytes of the one that the epoch goes on from
-	large   uint64 // models of more bytes are not copied, but written where they are
-	copies  uint32 // first step of an epoch in which they are copied all the same: the disk did not take one in time; 0: none
-	dropped uint32 // step of the commit point before which folders were removed
+	answer  uint32 // newest step after which a model was taken because a member that left holds it
+	owed    uint32 // step of the model to take as soon as the trainer is idle; 0: none
+	size    int    // bytes of the newest copied or lent model
+	leaving bool   // the client is leaving: it reports a model before that is on the disk
+	life    int    // number of desynchronisations: work started before the last one is dropped
+	model   uint64 // bytes of the model that the epoch continues from
+	large   uint64 // larger models are not copied, but written from the trainer's memory
+	copies  uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
+	dropped uint32 // step of the intermediate checkpoint before which folders were removed
 	first   uint32 // step of the first copy that this process took; 0: none
-	handed  handed // the one that members which come back can have
+	handed  handed // models that this client serves to members that return
 }
 
-// commitPoint is the model after a step.
+// commitPoint is an intermediate checkpoint: the model after a step of the running epoch.
 type commitPoint struct {
 	coordinator.Recorded
 	copy  *checkpoint.Snapshot // nil: it is on the disk
 	facts checkpoint.Facts
 }
 
-// isDue reports whether a copy is taken after a step: every commit_every_rounds rounds. As long as
-// enough members do not agree on one the distance doubles from one to the next, so that members which
-// take longer than that to hash theirs, or see the run later, come to report the same ones again. One
-// that comes to a step after others agreed on it takes a copy, too: they may be gone when it is needed.
+// isDue reports whether to copy the model after a step: every commit_every_rounds rounds. As long
+// as no model has enough reports, the distance doubles each time, so that members that need longer
+// than that to hash their copies, or that see the run later, come to report the same models. A
+// client also copies the model that the others have agreed on when it reaches that step, because
+// they may be gone when the model is needed.
 func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
@@ -64,9 +65,9 @@ func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 		c.isAsked(s, step)
 }
 
-// isAsked reports whether a copy is taken after a step because a member that left by itself said that it
-// holds the model after that step: the run records it when others say the same. There is at most one such
-// copy every commit_every_rounds rounds, whoever leaves and comes back how often.
+// isAsked reports whether to copy the model after a step because a member that left reported that
+// it holds that model. The run records the model if other members report it too. There is at most
+// one such copy every commit_every_rounds rounds, however often members leave and return.
 func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
 	if step <= s.Epoch.Commit.Step || c.answer != 0 && step-c.answer < config.CommitEvery(s.Model.Definition, s.Config) {
 		return false
@@ -75,9 +76,9 @@ func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
 	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
 }
 
-// takeOwed takes the model after the newest applied step, if that was due as the step was applied while the trainer
-// went on from it, or if a member that left said to hold it: the run records that when both say the same, and nothing
-// that counted until then can be lost. It reports whether it has begun to.
+// takeOwed takes the model after the newest applied step if it was due when the step was applied,
+// but the trainer continued, or if a member that left reported it. The run records the model when
+// both report it, so that no counted result is lost. takeOwed reports whether it has started.
 func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	r := rounds.replica
 	if r == nil || r.closing || r.step < r.epoch.startStep || !v.isMember() || !e.Idle() || c.busy || c.has(r.step) || r.step != c.owed && !c.isAsked(v.state, r.step) {
@@ -107,7 +108,8 @@ func (c *commitPoints) takeNow(v *view, r *replica, e *engine, rounds *roundStat
 	})
 }
 
-// take hashes a copy of the model after a step, beside the training, and writes it to the disk.
+// take hashes a copy of the model after a step, concurrently with the training, and writes it to
+// the disk.
 func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinator.State) {
 	if c.busy || c.has(step) {
 		return
@@ -116,7 +118,7 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	c.busy = true
 	c.size = sizeOf(taken)
 	life, facts, work := c.life, keep.FactsAfter(s, step), quietly
-	if c.leaving { // nothing is trained meanwhile, and others wait
+	if c.leaving { // no training is running, and other members wait
 		work = func(_ checkpoint.Snapshot, do func() error) error { return recovered(do) }
 	}
 	c.tasks.Spawn(func(context.Context) func() {
@@ -141,13 +143,13 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 			case life != c.life:
 				return
 			}
-			c.report.log.Debug("took a commit point", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds())
+			c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds(), "copied", true)
 			c.save(point, c.needed(s))
 		}
 	})
 }
 
-// note takes note that the model after a step is taken.
+// note records that the model after a step is being taken.
 func (c *commitPoints) note(step uint32, s *coordinator.State) {
 	if c.isAsked(s, step) {
 		c.answer = step
@@ -157,9 +159,10 @@ func (c *commitPoints) note(step uint32, s *coordinator.State) {
 	}
 }
 
-// needed tells of which steps the folders stay when another one is written: of those in use, of what the
-// run recorded as long as its newest commit point is not here, and of what an earlier process of this client
-// took, which the run may yet agree on. All others are of models that were given up.
+// needed returns a function that reports for which steps to keep folders when another one is
+// written. These are the models in use; if the run's newest intermediate checkpoint is not here,
+// the models that the run recorded; and the models of an earlier process of this client, which the
+// run may still record. All other folders have abandoned models.
 func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 	keep := map[uint32]bool{s.Model.Checkpoint.Step: true}
 	for _, p := range c.models {
@@ -175,24 +178,24 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 	return func(step uint32) bool { return keep[step] || step > commit.Step && step >= start && step < first }
 }
 
-// soon has all folders stay when the disk comes to it so late that others may have been written meanwhile, of which needed
-// does not know.
+// soon extends needed for a disk that executes the removal late. By then other models may have been
+// written that needed does not know, so all folders stay.
 func (c *commitPoints) soon(needed func(step uint32) bool) func(step uint32) bool {
 	until := c.tasks.Now().Add(diskTimeout)
 	return func(step uint32) bool { return needed(step) || !c.tasks.Now().Before(until) }
 }
 
-// add enters the model of the run's commit point, which this client got.
+// add adds the run's intermediate checkpoint, which this client obtained.
 func (c *commitPoints) add(m *handover.Model) {
 	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
 	if m.Source != handover.FromDisk {
-		taken := m.Snapshot // which the other one may let go of
+		taken := m.Snapshot // m may release its own copy
 		point.copy = &taken
 	}
 	c.enter(point)
 }
 
-// enter adds a model, unless there is one of its step.
+// enter adds a model unless there is already one of its step.
 func (c *commitPoints) enter(point commitPoint) {
 	if c.has(point.Step) {
 		return
@@ -201,17 +204,17 @@ func (c *commitPoints) enter(point commitPoint) {
 	slices.SortFunc(c.models, func(a, b commitPoint) int { return cmp.Compare(a.Step, b.Step) })
 }
 
-// has reports whether the model after a step is among them.
+// has reports whether it contains the model after a step.
 func (c *commitPoints) has(step uint32) bool {
 	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Step == step })
 }
 
-// holds reports whether the model with a digest is among them.
+// holds reports whether it contains the model with a digest.
 func (c *commitPoints) holds(digest [32]byte) bool {
 	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Digest == digest })
 }
 
-// of returns the model with a digest, or nothing.
+// of returns the model with a digest, or the zero value.
 func (c *commitPoints) of(digest [32]byte) (found commitPoint) {
 	for _, p := range c.models {
 		if p.Digest == digest {
@@ -221,7 +224,7 @@ func (c *commitPoints) of(digest [32]byte) (found commitPoint) {
 	return found
 }
 
-// onDisk returns the step of the newest model that is on the disk and that the run can go on from; 0: none.
+// onDisk returns the step of the newest model on the disk that the run can continue from; 0: none.
 func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 	for _, p := range c.models {
 		if p.copy == nil && s != nil && isRecorded(s, p.Recorded) {
@@ -231,13 +234,14 @@ func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 	return step
 }
 
-// abandon gives up what the run has not recorded: it may come from weights that are not the run's.
+// abandon drops models that the run has not recorded, because they may come from weights that are
+// not the run's.
 func (c *commitPoints) abandon(s *coordinator.State) {
 	c.life++
 	c.models = slices.DeleteFunc(c.models, func(p commitPoint) bool { return !isRecorded(s, p.Recorded) })
 }
 
-// trim gives up what nobody can need any more.
+// trim drops models that are no longer needed.
 func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	commit, checkpoint := s.Epoch.Commit, s.Model.Checkpoint
 	shared := checkpoint.FromPeers() && models.Shared(checkpoint.Digest) != nil
@@ -246,7 +250,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	kept := c.models[:0]
 	for i, p := range c.models {
 		switch {
-		case p.Step >= s.Progress.Step: // the host went back: the run knows nothing of it
+		case p.Step >= s.Progress.Step: // the host lost records: the run does not know this step
 			continue
 		case p.Recorded == commit, running && i >= newest-1 && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
 		case isRecorded(s, p.Recorded) && (!shared || p.Step > checkpoint.Step) && (i == newest || commit.Step == 0):
@@ -272,13 +276,13 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	})
 }
 
-// isRecorded reports whether a model is one that the run recorded.
+// isRecorded reports whether the run has recorded a model.
 func isRecorded(s *coordinator.State, r coordinator.Recorded) bool {
 	c := s.Model.Checkpoint
 	return r == s.Epoch.Commit || c.FromPeers() && r.Digest == c.Digest || slices.Contains(s.Earlier, r)
 }
 
-// toReport returns the newest of the models that the run does not know this client to hold.
+// toReport returns the newest model that this client holds but has not reported to the run.
 func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (found coordinator.Recorded, ok bool) {
 	for _, p := range slices.Backward(c.models) {
 		if p.Step < s.Epoch.StartStep || p.Step >= s.Progress.Step {
@@ -291,7 +295,7 @@ func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (f
 	return found, false
 }
 
-// reportTo says, while rounds run, which model this client could go on from.
+// reportTo reports, during rounds, the newest model that this client can continue from.
 func (c *commitPoints) reportTo(v *view, models *handover.Models, actions *submitter) {
 	s := v.state
 	c.trim(s, models)
@@ -310,7 +314,7 @@ func (c *commitPoints) reportTo(v *view, models *handover.Models, actions *submi
 	})
 }
 
-// largeModel is from how many bytes on a model is hashed with the lowest priority.
+// largeModel is the size in bytes from which a model is hashed with the lowest priority.
 const largeModel = 1 << 20
 
 func sizeOf(s checkpoint.Snapshot) (size int) {
@@ -320,8 +324,8 @@ func sizeOf(s checkpoint.Snapshot) (size int) {
 	return size
 }
 
-// copyAfter copies the model for a commit point, inside the task that applied a step. Whatever goes
-// wrong costs the commit point and nothing else.
+// copyAfter copies the model for an intermediate checkpoint, inside the task that applied a step.
+// An error costs only the intermediate checkpoint.
 func copyAfter(ctx context.Context, trainer env.Trainer, step uint32) (s checkpoint.Snapshot, err error) {
 	defer func() {
 		if failed := recover(); failed != nil {

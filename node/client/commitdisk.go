@@ -11,40 +11,40 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// How long a copy may take to the disk before the client goes on without waiting for it: so long, and as
-// long again as a disk takes that writes so many bytes in a second.
+// Limits of the time that the client waits for a copy to reach the disk: a constant plus the time
+// that a disk with this many bytes per second needs.
 const (
 	diskTimeout = 30 * time.Second
 	slowDisk    = 8 << 20
 )
 
-// Pauses between two attempts to write copies that are in memory only.
+// Pauses between two attempts to write copies that exist only in memory.
 const (
 	firstDiskPause = 2 * time.Second
 	maxDiskPause   = time.Minute
 )
 
-// maxHung is how many copies may be stuck on their way to the disk when another one is begun: each keeps
-// its memory.
+// maxHung is the maximum number of hanging writes at which another one is started. Each keeps its
+// copy in memory.
 const maxHung = 1
 
-// commitDisk puts copies of commit points onto the disk, one at a time. One that is not there stays in
-// memory, and is written when the disk has room for it, or answers, again.
+// commitDisk writes intermediate checkpoints to the disk, one at a time. A copy that cannot be
+// written stays in memory, and is written when the disk has space or responds again.
 type commitDisk struct {
-	put   func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error // nil: Folder.SaveCommit; another in tests
-	write *diskWrite                                                               // nil: nothing is waited for
-	hung  []*diskWrite                                                             // given up, and not back yet
-	pause time.Duration                                                            // after the newest attempt failed; zero: it did not
+	put   func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error // nil: Folder.SaveCommit; replaced in tests
+	write *diskWrite                                                               // nil: no write in progress
+	hung  []*diskWrite                                                             // abandoned but not finished
+	pause time.Duration                                                            // after the newest attempt, if that failed; zero: it succeeded
 	next  time.Time
 }
 
-// diskWrite is a copy on its way to the disk.
+// diskWrite is the writing of one copy.
 type diskWrite struct {
 	point   commitPoint
 	life    int
-	until   time.Time // then it is given up
-	awaited bool      // the copy is not among the models yet
-	lent    bool      // there is no copy
+	until   time.Time // when to abandon it
+	awaited bool      // the copy is not yet in models
+	lent    bool      // the model is lent, not copied
 }
 
 // free reports whether another copy can be written.
@@ -52,7 +52,7 @@ func (d *commitDisk) free(now time.Time) bool {
 	return d.write == nil && len(d.hung) <= maxHung && !now.Before(d.next)
 }
 
-// done takes note that something is not on its way any more.
+// done records that a write has finished.
 func (d *commitDisk) done(w *diskWrite) {
 	if d.write == w {
 		d.write = nil
@@ -60,20 +60,20 @@ func (d *commitDisk) done(w *diskWrite) {
 	d.hung = slices.DeleteFunc(d.hung, func(stuck *diskWrite) bool { return stuck == w })
 }
 
-// diskTime is how long so many bytes may take to the disk.
+// diskTime returns the time limit for writing a number of bytes.
 func diskTime(bytes int) time.Duration {
 	return diskTimeout + time.Duration(bytes/slowDisk)*time.Second
 }
 
-// later has the next attempt wait.
+// later delays the next attempt.
 func (d *commitDisk) later(now time.Time) {
 	d.pause = min(max(2*d.pause, firstDiskPause), maxDiskPause)
 	d.next = now.Add(d.pause)
 }
 
-// save keeps a copy that was taken: on the disk where there is a folder that takes it.
+// save keeps a copy: on the disk if there is a folder and the disk accepts it, else in memory.
 func (c *commitPoints) save(point commitPoint, needed func(step uint32) bool) {
-	if c.folder.Dir == "" || c.disk.write != nil || len(c.disk.hung) > 0 { // the disk has one already, or does not answer
+	if c.folder.Dir == "" || c.disk.write != nil || len(c.disk.hung) > 0 { // the disk is busy or does not respond
 		c.enter(point)
 		return
 	}
@@ -86,8 +86,8 @@ func (c *commitPoints) save(point commitPoint, needed func(step uint32) bool) {
 	c.put(point, needed, true)
 }
 
-// saveLater gives up a copy that takes too long to the disk, and writes what is in memory only: first the
-// newest that the run recorded.
+// saveLater abandons a write that takes too long, and writes copies that exist only in memory:
+// first the newest one that the run recorded.
 func (c *commitPoints) saveLater(s *coordinator.State) {
 	d, now := &c.disk, c.tasks.Now()
 	if w := d.write; w != nil && now.After(w.until) {
@@ -108,11 +108,12 @@ func (c *commitPoints) saveLater(s *coordinator.State) {
 	}
 }
 
-// unsaved returns the newest copy in memory that the run recorded or, where that is on the disk, a newer one.
+// unsaved returns the newest copy in memory that the run recorded or, if that is on the disk, a
+// newer one.
 func (c *commitPoints) unsaved(s *coordinator.State) (found commitPoint, ok bool) {
 	for _, p := range slices.Backward(c.models) {
 		stuck := slices.ContainsFunc(c.disk.hung, func(w *diskWrite) bool { return w.point.Step == p.Step })
-		inMemory := p.copy != nil && !stuck && p.facts != (checkpoint.Facts{}) // of one that came from others this client knows no facts
+		inMemory := p.copy != nil && !stuck && p.facts != (checkpoint.Facts{}) // the facts of models from other members are unknown
 		if isRecorded(s, p.Recorded) {
 			if inMemory {
 				return p, true
@@ -126,7 +127,7 @@ func (c *commitPoints) unsaved(s *coordinator.State) (found commitPoint, ok bool
 	return found, ok
 }
 
-// put writes a copy, and removes what is not needed before.
+// put removes folders that are no longer needed, and then writes a copy.
 func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awaited bool) {
 	taken, folder, put := *point.copy, c.folder, c.disk.put
 	if put == nil {
@@ -152,7 +153,7 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 	})
 }
 
-// wrote takes note of what became of a copy.
+// wrote handles the result of writing a copy.
 func (c *commitPoints) wrote(w *diskWrite, err error) {
 	d, now := &c.disk, c.tasks.Now()
 	d.done(w)
@@ -180,7 +181,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 	}
 }
 
-// settle enters a copy that is on the disk, or not waited for any more.
+// settle adds a copy that is on the disk, or that is no longer waited for.
 func (c *commitPoints) settle(w *diskWrite) {
 	if !w.awaited {
 		return

@@ -78,7 +78,7 @@ func TestHungDisk(t *testing.T) {
 		if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness || reportOf(&s, hung)+6 < s.Progress.Step {
 			t.Errorf("in step %d the client with the hung disk reported the model of step %d", s.Progress.Step, reportOf(&s, hung))
 		}
-		if d.has(6) || len(d.lines("the disk does not answer")) == 0 {
+		if d.has(6) || len(d.lines("level=ERROR", "step=6", "dir=")) == 0 {
 			t.Error("the hung disk is not reported")
 		}
 		close(answers)
@@ -111,14 +111,14 @@ func TestDiskThatWasFull(t *testing.T) {
 		members := []*member{w.launch(0, d.change), w.launch(1, nil), w.launch(2, nil)}
 		w.until("a commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 50 })
 		time.Sleep(5 * time.Second)
-		if d.has(50) || len(d.lines("only in memory")) == 0 {
+		if d.has(50) || len(d.lines("level=ERROR", "step=50", `"again in"=`)) == 0 {
 			t.Error("a full disk is not reported")
 		}
 		mu.Lock()
 		full = false
 		mu.Unlock()
 		time.Sleep(10 * time.Second)
-		if s := w.host.State(); s.Progress.Step > 99 || !d.has(50) || len(d.lines("at last")) == 0 {
+		if s := w.host.State(); s.Progress.Step > 99 || !d.has(50) || len(d.lines("level=INFO", "step=50")) == 0 {
 			t.Errorf("in step %d the commit point of step 50 is not on the disk, which has room", s.Progress.Step)
 		}
 		finishEqual(w, members...)

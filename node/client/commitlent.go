@@ -12,32 +12,33 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// How long a trainer waits at most while a large model is taken from its memory: this part of the time that members have to
-// train a round, and no more than so long.
+// Limits of the time that a trainer waits while a large model is written from its memory: this part
+// of the time that members have to train a round, and at most this long.
 const (
 	lentPart = 10
 	lentTime = 10 * time.Second
 )
 
-// lentLimit is how long a trainer waits for that in a run.
+// lentLimit returns the time limit for a run.
 func lentLimit(s *coordinator.State) time.Duration {
 	return min(time.Duration(s.Config.MaxRoundTrainTime)*time.Millisecond/lentPart, lentTime)
 }
 
-// taking is the model after a step that is about to be taken for a commit point.
+// taking is an intermediate checkpoint that is being taken.
 type taking struct {
 	step  uint32
-	lent  *keep.Lent    // nil: it is copied
-	limit time.Duration // of lending it
+	lent  *keep.Lent    // nil: the model is copied
+	limit time.Duration // time limit for lending
 
 	copy checkpoint.Snapshot
 	took time.Duration
 	err  error
 }
 
-// begin says how the model after a step is taken: of a large one no copy is made where there is a folder. It is written
-// from the trainer's memory, while that waits, and hashed in the file afterwards. One that the disk did not take in time, or not
-// at all, is left out, and later ones of the epoch are copied.
+// begin decides how to take the model after a step. It does not copy a large model if there is a
+// folder, but writes it from the trainer's memory while the trainer waits, and hashes the file
+// afterwards. If the disk does not accept the model in time, the model is skipped, and later ones
+// of the epoch are copied.
 func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
 	t := &taking{step: step, limit: lentLimit(s)}
 	_, lends := trainer.(env.Lender)
@@ -80,7 +81,7 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 			default:
 				point := commitPoint{Recorded: coordinator.Recorded{Step: step}, facts: facts}
 				_, _ = hex.Decode(point.Digest[:], []byte(facts.Digest))
-				c.report.log.Debug("wrote a commit point", "step", step, "digest", facts.Digest[:16], "seconds", took.Seconds())
+				c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", facts.Digest[:16], "seconds", took.Seconds(), "copied", false)
 				c.enter(point)
 			}
 		}
@@ -88,7 +89,7 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 	return t
 }
 
-// take takes the model, in the task that applied the step: before anything else changes the weights.
+// take takes the model, in the task that applied the step, before the weights change again.
 func (t *taking) take(ctx context.Context, tasks *env.Tasks, trainer env.Trainer) {
 	begun := tasks.Now()
 	defer func() { t.took = tasks.Now().Sub(begun) }()
@@ -110,14 +111,15 @@ func (t *taking) take(ctx context.Context, tasks *env.Tasks, trainer env.Trainer
 	}
 }
 
-// abandon takes no model after all.
+// abandon cancels taking the model.
 func (t *taking) abandon() {
 	if t != nil && t.lent != nil {
 		t.lent.End()
 	}
 }
 
-// taken takes note of what became of it. An error means that there is no commit point after this step.
+// taken handles the result. An error means that there is no intermediate checkpoint after this
+// step.
 func (c *commitPoints) taken(t *taking, s *coordinator.State) error {
 	c.report.log.Debug("the trainer waited for a commit point", "step", t.step, "seconds", t.took.Seconds())
 	switch {

@@ -43,7 +43,7 @@ func TestLentCommitPoints(t *testing.T) {
 			if reportOf(&s, lends) < 6 {
 				t.Errorf("in step %d its newest report is about step %d", s.Progress.Step, reportOf(&s, lends))
 			}
-			wrote, copied, leftOut := len(log.lines("wrote a commit point")), len(log.lines("took a commit point")), len(log.lines("commit point is left out"))
+			wrote, copied, leftOut := len(log.lines("copied=false")), len(log.lines("copied=true")), len(log.lines("level=WARN", "step=", "err="))
 			if bad != (copied > 0) || bad != (leftOut > 0) || bad == (wrote > 0) {
 				t.Errorf("bad disk: %v; %d were written where they are, %d copied, %d left out", bad, wrote, copied, leftOut)
 			}

@@ -4,7 +4,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// cooldown applies what is outstanding, shares the model and reports its digest.
+// cooldown applies outstanding results, shares the model and reports its digest.
 func (n *Node) cooldown() {
 	n.engine.cancelTraining(none)
 	if !n.closeEpoch() || n.models.Held == nil || !n.run.isMember() || n.models.Held.Step != n.run.state.Progress.Step-1 {
@@ -22,9 +22,9 @@ func (n *Node) cooldown() {
 	})
 }
 
-// closeEpoch finishes an epoch whose rounds are over: the last results are applied, and
-// a snapshot of the model is taken and shared. It reports whether nothing of an earlier
-// epoch is outstanding. It goes on while the run moves to the next Warmup.
+// closeEpoch finishes an epoch whose rounds are over: it applies the last results, and takes and
+// shares a snapshot of the model. It reports whether nothing of an earlier epoch is outstanding. It
+// continues while the run moves to the next Warmup.
 func (n *Node) closeEpoch() bool {
 	r := n.rounds.replica
 	if r == nil {
@@ -45,7 +45,7 @@ func (n *Node) closeEpoch() bool {
 			last = max(last, step)
 		}
 	}
-	if known, recorded := n.run.recordedOf(r); known { // later steps lapsed, and those who had their results may be gone
+	if known, recorded := n.run.recordedOf(r); known { // later steps are lost, and the members that had their results may be gone
 		last = max(r.step, min(last, recorded))
 	}
 	if !n.settle(max(last, r.has)) {
@@ -61,8 +61,8 @@ func (n *Node) closeEpoch() bool {
 	return true
 }
 
-// recordedOf returns the newest step that is part of the run's model after a replica's epoch, once that
-// is known: when the epoch's Cooldown is over.
+// recordedOf returns the newest step that the run's model includes after a replica's epoch. known
+// is false until the epoch's Cooldown is over.
 func (v *view) recordedOf(r *replica) (known bool, step uint32) {
 	s := v.state
 	switch s.RunState {

@@ -111,8 +111,8 @@ func TestFriendsShieldNobody(t *testing.T) {
 	})
 }
 
-// TestWhoFlees leaves whenever it is asked for its opening, and comes back: it is on probation from the
-// second time on, so that what it sends counts no more.
+// TestWhoFlees has a cheat that leaves at each request for its opening, and returns. Few of its results
+// count, because auditors ask often, and it may return only three times in a term.
 func TestWhoFlees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(7, 120)

@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// What the trainer can be doing.
+// Operations of the trainer.
 const (
 	opLoad      = "load"
 	opPrepare   = "prepare"
@@ -32,47 +32,47 @@ const (
 	opRecompute = "recompute"
 )
 
-// engine is the trainer, which does one thing at a time.
+// engine controls the trainer, which does one thing at a time.
 type engine struct {
 	tasks   *env.Tasks
 	trainer env.Trainer    // nil: none yet
-	built   env.Definition // that it was built from
-	reader  *reader        // the tokens that it trains on
+	built   env.Definition // definition that the trainer was built from
+	reader  *reader        // tokens for training
 	op      *operation     // nil: it is idle
-	keeping int            // bytes of a momentum that is on its way to the disk; 0: none is
+	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
-	foresight *foresight // nil: the weights are those of what is applied
+	foresight *foresight // nil: no speculation; the weights are those of the applied results
 	outlook   outlook
 
-	signing  signing     // of which steps results were signed
+	signing  signing     // steps of which results were signed
 	prepared preparation // newest
-	failures int         // to apply, in a row
-	loadAt   time.Time   // not before: the next attempt to load the model
+	failures int         // consecutive failures to apply
+	loadAt   time.Time   // earliest time of the next attempt to load the model
 }
 
-// operation is the one thing that the trainer is doing.
+// operation is the current operation of the trainer.
 type operation struct {
 	name   string
 	step   uint32                 // of a training
 	batch  assign.BatchID         // of a training ahead of its round
-	tell   func()                 // tells it that its round has begun; nil: it has
+	tell   func()                 // called when its round starts; nil: the round has started
 	from   coordinator.Checkpoint // of a load, or a replay
-	urgent bool                   // a recomputation that other things wait for
+	urgent bool                   // a recomputation that other work waits for
 	cancel context.CancelFunc
 }
 
-// preparation is what the optimizer is set up for.
+// preparation is the state that the optimizer is set up for.
 type preparation struct {
 	model     *handover.Model
 	epoch     epochKey
-	coldSteps uint32 // of the epoch's cold start
+	coldSteps uint32 // length of the epoch's cold start
 }
 
 // Idle implements auditor.Engine.
 func (e *engine) Idle() bool { return e.op == nil }
 
-// start runs what uses the trainer, of which there is one at a time: the caller has checked
-// that it is idle. What the task returns runs in the loop.
+// start runs a task that uses the trainer. The caller must have checked that the trainer is idle.
+// The function that the task returns runs in the loop.
 func (e *engine) start(name string, step uint32, task func(ctx context.Context) func()) {
 	ctx, cancel := e.tasks.WithCancel(e.tasks.Work)
 	e.op = &operation{name: name, step: step, cancel: cancel}
@@ -89,8 +89,8 @@ func (e *engine) start(name string, step uint32, task func(ctx context.Context) 
 	})
 }
 
-// cancel stops whatever the trainer does. What was ahead of its round is not any more, should
-// that round begin before the trainer has stopped.
+// cancel stops the current operation of the trainer. A training ahead of its round counts as not
+// started, even if that round starts before the trainer has stopped.
 func (e *engine) cancel() {
 	if e.op != nil {
 		e.op.cancel()
@@ -98,14 +98,15 @@ func (e *engine) cancel() {
 	}
 }
 
-// cancelTraining stops a training unless keep wants the one of its step.
+// cancelTraining stops a training unless keep returns true for its step.
 func (e *engine) cancelTraining(keep func(step uint32) bool) {
 	if e.op != nil && e.op.name == opTrain && !keep(e.op.step) {
 		e.cancel()
 	}
 }
 
-// cancelRecomputation stops a recomputation, unless it is urgent: it gives way to all else.
+// cancelRecomputation stops a recomputation, unless it is urgent. All other work has precedence
+// over it.
 func (e *engine) cancelRecomputation() {
 	if e.op != nil && e.op.name == opRecompute && !e.op.urgent {
 		e.op.cancel()
@@ -159,37 +160,37 @@ func (e *engine) abandonRecomputation() {
 // none keeps no training.
 func none(uint32) bool { return false }
 
-// isAhead reports whether the step is being trained although its round had not begun.
+// isAhead reports whether the trainer is training the step although its round had not started.
 func (e *engine) isAhead(step uint32) bool {
 	return e.op != nil && e.op.name == opTrain && e.op.step == step && e.op.tell != nil
 }
 
-// foresaw reports whether the weights are those after a step, as was foreseen.
+// foresaw reports whether the weights are the speculative weights after a step.
 func (e *engine) foresaw(step uint32) bool {
 	return e.foresight != nil && e.foresight.ready && e.foresight.step == step
 }
 
-// cancelLoad stops the load of a model that nobody waits for any more: any but that of the
-// wanted checkpoint. Otherwise a holder that sends a byte now and then would keep the client
-// from the next epoch, or from its end. The parts that are here are kept.
+// cancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends
+// a byte now and then could keep the client from the next epoch, or from its end. The received
+// parts are kept.
 func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
 	if e.op != nil && (e.op.name == opLoad || e.op.name == opReplay) && e.op.from != wanted {
 		e.op.cancel()
 	}
 }
 
-// redefined reports whether the run was configured anew, while it was paused, since the
-// trainer was built.
+// redefined reports whether the run's configuration changed, while it was paused, since the trainer
+// was built.
 func (e *engine) redefined(run env.Definition) bool {
 	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
 }
 
-// keepOptimizer writes the momentum that belongs to a model which was just taken, for this
-// client's next process. The next epoch waits until there is a copy of it, and where it is large, for whose copy there
-// may be no room, until it is on the disk.
+// keepOptimizer writes the momentum for a model that was just taken, for this client's next
+// process. The next epoch waits until the momentum is copied or, if it is large and there may be no
+// memory for a copy, until it is on the disk.
 func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
-	if !ok || folder.Dir == "" || e.built.Audited { // with audits a saved one is not gone on from
+	if !ok || folder.Dir == "" || e.built.Audited { // with audits, training does not continue from a saved momentum
 		return
 	}
 	failed := func(err error) {
@@ -225,7 +226,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 	})
 }
 
-// Lag implements auditor.Engine; it is 1 as long as there is no trainer.
+// Lag implements auditor.Engine. It returns 1 if there is no trainer.
 func (e *engine) Lag() uint32 {
 	if e.trainer == nil {
 		return 1
@@ -233,27 +234,27 @@ func (e *engine) Lag() uint32 {
 	return e.trainer.ApplyLag()
 }
 
-// reader reads the tokens of the batches that this client trains, or may train next.
+// reader reads the tokens of the batches that this client trains or may train next.
 type reader struct {
 	tasks   *env.Tasks
 	data    env.DataProvider
 	log     *slog.Logger
-	fail    func(error) // is told of data that no attempt will get
+	fail    func(error) // called with an error for data that no retry will get
 	batches map[assign.BatchID]*reading
 }
 
-// reading is one batch on its way here.
+// reading is a batch that is being read or was read.
 type reading struct {
 	tokens  *data.Batch // nil: not read yet
 	loading bool
-	cancel  context.CancelFunc // while it is loading
-	at      time.Time          // not before
+	cancel  context.CancelFunc // while the batch is loading
+	at      time.Time          // earliest time of the next attempt
 	tries   int
 }
 
-// read returns the tokens of a batch, or nil while they are on their way; each attempt has so
-// much time. It is tried for as long as it is asked for: attempts that failed before the round
-// had begun must not cost the batch.
+// read returns the tokens of a batch, or nil while they are being read. limit bounds each attempt.
+// Attempts continue as long as read is called, because attempts that failed before the round
+// started must not cost the batch.
 func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
 	this := r.batches[batch]
 	if this == nil {
@@ -283,7 +284,7 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 			switch {
 			case err == nil:
 				this.tokens = &tokens
-			case r.batches[batch] != this: // nobody wants it any more
+			case r.batches[batch] != this: // no longer wanted
 			case data.IsPermanent(err):
 				r.fail(fmt.Errorf("read training data: %w", err))
 			default:
@@ -295,8 +296,9 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 	})
 }
 
-// forget gives up what was read of other batches, and ends reads of them: a data server answers one question of a member
-// at a time, and waits before it refuses a batch, since the member may know of a round before the server does.
+// forget drops other batches, and cancels reads of them. A data server answers one request of a
+// member at a time, and waits before it refuses a batch, because the member may see a round before
+// the server does.
 func (r *reader) forget(keep func(assign.BatchID) bool) {
 	for batch, of := range r.batches {
 		if keep(batch) {
@@ -309,22 +311,22 @@ func (r *reader) forget(keep func(assign.BatchID) bool) {
 	}
 }
 
-// signing is what this client has signed: never two results of one step, whatever became of the
-// process that signed the first.
+// signing records which steps this client has signed results of. It must never sign two results of
+// one step, even after a restart.
 type signing struct {
 	folder keep.Folder
-	run    [32]byte // hash of the run that the note is of
-	newest uint32   // step of which a result was signed, by this process or perhaps an earlier one
-	noted  uint32   // newest step of which this process has noted that it signs a result; of the task that trains
+	run    [32]byte // hash of the run in the signing record
+	newest uint32   // step of which a result was signed, by this process or possibly an earlier one
+	noted  uint32   // newest step that this process recorded before signing; owned by the training task
 }
 
 func newSigning(folder keep.Folder) signing {
 	return signing{folder: folder}
 }
 
-// recall finds out which steps an earlier process may have signed results of, from the first
-// state that this one sees. Without a note that is the round that runs, if this client is one of its
-// members: nobody signs a result of a round to come.
+// recall determines which steps an earlier process may have signed results of, from the first state
+// that this process sees. Without a signing record this is the running round, if this client is one
+// of its members, because a result of a future round cannot be signed.
 func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinator.State, log *slog.Logger) {
 	s.run = run
 	step, found, err := s.folder.NewestSigned(s.run)
@@ -348,11 +350,11 @@ func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinat
 	}
 }
 
-// may reports whether a result of the step can be signed.
+// may reports whether a result of the step may be signed.
 func (s *signing) may(step uint32) bool { return step > s.newest }
 
-// note is called by the task that trains, before a result is handed to the loop to be signed. A
-// step may be trained again whose first result was not signed.
+// note records a step before its result is passed to the loop to be signed. The training task calls
+// it. A step whose first result was not signed may be trained again.
 func (s *signing) note(step uint32) error {
 	if s.noted == step {
 		return nil

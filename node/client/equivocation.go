@@ -9,23 +9,23 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Members that hold the same proof of two results send it in turns: one member first, then 3, 12 and 48,
-// and the other 192 of 256 after two seconds. Each turn has three times as many members as all turns
-// before it.
+// Members that hold the same proof of two results take turns to send it: first one member, then 3,
+// 12 and 48, and the other 192 of 256 after two seconds. Each turn has three times as many members
+// as all turns before it.
 const (
 	turnPause  = 500 * time.Millisecond
 	turnGrowth = 4
 )
 
-// offender names the trainer, and the step, of which two results were signed.
+// offender identifies the trainer that signed two results of a step.
 type offender struct {
 	id   coordinator.ClientID
 	step uint32
 }
 
-// eject sends the run the two announcements of each trainer that signed two results of a batch,
-// when it is this client's turn and the run would still eject the trainer for it. The state shows
-// when somebody else was heard before.
+// eject sends the run the two announcements of each trainer that signed two results of a batch, if
+// it is this client's turn and the run would still eject the trainer for it. The state shows
+// whether another member was faster.
 func (n *Node) eject() {
 	for _, step := range n.rounds.steps {
 		l := n.rounds.of[step]
@@ -56,8 +56,8 @@ func (n *Node) ejectFor(l *roundState, o *offence) {
 	})
 }
 
-// turnOf returns how long a client leaves it to others to send proofs of two results of a round. A client
-// that has no part in the round comes last.
+// turnOf returns how long a client waits for others to send the proof of two results of a round. A
+// client that is not in the round has the last turn.
 func turnOf(r *coordinator.Round, id coordinator.ClientID) (wait time.Duration) {
 	rank := uint32(coordinator.MaxClients)
 	if member, ok := r.MemberIndex(id); ok {

@@ -7,33 +7,34 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// How long a client that ends waits for a disk: a healthy one needs no more, and no longer for a large model than a
-// disk takes that writes slowHash bytes in a second.
+// Times that a client that ends waits for a disk. A working disk needs less. For a large model the
+// limit is the time of a disk that writes slowHash bytes per second.
 const (
 	diskFarewell    = 3 * time.Second
 	longestFarewell = time.Minute
 
-	slowFarewell = 10 * time.Second // then it is said that a client whose run is over waits for the disk
+	slowFarewell = 10 * time.Second // then the client logs that it waits for the disk after the end of its run
 
-	computes = 300 * time.Millisecond // time for tasks that write nothing to end after an interrupt
+	computes = 300 * time.Millisecond // time that tasks without writes have to end after an interrupt
 )
 
-// farewell is the end of a client: what it waits for, and what it says then.
+// farewell ends a client: it waits for tasks and logs what is lost.
 type farewell struct {
 	own         *goroutines
 	saver       *keep.Saver
 	points      *commitPoints
 	engine      *engine
 	log         *slog.Logger
-	interrupted <-chan struct{} // closed at the interrupt of the client
-	hangs       func()          // called when wait gives up the disk; may be nil
-	leaves      func()          // called when wait gives up tasks that write nothing; may be nil
+	interrupted <-chan struct{} // closed when the client is interrupted
+	hangs       func()          // called when wait abandons writes to the disk; may be nil
+	leaves      func()          // called when wait abandons tasks that write nothing; may be nil
 
 	gaveUp    bool
-	computing bool // tasks that write nothing have not ended
+	computing bool // tasks that write nothing are still running
 }
 
-// close waits, and reports whether all tasks have ended. If only tasks that write nothing are left, it calls leaves.
+// close waits, and reports whether all tasks have ended. If only tasks that write nothing are left,
+// it calls leaves.
 func (f *farewell) close() bool {
 	ended := f.wait() && !f.computing
 	if f.computing && !f.gaveUp {
@@ -45,9 +46,9 @@ func (f *farewell) close() bool {
 	return ended
 }
 
-// wait waits for all tasks, which are to end now. After an interrupt it soon gives up tasks that write nothing, such as
-// the loading of a large model. It gives up tasks of a disk that does not answer, logs the models that are missing on
-// the disk, and reports whether the disk has everything.
+// wait waits for all tasks to end. After an interrupt it soon abandons tasks that write nothing,
+// such as the loading of a large model. It abandons tasks of a disk that does not respond, logs the
+// models that are missing on the disk, and reports whether everything is on the disk.
 func (f *farewell) wait() bool {
 	if f.gaveUp {
 		return false
@@ -72,8 +73,8 @@ func (f *farewell) wait() bool {
 	return false
 }
 
-// unwritten returns the steps of the models that are on their way to the disk, and how many bytes they and a momentum
-// that is have.
+// unwritten returns the steps of the models that are being written to the disk, and the total bytes
+// of these and of a momentum that is being written.
 func (f *farewell) unwritten() (steps []uint32, bytes int) {
 	steps, bytes = f.saver.Unwritten()
 	bytes += f.engine.keeping
@@ -88,8 +89,8 @@ func (f *farewell) unwritten() (steps []uint32, bytes int) {
 	return steps, bytes
 }
 
-// sayLoss saves what can be saved still, and says what is lost when this client, whose newest step that is, has left the
-// run as the last one.
+// sayLoss saves what can still be saved. It logs the loss if this client, with newest as its newest
+// step, was the last one to leave the run.
 func (f *farewell) sayLoss(v *view, newest uint32) {
 	saved := make(chan uint32, 1)
 	f.own.Run(func() func() {

@@ -95,7 +95,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 					t.Fatalf("it ended by itself: %v", hung.err)
 				default:
 				}
-				if len(log.lines("its last checkpoint is not on the disk yet")) != 1 {
+				if len(log.lines("level=WARN", `"models of steps"=`)) != 1 {
 					t.Error("it does not report the reason for the wait")
 				}
 				hung.cancel()
@@ -107,7 +107,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				if took := time.Since(begun); took > 5*time.Second || !errors.Is(hung.err, context.Canceled) {
 					t.Errorf("it ended %v after the interrupt: %v", took, hung.err)
 				}
-				said := log.lines("this client ends without waiting for it")
+				said := log.lines("level=ERROR", `"not saved"=`)
 				if (test.answers == 0) != (len(said) == 1) || hangs != (test.answers == 0) {
 					t.Errorf("the disk hangs: %v, reported %q", hangs, said)
 				}

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// finish ends the client when the run is over, the last checkpoint is saved, and nobody has
-// to be waited for.
+// finish ends the client when the run is over, the last checkpoint is saved, and no other client
+// needs it.
 func (n *Node) finish() {
 	p, now := &n.seat.parting, n.tasks.Now()
 	if p.since.IsZero() {
@@ -58,10 +58,10 @@ func (n *Node) finish() {
 	}
 }
 
-// ended says how the run ended for this client. An error means that it ended badly.
+// ended logs how the run ended for this client. It returns an error if the run ended badly.
 func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *keep.Saver) error {
 	s := v.state
-	last := s.Progress.Step - 1 // every round up to it was held
+	last := s.Progress.Step - 1 // every round up to it has attested results
 	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: v.closedEarly()}
 	switch held {
 	case modelRecorded:
@@ -92,20 +92,20 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 	return nil
 }
 
-// finalModel is what the model held here is to a run that is over.
+// finalModel is the status of this client's model in a finished run.
 type finalModel uint8
 
 const (
-	modelRecorded   finalModel = iota // the one that the run recorded
-	modelUnrecorded                   // of the last round, which the run recorded no model of
-	modelOld                          // one before the last round
-	modelOther                        // not the run's
-	modelNone                         // there is none here
+	modelRecorded   finalModel = iota // the model that the run recorded
+	modelUnrecorded                   // a model of the last round, of which the run recorded none
+	modelOld                          // a model before the last round
+	modelOther                        // a model that is not the run's
+	modelNone                         // no model
 )
 
-// finalOf compares the model held here with a finished run. Every counted result is in a
-// model of the last round; that too few others were left to report theirs does not make it
-// a wrong one, nor an earlier one that the run recorded its final one.
+// finalOf compares this client's model with a finished run. A model of the last round includes
+// every counted result. It is right even if too few members were left to report it, and an earlier
+// model that the run recorded is then not the final one.
 func finalOf(held *handover.Model, v *view) finalModel {
 	s := v.state
 	c, last := s.Model.Checkpoint, s.Progress.Step-1
@@ -128,27 +128,27 @@ func finalOf(held *handover.Model, v *view) finalModel {
 	return modelUnrecorded
 }
 
-// parting is what a client does when the run is finished. If it was cut off in the last epoch it gets
-// the final model; if it holds that, it stays for a while to hand it over.
+// parting is the client's work after the end of the run. If it was disconnected in the last epoch,
+// it gets the final model. If it holds the final model, it stays for a while to serve it.
 type parting struct {
-	since time.Time                     // when it was seen that the run is finished
-	said  bool                          // how the run ended for this client
-	slow  bool                          // it was said that the disk is waited for
-	late  bool                          // the run was over before this client, which has nothing of it, came
-	back  map[coordinator.ClientID]bool // came back since
+	since time.Time                     // when the client saw that the run is finished
+	said  bool                          // the client has logged how the run ended
+	slow  bool                          // the client has logged that it waits for the disk
+	late  bool                          // the run was over before this client came, and the client holds nothing of it
+	back  map[coordinator.ClientID]bool // clients that returned since
 }
 
-// over reports whether this client has waited long enough.
+// over reports whether this client has waited longer than wait.
 func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
-// handOver is how long getting the final model may take once somebody who has it was found:
-// as long as the run gives its members before every epoch.
+// handOver returns the time limit for getting the final model from a holder: the time that members
+// have before every epoch.
 func (v *view) handOver() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }
 
-// joiners returns how many clients are here that waited for an epoch which does not come, and may be getting the
-// final model. Some networks never say that one of them has gone.
+// joiners returns the number of clients that waited for an epoch that will not come, and that may
+// be getting the final model. Some networks never report that such a client has gone.
 func (p *parting) joiners(v *view) (here int) {
 	s := v.state
 	for i := range s.Pending {
@@ -161,9 +161,10 @@ func (p *parting) joiners(v *view) (here int) {
 	return here
 }
 
-// awaited returns how many clients may yet come for the final model, and how many are here
-// and may be getting it: they were in the last epoch, did not report that model or have asked for
-// another place since, as who was restarted does, and have not come back and gone since. Nobody waits for a client that was ejected: it could keep all others here.
+// awaited returns how many clients may still come for the final model (away), and how many are here
+// and may be getting it (here). These clients were in the last epoch, and did not report that model
+// or have asked for another seat since, as a restarted client does. They have not returned and gone
+// again. Ejected clients do not count, because they could keep all others here.
 func (p *parting) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool)
@@ -193,8 +194,8 @@ func (p *parting) awaited(v *view) (away, here int) {
 	return away, here
 }
 
-// obtainFinal gets the final model of a finished run from whoever holds it, and reports
-// whether that is worth waiting for. A run that was closed early has none.
+// obtainFinal gets the final model of a finished run from any holder, and reports whether it is
+// worth waiting for. A run that was closed early has no final model.
 func (n *Node) obtainFinal() bool {
 	s := n.run.state
 	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.parting.over(n.tasks.Now(), n.FinalWait) {
@@ -204,7 +205,7 @@ func (n *Node) obtainFinal() bool {
 	return true
 }
 
-// closedEarly reports whether the run was closed by its authority before its last step.
+// closedEarly reports whether the authority closed the run before its last step.
 func (v *view) closedEarly() bool {
 	return v.state.Closed && v.state.Progress.Step <= v.state.Config.TotalSteps
 }
@@ -214,12 +215,13 @@ func (v *view) reported(c coordinator.Checkpoint) bool {
 	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
 }
 
-// shortestStay is how long a client that came back for the final model stays at least. Members wait for it until they
-// see that it came back, and a busy member sees only the newest list of peers.
+// shortestStay is the minimum time that a client stays that came back for the final model. Members
+// wait for it until they see that it came back, and a busy member sees only the newest list of
+// peers.
 const shortestStay = time.Second
 
-// lingers reports whether this client stays for others that need the final model. A client that was
-// away itself leaves that to those that it has it from.
+// lingers reports whether this client stays for clients that need the final model. A client that
+// was disconnected itself leaves this to the clients that it got the model from.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
 	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() {

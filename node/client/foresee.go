@@ -13,50 +13,54 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// foresight are the results that moved the trainer's weights before it was decided that they count.
+// foresight is a speculation: results that moved the trainer's weights before it was decided that
+// they count.
 type foresight struct {
 	step     uint32
-	replica  *replica // that they were foreseen for
+	replica  *replica // replica at that time
 	outcome  tally.Outcome
 	payloads [][]byte
-	seconds  float64 // that moving the weights took
-	ready    bool    // the weights are moved
+	seconds  float64 // time to move the weights
+	ready    bool    // the weights have been moved
 
-	record  *auditor.Record // once the outcome is known, where results are audited
+	record  *auditor.Record // set once the outcome is known, if results are audited
 	reading bool            // the record is being read
 }
 
-// outlook says whether it pays to foresee.
+// outlook decides whether speculation pays.
 type outlook struct {
-	wait     time.Duration // from a round's last result until the round was over, in the newest
-	took     time.Duration // to move the weights, newest
-	trains   time.Duration // the newest training, without what it waited for
-	mistakes int           // outcomes that were others than foreseen, in this epoch
-	from     uint32        // step from which on it is tried again
+	wait     time.Duration // newest time from a round's last result to the end of the round
+	took     time.Duration // newest time to move the weights
+	trains   time.Duration // duration of the newest training, without waiting
+	mistakes int           // mispredicted outcomes in this epoch
+	from     uint32        // first step of the next attempt
 }
 
-// A member that foresaw a wrong outcome waits firstPause rounds before it tries again, and twice as long each time,
-// until maxDoublings: who can make it err wastes little of its time.
+// After a misprediction, a member waits firstPause rounds before it speculates again, and each time
+// twice as long, up to maxDoublings. An attacker that causes mispredictions therefore wastes little
+// of its time.
 const (
 	firstPause   = 16 // rounds
 	maxDoublings = 6
 )
 
-// erred notes that a round's outcome was not the one foreseen.
+// erred records a mispredicted outcome.
 func (o *outlook) erred(step uint32) {
 	o.from = step + firstPause<<min(o.mistakes, maxDoublings)
 	o.mistakes++
 }
 
-// pays reports whether what is gained, the wait, is much against what it costs: a copy of the weights, which takes a
-// small part of the time of moving them. If it turns out to be wrong, the training that began from it may have to come
-// to its end before the right one begins: that must not take longer than witnesses wait for who is late, or whoever
-// can make this client err can have it dropped.
+// pays reports whether the gain of speculation, the wait, is large compared with its cost, a copy
+// of the weights, which takes a small part of the time of moving them. After a misprediction, the
+// training that used it may have to finish before the right training starts. That must not take
+// longer than witnesses wait for late members. Otherwise an attacker that causes a misprediction
+// could have this client dropped.
 func (o *outlook) pays(step uint32, leeway time.Duration) bool {
 	return step >= o.from && o.wait > o.took/4 && o.took+o.trains <= leeway
 }
 
-// applier makes results part of the model: those that count, or, before that is decided, those that most likely will.
+// applier applies results to the model: counted ones or, before that is decided, the ones that most
+// likely count.
 type applier struct {
 	run     *view
 	engine  *engine
@@ -69,10 +73,10 @@ type applier struct {
 	report  *reporter
 }
 
-// foresee moves the weights by the results of the running round as soon as those of all members are here, before
-// witnesses, host and network have made sure that they count, and reports whether that is done. The next
-// round's gradient is then computed meanwhile, so that between two trainings there is only the way of the results.
-// What does not come true is taken back.
+// foresee moves the weights by the results of the running round as soon as the results of all
+// members are here, before witnesses, host and network have confirmed that they count, and reports
+// whether that is done. The next round's gradient is then computed meanwhile, so that only the
+// transfer of the results separates two trainings. A misprediction is undone.
 func (a *applier) foresee(l *roundState) bool {
 	f, step := a.engine.foresight, l.Round.Step
 	if f != nil && f.step == step && f.replica == a.rounds.replica {
@@ -124,13 +128,14 @@ func (a *applier) foresee(l *roundState) bool {
 	return false
 }
 
-// isOwn reports whether the own result is among those that count.
+// isOwn reports whether this client's result is among the counted ones.
 func (l *roundState) isOwn(o tally.Outcome) bool {
 	return l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
 }
 
-// comesTrue confirms what was foreseen of a round that ended so, and returns it once it is part of the model; later says
-// that it will be. If the round ended otherwise, what was begun from it ends, and the trainer takes it back.
+// comesTrue confirms the speculation about a round that ended as predicted, and returns it once it
+// is part of the model. later means that it will be. If the round ended otherwise, comesTrue
+// cancels work based on the speculation, and the trainer undoes it.
 func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, later bool) {
 	step, replica := l.Round.Step, a.rounds.replica
 	f := a.engine.foresight
@@ -165,7 +170,7 @@ func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, la
 	return f, false
 }
 
-// mistaken gives up what was foreseen.
+// mistaken drops a mispredicted speculation.
 func (a *applier) mistaken(f *foresight) {
 	a.report.log.Debug("a round ended with another outcome than expected", "step", f.step)
 	a.engine.foresight = nil
@@ -173,7 +178,7 @@ func (a *applier) mistaken(f *foresight) {
 	a.engine.cancelTraining(func(of uint32) bool { return of != f.step+1 })
 }
 
-// waited notes how long it took until a round was over whose results were all here.
+// waited records how long it took from having all results of a round to its end.
 func (o *outlook) waited(before *roundState, now time.Time) {
 	if before != nil && !before.whole.IsZero() {
 		o.wait = now.Sub(before.whole)

@@ -17,14 +17,14 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// announcement is an announcement of a result whose signature was verified, or, without an author, a head of the
-// run's log that somebody was shown who found out that others were shown another.
+// announcement is an announcement of a result with a verified signature. Without an author, it is a
+// head of the run's log, sent by a member that found out that others were shown another head.
 type announcement struct {
-	from   identity.ID // the member that gossiped it; zero when it was asked for
+	from   identity.ID // the member that gossiped it; zero if it was requested
 	author identity.ID
 	result wire.ResultAnnouncement
 	raw    []byte
-	// payload is the result itself, where its trainer pushed it; it has the hash and the size announced.
+	// payload is the result itself, if its trainer pushed it. It has the announced hash and size.
 	payload []byte
 }
 
@@ -38,7 +38,7 @@ var (
 	errPushes   = errors.New("too many results of one member in one round")
 )
 
-// gossipReader brings announcements to the loop, and the own ones to peers.
+// gossipReader passes peers' announcements to the loop, and publishes this client's announcements.
 type gossipReader struct {
 	tasks         *env.Tasks
 	network       env.Network
@@ -47,26 +47,26 @@ type gossipReader struct {
 	heard         chan announcement
 	misbehaved    func(peer identity.ID, detail string)
 	log           *slog.Logger
-	run           atomic.Pointer[issuer] // nil until a state of the run was seen
-	healed        time.Time              // when lost gossip was last looked after
+	run           atomic.Pointer[issuer] // nil until the client has seen a state of the run
+	healed        time.Time              // time of the last gossip repair
 	step          atomic.Uint32          // of the run
 	pusher        pusher
 
 	pushing  sync.Mutex
-	pushes   map[identity.ID]int // how many came of a member, of pushesIn
+	pushes   map[identity.ID]int // number of pushes of each member in step pushesIn
 	pushesIn uint32              // step
 }
 
-// issuer is whose run it is.
+// issuer is the host of the run.
 type issuer struct {
 	run  [32]byte    // hash of the run
-	host identity.ID // that signs the heads of its log
+	host identity.ID // signs the heads of the run's log
 
 	mu    sync.Mutex
-	known map[uint32]wire.Head // heads that verified, by step: all members have the same
+	known map[uint32]wire.Head // verified heads by step; all members have the same
 }
 
-// maxKnownHeads is of how many steps heads are known to verify.
+// maxKnownHeads is the number of steps for which verified heads are cached.
 const maxKnownHeads = 16
 
 // signed reports whether the host signed a head.
@@ -89,10 +89,10 @@ func (i *issuer) signed(h wire.Head) bool {
 	return true
 }
 
-// heardRoom is how many verified announcements wait for the loop at most.
+// heardRoom is the maximum number of verified announcements that wait for the loop.
 const heardRoom = 2 * coordinator.MaxClients
 
-// listen verifies what gossip brings, before the network passes it on. It runs in goroutines of the
+// listen verifies a gossip message before the network forwards it. It runs in goroutines of the
 // network.
 func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	if len(message) == wire.HeadSize {
@@ -107,19 +107,19 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 		g.misbehaved(from, "announcement: "+err.Error())
 		return err
 	}
-	// Gossip has a memory of some seconds, in which there can be many rounds.
+	// Gossip remembers messages for some seconds, in which there can be many rounds.
 	if step := g.step.Load(); a.Step < step && step-a.Step > coordinator.StoredRounds {
 		return errTooLate
 	}
 	select {
 	case g.heard <- announcement{from: from, author: author, result: a, raw: message}:
-	default: // heal asks again for what is lost here
+	default: // heal requests again what is lost here
 	}
 	return nil
 }
 
-// listenToHead verifies a head. It does not tell of which run it is: one that the host did not sign may be of an earlier run
-// of this name, which anybody may have kept, and is held against nobody.
+// listenToHead verifies a head. A head does not name its run. One that the host did not sign may be
+// of an earlier run of this name, which anyone may have kept, so its sender is not penalised.
 func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	of := g.run.Load()
 	if of == nil {
@@ -140,7 +140,8 @@ func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	return nil
 }
 
-// open verifies an announcement. One of another run of this name, which anybody may have kept, is not held against its author.
+// open verifies an announcement. The author of an announcement for another run of this name, which
+// anyone may have kept, is not penalised.
 func (g *gossipReader) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
 	if len(message) > exchange.MaxAnnouncementSize {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
@@ -173,11 +174,12 @@ func (g *gossipReader) publish(raw []byte) {
 	})
 }
 
-// maxPushes is how many results a member may push in a round: an honest one has one, and another if it was
-// restarted.
+// maxPushes is the maximum number of results that a member may push in a round. An honest member
+// pushes one, and another one after a restart.
 const maxPushes = 4
 
-// pushed takes the result that a member pushes, with its announcement. It runs in goroutines of the network.
+// pushed handles a result that a member pushes with its announcement. It runs in goroutines of the
+// network.
 func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 	if !g.mayPush(from) {
 		return errPushes
@@ -195,12 +197,12 @@ func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 	}
 	select {
 	case g.heard <- announcement{from: from, author: author, result: a, raw: raw, payload: payload}:
-	default: // it is gossiped, too
+	default: // the announcement is also gossiped
 	}
 	return nil
 }
 
-// mayPush counts a push of a member, before anything of it is verified.
+// mayPush counts a push of a member, before anything in it is verified.
 func (g *gossipReader) mayPush(from identity.ID) bool {
 	g.pushing.Lock()
 	defer g.pushing.Unlock()
@@ -211,8 +213,8 @@ func (g *gossipReader) mayPush(from identity.ID) bool {
 	return g.pushes[from] <= maxPushes
 }
 
-// ask asks a peer for the announcements it has of a round, and hears them. Answered runs in the
-// loop after that, unless there was no answer.
+// ask requests the announcements of a round from a peer, and passes them to hear. answered runs in
+// the loop afterwards, unless there was no answer.
 func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement), answered func()) {
 	g.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
@@ -232,13 +234,13 @@ func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement
 	})
 }
 
-// of gets the verified announcements that a peer has of a round and that are new here.
+// of returns the verified announcements that a peer has of a round and that are new here.
 func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([]announcement, error) {
 	raws, err := exchange.AskRound(ctx, g.network, peer, step)
 	if err != nil {
 		return nil, err
 	}
-	raws = g.shelf.Unknown(step, raws) // a signature costs more to verify than everything else here
+	raws = g.shelf.Unknown(step, raws) // verifying a signature is the most expensive part
 	heard := make([]announcement, 0, len(raws))
 	for _, raw := range raws {
 		author, a, err := g.open(raw)

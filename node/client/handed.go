@@ -13,27 +13,31 @@ import (
 	"github.com/psyche-go/psyche/node/handover"
 )
 
-// maxLent is how many commit points are shared at once: the newest, and one that it superseded while somebody fetches it.
+// maxLent is the maximum number of intermediate checkpoints that are shared at the same time: the
+// newest, and an older one that a member is still fetching.
 const maxLent = 2
 
-// handed are the commit points that members which come back into the running epoch can have from this
-// client. Each takes the room of a model, unless it is large and on the disk: so it is shared when one of them asks for it, and for as long as
-// getting a model may take; when a third one is asked for, one that nobody began to fetch gives way, or the oldest. Whoever asks again and again costs one reading of a
-// model for each commit point.
+// handed contains the intermediate checkpoints that this client serves to members that return to
+// the running epoch. Each takes the memory of a model, unless it is large and on the disk.
+// Therefore it is shared only when a member requests it, and only for the time that getting a model
+// may take. If a third one is requested, one that no member has started to fetch is dropped, else
+// the oldest. A member that requests repeatedly causes only one read of a model for each
+// intermediate checkpoint.
 type handed struct {
-	lent   []lent // oldest first
+	lent   []lent // in order of age, oldest first
 	busy   bool
-	failed [32]byte // digest of the one that could not be read; zero: none
-	narrow uint32   // first step of an epoch in which there was no room for it beside the results of rounds; 0: none
+	failed [32]byte // digest of the model that could not be read; zero: none
+	narrow uint32   // first step of an epoch in which there was no memory for it in addition to the results of rounds; 0: none
 }
 
-// lent is a commit point that is shared.
+// lent is a shared intermediate checkpoint.
 type lent struct {
 	digest [32]byte
 	until  time.Time
 }
 
-// giveWay ends the sharing for as long as an epoch runs: the rounds that run come before members that were away.
+// giveWay ends sharing for the rest of the epoch: running rounds have precedence over members that
+// were away.
 func (h *handed) giveWay(epochStart uint32) {
 	h.narrow = epochStart
 	for i := range h.lent {
@@ -41,7 +45,7 @@ func (h *handed) giveWay(epochStart uint32) {
 	}
 }
 
-// end stops sharing those that are over.
+// end stops sharing the models for which over returns true.
 func (h *handed) end(models *handover.Models, recorded [32]byte, over func(l lent) bool) {
 	h.lent = slices.DeleteFunc(h.lent, func(l lent) bool {
 		ends := over(l)
@@ -52,7 +56,8 @@ func (h *handed) end(models *handover.Models, recorded [32]byte, over func(l len
 	})
 }
 
-// handOver shares the run's commit point when a member asks for it, and ends that.
+// handOver shares the run's intermediate checkpoint when a member requests it, and stops sharing it
+// later.
 func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchange.Store, network env.Network) {
 	s, h := v.state, &c.handed
 	commit, recorded := s.Epoch.Commit, s.Model.Checkpoint.Digest
@@ -98,7 +103,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 	})
 }
 
-// lend lets peers fetch a commit point: from memory, or from its folder.
+// lend lets peers fetch an intermediate checkpoint: from memory, or from its folder.
 func (c *commitPoints) lend(ctx context.Context, m *handover.Model, commit coordinator.Recorded, taken *checkpoint.Snapshot, models *handover.Models, network env.Network) error {
 	if taken != nil {
 		return m.Publish(ctx, c.tasks, handover.Beside, network.Lend, *taken)

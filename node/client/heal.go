@@ -9,16 +9,16 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// Peers that are asked at once.
+// Limits of concurrent requests to peers.
 const (
-	maxOwnersAsked = 4  // each for its own result of the running round
+	maxOwnersAsked = 4  // for their own results of the running round
 	maxPeersAsked  = 3  // for all results of a finished round
-	maxInformed    = 2  // of them, that are known to hold what is missing
-	maxClaimAsked  = 32 // for what few witnesses claim to hold: as many have to answer as may lie, and one
+	maxInformed    = 2  // among these, peers that are known to hold missing results
+	maxClaimAsked  = 32 // for results that few witnesses claim to hold: the number of possibly dishonest members, plus one, must answer
 )
 
-// heal looks after gossip that may have been lost in the running round: it announces the
-// own result again until the witnesses have it, and asks the owners of results that were
+// heal repairs gossip that may have been lost in the running round (anti-entropy). It announces
+// this client's result again until the witnesses have it, and asks the owners of results that were
 // not announced here.
 func (n *Node) heal() {
 	now := n.tasks.Now()
@@ -44,12 +44,12 @@ func (n *Node) heal() {
 	n.fetcher.Rotation.Next()
 }
 
-// askFor asks some peers for all results of a finished round, informed ones first, others
-// each time: of a trainer that signed many results each may be held by few.
+// askFor asks some peers for all results of a finished round, informed ones first, and different
+// ones each time: if a trainer signed many results, each may be held by few members.
 func (g *gossipReader) askFor(l *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
 	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
 	if outcome.Claimed {
-		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // who claims may not answer
+		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // members that claim to hold them may not answer
 	}
 	var peers []identity.ID
 	add := func(member int, limit int) {

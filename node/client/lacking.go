@@ -7,25 +7,26 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// How long a client that has an older model than the run's newest waits for somebody who has that, when
-// the run can go on from the older one; and how often it says that it waits.
+// Limits for a client with an older model than the run's newest, if the run can continue from that
+// older model: how long the client waits for a holder of the newest, and how often it logs that it
+// waits.
 const (
 	holderTimeout  = 5 * time.Minute
 	holderReminder = time.Minute
 )
 
-// lacking is the run's newest recorded model, when it is not to be had.
+// lacking describes the run's newest recorded model while it is not available.
 type lacking struct {
 	of     coordinator.Checkpoint
-	since  time.Time // zero: it is to be had
+	since  time.Time // zero: the model is available
 	said   time.Time
 	older  uint32 // step of the newest checkpoint in the folder
-	usable bool   // it is one that the run recorded
+	usable bool   // the run has recorded that older checkpoint
 }
 
-// waitsForHolder reports whether this client should not ask for a place yet: it was restarted without
-// the run's newest model, of which its folder has an older one, and nobody who is there has it. An epoch
-// that began now would lose what somebody may have who comes later.
+// waitsForHolder reports whether this client should not join yet: it was restarted without the
+// run's newest model, its folder has an older one, and no client that is present has the newest. An
+// epoch that started now would lose a model that a client may bring later.
 func (n *Node) waitsForHolder() bool {
 	s, l := n.run.state, &n.seat.lacking
 	c := s.Model.Checkpoint
@@ -41,7 +42,7 @@ func (n *Node) waitsForHolder() bool {
 		if newest, l.usable = n.saver.Newest(s); l.usable {
 			l.older = newest.Step
 		} else if l.older, _ = n.folder().NewestBefore(c.Step); l.older == 0 {
-			return false // it is new, or keeps nothing: it cannot know what others have
+			return false // a new client, or one that keeps nothing, cannot know what others have
 		}
 	}
 	switch {
@@ -64,19 +65,12 @@ func (l *lacking) text(left time.Duration) string {
 	return message + "since the run would go back to where it began; if nobody has it, let the run go on with --accept-loss"
 }
 
-// lapseNow says what the model that an epoch begins with has not seen; empty: nothing.
-func (v *view) lapseNow() string {
+// lapseNow returns the newest lapse. It reports whether the model of the starting epoch lacks the steps of this lapse.
+func (v *view) lapseNow() (coordinator.Lapse, bool) {
 	s := v.state
 	if len(s.Lapses) == 0 {
-		return ""
+		return coordinator.Lapse{}, false
 	}
 	newest := s.Lapses[len(s.Lapses)-1]
-	if newest.Last+1 != s.Epoch.StartStep {
-		return ""
-	}
-	steps := fmt.Sprintf("steps %d to %d", newest.First, newest.Last)
-	if newest.First == newest.Last {
-		steps = fmt.Sprintf("step %d", newest.First)
-	}
-	return "the run goes on with an older model: what was counted in " + steps + " is not in it"
+	return newest, newest.Last+1 == s.Epoch.StartStep
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -81,8 +82,8 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 				if said := log.lines("level=WARN", "--accept-loss"); (len(said) > 0) == test.accept {
 					t.Errorf("reported %q", said)
 				}
-				if said := log.lines("level=WARN", "is not in it"); len(said) == 0 && test.holder == 0 {
-					t.Errorf("it logged %q about the loss", said)
+				if said := log.lines("level=WARN", fmt.Sprintf("first_step=%d", older+1)); len(said) == 0 && test.holder == 0 {
+					t.Errorf("it logged %q about the loss of step %d: %q", said, newest, log.lines("level=WARN"))
 				}
 				for _, m := range members {
 					m.cancel()
@@ -115,7 +116,7 @@ func TestNewcomersWaitForAMember(t *testing.T) {
 				if ready := all[event.Ready](b); len(ready) > 0 {
 					t.Fatalf("alone it began with %+v", ready)
 				}
-				if said := log.lines("waiting for somebody who was a member before"); len(said) == 0 {
+				if said := log.lines("level=INFO", fmt.Sprintf("step %d", newest)); len(said) == 0 {
 					t.Error("it did not report the reason for the wait")
 				}
 				again := w.launch(index, kept)

@@ -94,7 +94,7 @@ func TestNobodyWaitsForLapsedResults(t *testing.T) {
 				}
 				finishEqual(w, c.members...)
 				for _, d := range all[event.Desynchronised](c.members[0]) {
-					if strings.Contains(d.Reason, "cannot be had") {
+					if strings.Contains(d.Reason, "from peers") {
 						t.Errorf("desynchronised in step %d: %s", d.Step, d.Reason)
 					}
 				}

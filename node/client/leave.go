@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// leaving is a client's way out of the run by itself: it trains no more, applies what counted as far as
-// it is there, says which model it holds, and withdraws. Nobody waits for it longer than until.
+// leaving is the graceful leave of a client. It stops training, applies the counted results that
+// are available, reports the model that it holds, and withdraws. until is the time limit.
 type leaving struct {
 	run     *view
 	rounds  *roundStates
@@ -18,16 +18,16 @@ type leaving struct {
 	models  *handover.Models
 	actions *submitter
 	report  *reporter
-	saves   bool                   // there is a folder for checkpoints
+	saves   bool                   // the client has a folder for checkpoints
 	settle  func(step uint32) bool // applies the results of finished rounds up to a step
 
-	since, until time.Time     // zero: it stays
-	copied       time.Duration // after since, that the copy took which was taken last
-	said         time.Duration // after since, that this takes longer; zero: it was not
+	since, until time.Time     // zero: the client stays
+	copied       time.Duration // after since: end of the newest copy
+	said         time.Duration // after since: time of the newest log line about a delay; zero: none
 }
 
-// A large model takes longer to copy, to hash and to write than a client needs to leave otherwise: what was
-// begun is waited for, as long as a slow machine takes that does so many bytes in a second.
+// Copying, hashing and writing a large model takes longer than a client otherwise needs to leave.
+// Work in progress gets the time of a slow machine with this many bytes per second.
 const (
 	slowHash      = 64 << 20
 	longestLeave  = time.Minute
@@ -36,8 +36,8 @@ const (
 
 func (l *leaving) begun() bool { return !l.until.IsZero() }
 
-// awaitsOutcome reports whether the outcome of a round that this client has witnessed is still awaited: half
-// of the time is for saying what it holds.
+// awaitsOutcome reports whether the client still waits for the outcome of a round that it has
+// witnessed. Half of the time is reserved for reporting its model.
 func (l *leaving) awaitsOutcome() bool {
 	return l.engine.tasks.Now().Sub(l.since) < l.until.Sub(l.since)/2
 }
@@ -54,7 +54,7 @@ func (l *leaving) begin(limit time.Duration) {
 	}
 }
 
-// over reports whether nothing is left to be done before this client withdraws.
+// over reports whether nothing is left to do before this client withdraws.
 func (l *leaving) over() bool {
 	s := l.run.state
 	if s == nil || l.run.lie != nil || !l.run.isMember() || l.late() && !l.worthWaiting() {
@@ -72,16 +72,17 @@ func (l *leaving) over() bool {
 	}
 }
 
-// late reports whether the time to leave in is over: nothing new is begun.
+// late reports whether the time limit is over, so that no new work starts.
 func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
 
-// worthWaiting reports whether a copy of the model is on its way, and may come to be reported and written: in
-// proportion to its size, and no longer than longestLeave. It says so now and then.
+// worthWaiting reports whether a copy of the model is in progress and may still be reported and
+// written, in a time in proportion to its size, and at most longestLeave. It logs this now and
+// then.
 func (l *leaving) worthWaiting() bool {
 	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
 	copying := l.engine.op != nil && l.engine.op.name == opSnapshot || l.rounds.taker.lent != nil
 	limit := longestLeave
-	if copying { // of how many bytes is known then
+	if copying { // the number of bytes is known afterwards
 		l.copied = passed
 	} else {
 		limit = min(limit, l.copied+max(l.until.Sub(l.since), time.Duration(points.size/slowHash)*time.Second))
@@ -111,8 +112,8 @@ func (l *leaving) toSay() bool {
 	return more
 }
 
-// saidInRound has the newest model that counts reported. If this client witnessed the running round,
-// and it counts because of that, that is the one after it.
+// saidInRound reports the newest model of which all results count. If this client has witnessed the
+// running round, and its results count because of that, this is the model after that round.
 func (l *leaving) saidInRound() bool {
 	s, points := l.run.state, &l.rounds.points
 	r, step := l.rounds.replica, s.Progress.Step
@@ -121,7 +122,7 @@ func (l *leaving) saidInRound() bool {
 	case !ok || r == nil || r.closing:
 		return true
 	case l.late():
-		return false // what was begun comes to an end
+		return false // work in progress is finished
 	case l.hasWitnessed(step) && l.awaitsOutcome():
 		return false
 	case r.step+1 < step:
@@ -138,7 +139,7 @@ func (l *leaving) saidInRound() bool {
 	return false
 }
 
-// saidInCooldown has the epoch's model reported and, where there is a folder, on the disk.
+// saidInCooldown reports the epoch's model and, if there is a folder, writes it to the disk.
 func (l *leaving) saidInCooldown() bool {
 	s, points, m := l.run.state, &l.rounds.points, l.models.Held
 	me, ok := s.Member(l.run.myself())
@@ -166,8 +167,8 @@ func (l *leaving) hasWitnessed(step uint32) bool {
 		slices.ContainsFunc(round.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
 }
 
-// onlyHolder reports whether this client has the model that an epoch begins with, and other members
-// wait for it that do not have it yet.
+// onlyHolder reports whether this client has the model that an epoch starts from, and other members
+// that do not have it yet are waiting for it.
 func (v *view) onlyHolder() bool {
 	s := v.state
 	me, ok := s.Member(v.myself())
@@ -188,7 +189,7 @@ func (v *view) onlyHolder() bool {
 	return others
 }
 
-// holdings are the models that this client could go on from by itself.
+// holdings are the models that this client can load by itself.
 type holdings struct {
 	run    *view
 	models *handover.Models
@@ -196,14 +197,14 @@ type holdings struct {
 	saver  *keep.Saver
 }
 
-// checkpoint reports whether this client can load the run's checkpoint by itself: its parts are still in
-// memory, whatever the trainer's weights have become, or on its disk.
+// checkpoint reports whether this client can load the run's checkpoint by itself: its parts are
+// still in memory, independent of the trainer's weights, or on its disk.
 func (h *holdings) checkpoint() bool {
 	c := h.run.state.Model.Checkpoint
 	return c.FromPeers() && (h.models.Shared(c.Digest) != nil || h.points.holds(c.Digest)) || h.saver.Holds(c)
 }
 
-// newest returns the newest model that the run recorded and this client holds; zero when there is none.
+// newest returns the newest model that the run recorded and this client holds, or zero.
 func (h *holdings) newest() coordinator.Recorded {
 	s := h.run.state
 	c := s.Model.Checkpoint
@@ -222,9 +223,8 @@ func (h *holdings) newest() coordinator.Recorded {
 	return saved
 }
 
-// moreThan reports whether this client, which waits for its place, holds a newer model of the run than
-// the run knows: the run may have recorded it since this client asked for the place, of which told is
-// the run's checkpoint.
+// moreThan reports whether this pending client holds a newer model of the run than the run knows.
+// The run may have recorded it since this client joined. told is the run's checkpoint at that time.
 func (h *holdings) moreThan(waits *coordinator.Client, told coordinator.Checkpoint) bool {
 	return !waits.HoldsModel && told != h.run.state.Model.Checkpoint && h.newest().Step > waits.HoldsEarlier
 }

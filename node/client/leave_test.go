@@ -277,7 +277,7 @@ func TestLeaverWithALargeModel(t *testing.T) {
 			if said.Step < 4 == says || took > longestLeave+2*time.Second {
 				t.Errorf("copies take %v: it left after %v, and reported step %d", copying, took, said.Step)
 			}
-			if len(log.lines("still being copied", "a second Ctrl-C")) == 0 {
+			if len(log.lines("level=INFO", "bytes=", "for=")) == 0 {
 				t.Error("it does not report that it needs longer")
 			}
 			leaver.wait()

@@ -20,11 +20,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run takes part in the run until it is finished (nil), ctx is done (its cause, after reporting
-// the model that is held, within LeaveTimeout, and withdrawing), or the client cannot go on. All goroutines have ended
-// when it returns, with two exceptions: goroutines that wait for a disk which does not answer (Options.DiskHangs), and
-// after the end of ctx goroutines that write nothing and do not end (Options.Computes).
-// A Node runs once, on goroutines of its own: not with a Runtime among its options.
+// Run takes part in the run until the run is finished, ctx is done, or the client fails. It returns
+// nil after a finished run. When ctx is done, it reports the model that the client holds, for at
+// most Options.LeaveTimeout, withdraws, and returns the cause of ctx.
+//
+// All goroutines have ended when Run returns, with two exceptions: goroutines that wait for a disk
+// that does not answer (Options.DiskHangs), and, after the end of ctx, goroutines that write
+// nothing and have not ended (Options.Computes).
+//
+// Run may be called once. It starts goroutines of its own, so Options.Runtime must be nil.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
 	if !ok {
@@ -51,7 +55,7 @@ func (n *Node) Run(ctx context.Context) error {
 		select {
 		case <-interrupted:
 			if n.seat.parting.said {
-				return nil // it only stayed for others
+				return nil // it stayed only for other clients
 			}
 			interrupted = nil
 			n.seat.leaving.begin(n.LeaveTimeout)
@@ -88,9 +92,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.end.err
 }
 
-// Open begins the client's part in the run for a caller that has a Runtime of its own and
-// drives the client by Step instead of Run. Work is the context of everything that the
-// client starts.
+// Open starts the client for a caller that has a Runtime of its own and calls Step instead of Run.
+// work is the context of everything that the client starts.
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
@@ -112,10 +115,10 @@ func (n *Node) Open(work context.Context) error {
 	return nil
 }
 
-// Step does what the loop of Run does between two waits: it takes over the newest state
-// of the run, when there is a newer one, what peers announced, and what tasks returned,
-// and starts what is missing. It reports whether the client has ended, and why when that
-// is no success.
+// Step does the work of Run's loop between two waits. It takes the newest state of the run, if
+// there is a newer one, the announcements of peers, and what tasks returned, and then starts
+// missing work. It reports whether the client has ended. The error is nil if the client ended with
+// success.
 func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err error) {
 	if update != nil {
 		n.observe(*update)
@@ -133,7 +136,7 @@ func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err e
 	return true, n.end.err
 }
 
-// observe takes over a newer state.
+// observe processes a newer state.
 func (n *Node) observe(u backend.Update) {
 	if u.State == nil {
 		return
@@ -179,9 +182,9 @@ func (n *Node) observe(u backend.Update) {
 	n.models.Renew(n.run.state)
 }
 
-// reconcile compares what should be with what is, and starts what is missing. It is
-// called after every event and may be called at any time: a state that was missed, a
-// message that was lost and a step that failed are all met by the next call.
+// reconcile compares the desired state with the actual state, and starts missing work. It is called
+// after every event and may be called at any time. A state that was missed, a message that was lost
+// and a step that failed are all repaired by the next call.
 func (n *Node) reconcile() {
 	if n.run.state == nil || n.end != nil || n.run.lie != nil {
 		return
@@ -226,20 +229,26 @@ func (n *Node) reconcile() {
 	n.heal()
 }
 
-// goroutines is the Runtime of a Node that runs by itself: the wall clock, and goroutines
-// that hand what they return to the loop.
+// goroutines is the Runtime of a Node that runs on its own: the wall clock, and goroutines that
+// pass their continuations to the loop.
 type goroutines struct {
 	work  *env.Tasks
 	tasks sync.WaitGroup
-	open  atomic.Int64 // tasks
-	posts chan func()  // what tasks returned for the loop
+	open  atomic.Int64     // tasks
+	posts chan func()      // returned by tasks, for the loop
+	clock func() time.Time // for tests; nil: time.Now
 }
 
 func newGoroutines(work *env.Tasks) *goroutines {
 	return &goroutines{work: work, posts: make(chan func())}
 }
 
-func (*goroutines) Now() time.Time { return time.Now() }
+func (g *goroutines) Now() time.Time {
+	if g.clock != nil {
+		return g.clock()
+	}
+	return time.Now()
+}
 
 func (*goroutines) WithCancel(parent context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(parent)
@@ -249,7 +258,7 @@ func (*goroutines) WithTimeout(parent context.Context, d time.Duration) (context
 	return context.WithTimeout(parent, d)
 }
 
-// Run runs a task; what it returns is dropped when the loop has ended.
+// Run runs a task. After the end of the loop, it drops the continuation.
 func (g *goroutines) Run(task func() (proceed func())) {
 	g.open.Add(1)
 	g.tasks.Go(func() {
@@ -262,17 +271,18 @@ func (g *goroutines) Run(task func() (proceed func())) {
 	})
 }
 
-// waitResult is how a wait for all tasks ended.
+// waitResult is the result of waiting for all tasks.
 type waitResult int
 
 const (
 	allEnded      waitResult = iota
-	diskHangs                // tasks wait for a disk that does not answer
-	onlyComputing            // after an interrupt, tasks that write nothing are left
+	diskHangs                // tasks wait for a disk that does not respond
+	onlyComputing            // after an interrupt, only tasks that write nothing are left
 )
 
-// ended waits until all tasks have ended, or until tasks have waited for a disk for the limit with no others left. After
-// interrupted is closed it waits only a moment for tasks that write nothing. It calls say when it waits for the disk alone.
+// ended waits until all tasks have ended, or until only tasks that wait for a disk are left and
+// limit has passed. After interrupted is closed it waits only briefly for tasks that write nothing.
+// It calls say when only tasks that wait for the disk are left.
 func (g *goroutines) ended(interrupted <-chan struct{}, limit time.Duration, say func()) waitResult {
 	all := make(chan struct{})
 	go func() {

@@ -15,34 +15,34 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// errDesynchronised says that the client ended with another model than the run.
+// errDesynchronised means that the client ended with another model than the run.
 var errDesynchronised = errors.New("the model differs from the run's")
 
-// Node is one client of a run. Everything in it belongs to the goroutine of Run; what takes
-// time runs beside it and hands back what is to be done.
+// Node is one client of a run. All its fields belong to the goroutine of Run. Slow work runs in
+// other goroutines, which return a continuation for Run to call.
 type Node struct {
 	Options
 	tasks *env.Tasks
 
 	run     view             // the newest state of the run
-	seat    seat             // the own place in it
-	actions *submitter       // actions on their way to the coordinator
-	engine  engine           // the trainer, and what it is doing
+	seat    seat             // this client's seat in the run
+	actions *submitter       // actions in flight to the coordinator
+	engine  engine           // the trainer and its current operation
 	rounds  roundStates      // the newest rounds, and the replica that they are applied to
-	fetcher *fetch.Fetcher   // results of peers, on their way here
-	models  *handover.Models // the model, and the ways of getting it
-	auditor *auditor.Auditor // what it does so that all can rely on results
-	saver   *keep.Saver      // what is on the disk
-	gossip  *gossipReader    // what peers say
-	store   *exchange.Store  // what peers may ask for
+	fetcher *fetch.Fetcher   // downloads results of peers
+	models  *handover.Models // models and their sources
+	auditor *auditor.Auditor // the client's audit work
+	saver   *keep.Saver      // files on the disk
+	gossip  *gossipReader    // gossip of peers
+	store   *exchange.Store  // data that peers may request
 	report  *reporter
-	end     *ending // nil: it goes on
+	end     *ending // nil: the client continues
 }
 
-// ending is how a client ended.
+// ending is the result of a client.
 type ending struct{ err error }
 
-// New checks the options and returns a client that has not begun anything.
+// New checks the options and returns a client that has not started anything.
 func New(o Options) (*Node, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -92,7 +92,7 @@ func New(o Options) (*Node, error) {
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 		InPlace: func(digest [32]byte, dir string) {
-			if n.run.state.RunState != coordinator.Finished { // then nothing is trained that would need the memory
+			if n.run.state.RunState != coordinator.Finished { // then no training needs the memory
 				n.models.InFolder(digest, dir)
 			}
 		},
@@ -105,9 +105,9 @@ func New(o Options) (*Node, error) {
 	return n, nil
 }
 
-// desynchronise gives up the replica: the trainer's weights are not the run's any more.
-// The client finds its way back into the running epoch as one that was started anew does, or joins the
-// next one, and gets the model from what it holds of the run's checkpoint, or from its peers.
+// desynchronise drops the replica, because the trainer's weights are no longer the run's. The
+// client returns to the running epoch as a restarted client does, or joins the next one. It gets
+// the model from its own copies of the run's checkpoint, or from its peers.
 func (n *Node) desynchronise(reason string) {
 	at := n.run.state.Progress
 	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
@@ -117,27 +117,27 @@ func (n *Node) desynchronise(reason string) {
 		n.fetcher.StopRound(l.Tally)
 	}
 	n.rounds.replica, n.models.Held = nil, nil
-	n.store.Forget(0, 0) // they may not be the run's
+	n.store.Forget(0, 0) // these results may not be the run's
 	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()
 	n.seat.again = true
 	n.seat.rejoin.again(n.run.epoch(), n.run.term())
 }
 
-// fail ends the run with an error.
+// fail ends the client with an error.
 func (n *Node) fail(err error) {
 	n.end = &ending{err}
 	n.report.emit(event.Failed{Error: err.Error()})
 }
 
-// Uploaded takes note that a checkpoint which was saved here lies at a place where others
-// can get it. The run is told as soon as this client has a place in it. It may be called
-// from any goroutine, also when the client has ended; nobody is told then.
+// Uploaded records that a checkpoint saved by this client is available to others at a location. The
+// client reports it to the run once it is a member or pending. Uploaded may be called from any
+// goroutine, also after the client has ended. In that case it reports nothing.
 func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) {
 	n.saver.Uploads.Add(n.RunID, f, at)
 }
 
-// reportUpload tells the run where the newest uploaded checkpoint lies.
+// reportUpload reports the location of the newest uploaded checkpoint to the run.
 func (n *Node) reportUpload() {
 	report, ok := n.saver.Uploads.Next(n.run.state, n.run.myself(), n.report.log)
 	if !ok {
@@ -149,8 +149,8 @@ func (n *Node) reportUpload() {
 	})
 }
 
-// Model returns the digest of the model that the client holds between two epochs, and
-// the step after which it was taken; false while it trains or holds none.
+// Model returns the digest of the model that the client holds between two epochs, and the step
+// after which the model was taken. ok is false while the client trains or holds no model.
 func (n *Node) Model() (digest [32]byte, step uint32, ok bool) {
 	m := n.models.Held
 	if m == nil {
@@ -159,7 +159,7 @@ func (n *Node) Model() (digest [32]byte, step uint32, ok bool) {
 	return m.Digest, m.Step, true
 }
 
-// Replica returns the hash of what was applied in this epoch and the newest applied step;
+// Replica returns the hash of all results applied in this epoch, and the newest applied step. ok is
 // false while the client has no replica of the run's model.
 func (n *Node) Replica() (hash [32]byte, step uint32, ok bool) {
 	if n.rounds.replica == nil {

@@ -17,71 +17,76 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// errInvalidOptions says which option is missing or out of range.
+// errInvalidOptions means that an option is missing or out of range.
 var errInvalidOptions = errors.New("invalid client options")
 
-// Options are everything a client is made of. Zero durations and limits mean the
-// defaults named beside them.
+// Options are the parts and settings of a client. A duration or limit of zero means the default
+// named in its comment.
 type Options struct {
 	Key     identity.Key
 	RunID   string
-	Name    string      // that it gives itself; empty for none
+	Name    string      // name of the client for people; may be empty
 	Backend env.Backend // closed by the caller
 	Network env.Network // closed by the caller
 	Data    env.DataProvider
 
-	// NewTrainer builds the model from the first snapshot that the client gets; later
-	// ones are given to Trainer.Load. It is called again after the run was configured
-	// anew, and replaces the trainer then. Its ctx ends with the call.
+	// NewTrainer builds the model from the first snapshot that the client gets; later snapshots go
+	// to Trainer.Load. It is called again after a change of the run's configuration, and then
+	// replaces the trainer. Its ctx ends with the call.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
-	// CheckRun finds out, before the client asks for a place in the run, whether it could do
-	// its part; an error ends the client. It is called in a goroutine of its own, again when
-	// the run is configured anew, or falls back to the model that it began with. May be nil.
+	// CheckRun checks, before the client joins the run, whether the client could do its part. An
+	// error ends the client. CheckRun runs in its own goroutine. It is called again if the run's
+	// configuration changes, or if the run falls back to the model that it started with. May be
+	// nil.
 	CheckRun func(ctx context.Context, run env.Definition) error
 	// Initial loads the model of a checkpoint that does not come from peers.
 	Initial func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 
 	CheckpointDir   string // folder for the checkpoint of each epoch; empty: save none
-	KeepCheckpoints int    // newest checkpoints of the run that stay in the folder; 0: all
+	KeepCheckpoints int    // newest checkpoints of the run to keep in the folder; 0: all
 
-	// Saved is told of each checkpoint in the folder, before older ones are removed. It
-	// is called from any goroutine and must not wait. May be nil.
+	// Saved is called for each new checkpoint in the folder, before older checkpoints are removed.
+	// It is called from any goroutine and must not block. May be nil.
 	Saved func(dir string, f checkpoint.Facts)
-	// MakeRoom frees what it can of the disk when a checkpoint does not fit, and returns how many bytes
-	// that were. It is called from any goroutine. May be nil.
+	// MakeRoom frees disk space if a checkpoint does not fit, and returns the number of bytes that
+	// it freed. It is called from any goroutine. May be nil.
 	MakeRoom func() int64
-	// Archive gets a model that no member gives any more: from a place that a member
-	// reported or, for the zero Place, from wherever the caller knows it to lie. What it
-	// returns is checked against the digest in c. May be nil.
+	// Archive loads a model that no member provides any more: from a location that a member
+	// reported or, for the zero Place, from a location that the caller knows. The client checks the
+	// result against the digest in c. May be nil.
 	Archive func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
 
-	// AcceptLoss joins at once although the newest model that the run recorded is not here, an older one
-	// is, and nobody else who is there has it. Without it the client waits for somebody who has.
+	// AcceptLoss makes the client join at once if it has an older model of the run, but neither it
+	// nor any peer that is present has the newest model that the run recorded. Without AcceptLoss
+	// the client waits for a peer that has the newest model.
 	AcceptLoss bool
 
-	// FollowUpdates goes on with a run whose main authority put another model in the place of the one
-	// that was trained. Without it the client ends with ErrReplaced.
+	// FollowUpdates keeps the client in a run after the main authority replaced the model that was
+	// being trained. Without it the client ends with ErrReplaced.
 	FollowUpdates bool
 
-	Downloads         int // results of peers on their way at once; 8
-	ParameterRequests int // parts of a model on their way at once; 8
+	Downloads         int // concurrent downloads of peers' results; 8
+	ParameterRequests int // concurrent requests for parts of a model; 8
 
-	// ResultMemory bounds the bytes of counted results that are kept for members that
-	// were away; of epochs that are over no more are kept than the model has. 256 MiB.
+	// ResultMemory bounds the bytes of counted results that the client keeps for members that were
+	// away. Results of earlier epochs additionally take no more than the size of the model. 256
+	// MiB.
 	ResultMemory uint64
 
-	// AuditIdle lets this client audit also in rounds in which it trains, whenever its trainer is idle.
+	// AuditIdle lets this client audit also in rounds in which it trains, while its trainer is
+	// idle.
 	AuditIdle bool
 
-	// Misbehaved is told of members that send what no honest member sends. It is called
-	// from any goroutine and must not wait. May be nil.
+	// Misbehaved is called for members that send what no honest member sends. It is called from any
+	// goroutine and must not block. May be nil.
 	Misbehaved func(peer identity.ID, detail string)
 
 	Events *event.Log   // may be nil
 	Logger *slog.Logger // may be nil
 
-	// DiskHangs is told when Run gives up what is on its way to a disk that does not answer: goroutines of this client
-	// wait for it still, and whatever else needs that disk may wait as well. May be nil.
+	// DiskHangs is called when Run returns although the disk has not answered some operations:
+	// goroutines of this client still wait for it, and other users of that disk may wait as well.
+	// May be nil.
 	DiskHangs func()
 
 	// Computes is called when Run returns after the end of its context while tasks that write nothing still run, such as
@@ -89,20 +94,20 @@ type Options struct {
 	Computes func()
 
 	Runtime       env.Runtime       // nil: goroutines and the wall clock
-	Announcements env.Announcements // nil: those of package wire, signed with Key
-	Draws         env.Draws         // nil: those of package coordinator
+	Announcements env.Announcements // nil: package wire, signed with Key
+	Draws         env.Draws         // nil: package coordinator
 
-	RepublishInterval time.Duration // between attempts to heal lost gossip; 2 s
+	RepublishInterval time.Duration // between attempts to repair lost gossip; 2 s
 	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
-	LeaveTimeout      time.Duration // to report the model before a client that is told to end withdraws; 5 s
-	WithdrawTimeout   time.Duration // for the farewell; 2 s
-	// FinalWait is how long a client stays when the run is finished: to find the final model
-	// when it was cut off in the last epoch, or for members that were to come. Getting it may
-	// take the run's WarmupTime more. 30 s; negative: not at all.
+	LeaveTimeout      time.Duration // to report the model before a client withdraws because its context ended; 5 s
+	WithdrawTimeout   time.Duration // to withdraw; 2 s
+	// FinalWait is how long a client stays after the run is finished: to fetch the final model if
+	// the client was disconnected in the last epoch, or to serve it to members that are still
+	// expected. Fetching the model may take the run's WarmupTime more. 30 s; negative: not at all.
 	FinalWait time.Duration
 }
 
-// Defaults of Options, and intervals that nobody needs to change.
+// Defaults of Options, and internal intervals.
 const (
 	defaultRepublishInterval = 2 * time.Second
 	defaultLeaveTimeout      = 5 * time.Second
@@ -112,13 +117,13 @@ const (
 	defaultParameterRequests = 8
 	defaultResultMemory      = 256 << 20
 
-	heartbeat      = 200 * time.Millisecond // at most so late a deadline is noticed
-	requestTimeout = 5 * time.Second        // for one question to one peer
+	heartbeat      = 200 * time.Millisecond // maximum delay in noticing a deadline
+	requestTimeout = 5 * time.Second        // for one request to one peer
 
-	maxHeardAtOnce = coordinator.MaxClients // announcements, before the loop looks at anything else
+	maxHeardAtOnce = coordinator.MaxClients // announcements that the loop processes before other events
 )
 
-// withDefaults returns the options with defaults filled in, or what is wrong with them.
+// withDefaults returns the options with defaults filled in, or the error of an invalid option.
 func (o Options) withDefaults() (Options, error) {
 	missing := ""
 	switch {
@@ -177,7 +182,7 @@ func setDefault(d *time.Duration, value time.Duration) {
 	}
 }
 
-// folder is where this client keeps what it has of the run.
+// folder returns the folder of this client's files of the run.
 func (o *Options) folder() keep.Folder {
 	return keep.Folder{Dir: o.CheckpointDir, RunID: o.RunID, ID: o.Key.ID()}
 }

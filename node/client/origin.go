@@ -9,15 +9,15 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// ErrReplaced says that the run's main authority put another model in the place of the one that the
-// members trained. Nobody of them has agreed to train that.
+// ErrReplaced means that the run's main authority replaced the model that the members trained. The
+// members have not agreed to train the new model.
 var ErrReplaced = errors.New("the run's main authority replaced its model")
 
-// origin is which model the run trains: the one that it began with, or that its main authority named
-// later.
+// origin identifies the model that the run trains: the one that it started with, or that its main
+// authority set later.
 type origin struct {
 	from  coordinator.Checkpoint
-	since uint32 // first step that the model has not seen
+	since uint32 // first step that the model does not include
 }
 
 func originOf(s *coordinator.State) origin {
@@ -28,11 +28,11 @@ func originOf(s *coordinator.State) origin {
 	return origin{c, s.OriginStep}
 }
 
-// watch returns an ErrReplaced when the run's model was replaced: since this client came, or since
-// the run began, if the update says what it began with.
+// watch returns ErrReplaced if the run's model was replaced: since this client came, or since the
+// run started, if the update contains the run's genesis.
 func (o *origin) watch(u backend.Update) error {
 	now := originOf(u.State)
-	if now.from.Kind == 0 { // on a chain the model may follow later
+	if now.from.Kind == 0 { // on a chain the model may be set later
 		return nil
 	}
 	if o.from.Kind == 0 {
@@ -50,7 +50,7 @@ func (o *origin) watch(u backend.Update) error {
 	return replaced(before, now, u.State)
 }
 
-// began returns the model that a run began with.
+// began returns the model that a run started with.
 func began(genesis []byte) (origin, bool) {
 	g, err := follow.OpenGenesis(genesis)
 	if err != nil {

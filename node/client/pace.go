@@ -10,23 +10,23 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// leastWitnessWait is how long a witness that holds the results of two thirds of the awaited trainers
-// waits for the other results at least. If the held results needed more than four times as long, the wait is a quarter
-// of that time.
+// leastWitnessWait is the minimum time that a witness that holds the results of two thirds of the
+// awaited trainers waits for the other results. If the held results needed more than four times as
+// long, the wait is a quarter of that time.
 const leastWitnessWait = 2 * time.Second
 
-// pace measures how long members need for a result. With a lag of two rounds members train ahead: a member whose
-// result is here when the round starts may have begun a whole round before. So the time since the round's start does
-// not tell how long the others need.
+// pace measures how long members need for a result. With a lag of two rounds members train ahead: a
+// member whose result is here when the round starts may have started a whole round before. The time
+// since the round's start therefore does not show how long the others need.
 type pace struct {
-	opened time.Time                              // the round
-	begun  map[coordinator.ClientID]time.Time     // when a trainer could begin, if that was before opened
-	bound  map[coordinator.ClientID]bool          // it had nothing to train in the round before, and may have begun later than that
-	came   map[coordinator.ClientID]time.Time     // when a trainer's result was here
-	need   map[coordinator.ClientID]time.Duration // in the newest round that shows it
+	opened time.Time                              // start of the round
+	begun  map[coordinator.ClientID]time.Time     // when a trainer could start, if that was before opened
+	bound  map[coordinator.ClientID]bool          // trainers without a batch in the round before, which may have started later than that
+	came   map[coordinator.ClientID]time.Time     // when a trainer's result arrived
+	need   map[coordinator.ClientID]time.Duration // time for a result, in the newest round that shows it
 }
 
-// newPace begins to measure a round before which no member trains ahead.
+// newPace starts measuring a round before which no member trains ahead.
 func newPace(opened time.Time) pace {
 	return pace{
 		opened: opened, begun: make(map[coordinator.ClientID]time.Time), bound: make(map[coordinator.ClientID]bool),
@@ -34,7 +34,7 @@ func newPace(opened time.Time) pace {
 	}
 }
 
-// follow takes into account that trainers may have begun during the round before.
+// follow takes into account that trainers may have started during the previous round.
 func (p *pace) follow(before *roundState, slots []tally.Slot) {
 	trained := make(map[coordinator.ClientID]bool)
 	for i := range before.Slots {
@@ -54,7 +54,7 @@ func (p *pace) follow(before *roundState, slots []tally.Slot) {
 	maps.Copy(p.need, before.pace.need)
 }
 
-// see notes which results are here now.
+// see records which results are here now.
 func (p *pace) see(t *tally.Tally, now time.Time) {
 	for i := range t.Slots {
 		if id := t.Slots[i].Owner; t.HeldOf(&t.Slots[i]) != nil {
@@ -63,7 +63,7 @@ func (p *pace) see(t *tally.Tally, now time.Time) {
 	}
 }
 
-// arrived notes that a trainer's result is here.
+// arrived records that a trainer's result is here.
 func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	if _, known := p.came[id]; known {
 		return
@@ -79,15 +79,17 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	if !known {
 		before = p.typical()
 	}
-	// If a result may have been ready before the round, or its trainer may have begun later, this time is an upper bound
-	// of the training. Without this, a member that slows rounds would make all trainings seem longer.
+	// If a result may have been ready before the round, or its trainer may have started later, this
+	// time is an upper bound of the training. Without this rule, a member that slows rounds would
+	// make all trainings seem longer.
 	if before > 0 && (p.bound[id] || p.opened.Sub(since) >= before) {
 		need = min(need, max(before, now.Sub(p.opened)))
 	}
 	p.need[id] = need
 }
 
-// typical returns how long two thirds of the epoch's trainers needed, the quickest first. It is zero if nothing is known.
+// typical returns how long the fastest two thirds of the epoch's trainers needed. It is zero if
+// nothing is known.
 func (p *pace) typical() time.Duration {
 	if len(p.need) == 0 {
 		return 0
@@ -95,21 +97,22 @@ func (p *pace) typical() time.Duration {
 	return quickest(slices.Collect(maps.Values(p.need)), assign.Quorum(len(p.need)))
 }
 
-// quickest returns the longest of the given number of shortest times.
+// quickest returns the longest of the count shortest times.
 func quickest(needs []time.Duration, count int) time.Duration {
 	slices.Sort(needs)
 	return needs[count-1]
 }
 
-// witnessWait is how long a witness waits for a third of the results when it has the others, if all begin to train
-// when the round starts.
+// witnessWait returns how long a witness waits for the last third of the results, if all trainers
+// start when the round starts.
 func (l *roundState) witnessWait() time.Duration {
 	return max(leastWitnessWait, l.most.Sub(l.opened)/4)
 }
 
-// deadline returns until when a witness waits for results that it lacks, when it has held. A trainer may begin as late
-// as the round starts, and then has as long as most needed and a quarter of that. Most are both two thirds of the
-// round's trainers and two thirds of the trainers of the epoch: a round may have many slow ones.
+// deadline returns the time until which a witness waits for missing results, when it has held. A
+// trainer may start as late as the round, and then has as long as most needed and a quarter of
+// that. "Most" means both two thirds of the round's trainers and two thirds of the trainers of the
+// epoch, because a round may have many slow trainers.
 func (l *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
 	needs := make([]time.Duration, len(held))
 	for i, id := range held {

@@ -10,27 +10,27 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// Limits of pushed results. Pushes of one result to all members have at most maxPushedInAll bytes, a tenth of a second
-// of 20 Mbit/s. Gossip announces the result pushGrace after the time that the pushes should take: at pushRate, or as
-// long as the newest ones took.
+// Limits of pushed results. Pushes of one result to all members have at most maxPushedInAll bytes,
+// a tenth of a second of 20 Mbit/s. Gossip announces the result pushGrace after the expected end of
+// the pushes: at pushRate, or as long as the newest ones took.
 const (
 	maxPushedInAll = 256 << 10
 	pushGrace      = 250 * time.Millisecond
 	pushRate       = 125_000 // bytes per second
 )
 
-// pushPause is the number of own results that a member does not get by a push after one took longer than
-// requestTimeout. On a link of 0.25 Mbit/s at either end, a push that cannot finish only delays the transfer that the
-// member begins when it hears of the result.
+// pushPause is the number of this client's results that a member does not get by a push after a
+// push took longer than requestTimeout. On a link of 0.25 Mbit/s at either end, a push that cannot
+// finish only delays the transfer that the member starts after the announcement.
 const pushPause = 16
 
-// pusher knows how pushes fare. Only the loop uses it.
+// pusher tracks the success of pushes. Only the loop uses it.
 type pusher struct {
-	paused map[identity.ID]int // own results that members still do not get by a push
-	took   time.Duration       // until half of the members had the newest pushed result; 0: not known
+	paused map[identity.ID]int // number of results that a member still does not get by a push
+	took   time.Duration       // time until half of the members had the newest pushed result; 0: unknown
 }
 
-// members returns the members that get the next own result by a push.
+// members returns the members that get the next result by a push.
 func (p *pusher) members(all []identity.ID) []identity.ID {
 	reached := make([]identity.ID, 0, len(all))
 	for _, id := range all {
@@ -46,7 +46,7 @@ func (p *pusher) members(all []identity.ID) []identity.ID {
 	return reached
 }
 
-// finished notes which members did not get a result in time.
+// finished records which members did not get a result in time.
 func (p *pusher) finished(members []identity.ID, late []bool, took time.Duration) {
 	p.took = took
 	for i, id := range members {
@@ -68,9 +68,10 @@ func (p *pusher) wait(total int) time.Duration {
 	return pushGrace + max(time.Duration(total)*time.Second/pushRate, p.took)
 }
 
-// share sends the client's result to the members. A small result is pushed to each of them together with its announcement,
-// which is gossiped when they have it: otherwise they would request bytes that are already under way. Only the
-// announcement of a larger result is gossiped.
+// share sends this client's result to the members. A small result is pushed to each of them
+// together with its announcement, which is gossiped after they have it. Otherwise they would
+// request bytes that are already in transit. For a larger result, only the announcement is
+// gossiped.
 func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
 	if len(payload) > exchange.MaxPushed || len(payload)*len(members) > maxPushedInAll {
 		g.publish(raw)
@@ -97,8 +98,9 @@ func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
 	})
 }
 
-// push pushes the client's result to all members at once. It returns which of them did not have it after requestTimeout, and
-// how long half of them took; 0 means that they did not get it.
+// push pushes this client's result to all members concurrently. It returns which of them did not
+// have it after requestTimeout, and how long half of them took; 0 means that fewer than half got
+// it.
 func (g *gossipReader) push(ctx context.Context, raw, payload []byte, members []identity.ID) (late []bool, took time.Duration) {
 	ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
 	defer cancel()

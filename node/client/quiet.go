@@ -5,7 +5,7 @@ import (
 	"runtime/debug"
 )
 
-// recovered makes an error of a panic in what is done beside the training: it costs that work, not the client.
+// recovered turns a panic in background work into an error: it costs that work, not the client.
 func recovered(do func() error) (err error) {
 	defer func() {
 		if failed := recover(); failed != nil {

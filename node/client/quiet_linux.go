@@ -7,9 +7,9 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// quietly does what can wait: with the lowest priority where a model is large enough for that to matter. A
-// panic is an error.
-// On Linux a priority is a thread's; the thread ends with the goroutine.
+// quietly runs background work, with the lowest priority if the model is large enough for that to
+// matter. It returns a panic as an error. On Linux a priority belongs to a thread; the thread ends
+// with the goroutine.
 func quietly(s checkpoint.Snapshot, do func() error) (err error) {
 	if sizeOf(s) < largeModel {
 		return recovered(do)
@@ -18,7 +18,7 @@ func quietly(s checkpoint.Snapshot, do func() error) (err error) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
-		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19) // as it is elsewhere
+		_ = syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19) // on failure the priority stays
 		err = recovered(do)
 	}()
 	<-done

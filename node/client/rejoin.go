@@ -15,21 +15,24 @@ import (
 )
 
 const (
-	maxRejoins     = 5                     // attempts to find the way into a running epoch from its first model
-	maxCommitTries = 2 * len(commitPauses) // attempts to begin from a commit point, before; each one is tried twice
-	askedHolders   = 3                     // members that are asked for one: each that has it reads and hashes a model
+	maxRejoins     = 5                     // attempts to return to a running epoch from its first model
+	maxCommitTries = 2 * len(commitPauses) // attempts to start from an intermediate checkpoint, before; each one is tried twice
+	askedHolders   = 3                     // members that are asked for the model: each that has it reads and hashes it
 
-	// commitTimeout is how long who is asked for it first may take to answer; it grows likewise, and with a
-	// liar that is silent beside members that need a moment no attempt is lost.
+	// commitTimeout is the time limit for the first member that is asked. It doubles for further
+	// attempts, so that a silent dishonest member costs no attempt if the honest ones need a
+	// moment.
 	commitTimeout = time.Second
 )
 
-// commitPauses are between the two attempts to get a commit point. Whoever holds it may have to read it from its disk,
-// or has a newer one by now and shares that, so that nobody gets the one that was asked for.
+// commitPauses are the pauses between the two attempts to get an intermediate checkpoint. A holder
+// may have to read it from its disk, or may have a newer one and share that, so that the requested
+// one is not available.
 var commitPauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
 
-// rejoin is a client's way back into the rounds of an epoch: from its newest commit point or, if there
-// is none or it is not to be had, from the model that the epoch began with, by what was counted since.
+// rejoin is a client's return to the rounds of an epoch: from its newest intermediate checkpoint
+// or, if there is none or it is not available, from the model that the epoch started with, by the
+// results counted since then.
 type rejoin struct {
 	engine  *engine
 	models  *handover.Models
@@ -40,28 +43,28 @@ type rejoin struct {
 	replayed
 }
 
-// replayed is how far a client has come on its way into an epoch.
+// replayed is a client's progress in its return to an epoch.
 type replayed struct {
 	epoch        epochKey
-	model        *handover.Model      // that it began from
-	commit       coordinator.Recorded // that is tried, or that it began from
-	holders      []identity.ID        // that are asked for it
-	tries        int                  // to begin from a commit point that failed
-	first        uint32               // step of the model that it began from
-	step         uint32               // reached; before first: the tallies of the rounds from there lead on
-	hash, before [32]byte             // replica hashes after it, and after the one before; zero: not known
+	model        *handover.Model      // model that it started from
+	commit       coordinator.Recorded // intermediate checkpoint being tried, or started from
+	holders      []identity.ID        // members that are asked for it
+	tries        int                  // failed attempts to start from an intermediate checkpoint
+	first        uint32               // step of the model that it started from
+	step         uint32               // step reached; if before first, the tallies of the rounds from there lead on
+	hash, before [32]byte             // replica hashes after step, and after the step before; zero: unknown
 	failures
 	notBefore time.Time
 }
 
-// failures counts vain attempts to come back in one term of an epoch.
+// failures counts failed attempts to return in one term of an epoch.
 type failures struct {
 	failed int
-	term   uint32 // of the newest one
+	term   uint32 // of the newest failure
 }
 
-// add counts a vain attempt. A new term begins with at most one: zero would mean that the client has had no
-// replica in this epoch.
+// add counts a failed attempt. A new term starts with one: zero would mean that the client has had
+// no replica in this epoch.
 func (f *failures) add(term uint32) {
 	if f.term != term {
 		*f = failures{min(f.failed, 1), term}
@@ -81,30 +84,30 @@ func (r *rejoin) possible(v *view, own *replica) bool {
 	return v.isMember() || s.MayReturn(v.myself())
 }
 
-// mayTakeSeat reports whether a client with a replica of the epoch can have its seat back.
+// mayTakeSeat reports whether a client with a replica of the epoch can take its seat back.
 func (r *rejoin) mayTakeSeat(v *view, own *replica) bool {
 	return own != nil && !own.closing && !v.isMember() && v.state.MayReturn(v.myself()) && !r.tooMany(v.term())
 }
 
-// again has the client begin anew after it lost its replica, unless that happens too often.
+// again restarts the return after the client lost its replica, unless that happens too often.
 func (r *rejoin) again(epoch epochKey, term uint32) {
 	r.into(epoch)
 	r.replayed = replayed{epoch: epoch, failures: r.failures}
 	r.add(term)
 }
 
-// into forgets how far the client has come on its way into another epoch.
+// into resets the progress for another epoch.
 func (r *rejoin) into(epoch epochKey) {
 	if r.epoch != epoch {
 		r.replayed = replayed{epoch: epoch}
 	}
 }
 
-// needsModel reports whether nothing was replayed yet: it takes a model to begin.
+// needsModel reports whether nothing was replayed yet, so that a model is needed to start.
 func (r *rejoin) needsModel() bool { return r.model == nil || r.step == r.first }
 
-// from begins with a model, which the trainer is prepared for: of a commit point, of which the replica
-// hash is not known, or the epoch's first.
+// from starts from a model that the trainer is prepared for: an intermediate checkpoint, whose
+// replica hash is unknown, or the epoch's first model.
 func (r *rejoin) from(m *handover.Model) {
 	switch {
 	case r.model == m:
@@ -116,22 +119,22 @@ func (r *rejoin) from(m *handover.Model) {
 	}
 }
 
-// begins reports whether a model is that of the commit point that is tried.
+// begins reports whether a model is the intermediate checkpoint being tried.
 func (r *rejoin) begins(m *handover.Model) bool {
 	return m != nil && r.commit.Step != 0 && m.Digest == r.commit.Digest
 }
 
-// knows reports whether the replica hash after the step that was reached is known.
+// knows reports whether the replica hash after the reached step is known.
 func (r *rejoin) knows() bool { return r.hash != [32]byte{} }
 
-// rejoin gets the model of the running round. It is called again until the client has a replica.
+// rejoin gets the model of the running round. The loop calls it until the client has a replica.
 func (n *Node) rejoin() {
 	r := n.seat.rejoin
 	r.into(n.run.epoch())
 	if !n.engine.Idle() || n.tasks.Now().Before(r.notBefore) {
 		return
 	}
-	if r.step < r.first && !n.rounds.lead(r.epoch.startStep, r.step, r.first) { // a tally is gone
+	if r.step < r.first && !n.rounds.lead(r.epoch.startStep, r.step, r.first) { // a tally is missing
 		r.step, r.hash, r.before = r.first, [32]byte{}, [32]byte{}
 	}
 	if r.needsModel() {
@@ -145,7 +148,7 @@ func (n *Node) rejoin() {
 		}
 		r.from(m)
 	}
-	if l := n.rounds.of[r.step+1]; r.knows() && l != nil && l.EpochStart == r.epoch.startStep { // what follows is tallied
+	if l := n.rounds.of[r.step+1]; r.knows() && l != nil && l.EpochStart == r.epoch.startStep { // tallies cover the following rounds
 		n.enter(r.model, r.epoch, r.step, r.hash, r.before)
 		return
 	}
@@ -155,20 +158,22 @@ func (n *Node) rejoin() {
 	}
 }
 
-// asksForHash reports whether the replica hash that a quorum said is worth asking for, though nothing was counted
-// between that and the commit point: the outcomes of the rounds in between, or after both, lead on from it. Without
-// that a client would wait for the next quorum, which may wait for this client. It is not for a client that lost
-// its replica in this epoch: its tallies go on from that.
+// asksForHash reports whether to request the replica hash of a quorum although nothing was counted
+// between it and the intermediate checkpoint: the outcomes of the rounds in between, or after both,
+// lead on from it. Otherwise a client would wait for the next quorum, which may wait for this
+// client. A client that lost its replica in this epoch does not need the hash, because its tallies
+// lead on from there.
 func (r *rejoin) asksForHash() bool { return !r.knows() && r.failed == 0 }
 
-// beginning returns the model that the way into the epoch begins from, or nil while it is on its way here.
+// beginning returns the model that the return to the epoch starts from, or nil while it is being
+// fetched.
 func (n *Node) beginning() *handover.Model {
 	r, s := n.seat.rejoin, n.run.state
 	if r.begins(n.models.Held) {
 		return n.models.Held
 	}
 	if s.Epoch.Commit.Step != 0 && r.tries < maxCommitTries {
-		if r.tries%2 == 0 || r.commit.Step == 0 { // else those that were asked may have it ready by now
+		if r.tries%2 == 0 || r.commit.Step == 0 { // else the members asked before may have it ready by now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
 		r.obtainCommit(&n.run, &n.rounds.points, n.obtained)
@@ -182,9 +187,9 @@ func (n *Node) beginning() *handover.Model {
 	return n.models.Held
 }
 
-// obtainCommit gets the model of the commit point that is tried: from this client's own copy, from an older
-// one by what counted since, or from members that hold it. Whichever way, its digest is the one that a
-// quorum reported. Obtained is called with what became of it.
+// obtainCommit gets the intermediate checkpoint being tried: from this client's own copy, from an
+// older one by the results counted since then, or from members that hold it. In any case its digest
+// is the one that a quorum reported. obtained is called with the result.
 func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*handover.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
@@ -194,7 +199,7 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 	if redefined {
 		r.engine.trainer = nil
 	}
-	r.store.Forget(0, 0) // what follows does not go on from there
+	r.store.Forget(0, 0) // later rounds do not continue from there
 	a := r.models.Begin(handover.Request{
 		Definition: definition, Trainer: r.engine.trainer, Redefined: redefined, Running: true,
 		Timeout: commitTimeout << (r.tries / 2),
@@ -210,12 +215,12 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 	r.engine.op.from = s.Model.Checkpoint
 }
 
-// obtained takes note of what became of a commit point that was to be had.
+// obtained handles the result of obtainCommit.
 func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case err != nil:
-		if r.tries++; r.tries%2 == 1 { // those that were asked make it ready; another one is asked for at once
+		if r.tries++; r.tries%2 == 1 { // the asked members prepare it; another attempt follows at once
 			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
 		}
 		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
@@ -224,23 +229,23 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 	}
 }
 
-// holders returns members that said that they hold the model of a commit point; other ones each time.
+// holders returns members that reported an intermediate checkpoint, different ones each time.
 func (v *view) holders(step uint32) []identity.ID {
 	ids := v.drawn(func(c *coordinator.Client) bool { return c.HoldsEarlier == step })
 	return ids[:min(len(ids), askedHolders)]
 }
 
-// quorum is what a quorum of a round's witnesses said of its replica.
+// quorum is the replica value that a quorum of a round's witnesses signed.
 type quorum struct {
-	after uint32   // newest step that the replica has
-	said  [32]byte // of the replica, at the head
+	after uint32   // newest step that the replica includes
+	said  [32]byte // replica value, bound to head
 	head  [32]byte // hash of the log's head at the round's start
 }
 
-// is reports whether a replica is the one that the quorum has.
+// is reports whether the quorum has a replica.
 func (q *quorum) is(replica [32]byte) bool { return tally.ReplicaAt(replica, q.head) == q.said }
 
-// quorum returns what the newest quorum of the epoch said.
+// quorum returns the value of the newest quorum of the epoch.
 func (v *view) quorum(lag uint32) (q quorum, ok bool) {
 	e := &v.state.Epoch
 	for _, r := range slices.Backward(e.Rounds) {
@@ -258,8 +263,8 @@ func (v *view) quorum(lag uint32) (q quorum, ok bool) {
 	return q, false
 }
 
-// replay applies what was counted until a quorum's replica, if that gives what the quorum said; if it is no later
-// than what was reached, only its hash is wanted.
+// replay applies the counted results up to a quorum's replica, if they lead to the quorum's value.
+// If that step is already reached, it only requests the replica hash.
 func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Duration) {
 	epoch, trainer, until := r.epoch, r.engine.trainer, q.after
 	plan := handover.ReplayPlan{
@@ -278,7 +283,7 @@ func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Durat
 	r.engine.op.from = epoch.checkpoint
 }
 
-// cameTo takes over how far the trainer has come, in the round of a step.
+// cameTo updates the progress of the trainer. now is the step of the running round.
 func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.Replayed, err error) {
 	r.report.total.ModelReceived += got.Fetched
 	switch {
@@ -298,7 +303,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
 		if len(got.Rounds) == 0 && until >= epoch.startStep {
-			r.before = [32]byte{} // nobody was asked for it
+			r.before = [32]byte{} // it was not requested
 		}
 		r.auditor.ForgetMomentum(now)
 		r.auditor.ForgetRounds()
@@ -311,15 +316,15 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 	}
 }
 
-// takeSeatBack asks for the own seat.
+// takeSeatBack requests this client's seat.
 func (n *Node) takeSeatBack() {
 	if !slices.ContainsFunc(n.run.state.Epoch.Exited, n.run.is) {
-		return // it leaves when the running round ends
+		return // the seat is freed when the running round ends
 	}
 	epoch, again := n.run.state.Progress.Epoch, n.seat.again
 	n.actions.submit("return", n.run.state.Progress.Step, coordinator.Return{Epoch: epoch}, func() {
 		if again && !n.seat.again {
-			return // the state showed the seat before the host's answer came, and enter said so
+			return // the state showed the seat before the host's answer came, and enter logged it
 		}
 		n.seat.again = false
 		n.report.log.Info("took its seat back", "epoch", epoch)

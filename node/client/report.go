@@ -16,26 +16,26 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// reporter writes what people follow into the event log and the log.
+// reporter writes the event log and the log.
 type reporter struct {
 	events  *event.Log // may be nil
 	log     *slog.Logger
 	network env.Network
 	backend env.Backend
-	seen    event.State // newest that was written
+	seen    event.State // newest written state
 	court   event.Court
 	names   event.Names
 	total   event.Wire
 }
 
-// emit writes an event; a log that cannot be written does not stop the training.
+// emit writes an event. An error of the event log does not stop the training.
 func (r *reporter) emit(body event.Body) {
 	if err := r.events.Append(body); err != nil {
 		r.log.Error("write event", "err", err)
 	}
 }
 
-// state writes an event when something of the state changed that people follow.
+// state writes an event if a relevant part of the state has changed.
 func (r *reporter) state(v *view) {
 	if r.events == nil {
 		return
@@ -62,7 +62,7 @@ func (r *reporter) foreign(b *tally.Tally, s *tally.Slot, c *tally.Candidate) {
 	}
 }
 
-// rejected reports a result that is not counted here.
+// rejected reports a result that this client does not count.
 func (r *reporter) rejected(b *tally.Tally, s *tally.Slot, reason string) {
 	from := identity.ID(s.Owner)
 	r.log.Warn("result rejected", "step", b.Round.Step, "batch", s.Batch, "from", from.Short(), "reason", reason)
@@ -119,22 +119,23 @@ func (r *reporter) applied(step uint32, o tally.Outcome, own bool, replica [32]b
 	r.emit(wire)
 }
 
-// hexOf is how hashes are written in events and messages.
+// hexOf returns a hash in the form used in events and messages.
 func hexOf(hash [32]byte) string { return hex.EncodeToString(hash[:]) }
 
 func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} }
 
-// waiting is why a client that has a place in the run does nothing.
+// waiting is the reason why a client with a seat is idle.
 type waiting struct {
 	why        string // empty: it does not wait
 	have, want int    // members
 	at         time.Time
 }
 
-// waitingPause is between two lines about it, however fast clients come and go.
+// waitingPause is the minimum time between two log lines about waiting, however fast clients come
+// and go.
 const waitingPause = time.Second
 
-// said says what a client waits for, when that has changed since it was said last.
+// said logs what a client waits for, if that has changed since the last log line.
 func (last waiting) said(next waiting, now time.Time, log *slog.Logger) waiting {
 	next.at = last.at
 	if next == last {
@@ -180,8 +181,8 @@ func (v *view) waitsFor() waiting {
 	return waiting{}
 }
 
-// loss says what is lost when this client has left the run as the last one that holds its model, of
-// which newest is the newest step and saved the newest that is in a checkpoint; empty: nothing.
+// loss describes what is lost if this client was the last one in the run with its model; empty:
+// nothing. newest is the model's newest step, and saved the newest step in a checkpoint.
 func (v *view) loss(newest, saved uint32) string {
 	s := v.state
 	if s == nil || s.RunState == coordinator.Finished || !v.hasSeat() || v.othersHold() {

@@ -12,31 +12,32 @@ import (
 )
 
 const (
-	// domainSecrets keeps what a key's secrets are derived for apart.
+	// domainSecrets is the key derivation domain of the secrets for reveals.
 	domainSecrets = "psyche/secrets/v1"
-	// searchedEpochs is for how many epochs back a value is looked for to which an earlier process
-	// has committed. Members commit anew in every epoch, and a waiting client does so for one epoch at most.
+	// searchedEpochs is the number of past epochs in which to search for a value to which an
+	// earlier process has committed. Members commit again in every epoch, and a pending client does
+	// so for at most one epoch.
 	searchedEpochs = 8
-	// chainsOfEpoch is how many chains of values a client has for each epoch, and linksOfChain how many
-	// values each has: one for every proof of a witness, and one for the next epoch.
+	// chainsOfEpoch is the number of hash chains of a client for each epoch, and linksOfChain the
+	// number of values in each: one for every proof of a witness, and one for the next epoch.
 	chainsOfEpoch = 64
 	linksOfChain  = 2048
-	// rememberedChains bounds what this process remembers.
+	// rememberedChains limits the cache of this process.
 	rememberedChains = 1024
 )
 
-// reveals are the values to which this client commits for the draws of the run: chains of them, of
-// which it reveals one value when it is ready, and another with each proof in a run with audits. They
-// follow from its key, so that it finds them again after a restart.
+// reveals contains the values to which this client commits for the draws of the run. They form hash
+// chains, of which it reveals one value when it is ready and, in a run with audits, another with
+// each proof. They are derived from its key, so that it finds them again after a restart.
 type reveals struct {
 	secret [32]byte
-	next   [32]byte         // newest commitment of this process, to what it never revealed
-	used   map[chainOf]bool // that this process committed to
+	next   [32]byte         // newest commitment of this process, to a value not yet revealed
+	used   map[chainOf]bool // chains that this process committed to
 	chains map[chainOf]*hashchain.Chain
-	found  map[[32]byte]*hashchain.Chain // by commitment: newest looked for; nil: in vain
+	found  map[[32]byte]*hashchain.Chain // results of searches by commitment; nil: not found
 }
 
-// chainOf names a chain.
+// chainOf identifies a chain.
 type chainOf struct {
 	epoch  uint32
 	number uint8
@@ -56,7 +57,7 @@ func (r *reveals) chain(of chainOf) *hashchain.Chain {
 	c := r.chains[of]
 	if c == nil {
 		if len(r.chains) >= rememberedChains {
-			clear(r.chains) // whatever is still wanted is found again
+			clear(r.chains) // chains that are still needed are found again
 		}
 		b := binary.LittleEndian.AppendUint32(r.secret[:], of.epoch)
 		c = hashchain.New(sha256.Sum256(append(b, of.number)), linksOfChain)
@@ -65,9 +66,9 @@ func (r *reveals) chain(of chainOf) *hashchain.Chain {
 	return c
 }
 
-// commitment returns the commitment for the next time, which stays the same until ready has used
-// it. Which chain of the epoch it is of follows from the time, so that a restarted client hardly
-// ever takes one again of which it has revealed something.
+// commitment returns the next commitment, which stays the same until ready has used it. The chain
+// is chosen by the time, so that a restarted client almost never reuses a chain of which it has
+// revealed a value.
 func (r *reveals) commitment(epoch uint32, now time.Time) [32]byte {
 	if r.next != [32]byte{} {
 		return r.next
@@ -95,13 +96,13 @@ func (r *reveals) remember(commitment [32]byte, c *hashchain.Chain) {
 	r.found[commitment] = c
 }
 
-// opens reports whether this client can reveal what it committed to, as the state has it.
+// opens reports whether this client can reveal the value of its commitment in the state.
 func (r *reveals) opens(c *coordinator.Client, epoch uint32) bool {
 	_, _, ok := r.open(c.Commitment, epoch)
 	return ok
 }
 
-// open returns the value of a commitment, and how many more can follow it.
+// open returns the value of a commitment, and the number of values left after it.
 func (r *reveals) open(commitment [32]byte, epoch uint32) (value [32]byte, left int, ok bool) {
 	if commitment == [32]byte{} {
 		return value, 0, true
@@ -134,8 +135,8 @@ func (r *reveals) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
 	return nil
 }
 
-// withProof returns what a witness reveals with its proof: nothing where it cannot, or where that
-// would be the last value, which it needs in the next epoch.
+// withProof returns the value that a witness reveals with its proof. It is zero if there is none,
+// or if it would be the last value, which the client needs in the next epoch.
 func (r *reveals) withProof(member *coordinator.Client, epoch uint32) [32]byte {
 	value, left, ok := r.open(member.Commitment, epoch)
 	if !ok || left == 0 {
@@ -147,8 +148,8 @@ func (r *reveals) withProof(member *coordinator.Client, epoch uint32) [32]byte {
 	return value
 }
 
-// ready returns what says that a member holds the epoch's model; ok is false when it cannot reveal
-// what it committed to.
+// ready returns the action that reports that a member holds the epoch's model. ok is false if it
+// cannot reveal the value of its commitment.
 func (r *reveals) ready(member *coordinator.Client, epoch uint32, now time.Time) (a coordinator.Ready, ok bool) {
 	if a.Reveal, _, ok = r.open(member.Commitment, epoch); !ok {
 		return a, false

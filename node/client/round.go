@@ -15,8 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// roundTrain trains the own batch of the running round, once everything before it is
-// applied.
+// roundTrain trains this client's batch of the running round, once all previous rounds are applied.
 func (n *Node) roundTrain() {
 	step := n.run.state.Progress.Step
 	n.engine.cancelTraining(func(of uint32) bool { return of == step || n.engine.isAhead(step+1) })
@@ -32,8 +31,8 @@ func (n *Node) roundTrain() {
 	n.accuse()
 }
 
-// keepUp brings the replica to the start of the running round and returns its state, or
-// nil while that takes time or when the client has no part in it.
+// keepUp brings the replica to the start of the running round and returns its state. It returns nil
+// while that takes time, or if the client is not in the round.
 func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
 		return nil
@@ -54,15 +53,15 @@ func (n *Node) keepUp() *roundState {
 	}
 	round := n.run.state.CurrentRound()
 	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart || !n.run.isMember() {
-		if lag := n.engine.Lag(); round.Step > lag { // the next one may be its
+		if lag := n.engine.Lag(); round.Step > lag { // the next batch may be this client's
 			n.settle(round.Step - lag)
 		}
 		return nil
 	}
 	l := n.rounds.of[round.Step]
 	if own := l.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !l.trained {
-		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // what was foretold before others came or went
-		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout))              // while the rounds before are applied
+		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // a prediction from before members came or went
+		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout))              // while the previous rounds are being applied
 	}
 	if lag := n.engine.Lag(); round.Step > lag && !n.settle(round.Step-lag) {
 		return nil
@@ -73,8 +72,8 @@ func (n *Node) keepUp() *roundState {
 	return l
 }
 
-// train computes the own result when it can, or lets the training that began before the
-// round go on to its result.
+// train computes this client's result when possible, or lets a training that started before the
+// round continue.
 func (n *Node) train(l *roundState) {
 	s := l.Own(n.run.me)
 	if l.trained || n.run.state.RunState != coordinator.RoundTrain {
@@ -88,7 +87,7 @@ func (n *Node) train(l *roundState) {
 			l.trained = true
 			n.engine.op.tell()
 			n.engine.op.tell = nil
-		} else { // others than foretold take part
+		} else { // the members differ from the prediction
 			n.engine.cancel()
 		}
 		return
@@ -107,9 +106,9 @@ func (n *Node) train(l *roundState) {
 	n.startTraining(l.Round.Step, *tokens, func(context.Context) error { return nil })
 }
 
-// trainAhead begins the next round before it has begun, as far as what is applied by then is
-// known: with a lag of two rounds that is everything, so that nothing of the exchange of
-// results lies between two trainings. With a lag of one it is what can be foreseen.
+// trainAhead starts to train for the next round before that round starts, if the applied results
+// are known by then. With a lag of two rounds they always are, so the exchange of results never
+// delays a training. With a lag of one it uses speculation.
 func (n *Node) trainAhead(l *roundState) {
 	own := l.Own(n.run.me)
 	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
@@ -144,8 +143,8 @@ func (n *Node) trainAhead(l *roundState) {
 	n.engine.op.batch, n.engine.op.tell = next.batch, tell
 }
 
-// startTraining trains a batch. Begun says when the round has begun: nothing that only the
-// round decides is done before.
+// startTraining trains a batch. begun returns when the round has started. Work that depends on the
+// round's seed waits for it.
 func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
 	trainer, own := n.engine.trainer, n.auditor.Chain()
 	n.engine.start(opTrain, step, func(ctx context.Context) func() {
@@ -187,7 +186,7 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 	})
 }
 
-// checkOwn refuses to announce what no peer would accept.
+// checkOwn returns an error for a result that no peer would accept.
 func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, batch assign.BatchID) error {
 	if limit := trainer.MaxResultSize(); len(payload) == 0 || len(payload) > limit {
 		return fmt.Errorf("own result has %d bytes, want 1 to %d", len(payload), limit)
@@ -198,7 +197,7 @@ func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, 
 	return nil
 }
 
-// trained announces the own result unless the round is over.
+// trained announces this client's result unless the round is over.
 func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Trained) {
 	step, l := report.Step, n.rounds.of[report.Step]
 	if l != nil {
@@ -244,8 +243,8 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
 }
 
-// press lets a trial have the trainer before the next training, for as long as its result would not come
-// too late.
+// press lets a trial use the trainer before the next training, as long as the training's result
+// would not be late.
 func (n *Node) press(l *roundState) {
 	if !n.auditor.Judges() {
 		return
@@ -254,21 +253,20 @@ func (n *Node) press(l *roundState) {
 	switch {
 	case l.Own(n.run.me) != nil && !l.trained:
 		n.auditor.Press(leeway - n.tasks.Now().Sub(l.opened))
-	case n.engine.Lag() > 1 && n.run.foretell(n.Draws).ok: // that of the next round, before it begins
+	case n.engine.Lag() > 1 && n.run.foretell(n.Draws).ok: // the training of the next round, before that starts
 		n.auditor.Press(leeway)
 	}
 }
 
-// accuse reports members whose results the witnesses of the previous round do not hold,
-// when this client was one of these witnesses. Others do the same: it is enough that
-// one is heard.
+// accuse reports members whose results the witnesses of the previous round do not hold, if this
+// client was one of these witnesses. The other witnesses do the same, and one report is sufficient.
 func (n *Node) accuse() {
 	previous := n.rounds.of[n.run.state.Progress.Step-1]
 	if previous == nil || !previous.elected || previous.accusedIn == n.run.state {
 		return
 	}
 	previous.accusedIn = n.run.state
-	if previous.judged && len(previous.suspects) == 0 { // its witnesses are all there: only fewer can be accusable later
+	if previous.judged && len(previous.suspects) == 0 { // all its witnesses have sent proofs: the set of accusable members can only shrink
 		return
 	}
 	previous.judged, previous.suspects = true, n.run.state.Accusable()
@@ -287,7 +285,7 @@ func (n *Node) accuse() {
 	})
 }
 
-// tokensOf counts the tokens that a batch predicts.
+// tokensOf returns the number of tokens that a batch predicts.
 func tokensOf(batch data.Batch) int {
 	tokens := 0
 	for _, sequence := range batch.Sequences {
@@ -296,7 +294,7 @@ func tokensOf(batch data.Batch) int {
 	return tokens
 }
 
-// roundWitness proves what is held of the round that has just ended.
+// roundWitness sends the proof for the round that has just ended.
 func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
 	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
@@ -308,8 +306,8 @@ func (n *Node) roundWitness() {
 }
 
 // complete reports whether a witness has waited long enough for a round's results: it holds all
-// that are awaited, or those that it lacks are late by the measure of most. No member, and no
-// third of them, sets the pace.
+// awaited ones, or the missing ones are late compared with most others. Neither a single member nor
+// a third of them determines the pace.
 func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
 	l.pace.see(l.Tally, now)
 	held, all := l.Progress(awaited)
@@ -324,8 +322,8 @@ func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.
 	return len(held) == len(all) || now.After(l.deadline(held, quorum))
 }
 
-// sendWitness sends the proof of an elected witness: as soon as everything that can be
-// expected is held, or at the round's end whatever is.
+// sendWitness sends the proof of an elected witness: as soon as it holds everything that can be
+// expected, or at the end of the round with the results that it has.
 func (n *Node) sendWitness(l *roundState, now bool) {
 	complete := !now && (l.elected || !l.told || n.auditor.Judges()) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
 	if complete && !l.told {

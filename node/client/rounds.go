@@ -21,32 +21,32 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// replica is the client's place in an epoch whose model it holds.
+// replica is the state of a client that follows an epoch with the epoch's model.
 type replica struct {
 	epoch   epochKey
 	hash    [32]byte // after step
 	before  [32]byte // after step - 1; in the first round hash
-	step    uint32   // newest applied; before the first round the epoch's start step - 1
-	has     uint32   // newest step whose results the weights have; more than step only as long as it works out where they are
+	step    uint32   // newest applied step; before the first round the epoch's start step - 1
+	has     uint32   // newest step whose results the weights include; more than step only while it determines its position
 	closing bool     // the epoch's rounds are over
 
-	coldSteps   uint32   // of the epoch's cold start
-	from        [32]byte // digest of the model that the epoch began with
-	otherModels bool     // members were found to have begun from another one
+	coldSteps   uint32   // length of the epoch's cold start
+	from        [32]byte // digest of the model that the epoch started with
+	otherModels bool     // other members were found to have started from another model
 }
 
-// isAfter reports whether the weights are later ones than a round's results have to be made from.
+// isAfter reports whether the weights are too new for the results of a round.
 func (r *replica) isAfter(step, lag uint32) bool {
 	return r.has >= r.epoch.startStep && r.has+lag > step
 }
 
 const (
 	maxEarly      = tally.MaxCandidates * coordinator.MaxClients
-	maxEarlyEach  = 2 * tally.MaxCandidates // of one author
-	maxEarlyBytes = 8 << 20                 // of results that were pushed early
+	maxEarlyEach  = 2 * tally.MaxCandidates // for one author
+	maxEarlyBytes = 8 << 20                 // of early pushed results
 )
 
-// newestStep returns the newest step whose results are part of the model here; 0: none.
+// newestStep returns the newest step whose results the model includes; 0: none.
 func newestStep(r *replica, held *handover.Model) uint32 {
 	switch {
 	case r != nil:
@@ -57,11 +57,10 @@ func newestStep(r *replica, held *handover.Model) uint32 {
 	return 0
 }
 
-// findOtherModels says, once in an epoch that begins with a model which does not come from
-// members, that members began with different ones. Each has its own from where its user
-// said, so nobody but the users can tell which is the right one; all results of one side are
-// lost, and the side without a quorum takes over the other's model. The round is that of the
-// epoch's first round, or nil.
+// findOtherModels logs, once in an epoch whose starting model does not come from members, that
+// members started with different models. Each member loaded its own from the location that its user
+// set, so only the users can decide which one is right. All results of one side are lost, and the
+// side without a quorum takes over the other's model. l is the epoch's first round, or nil.
 func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog.Logger) {
 	if r.epoch.checkpoint.FromPeers() || r.otherModels || l == nil || !l.Began {
 		return
@@ -75,36 +74,37 @@ func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog
 		"results", announced, "of another model", others, "digest", hexOf(r.from)[:16])
 }
 
-// roundState is a round's tally, and what this client has to do in the round and has done.
+// roundState is a round's tally, and this client's work in the round.
 type roundState struct {
 	*tally.Tally
-	start   wire.Head // of the run's log at the round's start; zero where no host signs heads
+	start   wire.Head // head of the run's log at the round's start; zero if no host signs heads
 	opened  time.Time
 	pace    pace
-	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or nobody looked
-	made    time.Time         // when the own result was announced; zero: not yet
-	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or nobody looked
-	claim   coordinator.Claim // of the own training, once it is done
-	elected bool              // this client witnesses the round
-	seats   int               // members that its epoch began with
-	told    bool              // that everything that can be expected is held
+	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or not observed
+	made    time.Time         // when this client's result was announced; zero: not yet
+	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
+	claim   coordinator.Claim // about this client's training, once it is done
+	elected bool              // this client is a witness of the round
+	seats   int               // number of members at the start of its epoch
+	told    bool              // the client reported that everything that can be expected is held
 
-	trained    bool                 // training was started
-	ahead      assign.BatchID       // of the next round, once begun: not again before that round, should it fail
-	commitment tally.Commitment     // of the own result, once announced
-	raw        []byte               // the own announcement
+	trained    bool                 // training has started
+	ahead      assign.BatchID       // batch of the next round, once started: not again before that round, if it fails
+	commitment tally.Commitment     // of this client's result, once announced
+	raw        []byte               // this client's announcement
 	asked      time.Time            // when peers were last asked for its results
-	answered   map[identity.ID]bool // who has answered since the round is over
+	answered   map[identity.ID]bool // peers that have answered since the end of the round
 
-	offences  []*offence             // trainers that signed two results of a batch
-	accusedIn *coordinator.State     // newest in which members were looked at
-	judged    bool                   // suspects are known
-	suspects  []coordinator.ClientID // whose results the witnesses do not hold
+	offences  []*offence             // batches of which a trainer signed two results
+	accusedIn *coordinator.State     // newest state in which members were examined
+	judged    bool                   // suspects is set
+	suspects  []coordinator.ClientID // members whose results the witnesses do not hold
 }
 
-// leeway is how much later than usual the own result of a round may come: witnesses do not miss it yet.
-// It is what they waited in the newest round before in which this client had one, and saw when most had
-// one: less what it was behind most. It is zero where there is none.
+// leeway returns how much later than usual this client's result of a round may come without
+// witnesses missing it. It is their wait in the newest previous round in which this client had a
+// result and saw when most had one, less the client's delay behind most. It is zero if there is no
+// such round.
 func (r *roundStates) leeway(step uint32) time.Duration {
 	for step--; r.of[step] != nil; step-- {
 		if l := r.of[step]; !l.most.IsZero() && !l.made.IsZero() {
@@ -114,7 +114,7 @@ func (r *roundStates) leeway(step uint32) time.Duration {
 	return 0
 }
 
-// newRoundState begins the tally of a round.
+// newRoundState returns the state of a new round.
 func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.Time) *roundState {
 	config := v.state.Config
 	l := &roundState{start: v.startOf(round.Step), opened: now, pace: newPace(now), answered: make(map[identity.ID]bool), Tally: tally.New(round, v.state.Epoch.StartStep, draws.Assignments(&round, config))}
@@ -130,12 +130,12 @@ func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.T
 	return l
 }
 
-// wellAnswered reports whether so many members have said what they know of the finished round
-// that one of them is honest, if fewer than a third of the epoch's first members lie.
+// wellAnswered reports whether so many members have answered about the finished round that one of
+// them is honest, if fewer than a third of the epoch's first members are dishonest.
 func (l *roundState) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
 
-// begin fixes the replica that the round's results must be made from: that after the newest
-// step that is applied before it, if it is known. Everything is applied at the start of an epoch.
+// begin sets the replica that the round's results must be made from: the replica after the newest
+// step that is applied before it, if it is known. At the start of an epoch everything is applied.
 func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 	from := r.hash
 	if r.step+lag > l.Round.Step {
@@ -155,11 +155,11 @@ func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 // offence is a batch of which a trainer signed two results.
 type offence struct {
 	slot  *tally.Slot
-	known time.Time // when this client had both
+	known time.Time // when this client knew both
 	over  *coordinator.State
 }
 
-// offended notes that two results of a batch are known.
+// offended records that two results of a batch are known.
 func (l *roundState) offended(s *tally.Slot, now time.Time) {
 	for _, o := range l.offences {
 		if o.slot == s {
@@ -169,15 +169,15 @@ func (l *roundState) offended(s *tally.Slot, now time.Time) {
 	l.offences = append(l.offences, &offence{slot: s, known: now})
 }
 
-// roundStates are the rounds that are tallied, announcements for those to come, and the replica of the model that
-// they are applied to.
+// roundStates contains the tallied rounds, announcements for future rounds, and the replica to
+// which the rounds are applied.
 type roundStates struct {
-	replica    *replica               // nil: the client has no part in the epoch
+	replica    *replica               // nil: the client does not follow the epoch
 	of         map[uint32]*roundState // by step
-	steps      []uint32               // ascending; replaced, never modified
-	early      []announcement         // for rounds that have not begun here
-	earlyBytes int                    // of results among them
-	points     commitPoints           // models of the epoch to fall back to
+	steps      []uint32               // ascending; replaced, never modified in place
+	early      []announcement         // for rounds that have not started here
+	earlyBytes int                    // bytes of their results
+	points     commitPoints           // intermediate checkpoints
 	applier    applier
 	taker      taker
 }
@@ -188,7 +188,7 @@ func (ls *roundStates) put(step uint32, l *roundState) {
 	ls.order()
 }
 
-// remove takes the round of a step out.
+// remove removes the round of a step.
 func (ls *roundStates) remove(step uint32) {
 	delete(ls.of, step)
 	ls.order()
@@ -214,7 +214,8 @@ func (ls *roundStates) after(step uint32) []*tally.Tally {
 	return open
 }
 
-// lead reports whether the outcome of each round after a step of an epoch, until another, can be told here.
+// lead reports whether the outcomes of all rounds of an epoch after a step, up to another, can be
+// determined here.
 func (ls *roundStates) lead(epochStart, after, until uint32) bool {
 	for step := after + 1; step <= until; step++ {
 		if l := ls.of[step]; l == nil || !l.Final || l.EpochStart != epochStart {
@@ -224,14 +225,14 @@ func (ls *roundStates) lead(epochStart, after, until uint32) bool {
 	return true
 }
 
-// eachBlob calls need for the hash of each result that is held or on its way.
+// eachBlob calls need for the hash of each result that is held or being fetched.
 func (ls *roundStates) eachBlob(need func(hash [32]byte)) {
 	for _, l := range ls.of {
 		l.EachBlob(need)
 	}
 }
 
-// keepEarly keeps an announcement of a peer that is a moment ahead of the next round.
+// keepEarly keeps an announcement of a peer that is slightly ahead, for the next round.
 func (ls *roundStates) keepEarly(u announcement, next uint32) {
 	if step := u.result.Step; step < next || step > next+1 || len(ls.early) >= maxEarly {
 		return
@@ -252,14 +253,14 @@ func (ls *roundStates) keepEarly(u announcement, next uint32) {
 	ls.early = append(ls.early, u)
 }
 
-// takeEarly hands out what was kept.
+// takeEarly returns and removes the kept announcements.
 func (ls *roundStates) takeEarly() []announcement {
 	early := ls.early
 	ls.early, ls.earlyBytes = nil, 0
 	return early
 }
 
-// openRounds brings the rounds in line with the newest state.
+// openRounds updates the rounds from the newest state.
 func (n *Node) openRounds() {
 	rounds := n.run.state.Epoch.Rounds
 	if len(rounds) == 0 {
@@ -267,10 +268,10 @@ func (n *Node) openRounds() {
 	}
 	running := n.run.state.RunState == coordinator.RoundTrain || n.run.state.RunState == coordinator.RoundWitness
 	newest := rounds[len(rounds)-1].Step
-	kept := 2 + n.engine.Lag() // the running one, those not applied before it, and one for peers that are late
+	kept := 2 + n.engine.Lag() // the running one, unapplied ones before it, and one for late peers
 	for i, round := range rounds {
 		l := n.rounds.of[round.Step]
-		if l != nil && l.Round.Seed != round.Seed { // the host lost its memory
+		if l != nil && l.Round.Seed != round.Seed { // the host lost its state
 			n.closeRound(l)
 			l = nil
 		}
@@ -303,7 +304,7 @@ func (n *Node) openRounds() {
 	}
 }
 
-// closeRound forgets a round and its blobs.
+// closeRound drops a round and its blobs.
 func (n *Node) closeRound(l *roundState) {
 	step := l.Round.Step
 	n.fetcher.StopRound(l.Tally)
@@ -312,15 +313,15 @@ func (n *Node) closeRound(l *roundState) {
 	n.store.Drop(l.Blobs()...)
 }
 
-// hearWaiting enters the announcements that have come meanwhile: what is done about them
-// costs the same for one and for many.
+// hearWaiting enters the waiting announcements. Processing them together costs no more than
+// processing one.
 func (n *Node) hearWaiting() {
 	for range min(len(n.gossip.heard), maxHeardAtOnce) {
 		n.hear(<-n.gossip.heard)
 	}
 }
 
-// hear enters an announcement into the tally, or keeps it for a round to come.
+// hear enters an announcement into the tally, or keeps it for a future round.
 func (n *Node) hear(u announcement) {
 	a := u.result
 	l := n.rounds.of[a.Step]
@@ -357,7 +358,8 @@ func (n *Node) hear(u announcement) {
 	}
 }
 
-// compareStarts looks at what a member says that was shown another start of a round, or none.
+// compareStarts handles an announcement of a member that was shown another start of a round, or
+// none.
 func (n *Node) compareStarts(own wire.Head, u announcement) {
 	other := u.result.Start
 	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
@@ -374,14 +376,14 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 	n.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
 		defer cancel()
-		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // who does not hear it hears another
-		_ = wait(ctx)                                 // gossip is on its way as long
+		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // members that do not get this message get another member's
+		_ = wait(ctx)                                 // to give gossip time to deliver
 		return func() { n.fail(n.run.lie) }
 	})
 }
 
-// fork is what a member's announcement proves that names another start of a round than the host
-// showed this client: both are signed by the host.
+// fork returns the proof in a member's announcement that names another start of a round than the
+// host showed this client. The host signed both.
 func (v *view) fork(own wire.Head, u announcement) error {
 	return &follow.Lie{
 		Reason: fmt.Sprintf("it showed other members another start of step %d than this client", own.Step),
@@ -391,29 +393,29 @@ func (v *view) fork(own wire.Head, u announcement) error {
 	}
 }
 
-// farewellTime is how long a client stays that tells the others of a fork.
+// farewellTime is how long a client stays to report a fork to the others.
 const farewellTime = 2 * time.Second
 
-// fetchResults fetches what was announced in rounds that are not applied.
+// fetchResults fetches results that are announced in unapplied rounds.
 func (n *Node) fetchResults() {
 	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
 		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.SettleTimeout))
 	}
 }
 
-// terms are what the run allows a fetch now.
+// terms returns the run's current limits for a fetch.
 func (v *view) terms(trainer env.Trainer, settle time.Duration) fetch.Terms {
 	return fetch.Terms{Trainer: trainer, Settle: v.settleTime(settle), Round: roundTime(v.state.Config)}
 }
 
-// fetched is told by the fetcher what came of its fetches.
+// fetched receives the results of the fetcher.
 type fetched struct {
 	rounds *roundStates
 	store  *exchange.Store
 	report *reporter
 }
 
-// Late implements fetch.Owner: the round was given up here, or is applied.
+// Late implements fetch.Owner: the round was dropped here, or is applied.
 func (f fetched) Late(b *tally.Tally) bool {
 	l, r := f.rounds.of[b.Round.Step], f.rounds.replica
 	return l == nil || l.Tally != b || r != nil && b.Round.Step <= r.step
@@ -427,7 +429,7 @@ func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
 	f.report.rejected(b, s, reason)
 }
 
-// NoRoom implements fetch.Owner: the rounds that run come before members that were away.
+// NoRoom implements fetch.Owner: running rounds have precedence over members that were away.
 func (f fetched) NoRoom() {
 	f.store.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {

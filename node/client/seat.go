@@ -13,33 +13,33 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// seat is the client's way into the run.
+// seat manages this client's seat in the run.
 type seat struct {
-	greeted bool                   // a state was seen
+	greeted bool                   // the client has seen a state
 	origin  origin                 // the model that the run trains
-	told    coordinator.Checkpoint // newest for which a Join said which model is held
-	acked   time.Time              // when the Join was sent that was accepted and that no state shows yet
-	asked   bool                   // this process asked for a place
+	told    coordinator.Checkpoint // checkpoint of the newest Join with a held model
+	acked   time.Time              // when the accepted Join was sent that no state shows yet
+	asked   bool                   // this process has joined
 	again   bool                   // the next entry is a return: the model was lost, or the process restarted
 	check   *runCheck              // newest; nil: none yet
-	waiting waiting                // as it was logged last
-	parting parting                // when the run is finished
-	leaving leaving                // by itself
-	holds   holdings               // by itself
-	lacking lacking                // the run's newest model, when it is not to be had
-	rejoin  *rejoin                // into a running epoch
+	waiting waiting                // as last logged
+	parting parting                // after the end of the run
+	leaving leaving                // graceful leave
+	holds   holdings               // models that it can load by itself
+	lacking lacking                // the run's newest model, while it is not available
+	rejoin  *rejoin                // return to a running epoch
 	reveals reveals                // for the draws of the run
 }
 
-// runCheck is what CheckRun says of a definition of the run.
+// runCheck is the result of CheckRun for a definition of the run.
 type runCheck struct {
 	definition []byte
-	handed     bool // members had the model; a run can fall back to the one that it began with
+	handed     bool // members had the model; a run can fall back to its initial one
 	passed     bool
 }
 
-// keepSeat joins when the client has no place in the run, or has one that it cannot
-// fill: then joining gives the place up and asks for one in the next epoch.
+// keepSeat joins if the client has no seat, or has one that it cannot fill. In the latter case,
+// joining gives that seat up and asks for one in the next epoch.
 func (n *Node) keepSeat() {
 	s := n.run.state
 	if n.seat.leaving.begun() {
@@ -48,8 +48,8 @@ func (n *Node) keepSeat() {
 	i := slices.IndexFunc(s.Pending, n.run.is)
 	if i >= 0 {
 		n.seat.acked = time.Time{}
-		// The coordinator counts on pending clients that it believes to hold the model.
-		// A model of an epoch that the run fell behind is none that it can go on from.
+		// The coordinator relies on pending clients that claimed to hold the model. A model of an
+		// epoch that was rolled back is not a model that the run continues from.
 		held := n.models.Held != nil && !s.Model.Checkpoint.FromPeers()
 		holds := !s.Pending[i].HoldsModel || held || n.rounds.replica != nil || n.seat.holds.checkpoint()
 		if holds && !n.seat.holds.moreThan(&s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
@@ -59,7 +59,7 @@ func (n *Node) keepSeat() {
 		return
 	}
 	if n.waitsForHolder() {
-		if i >= 0 && s.Pending[i].HoldsModel { // an epoch would count on this client: it was killed before the model was on its disk
+		if i >= 0 && s.Pending[i].HoldsModel { // an epoch would rely on this client, which was killed before the model was on its disk
 			leave := coordinator.Withdraw{Client: n.run.myself()}
 			n.actions.submit("withdraw", leave, leave, func() {})
 		}
@@ -74,13 +74,13 @@ func (n *Node) keepSeat() {
 	sent, of := n.tasks.Now(), s.Model.Checkpoint
 	n.actions.submit("join", join, join, func() {
 		n.seat.told = of
-		n.seat.acked = sent // an answer that a process which stood still reads late is about an epoch of long ago
+		n.seat.acked = sent // an answer that a suspended process reads late is about an old epoch
 		n.report.log.Info("joined", "epoch", epoch)
 		n.report.emit(event.Joined{Epoch: epoch})
 	})
 }
 
-// needsSeat reports whether the client has no usable place.
+// needsSeat reports whether the client has no usable seat.
 func (n *Node) needsSeat() bool {
 	switch n.run.state.RunState {
 	case coordinator.Finished, coordinator.Uninitialized:
@@ -90,7 +90,7 @@ func (n *Node) needsSeat() bool {
 		return !ok || !n.run.isMember() || !n.seat.reveals.opens(member, n.run.state.Progress.Epoch)
 	case coordinator.WaitingForMembers, coordinator.Paused:
 		return true // not pending, see keepSeat
-	case coordinator.Cooldown: // who cannot report the epoch's model would be waited for
+	case coordinator.Cooldown: // the run would wait for a client that cannot report the epoch's model
 		m := n.models.Held
 		return !n.run.isMember() || n.rounds.replica == nil && (m == nil || m.Step != n.run.state.Progress.Step-1)
 	default:
@@ -98,9 +98,9 @@ func (n *Node) needsSeat() bool {
 	}
 }
 
-// checked reports whether this client can do its part in the run as it is defined now, as
-// far as check can tell before it joins, and begins to find out. Once a client that cannot
-// has joined, the others have waited for it.
+// checked reports whether this client can do its part in the run's current definition, as far as
+// check can determine that before it joins, and starts the check. The check comes before joining,
+// because the other members would wait for a client that cannot do its part.
 func (s *seat) checked(run env.Definition, tasks *env.Tasks, check func(context.Context, env.Definition) error, fail func(error)) bool {
 	if check == nil {
 		return true
@@ -126,7 +126,7 @@ func (s *seat) checked(run env.Definition, tasks *env.Tasks, check func(context.
 	return false
 }
 
-// withdraw tells the coordinator that the client leaves, as the last thing it does.
+// withdraw reports to the coordinator that the client leaves. It is the client's last action.
 func (n *Node) withdraw(ctx context.Context) {
 	if !n.seat.asked && !n.run.hasSeat() {
 		return
@@ -138,9 +138,9 @@ func (n *Node) withdraw(ctx context.Context) {
 	}
 }
 
-// reportWaiting says what this client waits for, when that has changed.
+// reportWaiting logs what this client waits for, if that has changed.
 func (s *seat) reportWaiting(v *view, e *submitter, log *slog.Logger) {
-	if !e.flying("join") { // else it is said first that the client joined
+	if !e.flying("join") { // the log line about joining comes first
 		s.waiting = s.waiting.said(v.waitsFor(), e.tasks.Now(), log)
 	}
 }

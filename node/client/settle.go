@@ -13,21 +13,21 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-const maxApplyFailures = 3 // in a row, before the client gives up
+const maxApplyFailures = 3 // consecutive failures before the client gives up
 
-// When an epoch is over and the run has recorded its model, a client need not go on to look for results of
-// that epoch: it can load the model instead. It gives a result up after lastAttempts attempts to fetch it, and
-// not before lastTimeout.
+// When an epoch is over and the run has recorded its model, a client need not continue to look for
+// results of that epoch, because it can load the model instead. It abandons a result after
+// lastAttempts attempts to fetch it, and not before lastTimeout.
 const (
 	lastAttempts = 3
 	lastTimeout  = 2 * requestTimeout
 )
 
-// settle brings the model forward until it has the results of all finished rounds up to a step, and reports
-// whether it has. A call begins one thing at most, of the next round that is not applied: it makes the engine
-// free, applies the round's results, or asks peers for results that this client lacks. The loop calls it again
-// after each change. The client is desynchronised if the results do not come in time, or if it missed what
-// counted in a round.
+// settle advances the model until it includes the results of all finished rounds up to a step, and
+// reports whether it does. A call starts at most one action, for the next unapplied round: it frees
+// the engine, applies the round's results, or asks peers for missing results. The loop calls it
+// again after each change. The client is desynchronised if the results do not come in time, or if
+// it missed counted results of a round.
 func (n *Node) settle(want uint32) bool {
 	if n.rounds.replica.step >= want {
 		return true
@@ -66,7 +66,7 @@ func (n *Node) settle(want uint32) bool {
 		return false
 	}
 	if late {
-		if outcome.NoRoom && !gone { // joining again would end the same way
+		if outcome.NoRoom && !gone { // rejoining would end in the same way
 			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
 			return false
 		}
@@ -80,24 +80,26 @@ func (n *Node) settle(want uint32) bool {
 	return false
 }
 
-// asksPeers reports whether announcements of peers can help a round to complete. If it is known which results count, and
-// none was refused or failed to arrive, they only have to arrive, and answers would share the link with them. A failed fetch may have
-// the wrong size, which another announcement shows.
+// asksPeers reports whether announcements of peers can help to complete a round. If it is known
+// which results count, and none was refused or failed to arrive, they only have to arrive, and
+// answers would compete with them for the link. A failed fetch may have used a wrong size, which
+// another announcement can correct.
 func asksPeers(o tally.Outcome) bool {
 	return !o.Known() || slices.ContainsFunc(o.Sources, func(c *tally.Candidate) bool {
 		return c.State == tally.Refused || c.State != tally.Held && c.Attempts > 0
 	})
 }
 
-// areGone reports whether the results of a finished round are not worth waiting for. That is so when their
-// epoch is over, the run has recorded a model that they are part of, and no peer gave them.
+// areGone reports whether the results of a finished round are not worth waiting for, because their
+// epoch is over, the run has recorded a model that includes them, and no peer provided them.
 func (v *view) areGone(l *roundState, r *replica, now time.Time) bool {
 	known, recorded := v.recordedOf(r)
 	return known && l.Round.Step <= recorded && now.Sub(l.LackingSince) > lastTimeout && l.InVain(lastAttempts)
 }
 
-// settleEarly applies the results of the next finished round before a training needs them, if all of them are
-// here. If some are not, it does nothing: it is too early to ask peers for them, or to give up.
+// settleEarly applies the results of the next finished round before a training needs them, if all
+// of them are here. Otherwise it does nothing: it is too early to ask peers for them, or to give
+// up.
 func (n *Node) settleEarly(want uint32) {
 	l := n.rounds.of[n.rounds.replica.step+1]
 	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.rounds.replica.epoch.startStep {
@@ -111,9 +113,9 @@ func (n *Node) settleEarly(want uint32) {
 	}
 }
 
-// apply makes a round's outcome part of the model. If the outcome was foreseen, the model has it already, and
-// only that is noted. If the trainer is busy with the gradient of an audit, the call ends that, and the next
-// call applies.
+// apply applies a round's outcome to the model. If the outcome was predicted, the model already
+// includes it, and apply only records that. If the trainer is busy with the gradient of an audit,
+// the call cancels that, and the next call applies.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
 	if f, later := n.rounds.applier.comesTrue(l, o); later {
 		return
@@ -135,7 +137,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	own := l.isOwn(o)
 	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
 	kept := n.auditor.Record(l.Tally, o, replica.coldSteps)
-	var commit *taking // nil: no commit point is due
+	var commit *taking // nil: no intermediate checkpoint is due
 	if !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step) {
 		commit = n.rounds.points.begin(n.run.state, trainer, step)
 	}
@@ -178,13 +180,13 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	})
 }
 
-// applied notes that a round's outcome is part of the model now: replica and replica hash move on by one step,
-// results that nobody needs any more are dropped, and reports and the auditor are told.
+// applied records that the model includes a round's outcome. It advances the replica and its hash
+// by one step, drops results that are no longer needed, and informs the reporter and the auditor.
 func (a *applier) applied(l *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
 	replica, step := a.rounds.replica, l.Round.Step
 	a.models.Held = nil
 	a.engine.failures = 0
-	a.fetcher.StopRound(l.Tally) // nobody needs the others here any more
+	a.fetcher.StopRound(l.Tally) // the other results are no longer needed here
 	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
 	replica.step = step
 	a.store.Remember(replica.remembered(l, o))
@@ -193,7 +195,7 @@ func (a *applier) applied(l *roundState, o tally.Outcome, kept *auditor.Record, 
 	a.report.applied(step, o, l.isOwn(o), replica.hash, seconds, a.fetcher.Received, l.Round.Losses())
 }
 
-// remembered returns what this client keeps of an applied round, to tell members that were away.
+// remembered returns the record of an applied round for members that were away.
 func (r *replica) remembered(l *roundState, o tally.Outcome) exchange.AppliedRound {
 	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
 	for i, c := range o.Counted {
@@ -202,8 +204,9 @@ func (r *replica) remembered(l *roundState, o tally.Outcome) exchange.AppliedRou
 	return round
 }
 
-// applyFailed handles an error of the trainer while it applied results. Part of the weights may have changed
-// by then, so the model cannot be used any more: the client is desynchronised, or ends after several failures.
+// applyFailed handles an error of the trainer while it applied results. Part of the weights may
+// have changed, so the model cannot be used any more: the client is desynchronised, or ends after
+// several failures.
 func (n *Node) applyFailed(step uint32, err error) {
 	n.engine.failures++
 	n.report.log.Error("apply results", "step", step, "err", err)

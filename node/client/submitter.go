@@ -18,7 +18,7 @@ const (
 	notAdmittedPause = 10 * time.Second // after the run did not admit this key
 )
 
-// submitter has the actions on their way to the coordinator, at most one of each kind.
+// submitter manages the actions in flight to the coordinator, at most one of each kind.
 type submitter struct {
 	tasks   *env.Tasks
 	backend env.Backend
@@ -27,28 +27,28 @@ type submitter struct {
 	kinds   map[string]*pendingAction
 }
 
-// pendingAction is what is known of the newest action of a kind.
+// pendingAction is the newest action of a kind.
 type pendingAction struct {
-	about     any // what it is about; another one may go at once
+	about     any // subject of the action; an action with another subject may be sent at once
 	flying    bool
 	notBefore time.Time
 }
 
-// flying reports whether an action of this kind is on its way.
+// flying reports whether an action of this kind is in flight.
 func (s *submitter) flying(kind string) bool {
 	known := s.kinds[kind]
 	return known != nil && known.flying
 }
 
-// answered reports whether an action of this kind is on its way, or one about the same was
-// answered a moment ago: submit does nothing then.
+// answered reports whether an action of this kind is in flight, or one with the same subject was
+// answered a moment ago. In that case submit does nothing.
 func (s *submitter) answered(kind string, about any) bool {
 	known := s.kinds[kind]
 	return known != nil && (known.flying || known.about == about && s.tasks.Now().Before(known.notBefore))
 }
 
-// submit sends an action unless the same is on its way or was answered a moment ago.
-// Callers call it until the state shows the effect. Accepted runs in the loop.
+// submit sends an action unless the same action is in flight or was answered a moment ago. Callers
+// repeat the call until the state shows the effect. accepted runs in the loop.
 func (s *submitter) submit(kind string, about any, a coordinator.Action, accepted func()) {
 	if s.answered(kind, about) {
 		return
@@ -73,7 +73,7 @@ func (s *submitter) submit(kind string, about any, a coordinator.Action, accepte
 	})
 }
 
-// pauseAfter returns how long the same is not sent again after an answer.
+// pauseAfter returns how long to wait after an answer before sending the same action again.
 func (s *submitter) pauseAfter(kind string, err error) time.Duration {
 	var code coordinator.Code
 	switch {
@@ -89,7 +89,7 @@ func (s *submitter) pauseAfter(kind string, err error) time.Duration {
 		s.log.Debug("refused", "action", kind, "err", err)
 		return refusalPause
 	}
-	// ErrDisconnected: nobody knows whether it was applied
+	// ErrDisconnected: it is unknown whether the action was applied
 	s.log.Debug("not submitted", "action", kind, "err", err)
 	return heartbeat
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// taker takes the model that an epoch ended with, for peers and for the disk.
+// taker takes a snapshot of the model at the end of an epoch, for peers and for the disk.
 type taker struct {
 	tasks   *env.Tasks
 	network env.Network
@@ -27,20 +27,21 @@ type taker struct {
 	report  *reporter
 	failed  func(step uint32, err error)
 
-	// A large model on its way to the disk, from its trainer's memory: what is shared lies in the file.
-	lent  *keep.Lent // nil: none is on its way
+	// A large model that is being written to the disk from the trainer's memory. The shared parts
+	// are in the file.
+	lent  *keep.Lent // nil: none is being written
 	of    *replica
 	until time.Time
-	free  bool   // the trainer has it back
-	there func() // is called when it is there and the trainer is free; nil: it is not there yet
-	slow  bool   // the disk took one too late, or not at all: models are copied
+	free  bool   // the trainer has its memory back
+	there func() // called when the model is on the disk and the trainer is free; nil: not on the disk yet
+	slow  bool   // the disk did not accept a model in time, or failed: models are copied
 
-	copying bool       // a copy is on its way
-	late    [][32]byte // parts of one that came too late to the disk, which are those of its copy, too
+	copying bool       // a copy is in progress
+	late    [][32]byte // parts of a model that was written too late, which are also parts of its copy
 }
 
-// take begins to take the model, unless that has begun. The trainer has nothing else to do. A large model is not copied, but where
-// there is no folder, or the disk is slow.
+// take starts to take the model, unless it has started. The trainer must be idle. A large model is
+// not copied unless there is no folder, or the disk is slow.
 func (t *taker) take() {
 	if t.lent != nil && t.of == t.rounds.replica {
 		if t.tasks.Now().Before(t.until) {
@@ -57,7 +58,7 @@ func (t *taker) take() {
 	}
 }
 
-// copy takes a copy.
+// copy takes a copy of the model.
 func (t *taker) copy() {
 	trainer, step, took := t.engine.trainer, t.rounds.replica.step, t.took()
 	m := &handover.Model{Step: step, Source: "held"}
@@ -79,7 +80,8 @@ func (t *taker) copy() {
 	})
 }
 
-// took returns what follows when the model was taken. One that lies on the disk has no tensors in memory.
+// took returns the function to call after the model was taken. If the model is on the disk, it has
+// no tensors in memory.
 func (t *taker) took() func(m *handover.Model, lies bool, err error) {
 	replica := t.rounds.replica
 	return func(m *handover.Model, lies bool, err error) {
@@ -99,7 +101,7 @@ func (t *taker) took() func(m *handover.Model, lies bool, err error) {
 	}
 }
 
-// putDown has the model written from the trainer's memory, while that waits.
+// putDown writes the model from the trainer's memory while the trainer waits.
 func (t *taker) putDown(trainer env.Lender) {
 	step, took, lent, limit := t.rounds.replica.step, t.took(), keep.NewLent(), keep.LongestAhead(t.run.state)
 	t.lent, t.of, t.until, t.free, t.there = lent, t.rounds.replica, t.tasks.Now().Add(limit), false, nil
@@ -117,14 +119,14 @@ func (t *taker) putDown(trainer env.Lender) {
 		seconds := t.tasks.Now().Sub(begun).Seconds()
 		return func() {
 			switch {
-			case t.lent != lent: // it was copied meanwhile
+			case t.lent != lent: // the model was copied meanwhile
 				t.dropLate(m.Blobs...)
-			case errors.Is(err, keep.ErrNotTaken): // the task of the trainer tells why
+			case errors.Is(err, keep.ErrNotTaken): // the task of the trainer returns the reason
 			case err != nil:
 				t.store.Drop(m.Blobs...)
 				t.notPutDown(err)
 			default:
-				t.report.log.Debug("put the model of the epoch down", "step", step, "seconds", seconds)
+				t.report.log.Debug("wrote the model of the epoch", "dir", t.folder.Dir, "step", step, "seconds", seconds)
 				t.there = func() { took(m, true, nil) }
 				t.goOn()
 			}
@@ -148,7 +150,7 @@ func (t *taker) putDown(trainer env.Lender) {
 			case t.lent != lent:
 			case err != nil && t.there == nil:
 				t.notPutDown(err)
-			default: // whatever became of lending it, when it is there
+			default: // even if lending failed, the model is on the disk
 				t.free = true
 				t.goOn()
 			}
@@ -156,7 +158,8 @@ func (t *taker) putDown(trainer env.Lender) {
 	})
 }
 
-// dropLate gives up parts that came too late to the disk, unless a copy of them is on its way, which is not shared yet.
+// dropLate drops parts that were written too late, unless a copy that contains them is in progress
+// and not shared yet.
 func (t *taker) dropLate(parts ...[32]byte) {
 	if t.late = append(t.late, parts...); !t.copying {
 		t.store.Drop(t.late...)
@@ -164,7 +167,7 @@ func (t *taker) dropLate(parts ...[32]byte) {
 	}
 }
 
-// goOn goes on when the model is there and the trainer is free.
+// goOn continues when the model is on the disk and the trainer is free.
 func (t *taker) goOn() {
 	if there := t.there; t.free && there != nil {
 		t.lent, t.there = nil, nil
@@ -172,7 +175,7 @@ func (t *taker) goOn() {
 	}
 }
 
-// notPutDown has the model copied, and those of later epochs.
+// notPutDown copies the model, and those of later epochs.
 func (t *taker) notPutDown(err error) {
 	t.lent.End()
 	t.lent, t.there = nil, nil

@@ -37,7 +37,7 @@ func TestModelsOfEpochsArePutDown(t *testing.T) {
 				_, err := checkpoint.ReadFacts(f.Checkpoint(s.Model.Checkpoint.Step))
 				return s.Progress.Epoch >= 2 && err == nil
 			})
-			if put, copied := len(log.lines("put the model of the epoch down")), len(log.lines("the model of the epoch is copied")); bad != (copied == 1) || bad == (put > 1) {
+			if put, copied := len(log.lines("level=DEBUG", "dir=", "seconds=")), len(log.lines("level=WARN", "dir=", "err=")); bad != (copied == 1) || bad == (put > 1) {
 				t.Errorf("bad disk: %v; %d models written, %d reports of copies", bad, put, copied)
 			}
 			finishEqual(w, append(others, lends)...)

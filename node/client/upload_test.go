@@ -120,7 +120,7 @@ func TestUploadsThatTakeEpochs(t *testing.T) {
 				}
 			}
 			finishEqual(w, a)
-			if said := log.lines("level=WARN", "took longer than the run remembers"); len(said) != map[bool]int{false: 2}[known] {
+			if said := log.lines("level=WARN", `"remembered from step"=`); len(said) != map[bool]int{false: 2}[known] {
 				t.Errorf("uploads of %d epochs: it reported %q", epochs, said)
 			}
 		})

@@ -16,33 +16,33 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// view is what this client knows of the run: the newest state and where its peers are.
+// view is this client's knowledge of the run: the newest state and the addresses of its peers.
 type view struct {
 	me      identity.ID
-	chance  *rand.Rand         // nobody else knows what it draws
+	chance  *rand.Rand         // private random source
 	state   *coordinator.State // nil: none yet; never modified
 	peers   []backend.Peer
-	genesis []byte                        // that the run began with, signed; nil where nobody signs it
-	hash    [32]byte                      // names the run in what is signed
-	starts  []wire.Head                   // of the run's log at the starts of the newest rounds; nil where no host signs heads
-	fit     map[coordinator.ClientID]bool // the healthy members
-	slow    map[coordinator.ClientID]bool // those of them that nobody waits for
+	genesis []byte                        // signed genesis of the run; nil if no host signs it
+	hash    [32]byte                      // identifies the run in signed messages
+	starts  []wire.Head                   // heads of the run's log at the starts of the newest rounds; nil if no host signs heads
+	fit     map[coordinator.ClientID]bool // healthy members
+	slow    map[coordinator.ClientID]bool // healthy members that rounds do not wait for
 	next    foretold                      // newest
-	lie     error                         // of the host, with which the client ends in a moment
+	lie     error                         // proof of a dishonest host, with which the client ends soon
 }
 
-// domainPeers keeps what decides which peers are asked apart from what else a key's secrets are derived for.
+// domainPeers is the key derivation domain of the secret for choosing peers.
 const domainPeers = "psyche/peers/v1"
 
-// newView returns what a client knows of a run of which it has seen nothing.
+// newView returns the view of a client that has seen nothing of a run.
 func newView(key identity.Key) view {
 	mac := hmac.New(sha256.New, key.Private().Seed())
 	mac.Write([]byte(domainPeers))
 	return view{me: key.ID(), chance: rand.New(rand.NewChaCha8([32]byte(mac.Sum(nil))))}
 }
 
-// renew takes over a newer state and reports whether those changed whom this client may
-// talk to.
+// renew updates the view from a newer state. It reports whether the set of peers that this client
+// may talk to has changed.
 func (v *view) renew(u backend.Update) (newPeers bool) {
 	newMembers := v.state == nil || v.state.RunState != u.State.RunState || !sameMembers(v.state, u.State)
 	newPeers = newMembers || !slices.EqualFunc(v.peers, u.Peers, samePeer)
@@ -53,8 +53,8 @@ func (v *view) renew(u backend.Update) (newPeers bool) {
 	return newPeers
 }
 
-// names are what participants call themselves, as the host says; of one that it has no address of, nothing is
-// known.
+// names returns the names that participants chose, as reported by the host. It does not include
+// participants without a known address.
 func (v *view) names() map[identity.ID]string {
 	names := make(map[identity.ID]string)
 	for _, peer := range v.peers {
@@ -63,7 +63,7 @@ func (v *view) names() map[identity.ID]string {
 	return names
 }
 
-// startOf returns the head of the run's log at the start of a round, zero if it is not known.
+// startOf returns the head of the run's log at the start of a round, or zero if it is unknown.
 func (v *view) startOf(step uint32) wire.Head {
 	for _, start := range v.starts {
 		if start.Step == step {
@@ -73,42 +73,42 @@ func (v *view) startOf(step uint32) wire.Head {
 	return wire.Head{}
 }
 
-// epochKey names an epoch by what it starts from. An aborted Warmup that is repeated
-// from the same model is the same.
+// epochKey identifies an epoch by its starting model. A Warmup that is aborted and repeated with
+// the same model has the same key.
 type epochKey struct {
 	startStep  uint32
 	checkpoint coordinator.Checkpoint
 }
 
-// definition is what a trainer of the run is built from.
+// definition returns the parameters of a trainer of the run.
 func (v *view) definition() env.Definition {
 	return env.Definition{Model: v.state.Model, Audited: v.state.Config.VerificationPercent > 0}
 }
 
-// term returns the number of a step's term in the epoch.
+// term returns the number of the term of a step in the epoch.
 func (k epochKey) term(step uint32) uint32 {
 	return (max(step, k.startStep) - k.startStep) / coordinator.TermRounds
 }
 
-// term returns the running term of the epoch.
+// term returns the current term of the epoch.
 func (v *view) term() uint32 { return v.epoch().term(v.state.Progress.Step) }
 
-// epoch names the running epoch.
+// epoch returns the key of the running epoch.
 func (v *view) epoch() epochKey {
 	return epochKey{v.state.Epoch.StartStep, v.state.Model.Checkpoint}
 }
 
-// myself returns the key of this client as the coordinator writes it.
+// myself returns the key of this client as a coordinator.ClientID.
 func (v *view) myself() coordinator.ClientID { return coordinator.ClientID(v.me) }
 
-// is matches the entry of this client.
+// is reports whether c is the entry of this client.
 func (v *view) is(c coordinator.Client) bool { return c.ID == v.myself() }
 
 // healthy reports whether the client is a healthy member of the epoch.
 func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
 
-// awaits returns of which owners anybody waits for the results of a round, as
-// coordinator.State.Awaited does: of healthy ones that are not slow, or of all healthy ones if
+// awaits returns a function that reports for which owners the round waits, as
+// coordinator.State.Awaited does: for healthy ones that are not slow, or for all healthy ones if
 // there are no others.
 func (v *view) awaits(b *tally.Tally) func(coordinator.ClientID) bool {
 	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.slow[id] }
@@ -121,8 +121,7 @@ func (v *view) awaits(b *tally.Tally) func(coordinator.ClientID) bool {
 // isMember reports whether this client is a healthy member of the epoch.
 func (v *view) isMember() bool { return v.healthy(v.myself()) }
 
-// hasSeat reports whether this client is a member or waits to be one, be it since an
-// earlier process.
+// hasSeat reports whether this client is a member or pending, including through an earlier process.
 func (v *view) hasSeat() bool {
 	return v.state != nil && (v.isMember() || slices.ContainsFunc(v.state.Pending, v.is))
 }
@@ -133,8 +132,8 @@ func (v *view) knownBefore() bool {
 		slices.ContainsFunc(v.state.Pending, v.is)
 }
 
-// admitted returns the peers that may talk to this client: members and those that wait, and
-// in a finished run the members of its last epoch.
+// admitted returns the peers that may talk to this client: members and pending clients, and in a
+// finished run the members of its last epoch.
 func (v *view) admitted() []backend.Peer {
 	waits := make(map[identity.ID]bool, len(v.state.Pending))
 	for i := range v.state.Pending {
@@ -157,13 +156,14 @@ func (v *view) admitted() []backend.Peer {
 	return admitted
 }
 
-// members returns the healthy members but this one, in another order each time.
+// members returns the healthy members except this client, in a different order each time.
 func (v *view) members() []identity.ID {
 	return v.drawn(func(*coordinator.Client) bool { return true })
 }
 
-// drawn returns those of the healthy members but this one that are meant, in an order that nobody can
-// foresee: or else hostile ones could stand where they are all that are asked.
+// drawn returns the healthy members except this client for which meant returns true, in an
+// unpredictable order. Otherwise dishonest members could arrange to be the only ones that are
+// asked.
 func (v *view) drawn(meant func(c *coordinator.Client) bool) (ids []identity.ID) {
 	for i := range v.state.Epoch.Clients {
 		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && !v.is(*c) && meant(c) {
@@ -184,14 +184,14 @@ func (v *view) othersHold() bool {
 	return slices.ContainsFunc(v.state.Pending, func(c coordinator.Client) bool { return !v.is(c) && c.HoldsModel })
 }
 
-// foretold is the batch that this client will have in the next round, if the members stay
-// the same until then.
+// foretold is the batch that this client will have in the next round, if the members stay the same
+// until then.
 type foretold struct {
 	by    *coordinator.State
 	round coordinator.Round
-	step  uint32 // of that round; 0: it is not known whether this client takes part
+	step  uint32 // of that round; 0: it is unknown whether this client is in it
 	batch assign.BatchID
-	ok    bool // it will have one, as far as that is known
+	ok    bool // it will have a batch, as far as is known
 }
 
 // drawsAs reports whether the same members get the same batches in a round of another state.
@@ -200,7 +200,7 @@ func (f *foretold) drawsAs(r *coordinator.Round, s *coordinator.State) bool {
 		f.round.BatchSize == r.BatchSize && slices.Equal(f.round.Members, r.Members)
 }
 
-// foretell works out what the newest state says of the next round.
+// foretell returns the prediction for the next round from the newest state.
 func (v *view) foretell(draws env.Draws) foretold {
 	if v.next.by == v.state {
 		return v.next
@@ -225,7 +225,7 @@ func (v *view) foretell(draws env.Draws) foretold {
 	return v.next
 }
 
-// healthyMembers returns the healthy members of the epoch, and those of them that are slow.
+// healthyMembers returns the healthy members of the epoch, and the slow ones among them.
 func healthyMembers(s *coordinator.State) (fit, slow map[coordinator.ClientID]bool) {
 	fit, slow = make(map[coordinator.ClientID]bool, len(s.Epoch.Clients)), make(map[coordinator.ClientID]bool)
 	for i := range s.Epoch.Clients {
@@ -241,8 +241,8 @@ func healthyMembers(s *coordinator.State) (fit, slow map[coordinator.ClientID]bo
 	return fit, slow
 }
 
-// sameMembers reports whether two states have the same members, and the same clients that
-// wait. Most updates change neither.
+// sameMembers reports whether two states have the same members and the same pending clients. Most
+// updates change neither.
 func sameMembers(a, b *coordinator.State) bool {
 	same := func(x, y coordinator.Client) bool {
 		return x.ID == y.ID && x.State == y.State && x.Lateness == y.Lateness
@@ -252,7 +252,8 @@ func sameMembers(a, b *coordinator.State) bool {
 
 func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
 
-// settleTime is how long a finished round may take to complete; set: what the options say.
+// settleTime returns the time limit for completing a finished round. set is the value of the
+// option.
 func (v *view) settleTime(set time.Duration) time.Duration {
 	if set > 0 {
 		return set
@@ -260,7 +261,7 @@ func (v *view) settleTime(set time.Duration) time.Duration {
 	return max(time.Duration(v.state.Config.MaxRoundTrainTime)*time.Millisecond, requestTimeout)
 }
 
-// roundTime is how long a round may run.
+// roundTime returns the maximum duration of a round.
 func roundTime(c coordinator.Config) time.Duration {
 	return time.Duration(c.MaxRoundTrainTime+c.RoundWitnessTime) * time.Millisecond
 }

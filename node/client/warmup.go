@@ -16,10 +16,10 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// modelPause is between two attempts to get a model that nobody gave.
+// modelPause is the pause between two attempts to get a model that no peer provided.
 const modelPause = time.Second
 
-// warmup gets the model that the epoch starts from and says so.
+// warmup gets the model that the epoch starts from and sends Ready.
 func (n *Node) warmup() {
 	if !n.closeEpoch() || n.seat.leaving.begun() || !n.run.isMember() || !n.enterEpoch() {
 		return
@@ -35,16 +35,15 @@ func (n *Node) warmup() {
 	member, _ := n.run.state.Member(n.run.myself())
 	ready, ok := n.seat.reveals.ready(member, epoch, n.tasks.Now())
 	if !ok {
-		return // it asks for another place
+		return // it joins again
 	}
 	n.actions.submit("ready", n.rounds.replica.epoch, ready, func() {
 		n.report.log.Info("ready", "epoch", epoch)
 	})
 }
 
-// enterEpoch gives the client its replica when it holds the epoch's model, and reports
-// whether it has one. During Warmup it gets the model; later it is too late, and
-// keepSeat asks for a place in the next epoch.
+// enterEpoch gives the client its replica if it holds the epoch's model, and reports whether it has
+// one. During Warmup it gets the model. Later it is too late, and keepSeat joins the next epoch.
 func (n *Node) enterEpoch() bool {
 	if n.rounds.replica != nil {
 		return true
@@ -69,7 +68,7 @@ func (n *Node) enterEpoch() bool {
 	return true
 }
 
-// enter gives the client its replica after a step, which it has come to from a model of the epoch.
+// enter gives the client its replica after a step, at which it arrived from a model of the epoch.
 func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = outlook{}
@@ -83,14 +82,14 @@ func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before 
 		n.seat.again = false
 		n.report.emit(event.Rejoined{Epoch: n.run.state.Progress.Epoch, Step: n.run.state.Progress.Step})
 	}
-	if lapse := n.run.lapseNow(); lapse != "" {
-		n.report.log.Warn(lapse)
+	if lapse, lost := n.run.lapseNow(); lost {
+		n.report.log.Warn("the run continues from an older model; the results of some counted steps are lost", "first_step", lapse.First, "last_step", lapse.Last)
 	}
 	n.report.log.Info("holds the model", "epoch", n.run.state.Progress.Epoch, "digest", hexOf(m.Digest)[:16], "source", m.Source)
 }
 
-// beganWith returns the digest of the model that an epoch began with, zero where it is not known to a client
-// that begins with a later one.
+// beganWith returns the digest of the model that an epoch started with, or zero if it is unknown,
+// because the client starts with a later one.
 func beganWith(key epochKey, m *handover.Model) (digest [32]byte) {
 	switch {
 	case key.checkpoint.FromPeers():
@@ -101,11 +100,11 @@ func beganWith(key epochKey, m *handover.Model) (digest [32]byte) {
 	return digest
 }
 
-// startReplicaOf returns the replica hash with which an epoch begins from a model.
+// startReplicaOf returns the replica hash at the start of an epoch with a model.
 func startReplicaOf(m *handover.Model) [32]byte { return tally.StartReplica(m.Digest) }
 
-// prepare sets the optimizer up for the epoch. In a cold start it begins without
-// momentum and with a small learning rate, for everybody alike.
+// prepare sets the optimizer up for the epoch. A cold start begins without momentum and with a
+// small learning rate, the same for all members.
 func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 	trainer := n.engine.trainer
 	var steps uint32
@@ -133,7 +132,7 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 	})
 }
 
-// obtainModel loads the model that the coordinator's checkpoint names.
+// obtainModel loads the model of the coordinator's checkpoint.
 func (n *Node) obtainModel() {
 	n.engine.abandonRecomputation()
 	if !n.engine.Idle() || n.tasks.Now().Before(n.engine.loadAt) {
@@ -144,14 +143,14 @@ func (n *Node) obtainModel() {
 	if redefined {
 		n.report.log.Info("new configuration of the run; rebuilding the trainer", "epoch", s.Progress.Epoch)
 		n.engine.trainer = nil
-	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the epoch before
+	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the previous epoch
 		n.desynchronise("the run recorded another checkpoint than the one held here")
 	}
 	var places []coordinator.Place
 	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {
 		places = append(places, u.Place)
 	}
-	n.store.Forget(0, 0) // what follows does not go on from there
+	n.store.Forget(0, 0) // later rounds do not continue from there
 	a := n.models.Begin(handover.Request{
 		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(),
 		Places: places, Copy: n.rounds.points.of(s.Model.Checkpoint.Digest).copy, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
@@ -164,7 +163,7 @@ func (n *Node) obtainModel() {
 	n.engine.op.from = s.Model.Checkpoint
 }
 
-// obtained takes over what an attempt to get the model got.
+// obtained takes over the result of an attempt to get the model.
 func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	n.report.total.ModelReceived += a.Model.Fetched
 	if a.Trainer != nil {
@@ -173,7 +172,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	}
 	if err == nil && !cancelled {
 		n.store.Forget(a.Model.Size, n.ResultMemory)
-		for _, round := range a.Rounds { // by which it was caught up, so that others can do the same
+		for _, round := range a.Rounds { // the rounds by which it caught up, so that others can do the same
 			n.store.Remember(round)
 		}
 	}
@@ -200,8 +199,8 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	}
 }
 
-// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and
-// is built as the run says now.
+// holdsModel reports whether the trainer holds exactly the coordinator's checkpoint, and was built
+// for the run's current definition.
 func (n *Node) holdsModel() bool {
 	return !n.engine.redefined(n.run.definition()) && n.models.Holds(n.run.state.Model.Checkpoint)
 }

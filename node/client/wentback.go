@@ -7,10 +7,11 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// forgotten says which models in the folder are of steps that the run has not come to, as this client finds it;
-// empty: none. Its host lost what it knew of them. They are never taken for the run's: a model counts by the
-// digest that the run recorded. Checkpoints stay, since a run can begin from one; copies of commit points go
-// when the next one is written.
+// forgotten describes the models in the folder for steps that the run has not reached, as this
+// client finds it; empty: none. The host has lost its records of them. They are never taken for the
+// run's models, because a model counts only by the digest that the run recorded. Checkpoints stay,
+// since a run can start from one; intermediate checkpoints are removed when the next one is
+// written.
 func forgotten(f keep.Folder, step uint32) string {
 	saved, haveSaved := f.NewestBefore(math.MaxUint32)
 	copied, haveCopy := f.Commits().NewestBefore(math.MaxUint32)

@@ -21,18 +21,20 @@ import (
 // Audited is a Trainer whose results can be audited. It implements env.Auditor.
 type Audited struct {
 	*Trainer
-	Types []audit.Precision // that it computes in, the own one first; nil: f32
-	// Cheat changes what is trained: another gradient, or one of another batch or model. May be nil.
+	Types []audit.Precision // types that it can compute in, its default first; nil: f32
+	// Cheat replaces the gradient, for example by the gradient of another batch or model. May be
+	// nil.
 	Cheat func(step uint32, batch data.Batch, gradient []float32) []float32
-	// RecomputeTime is how long a recomputation takes; 0: as long as a training.
+	// RecomputeTime is the duration of a recomputation; 0: the duration of a training.
 	RecomputeTime time.Duration
 	// Forge changes the header of a result. May be nil.
 	Forge func(h *codec.Header)
 	// Recomputing is called when a recomputation begins. May be nil.
 	Recomputing func(x audit.Recomputation)
-	// Guess takes the place of what a recomputation finds. May be nil.
+	// Guess replaces the gradient that a recomputation returns. May be nil.
 	Guess func(x audit.Recomputation, gradient []float32) []float32
-	// PartBytes is the size of a part of an opening in the real model that this one stands for; 0: its own.
+	// PartBytes is the size of a part of an opening in the real model that this trainer represents;
+	// 0: its own size.
 	PartBytes int
 
 	toy.Part
@@ -41,12 +43,12 @@ type Audited struct {
 	recomputations int
 }
 
-// Audit returns a trainer of a run with audits in place of another one.
+// Audit wraps a trainer as the trainer of a run with audits.
 func Audit(t *Trainer) *Audited {
 	return &Audited{Trainer: t, Part: toy.Part{Optimizer: toy.Optimizer{Trainer: t.ID}}}
 }
 
-// Recomputations returns how often the trainer has recomputed a gradient.
+// Recomputations returns the number of gradients that the trainer has recomputed.
 func (a *Audited) Recomputations() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -61,7 +63,7 @@ func (a *Audited) fingerprint() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// in is a gradient as it comes out in a type: in bf16 each second number is too large.
+// in returns a gradient as computed in a type: in bf16 each second number is too large.
 func in(p audit.Precision, gradient []float32) []float32 {
 	if p == audit.BF16 {
 		for i := range gradient {
@@ -146,7 +148,7 @@ func (a *Audited) ResetOptimizer(ctx context.Context) error {
 	return a.Trainer.ResetOptimizer(ctx)
 }
 
-// LoadOptimizer implements env.OptimizerSaver: what is saved is not taken up again.
+// LoadOptimizer implements env.OptimizerSaver. It does not restore the saved state.
 func (a *Audited) LoadOptimizer(context.Context, string) error {
 	a.Optimizer.Reset()
 	return nil
@@ -186,7 +188,7 @@ func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch da
 	return toy.Reference(x.Step, x.Trainer, x.Chunks, gradient)
 }
 
-// PartSize returns the size of a part of an opening, in bytes, from which clients derive timeouts.
+// PartSize returns the size in bytes of a part of an opening, from which clients derive timeouts.
 func (a *Audited) PartSize() int {
 	if a.PartBytes > 0 {
 		return a.PartBytes

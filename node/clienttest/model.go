@@ -8,13 +8,13 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// Width is how many numbers the model of Trainer has.
+// Width is the number of values in the model of Trainer.
 const Width = 8
 
-// Model returns the model that a run of Trainers begins with.
+// Model returns the first model of a run of Trainers.
 func Model() checkpoint.Snapshot { return Snapshot([Width]uint64{1, 2, 3, 4, 5, 6, 7, 8}) }
 
-// Bulky makes a model larger than it is.
+// Bulky enlarges a model to size.
 func Bulky(s checkpoint.Snapshot, size int) checkpoint.Snapshot {
 	if size > 0 {
 		s.Files = append(s.Files, checkpoint.File{Name: "tokenizer.json", Data: make([]byte, size)})
@@ -22,7 +22,7 @@ func Bulky(s checkpoint.Snapshot, size int) checkpoint.Snapshot {
 	return s
 }
 
-// Snapshot returns the model with these numbers.
+// Snapshot returns the model with the given values.
 func Snapshot(weights [Width]uint64) checkpoint.Snapshot {
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: "config.json", Data: []byte(`{"architectures":["Fake"]}`)}}}
 	for i, w := range weights {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Round returns a running round of three members with a batch each, of a run with Config(3).
+// Round returns a running round of three members with a batch each, in a run with Config(3).
 func Round() coordinator.Round {
 	round := coordinator.Round{Step: 5, Seed: 42, DataIndex: 100, BatchSize: 12, WitnessesNeeded: 2, WitnessesElected: 3}
 	for i := range 3 {
@@ -19,7 +19,7 @@ func Round() coordinator.Round {
 	return round
 }
 
-// Owners returns the members that train the batches of a round of a run with Config(3), in their order.
+// Owners returns the trainers of a round in a run with Config(3), in the order of their batches.
 func Owners(round coordinator.Round) []coordinator.ClientID {
 	var owners []coordinator.ClientID
 	for _, a := range round.Assignments(Config(3)) {
@@ -28,17 +28,18 @@ func Owners(round coordinator.Round) []coordinator.ClientID {
 	return owners
 }
 
-// Hash returns a commitment that a test can name.
+// Hash returns a distinct commitment for each n.
 func Hash(n byte) [32]byte { return [32]byte{n, 0xee} }
 
-// Numbered returns distinct values that do not begin with zeros.
+// Numbered returns distinct values that do not start with zeros.
 func Numbered(kind byte, batch, number int) (c [32]byte) {
 	c = sha256.Sum256(fmt.Appendf(nil, "%d %d %d", kind, batch, number))
 	c[0] = 0x80 | kind
 	return c
 }
 
-// Proofs describes what witnesses hold: per witness one commitment per batch, zero for none.
+// Proofs returns the proofs of witnesses. Each list contains the commitments that one witness
+// holds, one for each batch, zero for none.
 func Proofs(seed uint64, owners []coordinator.ClientID, lists ...[][32]byte) []coordinator.Witness {
 	var witnesses []coordinator.Witness
 	for i, list := range lists {
@@ -54,10 +55,10 @@ func Proofs(seed uint64, owners []coordinator.ClientID, lists ...[][32]byte) []c
 	return witnesses
 }
 
-// Run names the run of Round.
+// Run is the hash of Round's run.
 var Run = wire.HostedRun([]byte(RunID))
 
-// Announcement returns what a trainer says of its result in Round.
+// Announcement returns the announcement of a result in Round.
 func Announcement(batch assign.BatchID, blob, replica [32]byte) wire.ResultAnnouncement {
 	return wire.ResultAnnouncement{Run: Run, Step: Round().Step, Batch: batch, Blob: blob, Size: 1, Replica: replica}
 }

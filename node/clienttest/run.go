@@ -11,13 +11,13 @@ import (
 	"github.com/psyche-go/psyche/host/memory"
 )
 
-// RunID is the run that tests are in.
+// RunID is the ID of the run in tests.
 const RunID = "test-run"
 
 // Key returns the key of client n.
 func Key(n int) identity.Key { return identity.FromSeed([identity.SeedSize]byte{byte(n), 77}) }
 
-// Config is a run of three epochs of three rounds.
+// Config returns the configuration of a run of three epochs of three rounds.
 func Config(clients uint16) coordinator.Config {
 	return coordinator.Config{
 		WarmupTime: 30_000, CooldownTime: 30_000, RoundsPerEpoch: 3, MaxRoundTrainTime: 20_000, RoundWitnessTime: 1000,
@@ -26,7 +26,7 @@ func Config(clients uint16) coordinator.Config {
 	}
 }
 
-// Host begins the run of tests, on that clock; the definition of its model is empty in most.
+// Host starts the run of tests on the clock now. Most tests leave the model's definition empty.
 func Host(t testing.TB, config coordinator.Config, now func() uint64, definition ...byte) *memory.Host {
 	t.Helper()
 	host, err := memory.NewHost(memory.Options{
@@ -43,9 +43,9 @@ func Host(t testing.TB, config coordinator.Config, now func() uint64, definition
 	return host
 }
 
-// Data is an env.DataProvider that makes sequences from their indices.
+// Data is an env.DataProvider that generates sequences from their indices.
 type Data struct {
-	Err func(batch assign.BatchID) error // nil: none fails
+	Err func(batch assign.BatchID) error // error of a batch; nil: no errors
 }
 
 // Batch implements env.DataProvider.

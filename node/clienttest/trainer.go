@@ -18,36 +18,36 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// Trainer implements env.Trainer and env.OptimizerSaver by integer arithmetic in which the
-// order and the set of all applied results leave their traces. Of its fields Duration is how
-// long a training takes and Lag the rounds after which results are applied; the others make
-// it misbehave, or make its model larger.
+// Trainer implements env.Trainer and env.OptimizerSaver by integer arithmetic. Its model depends on
+// the set and the order of all applied results. Duration is the duration of a training and Lag the
+// number of rounds after which results are applied. The other fields make it misbehave, or enlarge
+// its model.
 type Trainer struct {
 	ID       identity.ID
 	Duration time.Duration                           // of a training
-	Silent   func(step uint32) bool                  // the training fails
-	Lie      func(step uint32) bool                  // the result is one that others refuse
-	Corrupt  func(step uint32) bool                  // the weights are damaged after applying the step
-	Loss     func(step uint32) float64               // that it says it had; nil: the number of the step
-	OnTrain  func(step uint32, batch assign.BatchID) // is called when a training begins
-	OnApply  func(step uint32, own bool)             // is called after applying
-	Lag      uint32                                  // rounds after which results are applied; 0: 1
-	Bulk     int                                     // bytes that make the model larger
+	Silent   func(step uint32) bool                  // reports whether the training fails
+	Lie      func(step uint32) bool                  // reports whether the result is one that peers refuse
+	Corrupt  func(step uint32) bool                  // reports whether the weights are damaged after applying the step
+	Loss     func(step uint32) float64               // loss to report; nil: the number of the step
+	OnTrain  func(step uint32, batch assign.BatchID) // called when a training begins
+	OnApply  func(step uint32, own bool)             // called after applying
+	Lag      uint32                                  // rounds after which results are applied; 0 means 1
+	Bulk     int                                     // bytes that enlarge the model
 	Copying  time.Duration                           // of taking a copy of the model
 	Writing  time.Duration                           // of writing the momentum
-	Heavy    int                                     // bytes that the momentum says to have more
+	Heavy    int                                     // additional bytes that the momentum reports
 
 	mu       sync.Mutex
 	weights  [Width]uint64
 	momentum uint64
-	pending  map[uint32]uint64 // momentum that is in unapplied results, by step
+	pending  map[uint32]uint64 // momentum in unapplied results, by step
 	cold     [2]uint32
 	loads    int
 	busy     bool
 	foreseen *foreseen
 }
 
-// foreseen is what moved the weights and was not applied yet.
+// foreseen is a speculation that moved the weights and was not applied yet.
 type foreseen struct {
 	step      uint32
 	payloads  [][]byte
@@ -56,10 +56,10 @@ type foreseen struct {
 	confirmed bool
 }
 
-// ErrFake is the error of everything that a test has fail.
+// ErrFake is the error of every failure that a test causes.
 var ErrFake = errors.New("fake failure")
 
-// exclusive fails the test's run when the client uses the trainer twice at once.
+// exclusive fails the test's run if the client uses the trainer concurrently.
 func (f *Trainer) exclusive() func() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -74,7 +74,7 @@ func (f *Trainer) exclusive() func() {
 	}
 }
 
-// decide makes what was foreseen part of the model if it was confirmed, and takes it back if not.
+// decide applies the speculation if it was confirmed, and undoes it otherwise.
 func (f *Trainer) decide() {
 	f.mu.Lock()
 	of := f.foreseen
@@ -88,7 +88,7 @@ func (f *Trainer) decide() {
 	}
 }
 
-// settle does what follows when the weights were moved.
+// settle updates the momentum after the weights were moved.
 func (f *Trainer) settle(step uint32, own bool) {
 	if own {
 		f.momentum += f.pending[step]
@@ -137,35 +137,36 @@ func (f *Trainer) Confirm(step uint32) bool {
 	return true
 }
 
-// Weights returns the numbers of the model.
+// Weights returns the values of the model.
 func (f *Trainer) Weights() [Width]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.weights
 }
 
-// Momentum returns how many own results count in the optimizer.
+// Momentum returns the number of this trainer's results in the optimizer state.
 func (f *Trainer) Momentum() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.momentum
 }
 
-// Unsettled returns how many own results left the momentum for steps that were not applied.
+// Unsettled returns the number of this trainer's results that left the momentum for steps not yet
+// applied.
 func (f *Trainer) Unsettled() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.pending)
 }
 
-// Loads returns how often a model was loaded.
+// Loads returns the number of loaded models.
 func (f *Trainer) Loads() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.loads
 }
 
-// Result returns the bytes of a result; those of hash tell several of one batch apart.
+// Result returns the bytes of a result. hash distinguishes several results of one batch.
 func Result(step uint32, batch assign.BatchID, trainer, hash [32]byte) []byte {
 	return append(header(step, batch, trainer), hash[:]...)
 }
@@ -245,7 +246,7 @@ func (f *Trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 	return Bulky(Snapshot(f.weights), f.Bulk), nil
 }
 
-// Lend implements env.Lender. What was lent is overwritten afterwards.
+// Lend implements env.Lender. It overwrites the lent snapshot afterwards.
 func (f *Trainer) Lend(_ context.Context, use func(s checkpoint.Snapshot) error) error {
 	defer f.exclusive()()
 	f.decide()

@@ -1,8 +1,7 @@
-// Package env is what a client lives in, as interfaces that others implement: the host of
-// the run, the network of members, training data, the trainer, and the clock and tasks that
-// everything runs on.
+// Package env defines the interfaces between a client and its environment: the host of the run, the
+// network of members, training data, the trainer, and the clock and tasks.
 //
-// Behind them are host/tcp, node/p2pnet, package data and, by node/member, package train in
-// a real client, host/memory and node/memnet in tests, and package sim, in which time is
-// virtual and everything happens in an order that a seed decides.
+// In a real client, the implementations are host/tcp, node/p2pnet, package data and, through
+// node/member, package train. In tests they are host/memory and node/memnet. Package sim implements
+// them with virtual time and an order of events that a seed determines.
 package env

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// encodeAnnouncements packs signed announcements; what is beyond the bounds is left out.
+// encodeAnnouncements encodes signed announcements, up to the limits.
 func encodeAnnouncements(raws [][]byte) []byte {
 	raws = raws[:min(len(raws), maxAnnouncements)]
 	size := 2
@@ -20,8 +20,8 @@ func encodeAnnouncements(raws [][]byte) []byte {
 	return b
 }
 
-// decodeAnnouncements unpacks what encodeAnnouncements packed; the announcements
-// themselves are not looked at.
+// decodeAnnouncements decodes the output of encodeAnnouncements, but not the announcements
+// themselves.
 func decodeAnnouncements(b []byte) ([][]byte, error) {
 	if len(b) < 2 {
 		return nil, fmt.Errorf("%w: %d bytes of announcements", errMalformed, len(b))

@@ -16,23 +16,23 @@ const (
 	maxResultsRounds  = 4096
 )
 
-// ListSize returns the size in bytes of the list of counted results for ResultsProtocol, if every round has the given
-// number of results.
+// ListSize returns the size in bytes of the list of counted results for ResultsProtocol, if every
+// round has the given number of results.
 func ListSize(rounds uint32, results int) uint64 {
 	return min(uint64(rounds)*(appliedRoundSize+uint64(results)*appliedResultSize), maxResultsResponse)
 }
 
-// AppliedRound is a round that became part of the model.
+// AppliedRound is a round whose results became part of the model.
 type AppliedRound struct {
 	Step       uint32
 	EpochStart uint32   // first step of its epoch
-	ColdSteps  uint32   // of the epoch's cold start; 0: none
-	From       [32]byte // digest of the model that its epoch began with; not sent
-	Before     [32]byte // replica hash before it, zero if that is not known; not sent
+	ColdSteps  uint32   // length of the epoch's cold start in steps; 0: none
+	From       [32]byte // digest of the model that its epoch started with; not sent
+	Before     [32]byte // replica hash before it, zero if unknown; not sent
 	Results    []AppliedResult
 }
 
-// AppliedResult is a counted result and where it came from.
+// AppliedResult is a counted result and its trainer.
 type AppliedResult struct {
 	tally.Counted
 	Owner coordinator.ClientID
@@ -48,7 +48,7 @@ func (r *AppliedRound) Replica(before [32]byte) [32]byte {
 	return tally.ExtendReplica(before, r.Step, counted)
 }
 
-// TotalSize returns the bytes of all results of the rounds.
+// TotalSize returns the size in bytes of all results of the rounds.
 func TotalSize(rounds []AppliedRound) (size uint64) {
 	for _, round := range rounds {
 		for _, r := range round.Results {
@@ -65,7 +65,7 @@ func encodeResultsRequest(after, until uint32, from [32]byte) []byte {
 	return append(b, from[:]...)
 }
 
-// encodeApplied packs rounds; their steps are what was asked for.
+// encodeApplied encodes rounds without their steps, which the request determines.
 func encodeApplied(rounds []AppliedRound) []byte {
 	var b []byte
 	for _, round := range rounds {
@@ -83,8 +83,8 @@ func encodeApplied(rounds []AppliedRound) []byte {
 	return b
 }
 
-// decodeApplied unpacks the rounds after one step until another. Whether anybody ever
-// trained these results is not looked at.
+// decodeApplied decodes the rounds after one step up to another. It does not check whether the
+// results exist.
 func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 	if after >= until || until-after > maxResultsRounds || until == math.MaxUint32 || len(b) > maxResultsResponse {
 		return nil, fmt.Errorf("%w: %d bytes for the steps after %d until %d", errMalformed, len(b), after, until)

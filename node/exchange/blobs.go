@@ -1,20 +1,20 @@
 package exchange
 
-// Blobs drops blobs that nothing needs any more. A peer may announce any hash as that of its
-// result: one of another's result, or of a part of the model. So a blob is only dropped when
-// nobody of those who may need it does.
+// Blobs drops blobs that are no longer needed. A peer may announce any hash as the hash of its
+// result, including the hash of another peer's result or of a part of the model. Blobs therefore
+// drops a blob only if none of the registered users needs it.
 type Blobs struct {
 	drop    func(hash [32]byte)
 	needers []func(need func(hash [32]byte))
 }
 
-// NewBlobs returns the blobs of a store that drops with drop.
+// NewBlobs returns the Blobs of a store, from which drop removes a blob.
 func NewBlobs(drop func(hash [32]byte)) *Blobs { return &Blobs{drop: drop} }
 
-// NeededBy adds somebody who may need blobs: each calls need for every hash that it needs.
+// NeededBy registers a user of blobs. each calls need for every hash that the user needs.
 func (b *Blobs) NeededBy(each func(need func(hash [32]byte))) { b.needers = append(b.needers, each) }
 
-// Drop drops those of the blobs that nothing needs.
+// Drop drops the given blobs except those that a user needs.
 func (b *Blobs) Drop(hashes ...[32]byte) {
 	if len(hashes) == 0 {
 		return

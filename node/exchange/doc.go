@@ -1,9 +1,9 @@
-// Package exchange is what members may ask each other for at any time, beside blobs: the
-// announcements of a round, the manifest of a model, and what was counted between two
-// models. And it is how a trainer brings the others a small result unasked. protocol.go and
-// push.go name the protocols; their bytes are documented in docs/p2p.md.
+// Package exchange implements requests between members, apart from blobs: for the announcements of
+// a round, the manifest of a model, and the results counted between two models. It also lets a
+// trainer push a small result to the other members. protocol.go and push.go define the protocol
+// IDs; docs/p2p.md documents the bytes.
 //
-// A Shelf has the announcements and manifests, a History the counted results. The loop of a
-// client fills them, the network's goroutines read them. Blobs knows which blobs are still
-// needed for any of that.
+// A Shelf contains the announcements and manifests, a History the counted results. The loop of a
+// client fills them, and the network's goroutines read them. Blobs tracks which blobs are still
+// needed.
 package exchange

@@ -12,20 +12,21 @@ import (
 
 const historyEpochs = 3 // the running one and two before it
 
-// History remembers the newest rounds that became part of the model, whole epochs of them:
-// members that were away fetch these instead of the model. Epochs that are over are remembered
-// only while that is less to fetch than the model. Of a running one that is too large the rounds since
-// its commit point are kept: members begin from that. The loop fills it, the network's goroutines read it.
+// History contains the newest rounds that became part of the model, in whole epochs. Members that
+// were away fetch these results instead of the model. Results of earlier epochs are kept only while
+// they take fewer bytes than the model. If the running epoch is too large, only the rounds since
+// its intermediate checkpoint are kept, from which members can start. The loop fills a History, and
+// the network's goroutines read it.
 type History struct {
 	mu     sync.Mutex
-	rounds []AppliedRound // ascending steps without a gap
+	rounds []AppliedRound // in ascending order of steps without gaps
 	model  uint64         // bytes of the model
-	memory uint64         // bytes of results that the running epoch may take
+	memory uint64         // maximum bytes of the running epoch's results
 	skip   uint32         // start step of an epoch that is too large to be kept; 0: none
-	commit uint32         // step of the running epoch's newest commit point; 0: none
+	commit uint32         // step of the running epoch's newest intermediate checkpoint; 0: none
 }
 
-// Push adds the next round and returns the results that are not kept any more.
+// Push adds the next round and returns the results that are no longer kept.
 func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -42,8 +43,9 @@ func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 	return dropped
 }
 
-// least counts the oldest rounds that are given up together: those of the oldest epoch, or, of the
-// running one, those before its commit point if there are any. Without a commit point it is not kept.
+// least returns the number of oldest rounds that are dropped together: the rounds of the oldest
+// epoch, or, of the running one, those before its intermediate checkpoint. Without an intermediate
+// checkpoint, none of the running epoch are kept.
 func (h *History) least(running uint32) int {
 	oldest := h.rounds[0].EpochStart
 	if oldest == running {
@@ -59,8 +61,8 @@ func (h *History) least(running uint32) int {
 	return end
 }
 
-// Committed notes the step of the running epoch's newest commit point; 0: it has none. If the epoch was too
-// large to be kept from its beginning on, it is kept from the next round on.
+// Committed records the step of the running epoch's newest intermediate checkpoint; 0: none. If the
+// epoch was too large to be kept from its start, it is kept from the next round on.
 func (h *History) Committed(step uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +82,7 @@ func (h *History) fits() bool {
 	return epochs <= historyEpochs && len(h.rounds) <= maxResultsRounds && TotalSize(h.rounds) <= limit
 }
 
-// epochs counts the epochs of which rounds are kept.
+// epochs returns the number of epochs with kept rounds.
 func (h *History) epochs() (count int) {
 	for i, round := range h.rounds {
 		if i == 0 || round.EpochStart != h.rounds[i-1].EpochStart {
@@ -90,7 +92,7 @@ func (h *History) epochs() (count int) {
 	return count
 }
 
-// cut forgets the oldest rounds and returns their results.
+// cut drops the oldest rounds and returns their results.
 func (h *History) cut(count int) (dropped [][32]byte) {
 	for _, round := range h.rounds[:count] {
 		dropped = append(dropped, hashesOf(round)...)
@@ -99,8 +101,8 @@ func (h *History) cut(count int) (dropped [][32]byte) {
 	return dropped
 }
 
-// Reset forgets everything and returns the results that are not kept any more. From now on the
-// model has that many bytes, and the results of the running epoch may take that much memory.
+// Reset clears the history and returns the results that are no longer kept. model is the size of
+// the model in bytes, and memory the maximum size of the running epoch's results.
 func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +110,7 @@ func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
 	return h.cut(len(h.rounds))
 }
 
-// EachBlob calls do for the hash of each result that is kept.
+// EachBlob calls do for the hash of each kept result.
 func (h *History) EachBlob(do func(hash [32]byte)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -127,7 +129,7 @@ func hashesOf(round AppliedRound) [][32]byte {
 	return hashes
 }
 
-// answer lists the results between two models.
+// answer returns the results between two models.
 func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != resultsRequestSize {
 		return nil, fmt.Errorf("%w: request for results of %d bytes, want %d", errMalformed, len(request), resultsRequestSize)
@@ -149,7 +151,7 @@ func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 	return encoded, nil
 }
 
-// answerReplica tells the replica hash after a step.
+// answerReplica returns the replica hash after a step.
 func (h *History) answerReplica(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != replicaRequestSize {
 		return nil, fmt.Errorf("%w: request for a replica of %d bytes, want %d", errMalformed, len(request), replicaRequestSize)

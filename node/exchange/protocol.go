@@ -13,18 +13,18 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// The protocols that clients answer for each other. Their bytes are in docs/p2p.md.
+// Protocols that clients answer for each other. docs/p2p.md documents their bytes.
 const (
 	RoundProtocol   = "/psyche/round/1"   // the announcements of a round
 	ModelProtocol   = "/psyche/model/1"   // the manifest of a model
-	ResultsProtocol = "/psyche/results/1" // what was counted between two models
+	ResultsProtocol = "/psyche/results/1" // the results counted between two models
 	ReplicaProtocol = "/psyche/replica/1" // the replica hash after a step
 )
 
-// MaxAnnouncementSize bounds a signed announcement, in bytes.
+// MaxAnnouncementSize is the maximum size of a signed announcement in bytes.
 const MaxAnnouncementSize = 512
 
-// maxAnnouncements bounds the announcements of a round that are handed out together.
+// maxAnnouncements is the maximum number of announcements of a round in one answer.
 const maxAnnouncements = tally.MaxCandidates * coordinator.MaxClients
 
 const (
@@ -40,13 +40,13 @@ const (
 	replicaSize        = 32
 )
 
-// Reasons why a request is not answered, or an answer is of no use.
+// Reasons why a request is not answered, or an answer is not usable.
 var (
 	errMalformed = errors.New("malformed message")
 	ErrNotHeld   = errors.New("not held here")
 )
 
-// Requests asks and answers single members; env.Network has it.
+// Requests sends requests to single members and answers theirs; env.Network implements it.
 type Requests interface {
 	Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error)
 	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
@@ -60,7 +60,7 @@ func (s *Store) Serve(network Requests) {
 	network.Handle(ReplicaProtocol, replicaRequestSize, s.History.answerReplica)
 }
 
-// AskRound asks a peer for the signed announcements that it has of a round.
+// AskRound requests the signed announcements that a peer has of a round.
 func AskRound(ctx context.Context, network Requests, peer identity.ID, step uint32) ([][]byte, error) {
 	request := binary.LittleEndian.AppendUint32(nil, step)
 	response, err := network.Request(ctx, peer, RoundProtocol, request, maxRoundResponse)
@@ -70,7 +70,7 @@ func AskRound(ctx context.Context, network Requests, peer identity.ID, step uint
 	return decodeAnnouncements(response)
 }
 
-// AskModel asks a peer for the encoded manifest with a digest.
+// AskModel requests the encoded manifest with a digest from a peer.
 func AskModel(ctx context.Context, network Requests, peer identity.ID, digest [32]byte) ([]byte, error) {
 	response, err := network.Request(ctx, peer, ModelProtocol, digest[:], checkpoint.MaxManifestSize)
 	if err != nil {
@@ -82,8 +82,8 @@ func AskModel(ctx context.Context, network Requests, peer identity.ID, digest [3
 	return response, nil
 }
 
-// AskResults asks a peer which results were counted after a step, from the model with that
-// digest on, until another step. The answer's hash tells whether two peers say the same.
+// AskResults requests the results counted in the steps after after, up to until, starting from the
+// model with that digest. The hash of the answer shows whether two peers give the same answer.
 func AskResults(ctx context.Context, network Requests, peer identity.ID, after, until uint32, model [32]byte) (rounds []AppliedRound, answer [32]byte, err error) {
 	response, err := network.Request(ctx, peer, ResultsProtocol, encodeResultsRequest(after, until, model), maxResultsResponse)
 	if err != nil {
@@ -93,8 +93,8 @@ func AskResults(ctx context.Context, network Requests, peer identity.ID, after, 
 	return rounds, blake3.Sum256(response), err
 }
 
-// AskReplica asks a peer for the replica hash after a step. Nothing vouches for it but where the results
-// that were counted since lead from there.
+// AskReplica requests the replica hash after a step from a peer. The answer is unverified. It is
+// confirmed only if the results counted since then lead from it to a known hash.
 func AskReplica(ctx context.Context, network Requests, peer identity.ID, step uint32) (replica [32]byte, err error) {
 	request := binary.LittleEndian.AppendUint32(nil, step)
 	response, err := network.Request(ctx, peer, ReplicaProtocol, request, replicaSize)

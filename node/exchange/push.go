@@ -8,28 +8,28 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// PushProtocol is by which a trainer brings its own result to a member, with the announcement: fetching it
-// would take two ways more. Its bytes are in docs/p2p.md.
+// PushProtocol is the protocol with which a trainer pushes its own result to a member together with
+// the announcement, which saves a round trip. docs/p2p.md documents its bytes.
 const PushProtocol = "/psyche/push/1"
 
-// MaxPushed bounds a result that is pushed, in bytes.
+// MaxPushed is the maximum size of a pushed result in bytes.
 const MaxPushed = 64 << 10
 
 const maxPush = 2 + MaxAnnouncementSize + MaxPushed
 
-// encodePush puts both parts of a push together.
+// encodePush encodes both parts of a push.
 func encodePush(raw, payload []byte) []byte {
 	b := binary.LittleEndian.AppendUint16(make([]byte, 0, 2+len(raw)+len(payload)), uint16(len(raw)))
 	return append(append(b, raw...), payload...)
 }
 
-// Push brings a peer the own result and its signed announcement.
+// Push sends this client's result and its signed announcement to a peer.
 func Push(ctx context.Context, network Requests, peer identity.ID, raw, payload []byte) error {
 	_, err := network.Request(ctx, peer, PushProtocol, encodePush(raw, payload), 0)
 	return err
 }
 
-// TakePushes hands what peers push to take, which looks at it. It may be called from several goroutines at once.
+// TakePushes calls take for each result that peers push. take may be called concurrently.
 func TakePushes(network Requests, take func(from identity.ID, raw, payload []byte) error) {
 	network.Handle(PushProtocol, maxPush, func(_ context.Context, from identity.ID, request []byte) ([]byte, error) {
 		raw, payload, err := decodePush(request)
@@ -40,7 +40,7 @@ func TakePushes(network Requests, take func(from identity.ID, raw, payload []byt
 	})
 }
 
-// decodePush takes apart what encodePush put together; neither part is looked at.
+// decodePush splits the output of encodePush, without checking the parts.
 func decodePush(b []byte) (raw, payload []byte, err error) {
 	if len(b) < 2 {
 		return nil, nil, fmt.Errorf("%w: a push of %d bytes", errMalformed, len(b))

@@ -10,26 +10,26 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// Shelf holds what peers may ask for, beside blobs. The loop fills it, the network's
-// goroutines read it.
+// Shelf contains the announcements and manifests that peers may request. The loop fills it, and the
+// network's goroutines read it.
 type Shelf struct {
 	mu        sync.Mutex
 	rounds    map[uint32]*shelved // by step
 	manifests map[[32]byte][]byte // digest → encoded manifest
-	offered   [32]byte            // digest of a model that is put here once a peer asks for it; zero: none
-	wanted    bool                // a peer asked for it
-	taken     map[[32]byte]bool   // manifests that a peer got
+	offered   [32]byte            // digest of a model that is published once a peer requests it; zero: none
+	wanted    bool                // a peer has requested it
+	taken     map[[32]byte]bool   // manifests that a peer has requested
 }
 
-// shelved are the announcements of a round.
+// shelved contains the announcements of a round.
 type shelved struct {
 	slots   [][][]byte // per batch, signed announcements, preferred first
 	encoded []byte     // nil: not encoded since the last change
 	known   map[string]struct{}
 }
 
-// encode returns the encoded announcements: the first of every batch before the others, so
-// that a peer which keeps only two per batch gets them.
+// encode returns the encoded announcements: the first of every batch before the others, so that a
+// peer that keeps only two per batch gets them.
 func (s *shelved) encode() []byte {
 	if s.encoded != nil {
 		return s.encoded
@@ -49,7 +49,7 @@ func newShelf() *Shelf {
 	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
 }
 
-// PutBatch replaces the announcements of one of count batches of a round.
+// PutBatch replaces the announcements of one of the count batches of a round.
 func (s *Shelf) PutBatch(step uint32, index, count int, raws [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +67,7 @@ func (s *Shelf) PutBatch(step uint32, index, count int, raws [][]byte) {
 	}
 }
 
-// Unknown leaves out the announcements of a round that were verified before.
+// Unknown returns raws without the announcements of the round that were verified before.
 func (s *Shelf) Unknown(step uint32, raws [][]byte) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,14 +88,14 @@ func (s *Shelf) DropRound(step uint32) {
 	delete(s.rounds, step)
 }
 
-// PutManifest lets peers ask for a manifest by its digest.
+// PutManifest makes a manifest available under its digest.
 func (s *Shelf) PutManifest(digest [32]byte, manifest []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.manifests[digest] = manifest
 }
 
-// DropManifest takes it back.
+// DropManifest removes a manifest.
 func (s *Shelf) DropManifest(digest [32]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,15 +103,16 @@ func (s *Shelf) DropManifest(digest [32]byte) {
 	delete(s.taken, digest)
 }
 
-// Taken reports whether a peer got a manifest since it is here: it may be fetching the model.
+// Taken reports whether a peer requested the manifest since it was added: the peer may be fetching
+// the model.
 func (s *Shelf) Taken(digest [32]byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.taken[digest]
 }
 
-// Offer names a model that is held but not here, which takes work; zero: none. It reports whether a peer
-// asked for it.
+// Offer names a model that the client holds but has not published yet, because that takes work;
+// zero: none. It reports whether a peer has requested it.
 func (s *Shelf) Offer(digest [32]byte) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

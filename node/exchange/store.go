@@ -1,13 +1,13 @@
 package exchange
 
-// Store is everything that peers may ask for.
+// Store contains everything that peers may request.
 type Store struct {
 	Shelf   *Shelf
 	History *History
 	*Blobs
 }
 
-// NewStore returns a store with nothing on it. Drop is that of the blob store.
+// NewStore returns an empty store. drop removes a blob from the blob store.
 func NewStore(drop func(hash [32]byte)) *Store {
 	s := &Store{Shelf: newShelf(), History: &History{}, Blobs: NewBlobs(drop)}
 	s.NeededBy(s.History.EachBlob)
@@ -17,6 +17,6 @@ func NewStore(drop func(hash [32]byte)) *Store {
 // Remember keeps the results of a round for members that were away.
 func (s *Store) Remember(round AppliedRound) { s.Drop(s.History.Push(round)...) }
 
-// Forget drops what is kept for members that were away. From now on the model has that many bytes,
-// and the results of the running epoch may take that much memory.
+// Forget drops the results kept for members that were away. model is the size of the model in
+// bytes, and memory the maximum size of the running epoch's results.
 func (s *Store) Forget(model, memory uint64) { s.Drop(s.History.Reset(model, memory)...) }

@@ -1,10 +1,10 @@
-// Package fetch gets the results of peers: whose is asked for, of whom, when, and how long
-// one may keep others waiting.
+// Package fetch downloads the results of peers. It decides which results to request, from which
+// peers, when, and how long a slow peer may delay the other downloads.
 //
-// A Plan decides that and does nothing: it is fed with the tallies of the rounds, the time,
-// and what came of earlier fetches. A Fetcher carries it out:
+// A Plan decides and has no side effects. Its inputs are the tallies of the rounds, the time, and
+// the outcomes of earlier downloads. A Fetcher executes it:
 //
-//	fetcher.Fetch(open, terms) // starts what should be on its way now
+//	fetcher.Fetch(open, terms) // starts the downloads that are due
 //
-// and enters into them what arrived and is valid. It may be called after any event.
+// and enters verified results into the tallies. Fetch may be called after any event.
 package fetch

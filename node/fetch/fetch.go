@@ -13,62 +13,62 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Owner is whose tallies they are. Its methods are called in the client's loop.
+// Owner owns the tallies. Its methods are called in the client's loop.
 type Owner interface {
-	// Late reports whether nothing of a round is of use any more.
+	// Late reports whether a round's results are no longer useful.
 	Late(b *tally.Tally) bool
-	// Held is told of a result that was fetched and verified, Rejected of one that is none.
+	// Held is called for a result that was fetched and verified, Rejected for one that failed
+	// verification.
 	Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate)
 	Rejected(b *tally.Tally, s *tally.Slot, reason string)
-	// NoRoom is told that a result did not fit into the memory for blobs.
+	// NoRoom is called if a result does not fit into the memory for blobs.
 	NoRoom()
-	// Drop drops a blob unless something needs it.
+	// Drop drops blobs that nothing needs.
 	Drop(hashes ...[32]byte)
 }
 
-// Options are what a Fetcher is made of.
+// Options are the dependencies of a Fetcher.
 type Options struct {
 	ID    identity.ID // of this client
 	Tasks *env.Tasks
 	Blobs env.Blobs
 	Owner Owner
 	Log   *slog.Logger
-	Limit int // fetches at once
+	Limit int // maximum number of concurrent downloads
 }
 
-// Terms are what a run allows at a moment.
+// Terms are the current limits of a run.
 type Terms struct {
 	Trainer env.Trainer
-	Settle  time.Duration // that a finished round may take to complete
-	Round   time.Duration // that a round may run
+	Settle  time.Duration // time to complete a finished round
+	Round   time.Duration // maximum duration of a round
 }
 
-// Fetcher carries a Plan out.
+// Fetcher executes a Plan.
 type Fetcher struct {
 	Options
 	*Plan
-	Rotation *Rotation // of the peers that are asked first; shared with everything that asks peers
+	Rotation *Rotation // order in which peers are asked; shared by everything that asks peers
 
-	// Received is how many bytes of results came.
+	// Received is the number of bytes of results received.
 	Received uint64
 
-	storeLoses bool      // the blob store has lost what it was given to keep
-	warned     time.Time // when it was said that there is no memory for results
+	storeLoses bool      // the blob store has lost data that it should have kept
+	warned     time.Time // time of the last warning about missing memory for results
 }
 
 // warnPause is the time between two warnings that there is no memory for results.
 const warnPause = time.Minute
 
-// New returns a fetcher that has begun nothing.
+// New returns a Fetcher without downloads.
 func New(o Options) *Fetcher {
 	rotation := &Rotation{}
 	return &Fetcher{Options: o, Plan: newPlan(o.Limit, rotation), Rotation: rotation}
 }
 
-// Fetch starts to fetch what was announced in the open rounds that are not applied: oldest
-// rounds first, within a round first what has not failed. When all places are taken,
-// fetches that are overdue give way, so that peers who stall hold up nothing that others
-// have.
+// Fetch starts downloads of results that are announced in the open rounds and not applied. It takes
+// the oldest rounds first, and within a round results without failed attempts. If all slots are
+// taken, it cancels overdue downloads, so that stalling peers do not delay results of other peers.
 func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 	now := f.Tasks.Now()
 	if f.full() && now.Before(f.overdue) {
@@ -86,9 +86,10 @@ func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 	}
 }
 
-// Take verifies a result that its trainer pushed, and that has the hash and size of its announcement, unless the result
-// is here or of no use. Then the result is held, as a fetched one is. A fetch of the same result ends: over a slow link
-// the rest of it would take as long as the push did.
+// Take verifies a result that its trainer pushed and that has the hash and size of its
+// announcement, unless the result is already held or not useful. The result then counts as held,
+// like a fetched one. Take ends a download of the same result, because over a slow link the rest of
+// it would take as long as the push did.
 func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte, t Terms) {
 	s := b.Find(a.Batch)
 	if s == nil || t.Trainer == nil || f.Owner.Late(b) {
@@ -106,9 +107,9 @@ func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte
 	}
 }
 
-// Unread has results fetched again that were lost from the blob store. A store whose disk
-// is full, or whose folder is gone, keeps nothing: from now on what it does not have after
-// a fetch stays in memory.
+// Unread schedules new downloads of results that the blob store has lost. A store whose disk is
+// full, or whose folder is gone, keeps nothing. From now on, results that it does not have after a
+// download stay in memory.
 func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
 	f.Log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
 		"step", b.Round.Step, "results", len(lost), "err", err)
@@ -117,8 +118,7 @@ func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
 	b.Lost(lost, func(c *tally.Candidate) time.Time { return now.Add(Backoff(c.Attempts)) })
 }
 
-// useful is how long a result of the round can be of use: until the round has to be
-// complete.
+// useful returns how long a result of the round can be useful: until the round has to be complete.
 func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 	switch {
 	case !b.Final:
@@ -129,7 +129,8 @@ func (f *Fetcher) useful(b *tally.Tally, t Terms) time.Duration {
 	return t.Settle
 }
 
-// begin fetches and verifies one result; brought is nil, or the result, which only has to be verified.
+// begin fetches and verifies one result. If brought is not nil, it is the result, which only has to
+// be verified.
 func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 	b, s, c := w.Tally, w.Slot, w.Candidate
 	limit := t.Trainer.MaxResultSize()
@@ -173,7 +174,7 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 			if err == nil {
 				c.Took = max(f.Tasks.Now().Sub(begun), 1)
 			}
-			if err == nil && brought == nil { // what came unasked says nothing of how fast peers answer
+			if err == nil && brought == nil { // a pushed result shows nothing about the speed of peers
 				f.measure(len(payload), took)
 			}
 			if errors.Is(err, env.ErrNoRoom) {
@@ -187,7 +188,7 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 	})
 }
 
-// fetched enters what came of a fetch.
+// fetched handles the result of a fetch.
 func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, payload []byte, err, invalid error) {
 	verify := f.flights[c].verify
 	f.land(c)
@@ -196,7 +197,7 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 	if noRoom {
 		f.Owner.NoRoom()
 	}
-	if !s.Contains(c) { // displaced meanwhile
+	if !s.Contains(c) { // displaced in the meantime
 		if err == nil {
 			f.Owner.Drop(c.Commitment)
 		}
@@ -225,13 +226,14 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 		f.Owner.Drop(c.Commitment)
 		f.Owner.Rejected(b, s, invalid.Error())
 	default:
-		b.Hold(s, c, uint32(len(payload))) // which its trainer may have said differently
+		b.Hold(s, c, uint32(len(payload))) // its trainer may have announced another size
 		f.Owner.Held(b, s, c)
 	}
 }
 
-// warnOfMemory says, once in a while, that the memory for blobs is too small, and what it takes at least: the results of
-// the rounds that wait to be applied, of one that is decided and of one that runs.
+// warnOfMemory warns, at most once in warnPause, that the memory for blobs is too small, and names
+// the minimum: the results of the rounds that wait to be applied, of one decided round and of one
+// running round.
 func (f *Fetcher) warnOfMemory(b *tally.Tally, c *tally.Candidate, lag uint32) {
 	now := f.Tasks.Now()
 	if now.Sub(f.warned) < warnPause {
@@ -244,9 +246,9 @@ func (f *Fetcher) warnOfMemory(b *tally.Tally, c *tally.Candidate, lag uint32) {
 		"remedy", fmt.Sprintf("a --max-blob-memory of %d MiB at least, or a --blob-dir, which takes what the memory cannot", least>>20+1))
 }
 
-// Read reads what counts from the blob store, which may have it on the disk: kept in memory
-// until then, large results of several rounds would take more than the store may. It returns
-// the candidates that cannot be read, and why the last of them cannot.
+// Read reads the counted results from the blob store, which may have them on disk. If they were
+// kept in memory until then, large results of several rounds would take more memory than the store
+// may use. Read returns the candidates that cannot be read, and the error of the last of them.
 func Read(ctx context.Context, blobs env.Blobs, sources []*tally.Candidate) (payloads [][]byte, lost []*tally.Candidate, err error) {
 	payloads = make([][]byte, len(sources))
 	for i, c := range sources {

@@ -10,85 +10,87 @@ import (
 )
 
 const (
-	// maxHolders is how many peers are tried for one result. Where its trainer gives it to some only, those who ask few find
-	// it too late to have their own results in the round.
+	// maxHolders is the maximum number of peers that are tried for one result. If a trainer gives
+	// its result only to some members, a client that asks few peers finds it too late to have its
+	// own results in the round.
 	maxHolders = 16
 
-	// Pause is the least time between two attempts to get something from peers; it doubles
-	// with every attempt until it is maxPause.
+	// Pause is the minimum time between two attempts to get something from peers. It doubles with
+	// every attempt up to maxPause.
 	Pause    = 500 * time.Millisecond
 	maxPause = 5 * time.Second
 
-	// A fetch that is slower than the ones before by slowFactor, beyond minTimeout, gives
-	// way to others that wait. As long as nothing was measured it has 1/unmeasuredShare of
-	// the time that a finished round has to complete.
+	// A fetch that is slower than the previous ones by slowFactor, beyond minTimeout, is cancelled
+	// in favor of waiting ones. Without measurements its limit is 1/unmeasuredShare of the time
+	// that a finished round has to complete.
 	minTimeout      = 2 * time.Second
 	slowFactor      = 4
 	unmeasuredShare = 8
 )
 
-// Backoff is the time until the attempt after that many failed ones.
+// Backoff returns the pause before the next attempt after a number of failed ones.
 func Backoff(attempts int) time.Duration { return min(Pause<<min(attempts, 8), maxPause) }
 
-// Rotation makes every question begin with another peer, so that questions are spread.
+// Rotation changes the first peer with every turn, so that requests are distributed evenly.
 type Rotation struct{ turn int }
 
-// Turn returns the number of the present turn.
+// Turn returns the number of the current turn.
 func (r *Rotation) Turn() int { return r.turn }
 
-// Next begins the next turn and returns its number.
+// Next starts the next turn and returns its number.
 func (r *Rotation) Next() int {
 	r.turn++
 	return r.turn
 }
 
-// want is an announced result that is not on its way.
+// want is an announced result that is not being fetched.
 type want struct {
 	Tally     *tally.Tally
 	Slot      *tally.Slot
 	Candidate *tally.Candidate
 
-	setbacks int // failed attempts, and what its owner let run out of time before
+	setbacks int // failed attempts, plus timeouts of its owner's other results
 	need     tally.Need
 	rank     int // within its round
 }
 
-// flight is a result that is on its way.
+// flight is a fetch in progress.
 type flight struct {
 	stop    func()
 	stopped bool      // for another reason than a dispute about its size
-	verify  func()    // verifies the result if its trainer pushed it meanwhile; else nil
-	due     time.Time // from then on it gives way to others
+	verify  func()    // verifies the result if its trainer pushed it in the meantime; else nil
+	due     time.Time // time from which it may be cancelled for others
 }
 
-// Plan decides what is fetched when, and of whom. It is used by one goroutine.
+// Plan decides which results are fetched, when, and from which peers. Only one goroutine may use
+// it.
 type Plan struct {
-	limit    int       // fetches at once
-	rotation *Rotation // shared with everything that asks peers
+	limit    int       // maximum number of concurrent fetches
+	rotation *Rotation // shared by everything that asks peers
 
-	wants   []want // memory of Wanted
+	wants   []want // buffer of wanted
 	flights map[*tally.Candidate]*flight
-	flying  int                 // fetches that have not come back
-	overdue time.Time           // when the first of them gives way to others
-	pace    float64             // of the fetches that succeeded, in bytes per second; 0: none yet
-	stalls  map[identity.ID]int // how often results of a member ran out of time, in this epoch
+	flying  int                 // fetches in progress
+	overdue time.Time           // when the first of them may be cancelled for others
+	pace    float64             // rate of the successful fetches, in bytes per second; 0: none yet
+	stalls  map[identity.ID]int // number of timeouts of each member's results, in this epoch
 
-	pardoned map[identity.ID]bool // members whose stalls were forgotten in this epoch, as they were back
+	pardoned map[identity.ID]bool // members whose stalls were forgiven in this epoch, because they had been away
 }
 
-// newPlan returns a plan of at most so many fetches at once.
+// newPlan returns a plan with at most limit concurrent fetches.
 func newPlan(limit int, rotation *Rotation) *Plan {
 	return &Plan{limit: limit, rotation: rotation, flights: make(map[*tally.Candidate]*flight), stalls: make(map[identity.ID]int), pardoned: make(map[identity.ID]bool)}
 }
 
-// ForgetStalls begins a new epoch.
+// ForgetStalls clears the records of stalls at the start of a new epoch.
 func (p *Plan) ForgetStalls() {
 	clear(p.stalls)
 	clear(p.pardoned)
 }
 
-// IsBack forgets the stalls of a member that was away: they may be of that time. As whoever stalls on purpose can go away
-// and come back, that is done once in an epoch.
+// IsBack clears the stalls of a member that was away, because they may date from that time. It does
+// so once in an epoch, because a member that stalls deliberately could also leave and return.
 func (p *Plan) IsBack(id identity.ID) {
 	if p.stalls[id] > 0 && !p.pardoned[id] {
 		p.pardoned[id] = true
@@ -96,11 +98,11 @@ func (p *Plan) IsBack(id identity.ID) {
 	}
 }
 
-// full reports whether all places are taken.
+// full reports whether all slots are taken.
 func (p *Plan) full() bool { return p.flying >= p.limit }
 
-// wanted lists what can be fetched now, in the order in which it should be; the list is
-// overwritten by the next call.
+// wanted returns the results that can be fetched now, in the order in which they should be. The
+// next call overwrites the list.
 func (p *Plan) wanted(now time.Time, open []*tally.Tally) []want {
 	all := p.wants[:0]
 	for _, t := range open {
@@ -126,10 +128,10 @@ func (p *Plan) wanted(now time.Time, open []*tally.Tally) []want {
 	return all
 }
 
-// inOrder sorts what is wanted of one round: first what is needed and has not failed. Then
-// what is needed and has failed takes turns with what is not known to be needed, so that
-// neither forged commitments hold up what exposes them, nor results that count for nothing
-// what does count. The first of them changes from one fetch to the next.
+// inOrder sorts the wanted results of one round. First come needed results that have not failed.
+// Then needed results that have failed alternate with results that may not be needed. Therefore
+// forged commitments do not delay the results that expose them, and uncounted results do not delay
+// counted ones. Which of the two kinds is first changes from one fetch to the next.
 func inOrder(wants []want, failedFirst bool) {
 	slices.SortStableFunc(wants, func(a, b want) int {
 		return cmp.Or(cmp.Compare(a.setbacks, b.setbacks), cmp.Compare(a.need, b.need))
@@ -149,9 +151,8 @@ func inOrder(wants []want, failedFirst bool) {
 	slices.SortStableFunc(wants, func(a, b want) int { return cmp.Compare(a.rank, b.rank) })
 }
 
-// makeRoom stops overdue fetches of the open rounds, at most so many as results wait for a
-// place, and notes when the next one will be overdue. What was stopped waits for its next
-// turn.
+// makeRoom cancels overdue fetches of the open rounds, at most as many as results wait for a slot,
+// and records when the next one will be overdue. Cancelled results wait for their next turn.
 func (p *Plan) makeRoom(now time.Time, open []*tally.Tally, waiting int, settle time.Duration) {
 	p.overdue = now.Add(settle)
 	for _, t := range open {
@@ -173,7 +174,7 @@ func (p *Plan) makeRoom(now time.Time, open []*tally.Tally, waiting int, settle 
 	}
 }
 
-// Stop ends the fetch of a result that is not needed any more, or has to give way.
+// Stop cancels the download of a result that is no longer needed, or that must free its slot.
 func (p *Plan) Stop(c *tally.Candidate) {
 	if f := p.flights[c]; f != nil {
 		f.stopped = true
@@ -181,23 +182,23 @@ func (p *Plan) Stop(c *tally.Candidate) {
 	}
 }
 
-// Interrupt ends the fetch of a result whose size is disputed; it keeps its place in the
-// order of what is overdue.
+// Interrupt cancels the download of a result whose size is disputed. The result keeps its place in
+// the order of overdue ones.
 func (p *Plan) Interrupt(c *tally.Candidate) {
 	if f := p.flights[c]; f != nil {
 		f.stop()
 	}
 }
 
-// StopRound ends the fetches of a round whose results are not needed any more.
+// StopRound cancels the downloads of a round whose results are no longer needed.
 func (p *Plan) StopRound(t *tally.Tally) {
 	for _, c := range t.InFlight() {
 		p.Stop(c)
 	}
 }
 
-// timeout is how long a fetch of size bytes may keep others waiting. It doubles with every
-// attempt, so that a slow link is no reason never to get a result.
+// timeout returns how long a fetch of size bytes may delay others. It doubles with every attempt,
+// so that a slow link does not prevent success permanently.
 func (p *Plan) timeout(size uint64, attempts int, settle time.Duration) time.Duration {
 	timeout := max(minTimeout, settle/unmeasuredShare)
 	if p.pace > 0 {
@@ -207,7 +208,7 @@ func (p *Plan) timeout(size uint64, attempts int, settle time.Duration) time.Dur
 	return min(timeout<<min(attempts, 8), settle)
 }
 
-// take gives a place to a result that is on its way.
+// take gives a slot to a result.
 func (p *Plan) take(c *tally.Candidate, stop func(), due time.Time) {
 	p.flying++
 	p.flights[c] = &flight{stop: stop, due: due}
@@ -216,13 +217,13 @@ func (p *Plan) take(c *tally.Candidate, stop func(), due time.Time) {
 	}
 }
 
-// land gives the place of a result back.
+// land releases the slot of a result.
 func (p *Plan) land(c *tally.Candidate) {
 	p.flying--
 	delete(p.flights, c)
 }
 
-// measure takes a successful fetch into the pace that later ones are measured by.
+// measure includes a successful fetch in the pace.
 func (p *Plan) measure(size int, took time.Duration) {
 	pace := float64(size) / max(took.Seconds(), 1e-3)
 	if p.pace == 0 {
@@ -232,8 +233,9 @@ func (p *Plan) measure(size int, took time.Duration) {
 	p.pace += (pace - p.pace) / 8
 }
 
-// holders lists the members that are asked for a result. Its trainer is the first, unless it has lied
-// about it, or has let fetches run out of time. Of the others those who did come last.
+// holders returns the members to ask for a result. Its trainer is the first, unless it has
+// announced it wrongly or its results have timed out. Of the other members, those with timeouts
+// come last.
 func (p *Plan) holders(me identity.ID, w want) []identity.ID {
 	owner := identity.ID(w.Slot.Owner)
 	turn := p.rotation.Next()

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// archive is where no member is needed: places that the user knows, or that members
+// archive is the source that needs no member: locations that the user configured, or that members
 // reported.
 type archive struct{}
 

@@ -22,12 +22,12 @@ import (
 // Reasons why an attempt failed.
 var (
 	ErrNoHolder = errors.New("no member has the model")
-	// ErrReplay says that the results which peers named did not lead to the run's model:
-	// the whole model has to be fetched.
+	// ErrReplay means that the results named by peers did not lead to the run's model, so that the
+	// whole model must be fetched.
 	ErrReplay = errors.New("catching up by results failed")
 )
 
-// Network is what a model comes through; env.Network has it.
+// Network is the part of env.Network that a model transfer uses.
 type Network interface {
 	exchange.Requests
 	Lend(data []byte) ([32]byte, error)
@@ -35,17 +35,17 @@ type Network interface {
 	Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error)
 }
 
-// Options are the same for all attempts of a client.
+// Options are the options of all attempts of a client.
 type Options struct {
 	Network           Network
 	Tasks             *env.Tasks
 	Folder            keep.Folder
 	Log               *slog.Logger
-	ParameterRequests int // parts of a model on their way at once
-	Downloads         int // results on their way at once
+	ParameterRequests int // concurrent requests for parts of a model
+	Downloads         int // concurrent downloads of results
 	Emit              func(body event.Body)
 
-	// NewTrainer builds a trainer; see client.Options, and there for the others.
+	// NewTrainer builds a trainer; see client.Options, also for the fields below.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
 	Initial    func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 	Archive    func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
@@ -56,25 +56,26 @@ type Attempt struct {
 	*Options
 	Request
 
-	// Model is the model that the attempt got.
+	// Model is the loaded model.
 	Model *Model
-	// Rounds are the rounds whose results were applied to an earlier model; none if the model came whole.
+	// Rounds are the rounds whose results were applied to an earlier model; empty if the whole
+	// model was loaded.
 	Rounds []exchange.AppliedRound
 
-	known      *Model        // the model itself, if this client shares it already; nil: it does not
-	noReplay   bool          // catching up by results is not tried
-	base       *base         // an earlier model in memory, to catch up from by results; nil: none
-	replayTime time.Duration // how long catching up by results may take
+	known      *Model        // the model itself, if this client already shares it; nil: it does not
+	noReplay   bool          // do not try to catch up by results
+	base       *base         // an earlier model in memory, from which to catch up by results; nil: none
+	replayTime time.Duration // time limit for catching up by results
 	results    [][32]byte    // blobs that were fetched to catch up
 }
 
-// source is one way to get the model. When it fails, more says whether the next source should be asked.
+// source is one way to get the model. If it fails, more reports whether to ask the next source.
 type source interface {
 	model(ctx context.Context, a *Attempt) (s checkpoint.Snapshot, more bool, err error)
 }
 
-// Run gets the model and loads it into the trainer of the request. If the request has none, Run makes one
-// and sets a.Trainer.
+// Run gets the model and loads it into the trainer of the request. If the request has none, Run
+// creates one and sets a.Trainer.
 func (a *Attempt) Run(ctx context.Context) error {
 	begun := a.Tasks.Now()
 	err := a.run(ctx)
@@ -101,7 +102,7 @@ func (a *Attempt) run(ctx context.Context) error {
 
 // snapshot gets the model's content from the first source that has it.
 func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
-	var before error // ErrNoHolder of a source before; a later source's error is told with it
+	var before error // ErrNoHolder of a previous source, which is added to a later source's error
 	for _, from := range a.sources() {
 		snapshot, more, err := from.model(ctx, a)
 		if err == nil {
@@ -120,7 +121,7 @@ func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	return checkpoint.Snapshot{}, before
 }
 
-// sources lists where the model can come from, the cheapest first.
+// sources returns the possible sources of the model, the cheapest first.
 func (a *Attempt) sources() []source {
 	switch {
 	case !a.checkpoint().FromPeers():
@@ -142,7 +143,8 @@ func (a *Attempt) sources() []source {
 
 func (a *Attempt) checkpoint() *coordinator.Checkpoint { return &a.Definition.Checkpoint }
 
-// memory is the model itself, which this client shares already: in memory or, if it is large, from its disk.
+// memory is the source of a model that this client already shares: from memory or, if it is large,
+// from its disk.
 type memory struct{}
 
 func (memory) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -159,7 +161,7 @@ func (memory) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool,
 	return snapshot, false, nil
 }
 
-// copied is a copy of the model in memory, which was taken while its epoch ran.
+// copied is the source of a copy of the model in memory, taken during its epoch.
 type copied struct{}
 
 func (copied) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -170,7 +172,7 @@ func (copied) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool,
 	return *a.Copy, true, err
 }
 
-// initial is the model that the run began with.
+// initial is the source of the run's first model.
 type initial struct{}
 
 func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -178,7 +180,7 @@ func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool
 	if err != nil {
 		return snapshot, false, err
 	}
-	snapshot.Step = 0 // whatever it was elsewhere, so that all members agree on the digest
+	snapshot.Step = 0 // reset, so that all members agree on the digest
 	if err := snapshot.Validate(); err != nil {
 		return snapshot, false, err
 	}
@@ -187,8 +189,8 @@ func (initial) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool
 	return snapshot, false, nil
 }
 
-// adopt checks that a snapshot is the wanted model, bit for bit, by its digest. If it is, the attempt has it,
-// and peers can fetch it.
+// adopt verifies by the digest that a snapshot is the wanted model, bit for bit. If it is, the
+// attempt uses it, and peers can fetch it.
 func (a *Attempt) adopt(ctx context.Context, snapshot checkpoint.Snapshot, source string) error {
 	if err := snapshot.Validate(); err != nil {
 		return err
@@ -203,9 +205,10 @@ func (a *Attempt) adopt(ctx context.Context, snapshot checkpoint.Snapshot, sourc
 	return nil
 }
 
-// restoreOptimizer loads the momentum that an earlier process of this client saved, if it was saved with
-// exactly the model that was loaded. Otherwise the optimizer begins afresh, which is said if this client trained before.
-// Where results are audited none is saved: nobody could see what it goes on from.
+// restoreOptimizer loads the momentum that an earlier process of this client saved, if it was saved
+// with exactly the loaded model. Otherwise the optimizer is reset, which is logged if this client
+// trained before. If results are audited, none is saved, because auditors could not verify its
+// origin.
 func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	saver, ok := a.Trainer.(env.OptimizerSaver)
 	c := a.checkpoint()
@@ -229,29 +232,29 @@ func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	}
 }
 
-// short is how digests are written in messages.
+// short returns a digest in the form used in messages.
 func short(digest [32]byte) string { return hex.EncodeToString(digest[:8]) }
 
-// progressParts is how many times, at most, the progress of a transfer is reported.
+// progressParts is the maximum number of progress reports of a transfer.
 const progressParts = 50
 
-// progress reports how much of a transfer has come. It may be used by several goroutines.
+// progress reports the progress of a transfer. It is safe for concurrent use.
 type progress struct {
-	emit func(body event.Body) // nil: nothing is reported
+	emit func(body event.Body) // nil: no reports
 
 	mu   sync.Mutex
 	now  event.Transfer
-	told uint64 // how many parts of progressParts were reported
+	told uint64 // number of progressParts reported
 }
 
-// progress begins to report a transfer for the model of a step.
+// progress starts to report a transfer for the model of a step.
 func (o *Options) progress(kind string, step uint32, total uint64) *progress {
 	p := &progress{emit: o.Emit, now: event.Transfer{What: kind, Step: step, Total: total}}
 	p.tell()
 	return p
 }
 
-// add counts bytes that have come.
+// add counts received bytes.
 func (p *progress) add(bytes uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// FromDisk is the Source of a model that the client had saved.
+// FromDisk is the Source of a model from the client's own checkpoint folder.
 const FromDisk = "disk"
 
-// disk is the client's own checkpoint folder.
+// disk is the source of models in the client's own checkpoint folder.
 type disk struct{}
 
 func (d disk) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {

@@ -11,32 +11,34 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Model is a model with a digest: the one an epoch starts from, or ended with.
+// Model is a model with a digest that an epoch starts from, or ended with.
 type Model struct {
 	Digest   [32]byte // of its manifest
 	Step     uint32
-	Origin   coordinator.Checkpoint // it was loaded for; zero when it was trained here
+	Origin   coordinator.Checkpoint // checkpoint for which it was loaded; zero if it was trained here
 	Fresh    bool                   // the optimizer has no momentum
-	Source   string                 // as event.Ready says it
+	Source   string                 // as in event.Ready
 	Fetched  uint64                 // bytes from peers
 	Size     uint64                 // bytes of all parts
 	Seconds  float64                // to load it
-	Snapshot checkpoint.Snapshot    // only of models that peers may ask for; without tensors when they have to be read (PutDown)
+	Snapshot checkpoint.Snapshot    // only for models that peers may request; without tensors if these have to be read (PutDown)
 	Manifest []byte                 // encoded
-	Blobs    [][32]byte             // that are shared for it
-	Lent     bool                   // it stays shared until Unshare, though a newer one is
-	Dir      string                 // folder that it was read from; empty: it came otherwise
+	Blobs    [][32]byte             // shared blobs of the model
+	Lent     bool                   // it stays shared until Unshare, even if a newer one is shared
+	Dir      string                 // folder that it was read from; empty: another source
 
-	lost *atomic.Bool // a part that lay on the disk cannot be used any more; nil: none lies there
+	lost *atomic.Bool // a part on the disk cannot be used any more; nil: no part is on the disk
 }
 
-// How many parts of a model are hashed at once: while nothing is trained, and beside a training.
+// Idle and Beside are the numbers of parts of a model that are hashed concurrently: while nothing
+// is trained, and during a training.
 const (
 	Idle   = 8
 	Beside = 1
 )
 
-// Publish lends the parts of a valid snapshot to the blob store, each of which is hashed once, so many at once.
+// Publish hashes the parts of a valid snapshot and lends them to the blob store, at most atOnce at
+// the same time.
 func (m *Model) Publish(ctx context.Context, tasks *env.Tasks, atOnce int, lend func(data []byte) ([32]byte, error), snapshot checkpoint.Snapshot) error {
 	parts := snapshot.Parts()
 	m.Blobs = make([][32]byte, len(parts))
@@ -52,7 +54,7 @@ func (m *Model) Publish(ctx context.Context, tasks *env.Tasks, atOnce int, lend 
 	return nil
 }
 
-// sizeOf returns the bytes of all parts of a model.
+// sizeOf returns the total size of all parts of a model in bytes.
 func sizeOf(s checkpoint.Snapshot) (size uint64) {
 	for _, file := range s.Files {
 		size += uint64(len(file.Data))

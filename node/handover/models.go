@@ -14,42 +14,41 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// Catching up by results may take one part in replayShare of Warmup. If it fails, the rest of Warmup has to be
-// enough to fetch the whole model.
+// Catching up by results may take one part in replayShare of Warmup. If it fails, the rest of
+// Warmup must be enough to fetch the whole model.
 const replayShare = 3
 
-// Models are the models that a client holds, and those that it hands over. It is used by
-// the loop of a client.
+// Models contains the models that a client holds and serves. Only the loop of a client may use it.
 type Models struct {
-	// Held is the model that the trainer holds; nil while it differs from any manifest.
+	// Held is the model that the trainer holds; nil while the trainer's weights match no manifest.
 	Held *Model
-	// Large is how many bytes a model has at most of which copies are kept in memory.
+	// Large is the size in bytes up to which copies of a model are kept in memory.
 	Large uint64
 
 	options *Options
 	store   *exchange.Store
-	shares  []*Model               // whose blobs peers can fetch, newest last
+	shares  []*Model               // models whose blobs peers can fetch, newest last
 	earlier []coordinator.Recorded // models that the run recorded before its checkpoint, newest last
-	partial partial                // a model on its way here
-	whole   [32]byte               // digest of a model to which catching up by results did not lead: it is fetched whole
+	partial partial                // a model that is being fetched
+	whole   [32]byte               // digest of a model that catching up by results did not reach, and that is fetched whole
 }
 
-// partial is what is already here of a model that is being fetched.
+// partial contains the fetched parts of a model.
 type partial struct {
 	digest   [32]byte
 	blobs    [][32]byte
-	attempts int // to get it
+	attempts int // number of attempts to get it
 }
 
-// NewModels returns the models of a client that holds none yet.
+// NewModels returns the Models of a client that holds none yet.
 func NewModels(store *exchange.Store, o *Options) *Models {
 	m := &Models{Large: required.MaxCopied, store: store, options: o}
 	store.NeededBy(m.eachBlob)
 	return m
 }
 
-// eachBlob calls need for the hash of each part that is shared, or kept for a model on its
-// way.
+// eachBlob calls need for the hash of each part that is shared, or kept for a model that is being
+// fetched.
 func (m *Models) eachBlob(need func(hash [32]byte)) {
 	for _, model := range m.shares {
 		for _, hash := range model.Blobs {
@@ -72,7 +71,7 @@ func (m *Models) Holds(c coordinator.Checkpoint) bool {
 	return m.Held.Origin == c
 }
 
-// Share lets peers fetch a model. Recorded is the digest of the run's checkpoint.
+// Share lets peers fetch a model. recorded is the digest of the run's checkpoint.
 func (m *Models) Share(model *Model, recorded [32]byte) {
 	m.store.Shelf.PutManifest(model.Digest, model.Manifest)
 	m.shares = append(slices.DeleteFunc(m.shares, func(other *Model) bool { return other.Digest == model.Digest }), model)
@@ -89,14 +88,14 @@ func (m *Models) Shared(digest [32]byte) *Model {
 	return nil
 }
 
-// Renew takes note of which models the run recorded, and stops sharing what nobody can need any more.
+// Renew updates which models the run recorded, and stops sharing models that are no longer needed.
 func (m *Models) Renew(s *coordinator.State) {
 	m.earlier = s.Earlier
 	m.keepShares(func(model *Model) bool { return model.lost == nil || !model.lost.Load() })
 	m.DropOld(s.Model.Checkpoint.Digest)
 }
 
-// Unshare stops sharing a model, unless it is the one that the run recorded.
+// Unshare stops sharing a model, unless the run has recorded it.
 func (m *Models) Unshare(digest, recorded [32]byte) {
 	if model := m.Shared(digest); model != nil {
 		model.Lent = false
@@ -106,8 +105,8 @@ func (m *Models) Unshare(digest, recorded [32]byte) {
 	}
 }
 
-// DropOld stops sharing models that nobody can need any more. It keeps the newest one, the one that the run
-// recorded, the spare one (spareFor), and those that are lent.
+// DropOld stops sharing models that are no longer needed. It keeps the newest one, the one that the
+// run recorded, the spare one (spareFor), and lent ones.
 func (m *Models) DropOld(recorded [32]byte) {
 	if len(m.shares) < 2 {
 		return
@@ -118,9 +117,9 @@ func (m *Models) DropOld(recorded [32]byte) {
 	})
 }
 
-// spareFor returns the newest model here that the run recorded before its present checkpoint, or nil. It
-// returns nil also if the checkpoint itself is here. Otherwise the earlier model is a spare one: if all who
-// hold the checkpoint are gone, the run goes on from an earlier one.
+// spareFor returns the newest model here that the run recorded before its current checkpoint, or
+// nil. It also returns nil if the checkpoint itself is here. Otherwise the earlier model is a
+// spare: if all holders of the checkpoint are gone, the run continues from an earlier one.
 func (m *Models) spareFor(recorded [32]byte) *Model {
 	if m.Shared(recorded) != nil {
 		return nil
@@ -133,7 +132,7 @@ func (m *Models) spareFor(recorded [32]byte) *Model {
 	return nil
 }
 
-// keepShares stops sharing the other models.
+// keepShares stops sharing the models for which keep returns false.
 func (m *Models) keepShares(keep func(*Model) bool) {
 	old := m.shares
 	m.shares = slices.DeleteFunc(slices.Clone(old), func(model *Model) bool { return !keep(model) })
@@ -145,21 +144,22 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 	}
 }
 
-// Request is a model that a client needs.
+// Request describes a model that a client needs.
 type Request struct {
-	Definition env.Definition       // with the checkpoint, and what the trainer is built from
-	Trainer    env.Trainer          // nil: none yet, or one that was built for another definition
-	Redefined  bool                 // the run was configured anew: an earlier model may have another shape
-	Running    bool                 // it is the commit point of an epoch that runs: only members have it
-	Timeout    time.Duration        // of whom is asked for the manifest; 0: the longest
+	Definition env.Definition       // with the checkpoint, and the parameters of the trainer
+	Trainer    env.Trainer          // nil: none yet, or only one for another definition
+	Redefined  bool                 // the run's configuration changed: an earlier model may have another shape
+	Running    bool                 // it is an intermediate checkpoint of a running epoch, which only members have
+	Timeout    time.Duration        // for a manifest request to a peer; 0: the longest
 	Peers      []identity.ID        // peers that may have the model
-	Copy       *checkpoint.Snapshot // of the model, taken while its epoch ran; nil: none
+	Copy       *checkpoint.Snapshot // copy of the model, taken during its epoch; nil: none
 	Places     []coordinator.Place
-	Time       time.Duration // within which all members have to have the model
+	Time       time.Duration // within which all members must have the model
 }
 
-// Begin returns an attempt to get a model. The trainer's model does not count as held from then on. To have
-// room for a model that comes from peers, the client stops sharing all others but the spare one (spareFor).
+// Begin returns an attempt to get a model. From then on, the trainer's model does not count as
+// held. To free memory for a model from peers, the client stops sharing all models except the spare
+// one (spareFor).
 func (m *Models) Begin(w Request) *Attempt {
 	c := w.Definition.Checkpoint
 	m.keepPartial(c.Digest)
@@ -168,7 +168,7 @@ func (m *Models) Begin(w Request) *Attempt {
 		base: m.baseBefore(c.Step), replayTime: w.Time / replayShare,
 	}
 	if shared := m.Shared(c.Digest); shared != nil {
-		known := *shared // PutDown may change that one meanwhile
+		known := *shared // PutDown may change the original in the meantime
 		a.known = &known
 	}
 	a.Places = rotated(w.Places, m.partial.attempts)
@@ -178,15 +178,15 @@ func (m *Models) Begin(w Request) *Attempt {
 		m.whole = c.Digest
 	}
 	a.noReplay = m.whole == c.Digest
-	if c.FromPeers() && a.known == nil && !w.Running { // to have room for this one
+	if c.FromPeers() && a.known == nil && !w.Running { // to free memory for the wanted model
 		spare := m.spareFor(c.Digest)
 		m.keepShares(func(model *Model) bool { return model == spare })
 	}
 	return a
 }
 
-// rotated returns the places in turn: each attempt begins with the next one. So a place that gives its bytes
-// too slowly uses up one Warmup at most, and not every one.
+// rotated returns the locations in rotation: each attempt starts with the next one. Therefore a
+// location that is too slow uses up at most one Warmup.
 func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
 	if len(places) == 0 {
 		return nil
@@ -195,7 +195,7 @@ func rotated(places []coordinator.Place, attempts int) []coordinator.Place {
 	return slices.Concat(places[first:], places[:first])
 }
 
-// End takes over what an attempt got. err is the error that the attempt ended with.
+// End takes over the result of an attempt. err is the error that the attempt ended with.
 func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
 	m.partial.blobs = append(m.partial.blobs, a.Model.Blobs...)
 	switch {
@@ -213,7 +213,7 @@ func (m *Models) End(a *Attempt, err error, cancelled bool, recorded [32]byte) {
 	}
 }
 
-// keepPartial drops the parts of another model that was not completed.
+// keepPartial drops the parts of an incomplete model unless it has the digest.
 func (m *Models) keepPartial(digest [32]byte) {
 	if m.partial.digest != digest {
 		old := m.partial.blobs
@@ -222,7 +222,7 @@ func (m *Models) keepPartial(digest [32]byte) {
 	}
 }
 
-// base is an earlier model of the run from which the wanted one can be reached.
+// base is an earlier model of the run from which the wanted one can be computed.
 type base struct {
 	step   uint32
 	digest [32]byte

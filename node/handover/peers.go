@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// peers are the members that hold the model: manifest, files and tensors are fetched from
+// peers is the source of models that members hold: it fetches manifest, files and tensors from
 // them.
 type peers struct{}
 
@@ -48,8 +48,9 @@ func (p peers) fetch(ctx context.Context, a *Attempt) (checkpoint.Snapshot, erro
 	return snapshot, nil
 }
 
-// manifest asks all members and returns the manifest and the members that have it. Who is late is not waited
-// for once two thirds have answered and one of them has it: what it is the digest proves.
+// manifest asks all members and returns the manifest and the members that have it. It does not wait
+// for late members once two thirds have answered and one of them has the manifest, because the
+// digest proves it.
 func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders []identity.ID) {
 	timeout := requestTimeout
 	if a.Timeout > 0 {
@@ -63,13 +64,13 @@ func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders
 		peer := a.Peers[i]
 		response, err := exchange.AskModel(ctx, a.Network, peer, a.checkpoint().Digest)
 		if ctx.Err() != nil {
-			return nil // it was not waited for
+			return nil // it was late
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if answered++; err == nil {
 			manifest, holders = response, append(holders, peer)
-		} else { // others are asked
+		} else { // other members are asked
 			a.Log.Debug("ask for the manifest", "peer", peer.Short(), "err", err)
 		}
 		if 3*answered >= 2*len(a.Peers) && len(holders) > 0 {
@@ -80,7 +81,7 @@ func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders
 	return manifest, holders
 }
 
-// parts fetches every part of the manifest; part i is first asked of holder i.
+// parts fetches every part of the manifest. It first asks holder i for part i.
 func (peers) parts(ctx context.Context, a *Attempt, manifest checkpoint.Manifest, holders []identity.ID) (map[[32]byte][]byte, error) {
 	var mu sync.Mutex
 	parts := make(map[[32]byte][]byte)

@@ -11,8 +11,9 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// PutDown keeps no copy of a shared model in memory, if it is large: the blob store has its parts, on its own disk or, if
-// dir is a folder of this client that has the model, in there. Where they are in memory otherwise they stay.
+// PutDown drops the in-memory copy of a shared model, if it is large. The blob store keeps its
+// parts on its own disk or, if dir is a folder of this client with the model, reads them from
+// there. Otherwise parts that are in memory stay there.
 func (m *Models) PutDown(model *Model, dir string) {
 	if model.Size <= m.Large {
 		return
@@ -26,7 +27,7 @@ func (m *Models) PutDown(model *Model, dir string) {
 		return
 	}
 	lies := &Model{lost: new(atomic.Bool)}
-	model.lost = lies.lost // of a part at least that lies there by then
+	model.lost = lies.lost // set if a part that is on the disk by then is lost
 	m.options.Tasks.Spawn(func(ctx context.Context) func() {
 		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, lies, Beside, dir) })
 		return func() {
@@ -37,21 +38,22 @@ func (m *Models) PutDown(model *Model, dir string) {
 			case err != nil:
 				m.options.Log.Warn("the model is not handed out from its folder", "dir", dir, "step", model.Step, "err", err)
 			}
-			m.store.Drop(lies.Blobs...) // but those of models that are shared
+			m.store.Drop(lies.Blobs...) // except those of models that are shared
 			m.options.Tasks.Spawn(GiveBack)
 		}
 	})
 }
 
-// InFolder takes note of a folder of this client that has a model now.
+// InFolder records that a folder of this client now contains a model.
 func (m *Models) InFolder(digest [32]byte, dir string) {
 	if model := m.Shared(digest); model != nil {
 		m.PutDown(model, dir)
 	}
 }
 
-// PublishFrom is Publish of the model in a folder. The tensors of a large one stay there, and can be had as long as they are
-// lent, also when the folder was removed. If the disk gives others later, that is logged, and the model is not shared any more.
+// PublishFrom is Publish for a model in a folder. The tensors of a large model stay in the folder.
+// They are available while they are lent, even after the folder was removed. If the disk later
+// returns different data, PublishFrom logs this and the model is no longer shared.
 func (m *Models) PublishFrom(ctx context.Context, model *Model, atOnce int, dir string) error {
 	opened, err := checkpoint.OpenDir(dir)
 	if err != nil {
@@ -116,8 +118,8 @@ func (o *Options) read(ctx context.Context, m *Model) (checkpoint.Snapshot, erro
 	return manifest.Assemble(func(hash [32]byte, size uint64) ([]byte, error) { return o.Network.Fetch(ctx, hash, size, nil) })
 }
 
-// GiveBack is a task that gives the memory of a large copy which nobody needs any more back to the system: gradients are not
-// in the memory that Go would use again.
+// GiveBack is a task that returns the memory of a large, unused copy to the operating system.
+// Gradients are not in the memory that Go would reuse.
 func GiveBack(context.Context) func() {
 	debug.FreeOSMemory()
 	return func() {}

@@ -141,7 +141,7 @@ func TestFileBehindOurBack(t *testing.T) {
 					if c.models.Shared(m.Digest) != nil || c.network.InFiles() > 0 {
 						t.Error("it is handed out still")
 					}
-					if said := strings.Count(log.String(), "not handed out any more"); said != 1 {
+					if said := strings.Count(log.String(), "level=ERROR"); said != 1 {
 						t.Errorf("that is reported %d times", said)
 					}
 				}

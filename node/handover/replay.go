@@ -10,33 +10,34 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// errNoReplay says that no peer told, or had, the results that lead on.
+// errNoReplay means that no peer listed, or had, the required results.
 var errNoReplay = errors.New("the counted results of the running epoch are unavailable")
 
-// ReplayPlan says which steps of a running epoch are applied to a trainer that missed them.
+// ReplayPlan selects the steps of a running epoch to apply to a trainer that missed them.
 type ReplayPlan struct {
-	From         [32]byte      // digest of the model that the epoch began with; not needed to begin later
+	From         [32]byte      // digest of the model that the epoch started with; not needed to start later
 	Start        uint32        // first step of the epoch
 	ColdSteps    uint32        // length of the epoch's cold start
-	After, Until uint32        // the steps behind After, up to Until, are applied; none: only the replica hash is wanted
-	Hash         [32]byte      // replica hash after After; zero: peers are asked, and what they say has to lead to a wanted one
-	Peers        []identity.ID // that are asked for results
-	// Wanted reports whether a replica hash after Until is the one of the members that trained on.
+	After, Until uint32        // steps after After, up to Until, are applied; none: only the replica hash is wanted
+	Hash         [32]byte      // replica hash after After; zero: peers are asked, and their answers must lead to a wanted hash
+	Peers        []identity.ID // peers to ask for results
+	// Wanted reports whether a replica hash after Until is the hash of the members that continued
+	// to train.
 	Wanted func(replica [32]byte) bool
 }
 
-// Replayed holds the rounds that were applied, or are to be, and where they lead.
+// Replayed contains the rounds that were applied, or are to be, and the resulting hashes.
 type Replayed struct {
 	Rounds  []exchange.AppliedRound
 	Hash    [32]byte // replica hash after the last round
-	Before  [32]byte // after the one before it
+	Before  [32]byte // replica hash before the last round
 	Fetched uint64   // bytes
 	Blobs   [][32]byte
 }
 
-// Follow carries a plan out: it asks peers what was counted, takes only a list
-// that leads to the wanted replica hash, and applies it. Once something was applied an error
-// leaves the trainer with weights of no step.
+// Follow executes a plan: it asks peers for the counted results, accepts only a list that leads to
+// the wanted replica hash, and applies it. If an error occurs after a result was applied, the
+// trainer's weights belong to no step.
 func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) (w Replayed, err error) {
 	accounts, err := m.plan(ctx, p)
 	if err != nil {
@@ -65,11 +66,12 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 		}
 		payloads = payloads[count:]
 	}
-	return w, trainer.ResetOptimizer(ctx) // what it remembers, if anything, is of an earlier step
+	return w, trainer.ResetOptimizer(ctx) // any momentum belongs to an earlier step
 }
 
-// plan asks peers which results were counted, and returns what leads to a wanted replica hash. No hash covers
-// whose results are, and how large they are: who lies about that gives another account.
+// plan asks peers for the counted results, and returns the answers that lead to a wanted replica
+// hash. The hash does not cover the trainers and the sizes of results, so dishonest answers about
+// these are separate accounts.
 func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
 	accounts := m.options.accounts(ctx, p.Peers, p.Until-min(p.After, p.Until), func(ctx context.Context, peer identity.ID) (account, bool, error) {
 		said, err := p.ask(ctx, m.options.Network, peer)
@@ -81,8 +83,9 @@ func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
 	return accounts, nil
 }
 
-// ask asks a peer what was counted and, in the middle of an epoch, from which replica hash on. Each hash of
-// the chain is made from the one before: what ends in one that a quorum said began where that one did.
+// ask asks a peer for the counted results and, in the middle of an epoch, for the replica hash
+// before them. Each hash of the chain depends on the previous one, so a chain that ends in a
+// quorum's hash has the right start.
 func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer identity.ID) (said account, err error) {
 	hash := p.Hash
 	if hash == ([32]byte{}) {
@@ -100,7 +103,7 @@ func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer ide
 	return account{Replayed: p.along(hash, rounds), answer: answer}, nil
 }
 
-// along works out where a list of rounds leads from a replica hash.
+// along computes where a list of rounds leads from a replica hash.
 func (p ReplayPlan) along(from [32]byte, rounds []exchange.AppliedRound) Replayed {
 	w := Replayed{Rounds: rounds, Hash: from, Before: from}
 	for i := range rounds {

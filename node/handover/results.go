@@ -16,24 +16,25 @@ import (
 )
 
 const (
-	requestTimeout = 5 * time.Second // for one question to one peer
-	maxAsked       = 8               // peers that are asked what was counted
+	requestTimeout = 5 * time.Second // for one request to one peer
+	maxAsked       = 8               // peers that are asked for the counted results
 
-	// All lists of results that are requested together may take listTime more, as long as they do at slowLink, in
-	// bytes per second: a link of 0.25 Mbit/s. A silent peer delays the next step by no more than that.
+	// All lists of results that are requested together may take listTime more, and the time that
+	// they take at slowLink, in bytes per second: a link of 0.25 Mbit/s. A silent peer delays the
+	// next step by at most that.
 	listTime = 15 * time.Second
 	slowLink = 31_000
 )
 
-// errAnswered ends questions that enough peers have answered.
+// errAnswered cancels requests after enough peers have answered.
 var errAnswered = errors.New("enough peers have answered")
 
-// errNoBase says that no earlier model of the run is held here.
+// errNoBase means that this client holds no earlier model of the run.
 var errNoBase = errors.New("no earlier model of the run is held here")
 
-// results is an earlier model that is held here, and what the run counted since: it is
-// applied again, if it has fewer bytes than the model. An error is ErrReplay when something
-// was fetched for it.
+// results is the source that applies the results counted since an earlier model, which this client
+// holds, if they have fewer bytes than the wanted model. An error is ErrReplay if something was
+// fetched for it.
 type results struct{}
 
 func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -48,7 +49,7 @@ func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bo
 }
 
 // onDisk returns the newest saved model of the run that is older than the wanted one, or nil: a
-// checkpoint or, for one of a running epoch, what the client took in that epoch.
+// checkpoint or, for the model of a running epoch, an intermediate checkpoint of that epoch.
 func (results) onDisk(a *Attempt) *base {
 	folder, wanted := a.Folder, a.checkpoint().Step
 	newest, found := folder.NewestBefore(wanted)
@@ -100,10 +101,10 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 		snapshot.Step = a.checkpoint().Step
 		err = a.adopt(ctx, snapshot, "results")
 	}
-	if err != nil { // ErrNoRoom too is no reason to give up: obtained looks at ErrReplay first
+	if err != nil { // ErrNoRoom must not end the attempt: obtained checks for ErrReplay first
 		return checkpoint.Snapshot{}, fmt.Errorf("%w from step %d to %d, after %d bytes: %w", ErrReplay, from.step, a.checkpoint().Step, a.Model.Fetched, err)
 	}
-	for i := range rounds { // peers do not say with which model the epochs behind began
+	for i := range rounds { // peers do not send the starting models of later epochs
 		if rounds[i].EpochStart == from.step+1 {
 			rounds[i].From = from.digest
 		}
@@ -112,8 +113,8 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	return snapshot, nil
 }
 
-// counted asks peers which results were counted since a model. It returns the rounds that most of them
-// name, and the peers that name them.
+// counted asks peers for the results counted since a model. It returns the rounds that most of them
+// list, and the peers that list them.
 func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.AppliedRound, []identity.ID, error) {
 	accounts := a.accounts(ctx, a.Peers, a.checkpoint().Step-from.step, func(ctx context.Context, peer identity.ID) (said account, meant bool, err error) {
 		said.Rounds, said.answer, err = exchange.AskResults(ctx, a.Network, peer, from.step, a.checkpoint().Step, from.digest)
@@ -125,23 +126,24 @@ func (results) counted(ctx context.Context, a *Attempt, from *base) ([]exchange.
 	return accounts[0].Rounds, accounts[0].holders, nil
 }
 
-// account is what peers say was counted.
+// account is one answer of peers about the counted results.
 type account struct {
 	Replayed
-	answer  [32]byte      // hash of what they said
-	holders []identity.ID // who said it
-	sure    bool          // whoever said it: it is what was asked for
+	answer  [32]byte      // hash of the answer
+	holders []identity.ID // peers with this answer
+	sure    bool          // it is the requested list, whichever peer sent it
 }
 
-// listsTime returns the time for the lists of the given number of rounds from all peers that are asked, if each member
-// has a result in each round.
+// listsTime returns the time limit for the lists of the given number of rounds from all peers that
+// are asked, if each member has a result in each round.
 func listsTime(rounds uint32, peers int) time.Duration {
 	bytes := uint64(min(peers, maxAsked)) * exchange.ListSize(rounds, peers+1)
 	return min(time.Duration(bytes)*time.Second/slowLink, listTime)
 }
 
-// accounts asks peers what was counted and returns what they say, as far as it is meant, what most of them say
-// first. Who is late is not waited for once two thirds say the same: rounds go on meanwhile.
+// accounts asks peers for the counted results and returns the usable answers, the most frequent
+// first. It does not wait for late peers once two thirds give the same answer, because rounds
+// continue meanwhile.
 func (o *Options) accounts(ctx context.Context, peers []identity.ID, rounds uint32, ask func(ctx context.Context, peer identity.ID) (said account, meant bool, err error)) (all []account) {
 	ctx, cancel := o.Tasks.WithTimeout(ctx, requestTimeout+listsTime(rounds, len(peers)))
 	defer cancel()
@@ -153,7 +155,7 @@ func (o *Options) accounts(ctx context.Context, peers []identity.ID, rounds uint
 			o.Log.Debug("ask for counted results", "peer", peers[i].Short(), "err", err)
 		}
 		if err != nil || !meant {
-			return nil // others are asked
+			return nil // other peers are asked
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -171,7 +173,7 @@ func (o *Options) accounts(ctx context.Context, peers []identity.ID, rounds uint
 	return all
 }
 
-// applied brings the trainer from a model to the one after the rounds.
+// applied advances the trainer from a model to the one after the rounds.
 func (r results) applied(ctx context.Context, a *Attempt, from checkpoint.Snapshot, rounds []exchange.AppliedRound, holders []identity.ID) (trainer env.Trainer, err error) {
 	if trainer = a.Trainer; trainer != nil {
 		err = trainer.Load(ctx, from)

@@ -14,18 +14,18 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// Folder is where a client keeps what it has of a run. Without Dir it keeps nothing.
+// Folder is the folder in which a client keeps its files of a run. Without Dir it keeps nothing.
 type Folder struct {
 	Dir   string
 	RunID string
 	ID    identity.ID // of the client
-	taken bool        // what is named and read are models that were taken while an epoch ran
+	taken bool        // name and read intermediate checkpoints
 }
 
-// Commits names and reads the models that were taken while an epoch ran, in place of checkpoints.
+// Commits returns a Folder for intermediate checkpoints instead of checkpoints.
 func (f Folder) Commits() Folder { f.taken = true; return f }
 
-// prefix is the beginning of the names of the folders that f names.
+// prefix returns the start of the names of the folders that f uses.
 func (f Folder) prefix() string {
 	if f.taken {
 		return commitPrefix(f.RunID)
@@ -38,28 +38,28 @@ func (f Folder) Checkpoint(step uint32) string {
 	return filepath.Join(f.Dir, f.prefix()+strconv.FormatUint(uint64(step), 10))
 }
 
-// Commit returns the folder of the model after a step that was taken while an epoch ran.
+// Commit returns the folder of the intermediate checkpoint after a step.
 func (f Folder) Commit(step uint32) string {
 	return f.Commits().Checkpoint(step)
 }
 
-// SaveCommit writes a model that was taken while an epoch runs. It lies apart from the checkpoints:
-// nobody knows yet whether the run records it.
+// SaveCommit writes an intermediate checkpoint. It is stored apart from the checkpoints, because it
+// is not known yet whether the run records it.
 func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error {
 	if f.Dir == "" {
 		return nil
 	}
 	dir := f.Commit(facts.Step)
 	if held, err := checkpoint.ReadFacts(dir); err == nil && held.Digest != facts.Digest {
-		if err := checkpoint.RemoveDir(dir); err != nil { // of a model that was not recorded
+		if err := checkpoint.RemoveDir(dir); err != nil { // an unrecorded model
 			return fmt.Errorf("replace %s: %w", dir, err)
 		}
 	}
 	return writeCheckpoint(dir, s, facts.Extra())
 }
 
-// FindCommit returns the folder of the model after a step that was taken while its epoch ran, if it has
-// the digest. It stays where it is: the epoch is not over.
+// FindCommit returns the folder of the intermediate checkpoint after a step, if it has the digest.
+// It does not move the folder, because the epoch is not over.
 func (f Folder) FindCommit(step uint32, digest [32]byte) (dir string, err error) {
 	noted, err := f.Commits().Digest(step)
 	if err == nil && noted != digest {
@@ -68,7 +68,8 @@ func (f Folder) FindCommit(step uint32, digest [32]byte) (dir string, err error)
 	return f.Commit(step), err
 }
 
-// DropCommits removes the models that were taken while epochs ran, but those of steps that keep wants.
+// DropCommits removes the intermediate checkpoints except those of steps for which keep returns
+// true.
 func (f Folder) DropCommits(keep func(step uint32) bool) (failed error) {
 	if f.Dir == "" {
 		return nil
@@ -103,7 +104,7 @@ func (f Folder) NewestBefore(step uint32) (newest uint32, found bool) {
 	return newest, found
 }
 
-// Digest returns the digest that was noted beside the checkpoint of a step.
+// Digest returns the digest stored with the checkpoint of a step.
 func (f Folder) Digest(step uint32) (digest [32]byte, err error) {
 	dir := f.Checkpoint(step)
 	facts, err := checkpoint.ReadFacts(dir)
@@ -129,7 +130,8 @@ func (f Folder) Read(step uint32, digest [32]byte) (checkpoint.Snapshot, error) 
 	return snapshot, nil
 }
 
-// names reports whether a folder says that it is a checkpoint of this run and step, of whatever digest.
+// names reports whether a folder contains a checkpoint of this run and step, according to its
+// facts.
 func (f Folder) names(dir string, step uint32) bool {
 	facts, err := checkpoint.ReadFacts(dir)
 	return err == nil && facts.RunID == f.RunID && facts.Step == step && checkpoint.CheckTarget(dir) == nil
@@ -139,17 +141,17 @@ func notAsNoted(dir string) error {
 	return fmt.Errorf("%w: %s does not match %s", checkpoint.ErrInvalid, dir, checkpoint.FactsFile)
 }
 
-// parseDigest reads the hexadecimal digits of a digest.
+// parseDigest parses the hexadecimal digits of a digest.
 func parseDigest(digest *[32]byte, text string) bool {
 	raw, err := hex.DecodeString(text)
 	return err == nil && len(raw) == len(digest) && copy(digest[:], raw) == len(digest)
 }
 
-// Name returns the run's name as it has a place in a file name.
+// Name returns the run's name in the form used in file names.
 func (f Folder) Name() string { return strings.TrimSuffix(checkpointPrefix(f.RunID), "-step") }
 
-// checkpointPrefix is the beginning of the names of a run's checkpoint folders: the run
-// id, with what has no place in a file name replaced.
+// checkpointPrefix returns the start of the names of a run's checkpoint folders: the run ID, with
+// characters replaced that a file name must not have.
 func checkpointPrefix(runID string) string {
 	safe := strings.Map(func(r rune) rune {
 		switch {
@@ -161,7 +163,7 @@ func checkpointPrefix(runID string) string {
 	return safe + "-step"
 }
 
-// commitPrefix is the beginning of the names of the folders of models that were taken while an epoch ran.
+// commitPrefix returns the start of the names of the folders of intermediate checkpoints.
 func commitPrefix(runID string) string {
 	return strings.TrimSuffix(checkpointPrefix(runID), "step") + "commit"
 }

@@ -13,31 +13,33 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// ErrNotTaken says that a model that was lent was not written, because its owner could not wait any longer.
+// ErrNotTaken means that a lent model was not written, because its owner could not wait any longer.
 var ErrNotTaken = errors.New("the disk did not take the model in time")
 
-// lentPiece is how many bytes of a lent model are copied at once.
+// lentPiece is the number of bytes of a lent model that are copied at once.
 const lentPiece = 1 << 20
 
-// Lent is a model that is written to the disk from its owner's memory, while the owner waits. The owner does not wait for the
-// disk itself: what is written is copied a piece at a time, and the owner can take back what was not copied at any moment.
+// Lent is a model that is written to the disk from its owner's memory while the owner waits. The
+// owner does not wait for the disk itself: the data is copied piece by piece, and the owner can
+// take back the rest at any moment.
 type Lent struct {
 	offered chan checkpoint.Snapshot
-	ended   chan struct{} // closed when it is not lent any more
-	written chan error    // what became of the writing, or nil when everything was copied
+	ended   chan struct{} // closed when it is no longer lent
+	written chan error    // result of the writing, or nil when everything was copied
 
 	mu    sync.Mutex
 	over  bool
-	left  int // bytes that were not copied
+	left  int // bytes not yet copied
 	piece []byte
 }
 
-// NewLent returns a model that is not there yet.
+// NewLent returns a Lent without a model.
 func NewLent() *Lent {
 	return &Lent{offered: make(chan checkpoint.Snapshot, 1), ended: make(chan struct{}), written: make(chan error, 2)}
 }
 
-// Offer hands over the model and returns when it was copied, or cannot be, or when ctx is done. Then it is not read any more.
+// Offer provides the model. It returns when the model was copied or cannot be copied, or when ctx
+// is done. After that the model is not read any more.
 func (l *Lent) Offer(ctx context.Context, s checkpoint.Snapshot) error {
 	defer l.End()
 	for _, tensor := range s.Tensors {
@@ -62,7 +64,7 @@ func (l *Lent) End() {
 	}
 }
 
-// through copies the data of a tensor to a file, as long as they are lent.
+// through copies the data of a tensor to a file, as long as the model is lent.
 func (l *Lent) through(w io.Writer, data []byte) error {
 	if l.piece == nil {
 		l.piece = make([]byte, lentPiece)
@@ -88,8 +90,9 @@ func (l *Lent) through(w io.Writer, data []byte) error {
 	return nil
 }
 
-// SaveLentCommit is SaveCommit of a model that is lent. It has the digest that hash returns of its files once they are there, as the
-// facts that are returned. The error is ErrNotTaken when the owner took the model back.
+// SaveLentCommit is SaveCommit for a lent model. When its files are on the disk, hash returns their
+// digest, which the returned facts contain. The error is ErrNotTaken if the owner took the model
+// back.
 func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
 	facts, err := l.save(ctx, f.Commit(facts.Step), facts, hash)
 	if err != nil && !errors.Is(err, ErrNotTaken) {
@@ -98,7 +101,8 @@ func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Fa
 	return facts, err
 }
 
-// SaveLent is SaveLentCommit of a model that an epoch ended with. It gets its place when it is clear that it is the run's: Saver.Take.
+// SaveLent is SaveLentCommit for the model at the end of an epoch. Saver.Take moves it to its final
+// place once it is known to be the run's model.
 func (f Folder) SaveLent(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) error {
 	_, err := l.save(ctx, f.pending(facts.Step), facts, hash)
 	return err

@@ -17,25 +17,25 @@ import (
 )
 
 const (
-	// optimizerFolder is in the checkpoint folder, apart from the models: momentum is of
-	// one member only and is not for others.
+	// optimizerFolder is in the checkpoint folder, separate from the models, because a momentum
+	// belongs to one member only and is not shared.
 	optimizerFolder = ".optimizer"
 	optimizerSuffix = ".safetensors"
 
-	// The newest, and the one before: without an agreed checkpoint the run goes on from
-	// the last model but one.
+	// The newest, and the previous one: without an agreed checkpoint the run continues from the
+	// last model but one.
 	keptOptimizers = 2
 )
 
-// Optimizer names the file of the momentum that belongs to a model of this run: of this
-// client, after that step, with that digest.
+// Optimizer returns the name of this client's file with the momentum for a model of this run, after
+// a step and with a digest.
 func (f Folder) Optimizer(step uint32, digest [32]byte) string {
 	name := fmt.Sprintf("%s%d-%x-%x", checkpointPrefix(f.RunID), step, digest[:], f.ID[:8])
 	return filepath.Join(f.Dir, optimizerFolder, name+optimizerSuffix)
 }
 
-// SaveOptimizer writes the momentum that belongs to a model, which write puts into a file, for this client's next
-// process, and removes older ones.
+// SaveOptimizer writes the momentum for a model, for this client's next process, and removes older
+// ones. write writes the momentum to a file.
 func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest [32]byte) error {
 	path := f.Optimizer(step, digest)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -50,8 +50,8 @@ func (f Folder) SaveOptimizer(write func(path string) error, step uint32, digest
 	return f.keepOptimizers(keptOptimizers, step)
 }
 
-// RestoreOptimizer takes up the momentum that an earlier process of this client kept, if it
-// belongs to exactly this model. Found is false when there is none.
+// RestoreOptimizer loads the momentum that an earlier process of this client saved, if it belongs
+// to exactly this model. found is false if there is none.
 func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver, step uint32, digest [32]byte) (found bool, err error) {
 	path := f.Optimizer(step, digest)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -63,8 +63,8 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 	return true, nil
 }
 
-// keepOptimizers removes all but the newest files of this run and key up to the step upTo. Those of later steps, of a future
-// that the run's host forgot, are the first to go.
+// keepOptimizers removes all but the newest files of this run and key up to the step upTo. It first
+// removes those of later steps, from a future that the run's host lost.
 func (f Folder) keepOptimizers(keep int, upTo uint32) error {
 	steps := map[string]int64{}
 	names, err := f.optimizers(func(name string) bool {
@@ -82,8 +82,8 @@ func (f Folder) keepOptimizers(keep int, upTo uint32) error {
 	return f.removeOptimizers(names[min(keep, len(names)):])
 }
 
-// removeTorn removes what a process of this client that was killed has left of a file that it was writing. A client
-// writes one at a time.
+// removeTorn removes a partial file that a killed process of this client left. A client writes one
+// at a time.
 func (f Folder) removeTorn() error {
 	names, err := f.optimizers(func(name string) bool {
 		whole, torn := safetensors.Unfinished(name)
@@ -96,7 +96,7 @@ func (f Folder) removeTorn() error {
 	return f.removeOptimizers(names)
 }
 
-// optimizerStep returns the step in the name of a file that Optimizer names for this run and key.
+// optimizerStep returns the step in a file name from Optimizer, for this run and key.
 func (f Folder) optimizerStep(name string) (step uint64, ok bool) {
 	id := f.ID
 	rest, ours := strings.CutPrefix(name, checkpointPrefix(f.RunID))
@@ -105,7 +105,7 @@ func (f Folder) optimizerStep(name string) (step uint64, ok bool) {
 	return step, ours && err == nil && strings.HasSuffix(rest, fmt.Sprintf("-%x%s", id[:8], optimizerSuffix))
 }
 
-// optimizers lists files of the folder for optimizers.
+// optimizers returns the matching files of the folder for optimizers.
 func (f Folder) optimizers(is func(name string) bool) (names []string, err error) {
 	entries, err := os.ReadDir(filepath.Join(f.Dir, optimizerFolder))
 	if err != nil {

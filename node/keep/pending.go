@@ -15,34 +15,36 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// pendingSuffix ends the name of a folder with a model of which it is not clear yet that it is the run's.
+// pendingSuffix is the suffix of a folder with a model that is not yet known to be the run's.
 const pendingSuffix = ".pending"
 
-// How long a report waits at most for the disk: so long, and while others want to train on no longer than this part of
-// the time since the model before, so that no epoch gets noticeably longer by it.
+// Limits of the time that a report waits for the disk: this long, and while other members want to
+// continue, at most this part of the time since the previous model, so that epochs do not get
+// noticeably longer.
 const (
 	longestAhead = 30 * time.Second
 	aheadPart    = 100
 )
 
-// LongestAhead is how long the end of an epoch waits at most for the disk.
+// LongestAhead returns the maximum time that the end of an epoch waits for the disk.
 func LongestAhead(s *coordinator.State) time.Duration {
 	return min(longestAhead, time.Duration(s.Config.CooldownTime)*time.Millisecond/2)
 }
 
-// pending is a model that is put onto the disk before it is clear that it is the run's.
+// pending is a model that is written to the disk before it is known to be the run's.
 type pending struct {
 	step  uint32
-	since time.Time // from then on its report waits
+	since time.Time // start of its report's wait
 	begun bool
 	done  bool
-	then  *attempt // to save it in its place, when it is on the disk
+	then  *attempt // saves it in its final place, once it is on the disk
 }
 
-// Ahead reports whether the model that was taken may be reported to the run. What a quorum reports is what everybody
-// goes on from, and all of them may be killed in that moment: so it is on the disk before. A disk that is full,
-// slow, or busy with an earlier model delays the report, and does not prevent it. In the last epoch it may do so for
-// longer: nobody waits to train on, and nobody has the model afterwards.
+// Ahead reports whether the client may report its model of the epoch's end to the run. All members
+// continue from a model that a quorum reports, and all of them may be killed at that moment, so the
+// model should be on the disk before. A disk that is full, slow, or busy with an earlier model only
+// delays the report. In the last epoch the delay may be longer, because no member waits to train,
+// and no later model replaces this one.
 func (k *Saver) Ahead(s *coordinator.State) bool {
 	m := k.unsaved
 	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown {
@@ -64,7 +66,7 @@ func (k *Saver) Ahead(s *coordinator.State) bool {
 	return p.done || k.Tasks.Now().Sub(p.since) >= limit
 }
 
-// putAhead writes the model to a folder of its own, beside the work of the loop.
+// putAhead writes the model to a separate folder, concurrently with the loop.
 func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 	facts, _ := factsOf(m, s)
 	facts.Epoch++ // when it is recorded, the epoch is completed
@@ -79,14 +81,14 @@ func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 				k.Log.Warn("the model is not on the disk before it is reported", "step", m.Step, "err", err)
 			}
 			if then := p.then; then != nil {
-				p.then = nil // its model is not needed any longer than it takes to save
+				p.then = nil // its model is needed only until it is saved
 				k.save(then)
 			}
 		}
 	})
 }
 
-// ahead returns the model of a step that is on its way to the disk already, or nothing.
+// ahead returns the model of a step that is already being written to the disk, or nil.
 func (k *Saver) ahead(step uint32) *pending {
 	if p := k.pending; p != nil && p.step == step && p.begun && !p.done {
 		return p
@@ -96,8 +98,8 @@ func (k *Saver) ahead(step uint32) *pending {
 
 func (f Folder) pending(step uint32) string { return f.Checkpoint(step) + pendingSuffix }
 
-// Find returns the folder in which the checkpoint of a step lies that has the digest. One that was put
-// there before it was clear that it is the run's gets its place.
+// Find returns the folder with the checkpoint of a step that has the digest. If the checkpoint was
+// written before it was known to be the run's, Find moves it to its final place.
 func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 	dir = f.Checkpoint(step)
 	facts, err := checkpoint.ReadFacts(dir)
@@ -113,8 +115,8 @@ func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 	return "", err
 }
 
-// settle moves a checkpoint that is pending, or was taken while its epoch ran, into its place, if it has
-// the digest and the place is free.
+// settle moves a pending or intermediate checkpoint to its final place, if it has the digest and
+// the place is free.
 func (f Folder) settle(step uint32, digest [32]byte) bool {
 	for _, from := range []string{f.pending(step), f.Commit(step)} {
 		facts, err := checkpoint.ReadFacts(from)
@@ -125,7 +127,7 @@ func (f Folder) settle(step uint32, digest [32]byte) bool {
 	return false
 }
 
-// place puts a checkpoint that is pending into its place, unless it is there.
+// place moves a pending checkpoint to its final place, unless that exists.
 func (f Folder) place(step uint32, digest [32]byte) error {
 	dir := f.Checkpoint(step)
 	if _, err := f.Find(step, digest); err == nil {
@@ -137,14 +139,15 @@ func (f Folder) place(step uint32, digest [32]byte) error {
 	return fmt.Errorf("the stored model is missing: %s", f.pending(step))
 }
 
-// clean removes pending checkpoints up to a step. A later one may be the next epoch's, which is nowhere else.
+// clean removes pending checkpoints up to a step. A later one may be the next epoch's only copy.
 func (k *Saver) clean(step uint32) {
 	if err := k.Folder.dropPending(step); err != nil {
 		k.Log.Warn("clean up the checkpoint folder", "err", err)
 	}
 }
 
-// dropPending removes what is pending of the run up to a step: it has its place, or is no checkpoint of it.
+// dropPending removes the run's pending checkpoints up to a step: they are in their final place, or
+// are not checkpoints of the run.
 func (f Folder) dropPending(upTo uint32) error {
 	entries, err := os.ReadDir(f.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -18,20 +18,20 @@ const (
 	maxSavePause   = time.Minute
 )
 
-// attempt is what it takes to save a checkpoint, and to try that again.
+// attempt contains the data for saving a checkpoint, and for retrying.
 type attempt struct {
 	model    *Model
 	epoch    uint32
 	facts    checkpoint.Facts
 	known    bool
 	recorded bool   // the run recorded it
-	spare    uint32 // step of the newest model in the folder that the run recorded: it stays
+	spare    uint32 // step of the newest recorded model in the folder, which stays
 
-	pause time.Duration // after it failed
+	pause time.Duration // after a failure
 	next  time.Time
 }
 
-// save writes the model to the folder, beside the work of the loop. What failed before is given up: it
+// save writes the model to the folder, concurrently with the loop. It drops a failed attempt, which
 // is of an earlier step.
 func (k *Saver) save(a *attempt) {
 	report := event.Checkpoint{Epoch: a.epoch, Step: a.model.Step, Digest: hex.EncodeToString(a.model.Digest[:])}
@@ -77,7 +77,7 @@ func (k *Saver) save(a *attempt) {
 	})
 }
 
-// saveFailed says what is wrong, and has the checkpoint saved later, unless another one is before.
+// saveFailed logs the problem, and retries later unless a newer checkpoint replaces this one.
 func (k *Saver) saveFailed(a *attempt, dir, older string, err error) {
 	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
 	a.next = k.Tasks.Now().Add(a.pause)
@@ -87,15 +87,15 @@ func (k *Saver) saveFailed(a *attempt, dir, older string, err error) {
 	}
 }
 
-// tryAgain saves the newest checkpoint that could not be saved before, when it is time for that.
+// tryAgain retries saving the newest checkpoint that could not be saved, when it is due.
 func (k *Saver) tryAgain() {
 	if a := k.failed; a != nil && len(k.writing) == 0 && !k.Tasks.Now().Before(a.next) {
 		k.save(a)
 	}
 }
 
-// SaveNow saves the newest checkpoint that could not be saved before, as the last thing that a client
-// does.
+// SaveNow saves the newest checkpoint that could not be saved before. It is the last action of a
+// client.
 func (k *Saver) SaveNow() {
 	a := k.failed
 	if a == nil || len(k.writing) > 0 {
@@ -110,8 +110,9 @@ func (k *Saver) SaveNow() {
 	k.Log.Info("saved the checkpoint at last", "dir", dir)
 }
 
-// write puts the checkpoint into its folder. When the disk is full, what is worth less makes room for it:
-// shared parts, commit points before one that the run recorded, optimizers of earlier steps, older checkpoints.
+// write writes the checkpoint to its folder. If the disk is full, it removes less important data:
+// shared parts, intermediate checkpoints before a recorded one, optimizers of earlier steps, older
+// checkpoints.
 func (k *Saver) write(a *attempt, dir string) error {
 	parent, prefix := k.Folder.Dir, checkpointPrefix(k.Folder.RunID)
 	removeUnfinished(parent, prefix, k.Log)
@@ -127,7 +128,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 	}
 	settled, old := k.Folder.settle(a.model.Step, a.model.Digest), a.model.Step
 	if a.model.Lies {
-		old-- // its own may be there yet
+		old-- // its own may already exist
 	}
 	k.clean(old)
 	var err error
@@ -141,7 +142,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		k.Log.Warn("the folder had another model of this step, from steps that the host forgot or from another run of this name; it was moved", "dir", dir+forgottenSuffix)
 		err = put()
 	}
-	dropCommits := func() error { // what was taken while epochs ran is not needed any more
+	dropCommits := func() error { // intermediate checkpoints are no longer needed
 		return k.Folder.DropCommits(func(step uint32) bool { return step > a.model.Step })
 	}
 	for _, give := range []func() bool{

@@ -14,63 +14,64 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Model is a model that was taken at the end of an epoch, or that an epoch fell back to.
+// Model is the model at the end of an epoch, or one that an epoch fell back to.
 type Model struct {
 	Step     uint32
 	Digest   [32]byte // of its manifest
 	Snapshot checkpoint.Snapshot
-	Lies     bool             // it is on the disk already (Folder.SaveLent): the snapshot has no tensors
-	Facts    checkpoint.Facts // noted when it was taken while the epoch ran; zero: the state tells them
+	Lies     bool             // it is already on the disk (Folder.SaveLent): the snapshot has no tensors
+	Facts    checkpoint.Facts // recorded if it was taken during the epoch; zero: taken from the state
 }
 
-// Options are what a Saver is made of.
+// Options are the settings of a Saver.
 type Options struct {
 	Folder Folder
-	Keep   int // newest checkpoints of the run that stay; 0: all
-	// Saved is told of each checkpoint in the folder, before older ones are removed. It is
-	// called from any goroutine and must not wait. May be nil.
+	Keep   int // newest checkpoints of the run to keep; 0: all
+	// Saved is called for each new checkpoint in the folder, before older ones are removed. It is
+	// called from any goroutine and must not block. May be nil.
 	Saved func(dir string, f checkpoint.Facts)
-	// MakeRoom frees what it can of the disk, and returns how many bytes that were. It is called from any
-	// goroutine when a checkpoint does not fit. May be nil.
+	// MakeRoom frees disk space and returns the number of bytes that it freed. It is called from
+	// any goroutine if a checkpoint does not fit. May be nil.
 	MakeRoom func() int64
-	// InPlace is told of each model that is in its folder, by the loop of the client. May be nil.
+	// InPlace is called for each model that is in its final folder, by the loop of the client. May
+	// be nil.
 	InPlace func(digest [32]byte, dir string)
 	Tasks   *env.Tasks
 	Emit    func(body event.Body)
 	Log     *slog.Logger
 }
 
-// Saver writes the model of each epoch to the folder. It is used by the loop of a client.
+// Saver writes the model of each epoch to the folder. Only the loop of a client may use it.
 type Saver struct {
 	Options
-	Uploads Uploads // that the run may not know of
+	Uploads Uploads // uploads that the run may not know of
 
-	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; another in tests
+	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; replaced in tests
 
-	unsaved *Model        // the newest epoch's, until it is clear that it is the run's
-	since   time.Time     // when it was taken; before there is one, when the saver was made
-	took    time.Duration // from the one before until then
-	pending *pending      // the newest that was put onto the disk before it was reported
-	failed  *attempt      // the newest one, if it could not be written
+	unsaved *Model        // model of the newest epoch, until it is known to be the run's
+	since   time.Time     // when it was taken; without one, when the saver was created
+	took    time.Duration // time from the previous model until then
+	pending *pending      // newest model that was written before its report
+	failed  *attempt      // newest attempt, if it failed
 	writing []*Model      // being written
-	hung    bool          // it was said that the disk does not answer
-	err     error         // of the newest one
-	newest  uint32        // step of the newest one that is in the folder, as far as this process wrote it
+	hung    bool          // it was logged that the disk does not respond
+	err     error         // of the newest attempt
+	newest  uint32        // step of the newest checkpoint that this process wrote to the folder
 
-	looked coordinator.Checkpoint // that was looked for in the folder
-	holds  bool                   // it was there
+	looked coordinator.Checkpoint // checkpoint that was looked for in the folder
+	holds  bool                   // whether it was there
 }
 
-// maxSaves is how many models may be on their way to the disk: each keeps its memory. When the disk does not
-// answer only the newest of the others stays.
+// maxSaves is the maximum number of models being written to the disk, because each keeps its
+// memory. If the disk does not respond, only the newest of the other models is kept.
 const maxSaves = 2
 
-// NewSaver returns a saver that has nothing to do.
+// NewSaver returns a Saver without work.
 func NewSaver(o Options) *Saver {
 	return &Saver{Options: o, put: writeCheckpoint, since: o.Tasks.Now()}
 }
 
-// Take takes a model that may become the run's checkpoint.
+// Take accepts a model that may become the run's checkpoint.
 func (k *Saver) Take(m Model) {
 	now := k.Tasks.Now()
 	k.unsaved, k.took, k.since = &m, now.Sub(k.since), now
@@ -79,11 +80,11 @@ func (k *Saver) Take(m Model) {
 	}
 }
 
-// Busy reports whether a model is yet to be saved.
+// Busy reports whether a model still has to be saved.
 func (k *Saver) Busy() bool { return len(k.writing) > 0 || k.unsaved != nil }
 
-// Unwritten returns the steps of the models that are on their way to the disk, wait for it, or could not be written, and
-// how many bytes they have.
+// Unwritten returns the steps of the models that are being written, are queued, or could not be
+// written, and their total size in bytes.
 func (k *Saver) Unwritten() (steps []uint32, bytes int) {
 	models := slices.Clone(k.writing)
 	if k.unsaved != nil {
@@ -103,20 +104,21 @@ func (k *Saver) Unwritten() (steps []uint32, bytes int) {
 	return steps, bytes
 }
 
-// Wrote returns the step of the newest checkpoint that this process put into the folder; 0: none. It asks no disk.
+// Wrote returns the step of the newest checkpoint that this process wrote; 0: none. It does not
+// access the disk.
 func (k *Saver) Wrote() uint32 { return k.newest }
 
-// wrote takes a model out of those that are on their way.
+// wrote removes a model from those being written.
 func (k *Saver) wrote(m *Model) {
 	i := slices.Index(k.writing, m)
 	k.writing = slices.Delete(k.writing, i, i+1)
 }
 
-// Err returns why the newest checkpoint was not saved; nil: it was.
+// Err returns the reason why the newest checkpoint was not saved, or nil.
 func (k *Saver) Err() error { return k.err }
 
-// Holds reports whether this client saved the run's checkpoint and can load it from its
-// disk. What was found is remembered until another checkpoint is asked for.
+// Holds reports whether this client saved the run's checkpoint and can load it from its disk. It
+// caches the result until a call names another checkpoint.
 func (k *Saver) Holds(c coordinator.Checkpoint) bool {
 	if k.Folder.Dir == "" || !c.FromPeers() {
 		return false
@@ -145,22 +147,22 @@ func (k *Saver) Newest(s *coordinator.State) (r coordinator.Recorded, found bool
 	return r, false
 }
 
-// OnDisk returns the step of the newest model that the run recorded and that is in the folder now; 0:
-// there is none.
+// OnDisk returns the step of the newest model that the run recorded and that is in the folder now;
+// 0: none.
 func (k *Saver) OnDisk(s *coordinator.State) uint32 {
 	if s == nil {
 		return 0
 	}
-	k.looked = coordinator.Checkpoint{} // it may have come or gone
+	k.looked = coordinator.Checkpoint{} // it may have been added or removed
 	newest, _ := k.Newest(s)
 	return newest.Step
 }
 
-// WhereLies says where the run's newest recorded model can be got.
+// WhereLies describes the locations of the run's newest recorded model.
 func (k *Saver) WhereLies(s *coordinator.State) string {
 	c := s.Model.Checkpoint
 	if !c.FromPeers() {
-		return "none was recorded but the one that the run began with"
+		return "only the initial checkpoint was recorded"
 	}
 	digest := "digest " + hex.EncodeToString(c.Digest[:8])
 	if dir, err := k.Folder.Find(c.Step, c.Digest); err == nil {
@@ -176,8 +178,8 @@ func (k *Saver) WhereLies(s *coordinator.State) string {
 	return digest + ", as members say at " + strings.Join(places, " or ")
 }
 
-// SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. One
-// that the run's quorum did not report is no checkpoint of the run.
+// SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. A model that
+// the run's quorum did not report is not a checkpoint of the run.
 func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.tryAgain()
 	m := k.unsaved
@@ -187,7 +189,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	ahead := k.ahead(m.Step)
 	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
 		if ahead != nil {
-			return // it goes when it is there
+			return // it continues when the model is there
 		}
 		k.unsaved = nil
 		k.Log.Warn("checkpoint not saved: the run recorded a different one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
@@ -210,7 +212,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.unsaved = nil
 	facts, known := factsOf(m, s)
 	a := &attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest, spare: m.Step}
-	if !a.recorded { // the run goes on from an earlier one
+	if !a.recorded { // the run continues from an earlier one
 		newest, _ := k.Newest(s)
 		a.spare = newest.Step
 	}
@@ -221,16 +223,15 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.save(a)
 }
 
-// FactsAfter says where in the run the model after a step stands, while its epoch runs. The digest
-// follows.
+// FactsAfter returns the facts about the model after a step during its epoch, without the digest.
 func FactsAfter(s *coordinator.State, step uint32) checkpoint.Facts {
 	f, _ := factsOf(&Model{Step: step}, s)
 	f.Epoch++ // when the run falls back to it, the epoch is over
 	return f
 }
 
-// factsOf says where in the run the model stands. Known is false when the run has gone on
-// so far that its state does not tell any more.
+// factsOf returns the position of the model in the run. known is false if the run has advanced so
+// far that its state does not contain the position any more.
 func factsOf(m *Model, s *coordinator.State) (f checkpoint.Facts, known bool) {
 	if m.Facts != (checkpoint.Facts{}) {
 		return m.Facts, true
@@ -241,7 +242,7 @@ func factsOf(m *Model, s *coordinator.State) (f checkpoint.Facts, known bool) {
 		MaxSeqLen: s.Model.MaxSeqLen, Digest: hex.EncodeToString(m.Digest[:]),
 	}
 	known = at.Step == m.Step+1
-	for _, round := range s.Epoch.Rounds { // the next round may run already, on data of its own
+	for _, round := range s.Epoch.Rounds { // the next round may be running already, with its own data
 		if round.Step == m.Step+1 {
 			f.DataIndex, known = round.DataIndex, true
 		}

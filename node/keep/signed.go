@@ -11,32 +11,33 @@ import (
 )
 
 const (
-	// signedFolder is in the checkpoint folder, like that of the optimizers.
+	// signedFolder is in the checkpoint folder, like the optimizers' folder.
 	signedFolder = ".signed"
 
 	signedSlots    = 2
 	signedSlotSize = 32 + 4 + 4 // run, step, check of both
 )
 
-// errUnreadable says that a note has no slot that was written whole.
+// errUnreadable means that a signing record has no complete slot.
 var errUnreadable = errors.New("no part of it was written whole")
 
-// errSigned says that another process of this client may have signed a result of the step.
+// errSigned means that another process of this client may have signed a result of the step.
 var errSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
 
-// Signed names the file with the newest step of which this client signed a result.
+// Signed returns the name of the file with the newest step of which this client signed a result.
 func (f Folder) Signed() string {
 	return filepath.Join(f.Dir, signedFolder, fmt.Sprintf("%s-%x", checkpointPrefix(f.RunID), f.ID[:8]))
 }
 
-// Trained reports whether a process of this client noted, in any run of this name, that it signs a result.
+// Trained reports whether any process of this client has recorded a signature of a result, in any
+// run of this name.
 func (f Folder) Trained() bool {
 	_, err := os.Stat(f.Signed())
 	return err == nil
 }
 
 // NewestSigned returns the newest step of a run of which any process of this client signed a
-// result, as NoteSigned has noted it. Found is false when there is no note of this run.
+// result, as recorded by NoteSigned. found is false if there is no record of this run.
 func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) {
 	if f.Dir == "" {
 		return 0, false, nil
@@ -55,7 +56,7 @@ func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) 
 	return step, found, nil
 }
 
-// newestSigned reads a note; whole is false when none of it was written whole.
+// newestSigned decodes a signing record. whole is false if none of its slots is complete.
 func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 	for slot := range signedSlots {
 		of, noted, ok := signedSlot(b, slot)
@@ -67,11 +68,11 @@ func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 	return step, found, whole
 }
 
-// NoteSigned notes, before a result of a step is signed, that it will be: it returns when the
-// note would survive a crash of the machine. The error is errSigned when the step, or a later one,
-// was noted before: a process calls it once for each step. The file has its whole size from the
-// beginning, so that a full disk does not stop it, and the older of two slots is written, so that
-// one that is torn costs nothing.
+// NoteSigned records, before a result of a step is signed, that it will be signed. It returns when
+// the record would survive a crash of the machine. The error is errSigned if this or a later step
+// was recorded before: a process calls it once for each step. The file has its final size from the
+// start, so that a full disk does not prevent writing. It has two slots, and NoteSigned writes the
+// older one, so that a torn write loses nothing.
 func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	if f.Dir == "" {
 		return nil
@@ -90,7 +91,7 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 		}
 	}()
 	old := make([]byte, signedSlots*signedSlotSize)
-	n, _ := file.ReadAt(old, 0) // what is not there is not whole
+	n, _ := file.ReadAt(old, 0) // a missing part counts as incomplete
 	if noted, found, _ := newestSigned(old[:n], run); found && noted >= step {
 		return fmt.Errorf("%s: step %d: %w", path, noted, errSigned)
 	}
@@ -111,12 +112,12 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	if err := file.Sync(); err != nil {
 		return err
 	}
-	// File and folder may be new, also when an earlier process made them: it may have been killed
-	// before this.
+	// File and folder may be new, even if an earlier process created them, because it may have been
+	// killed before this call.
 	return errors.Join(syncFolder(filepath.Dir(path)), syncFolder(f.Dir))
 }
 
-// signedSlot reads one slot of a note; ok is false when it was not written whole.
+// signedSlot decodes one slot of a signing record. ok is false if it is incomplete.
 func signedSlot(b []byte, slot int) (run [32]byte, step uint32, ok bool) {
 	if len(b) < (slot+1)*signedSlotSize {
 		return run, 0, false
@@ -128,7 +129,7 @@ func signedSlot(b []byte, slot int) (run [32]byte, step uint32, ok bool) {
 	return [32]byte(b), binary.LittleEndian.Uint32(b[32:]), true
 }
 
-// olderSlot returns the slot that is of no use, or that with the earlier step.
+// olderSlot returns the incomplete slot, or else the one with the earlier step.
 func olderSlot(b []byte, run [32]byte) int {
 	oldest, least := 0, ^uint32(0)
 	for slot := range signedSlots {
@@ -143,7 +144,7 @@ func olderSlot(b []byte, run [32]byte) int {
 	return oldest
 }
 
-// syncFolder makes the names of files in a folder survive a crash of the machine.
+// syncFolder makes file names in a folder survive a crash of the machine.
 func syncFolder(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

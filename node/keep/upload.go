@@ -9,26 +9,26 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// Uploads holds the newest upload that the run does not know of yet. The zero value is
-// ready.
+// Uploads contains the newest upload that the run does not know of yet. The zero value is ready to
+// use.
 type Uploads struct {
 	mu     sync.Mutex
 	newest *coordinator.ReportUpload
 }
 
-// Add takes note that a checkpoint of the run lies at a place where others can get it. One
-// of another run is not noted. It may be called from any goroutine.
+// Add records that a checkpoint of the run is available to others at a location. It ignores a
+// checkpoint of another run. It may be called from any goroutine.
 func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
 	report := coordinator.ReportUpload{Step: f.Step, Place: at}
 	if f.RunID != runID || !parseDigest(&report.Digest, f.Digest) {
-		return // an upload of another run that was taken up
+		return // a continued upload of another run
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.newest = &report
 }
 
-// Next returns the upload that the run should be told of now, if there is one.
+// Next returns the upload that should be reported to the run now, if any.
 func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.Logger) (report coordinator.ReportUpload, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -43,9 +43,9 @@ func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.
 	case errors.Is(err, coordinator.ErrNotMember), errors.Is(err, coordinator.ErrFull):
 		return report, false // later
 	case errors.Is(err, coordinator.ErrUnrecorded) && s.Model.Checkpoint.Step < report.Step:
-		return report, false // it may be recorded yet
+		return report, false // it may still be recorded
 	}
-	u.newest = nil // it is known, or of no use
+	u.newest = nil // it is known to the run, or useless
 	if len(s.Earlier) > 0 && report.Step < s.Earlier[0].Step {
 		log.Warn("the upload took longer than the run remembers its models; it stays there, unreported; use longer epochs (over a quarter of an upload) or a faster destination",
 			"step", report.Step, "remembered from step", s.Earlier[0].Step, "at", report.Place)

@@ -14,12 +14,12 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// errOtherCheckpoint says that a checkpoint would take the place of a different one.
+// errOtherCheckpoint means that a checkpoint would replace a different one.
 var errOtherCheckpoint = errors.New("the folder holds another checkpoint")
 
-// writeCheckpoint writes a snapshot to a folder whose parent may not exist yet. What the
-// folder holds already is left alone: the same checkpoint is not written again, and any
-// other is an error, as it belongs to another run of the same name.
+// writeCheckpoint writes a snapshot to a folder whose parent may not exist yet. It does not change
+// an existing folder: it does not write the same checkpoint again, and any other content is an
+// error, because it belongs to another run of the same name.
 func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -38,7 +38,7 @@ func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Ext
 	return checkpoint.WriteDir(dir, s, beside...)
 }
 
-// removeUnfinished removes what a client that was killed has left of the run's checkpoints.
+// removeUnfinished removes partial checkpoints of the run that a killed client left.
 func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	err := checkpoint.RemoveUnfinished(dir, func(name string) bool {
 		_, ok := stepOf(strings.TrimSuffix(name, pendingSuffix), prefix)
@@ -50,11 +50,11 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	}
 }
 
-// forgottenSuffix ends the name of a checkpoint that another one of its step took the place of: of a future that
-// the run's host forgot, or of another run of the same name.
+// forgottenSuffix is the suffix of a checkpoint that was replaced by another one of its step: it
+// came from a future that the run's host lost, or from another run of the same name.
 const forgottenSuffix = ".forgotten"
 
-// putAside frees the place of a checkpoint that the run recorded from another one, which stays beside it.
+// putAside renames another checkpoint in the place of a recorded one.
 func putAside(dir string) error {
 	aside := dir + forgottenSuffix
 	if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
@@ -63,9 +63,9 @@ func putAside(dir string) error {
 	return os.Rename(dir, aside)
 }
 
-// pruneCheckpoints removes all but the newest checkpoints of a run up to the step upTo, and that of the step spare:
-// those of later steps are of a future that the run's host forgot. A folder that holds anything but a checkpoint is
-// left alone.
+// pruneCheckpoints removes all but the newest checkpoints of a run up to the step upTo, and the one
+// of step spare. Checkpoints of later steps come from a future that the run's host lost. It keeps a
+// folder that contains anything but a checkpoint.
 func pruneCheckpoints(dir, prefix string, keep int, upTo, spare uint32) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -10,15 +10,14 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// Data reads the data of the run as it is defined now. A provider lives from its open to the
-// next one, or to close, and is closed when nobody reads from it any more. It implements
-// env.DataProvider.
+// Data reads the data of the run's current definition. A provider is used from open until the next
+// open or close, and is closed when its last reader has finished. Data implements env.DataProvider.
 type Data struct {
 	mu      sync.Mutex
 	current *openData // nil before the first open and after close
 }
 
-// openData is one provider and its users.
+// openData is one provider with its users.
 type openData struct {
 	provider data.Provider
 	life     context.Context // ends before the provider is closed
@@ -26,9 +25,9 @@ type openData struct {
 	reads    sync.WaitGroup
 }
 
-// open takes the place of the provider that was open. What opens it gets a context that
-// ends with the provider, or with ctx if that ends first: for what a provider does by
-// itself ctx is too short, it ends with the call.
+// open replaces the open provider. opens gets a context that ends with the provider, or with ctx if
+// that ends first. ctx itself would end with the call, which is too early for the provider's
+// background work.
 func (d *Data) open(ctx context.Context, opens func(ctx context.Context) (data.Provider, error)) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	opened := context.AfterFunc(ctx, end)
@@ -43,7 +42,7 @@ func (d *Data) open(ctx context.Context, opens func(ctx context.Context) (data.P
 	return d.replace(&openData{provider: provider, life: life, end: end})
 }
 
-// close ends the reading.
+// close closes the provider.
 func (d *Data) close() error { return d.replace(nil) }
 
 func (d *Data) replace(next *openData) error {

@@ -1,14 +1,16 @@
-// Package member is where a node and its trainer meet.
+// Package member connects a node with its trainer.
 //
-// A node (package client) knows a trainer by the interfaces of package node/env, and loads no
-// libtorch; a trainer (package train) knows no network. A Factory makes the trainer that a run
-// asks for, of package train or, for tests of the network, learn/train/dummy, and opens the run's data:
+// A node (package client) uses a trainer through the interfaces of package node/env, and does not
+// load libtorch. A trainer (package train) does not use the network. A Factory creates the trainer
+// that a run requires, from package train or, for tests of the network, from learn/train/dummy, and
+// opens the run's data:
 //
 //	factory := member.NewFactory(member.Options{…})
 //	node, err := client.New(client.Options{NewTrainer: factory.Build, Data: factory.Data(), …})
 //	…
 //	err = factory.Close()
 //
-// Build returns a Trainer, or a Learner where the optimizer cannot be audited: their momentum can be kept
-// for the next process, and they say when they need the model, so that something else can use it meanwhile.
+// Build returns a Trainer, or a Learner if the optimizer cannot be audited. Both can save their
+// momentum for the next process, and report when they need the model, so that other code can use it
+// in between.
 package member

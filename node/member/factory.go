@@ -18,30 +18,30 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// Options say how a member trains, whatever its run is.
+// Options are the training settings of a member that do not depend on the run.
 type Options struct {
-	// Train are the options of every trainer. What the run says of them is filled in: Model,
-	// Optimizer, LRSchedule and Audited; and Compute by Computing.
+	// Train contains the options of every trainer. The Factory sets the fields that depend on the
+	// run: Model, Optimizer, LRSchedule and Audited; and Compute if Computing is set.
 	Train train.Options
-	// Computing says in which types a model is computed. Nil: as Train says.
+	// Computing returns the types in which a model is computed. Nil: Train.Compute.
 	Computing func(ctx context.Context, of model.Description) (model.Options, error)
-	// Delay is how long a training of the dummy model takes.
+	// Delay is the duration of a training of the dummy model.
 	Delay time.Duration
-	// OpenData opens the data of a run for a model, for as long as ctx lasts.
+	// OpenData opens the data of a run for a model. The data is used until ctx ends.
 	OpenData func(ctx context.Context, run config.Model, of model.Description) (data.Provider, error)
 	// Measuring uses the model while the training does not need it. May be nil.
 	Measuring Measuring
 }
 
-// Factory builds what depends on the run's definition, which comes with the coordinator's state:
-// the trainer, and the data it trains on.
+// Factory creates the objects that depend on the run's definition, which is part of the
+// coordinator's state: the trainer, and its training data.
 type Factory struct {
 	options Options
 	data    Data
-	made    io.Closer // trainer of Build's newest call; used by one goroutine at a time; nil: none
+	made    io.Closer // trainer of the newest Build; used by one goroutine at a time; nil: none
 }
 
-// NewFactory makes a Factory, which has built nothing yet.
+// NewFactory returns a Factory that has built nothing yet.
 func NewFactory(o Options) *Factory {
 	if o.Measuring == nil {
 		o.Measuring = unmeasured{}
@@ -49,11 +49,10 @@ func NewFactory(o Options) *Factory {
 	return &Factory{options: o}
 }
 
-// Data is the data of the run that Build was called for last.
+// Data returns the data of the run of the last Build.
 func (f *Factory) Data() *Data { return &f.data }
 
-// Build makes the trainer of the run and opens its data. It closes those that it made
-// before, if any.
+// Build creates the trainer of the run and opens its data. It closes those of a previous Build.
 func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, definition env.Definition) (env.Trainer, error) {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {
@@ -83,8 +82,9 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 		}
 	}
 	o.Model, o.Optimizer, o.LRSchedule, o.Audited = snapshot, run.Optimizer, run.LRSchedule, definition.Audited
-	// Rounding in bf16 sends some tokens to other experts on other machines, and adds up over the local steps of a
-	// round: honest results differ by more than the limits of audits.
+	// Rounding in bf16 sends some tokens to different experts on different machines, and
+	// accumulates over the local steps of a round: honest results differ by more than the limits of
+	// audits.
 	if o.OnlyF32 = definition.Audited && (description.Experts || run.Optimizer.LocalSteps != nil); o.OnlyF32 && o.Compute.Compute == torch.BF16 {
 		o.Compute.Compute = torch.F32
 		if o.Logger != nil {
@@ -117,7 +117,7 @@ func IsDummy(m coordinator.Model) bool {
 	return m.Checkpoint.Kind == coordinator.CheckpointDummy || m.Checkpoint.Origin == coordinator.CheckpointDummy
 }
 
-// buildDummy makes the trainer of a run that tests the network. Its data is read like any.
+// buildDummy creates the trainer of a run that tests the network. Its data is read as in any run.
 func (f *Factory) buildDummy(ctx context.Context, snapshot checkpoint.Snapshot, run config.Model, audited bool) (env.Trainer, error) {
 	if err := f.openData(ctx, run, model.Description{}); err != nil {
 		return nil, err
@@ -152,5 +152,5 @@ func (f *Factory) closeTrainer() error {
 	return made.Close()
 }
 
-// Close ends what Build made, when the node has ended.
+// Close closes the trainer and the data. The node must have ended.
 func (f *Factory) Close() error { return errors.Join(f.closeTrainer(), f.data.close()) }

@@ -10,14 +10,14 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// architectures are the names in a model's config.json that a run may mean. Those of
-// other kinds of runs are whatever the model says.
+// architectures contains the names in a model's config.json for each architecture of a run. For
+// other kinds of runs, any name is allowed.
 var architectures = map[config.Architecture][]string{
 	config.HfLlama:    {llama.Architecture},
 	config.HfDeepseek: {deepseek.ArchitectureV2, deepseek.ArchitectureV3},
 }
 
-// Fits returns why a run cannot train a model.
+// Fits returns the reason why a run cannot train a model, or nil.
 func Fits(run config.Model, description model.Description) error {
 	if err := fitsArchitecture(run.Architecture, description.Architecture); err != nil {
 		return err
@@ -28,7 +28,7 @@ func Fits(run config.Model, description model.Description) error {
 	return nil
 }
 
-// fitsArchitecture compares what a run says of its model with what the model says.
+// fitsArchitecture compares the architecture in the run's definition with the model's.
 func fitsArchitecture(run config.Architecture, of string) error {
 	if want, known := architectures[run]; known && !slices.Contains(want, of) {
 		return fmt.Errorf("the run's model.LLM.architecture is %s, its model is a %s, want one of %q", run, of, want)

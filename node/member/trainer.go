@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// trainer is what trainers of package train have, whatever their optimizer.
+// trainer is the common interface of the trainers of package train, for any optimizer.
 type trainer interface {
 	env.Trainer
 	env.Foreseer
@@ -22,11 +22,11 @@ type trainer interface {
 	SetOptimizerState(ctx context.Context, state train.OptimizerState) error
 }
 
-// Learner is the trainer of a member of a run without audits.
+// Learner is the trainer of a member in a run without audits.
 type Learner struct {
 	trainer
 	measuring  Measuring
-	foreseeing func() // ends Busy after Foresee; nil: nothing is foreseen
+	foreseeing func() // ends Busy after Foresee; nil: no speculation
 }
 
 // audited is a trainer whose results can be audited.
@@ -35,8 +35,8 @@ type audited interface {
 	env.Auditor
 }
 
-// Trainer is the trainer of a member of any run that trains with DisTrO, and of one with audits that makes local
-// steps.
+// Trainer is the trainer of a member in any run with DisTrO, and in a run with local steps and
+// audits.
 type Trainer struct {
 	Learner
 	env.Auditor
@@ -56,12 +56,12 @@ var (
 	_ env.Auditor = (*dummy.Audited)(nil)
 )
 
-// New makes the trainer of a member. Measuring may be nil.
+// New returns the trainer of a member. m may be nil.
 func New(t audited, m Measuring) *Trainer {
 	return &Trainer{*newLearner(t, m), t}
 }
 
-// newLearner makes the trainer of a member of a run without audits. Measuring may be nil.
+// newLearner returns the trainer of a member in a run without audits. m may be nil.
 func newLearner(t trainer, m Measuring) *Learner {
 	if m == nil {
 		m = unmeasured{}
@@ -71,17 +71,17 @@ func newLearner(t trainer, m Measuring) *Learner {
 
 // Measuring uses a trainer's model while the training does not need it. All methods return at once.
 type Measuring interface {
-	// Use begins with the model of a trainer, which was made of a snapshot.
+	// Use starts using the model of a trainer, which was created from a snapshot.
 	Use(t eval.LM, s checkpoint.Snapshot)
-	// Forget ends it, before the trainer is closed.
+	// Forget stops using it, before the trainer is closed.
 	Forget()
-	// Busy says that the training needs the model, until done is called.
+	// Busy reports that the training needs the model, until done is called.
 	Busy() (done func())
-	// Changed says of which step the model is now.
+	// Changed reports the current step of the model.
 	Changed(step uint32)
 }
 
-// unmeasured uses nothing.
+// unmeasured is a Measuring that does nothing.
 type unmeasured struct{}
 
 func (unmeasured) Use(eval.LM, checkpoint.Snapshot) {}
@@ -89,8 +89,8 @@ func (unmeasured) Forget()                          {}
 func (unmeasured) Busy() (done func())              { return func() {} }
 func (unmeasured) Changed(uint32)                   {}
 
-// busy is Measuring.Busy for what may end a foresight: between Foresee and that nobody measures, as measuring would
-// take back what was foreseen.
+// busy is Measuring.Busy for calls that may end a speculation. From Foresee until then no
+// measurement runs, because it would undo the speculation.
 func (t *Learner) busy() (done func()) {
 	done = t.measuring.Busy()
 	if ended := t.foreseeing; ended != nil {

@@ -1,9 +1,8 @@
-// Package memnet is the peer-to-peer network of clients in one process, for tests and
-// simulation: no sockets, no goroutines, and faults where a test wants them.
+// Package memnet implements the peer-to-peer network of clients in one process, for tests and
+// simulation. It uses no sockets and no goroutines, and can inject faults.
 //
-// The main type is Hub; Attach gives every client its Node, which implements
-// env.Network. Messages and answers are delivered by the caller's goroutine before
-// the call returns.
+// The main type is Hub. Attach returns the Node of each client, which implements env.Network. The
+// caller's goroutine delivers messages and answers before the call returns.
 package memnet
 
 import (
@@ -20,22 +19,22 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Reasons why something cannot be had.
+// Errors of unsuccessful requests and fetches.
 var (
 	ErrUnreachable = errors.New("peer is not reachable")
 	errNotHeld     = errors.New("no holder has the blob")
 	errTooLarge    = errors.New("message is larger than allowed")
 )
 
-// Hub connects the nodes of one network. The functions are set before the first Attach
-// and may be called from any goroutine.
+// Hub connects the nodes of one network. Its functions must be set before the first Attach and may
+// be called from any goroutine.
 type Hub struct {
-	// DropGossip reports whether a message is lost on its way; nil: none is.
+	// DropGossip reports whether a message is lost; nil: no messages are lost.
 	DropGossip func(from, to identity.ID, message []byte) bool
-	// DropLink reports whether a request or fetch fails; nil: none does.
+	// DropLink reports whether a request or fetch fails; nil: none fails.
 	DropLink func(from, to identity.ID) bool
-	// Stall reports whether the holder to never finishes what a fetch asks it for: the
-	// fetch waits until its ctx is done. Neither does it push anything. Nil: none does.
+	// Stall reports whether the holder to stalls fetches from it: such a fetch waits until its ctx
+	// is done. A stalling holder does not push results either. Nil: none stalls.
 	Stall func(from, to identity.ID) bool
 
 	mu    sync.Mutex
@@ -54,7 +53,7 @@ type Node struct {
 	heard    context.Context // handle is called until it is done
 	protocol map[string]protocol
 	blobs    map[[32]byte][]byte
-	files    map[[32]byte]file // of blobs that are not in memory
+	files    map[[32]byte]file // blobs that are not in memory
 	sent     uint64
 	received uint64
 }
@@ -64,7 +63,7 @@ type protocol struct {
 	handle     func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)
 }
 
-// Attach connects a client, in place of an earlier one with the same id.
+// Attach connects a client. It replaces an earlier one with the same ID.
 func (h *Hub) Attach(id identity.ID) *Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +137,7 @@ func (n *Node) deliver(from identity.ID, message []byte) {
 	handle, heard := n.handle, n.heard
 	n.mu.Unlock()
 	if handle != nil && heard.Err() == nil {
-		_ = handle(from, message) // nobody passes anything on here
+		_ = handle(from, message) // this network does not forward messages
 	}
 }
 
@@ -216,13 +215,13 @@ func (n *Node) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, err
 	return hash, nil
 }
 
-// file is where a blob lies, on the disk.
+// file is the location of a blob on the disk.
 type file struct {
 	*io.SectionReader
 	lost func(error)
 }
 
-// read returns the blob that lies in a file, if it is what it was.
+// read returns the blob in a file, if it is unchanged.
 func (f file) read(hash [32]byte) (data []byte, err error) {
 	data = make([]byte, f.Size())
 	if _, err = f.ReadAt(data, 0); err == nil && blake3.Sum256(data) != hash {
@@ -237,7 +236,7 @@ func hashOf(data *io.SectionReader) ([32]byte, error) {
 	return [32]byte(h.Sum(nil)), err
 }
 
-// InFiles returns how many blobs lie in files, and not in memory.
+// InFiles returns the number of blobs that are in files and not in memory.
 func (n *Node) InFiles() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -322,14 +321,14 @@ func (n *Node) count(sent, received int) {
 	n.received += uint64(received)
 }
 
-// admits reports whether the node is there and talks to the other one.
+// admits reports whether the node is open and talks to the other one.
 func (n *Node) admits(id identity.ID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.closed && slices.Contains(n.members, id)
 }
 
-// peer returns the node of to when both talk to each other, or nil.
+// peer returns the node of to if both talk to each other, or nil.
 func (h *Hub) peer(from, to identity.ID, link bool) *Node {
 	h.mu.Lock()
 	a, b := h.nodes[from], h.nodes[to]

@@ -1,6 +1,6 @@
-// Package p2pnet is the peer-to-peer network of a client: package p2p with its gossip
-// and blobs behind the interface env.Network.
+// Package p2pnet implements env.Network, the peer-to-peer network of a client, with package p2p,
+// its gossip and its blobs.
 //
-// The main type is Network. Its owner makes the p2p node and the blob store, gives the
-// Network to client.New, and closes the node after the client has ended.
+// The main type is Network. Its owner creates the p2p node and the blob store, passes the Network
+// to client.New, and closes the node after the client has ended.
 package p2pnet

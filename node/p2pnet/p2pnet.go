@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// errNotSubscribed says that a message was published before Subscribe.
+// errNotSubscribed means that a message was published before Subscribe.
 var errNotSubscribed = errors.New("not subscribed to the run's gossip")
 
 // Network implements env.Network. Its methods may be called from any goroutine.
@@ -39,7 +39,7 @@ func New(node *p2p.Node, store *blob.Store, runID string) *Network {
 // Addrs returns the multiaddrs at which peers reach the node.
 func (n *Network) Addrs() []string { return n.node.Addrs() }
 
-// SetMembers replaces the peers that are dialled and listened to.
+// SetMembers replaces the list of peers that may connect and that the node dials.
 func (n *Network) SetMembers(peers []backend.Peer) {
 	members := make([]p2p.Peer, len(peers))
 	for i, peer := range peers {
@@ -51,10 +51,10 @@ func (n *Network) SetMembers(peers []backend.Peer) {
 // Bytes returns the bytes sent and received since the start.
 func (n *Network) Bytes() (sent, received uint64) { return n.node.Bytes() }
 
-// Traffic returns what streams to and from the members that are connected have carried.
+// Traffic returns the traffic of the connected members.
 func (n *Network) Traffic() []p2p.Traffic { return n.node.Traffic() }
 
-// Subscribe joins the run's gossip until ctx is done. It is called once.
+// Subscribe joins the run's gossip until ctx is done. It may be called once.
 func (n *Network) Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error {
 	topic, err := gossip.Join(ctx, n.node, n.topic, func(from identity.ID, message []byte) error {
 		err := handle(from, message)
@@ -83,7 +83,7 @@ func (n *Network) Publish(ctx context.Context, message []byte) error {
 	return topic.Publish(ctx, message)
 }
 
-// Request asks one member.
+// Request sends a request to one member.
 func (n *Network) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
 	return n.node.Request(ctx, to, protocol, request, maxResponse)
 }
@@ -93,15 +93,15 @@ func (n *Network) Handle(protocol string, maxRequest int, handle func(ctx contex
 	n.node.Handle(protocol, maxRequest, handle)
 }
 
-// Misbehaved holds against a member what the client found out about it.
+// Misbehaved penalises a member for a fault that the client has detected.
 func (n *Network) Misbehaved(peer identity.ID, detail string) {
 	n.node.Penalise(peer, p2p.FaultInvalid, detail)
 }
 
-// Put shares data, which is not modified afterwards.
+// Put shares data. The caller must not modify it afterwards.
 func (n *Network) Put(data []byte) ([32]byte, error) { return n.store.Put(data), nil }
 
-// Lend is Put for data that the caller keeps in memory anyway until Drop.
+// Lend is Put for data that the caller keeps in memory until Drop anyway.
 func (n *Network) Lend(data []byte) ([32]byte, error) { return n.store.Lend(data), nil }
 
 // LendFrom is Lend for data in a file of the caller.
@@ -112,8 +112,8 @@ func (n *Network) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, 
 // Drop ends the sharing of a blob.
 func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
 
-// GiveWay frees the disk that shared parts take, as far as they can be elsewhere, and returns how many
-// bytes that were.
+// GiveWay frees disk space that shared parts use, as far as these fit elsewhere, and returns the
+// number of freed bytes.
 func (n *Network) GiveWay() int64 { return n.store.GiveWay() }
 
 // Fetch gets a blob from its holders and shares it.
@@ -122,13 +122,13 @@ func (n *Network) Fetch(ctx context.Context, hash [32]byte, size uint64, holders
 	return n.retain(hash, data, err)
 }
 
-// FetchUpTo is Fetch for a blob of which only a bound of its size is known.
+// FetchUpTo is Fetch for a blob of unknown size, at most maxSize bytes.
 func (n *Network) FetchUpTo(ctx context.Context, hash [32]byte, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	data, err := blob.FetchUpTo(ctx, n.node, n.store, hash, maxSize, holders)
 	return n.retain(hash, data, err)
 }
 
-// retain shares what was fetched.
+// retain shares fetched data.
 func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) {
 	switch {
 	case errors.Is(err, blob.ErrFull):
@@ -136,7 +136,7 @@ func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) 
 	case err != nil:
 		return nil, err
 	}
-	// When there was no room to keep it, others get it elsewhere.
+	// If there was no space to keep it, other members get it elsewhere.
 	if err := n.store.Retain(hash); err != nil && !errors.Is(err, blob.ErrNotHeld) {
 		return nil, err
 	}

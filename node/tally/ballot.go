@@ -9,34 +9,34 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// ballot is everything that decides which results of a finished round count.
+// ballot contains everything that decides which results of a finished round count.
 type ballot struct {
 	round      *coordinator.Round     // with all its witnesses
 	owners     []coordinator.ClientID // of the batches, in ascending order of batches
-	candidates [][]Commitment         // per batch, the known results, in any order
-	held       [][]Commitment         // per batch, those of them that are held here, whatever their replica; nil: none
+	candidates [][]Commitment         // for each batch, the known results, in any order
+	held       [][]Commitment         // for each batch, the candidates held here, with any replica; nil: none
 }
 
 // verdict is the outcome of a ballot.
 type verdict struct {
-	chosen []Commitment // per batch; zero: no result counts
-	// unknown lists the batches of which the witnesses hold a result that is not among
-	// the candidates. The verdict stands only when it is empty.
+	chosen []Commitment // for each batch; zero: no result counts
+	// unknown lists the batches for which the witnesses hold a result that is not among the
+	// candidates. The verdict is final only if it is empty.
 	unknown []int
-	// claimed is set when no root was agreed on and fewer witnesses than a quorum say that they
-	// hold what is unknown: it counts only if others hold it as well whose filters hide that.
+	// claimed is set if no root was agreed on and fewer witnesses than a quorum claim to hold the
+	// unknown result. It counts only if other witnesses, whose filters hide it, also hold it.
 	claimed bool
-	// unread are the members whose lists are not known, where what counts rests on them: it
-	// has enough votes, but too few of the known lists name it for an honest one to be among
-	// them. A client that knows one of their results that is not known here may find that another counts.
+	// unread contains the members whose lists are unknown, if a chosen result depends on them: it
+	// has enough votes, but too few of the known lists name it for an honest one to be among them.
+	// A client that knows further results of these members may find that another result counts.
 	unread []uint16
 }
 
-// decide counts the votes. A result counts when at least quorum witnesses hold it; where
-// two do, the one with more votes, then the lower commitment. A Merkle root that a quorum
-// of the witnesses signed overrules that: the outcome must have exactly this root, so
-// that every client arrives at the same set or knows that it lacks something. The
-// outcome depends on no order of arrival.
+// decide counts the votes. A result counts if at least a quorum of witnesses hold it. If two do,
+// the one with more votes counts, then the lower commitment. A Merkle root that a quorum of the
+// witnesses signed overrules that: the outcome must have exactly this root, so that every client
+// arrives at the same set or knows that something is missing. The outcome does not depend on the
+// order of arrival.
 func (b ballot) decide() verdict {
 	if !b.round.HasQuorum() {
 		return verdict{chosen: make([]Commitment, len(b.owners))}
@@ -54,7 +54,7 @@ func (b ballot) decide() verdict {
 	}
 	strict := b.choose(t.votes, int(b.round.WitnessesNeeded))
 	missing, _ := t.unaccounted(strict, nil)
-	if len(missing) == 0 { // the filters tell nothing: any batch may be it
+	if len(missing) == 0 { // the filters show nothing: it may be any batch
 		for i := range strict {
 			missing = append(missing, i)
 		}
@@ -62,12 +62,12 @@ func (b ballot) decide() verdict {
 	return verdict{chosen: strict, unknown: missing}
 }
 
-// count is a ballot with what the witnesses' filters say of it.
+// count is a ballot with the contents of the witnesses' filters.
 type count struct {
 	ballot
-	owned [][]bool   // per batch and witness: it says that it holds a result of the owner
-	bears [][][]bool // per batch, candidate and witness: its filter contains the candidate, and the owner
-	votes [][]int    // per batch and candidate: the number of these witnesses
+	owned [][]bool   // for each batch and witness: it claims to hold a result of the owner
+	bears [][][]bool // for each batch, candidate and witness: its filter contains the candidate, and the owner
+	votes [][]int    // for each batch and candidate: the number of these witnesses
 }
 
 func (b ballot) tally() count {
@@ -85,8 +85,9 @@ func (b ballot) tally() count {
 			positions := keys.Positions(c[:])
 			t.bears[i][j] = make([]bool, len(witnesses))
 			for k := range witnesses {
-				// An honest witness names the owner of all that it holds. One that does not would
-				// have a vote for those that know the result, and hide it from the others.
+				// An honest witness names the owner of every result that it holds. A witness that
+				// does not would have a vote for clients that know the result, and hide it from the
+				// others.
 				if t.owned[i][k] && witnesses[k].Commitments.ContainsPositions(positions) {
 					t.bears[i][j][k] = true
 					t.votes[i][j]++
@@ -97,12 +98,13 @@ func (b ballot) tally() count {
 	return t
 }
 
-// liars is how many of the round's witnesses may lie: fewer than a third of the elected.
+// liars returns the maximum number of dishonest witnesses in the round: fewer than a third of the
+// elected.
 func (b ballot) liars() int {
 	return (max(int(b.round.WitnessesElected), len(b.round.Witnesses)) - 1) / 3
 }
 
-// choose picks per batch the candidate with the most votes, at least threshold.
+// choose selects for each batch the candidate with the most votes, at least threshold.
 func (b ballot) choose(votes [][]int, threshold int) []Commitment {
 	chosen := make([]Commitment, len(b.candidates))
 	for i, known := range b.candidates {
@@ -119,9 +121,9 @@ func (b ballot) choose(votes [][]int, threshold int) []Commitment {
 	return chosen
 }
 
-// withRoot returns the outcome with the root that a quorum signed, nil when it is not
-// found: what the filters together say, or else what the filter of one of those witnesses
-// does. One of them is honest, whatever the others' filters contain.
+// withRoot returns the outcome with the root that a quorum signed, or nil if it is not found. It
+// tries the candidates that the filters together select, and then those in the filter of each of
+// these witnesses. At least one of them is honest, whatever the others' filters contain.
 func (t count) withRoot(root [32]byte) []Commitment {
 	for _, threshold := range []int{int(t.round.WitnessesNeeded), 1} {
 		if chosen := t.choose(t.votes, threshold); merkle.Root(chosen) == root {
@@ -136,16 +138,15 @@ func (t count) withRoot(root [32]byte) []Commitment {
 	return nil
 }
 
-// believed returns the votes that count. A witness denies a candidate that its filter
-// contains by its list, of which it signed the root: the list names another one. When more
-// witnesses deny a candidate than may lie, an honest one does, so the candidate was made to
-// pass the filters, and the votes of all that deny it are taken away. It has no quorum then
-// unless honest witnesses hold it.
+// believed returns the votes that count. A witness denies a candidate that its filter contains if
+// its list, whose root it signed, names another one. If more witnesses deny a candidate than can be
+// dishonest, at least one of them is honest. The candidate was then made to pass the filters, and
+// the votes of all that deny it are removed. It then has a quorum only if honest witnesses hold it.
 //
-// Fewer denials are not believed, although each is signed. Which lists are known depends on
-// what a client has heard, and a vote that only liars could take away must not: honest
-// clients would differ at no cost. So they can differ only about a candidate that was made
-// to pass the filter of an honest witness, which has to be searched for in every round.
+// Fewer denials do not count, although each is signed. The known lists depend on the messages that
+// a client has received, so a vote must not depend on dishonest witnesses alone: honest clients
+// could then be made to differ at no cost. Now they can differ only about a candidate that was made
+// to pass the filter of an honest witness, which requires a search in every round.
 func (t count) believed(lists [][]Commitment) [][]int {
 	believed, liars := make([][]int, len(t.votes)), t.liars()
 	for i, known := range t.candidates {
@@ -165,10 +166,10 @@ func (t count) believed(lists [][]Commitment) [][]int {
 	return believed
 }
 
-// unaccounted lists the batches without an outcome of which an unknown result may have the
-// quorum. All witnesses may hold it that hold a result of the owner and none that is known
-// here, unless their whole list is known; and those that lie, fewer than a third, may have
-// it in their filters whatever else these say. Claimed says that each of them needs those.
+// unaccounted lists the batches without an outcome for which an unknown result may have the quorum.
+// All witnesses may hold it that claim a result of the owner and hold none that is known here,
+// unless their whole list is known. Dishonest witnesses, fewer than a third, may have it in their
+// filters in any case. claimed means that each of these batches depends on them.
 func (t count) unaccounted(chosen []Commitment, lists [][]Commitment) (missing []int, claimed bool) {
 	witnesses := len(t.round.Witnesses)
 	claimed = true
@@ -190,8 +191,8 @@ func (t count) unaccounted(chosen []Commitment, lists [][]Commitment) (missing [
 	return missing, claimed && len(missing) > 0
 }
 
-// unread lists the members whose lists are not known, if a chosen result is named by no more
-// of the known ones than may lie: its votes may be errors of the filters, of the kind that a
+// unread lists the members whose lists are unknown, if a chosen result is named by no more of the
+// known lists than can be dishonest. Its votes may then be false positives of the filters, which a
 // trainer can search for.
 func (t count) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
 	var members []uint16
@@ -217,14 +218,14 @@ func (t count) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
 	return nil
 }
 
-// lacks reports whether a witness holds a result of a batch that is not known here.
+// lacks reports whether a witness holds a result of a batch that is unknown here.
 func (t count) lacks(batch, witness int) bool {
 	return t.owned[batch][witness] && !slices.ContainsFunc(t.bears[batch], func(by []bool) bool { return by[witness] })
 }
 
-// informed lists the members that know more of the batches unknown here: the witnesses that
-// signed the root of a quorum, for they hold just what counts; without such a root those
-// that hold a result of one of the batches and none of its candidates.
+// informed lists the members that know more about the batches unknown here: the witnesses that
+// signed the root of a quorum, because they hold exactly what counts. Without such a root it lists
+// those that claim a result of one of the batches and hold none of its candidates.
 func (b ballot) informed(unknown []int) []uint16 {
 	t := b.tally()
 	root, agreed := b.round.QuorumRoot()

@@ -1,22 +1,21 @@
-// Package tally keeps the tally of a round: who announced what, what is held of it, what
-// the witnesses say, which results count in the end, what is lacking, and which members should have
-// it.
+// Package tally implements the tally of a round: which results are announced, which are held, which
+// count according to the witnesses' proofs, which are missing, and which members should have them.
 //
-// It is pure: no I/O, no clock, no goroutine. Time is passed in, blobs are known by their
-// hashes only. An auditor that has a run's log and the announcements arrives at the same
-// counted results as every client:
+// It is pure: no I/O, no clock, no goroutines. Callers pass in the time, and blobs are represented
+// by their hashes. An auditor with a run's log and the announcements computes the same counted
+// results as every client:
 //
 //	t := tally.New(round, epochStart, round.Assignments(config))
 //	t.Renew(round, true)                        // with the witnesses of the finished round
 //	err := t.Hear(author, announcement, raw)    // each announcement, in any order
-//	outcome := t.Decide()                       // outcome.Counted stands when it is Known
+//	outcome := t.Decide()                       // outcome.Counted is final when it is Known
 //
-// The files, from what comes in to what comes out:
+// The files, from input to output:
 //
-//   - tally.go: a Tally, its slots and candidates, and how these change their state.
-//   - hear.go: which announcements are entered, and which make room for others.
-//   - outcome.go: the proof of what is held, the outcome of a finished round, and what of
-//     it is lacking.
-//   - ballot.go, lists.go: how the witnesses' filters, roots and lists decide what counts.
-//   - replica.go: the hash of everything that was applied.
+//   - tally.go: a Tally, its slots and candidates, and their state transitions.
+//   - hear.go: which announcements are entered, and which are displaced.
+//   - outcome.go: the proof of the held results, the outcome of a finished round, and its missing
+//     results.
+//   - ballot.go, lists.go: how the witnesses' filters, roots and lists decide which results count.
+//   - replica.go: the hash of all applied results.
 package tally

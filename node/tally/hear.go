@@ -16,7 +16,7 @@ import (
 // wholeVote is the vote of one witness; see support.
 const wholeVote = 1 << 16
 
-// Reasons why an announcement is not entered, or not only that.
+// Results of Hear. After ErrEquivocation the announcement may have been entered.
 var (
 	errUnknownBatch  = errors.New("no such batch in the round")
 	errNotAssignee   = errors.New("the batch is another client's")
@@ -26,14 +26,13 @@ var (
 	ErrTooManyBefore = errors.New("two other results for the same batch came before")
 )
 
-// Hear enters an announcement whose signature was verified. It returns ErrEquivocation
-// after entering a second result, unless that took the place of another, and another error
-// when nothing was entered: ErrOtherSize when what was entered before may have been a trap.
-// Beyond two results per batch only those are entered that witnesses of the finished round
-// hold, so that a trainer that sends many can neither hide the one that counts nor that
-// none does: without knowing where the witnesses' votes went nobody can rule out that one
-// has the quorum. When all places are taken, a result with more support takes the place of
-// the one with the least; see Displaced.
+// Hear enters an announcement whose signature was verified. It returns ErrEquivocation after
+// entering a second result, unless that displaced another one. It returns another error if it
+// entered nothing: ErrOtherSize if the size entered before may have been a trap. Beyond two results
+// per batch, Hear enters only results that witnesses of the finished round hold. Otherwise a
+// trainer that sends many results could hide the one that counts, or hide that none counts: as long
+// as it is unknown where the witnesses' votes went, one of them might have the quorum. If all slots
+// are taken, a result with more support displaces the one with the least; see Displaced.
 func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
 	s := b.Find(a.Batch)
 	if s == nil {
@@ -71,24 +70,23 @@ func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) 
 	return nil
 }
 
-// Displaced returns the candidates that made room for others since the last call: what was
-// begun for them should end.
+// Displaced returns the candidates that were displaced since the last call. The caller should
+// cancel their downloads.
 func (b *Tally) Displaced() []*Candidate {
 	displaced := b.displaced
 	b.displaced = nil
 	return displaced
 }
 
-// displace takes the candidate with the least support out of a slot, if a new one has more.
-// What was heard while the round ran and is held stays, at most two: of these is the one
-// that this client proved to hold, and those that it needs to read the lists of others
-// that proved the same.
+// displace removes the candidate with the least support from a slot, if a new one has more.
+// Candidates that arrived during the round and are held stay, at most two: one of them is the one
+// that this client proved to hold, and they are needed to read the lists of other witnesses that
+// proved the same.
 //
-// No other result that an honest witness holds is displaced or kept out, however many a
-// trainer and the witnesses that lie for it name: it has that witness's whole vote, and
-// there are as many places beside those two as votes. A trainer would have to fill the
-// places with results that pass the filters of honest witnesses by error, so that these
-// part their votes.
+// No other result that an honest witness holds is displaced or kept out, however many results a
+// trainer and its dishonest witnesses name: it has that witness's whole vote, and there are as many
+// slots in addition to those two as votes. A trainer would have to fill the slots with results that
+// pass the filters of honest witnesses by error, so that these votes are divided.
 func (b *Tally) displace(s *Slot, with Commitment) bool {
 	commitments := make([]Commitment, 0, len(s.Candidates)+1)
 	for _, c := range s.Candidates {
@@ -113,9 +111,9 @@ func (b *Tally) displace(s *Slot, with Commitment) bool {
 	return true
 }
 
-// support returns how much of the votes of the round's witnesses each of several results of
-// one batch has. A witness parts its vote among all of them that its filter contains, as
-// an honest one holds one of them at most.
+// support returns each result's share of the votes of the round's witnesses, for several results of
+// one batch. The vote of a witness is divided among all of them that its filter contains, because
+// an honest one holds at most one of them.
 func (b *Tally) support(commitments []Commitment) []int {
 	keys := bloom.NewKeys(b.Round.Seed)
 	positions := make([]bloom.Positions, len(commitments))
@@ -137,9 +135,9 @@ func (b *Tally) support(commitments []Commitment) []int {
 	return support
 }
 
-// Dispute forgets the size of a result whose trainer signed different ones, so that a trainer that
-// believed the wrong one can fetch what counts after all. It returns the result if it is on
-// its way with the size that is not believed any more, else nil.
+// Dispute discards the size of a result whose trainer signed different sizes, so that a client that
+// believed the wrong one can still fetch the result. If the result is being downloaded with the
+// discarded size, Dispute returns it, else nil.
 func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Candidate) {
 	for _, c := range b.Find(batch).Candidates {
 		if c.Commitment != commitment {
@@ -147,7 +145,7 @@ func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Ca
 		}
 		c.Disputed = true
 		c.RetryAt = time.Time{}
-		if c.State == Refused && !c.asked { // for its size
+		if c.State == Refused && !c.asked { // because of its size
 			b.set(c, Announced)
 		}
 		if c.State == Fetching {
@@ -157,8 +155,8 @@ func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Ca
 	return flying
 }
 
-// Origins returns of how many batches a result is announced, and of how many only such that
-// were made from another replica. A result of a model of another shape is never held.
+// Origins returns the number of batches with an announced result, and the number of those whose
+// results were all made from another replica. A result from a model of another shape is never held.
 func (b *Tally) Origins() (all, others int) {
 	for i := range b.Slots {
 		known := b.Slots[i].Candidates

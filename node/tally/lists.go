@@ -9,29 +9,28 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// maxGuesses bounds the Merkle roots that are worked out to read the witnesses' lists of
-// one round, beside two for each witness.
+// maxGuesses is the maximum number of Merkle roots that are computed to read the witnesses' lists
+// of one round, in addition to two for each witness.
 const maxGuesses = 1 << 10
 
-// reading is the attempt to find out which list of commitments a witness signed the root
-// of.
+// reading is the search for the list of commitments whose root a witness signed.
 type reading struct {
-	index   int // of the witness
+	index   int // index of the witness
 	witness *coordinator.Witness
-	options [][]Commitment // per batch what may be in the list, the likely first; zero: nothing
+	options [][]Commitment // for each batch the possible entries of the list, likely ones first; zero: none
 	size    int            // number of lists that these allow, at most maxGuesses+1
-	list    []Commitment   // once found
+	list    []Commitment   // set once found
 }
 
-// lists returns per witness the list that it signed, of known candidates that its filters
-// contain; nil where none was found.
+// lists returns for each witness the list that it signed, among known candidates that its filters
+// contain, or nil if none was found.
 //
-// Every list is first tried with the results that are held here, also those that this
-// client would not have proved, for want of time or of the same replica: of what nobody can
-// fetch an honest witness holds nothing, so the first guess is right for it however many
-// commitments were forged, as soon as what it holds was fetched. Then all lists are tried
-// that its filters allow, of those witnesses first that leave the least to try: a liar
-// cannot use up what the others need.
+// It first tries every list with the results that are held here, including those that this client
+// would not have proved, because they came late or from another replica. An honest witness holds
+// only results that can be fetched, so the first guess is right for it, however many commitments
+// were forged, as soon as its results were fetched. Then it tries all lists that its filters allow,
+// starting with the witnesses with the fewest possibilities, so that a dishonest witness cannot use
+// up the guesses that the others need.
 func (t count) lists(of func(w *coordinator.Witness) bool) [][]Commitment {
 	var readings []*reading
 	for k := range t.round.Witnesses {
@@ -64,11 +63,11 @@ func (t count) lists(of func(w *coordinator.Witness) bool) [][]Commitment {
 	return lists
 }
 
-// reading returns what the filters of a witness allow.
+// reading returns the possibilities that the filters of a witness allow.
 func (t count) reading(k int, w *coordinator.Witness) *reading {
 	r := &reading{index: k, witness: w, options: make([][]Commitment, len(t.owners)), size: 1}
 	for i, known := range t.candidates {
-		if !t.owned[i][k] { // an honest witness names the owner of all that it holds
+		if !t.owned[i][k] { // an honest witness names the owner of every result that it holds
 			r.options[i] = []Commitment{{}}
 			continue
 		}
@@ -103,8 +102,8 @@ func (b ballot) holds(batch int, c Commitment) bool {
 	return b.held != nil && slices.Contains(b.held[batch], c)
 }
 
-// adopted returns the list that another witness was found to have signed, if it is this
-// one's too.
+// adopted returns the list that another witness was found to have signed, if this one signed it
+// too.
 func (r *reading) adopted(readings []*reading) []Commitment {
 	for _, other := range readings {
 		if other.list != nil && other.witness.CommitmentsRoot == r.witness.CommitmentsRoot && r.allows(other.list) {
@@ -122,7 +121,7 @@ func (r *reading) repeats(earlier []*reading) bool {
 	})
 }
 
-// allows reports whether the filters contain all of a list.
+// allows reports whether the filters contain all entries of a list.
 func (r *reading) allows(list []Commitment) bool {
 	for i, c := range list {
 		if !slices.Contains(r.options[i], c) {
@@ -132,7 +131,7 @@ func (r *reading) allows(list []Commitment) bool {
 	return true
 }
 
-// guess tries the likely results, and then none where nothing is held.
+// guess tries the likely results, and then an empty entry for batches without a held result.
 func (r *reading) guess() []Commitment {
 	list := make([]Commitment, len(r.options))
 	for i, options := range r.options {

@@ -10,16 +10,16 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// judgePause is the least time between two decisions of a round that lacks results.
+// judgePause is the minimum time between two decisions of a round that lacks results.
 const judgePause = 100 * time.Millisecond
 
-// UnsureTimeout is how long peers are asked for what witnesses may hold in place of what seems to
-// count, or for what witnesses claim to hold. Witnesses that lie can make every round unsure, so it is
-// short.
+// UnsureTimeout is the maximum time to ask peers for results that witnesses may hold instead of the
+// apparently counted ones, or that witnesses claim to hold. Dishonest witnesses can make every
+// round unsure, so the time is short.
 const UnsureTimeout = 2 * time.Second
 
-// HeldOf returns the verified result of a slot that was made from the same replica as
-// the own one; of two the one with the lower commitment, whichever came first.
+// HeldOf returns the verified result of a slot that was made from this client's replica. If there
+// are two, it returns the one with the lower commitment, independent of their order of arrival.
 func (b *Tally) HeldOf(s *Slot) *Candidate {
 	var best *Candidate
 	for _, c := range s.Candidates {
@@ -33,15 +33,15 @@ func (b *Tally) HeldOf(s *Slot) *Candidate {
 	return best
 }
 
-// CameFrom reports whether a result of another member came here.
+// CameFrom reports whether a result of another member has arrived.
 func (b *Tally) CameFrom(id coordinator.ClientID) bool {
 	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
 		return s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Held || c.Took > 0 })
 	})
 }
 
-// Progress returns the owners that count of the held results, and of all
-// batches.
+// Progress returns the owners of the held results, and of all batches, as far as counts returns
+// true for them.
 func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all []coordinator.ClientID) {
 	for i := range b.Slots {
 		owner := b.Slots[i].Owner
@@ -56,7 +56,7 @@ func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all []co
 	return held, all
 }
 
-// Witness returns the proof of what is held, and the number of held results.
+// Witness returns the proof of the held results, and their number.
 func (b *Tally) Witness() (coordinator.WitnessRound, int) {
 	w := coordinator.WitnessRound{Step: b.Round.Step, Replica: b.Replica}
 	leaves := make([][32]byte, len(b.Slots))
@@ -76,7 +76,7 @@ func (b *Tally) Witness() (coordinator.WitnessRound, int) {
 	return w, count
 }
 
-// Votes returns how many witnesses of the round, as far as known, hold a candidate.
+// Votes returns the number of known witnesses of the round that hold a candidate.
 func (b *Tally) Votes(c *Candidate) int {
 	if !c.polled {
 		c.votes, c.polled = b.Round.Votes(c.Commitment), true
@@ -84,39 +84,39 @@ func (b *Tally) Votes(c *Candidate) int {
 	return c.votes
 }
 
-// Outcome is what becomes of a finished round.
+// Outcome is the outcome of a finished round.
 type Outcome struct {
 	Counted  []Counted
-	Sources  []*Candidate // of Counted, in the same order
-	Kept     []Kept       // that witnesses hold, and that are not applied
+	Sources  []*Candidate // candidates of Counted, in the same order
+	Kept     []Kept       // held by witnesses, but not applied
 	Lost     []Slot       // batches without a counted result
-	Missing  int          // results that count and are not held, or not even known
-	Claimed  bool         // all that is missing is not known, and fewer witnesses than a quorum say that they hold it
-	Unsure   bool         // witnesses whose lists are not known may hold what counts in place of it
-	Informed []uint16     // members that know more of those not even known, or what is unsure
-	NoRoom   bool         // one of those missing did not fit into the memory for blobs
+	Missing  int          // number of results that count but are not held, including unknown ones
+	Claimed  bool         // all missing results are unknown, and fewer witnesses than a quorum claim to hold them
+	Unsure   bool         // witnesses whose lists are unknown may hold other results than Counted
+	Informed []uint16     // members that know more about unknown or unsure results
+	NoRoom   bool         // a missing result did not fit into the memory for blobs
 
-	open bool // not even known which results count
+	open bool // it is not even known which results count
 }
 
-// Kept is a result that witnesses hold and that is not applied: its trainer is on probation, or its
-// optimizer too young.
+// Kept is a result that witnesses hold but that is not applied, because its trainer is on probation
+// or its optimizer is too young.
 type Kept struct {
 	Slot      *Slot
 	Candidate *Candidate
 }
 
-// Known reports whether it is known which results count, be they held here or not.
+// Known reports whether it is known which results count, held or not.
 func (o Outcome) Known() bool { return !o.open && !o.Unsure }
 
-// Holds reports whether a result is held, be it applied or not.
+// Holds reports whether witnesses hold a result, applied or not.
 func (o Outcome) Holds(c Commitment) bool {
 	return slices.ContainsFunc(o.Counted, func(counted Counted) bool { return counted.Commitment == c }) ||
 		slices.ContainsFunc(o.Kept, func(kept Kept) bool { return kept.Candidate.Commitment == c })
 }
 
-// Decide returns the outcome. It stands only when nothing is missing, and for sure when it is
-// not Unsure either.
+// Decide returns the outcome. It is usable only if nothing is missing, and final only if it is also
+// not Unsure.
 func (b *Tally) Decide() Outcome {
 	ballot := b.ballot()
 	v := ballot.decide()
@@ -151,9 +151,9 @@ func (b *Tally) Decide() Outcome {
 	return o
 }
 
-// Foretell is what becomes of the running round if every witness holds what is held here. It is ok as long as nothing
-// else is to be expected: each result of the owners that count is held, no other is known, and nobody has
-// announced two.
+// Foretell returns the outcome of the running round if every witness holds the results that this
+// client holds. ok is true if nothing else is expected: every result of the owners for which counts
+// returns true is held, no other result is known, and no member has announced two.
 func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok bool) {
 	for i := range b.Slots {
 		s := &b.Slots[i]
@@ -169,7 +169,7 @@ func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok 
 	return o, len(o.Counted) > 0
 }
 
-// ballot returns what decides the round.
+// ballot returns the input of the round's decision.
 func (b *Tally) ballot() ballot {
 	t := ballot{
 		round:      &b.Round,
@@ -189,8 +189,8 @@ func (b *Tally) ballot() ballot {
 	return t
 }
 
-// IsHeld says whether witnesses hold a result, by an outcome of the round. Known is false as long as
-// it takes what witnesses that lie may hide.
+// IsHeld reports whether witnesses hold a result, according to an outcome of the round. known is
+// false as long as the answer depends on what dishonest witnesses may hide.
 func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
 	liars := (max(int(b.Round.WitnessesElected), len(b.Round.Witnesses)) - 1) / 3
 	switch votes, needed := b.Round.Votes(c), int(b.Round.WitnessesNeeded); {
@@ -204,7 +204,7 @@ func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
 	return o.Holds(c), false
 }
 
-// judgement is an outcome and what it was decided from.
+// judgement is an outcome and its inputs.
 type judgement struct {
 	made      bool
 	at        time.Time
@@ -213,11 +213,10 @@ type judgement struct {
 	outcome   Outcome
 }
 
-// Judge is Decide, unless nothing has changed since the last time: newer states of the run
-// say nothing new of a round that is over. A decision takes long when many commitments were
-// forged. So while results are missing, and others are still to come, it is made only once
-// in judgePause, unless it must be made at once; the next call makes up for what was left
-// out.
+// Judge is Decide with a cache. It returns the last outcome if nothing has changed, since newer
+// states of the run contain nothing new about a finished round. A decision takes long if many
+// commitments were forged. While results are missing and more are expected, Judge therefore decides
+// at most once in judgePause, unless atOnce is true; the next call catches up.
 func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	j := &b.judged
 	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
@@ -231,28 +230,28 @@ func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	return o
 }
 
-// unfinished reports whether a candidate is on its way or could be.
+// unfinished reports whether a candidate is being fetched or could be.
 func (b *Tally) unfinished() bool {
 	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
 		return slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Announced || c.State == Fetching })
 	})
 }
 
-// Need is how much depends on a result.
+// Need is the importance of a result.
 type Need uint8
 
-// The needs, greatest first.
+// Levels of need, highest first.
 const (
-	Needed    Need = iota // its round runs, or it counts as far as is known
-	Telling               // it can be what a witness's filter stands for, or another one of its batch
+	Needed    Need = iota // its round is running, or it counts as far as is known
+	Telling               // it, or another result of its batch, may be what a witness's filter matches
 	Supported             // a witness's filter contains it
 	Useless
 )
 
-// Needs returns how much depends on each result. Of a round that is over those are useless
-// that cannot be among its outcome, once that is known. As long as it is not, or lacks
-// results, also what a single witness holds is fetched: only with that can its list be
-// read, and without the lists forged commitments count that nobody can fetch.
+// Needs returns a function that returns the need for a result. After a round, results are useless
+// if they cannot be part of its outcome, once that is known. While the outcome is unknown or lacks
+// results, even results that a single witness holds are fetched: they are required to read that
+// witness's list, and without the lists, forged commitments count that no client can fetch.
 func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	switch {
 	case !b.Final:
@@ -262,7 +261,7 @@ func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	}
 	outcome, judged := b.judged.outcome, b.judged.made
 	_, agreed := b.Round.QuorumRoot()
-	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // nothing else has an agreed root
+	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // no other set has an agreed root
 	return func(s *Slot, c *Candidate) Need {
 		switch votes := b.Votes(c); {
 		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(b.Round.WitnessesNeeded):

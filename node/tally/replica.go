@@ -7,13 +7,13 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// replicaDomain starts every chain of replica hashes.
+// replicaDomain is the start of every chain of replica hashes.
 const replicaDomain = "psyche/replica/v1"
 
-// roundDomain separates what is said of a replica from the chain itself.
+// roundDomain is the hash domain of signed replica values.
 const roundDomain = "psyche/replica/round/v1"
 
-// Commitment is the BLAKE3 hash of a result blob. The zero value stands for no result.
+// Commitment is the BLAKE3 hash of a result blob. The zero value means no result.
 type Commitment = [32]byte
 
 // Counted is a result that became part of the model.
@@ -22,22 +22,22 @@ type Counted struct {
 	Commitment Commitment
 }
 
-// StartReplica is the replica hash of a client that holds the model an epoch starts from:
+// StartReplica returns the replica hash of a client that holds the starting model of an epoch:
 // SHA-256(domain ‖ digest of the model's manifest).
 func StartReplica(digest [32]byte) [32]byte {
 	return sha256.Sum256(append([]byte(replicaDomain), digest[:]...))
 }
 
-// ReplicaAt is what a client that has a replica says of it in a round: SHA-256(domain ‖ replica ‖
-// hash of the log's head at the round's start, zeros where a run has no such log). Whoever was shown
-// another history of the run says something else.
+// ReplicaAt returns the replica value that a client signs in a round: SHA-256(domain ‖ replica ‖
+// hash of the log's head at the round's start, or zeros if the run has no such log). A client that
+// was shown another history of the run signs another value.
 func ReplicaAt(replica, head [32]byte) [32]byte {
 	return sha256.Sum256(append(append([]byte(roundDomain), replica[:]...), head[:]...))
 }
 
-// ExtendReplica is the replica hash after the counted results of a step were applied:
-// SHA-256(previous ‖ step ‖ per counted result batch start ‖ batch end ‖ commitment),
-// integers little-endian, results in ascending order of their batches.
+// ExtendReplica returns the replica hash after the counted results of a step were applied:
+// SHA-256(previous ‖ step ‖ per counted result batch start ‖ batch end ‖ commitment), integers
+// little-endian, results in ascending order of their batches.
 func ExtendReplica(previous [32]byte, step uint32, counted []Counted) [32]byte {
 	h := binary.LittleEndian.AppendUint32(previous[:], step)
 	for _, c := range counted {

@@ -10,20 +10,20 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// MaxCandidates bounds the results of one batch that are kept while the round runs: an
-// honest trainer sends one, and two prove that it is not honest. When the round is over
-// one more is kept for each of its witnesses.
+// MaxCandidates is the maximum number of results of one batch that are kept while the round runs:
+// an honest trainer sends one, and two prove that it is dishonest. After the round, one more is
+// kept for each witness.
 const MaxCandidates = 2
 
-// State is how far a result has come on its way here.
+// State is the state of a result at this client.
 type State uint8
 
-// The states of a result.
+// States of a result.
 const (
 	Announced State = iota // known by its hash
 	Fetching               // its blob is on the way
 	Held                   // fetched and verified
-	Refused                // its blob is not a valid result, or of no use any more
+	Refused                // its blob is not a valid result, or is no longer useful
 )
 
 // Candidate is one announced result of a batch.
@@ -31,52 +31,54 @@ type Candidate struct {
 	Commitment Commitment
 	Size       uint32
 	Replica    [32]byte
-	InTime     bool  // it was heard while the round ran
+	InTime     bool  // received while the round ran
 	State      State // changed by the methods of Tally
 	Payload    []byte
-	Attempts   int // to fetch it
+	Attempts   int // number of attempts to fetch it
 	RetryAt    time.Time
-	Disputed   bool          // its trainer signed several sizes: none is believed
-	Took       time.Duration // to fetch and verify it; 0: it was made here
+	Disputed   bool          // its trainer signed several sizes: none is trusted
+	Took       time.Duration // time to fetch and verify it; 0: it was made here
 
 	raw    []byte // the signed announcement
-	votes  int    // of the finished round's witnesses, once polled
+	votes  int    // of the finished round's witnesses, once counted
 	polled bool
-	asked  bool // it was tried to fetch it
-	noRoom bool // the last attempt failed for want of memory
+	asked  bool // a fetch was tried
+	noRoom bool // the last attempt failed for lack of memory
 }
 
-// Announcement returns the bytes by which its trainer announced the result, signed.
+// Announcement returns the signed announcement of the result.
 func (c *Candidate) Announcement() []byte { return c.raw }
 
-// Slot is what is known of one batch.
+// Slot contains the known results of one batch.
 type Slot struct {
 	Batch      assign.BatchID
 	Owner      coordinator.ClientID
 	Warming    bool // the owner's optimizer is too young for its result to count
 	Candidates []*Candidate
 
-	// OptimizerSince is the first step that the owner's optimizer remembers, as the run knew it when this
-	// client first saw the round; zero: it is not known. What is after the round's step says nothing of it.
+	// OptimizerSince is the first step that the owner's optimizer state includes, as the run knew
+	// it when this client first saw the round; zero: unknown. A value after the round's step is
+	// meaningless for the round.
 	OptimizerSince uint32
 
-	unshelved bool // peers cannot ask for the newest candidates yet, or get them in another order
+	unshelved bool // peers cannot get the newest candidates yet, or only in another order
 }
 
-// Tally is what is known of one round. It is used by one goroutine.
+// Tally contains everything known about one round. Only one goroutine may use it.
 type Tally struct {
-	Round      coordinator.Round // newest known; Witnesses may grow until Final
-	Final      bool              // the round is over, no witness can be added
+	Round      coordinator.Round // newest known state of it; Witnesses may grow until Final
+	Final      bool              // the round is over, and no witness can be added
 	EpochStart uint32            // first step of the round's epoch
-	Slots      []Slot            // ascending batches
-	Replica    [32]byte          // own replica hash when the round began, once Began
+	Slots      []Slot            // in ascending order of batches
+	Replica    [32]byte          // this client's replica hash at the start of the round, once Began
 	Began      bool
 
-	// LackingSince is when the finished round was first found to lack results; zero: not yet.
+	// LackingSince is the time when the finished round was first found to lack results; zero: not
+	// yet.
 	LackingSince time.Time
 
-	newest    *Candidate // that came to be held
-	changes   int        // of what is known or held: beside the witnesses Decide depends on nothing else
+	newest    *Candidate // newest held candidate
+	changes   int        // number of changes of known or held results: apart from the witnesses, Decide depends only on these
 	unfetched int        // candidates in state Announced
 	unshelved bool
 	displaced []*Candidate
@@ -84,7 +86,7 @@ type Tally struct {
 	voices    voices
 }
 
-// New begins the tally of a round. Members that got no batch have no slot.
+// New returns the tally of a round. Members without a batch have no slot.
 func New(round coordinator.Round, epochStart uint32, assignments []assign.Assignment) *Tally {
 	b := &Tally{Round: round, EpochStart: epochStart, Slots: make([]Slot, 0, len(assignments))}
 	for _, a := range assignments {
@@ -93,7 +95,7 @@ func New(round coordinator.Round, epochStart uint32, assignments []assign.Assign
 	return b
 }
 
-// Renew takes over what a newer state says of the round, and whether it is over.
+// Renew updates the round from a newer state. final reports whether the round is over.
 func (b *Tally) Renew(round coordinator.Round, final bool) {
 	if !slices.Equal(b.Round.Witnesses, round.Witnesses) {
 		for i := range b.Slots {
@@ -105,7 +107,7 @@ func (b *Tally) Renew(round coordinator.Round, final bool) {
 	b.Round, b.Final = round, final
 }
 
-// Begin fixes the replica hash that results of this round must carry to be held.
+// Begin sets the replica hash that results of this round must have to be held.
 func (b *Tally) Begin(replica [32]byte) {
 	b.Replica, b.Began = replica, true
 	b.changes++
@@ -120,7 +122,7 @@ func (b *Tally) Find(batch assign.BatchID) *Slot {
 	return &b.Slots[i]
 }
 
-// Own returns the slot of a client, or nil when it got no batch.
+// Own returns the slot of a client, or nil if it got no batch.
 func (b *Tally) Own(id identity.ID) *Slot {
 	for i := range b.Slots {
 		if b.Slots[i].Owner == coordinator.ClientID(id) {
@@ -130,10 +132,10 @@ func (b *Tally) Own(id identity.ID) *Slot {
 	return nil
 }
 
-// Newest returns the result that came to be held last, or nil.
+// Newest returns the result that was held last, or nil.
 func (b *Tally) Newest() *Candidate { return b.newest }
 
-// Unfetched returns the number of results that are known and not on their way.
+// Unfetched returns the number of known results that are neither held nor being fetched.
 func (b *Tally) Unfetched() int { return b.unfetched }
 
 // each calls do for every candidate, in the order of batches.
@@ -156,14 +158,13 @@ func (b *Tally) set(c *Candidate, state State) {
 	c.State = state
 }
 
-// Fetch notes that a result is on its way.
+// Fetch records that a result is being fetched.
 func (b *Tally) Fetch(c *Candidate) {
 	c.asked = true
 	b.set(c, Fetching)
 }
 
-// Hold notes that a result was fetched, of as many bytes as it turned out to have, and
-// verified.
+// Hold records that a result was fetched and verified. size is its actual size in bytes.
 func (b *Tally) Hold(s *Slot, c *Candidate, size uint32) {
 	b.set(c, Held)
 	b.newest = c
@@ -174,17 +175,17 @@ func (b *Tally) Hold(s *Slot, c *Candidate, size uint32) {
 	}
 }
 
-// Refuse notes that a result is none, or of no use any more.
+// Refuse records that a result is invalid or no longer useful.
 func (b *Tally) Refuse(c *Candidate) { b.set(c, Refused) }
 
-// Retry notes that a result did not arrive, and from when on it is fetched again.
+// Retry records that a result did not arrive, and the time from which it may be fetched again.
 func (b *Tally) Retry(c *Candidate, at time.Time) {
 	b.set(c, Announced)
 	c.RetryAt = at
 	c.Attempts++
 }
 
-// NoRoom notes whether the last attempt to fetch a result failed for want of memory.
+// NoRoom records whether the last attempt to fetch a result failed for lack of memory.
 func (b *Tally) NoRoom(c *Candidate, noRoom bool) {
 	if c.noRoom != noRoom {
 		c.noRoom = noRoom
@@ -192,8 +193,8 @@ func (b *Tally) NoRoom(c *Candidate, noRoom bool) {
 	}
 }
 
-// Lost notes that results which were held cannot be read any more; retry says from when on
-// each is fetched again.
+// Lost records that held results cannot be read any more. retry returns the time from which each
+// may be fetched again.
 func (b *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
 	b.each(func(_ *Slot, c *Candidate) {
 		if slices.Contains(lost, c) {
@@ -206,8 +207,8 @@ func (b *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
 // Contains reports whether a candidate is still in its slot.
 func (s *Slot) Contains(c *Candidate) bool { return slices.Contains(s.Candidates, c) }
 
-// Settled forgets what is held of an applied round and did not count, and the memory of
-// what did. It returns the commitments of the former.
+// Settled releases the payloads of an applied round, and refuses the held results that did not
+// count. It returns the commitments of the latter.
 func (b *Tally) Settled(o Outcome) (others []Commitment) {
 	b.each(func(_ *Slot, c *Candidate) {
 		c.Payload = nil
@@ -219,7 +220,7 @@ func (b *Tally) Settled(o Outcome) (others []Commitment) {
 	return others
 }
 
-// InFlight returns the candidates that are on their way.
+// InFlight returns the candidates that are being fetched.
 func (b *Tally) InFlight() (flying []*Candidate) {
 	b.each(func(_ *Slot, c *Candidate) {
 		if c.State == Fetching {
@@ -229,7 +230,8 @@ func (b *Tally) InFlight() (flying []*Candidate) {
 	return flying
 }
 
-// InVain reports whether each result that is known and not here was fetched so often without success.
+// InVain reports whether every known result that is not held was tried at least that often without
+// success.
 func (b *Tally) InVain(attempts int) bool {
 	vain := true
 	b.each(func(_ *Slot, c *Candidate) {
@@ -240,7 +242,7 @@ func (b *Tally) InVain(attempts int) bool {
 	return vain
 }
 
-// Blobs returns the hashes of what may be in the blob store because of the round.
+// Blobs returns the hashes of the round's results that may be in the blob store.
 func (b *Tally) Blobs() []Commitment {
 	hashes := make([]Commitment, 0, len(b.Slots))
 	b.each(func(_ *Slot, c *Candidate) {
@@ -251,8 +253,8 @@ func (b *Tally) Blobs() []Commitment {
 	return hashes
 }
 
-// EachBlob calls do for each hash of what is held or on its way: another trainer may have
-// announced the same and been refused.
+// EachBlob calls do for each hash that is held or being fetched, since another trainer may have
+// announced the same hash and been refused.
 func (b *Tally) EachBlob(do func(hash Commitment)) {
 	b.each(func(_ *Slot, c *Candidate) {
 		if c.State == Held || c.State == Fetching {
@@ -261,7 +263,7 @@ func (b *Tally) EachBlob(do func(hash Commitment)) {
 	})
 }
 
-// Two returns the signed announcements of two results of the batch, when there are two.
+// Two returns the signed announcements of two results of the batch, or nil if there are not two.
 func (s *Slot) Two() (first, second []byte) {
 	if len(s.Candidates) < 2 {
 		return nil, nil
@@ -269,8 +271,8 @@ func (s *Slot) Two() (first, second []byte) {
 	return s.Candidates[0].raw, s.Candidates[1].raw
 }
 
-// Shelve hands out, for each batch, the signed announcements that peers should get when
-// they ask, if these have changed since the last time. The preferred one is the first.
+// Shelve calls put for each batch whose signed announcements for peers have changed since the last
+// call. The preferred announcement is the first.
 func (b *Tally) Shelve(put func(slot int, raws [][]byte)) {
 	if !b.unshelved {
 		return
@@ -284,7 +286,7 @@ func (b *Tally) Shelve(put func(slot int, raws [][]byte)) {
 	}
 }
 
-// announcements returns the signed announcements of a slot, the own choice first.
+// announcements returns the signed announcements of a slot, the preferred one first.
 func (b *Tally) announcements(s *Slot) [][]byte {
 	raws := make([][]byte, len(s.Candidates))
 	for i, c := range s.Candidates {

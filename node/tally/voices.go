@@ -2,11 +2,12 @@ package tally
 
 import "github.com/psyche-go/psyche/core/coordinator"
 
-// Outvoted reports of a finished round whether the own replica is one that the others have left:
-// more of the round's members have signed one other replica, in the announcement of a result or
-// in the proof of a witness, than have signed the own one, and more than may lie of the members
-// that the epoch began with, fewer than a third of these seats. So one that signed it is honest.
-// A committee of witnesses alone is not enough: it can have more liars than its share.
+// Outvoted reports whether this client's replica in a finished round differs from the replica of
+// the other members: more of the round's members signed one other replica, in the announcement of a
+// result or in the proof of a witness, than signed this client's. That number must also exceed the
+// possible number of dishonest members, fewer than a third of the epoch's seats, so that at least
+// one honest member signed it. A committee of witnesses alone is not sufficient, because it can
+// have more than its share of dishonest members.
 func (b *Tally) Outvoted(seats int) bool {
 	if !b.Began || !b.Final {
 		return false
@@ -25,16 +26,16 @@ func (b *Tally) Outvoted(seats int) bool {
 	return v.others > (seats-1)/3 && v.others > v.own
 }
 
-// voices is how many members have signed the own replica of a finished round, and how many the
-// other one that most have, as Outvoted last counted them.
+// voices contains the numbers of members that signed this client's replica of a finished round, and
+// the most frequent other replica, as last counted by Outvoted.
 type voices struct {
 	counted     bool
-	changes     int // that the count is of
+	changes     int // value of Tally.changes for this count
 	own, others int
 }
 
-// signed counts the members that signed each replica. Of one that signed two the witness counts,
-// or what was heard first.
+// signed counts the members that signed each replica. For a member that signed two, the one in its
+// witness proof counts, or the first one received.
 func (b *Tally) signed() map[[32]byte]int {
 	voice := make(map[coordinator.ClientID][32]byte, len(b.Slots)+len(b.Round.Witnesses))
 	for i := range b.Slots {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,4 +67,51 @@ func TestJoinByLink(t *testing.T) {
 	if _, err := os.Stat(none); err == nil {
 		t.Error("--ephemeral kept something")
 	}
+}
+
+// TestSecondJoinInOneFolder starts a client for a run that another client of this user is in. It is refused with the folder,
+// the process and the remedy, and the first client finishes the run undisturbed.
+func TestSecondJoinInOneFolder(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t, rules{2, 2, 2, 2})
+	server := n.startServer("--model-path", n.model)
+	server.waitText(t, "others join with: psyche-client join", 1)
+	link := strings.TrimSpace(must(t, serverBinary, "run", "invite", "--run-id", "e2e", "--server-addr", n.address, "--known-servers", filepath.Join(n.dir, "known")))
+	link = link[strings.LastIndex(link, "\n")+1:]
+	home := filepath.Join(n.dir, "kept")
+	environment := []string{"XDG_STATE_HOME=" + home, "XDG_CACHE_HOME=" + home}
+	first := start(t, "first", filepath.Join(n.dir, "first.log"), clientBinary, environment, n.joining(link)...)
+	first.waitText(t, "the run's initial model is on this machine", 1)
+	folders, err := filepath.Glob(filepath.Join(home, "psyche", "runs", "e2e-*"))
+	if err != nil || len(folders) != 1 {
+		t.Fatal(folders, err)
+	}
+	for _, flags := range [][]string{nil, {"--identity-secret-key-path", keyFile(t, n.dir)}} { // the folder is in use by any key
+		second := start(t, "second", filepath.Join(n.dir, "second.log"), clientBinary, environment, n.joining(link, flags...)...)
+		code := second.exitCode(t, exitTimeout)
+		checkRefusal(t, "join", code, second.text(t), []string{
+			"--checkpoint-dir " + folders[0], "another process is using it", fmt.Sprintf("(process %d)", first.command.Process.Pid),
+			"end that client", "another --checkpoint-dir and another --identity-secret-key-path", "--ephemeral",
+		})
+	}
+	pass := start(t, "ephemeral", filepath.Join(n.dir, "pass.log"), clientBinary, environment, n.joining(link, "--ephemeral")...)
+	for _, member := range []*process{first, pass} {
+		if code := member.exitCode(t, runTimeout); code != 0 || !strings.Contains(member.text(t), "the run is finished") {
+			t.Errorf("%s: exit code %d", member.name, code)
+		}
+	}
+	log, err := os.ReadFile(filepath.Join(folders[0], "events.jsonl"))
+	if err != nil || strings.Count(string(log), `"started"`) != 1 {
+		t.Errorf("%v; the event log has another life than the first client's\n%s", err, log)
+	}
+}
+
+// keyFile makes a key.
+func keyFile(t *testing.T, dir string) string {
+	t.Helper()
+	path := filepath.Join(dir, "second.json")
+	if _, err := os.Stat(path); err != nil {
+		must(t, serverBinary, "keys", "new", "--output", path)
+	}
+	return path
 }

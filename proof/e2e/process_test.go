@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
 // Bounds that only a hang or a very slow machine reaches.
@@ -40,6 +42,7 @@ func start(t *testing.T, name, output, binary string, env []string, args ...stri
 	p := &process{name: name, output: output, command: exec.Command(binary, args...), ended: make(chan struct{})}
 	p.command.Stdout, p.command.Stderr = file, file
 	p.command.Env = append(clientEnv(), env...)
+	signalstest.CatchHangups()
 	err = p.command.Start()
 	if closeErr := file.Close(); closeErr != nil {
 		t.Error(closeErr)

@@ -2,9 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +23,13 @@ func (n *network) testnetArgs(flags ...string) []string {
 		if text, err := os.ReadFile(filepath.Join(n.dir, name)); err == nil {
 			writeFile(n.t, filepath.Join(config, name), text)
 		}
+	}
+	if !slices.Contains(flags, "solana") { // other tests and programs may take the default port while this one starts
+		_, port, err := net.SplitHostPort(freeAddress(n.t))
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		flags = append(flags, "--server-port", port)
 	}
 	return append([]string{
 		"testnet", "start", "--client", clientBinary, "--config-path", config, "--num-clients", "2",

@@ -13,18 +13,18 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// account is what all members together say that they did.
+// account is the combined record of all members' events.
 type account struct {
-	announced map[event.Batch]string // by whom
+	announced map[event.Batch]string // by member
 	replicas  map[uint32]string
-	digests   map[string][]string // of the models that they ended with, and who has each
+	digests   map[string][]string // of the final models, with the members that have each
 	losses    map[uint32][]float64
 	lost      map[event.Batch]bool
 	applied   map[uint32]bool
 	evaluated int
 }
 
-// check compares the log of the run with what has to hold, and with the members' events.
+// check verifies the log of the run and compares it with the members' events.
 func (p *play) check(log string) error {
 	r, err := readRecord(log)
 	if err != nil {
@@ -58,7 +58,8 @@ func (p *play) check(log string) error {
 	return p.checkExtras(a)
 }
 
-// checkEnd wants the run to have ended with the model of its last step, and with all that counted in it.
+// checkEnd requires that the run ended with the model of its last step, and that the model contains
+// all counted results.
 func (p *play) checkEnd(r *record) {
 	steps, _ := p.row.steps()
 	s := &r.final
@@ -66,7 +67,8 @@ func (p *play) checkEnd(r *record) {
 		p.found("unfinished", "the log ends in %v of step %d", s.RunState, s.Progress.Step)
 	}
 	for _, l := range s.Lapses {
-		// The last round of an epoch that ended for want of witnesses is in a lapse, and counted nothing.
+		// The last round of an epoch that ended for lack of witnesses is in a lapse, and counted
+		// nothing.
 		for one := r.plans[l.Last]; one != nil && !one.quorum() && l.Last >= l.First; one = r.plans[l.Last] {
 			l.Last--
 		}
@@ -83,7 +85,7 @@ func (p *play) checkEnd(r *record) {
 	}
 }
 
-// during says what happened to members in lost steps.
+// during describes what happened to members in lost steps.
 func (p *play) during(l coordinator.Lapse) string {
 	names := map[string][]string{}
 	for _, m := range p.members {
@@ -106,8 +108,8 @@ func (p *play) during(l coordinator.Lapse) string {
 	return strings.Join(all, "; ")
 }
 
-// checkData wants each step once, in order, each with the sequences after those of the one before, all of
-// them in one batch each.
+// checkData requires each step once and in order. The sequences of each step must follow the
+// previous step's, and each must be in one batch.
 func (p *play) checkData(r *record) {
 	next := uint64(0)
 	for i, step := range r.steps {
@@ -129,7 +131,8 @@ func (p *play) checkData(r *record) {
 	}
 }
 
-// checkHonest checks that only the liar accused members, and that only absent members were dropped.
+// checkHonest checks that only the slanderer accused members, and that only absent members were
+// dropped.
 func (p *play) checkHonest(r *record) {
 	for offence, accuser := range r.accused {
 		if p.liar != nil && accuser == p.liar.key.ID().String() {
@@ -160,7 +163,7 @@ func (p *play) nameOf(id string) string {
 	return id
 }
 
-// checkMember reads what the lives of a member wrote.
+// checkMember reads the events of a member's lives.
 func (p *play) checkMember(r *record, a *account, m *member) error {
 	var ended *event.Finished
 	var saved event.Checkpoint
@@ -218,7 +221,7 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 	return nil
 }
 
-// checkSaved wants the model that a member ended with to be on its disk.
+// checkSaved requires that a member's final model is on its disk.
 func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoint) {
 	if saved.Digest != ended.Digest || saved.Dir == "" {
 		p.found("saved", "%s ended with the model of step %d, but the newest saved model has step %d", m.name, ended.Step, saved.Step)
@@ -234,7 +237,7 @@ func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoi
 	}
 }
 
-// checkSent wants a result to be of who had to train the batch, and the only one.
+// checkSent requires that a result comes from the batch's owner and is the only one.
 func (p *play) checkSent(r *record, a *account, m *member, sent event.ResultSent) {
 	if owner, _ := r.plans[sent.Step].owner(sent.Batch); owner != m.key.ID().String() {
 		p.found("data", "%s announced batch %v of step %d, which is %q's", m.name, sent.Batch, sent.Step, p.nameOf(owner))
@@ -245,7 +248,7 @@ func (p *play) checkSent(r *record, a *account, m *member, sent event.ResultSent
 	a.announced[sent.Batch] = m.name
 }
 
-// checkApplied wants every batch of a step to have counted, or to be lost for a reason.
+// checkApplied requires that every batch of a step counted, or was lost for a known reason.
 func (p *play) checkApplied(r *record, a *account, m *member, applied event.Applied) {
 	one := r.plans[applied.Step]
 	if one == nil {
@@ -274,7 +277,7 @@ func (p *play) checkApplied(r *record, a *account, m *member, applied event.Appl
 	a.replicas[applied.Step] = applied.Replica
 }
 
-// reason returns why a batch did not count; without one that is a finding.
+// reason returns why a batch did not count. An unknown reason is a finding.
 func (p *play) reason(r *record, step uint32, owner string, warming bool) string {
 	m := p.memberOf(owner)
 	switch {
@@ -284,14 +287,14 @@ func (p *play) reason(r *record, step uint32, owner string, warming bool) string
 		return m.name + ": " + m.excuse(step, present)
 	case !r.plans[step].quorum():
 		return p.noQuorum(r, step)
-	case r.wasLate(owner, step): // a slow machine is no fault, unless it costs more than a batch
+	case r.wasLate(owner, step): // a slow machine is acceptable, unless it costs more than a batch
 		return p.nameOf(owner) + ": late"
 	}
 	p.found("data", "step %d: the batch of %s is lost, and nothing had happened to it", step, p.nameOf(owner))
 	return "no reason"
 }
 
-// noQuorum returns why too few witnesses said what they hold; without a reason that is a finding.
+// noQuorum returns why too few witnesses sent proofs. An unknown reason is a finding.
 func (p *play) noQuorum(r *record, step uint32) string {
 	for _, id := range r.plans[step].elected {
 		if m := p.memberOf(id); m != nil && m.excuse(step, present) != "" {
@@ -304,7 +307,7 @@ func (p *play) noQuorum(r *record, step uint32) string {
 	return "no quorum of witnesses"
 }
 
-// checkDigests wants one model, which is the one that the run recorded.
+// checkDigests requires that all members have the model that the run recorded.
 func (p *play) checkDigests(r *record, a *account) {
 	recorded := hex.EncodeToString(r.final.Model.Checkpoint.Digest[:])
 	for digest, holders := range a.digests {
@@ -317,7 +320,7 @@ func (p *play) checkDigests(r *record, a *account) {
 	}
 }
 
-// checkLoss wants the loss of the last steps to be less than that of the first.
+// checkLoss requires that the loss of the last steps is lower than that of the first.
 func (p *play) checkLoss(a *account) {
 	const steps = 3
 	last, _ := p.row.steps()

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// checkExtras looks at uploads, evaluations and figures.
+// checkExtras checks uploads, evaluations and metrics.
 func (p *play) checkExtras(a *account) error {
 	if !p.row.has("uploads", "none") {
 		if err := p.checkUpload(a); err != nil {
@@ -39,7 +39,7 @@ func (p *play) checkExtras(a *account) error {
 	return nil
 }
 
-// checkUpload wants the final model to be where the first member uploads to.
+// checkUpload requires that the first member's upload location has the final model.
 func (p *play) checkUpload(a *account) error {
 	text := p.world.hub.Files(uploadRepo, "main")[checkpoint.FactsFile]
 	if p.row.has("uploads", "bucket") {
@@ -64,15 +64,15 @@ func (p *play) checkUpload(a *account) error {
 	return nil
 }
 
-// phase is a stretch of a run.
+// phase is one phase of a run.
 type phase struct {
 	name string
 	step uint32
 	took time.Duration
 }
 
-// longestPhase returns the phase that took longest, as one member saw it, of those in which nobody is
-// waited for but members that are there.
+// longestPhase returns the longest phase that one member saw, except phases that wait for absent
+// members.
 func longestPhase(log string) (longest phase, err error) {
 	var now phase
 	var since time.Time
@@ -96,8 +96,8 @@ func longestPhase(log string) (longest phase, err error) {
 	return longest, nil
 }
 
-// leftovers looks for what is left when everything has ended: panics in what was printed, processes, and
-// files that are temporary or half written.
+// leftovers searches for leftovers after everything has ended: panics in the output, processes, and
+// temporary or incomplete files.
 func (p *play) leftovers() {
 	logs, _ := filepath.Glob(filepath.Join(p.dir, "*", "*.log"))
 	for _, log := range logs {
@@ -114,7 +114,7 @@ func (p *play) leftovers() {
 	for _, process := range processesOf(p.dir) {
 		p.found("left", "a process is left: %s", process)
 	}
-	if p.row.has("kills", "client") { // what was killed could not tidy up
+	if p.row.has("kills", "client") { // killed processes could not clean up
 		return
 	}
 	_ = filepath.WalkDir(p.dir, func(path string, entry fs.DirEntry, err error) error {
@@ -130,7 +130,7 @@ func (p *play) leftovers() {
 	})
 }
 
-// processesOf returns the processes that have a folder in their environment, where the system tells.
+// processesOf returns the processes with a folder in their environment, if the system shows it.
 func processesOf(dir string) (found []string) {
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, path := range environments {

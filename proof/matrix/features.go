@@ -8,11 +8,11 @@ import (
 	"github.com/psyche-go/psyche/proof/matrix/cover"
 )
 
-// features are what rows differ in, each with its levels.
+// features are the features of rows, each with its levels.
 var features = []cover.Feature{
 	{Name: "backend", Levels: []string{"server", "chain"}},
 	{Name: "data", Levels: []string{"local", "http", "bucket", "server"}},
-	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // of the dummy model local stands for its own
+	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // for the dummy model, local means its own
 	{Name: "results", Levels: []string{"signs", "values", "dummy", "local", "muon"}},
 	{Name: "lag", Levels: []string{"1", "2"}},
 	{Name: "audits", Levels: []string{"0", "30", "50"}},
@@ -25,17 +25,17 @@ var features = []cover.Feature{
 	{Name: "evaluations", Levels: []string{"off", "on"}},
 	{Name: "trackers", Levels: []string{"none", "files", "otlp"}},
 	{Name: "parallelism", Levels: []string{"none", "data", "tensor"}},
-	{Name: "kills", Levels: []string{"none", "client", "host"}}, // a chain in memory is stopped for a while in place of being killed
+	{Name: "kills", Levels: []string{"none", "client", "host"}}, // a chain in memory is stopped for a while instead of being killed
 	{Name: "stop", Levels: []string{"no", "resume"}},
 	{Name: "late", Levels: []string{"no", "joins"}},
 	{Name: "leaver", Levels: []string{"no", "leaves"}},
 	{Name: "slow", Levels: []string{"no", "stopped"}},
 	{Name: "starved", Levels: []string{"no", "busy"}},
 	{Name: "link", Levels: []string{"fast", "fair", "FIFO"}}, // of one member: 1 Mbit/s, with fair queues or one of a second
-	{Name: "liar", Levels: []string{"no", "accuses"}},        // one more member, which accuses the member with the slow link of silence
+	{Name: "liar", Levels: []string{"no", "accuses"}},        // an additional member, which accuses the member with the slow link of silence
 }
 
-// refusal is a combination that the programs refuse, and words of what they say.
+// refusal is a combination that the programs refuse, with words of the message.
 type refusal struct {
 	levels map[string]string
 	words  string
@@ -57,7 +57,7 @@ var refusals = []refusal{
 type row struct {
 	number  int // from 1
 	levels  map[string]string
-	refused string // words with which it has to be refused; empty: it runs
+	refused string // words of the required refusal; empty: it runs
 	brief   bool   // half of the rounds
 }
 
@@ -90,8 +90,8 @@ func rowsOf(seed uint64) ([]row, error) {
 	return rows, nil
 }
 
-// parseRow reads a row from text such as "backend=chain,lag=2"; features that it does not name have
-// their first level.
+// parseRow parses a row such as "backend=chain,lag=2". Features without a value have their first
+// level.
 func parseRow(text string) (row, error) {
 	r := row{levels: map[string]string{}}
 	for _, f := range features {

@@ -20,26 +20,26 @@ import (
 
 const (
 	slotMs      = "100"
-	hostPause   = 3 * time.Second // that a chain is stopped for
-	hostRestart = time.Second     // between the end of a server and its next start
+	hostPause   = 3 * time.Second // duration of a chain's stop
+	hostRestart = time.Second     // between the end of a server and its restart
 	begins      = 30 * time.Second
 )
 
-// host is what the run is on: a server, or a chain and maybe a data server.
+// host is the host of the run: a server, or a chain with an optional data server.
 type host struct {
 	p       *play
 	home    string
 	chain   bool
 	address string
-	flags   []string // by which members and commands find the run
+	flags   []string // for members and commands to find the run
 	key     identity.Key
 	keyPath string // of the main authority
 	now     *process.Process
-	data    *process.Process // a data server of its own
+	data    *process.Process // a separate data server
 	lives   int
 }
 
-// newHost makes the folder and the key of a host.
+// newHost creates the folder and the key of a host.
 func newHost(p *play) (*host, error) {
 	home, err := process.Folder(p.dir, "host")
 	if err != nil {
@@ -63,7 +63,7 @@ func newHost(p *play) (*host, error) {
 	return h, nil
 }
 
-// twoPorts returns a port that is free, as is the next one.
+// twoPorts returns a free port whose successor is free too.
 func twoPorts() (int, error) {
 	for {
 		port, err := process.FreePort()
@@ -76,7 +76,7 @@ func twoPorts() (int, error) {
 	}
 }
 
-// start begins a life of the server, or the chain.
+// start starts a life of the server, or the chain.
 func (h *host) start(ctx context.Context) error {
 	_, port, _ := net.SplitHostPort(h.address)
 	args := []string{"chain", "start", "--listen", h.address, "--slot-ms", slotMs}
@@ -102,7 +102,7 @@ func (h *host) start(ctx context.Context) error {
 	return h.awaits(ctx, h.address, h.now)
 }
 
-// awaits waits until somebody listens at an address.
+// awaits waits until a process listens at an address.
 func (h *host) awaits(ctx context.Context, address string, by *process.Process) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, begins, fmt.Errorf("no server listens at %s", address))
 	defer cancel()
@@ -122,7 +122,7 @@ func (h *host) awaits(ctx context.Context, address string, by *process.Process) 
 	}
 }
 
-// begin starts the host, begins the run and lets the keys in that may join it.
+// begin starts the host and the run, and admits the given keys.
 func (h *host) begin(ctx context.Context, keys []*member) error {
 	if err := h.start(ctx); err != nil {
 		return fmt.Errorf("start the host: %w", err)
@@ -152,7 +152,7 @@ func (h *host) begin(ctx context.Context, keys []*member) error {
 	return h.serveData(ctx)
 }
 
-// create gives everybody lamports and begins the run on the chain, paused.
+// create funds all keys and creates the run on the chain, paused.
 func (h *host) create(ctx context.Context, keys []*member, granted string) error {
 	drop := []string{"chain", "airdrop", "5", h.keyPath}
 	for _, m := range keys {
@@ -171,10 +171,10 @@ func (h *host) create(ctx context.Context, keys []*member, granted string) error
 	return h.command(ctx, create...)
 }
 
-// maxDelegates is how many a key may have.
+// maxDelegates is the maximum number of a key's delegates.
 const maxDelegates = 4
 
-// admit authorizes the keys, or one whose delegates the first of them are.
+// admit authorizes the keys, or one key with the first of them as its delegates.
 func (h *host) admit(ctx context.Context, keys []*member, granted string) error {
 	if h.p.row.has("admission", "open") {
 		return nil
@@ -208,12 +208,12 @@ func (h *host) authorize(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// signedBy are the flags of a command that changes the run.
+// signedBy returns the flags of a command that changes the run.
 func (h *host) signedBy(key string) []string {
 	return []string{"--run-id", runID, "--keypair", key, "--commitment", "confirmed"}
 }
 
-// serveData starts a data server for a run on a chain; a server serves data itself.
+// serveData starts a data server for a run on a chain. A server serves data itself.
 func (h *host) serveData(ctx context.Context) error {
 	if h.p.world.dataConfig == "" {
 		return nil
@@ -229,8 +229,8 @@ func (h *host) serveData(ctx context.Context) error {
 	return h.awaits(ctx, h.p.world.dataAddr, served)
 }
 
-// fail ends the server as a crash does and starts it again; a chain, all of which is in memory, stops
-// for a while.
+// fail crashes and restarts the server. A chain, which is in memory only, stops for a while
+// instead.
 func (h *host) fail(ctx context.Context) error {
 	if h.chain {
 		h.now.Signal(syscall.SIGSTOP)
@@ -244,7 +244,7 @@ func (h *host) fail(ctx context.Context) error {
 	return h.start(ctx)
 }
 
-// end ends the host's processes as Ctrl-C does, and says what they should not have done.
+// end ends the host's processes as Ctrl-C does, and reports problems.
 func (h *host) end(ctx context.Context) {
 	for _, one := range []*process.Process{h.data, h.now} {
 		if one == nil {
@@ -260,7 +260,7 @@ func (h *host) end(ctx context.Context) {
 	}
 }
 
-// log returns the path of the run's log: the server's journal, or an archive of what is on the chain.
+// log returns the path of the run's log: the server's journal, or an archive of the chain.
 func (h *host) log(ctx context.Context) (string, error) {
 	if !h.chain {
 		return server.JournalPath(h.home, runID), nil
@@ -269,7 +269,7 @@ func (h *host) log(ctx context.Context) (string, error) {
 	return path, h.command(ctx, "run", "archive", "--run-id", runID, "--output", path, "--once", "--commitment", "confirmed")
 }
 
-// command runs a command of psyche about the run.
+// command runs a psyche command about the run.
 func (h *host) command(ctx context.Context, args ...string) error {
 	return h.run(ctx, append(args, h.flags...)...)
 }

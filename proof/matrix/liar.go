@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// victimVariable names the member that a liar accuses, by its key, in the liar's environment.
+// victimVariable is the environment variable with the key of the member that the slanderer accuses.
 const victimVariable = "MATRIX_VICTIM"
 
-// liarSource is the file that the client's program has in addition if it lies.
+// liarSource is the additional source file of the slanderer's client.
 const liarSource = `package main
 
 import (
@@ -35,7 +35,8 @@ func slandering(host env.Backend) env.Backend {
 }
 `
 
-// The change that makes the client's program lie: both of its hosts pass through slandering.
+// The code change that makes the client's program slander: both of its hosts pass through
+// slandering.
 const (
 	hostFile = "cmd/psyche-client/train_host.go"
 	liarFile = "cmd/psyche-client/slandering.go"
@@ -43,8 +44,9 @@ const (
 
 var hostChange = strings.NewReplacer("Backend: host,", "Backend: slandering(host),", "Backend: chain,", "Backend: slandering(chain),")
 
-// liar builds the client that lies, once, and returns its path. It is the client of this checkout with liarSource, by
-// Go's overlay, so it works with each host, data source and model, and the product contains nothing of it.
+// liar builds the slandering client, once, and returns its path. It builds the client of this
+// checkout with liarSource, through Go's overlay. It therefore works with each host, data source
+// and model, and the product contains nothing of it.
 func (u setup) liar(ctx context.Context) (string, error) {
 	program, dir := filepath.Join(u.out, "liar", "psyche-client"), filepath.Join(u.out, "liar")
 	if _, err := os.Stat(program); err == nil && !u.stale(program) {
@@ -72,7 +74,8 @@ func (u setup) stale(program string) bool {
 	return errors.Join(err, clientErr) != nil || own.ModTime().Before(client.ModTime())
 }
 
-// liarOverlay writes the changed files into a folder, and the overlay that names them. It returns the overlay's path.
+// liarOverlay writes the changed files and the overlay into a folder. It returns the overlay's
+// path.
 func liarOverlay(dir string) (string, error) {
 	original, err := os.ReadFile(hostFile)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// The slow link, with which one member sends. The other way is not limited, as with most home connections.
+// The slow uplink of one member. Its downlink is not limited, as with most home connections.
 const (
 	slowRate  = 1_000_000 // bits per second
 	slowDelay = 20 * time.Millisecond
@@ -19,12 +19,12 @@ const (
 
 // links are the places of a row.
 type links struct {
-	here process.Place // of all processes but one
+	here process.Place // of all other processes
 	far  process.Place // of the member with the slow link
 	end  func() error
 }
 
-// serviceURLs returns the URLs of the services that this process offers on loopback.
+// serviceURLs returns the URLs of this process's services on loopback.
 func (w *world) serviceURLs() []string {
 	services := []string{w.hub.URL, w.buckets.Host, w.collector}
 	if w.served != "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
 )
 
-// makeLinks returns the places of a row in which one member has a slow link. It returns process.ErrNoLinks where links
-// cannot be made.
+// makeLinks returns the places of a row in which one member has a slow link. It returns
+// process.ErrNoLinks if links cannot be made.
 func (r row) makeLinks(w *world) (l links, err error) {
 	lab, err := netlab.New(1)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/psyche-go/psyche/base/signals"
 )
 
-// errFound says that something was found, which is printed by then.
+// errFound means that there were findings, which are already printed.
 var errFound = errors.New("something was found")
 
-// options are what the command line says.
+// options are the flags of the command line.
 type options struct {
 	setup
 	seed    uint64
@@ -32,14 +32,14 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seed, "seed", 1, "`number` that the rows are drawn from")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the random `number` generator that draws the rows")
 	flag.Float64Var(&o.minutes, "minutes", 0, "begin no row after so many `minutes`; 0: run all")
 	flag.StringVar(&o.row, "row", "", "run one `row` only: its number, or levels such as backend=chain,lag=2")
-	flag.BoolVar(&o.list, "list", false, "print the rows and run none")
-	flag.BoolVar(&o.brief, "brief", false, "half of the rounds in each row")
-	flag.BoolVar(&o.keep, "keep", false, "keep what the processes write also where nothing is found")
+	flag.BoolVar(&o.list, "list", false, "print the rows instead of running them")
+	flag.BoolVar(&o.brief, "brief", false, "run half of the rounds of each row")
+	flag.BoolVar(&o.keep, "keep", false, "keep the output of the processes even if no problem is found")
 	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
-	flag.StringVar(&o.out, "out", "build/matrix", "`folder` for what the processes write")
+	flag.StringVar(&o.out, "out", "build/matrix", "`folder` for the output of the processes")
 	flag.StringVar(&o.evaluations, "evaluations", "learn/eval/testdata/data", "`folder` of the tasks' data sets")
 	flag.Parse()
 	ctx, stop := signals.Context()
@@ -50,7 +50,7 @@ func main() {
 	}
 }
 
-// do runs the rows that are asked for and prints a line about each.
+// do runs the requested rows and prints a line about each.
 func (o options) do(ctx context.Context, out io.Writer) error {
 	rows, err := o.rows()
 	if err != nil {
@@ -93,7 +93,7 @@ func (o options) do(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// rows returns those that are asked for.
+// rows returns the requested rows.
 func (o options) rows() ([]row, error) {
 	if strings.Contains(o.row, "=") {
 		r, err := parseRow(o.row)

@@ -13,11 +13,11 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// The members that something happens to. The first one is left alone but for a stop of the whole run:
-// it uploads and measures, and what it sees tells when the others have their turn.
+// The members with incidents. The first member has none except stops of the whole run. It uploads
+// and evaluates, and its view of the run schedules the incidents of the others.
 const (
 	killed = 1
-	slow   = 2 // also has the slow link, and is accused by a liar
+	slow   = 2 // also has the slow link, and is accused by a slanderer
 	leaver = 3
 )
 
@@ -31,18 +31,18 @@ type member struct {
 	place   process.Place
 	program string
 
-	mu       sync.Mutex // guards what is below
+	mu       sync.Mutex // guards the fields below
 	now      *process.Process
 	lives    int
 	asked    bool      // the newest life was asked to end
-	left     bool      // it has left for good
-	troubles []trouble // what happened to it
+	left     bool      // it has left permanently
+	troubles []trouble // incidents of the member
 }
 
-// trouble is something that keeps a member from doing its part.
+// trouble is an incident that prevents a member's work.
 type trouble struct {
-	step   uint32 // the newest when it began
-	absent bool   // it could do nothing meanwhile, so that the others may go on without it
+	step   uint32 // newest step at its start
+	absent bool   // the member could do nothing meanwhile, so that other members may continue without it
 	reason string
 }
 
@@ -68,15 +68,15 @@ func (p *play) newMember(i int) (*member, error) {
 
 func (m *member) events() string { return filepath.Join(m.home, "events.jsonl") }
 
-// note says what keeps the member from doing its part from a step on.
+// note records an incident that prevents the member's work from a step on.
 func (m *member) note(step uint32, absent bool, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.troubles = append(m.troubles, trouble{step, absent, reason})
 }
 
-// excuse returns why the member may have brought nothing in a step, or may have been absent; empty: for
-// no reason.
+// excuse returns the reason why the member may lack a result in a step, or may be absent; empty:
+// there is none.
 func (m *member) excuse(step uint32, absent bool) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *member) excuse(step uint32, absent bool) string {
 	return ""
 }
 
-// start begins a life.
+// start starts a life.
 func (m *member) start(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,14 +102,14 @@ func (m *member) start(ctx context.Context) error {
 	return err
 }
 
-// life returns the newest one.
+// life returns the newest life.
 func (m *member) life() (now *process.Process, asked, left bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.now, m.asked, m.left
 }
 
-// args are those of every life.
+// args returns the arguments of every life.
 func (m *member) args() []string {
 	args := append([]string{
 		"train", "--run-id", runID, "--identity-secret-key-path", m.keyPath, "--bind-p2p-address", m.place.Address,
@@ -133,7 +133,7 @@ func (m *member) args() []string {
 	return args
 }
 
-// tracking are the flags of the row's trackers.
+// tracking returns the flags of the row's trackers.
 func (m *member) tracking() []string {
 	switch m.p.row.levels["trackers"] {
 	case "files":
@@ -165,7 +165,7 @@ func (m *member) sawTheEnd() (ended bool) {
 
 func (m *member) metrics() string { return filepath.Join(m.home, "metrics.jsonl") }
 
-// first are the flags of what only the first member does: uploads and evaluations.
+// first returns the flags that only the first member has: for uploads and evaluations.
 func (m *member) first() (args []string) {
 	switch m.p.row.levels["uploads"] {
 	case "hub":

@@ -12,18 +12,18 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// plan is what the log says of one round.
+// plan is the log's information about one round.
 type plan struct {
 	round       coordinator.Round
 	assignments []assign.Assignment
 	elected     []string // witnesses
-	proofs      int      // of them that were accepted
+	proofs      int      // number of accepted proofs
 }
 
-// quorum reports whether enough witnesses said what they hold: else nothing of the round counts.
+// quorum reports whether enough witnesses sent proofs. Otherwise nothing in the round counts.
 func (p *plan) quorum() bool { return p.proofs >= int(p.round.WitnessesNeeded) }
 
-// owner returns who had to train a batch, and whether its result does not count whatever it brings.
+// owner returns the trainer of a batch, and whether its result does not count in any case.
 func (p *plan) owner(batch event.Batch) (id string, warming bool) {
 	if p == nil {
 		return "", false
@@ -42,17 +42,17 @@ type seen struct {
 	step uint32
 }
 
-// record is what a run's log says.
+// record is the information in a run's log.
 type record struct {
 	plans   map[uint32]*plan // by step
-	steps   []uint32         // in the order in which they began
+	steps   []uint32         // in order of their start
 	dropped map[seen]bool
 	late    map[seen]bool
 	accused map[seen]string // key of the accuser
 	final   coordinator.State
 }
 
-// readRecord replays a journal or an archive: it verifies, or this is an error.
+// readRecord replays a journal or an archive. It returns an error if the log does not verify.
 func readRecord(path string) (*record, error) {
 	r := &record{plans: map[uint32]*plan{}, dropped: map[seen]bool{}, late: map[seen]bool{}, accused: map[seen]string{}}
 	if archive.Is(path) {
@@ -67,7 +67,7 @@ func readRecord(path string) (*record, error) {
 	return r, err
 }
 
-// see takes in a state of the run.
+// see processes a state of the run.
 func (r *record) see(s *coordinator.State) error {
 	step := s.Progress.Step
 	for _, t := range s.Trials {
@@ -106,7 +106,7 @@ func (r *record) see(s *coordinator.State) error {
 	return nil
 }
 
-// wasLate reports whether a member was found late in a step or in one of the two after it.
+// wasLate reports whether a member was found late in a step or in one of the two following steps.
 func (r *record) wasLate(id string, step uint32) bool {
 	return r.late[seen{id, step}] || r.late[seen{id, step + 1}] || r.late[seen{id, step + 2}]
 }

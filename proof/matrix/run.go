@@ -16,25 +16,25 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// Bounds that only a hang reaches, however slow the machine is.
+// Time limits that only a hang exceeds, even on slow machines.
 const (
 	standstill = 6 * time.Minute  // of a run, from one step to the next
-	exitLimit  = 60 * time.Second // of a process that has nothing to do any more
+	exitLimit  = 60 * time.Second // of a process that has finished its work
 )
 
-// setup is what all rows share.
+// setup is the data that all rows share.
 type setup struct {
 	bin         string // folder of both programs
 	shim        string // path of the libtorch shim, if the client does not find it
-	out         string // folder for what the processes write
+	out         string // folder for the output of the processes
 	evaluations string // folder of data sets of tasks
-	keep        bool   // keep also what rows write in which nothing is found
+	keep        bool   // also keep the output of rows without findings
 }
 
 func (u setup) psyche() string { return filepath.Join(u.bin, "psyche") }
 func (u setup) client() string { return filepath.Join(u.bin, "psyche-client") }
 
-// play is a row that runs.
+// play is a running row.
 type play struct {
 	setup
 	row     row
@@ -44,21 +44,21 @@ type play struct {
 	far     process.Place // of the member with the slow link
 	host    *host
 	members []*member
-	late    *member // joins late; nil: the row has none
-	liar    *member // accuses the member with the slow link; nil: the row has none
+	late    *member // joins late; nil: none
+	liar    *member // accuses the member with the slow link; nil: none
 	within  *patience
 
-	mu       sync.Mutex // guards what is below
+	mu       sync.Mutex // guards the fields below
 	findings []finding
-	lost     map[string]int // batches of which no result counted, by the reason
+	lost     map[string]int // number of batches without a counted result, by reason
 	batches  int
 	longest  phase
 }
 
-// finding is something that must not be.
+// finding is an error in a run.
 type finding struct{ kind, text string }
 
-// found notes a finding.
+// found records a finding.
 func (p *play) found(kind, format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,13 +67,13 @@ func (p *play) found(kind, format string, args ...any) {
 
 func (p *play) statePath() string { return filepath.Join(p.dir, "state.toml") }
 
-// patience ends a run that gets no further. It is used by one goroutine.
+// patience detects a run that makes no progress. It is not safe for concurrent use.
 type patience struct {
 	timer  *time.Timer
-	newest uint32 // step that was seen
+	newest uint32 // newest seen step
 }
 
-// withPatience returns a context that ends when no newer step was seen for standstill.
+// withPatience returns a context that ends after standstill without a newer step.
 func withPatience(ctx context.Context) (context.Context, *patience, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(standstill, func() { cancel(fmt.Errorf("the run got no further within %v", standstill)) })
@@ -83,7 +83,7 @@ func withPatience(ctx context.Context) (context.Context, *patience, context.Canc
 	}
 }
 
-// saw takes note of the step that the run is in.
+// saw records the run's step.
 func (p *patience) saw(step uint32) {
 	if step > p.newest {
 		p.newest = step
@@ -91,7 +91,7 @@ func (p *patience) saw(step uint32) {
 	}
 }
 
-// outcome is what a row came to.
+// outcome is the result of a row.
 type outcome struct {
 	row      row
 	seconds  float64
@@ -99,11 +99,11 @@ type outcome struct {
 	lost     map[string]int
 	longest  phase
 	findings []finding
-	skipped  string // why it did not run; empty: it did
+	skipped  string // reason why it did not run; empty: it ran
 	dir      string // of the logs, if they are kept
 }
 
-// run runs a row and checks it. An error says that it could not be run at all.
+// run runs a row and checks it. It returns an error if the row could not run at all.
 func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 	began := time.Now()
 	dir, err := os.MkdirTemp(u.out, fmt.Sprintf("row-%d-", r.number))
@@ -146,7 +146,8 @@ func (u setup) run(ctx context.Context, r row) (o outcome, err error) {
 	return o, nil
 }
 
-// findPlaces decides where the row's processes run. The caller calls end when they have ended.
+// findPlaces chooses the places of the row's processes. The caller must call end after they have
+// ended.
 func (p *play) findPlaces() (end func() error, err error) {
 	l := links{here: process.Loopback(1)[0], far: process.Loopback(1)[0], end: func() error { return nil }}
 	if p.row.refused == "" && !p.row.has("link", "fast") {
@@ -163,8 +164,8 @@ func (p *play) findPlaces() (end func() error, err error) {
 	return l.end, nil
 }
 
-// validate asks for the row's settings to be checked, which has to refuse what cannot be, in words, and
-// so has the server at its start.
+// validate validates the row's settings, which must refuse forbidden combinations with an
+// explanation. A server must refuse them at its start too.
 func (p *play) validate(ctx context.Context) {
 	args := []string{"--state", p.statePath()}
 	if p.world.dataConfig != "" {
@@ -197,7 +198,7 @@ func (p *play) validate(ctx context.Context) {
 func (p *play) train(ctx context.Context) {
 	ctx, within, end := withPatience(ctx)
 	p.within = within
-	defer p.clear() // after end, which ends what runs still
+	defer p.clear() // after end, which ends the remaining processes
 	defer end()
 	if err := p.begin(ctx); err != nil {
 		p.found("run", "%v", errors.Join(err, context.Cause(ctx)))
@@ -214,7 +215,7 @@ func (p *play) train(ctx context.Context) {
 	p.leftovers()
 }
 
-// begin starts everything, lets happen what is to happen, and waits until the members have ended.
+// begin starts everything, executes the incidents, and waits until the members have ended.
 func (p *play) begin(ctx context.Context) (err error) {
 	if p.host, err = newHost(p); err != nil {
 		return err
@@ -286,7 +287,7 @@ func (p *play) makeMembers(ctx context.Context) error {
 	return nil
 }
 
-// ends waits for a process that has nothing to do any more, and reports whether it has ended.
+// ends waits for a process that has finished its work, and reports whether it has ended.
 func (p *play) ends(ctx context.Context, one *process.Process, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, exitLimit)
 	defer cancel()
@@ -299,7 +300,7 @@ func (p *play) ends(ctx context.Context, one *process.Process, name string) bool
 	}
 }
 
-// clear waits for the processes, which the end of their context has ended.
+// clear waits for the processes, whose context has ended.
 func (p *play) clear() {
 	var all []*process.Process
 	if p.host != nil {

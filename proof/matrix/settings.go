@@ -9,13 +9,13 @@ import (
 const (
 	runID     = "matrix"
 	seqLen    = 32
-	epochTime = 20 // seconds, where time ends epochs
-	witnesses = 2  // where they are few
-	probation = 2  // rounds, of who joins a run that anybody may join
-	members   = 4  // that are there from the beginning
+	epochTime = 20 // seconds, if epochs end by time
+	witnesses = 2  // if they are few
+	probation = 2  // rounds, of a client that joins an open run
+	members   = 4  // at the start
 )
 
-// steps returns the rounds of a row's run, and of its epochs where rounds end them.
+// steps returns the rounds of a row's run, and of its epochs if they end by rounds.
 func (r row) steps() (all, epoch int) {
 	switch chain, long := r.has("backend", "chain"), r.has("rounds", "long"); {
 	case chain && long:
@@ -33,7 +33,7 @@ func (r row) steps() (all, epoch int) {
 	return all, epoch
 }
 
-// enough returns how many members an epoch of the row needs: all that stay.
+// enough returns the number of members that an epoch of the row needs: all that remain.
 func (r row) enough() int {
 	if r.has("leaver", "leaves") {
 		return members - 1
@@ -74,8 +74,9 @@ func (r row) state(w *world) ([]byte, error) {
 	return toml.Marshal(map[string]any{"run_id": runID, "config": config, "model": map[string]any{"LLM": model}})
 }
 
-// optimizer returns the row's: local steps, or DisTrO, also of the dummy model, which takes its lag; the dummy one where
-// a model that is one has to be refused with it.
+// optimizer returns the row's optimizer: local steps, or DisTrO, whose lag the dummy model also
+// uses. For a row that must be refused because it combines the dummy optimizer with a real model,
+// it returns the dummy optimizer.
 func (r row) optimizer() any {
 	if r.has("results", "dummy") && !r.has("checkpoint", "local") {
 		return "Dummy"
@@ -93,7 +94,7 @@ func (r row) optimizer() any {
 			inner = "muon"
 		}
 		momentum, decay := 0.5, 1.0
-		if !r.has("audits", "0") { // which allow neither
+		if !r.has("audits", "0") { // they permit neither
 			momentum, decay = 0, 0.95
 		}
 		return map[string]any{"LocalSteps": map[string]any{

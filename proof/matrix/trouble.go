@@ -20,13 +20,13 @@ const (
 	interrupt  = 130 // exit code of a program that Ctrl-C ended
 )
 
-// incident is something that happens when the run has come so far.
+// incident is an incident at a step of the run.
 type incident struct {
 	step uint32
 	do   func(ctx context.Context, step uint32) error
 }
 
-// incidents are what happens in the row, in order.
+// incidents returns the incidents of the row, in order.
 func (p *play) incidents() (all []incident) {
 	steps, _ := p.row.steps()
 	at := func(feature, level string, part float64, do func(context.Context, uint32) error) {
@@ -43,7 +43,7 @@ func (p *play) incidents() (all []incident) {
 	return all
 }
 
-// happen does the row's incidents, each when the first member has seen the run come so far.
+// happen executes the row's incidents, each when the first member has seen its step.
 func (p *play) happen(ctx context.Context) error {
 	todo := p.incidents()
 	watching, stop := context.WithCancel(ctx)
@@ -62,7 +62,7 @@ func (p *play) happen(ctx context.Context) error {
 			if err := todo[0].do(ctx, state.Step); err != nil {
 				return err
 			}
-			todo = todo[1:] // the log tells how far the run is by now
+			todo = todo[1:] // the log shows the actual step
 		}
 		if state.RunState == "Finished" {
 			break
@@ -74,7 +74,7 @@ func (p *play) happen(ctx context.Context) error {
 	return nil
 }
 
-// watch calls stop when the first member has ended although nobody asked it to.
+// watch calls stop if the first member ends without being asked to.
 func (p *play) watch(ctx context.Context, stop func()) {
 	for pause.For(ctx, time.Second) == nil {
 		now, asked, _ := p.members[0].life()
@@ -88,14 +88,14 @@ func (p *play) watch(ctx context.Context, stop func()) {
 	}
 }
 
-// joinLate starts one more member.
+// joinLate starts an additional member.
 func (p *play) joinLate(ctx context.Context, step uint32) error {
 	m := p.late
 	m.note(step, present, "it joined late")
 	return m.start(ctx)
 }
 
-// stopOne keeps a member from doing anything for some seconds.
+// stopOne suspends a member for some seconds.
 func (p *play) stopOne(ctx context.Context, step uint32) error {
 	m := p.members[slow]
 	m.note(step, absent, "it was stopped for some seconds")
@@ -106,7 +106,7 @@ func (p *play) stopOne(ctx context.Context, step uint32) error {
 	return nil
 }
 
-// killOne kills a member and starts it again.
+// killOne kills a member and restarts it.
 func (p *play) killOne(ctx context.Context, step uint32) error {
 	m := p.members[killed]
 	m.note(step, absent, "it was killed")
@@ -117,7 +117,7 @@ func (p *play) killOne(ctx context.Context, step uint32) error {
 	return m.start(ctx)
 }
 
-// failHost lets the host be gone for a while.
+// failHost takes the host down for a while.
 func (p *play) failHost(ctx context.Context, step uint32) error {
 	for _, m := range p.members {
 		m.note(step, present, "the host was gone")
@@ -125,7 +125,7 @@ func (p *play) failHost(ctx context.Context, step uint32) error {
 	return p.host.fail(ctx)
 }
 
-// leave lets a member leave for good, as Ctrl-C does.
+// leave makes a member leave permanently, as by Ctrl-C.
 func (p *play) leave(ctx context.Context, step uint32) error {
 	m := p.members[leaver]
 	m.note(step, absent, "it left")
@@ -136,7 +136,7 @@ func (p *play) leave(ctx context.Context, step uint32) error {
 	return nil
 }
 
-// stopAll ends everything in one moment as Ctrl-C does, and starts it again.
+// stopAll stops everything at the same moment as Ctrl-C does, and restarts it.
 func (p *play) stopAll(ctx context.Context, step uint32) error {
 	var running []*member
 	for _, m := range p.members {
@@ -164,8 +164,9 @@ func (p *play) stopAll(ctx context.Context, step uint32) error {
 	return nil
 }
 
-// ask interrupts a member and wants the exit code of that. One that has ended by then keeps its own, and one that has seen
-// the end of the run, as others may be as fast as that, has nothing to break off.
+// ask interrupts a member and expects the exit code of an interrupt. A member that has already
+// ended keeps its exit code. A member that has seen the end of the run, like equally fast members,
+// has nothing to interrupt.
 func (p *play) ask(ctx context.Context, m *member) {
 	m.mu.Lock()
 	now := m.now

@@ -22,7 +22,7 @@ import (
 
 const (
 	vocabulary = 256
-	common     = 100 // tokens that the data has
+	common     = 100 // tokens in the data
 	sequences  = 4096
 
 	modelConfig = `{
@@ -37,19 +37,19 @@ const (
 	hubToken                              = "hf_write"
 )
 
-// world is what a row's processes find around them.
+// world is the environment of a row's processes.
 type world struct {
 	model      string         // folder
 	location   map[string]any // data_location
 	checkpoint map[string]any
 	env        []string
-	tmp        string // folder that processes have for what is temporary
+	tmp        string // temporary folder of the processes
 	dataPort   string // of the data server, if there is one
 	dataAddr   string // its address
 	dataConfig string // its data.toml
 	hub        *hubtest.Server
 	buckets    *fakegcs.Server
-	reports    atomic.Int64 // that the collector of figures got
+	reports    atomic.Int64 // received by the collector of metrics
 	collector  string       // its address
 	served     string       // URL of the tokens, if they are served over HTTP
 	ends       []func()
@@ -61,7 +61,7 @@ func (w *world) end() {
 	}
 }
 
-// prepareModel makes the model and the tokens that all rows begin with, once.
+// prepareModel creates the starting model and the tokens of all rows, once.
 func (u setup) prepareModel(ctx context.Context) (model, tokens string, err error) {
 	model, tokens = filepath.Join(u.out, "model"), filepath.Join(u.out, "tokens")
 	if _, err := os.Stat(filepath.Join(model, "model.safetensors")); err == nil {
@@ -84,8 +84,8 @@ func (u setup) prepareModel(ctx context.Context) (model, tokens string, err erro
 	return model, tokens, nil
 }
 
-// text returns tokens of two bytes, each of which follows from the one before but for some noise, so
-// that there is something to learn.
+// text returns two-byte tokens, each of which follows from the previous one except for some noise,
+// so that there is something to learn.
 func text() (b []byte) {
 	random := rand.New(rand.NewPCG(1, 2))
 	at := 0
@@ -98,7 +98,7 @@ func text() (b []byte) {
 	return b
 }
 
-// makeWorld makes what a row's processes need in a folder.
+// makeWorld creates the environment of a row's processes in a folder.
 func (u setup) makeWorld(ctx context.Context, r row, dir string) (w *world, err error) {
 	w = &world{tmp: filepath.Join(dir, "tmp")}
 	model, tokens, err := u.prepareModel(ctx)
@@ -145,7 +145,7 @@ func (w *world) serve() {
 	w.ends = append(w.ends, w.hub.Close, end, collector.Close)
 }
 
-// beginFrom says where the run's first model is.
+// beginFrom sets the location of the run's starting model.
 func (w *world) beginFrom(r row) {
 	repo := map[string]any{"repo_id": baseRepo}
 	switch r.levels["checkpoint"] {
@@ -163,7 +163,7 @@ func (w *world) beginFrom(r row) {
 	}
 }
 
-// readFrom says where the run's data is.
+// readFrom sets the location of the run's data.
 func (w *world) readFrom(r row, dir, tokens string) error {
 	http := func(location map[string]any) map[string]any {
 		return map[string]any{"Http": map[string]any{"location": location, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle"}}
@@ -200,7 +200,7 @@ func (w *world) readFrom(r row, dir, tokens string) error {
 
 func fileServer(dir string) http.Handler { return http.FileServer(http.Dir(dir)) }
 
-// delay returns how long the dummy model trains, in seconds.
+// delay returns the training time of the dummy model, in seconds.
 func (r row) delay() string {
 	if r.has("rounds", "long") {
 		return "0.6"

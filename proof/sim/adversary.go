@@ -14,11 +14,11 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// decoys is how many commitments of nothing a HiddenResult announces for a batch: more
-// than a client keeps.
+// decoys is the number of empty commitments that a HiddenResult announces for a batch, which is
+// more than a client keeps.
 const decoys = 2 + coordinator.MaxWitnesses + 8
 
-// Submit implements env.Backend. A client that lies sends something else than its node wants.
+// Submit implements env.Backend. A Byzantine client submits something other than its node's action.
 func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 	if p.machine.Lies(scenario.LyingWitness) {
 		switch honest := a.(type) {
@@ -38,7 +38,7 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 	}
 	if _, proof := a.(coordinator.WitnessRound); proof && p.world.rules.reports && p.trainer.step != 0 && p.machine.Honest() {
 		report := coordinator.ReportCheckpoint{Step: p.trainer.step + 1, Digest: p.trainer.applied().Digest(p.trainer.step)}
-		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker looks
+		if err := p.send(ctx, report); errors.Is(err, errStopped) { // if it is refused, the checker notices
 			return err
 		}
 	}
@@ -63,15 +63,15 @@ func (p *process) Submit(ctx context.Context, a coordinator.Action) error {
 			a = vote
 		case coordinator.Accuse:
 			if p.machine.Lies(scenario.Gang) {
-				return backend.ErrDisconnected // it accuses whom it wants
+				return backend.ErrDisconnected // the member makes its own accusations
 			}
 		}
 	}
 	return p.send(ctx, a)
 }
 
-// equivocate makes a second result of the batch that message announces and sends each to
-// one half of the others. It reports whether it did.
+// equivocate makes a second result of the batch in message and sends each result to one half of the
+// other members. It reports whether it did.
 func (p *process) equivocate(message []byte) bool {
 	s, known := p.world.registry.Open(message)
 	if !known || s.Author != p.machine.ID || p.trainer == nil {
@@ -97,13 +97,13 @@ func (p *process) equivocate(message []byte) bool {
 	return true
 }
 
-// inform lets an honest member send the proof that a trainer signed two results, as somebody does who
-// hears of both.
+// inform makes an honest member submit the proof that a trainer signed two results, as a member
+// does that receives both.
 func (w *world) inform(liar *process, one, other []byte) {
 	proof, ok := wire.NewEquivocation(one, other)
 	informer := w.machines[w.lies.Below(len(w.machines))]
 	if !ok || !informer.Honest() {
-		return // others have to hear of it
+		return // only other members receive it
 	}
 	w.after(second/2, func() {
 		if p := informer.process; p != nil && !p.ended && p.friends[liar.machine.Index] {
@@ -112,7 +112,7 @@ func (w *world) inform(liar *process, one, other []byte) {
 	})
 }
 
-// falseClaim is far too low in one round and far too high in the next.
+// falseClaim returns a claim that is far too low in one round and far too high in the next.
 func falseClaim(step uint32) coordinator.Claim {
 	if step%2 == 0 {
 		return coordinator.Claim{Loss: 1, Speed: 1<<32 - 1}
@@ -120,7 +120,7 @@ func falseClaim(step uint32) coordinator.Claim {
 	return coordinator.Claim{Loss: 1<<16 - 1, Speed: 1}
 }
 
-// distort is what a lying witness makes of an honest proof.
+// distort returns a false proof of a Byzantine witness, made from an honest proof.
 func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	r := p.world.lies
 	state := p.machine.history().State()
@@ -136,7 +136,7 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 		proof.CommitmentsRoot[r.Below(32)] ^= 1
 	case 3:
 		proof.Replica[r.Below(32)] ^= 1
-	case 4: // as many bits as it may have
+	case 4: // the maximum number of bits
 		clear(proof.Commitments[:])
 		clear(proof.Participants[:])
 		if round := state.CurrentRound(); round != nil {
@@ -148,7 +148,7 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 				proof.Participants.Add(round.Seed, id[:])
 			}
 		}
-	case 5: // for the second results, and for results of nobody
+	case 5: // for the second results, and for nonexistent results
 		if round := state.RoundOfStep(proof.Step); round != nil {
 			clear(proof.Commitments[:])
 			for i, a := range round.Assignments(state.Config) {
@@ -159,12 +159,12 @@ func (p *process) distort(proof coordinator.WitnessRound) coordinator.WitnessRou
 				}
 			}
 		}
-	case 7: // what it had not committed to
+	case 7: // not the committed value
 		proof.Reveal[r.Below(32)] ^= 1
-	case 6: // the right root, and a filter for what hides the results of others
+	case 6: // the right root, and a filter for the items that hide other members' results
 		if round := state.RoundOfStep(proof.Step); round != nil {
 			clear(proof.Commitments[:])
-			room := len(round.Assignments(state.Config)) // a filter may have no more bits
+			room := len(round.Assignments(state.Config)) // the maximum number of bits of a filter
 			for _, m := range p.world.machines {
 				for i := 0; i < decoys && room > 0 && m.Lies(scenario.HiddenResult); i++ {
 					blob := m.decoy(proof.Step, i)
@@ -182,8 +182,8 @@ func (m *machine) decoy(step uint32, number int) [32]byte {
 	return sha256.Sum256(fmt.Appendf(nil, "decoy %d %d %d", m.Index, step, number))
 }
 
-// hide announces two decoys in the place of the result that message announces to a quarter
-// of the others. It reports whether it did.
+// hide announces two decoys instead of the result in message to a quarter of the other members. It
+// reports whether it did.
 func (p *process) hide(message []byte) bool {
 	s, known := p.world.registry.Open(message)
 	if !known || s.Author != p.machine.ID {
@@ -209,8 +209,8 @@ func (p *process) signDecoy(a wire.ResultAnnouncement, number int) []byte {
 	return p.Sign(a)
 }
 
-// flood announces all decoys to those that the result of a round was hidden from, once the
-// round is over and before they can ask others.
+// flood announces all decoys to the members that a result was hidden from, after the round and
+// before they can ask other members.
 func (p *process) flood(state *coordinator.State) {
 	step := p.hidden.Step
 	running := state.RunState == coordinator.RoundTrain || state.RunState == coordinator.RoundWitness
@@ -225,8 +225,8 @@ func (p *process) flood(state *coordinator.State) {
 	p.hidden = wire.ResultAnnouncement{}
 }
 
-// conspire sends what no honest client would: accusations of healthy members, and proofs
-// of clients that were not elected. It is called once for every new phase.
+// conspire submits false accusations of healthy members, and proofs of clients that were not
+// elected. It is called once in every new phase.
 func (p *process) conspire(state *coordinator.State) {
 	p.flood(state)
 	if p.machine.Lies(scenario.Gang) {
@@ -242,7 +242,7 @@ func (p *process) conspire(state *coordinator.State) {
 		accused := round.Members[p.world.lies.Below(len(round.Members))]
 		step := state.Progress.Step - uint32(p.world.lies.Below(2))
 		p.sendAside(coordinator.HealthCheck{Step: step, Clients: []coordinator.ClientID{accused}})
-		if accused != coordinator.ClientID(p.machine.ID) { // it signed what its proof is made of
+		if accused != coordinator.ClientID(p.machine.ID) { // its own signature is in the proof
 			p.sendAside(p.framing(accused, step))
 		}
 	}
@@ -255,7 +255,7 @@ func (p *process) conspire(state *coordinator.State) {
 	}
 }
 
-// framing is a proof against somebody else of what this client signed.
+// framing returns a proof against a different member, made from this client's signatures.
 func (p *process) framing(accused coordinator.ClientID, step uint32) coordinator.Equivocation {
 	batch := assign.BatchID{End: 1}
 	proof, _ := wire.NewEquivocation(

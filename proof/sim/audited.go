@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// audited is a trainer in a run with audits: behind each of its results comes one of a toy optimizer,
-// which others can audit as they would a real one. It implements env.Auditor.
+// audited is a trainer in a run with audits. It appends a result of a toy optimizer to each of its
+// results, which other members can audit like a real one. It implements env.Auditor.
 type audited struct {
 	*trainer
 	toy.Part
@@ -26,7 +26,7 @@ func newAudited(t *trainer) *audited {
 	return &audited{t, toy.Part{Optimizer: toy.Optimizer{Trainer: t.process.machine.ID}}}
 }
 
-// fingerprint names the weights.
+// fingerprint returns a hash of the weights.
 func (a *audited) fingerprint() [32]byte {
 	var b []byte
 	for _, w := range a.model {
@@ -35,7 +35,7 @@ func (a *audited) fingerprint() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// Train implements env.Trainer. The gradient of a cheat is that of nothing.
+// Train implements env.Trainer. A cheat uses the gradient of no data.
 func (a *audited) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	gradient := toy.Gradient(a.fingerprint(), batch.Sequences)
 	payload, loss, err := a.trainer.Train(ctx, step, batch, begun)
@@ -99,7 +99,7 @@ func (a *audited) ResetOptimizer(context.Context) error {
 // MaxResultSize implements env.Trainer.
 func (a *audited) MaxResultSize() int { return 2*model.ResultSize + toy.MaxSize() }
 
-// PartSize returns how many bytes a part of an opening is sent as, for times that depend on it.
+// PartSize returns the size of a part of an opening, for computing transfer times.
 func (a *audited) PartSize() int {
 	if l := a.process.world.plan.Links; l != nil {
 		return int(l.Opening / scenario.Parts)
@@ -115,7 +115,7 @@ func (a *audited) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 	return a.Part.Decode(payload[min(len(payload), model.ResultSize):])
 }
 
-// Recompute implements env.Auditor. It takes as long as a training.
+// Recompute implements env.Auditor. It takes as long as a training step.
 func (a *audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	a.takeBack()
 	p := a.process

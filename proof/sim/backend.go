@@ -11,24 +11,24 @@ import (
 
 // request is an action on its way to the host, or waiting for its answer.
 type request struct {
-	at      int64 // when it arrives
+	at      int64 // time of its arrival
 	order   uint64
 	from    *machine
 	nonce   uint64
 	action  coordinator.Action
-	process *process // that waits for the answer; nil: nobody
+	process *process // process that waits for the answer; nil: none
 	parking *parking
 	mute    bool  // the answer will be lost
 	err     error // the answer
 	done    bool
 }
 
-// connected reports whether the client's connection to the host stands.
+// connected reports whether the client is connected to the host.
 func (w *world) connected(i int) bool {
 	return w.machines[i].history().Connected(i)
 }
 
-// Updates implements env.Backend; updates come by process.put instead.
+// Updates implements env.Backend. It returns nil, because updates arrive through process.put.
 func (p *process) Updates() <-chan backend.Update { return nil }
 
 // send sends a signed action to the host and waits for the answer.
@@ -66,16 +66,16 @@ func (p *process) send(ctx context.Context, a coordinator.Action) error {
 	return r.err
 }
 
-// sendAside submits an action that the node knows nothing of.
+// sendAside submits an action without the node's knowledge.
 func (p *process) sendAside(a coordinator.Action) {
 	p.world.workers.Run(func() {
 		ctx, cancel := p.WithTimeout(p.root, 5*time.Second)
 		defer cancel()
-		_ = p.send(ctx, a) // refused, or not: the checker looks
+		_ = p.send(ctx, a) // the checker notices the result
 	})
 }
 
-// answer hands the host's answer to the process that waits for it.
+// answer passes the host's answer to the process that waits for it.
 func (r *request) answer(w *world, err error) {
 	p := r.process
 	if p == nil || r.done || !p.alive {
@@ -90,7 +90,7 @@ func (r *request) answer(w *world, err error) {
 	p.put(item{at: w.now + p.machine.latency, parking: r.parking})
 }
 
-// lost lets the process that waits for an answer notice that its connection is gone.
+// lost tells the process that waits for an answer that its connection is gone.
 func (r *request) lost() {
 	if p := r.process; p != nil && p.alive && !r.done {
 		r.err, r.done = backend.ErrDisconnected, true

@@ -18,24 +18,26 @@ import (
 
 // Sizes on links, in bytes.
 const (
-	framing     = 100 // that a message has in addition
+	framing     = 100 // overhead of a message
 	actionSize  = 500 // of a signed action
 	updateSize  = 500 // of the records of one publication
 	handlerTime = 30 * time.Second
-	// slowestAnswer is the rate, in bytes per second, at which an answer may still arrive, for at most longestAnswer.
+	// slowestAnswer is the minimum rate of an answer, in bytes per second, for at most
+	// longestAnswer.
 	slowestAnswer = 2 << 10
 	longestAnswer = 2 * time.Minute
-	// requestsOfPeer is how many requests of one protocol a member serves one peer at a time.
+	// requestsOfPeer is the number of concurrent requests of one protocol that a member serves per
+	// peer.
 	requestsOfPeer = 16
-	// pushedInAll is how many bytes of a result are pushed at most, to all members together. The client knows only
-	// the size of the simulated result, so the network refuses larger pushes.
+	// pushedInAll limits the total bytes of a result that are pushed to all members. The client
+	// knows only the size of the simulated result, so the network refuses larger pushes.
 	pushedInAll = 256 << 10
 )
 
 // At implements links.Clock.
 func (w *world) At(time int64, call func()) { w.events.Put(time, call) }
 
-// newLinks gives all machines their links, if the plan has any.
+// newLinks creates the links of all machines, if the plan has any.
 func (w *world) newLinks() {
 	l := w.plan.Links
 	if l == nil {
@@ -48,8 +50,8 @@ func (w *world) newLinks() {
 	}
 }
 
-// resume continues a parked task of the process at once. With links, tasks that wait for the network do not
-// wait for the loop of the client.
+// resume continues a parked task of the process at once. With links, tasks that wait for the
+// network do not wait for the loop of the client.
 func (p *process) resume(at *parking) {
 	if !p.alive || at.done {
 		return
@@ -64,8 +66,8 @@ func (p *process) resume(at *parking) {
 	}
 }
 
-// await suspends the running task until what begin starts calls done, which it does from an event. When the
-// context ends before, await calls the function that begin returned and returns the error of the context.
+// await suspends the running task until an event calls done, which await passes to begin. If the
+// context ends first, await calls the function that begin returned and returns the context's error.
 func (p *process) await(ctx context.Context, begin func(done func()) (stop func())) error {
 	c := ctx.(*taskContext)
 	if !p.alive || p.world.workers.Closing() {
@@ -95,7 +97,7 @@ func (p *process) await(ctx context.Context, begin func(done func()) (stop func(
 	return context.DeadlineExceeded
 }
 
-// forget removes the end of a wait that is over from the inbox.
+// forget removes the end of a completed wait from the inbox.
 func (p *process) forget(at *parking) {
 	for i := range p.inbox {
 		if p.inbox[i].parking == at {
@@ -108,8 +110,8 @@ func (p *process) forget(at *parking) {
 	}
 }
 
-// transfer sends a message and waits until it is there. Received is how many bytes arrived, also if the context
-// ended before all did.
+// transfer sends a message and waits for its arrival. received is the number of bytes that arrived,
+// even if the context ended before the rest.
 func (p *process) transfer(ctx context.Context, m links.Message, delay int64) (received int64, err error) {
 	w := p.world
 	var t *links.Transfer
@@ -123,7 +125,8 @@ func (p *process) transfer(ctx context.Context, m links.Message, delay int64) (r
 	return received, err
 }
 
-// linkedRequest is Request where links have a bandwidth: the request and the answer take their time on them.
+// linkedRequest is Request for links with a bandwidth: the request and the answer are transferred
+// over them.
 func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol string, request []byte, pace int64) ([]byte, error) {
 	limit := handlerTime
 	if protocol == auditor.OpeningProtocol {
@@ -179,13 +182,14 @@ func (p *process) linkedRequest(ctx context.Context, id identity.ID, protocol st
 	return response, err
 }
 
-// An honest member sends partsAtOnce parts at a time. Transfers that take longer than a turn do not count.
+// An honest member sends partsAtOnce parts at a time. Transfers that take longer than a turn do not
+// count.
 const (
 	partsAtOnce = 2
-	turn        = second // the shortest time that a transfer keeps its turn
+	turn        = second // minimum duration of a transfer's turn
 )
 
-// sends notes that the process begins to send a part, and checks that it does not send many.
+// sends records the start of a part's transfer, and checks the number of concurrent parts.
 func (p *process) sends() (ended func()) {
 	begun := p.world.now
 	p.sending = append(p.sending, begun)
@@ -204,13 +208,13 @@ func (p *process) sends() (ended func()) {
 	}
 }
 
-// place names the requests of one protocol from one peer, which are limited.
+// place identifies the requests of one protocol from one peer, whose number is limited.
 type place struct {
 	peer     int
 	protocol string
 }
 
-// handled runs a handler of another process and waits for its answer.
+// handled runs a handler of a different process and waits for its answer.
 func (p *process) handled(ctx context.Context, other *process, served *taskContext, handle handler, request []byte) (response []byte, err error) {
 	answered := false
 	err = errStopped
@@ -238,7 +242,7 @@ type handler = func(ctx context.Context, from identity.ID, request []byte) ([]by
 
 func (p *process) latencyTo(other *process) int64 { return p.machine.latency + other.machine.latency }
 
-// reachPeer brings a request to another client, and returns the client's process.
+// reachPeer transfers a request to a client, and returns the client's process.
 func (p *process) reachPeer(ctx context.Context, id identity.ID, bytes int64) (*process, error) {
 	w, to := p.world, p.world.cast.Find(id).Index
 	delay, lost := w.reach(p.machine.Index, to)
@@ -263,7 +267,8 @@ func (p *process) reachPeer(ctx context.Context, id identity.ID, bytes int64) (*
 	return other, nil
 }
 
-// openingSize is the size of an answer with some parts; of a whole opening under the mutation that restarts transfers.
+// openingSize returns the size of an answer with some parts, or of a whole opening under the
+// mutation that restarts transfers.
 func (w *world) openingSize(parts int) int64 {
 	if w.rules.restarts {
 		return w.plan.Links.Opening
@@ -271,7 +276,7 @@ func (w *world) openingSize(parts int) int64 {
 	return int64(parts) * w.plan.Links.Opening / scenario.Parts
 }
 
-// linkedPush is push where links have a bandwidth.
+// linkedPush is push for links with a bandwidth.
 func (p *process) linkedPush(ctx context.Context, to int, request []byte) error {
 	w := p.world
 	result := w.plan.Links.Result
@@ -290,7 +295,7 @@ func (p *process) linkedPush(ctx context.Context, to int, request []byte) error 
 	return nil
 }
 
-// linkedGossip brings a message to another client by the links.
+// linkedGossip transfers a message to a client over the links.
 func (p *process) linkedGossip(other *process, message []byte, delay int64) {
 	w := p.world
 	m := links.Message{From: p.machine.Index, To: other.machine.Index, Bytes: int64(len(message) + framing)}
@@ -301,7 +306,8 @@ func (p *process) linkedGossip(other *process, message []byte, delay int64) {
 	})
 }
 
-// linkedFetch gets a blob from a holder. A later fetch continues after the bytes that arrived before the context ended.
+// linkedFetch downloads a blob from a holder. If the context ended during an earlier fetch, the
+// download continues after the received bytes.
 func (p *process) linkedFetch(ctx context.Context, hash [32]byte, holder identity.ID, pace int64) (*process, error) {
 	other, err := p.reachPeer(ctx, holder, 0)
 	if err != nil {
@@ -329,13 +335,14 @@ func (p *process) linkedFetch(ctx context.Context, hash [32]byte, holder identit
 	return other, err
 }
 
-// stream is the connection of a machine with the host in one direction: what is sent first arrives first.
+// stream is one direction of the connection between a machine and the host. Messages arrive in
+// order.
 type stream struct {
 	busy    bool
-	waiting []func() // sends the next message
+	waiting []func() // each sends the next message
 }
 
-// send sends a message when those before it have arrived.
+// send sends a message once the messages before it have arrived.
 func (s *stream) send(w *world, m links.Message, arrived func()) {
 	begin := func() {
 		w.net.Send(m, func() {
@@ -357,7 +364,7 @@ func (s *stream) send(w *world, m links.Message, arrived func()) {
 	begin()
 }
 
-// submit brings an action to the host.
+// submit transfers an action to the host.
 func (m *machine) submit(r *request, delay int64) {
 	w, h := m.world, m.history()
 	if w.net == nil {
@@ -375,7 +382,8 @@ func openedResult(request []byte) (r result, ok bool) {
 	return result{binary.LittleEndian.Uint32(request[32:]), coordinator.ClientID(request)}, true
 }
 
-// hastyVerdict submits a guilty vote of an honest member about a trainer whose answer is late, if a test wants that.
+// hastyVerdict submits an honest member's guilty vote about a trainer with a late answer, if a test
+// enables this.
 func (p *process) hastyVerdict(request []byte) {
 	r, ok := openedResult(request)
 	if !ok || !p.world.rules.lateIsSilent || !p.machine.Honest() || !p.alive {
@@ -384,7 +392,7 @@ func (p *process) hastyVerdict(request []byte) {
 	p.sendAside(coordinator.Vote{Step: r.step, Client: r.trainer, Guilty: true})
 }
 
-// describe notes the links in the trace.
+// describe writes the links to the trace.
 func (w *world) describe() {
 	l := w.plan.Links
 	if l == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-var update = flag.Bool("update", false, "write the table of docs/trust.md anew")
+var update = flag.Bool("update", false, "write the table of README.md")
 
 // churn is a run of an honest crowd of whom a share is killed in every epoch, and comes back.
 type churn struct {
@@ -90,9 +90,8 @@ func (c *churn) kill() {
 	}
 }
 
-// TestChurn measures what an honest crowd loses whose members vanish: epochs that record no
-// checkpoint, because who is left is too few for its quorum, or was not noticed to be gone. The
-// table of docs/trust.md has it; -update writes it.
+// TestChurn counts the epochs of an honest run that record no checkpoint although members vanish: the remaining members are
+// too few for its quorum, or the run has not yet noticed the absent ones. README.md has the table; -update writes it.
 func TestChurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
@@ -119,7 +118,7 @@ func TestChurn(t *testing.T) {
 			fmt.Fprintf(&b, "| %s | %d | %d |\n", how, c.epochs, c.lost)
 		}
 	}
-	compareTable(t, "../../docs/trust.md", "churn", b.String())
+	compareTable(t, "README.md", "churn", b.String())
 }
 
 // compareTable wants a page to have a table between its marks, or writes it with -update.

@@ -9,16 +9,16 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// result is what is audited: what a trainer sent in a step.
+// result identifies an audited result: a trainer's result in a step.
 type result struct {
 	step    uint32
 	trainer coordinator.ClientID
 }
 
-// court is what a process that lies remembers of audits and trials.
+// court is the memory of a Byzantine process about audits and trials.
 type court struct {
-	asked map[result]int64 // since when it is asked for an opening
-	spoke uint32           // newest step in which it accused somebody
+	asked map[result]int64 // time of the first request for an opening
+	spoke uint32           // newest step in which it accused a member
 
 	hogged uint32         // newest step in which it flooded a member with requests
 	served map[result]int // the only client that gets an opening
@@ -28,7 +28,7 @@ func newCourt() court {
 	return court{asked: make(map[result]int64), served: make(map[result]int)}
 }
 
-// chance draws what a machine does about a step, in so many of a thousand.
+// chance draws a machine's decision for a step, with a probability of perMille/1000.
 func (m *machine) chance(label string, step uint32, perMille uint32) bool {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(label))
@@ -37,12 +37,12 @@ func (m *machine) chance(label string, step uint32, perMille uint32) bool {
 	return uint32(h.Sum64()>>20)%1000 < perMille
 }
 
-// cheats reports whether the result that the machine sends of a step is not that of its batch.
+// cheats reports whether the machine sends a false result in a step.
 func (m *machine) cheats(step uint32) bool {
 	return m.Roles&(scenario.CheatingTrainer|scenario.Gang) != 0 && m.chance("cheats", step, 500)
 }
 
-// refusesToOpen reports whether a process that is asked for an opening says that it has none.
+// refusesToOpen reports whether a process denies having a requested opening.
 func (p *process) refusesToOpen(asker *process, request []byte) bool {
 	m := p.machine
 	r, ok := openedResult(request)
@@ -71,8 +71,8 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 	return false
 }
 
-// isSoSilent is how a trainer is silent: some open to nobody, some late, some to one half of those that
-// ask.
+// isSoSilent is the manner of a silent trainer: some never open, some open late, and some only to
+// one half of the requesters.
 func (p *process) isSoSilent(asker *process, r result) bool {
 	switch p.machine.Index % 3 {
 	case 0:
@@ -84,15 +84,16 @@ func (p *process) isSoSilent(asker *process, r result) bool {
 	}
 }
 
-// perverts returns the vote of a juror that does not care what is true: slanderers find everybody
-// guilty, the gang everybody that is not of it, and it blocks juries about its own.
+// perverts returns the vote of a Byzantine juror. Slanderers always vote guilty. The coalition
+// votes guilty against non-members, and blocks trials of its members.
 func (p *process) perverts(v coordinator.Vote) (vote coordinator.Vote, votes bool) {
 	m, accused := p.machine, p.world.cast.Of(v.Client)
 	v.Guilty = !m.Lies(scenario.Gang) || !accused.Lies(scenario.Gang)
 	return v, v.Guilty || !m.chance("abstains", v.Step, 500)
 }
 
-// victims returns the results of members on slow links. Without such results, or without links, it returns all candidates.
+// victims returns the results of members on slow links. Without such results, or without links, it
+// returns all candidates.
 func (p *process) victims(candidates []result) []result {
 	l := p.world.plan.Links
 	if l == nil {
@@ -110,8 +111,9 @@ func (p *process) victims(candidates []result) []result {
 	return slow
 }
 
-// slander makes false accusations: slanderers accuse anybody, the gang honest members, and now and
-// then one of its own, to be tried by accomplices or to keep others from trying it. Some are hasty.
+// slander makes false accusations. Slanderers accuse any member. The coalition accuses honest
+// members, and occasionally a coalition member, so that accomplices judge it or other trials of it
+// are blocked. Some accuse hastily.
 func (p *process) slander(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step
 	if m.Roles&(scenario.Slanderer|scenario.Gang) == 0 || s.Config.VerificationPercent == 0 || p.court.spoke == step || !m.chance("slander", step, 400) {

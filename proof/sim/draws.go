@@ -5,9 +5,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// draws implements env.Draws for all clients of a run: what the first one that asks has
-// worked out, all others get. The keys are everything that the answers depend on, so a
-// client with another idea of a round gets the answer for that one.
+// draws implements env.Draws for all clients of a run. It computes each answer once. The cache keys
+// contain everything that an answer depends on, so a client with a different view of a round gets
+// the answer for its view.
 type draws struct {
 	assignments map[assignmentsKey][]assign.Assignment
 	elected     map[electedKey][]bool

@@ -2,7 +2,7 @@ package sim
 
 import "github.com/psyche-go/psyche/proof/sim/scenario"
 
-// strike lets a fault happen, unless the network has healed before.
+// strike injects a fault, unless the network has already healed.
 func (w *world) strike(f scenario.Fault) {
 	if w.healed {
 		return
@@ -43,7 +43,7 @@ func (w *world) partition(f scenario.Fault) {
 	}
 	w.after(f.Until-f.At, func() {
 		if w.healed {
-			return // healing has joined everything
+			return // healing has ended the partition
 		}
 		for _, i := range f.Clients {
 			counts[i]--
@@ -53,7 +53,7 @@ func (w *world) partition(f scenario.Fault) {
 	w.host.reconnected()
 }
 
-// heal ends all faults but lies.
+// heal ends all faults except Byzantine behaviour.
 func (w *world) heal() {
 	if w.healed {
 		return

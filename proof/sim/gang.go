@@ -12,29 +12,30 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// scheme is what a gang is after in an epoch.
+// scheme is the coalition's goal in an epoch.
 type scheme int
 
 const (
-	evicts       scheme = iota // all are there, to be more of a committee than may lie
+	evicts       scheme = iota // all are present, to exceed the tolerated share of a committee
 	comesAndGoes               // half of them give up their seats and take them back
-	dawdles                    // their results come when others hardly wait any more
-	grinds                     // they withhold what they committed to, or leave when they have revealed it
+	dawdles                    // their results arrive when other members hardly wait any more
+	grinds                     // they withhold their committed values, or leave after revealing them
 )
 
-// schemeOf returns what the gang is after in an epoch.
+// schemeOf returns the coalition's goal in an epoch.
 func (w *world) schemeOf(epoch uint32) scheme {
 	return random.One(random.New(w.options.Seed, "scheme "+strconv.Itoa(int(epoch))), evicts, evicts, comesAndGoes, dawdles, grinds)
 }
 
-// conspiracy is what a witness of the gang makes of an honest proof. Where the gang is more of
-// the committee than may lie it names itself alone: nobody else's result can count, and everybody
-// else can be found late. Where it is a quorum it signs a root and a replica of nothing as well.
+// conspiracy returns a false proof of a coalition witness, made from an honest proof. If the
+// coalition exceeds the tolerated share of the committee, the proof names only its members: no
+// other result can count, and all other members can be found late. If it has a quorum, it also
+// signs a false root and replica.
 func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.WitnessRound {
 	s := p.machine.history().State()
 	round := s.RoundOfStep(proof.Step)
 	proof.Claim = falseClaim(proof.Step)
-	switch p.world.lies.Below(6) { // to choose what audits look at, or to be heard without a say in it
+	switch p.world.lies.Below(6) { // to influence the audits, or to be accepted without influence on them
 	case 0:
 		proof.Reveal[0] ^= 1
 	case 1:
@@ -60,8 +61,8 @@ func (p *process) conspiracy(proof coordinator.WitnessRound) coordinator.Witness
 	return own
 }
 
-// withhold keeps back what the member committed to, for its whole Warmup or for a while: it has seen
-// by then what honest members revealed.
+// withhold delays the member's reveal, for its whole Warmup or for a while, until it has seen the
+// reveals of honest members.
 func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
 	grinding := p.world.schemeOf(ready.Epoch) == grinds
 	if grinding && p.machine.Index%3 == 0 || p.world.lies.Chance(300) {
@@ -70,7 +71,7 @@ func (p *process) withhold(ready coordinator.Ready) coordinator.Ready {
 	return ready
 }
 
-// dawdle is how much later than others a member of the gang is done with a batch.
+// dawdle returns the extra time of a coalition member for a batch.
 func (p *process) dawdle() int64 {
 	if p.world.schemeOf(p.machine.history().State().Progress.Epoch) != dawdles {
 		return 0
@@ -78,13 +79,13 @@ func (p *process) dawdle() int64 {
 	return p.world.lies.Between(2*second, 4*second)
 }
 
-// gangModel is the digest that all of the gang report after a step.
+// gangModel returns the digest that all coalition members report after a step.
 func gangModel(step uint32) [32]byte {
 	return sha256.Sum256(binary.LittleEndian.AppendUint32([]byte("the gang's model"), step))
 }
 
-// evict accuses everybody whom the gang's proofs, or others, show without a result. It is called
-// once for every new phase.
+// evict accuses all members without a result in the proofs of the coalition or of other members. It
+// is called once in every new phase.
 func (p *process) evict(state *coordinator.State) {
 	var accused []coordinator.ClientID
 	for _, id := range state.Accusable() {
@@ -97,8 +98,9 @@ func (p *process) evict(state *coordinator.State) {
 	}
 }
 
-// comeAndGo gives up the seat of some of the gang in some rounds, and takes it back, or one that was
-// never theirs, as often as they are let. Some leave when they have revealed, as if that took it back.
+// comeAndGo gives up the seats of some coalition members in some rounds, and takes them back, or
+// takes seats that they never had, as often as possible. Some leave after their reveal, in an
+// attempt to revoke it.
 func (p *process) comeAndGo(state *coordinator.State) {
 	aim := p.world.schemeOf(state.Progress.Epoch)
 	me := coordinator.ClientID(p.machine.ID)
@@ -114,7 +116,7 @@ func (p *process) comeAndGo(state *coordinator.State) {
 	}
 }
 
-// frame makes a false proof that an honest member signed two results.
+// frame submits a false proof that an honest member signed two results.
 func (p *process) frame(state *coordinator.State) {
 	for _, s := range p.world.registry.OfStep(state.Progress.Step) {
 		victim := p.world.cast.Find(s.Author)
@@ -132,7 +134,8 @@ func (p *process) frame(state *coordinator.State) {
 	}
 }
 
-// hides reports whether the gang keeps the records of one history from clients that are shown the other.
+// hides reports whether the coalition hides the records of one history from clients that see the
+// other.
 func (p *process) hides(other *process) bool {
 	return p.machine.history() != other.machine.history() && (p.machine.Lies(scenario.Gang) || other.machine.Lies(scenario.Gang))
 }

@@ -13,14 +13,14 @@ import (
 
 // Requests of a hog to its victim in one round.
 const (
-	hogsOpenings = 8 // requests at a time
+	hogsOpenings = 8 // concurrent requests
 	hogsBlobs    = 8
 	hogPause     = second / 2 // after a refusal
 	hogTime      = 60 * time.Second
 )
 
-// hog requests openings and results of members on slow links, many at a time, once for a round. Some hogs read as
-// slowly as they can.
+// hog requests openings and results of members on slow links, many at a time, once per round. Some
+// hogs read as slowly as they can.
 func (p *process) hog(s *coordinator.State) {
 	m, step := p.machine, s.Progress.Step
 	if !m.Lies(scenario.Hog) || p.court.hogged == step || s.RunState != coordinator.RoundTrain || step < 2 {
@@ -59,10 +59,10 @@ func (p *process) hog(s *coordinator.State) {
 	}
 }
 
-// requestTail follows the step in requests for openings: it asks for all chunks.
+// requestTail follows the step in requests for openings: it requests all chunks.
 var requestTail = []byte{255, 255, 255, 255, 255, 255, 255, 255}
 
-// repeat repeats a request while a round runs.
+// repeat repeats a request during a round.
 func (p *process) repeat(step uint32, ask func(ctx context.Context) error) {
 	p.world.workers.Run(func() {
 		ctx, cancel := p.WithTimeout(p.root, hogTime)
@@ -75,7 +75,8 @@ func (p *process) repeat(step uint32, ask func(ctx context.Context) error) {
 	})
 }
 
-// openTo returns the answer of a member to a request for an opening, changed if the member withholds openings.
+// openTo returns the answer of a member to a request for an opening, modified if the member
+// withholds openings.
 func (p *process) openTo(asker *process, request, response []byte, err error, reply *links.Message) ([]byte, error) {
 	if p.refusesToOpen(asker, request) {
 		reply.Bytes = framing
@@ -107,7 +108,7 @@ func (p *process) openTo(asker *process, request, response []byte, err error, re
 		reply.Bytes = framing
 		return askLater, nil
 	case scenario.WithholdsOne:
-		if len(request) == 36 { // for everything
+		if len(request) == 36 { // for all chunks
 			reply.Bytes = framing
 			return askLater, nil
 		}
@@ -115,11 +116,11 @@ func (p *process) openTo(asker *process, request, response []byte, err error, re
 	return response, nil
 }
 
-// askLater is the answer of a member that serves others: milliseconds.
+// askLater is the answer of a busy member: a wait in milliseconds.
 var askLater = binary.LittleEndian.AppendUint32(nil, 1000)
 
-// withoutOne takes the chunk that a member withholds out of a request for an opening. It reports false if the
-// request is for that chunk only.
+// withoutOne removes the chunk that a member withholds from a request for an opening. others is
+// false if the request is for that chunk only.
 func (p *process) withoutOne(asker *process, request []byte) (changed []byte, others bool) {
 	r, ok := openedResult(request)
 	m := p.machine

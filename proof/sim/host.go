@@ -22,29 +22,29 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// host is the host of the run: its core, a disk, and connections, all of which fail.
+// host is the host of the run: its core, a disk, and connections. All of them can fail.
 type host struct {
 	*core.Host
 
 	world   *world
 	checker *check.Checker
 	up      bool
-	life    int // counts starts
+	life    int // number of starts
 	disk    disk.Disk
 	random  *random.Source
-	draws   *hashchain.Chain // kept beside the journal
+	draws   *hashchain.Chain // saved with the journal
 	offset  int64            // of its clock, milliseconds
 
 	inbox   []*request
 	waiting []*request // for the core's answers
 	writing bool
-	base    *coordinator.State   // as the disk has it; never modified
-	starts  map[uint32]wire.Head // of the journal at the starts of rounds, signed
-	update  *backend.Update      // newest published
-	sent    []*backend.Update    // per client: the newest it was sent
-	alarm   uint64               // number of the newest one: only that counts
-	lying   lying                // where the host is of the gang
-	changed bool                 // connections have come or gone since the host looked
+	base    *coordinator.State   // as on the disk; never modified
+	starts  map[uint32]wire.Head // signed heads of the journal at the starts of rounds
+	update  *backend.Update      // newest published update
+	sent    []*backend.Update    // per client: the newest sent update
+	alarm   uint64               // number of the newest alarm: only that counts
+	lying   lying                // state of a Byzantine host
+	changed bool                 // connections were opened or closed since the host last checked
 }
 
 func newHost(w *world) *host {
@@ -65,7 +65,7 @@ func (h *host) now() core.Now {
 	return core.Now{Time: t, Clock: uint64(max(t.UnixMilli()+h.offset, 1))}
 }
 
-// start starts the host unless it runs: it reads its journal, or begins the run.
+// start starts the host unless it runs: it reads its journal, or starts the run.
 func (h *host) start() {
 	if h.up {
 		return
@@ -99,7 +99,7 @@ func (h *host) start() {
 	h.wake(0)
 }
 
-// begin begins the run.
+// begin starts the run.
 func (h *host) begin() *follow.Follower {
 	g := coordinator.Genesis{RunID: scenario.RunID, Host: scenario.HostID, Config: h.world.plan.Config, Model: model.Definition(), Draws: h.draws.Commitment()}
 	state, err := g.State()
@@ -120,7 +120,7 @@ func (h *host) begin() *follow.Follower {
 	return log
 }
 
-// open takes up a log.
+// open creates the core for a log.
 func (h *host) open(log *follow.Follower, times core.Times) {
 	h.Host = core.New(log, h.now(), core.Options{
 		Times: times, Draws: h.draws,
@@ -135,8 +135,8 @@ func (h *host) open(log *follow.Follower, times core.Times) {
 	h.rebase()
 }
 
-// crash kills the host. Of what it is writing nothing or everything is on the disk, or,
-// when writes tear, any part.
+// crash kills the host. The current write is on the disk completely or not at all, or if torn is
+// set, any part of it.
 func (h *host) crash(torn bool) {
 	if !h.up {
 		return
@@ -159,8 +159,8 @@ func (h *host) crash(torn bool) {
 	h.inbox, h.waiting = nil, nil
 }
 
-// wake lets the host look around after a time, unless it does before. After a whole beat it
-// only works when something is due.
+// wake schedules a wakeup of the host after a time, unless an earlier one is scheduled. After a
+// whole beat the host only works if something is due.
 func (h *host) wake(after int64) {
 	h.alarm++
 	alarm := h.alarm
@@ -175,15 +175,15 @@ func (h *host) wake(after int64) {
 	})
 }
 
-// sleep lets the host wake when something is due, at the latest after a beat: the clock may
-// have been set.
+// sleep schedules a wakeup for when something is due, at the latest after a beat, because the clock
+// may have been set.
 func (h *host) sleep() {
 	if h.up && !h.writing {
 		h.wake(int64(h.Sleep(h.now(), time.Duration(scenario.Beat))))
 	}
 }
 
-// reconnected is called when connections have come or gone.
+// reconnected is called when connections were opened or closed.
 func (h *host) reconnected() {
 	if h.up {
 		h.checker.CutOff()
@@ -192,7 +192,7 @@ func (h *host) reconnected() {
 	}
 }
 
-// deliver lets a request arrive at a time.
+// deliver schedules the arrival of a request.
 func (h *host) deliver(r *request, at int64) {
 	w := h.world
 	r.at, r.order = at, w.events.Next()
@@ -206,7 +206,7 @@ func (h *host) deliver(r *request, at int64) {
 	})
 }
 
-// step has the core do what came and what is due, and then writes, publishes and answers.
+// step makes the core process requests and due transitions, and then writes, publishes and answers.
 func (h *host) step() {
 	w := h.world
 	if h.writing || w.violation != nil {
@@ -220,7 +220,7 @@ func (h *host) step() {
 	h.inbox, h.changed = nil, false
 	for _, r := range requests {
 		switch {
-		case h.leavesOut(r): // whoever waits for the answer waits in vain
+		case h.leavesOut(r): // its sender gets no answer
 		case !w.rules.verifies(r.action):
 			r.answer(w, errProof)
 		default:
@@ -250,7 +250,7 @@ func (h *host) step() {
 	}
 }
 
-// write waits until the disk has everything, and goes on then.
+// write waits until everything is on the disk, and then calls then.
 func (h *host) write(then func()) {
 	h.writing = true
 	life := h.life
@@ -270,14 +270,14 @@ func (h *host) write(then func()) {
 	})
 }
 
-// advance has the core publish and answer.
+// advance makes the core publish and answer.
 func (h *host) advance() {
 	h.Advance(h.now(), h.publish)
 	h.waiting = nil
 }
 
-// show sends what was published to every connected client that does not have it. Updates of one
-// connection keep their order.
+// show sends the published update to every connected client that lacks it. Updates of one
+// connection stay in order.
 func (h *host) show() {
 	w := h.world
 	for i, m := range w.machines {
@@ -303,7 +303,7 @@ func (h *host) show() {
 	}
 }
 
-// goOn sends what was published, and works on or sleeps.
+// goOn sends the published update, and continues to work or sleeps.
 func (h *host) goOn() {
 	h.show()
 	if len(h.inbox) > 0 || h.changed {
@@ -313,13 +313,13 @@ func (h *host) goOn() {
 	h.sleep()
 }
 
-// rebase takes note of what the disk has.
+// rebase records the contents of the disk.
 func (h *host) rebase() {
 	state := h.State().Clone()
 	h.base = &state
 }
 
-// acted sees what became of an action.
+// acted is called with the result of an action.
 func (h *host) acted(a wire.SignedAction, err error) {
 	w, from := h.world, coordinator.ClientID(a.From)
 	w.Note('A', a.Nonce, uint64(len(h.State().Epoch.Clients)), func() string {
@@ -330,7 +330,7 @@ func (h *host) acted(a wire.SignedAction, err error) {
 	}
 }
 
-// tick is the core's rule of what is due; a host of the gang sometimes has another one.
+// tick applies the core's rule for due transitions. A host of the coalition sometimes breaks it.
 func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	if h.wantsFork() || h.stalls() {
 		return false
@@ -344,7 +344,7 @@ func (h *host) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	return true
 }
 
-// moved sees that the run is in another state.
+// moved is called after a change of the run state.
 func (h *host) moved(before coordinator.RunState) {
 	w, s := h.world, h.State()
 	if s.RunState == coordinator.RoundTrain {
@@ -360,12 +360,12 @@ func (h *host) moved(before coordinator.RunState) {
 	})
 }
 
-// withdraw takes a client out of the run.
+// withdraw withdraws a client from the run.
 func (h *host) withdraw(m *machine) {
 	_ = h.Act(h.now(), coordinator.Withdraw{Client: coordinator.ClientID(m.ID)})
 }
 
-// answer says what became of an action.
+// answer sends the result of an action.
 func (h *host) answer(r *request, err error) {
 	if err == nil {
 		h.checker.Acknowledged(coordinator.ClientID(r.from.ID), r.nonce, r.action)
@@ -373,7 +373,7 @@ func (h *host) answer(r *request, err error) {
 	r.answer(h.world, err)
 }
 
-// publish takes what every client is to be shown.
+// publish stores the update for all clients.
 func (h *host) publish(u core.Update) {
 	peers := make([]backend.Peer, len(u.Participants))
 	for i, id := range u.Participants {
@@ -388,7 +388,7 @@ func (h *host) publish(u core.Update) {
 	h.checker.Published(h.Log().Head().Index)
 }
 
-// greet makes sure that a client that has just connected gets the newest update.
+// greet ensures that a newly connected client gets the newest update.
 func (h *host) greet(p *process) {
 	h.sent[p.machine.Index] = nil
 	h.reconnected()
@@ -403,7 +403,7 @@ func orAccepted(err error) string {
 
 var errProof = errors.New("it does not prove that two results were signed")
 
-// connection reports whether a key's connection stands, and from where it comes.
+// connection reports whether a key is connected, and its origin.
 func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
 	m := h.world.cast.Find(id)
 	if m == nil || !h.Connected(m.Index) {
@@ -412,8 +412,8 @@ func (h *host) connection(id identity.ID) (from core.Origin, live bool) {
 	return h.world.origin(m), true
 }
 
-// Connected reports whether a client's connection stands and this is the history that it is shown.
-// The gang acts in all of them.
+// Connected reports whether a client is connected and sees this history. The coalition acts in all
+// histories.
 func (h *host) Connected(i int) bool {
 	w := h.world
 	m := w.machines[i]

@@ -12,20 +12,20 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// lying is what a host of the gang remembers.
+// lying is the memory of a host in the coalition.
 type lying struct {
 	bent      uint32 // newest step whose witnesses it has tried to choose
-	withdrawn uint32 // epoch in which it withdrew honest members, and one
-	count     int    // how many in it
-	asked     int64  // since when an epoch is not begun that the gang would own
+	withdrawn uint32 // epoch in which it last withdrew honest members
+	count     int    // number of members withdrawn in that epoch
+	asked     int64  // start time of an epoch that it delays, because the coalition would be too large
 }
 
-// schemes of a host of the gang. It cannot invent what somebody signed, and draws are committed to.
+// Schemes of a host in the coalition. It cannot forge signatures, and is committed to its draws.
 const (
-	leavesReadies = iota // it lets few honest members reveal
-	leavesWords          // witnesses, findings, reports and proofs against the gang get lost
-	bends                // it withdraws honest members so that the next draw elects more of the gang
-	turnsClock           // phases end before their time
+	leavesReadies = iota // few honest members reveal their values
+	leavesWords          // drops proofs, findings, reports and evidence against the coalition
+	bends                // withdraws honest members so that the next draw elects more coalition members
+	turnsClock           // ends phases early
 	hostSchemes
 )
 
@@ -33,7 +33,7 @@ func (h *host) schemeOf(epoch uint32) int {
 	return random.New(h.world.options.Seed, "host "+strconv.Itoa(int(epoch))).Below(hostSchemes)
 }
 
-// leavesOut reports whether the host forgets an action of an honest client.
+// leavesOut reports whether the host drops an action of an honest client.
 func (h *host) leavesOut(r *request) bool {
 	if !h.world.plan.HostLies() || !r.from.Honest() || h.lying.asked != 0 {
 		return false
@@ -48,7 +48,7 @@ func (h *host) leavesOut(r *request) bool {
 	return false
 }
 
-// scheme does what a host of the gang does beside its office.
+// scheme performs the host's attacks.
 func (h *host) scheme() {
 	if !h.world.plan.HostLies() || h.lying.asked != 0 {
 		return
@@ -63,11 +63,11 @@ func (h *host) scheme() {
 	}
 }
 
-// mostWithdrawn is how many honest members a host of the gang withdraws in an epoch.
+// mostWithdrawn is the number of honest members that a host of the coalition withdraws in an epoch.
 const mostWithdrawn = 4
 
-// bend withdraws an honest member before a round if the draw, which only the host knows, then elects
-// more of the gang.
+// bend withdraws an honest member before a round if the next draw, which only the host knows, then
+// elects more coalition members.
 func (h *host) bend() {
 	step := h.State().Progress.Step
 	if h.State().RunState != coordinator.RoundWitness || h.lying.bent == step || h.writing {
@@ -96,8 +96,8 @@ func (h *host) bend() {
 	}
 }
 
-// foresee returns how many of the gang the next round has for witnesses if a member is withdrawn, or
-// -1 if it does not begin now.
+// foresee returns the number of coalition members among the next round's witnesses if a member is
+// withdrawn, or -1 if the round does not start now.
 func (h *host) foresee(without *machine) int {
 	next := h.State().Clone()
 	if without != nil {
@@ -112,8 +112,9 @@ func (h *host) foresee(without *machine) int {
 	return h.world.cast.GangElected(next.CurrentRound(), next.Config)
 }
 
-// stalls reports whether a host of the gang does not begin an epoch of which the gang would be a
-// third: then nothing is promised. It is honest until enough others are there.
+// stalls reports whether a host of the coalition delays an epoch in which the coalition would have
+// a third of the members, for which the protocol makes no guarantees. The host is honest until
+// enough other clients are present.
 func (h *host) stalls() bool {
 	if !h.world.plan.HostLies() || h.State().RunState != coordinator.WaitingForMembers {
 		return false
@@ -132,13 +133,13 @@ func (h *host) stalls() bool {
 	return true
 }
 
-// stalled reports whether nobody comes any more.
+// stalled reports whether no more clients will arrive.
 func (h *host) stalled() bool {
 	return h.lying.asked != 0 && h.world.now > h.lying.asked+40*second
 }
 
-// wantsFork reports whether a host of the gang shows some another history from now on, once: when a
-// round of an epoch that goes on has its quorum, so that neither history lacks it.
+// wantsFork reports whether a host of the coalition starts to fork its history now. It forks once,
+// when a round in the middle of an epoch has its quorum, so that neither history lacks it.
 func (h *host) wantsFork() bool {
 	w, s := h.world, h.State()
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
@@ -149,9 +150,9 @@ func (h *host) wantsFork() bool {
 	return goesOn
 }
 
-// fork shows some honest clients another history from now on. Where it divides them it withdraws from
-// each history who is shown the other, so that they do not talk to each other; else the histories
-// differ by one member.
+// fork shows some honest clients a different history from now on. If it partitions the clients, it
+// withdraws from each history the clients that see the other, so that they do not communicate.
+// Otherwise the histories differ by one member.
 func (h *host) fork() {
 	w, log := h.world, h.Log()
 	r := random.New(w.options.Seed, "fork")
@@ -163,9 +164,9 @@ func (h *host) fork() {
 	other.starts, other.random = maps.Clone(h.starts), random.New(w.options.Seed, "host of another history")
 	other.checker = h.checker.Clone(&other)
 	times := core.DefaultTimes
-	times.RestartGrace = 0 // it goes on
+	times.RestartGrace = 0 // it continues without a restart
 	other.open(follow.Resume(log.Genesis(), log.State.Clone(), log.Head(), log.Starts()), times)
-	other.checker.Restarted() // its core knows connections from now on
+	other.checker.Restarted() // its core learns of connections from now on
 	for _, m := range w.machines {
 		if m.Honest() && r.Chance(450) {
 			m.shown = &other
@@ -185,5 +186,5 @@ func (h *host) fork() {
 	}
 	h.wake(0)
 	other.wake(0)
-	w.after(90*second, func() { w.over = true }) // what is to be seen is seen
+	w.after(90*second, func() { w.over = true }) // by then the fork should be detected
 }

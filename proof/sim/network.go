@@ -19,7 +19,7 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// requestTimeout is how long a lost request or blob is waited for.
+// requestTimeout is the timeout of a lost request or blob.
 const requestTimeout = 2 * second
 
 var (
@@ -28,7 +28,7 @@ var (
 	errForged      = errors.New("missing signature")
 )
 
-// reach decides what becomes of one message between two clients.
+// reach decides the fate of one message between two clients.
 func (w *world) reach(from, to int) (delay int64, lost bool) {
 	delay = w.machines[from].latency + w.machines[to].latency
 	if w.healed {
@@ -40,7 +40,7 @@ func (w *world) reach(from, to int) (delay int64, lost bool) {
 	return delay + w.extraDelay(), false
 }
 
-// peer returns the process of a client when it and p talk to each other.
+// peer returns the process of a client if it and p are connected.
 func (p *process) peer(to int) *process {
 	other := p.world.machines[to].process
 	if other == nil || !p.friends[to] || !other.friends[p.machine.Index] {
@@ -103,8 +103,8 @@ func (p *process) gossip(to int, message []byte) {
 	}
 }
 
-// told notes that an announcement reaches a client in some time. One that names another start of the
-// running round than the client was shown proves a fork: an honest client ends with that.
+// told records an announcement on its way to a client. If it names a different start of the running
+// round than the client has seen, it proves a fork, and an honest client must stop.
 func (w *world) told(from, to *process, message []byte, delay int64) {
 	if w.other == nil || from.machine.history() == to.machine.history() || !to.machine.Honest() || !from.machine.Honest() {
 		return
@@ -125,10 +125,10 @@ func (w *world) told(from, to *process, message []byte, delay int64) {
 	look = func() {
 		switch idle := to.machine.starved - (w.now - forkNoticed); {
 		case !to.alive || to.ended:
-		case !known: // what the host shows it had not come
+		case !known: // the host's records had not arrived yet
 			known = knows()
 			w.after(forkNoticed, look)
-		case !w.healed && idle > 0: // its processor did nothing in that time
+		case !w.healed && idle > 0: // its processor was idle in that time
 			w.after(idle, look)
 		default:
 			h.checker.Violate(check.OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
@@ -137,8 +137,8 @@ func (w *world) told(from, to *process, message []byte, delay int64) {
 	w.after(delay+forkNoticed, look)
 }
 
-// forkNoticed is how long a client may need to end that was told of a fork: it stays for two seconds to
-// tell others.
+// forkNoticed is the time limit for a client to stop after it has received proof of a fork. It
+// keeps running for two seconds to warn other members.
 const forkNoticed = 5 * second
 
 // Subscribe implements env.Gossip.
@@ -147,8 +147,7 @@ func (p *process) Subscribe(_ context.Context, handle func(from identity.ID, mes
 	return nil
 }
 
-// roundTrip waits for an answer of another client and returns the client's process as it
-// is then.
+// roundTrip waits for the round trip to a client, and returns the client's process at its end.
 func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, error) {
 	w, to := p.world, p.world.cast.Find(id).Index
 	there, lost := w.reach(p.machine.Index, to)
@@ -174,7 +173,7 @@ func (p *process) roundTrip(ctx context.Context, id identity.ID) (*process, erro
 	return other, nil
 }
 
-// isStarved reports whether a client's machine does nothing.
+// isStarved reports whether a client's machine is stalled.
 func (w *world) isStarved(i int) bool { return !w.healed && w.now < w.machines[i].starved }
 
 // Request implements env.Requests.
@@ -189,7 +188,7 @@ func (p *process) Request(ctx context.Context, to identity.ID, protocol string, 
 	return response, err
 }
 
-// answerOf returns the answer of another client to a request.
+// answerOf returns a client's answer to a request.
 func (p *process) answerOf(ctx context.Context, to identity.ID, protocol string, request []byte) ([]byte, error) {
 	if p.world.net != nil {
 		return p.linkedRequest(ctx, to, protocol, request, 0)
@@ -212,9 +211,9 @@ func (p *process) answerOf(ctx context.Context, to identity.ID, protocol string,
 	return response, err
 }
 
-// push brings another client a result, which takes one way.
+// push sends a client a result, which takes one one-way delay.
 func (p *process) push(ctx context.Context, to int, request []byte) error {
-	if p.machine.Lies(scenario.Equivocation) || p.machine.Lies(scenario.HiddenResult) { // who gets what is decided as it is gossiped
+	if p.machine.Lies(scenario.Equivocation) || p.machine.Lies(scenario.HiddenResult) { // the recipients are chosen when it is gossiped
 		return errUnreachable
 	}
 	if p.world.net != nil {
@@ -248,7 +247,7 @@ func (p *process) Put(data []byte) ([32]byte, error) {
 // Lend implements env.Blobs.
 func (p *process) Lend(data []byte) ([32]byte, error) { return p.Put(data) }
 
-// LendFrom implements env.Blobs. Models are too small here to lie on a disk.
+// LendFrom implements env.Blobs. Simulated models are too small for a disk.
 func (p *process) LendFrom(*io.SectionReader, func(error)) ([32]byte, error) {
 	return [32]byte{}, errors.ErrUnsupported
 }
@@ -286,7 +285,7 @@ func (p *process) fetch(ctx context.Context, hash [32]byte, minSize, maxSize uin
 	return nil, errNotHeld
 }
 
-// holder returns a client that was asked for a blob.
+// holder returns the process of a client that was asked for a blob.
 func (p *process) holder(ctx context.Context, hash [32]byte, id identity.ID) (*process, error) {
 	if p.world.net == nil {
 		return p.roundTrip(ctx, id)
@@ -320,7 +319,8 @@ func (p *process) Open(raw []byte, _ [32]byte) (identity.ID, wire.ResultAnnounce
 	return s.Author, s.Announcement, nil
 }
 
-// Prove implements env.Announcements. A proof goes into the journal: it is of real signatures.
+// Prove implements env.Announcements. A proof uses real signatures, because it goes into the
+// journal.
 func (p *process) Prove(first, second []byte) (coordinator.Equivocation, bool) {
 	var signed [2][]byte
 	for i, raw := range [2][]byte{first, second} {

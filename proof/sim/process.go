@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	maxTurns     = 16                 // of a client's loop before its tasks' answers wait for the next wake
+	maxTurns     = 16                 // loop iterations of a client before its tasks' answers wait for the next wakeup
 	disconnected = second * 20 / 1000 // until a broken connection is noticed
 )
 
-// machine is the place of one client, and what stays when the client is killed.
+// machine is the machine of one client, with the state that survives the client's crash.
 type machine struct {
 	*cast.Member
 	world      *world
 	random     *random.Source
-	starved    int64 // until when its processor does nothing
-	trainTime  int64 // the longest
+	starved    int64 // end of the time in which its processor is stalled
+	trainTime  int64 // maximum
 	trainLeast int64
-	quantum    int64 // least time between two wakes
+	quantum    int64 // minimum time between two wakeups
 	latency    int64 // to every peer
 	nonce      uint64
-	process    *process // nil while there is none
-	shown      *host    // whose history it is shown; nil: that of all
+	process    *process // nil while no client runs
+	shown      *host    // host whose history it sees; nil: the common one
 
 	toHost, fromHost stream // with links
 }
 
-// history returns the host as the client knows it.
+// history returns the host as the client sees it.
 func (m *machine) history() *host {
 	if m.shown != nil {
 		return m.shown
@@ -50,7 +50,7 @@ func (m *machine) history() *host {
 	return m.world.host
 }
 
-// process is one life of a client: a client.Node and what belongs to it.
+// process is one life of a client: a client.Node with its environment.
 type process struct {
 	world   *world
 	machine *machine
@@ -62,27 +62,27 @@ type process struct {
 
 	inbox  []item
 	parked []*parking
-	ready  []func() // what tasks returned for the node's loop
+	ready  []func() // continuations of tasks, for the node's loop
 	wakeAt int64    // 0: not scheduled
-	woke   int64    // last time
+	woke   int64    // last wakeup
 	awake  func()   // wakes it
 	spare  []item
 
 	listen   func(from identity.ID, message []byte) error
 	handlers map[string]handler
 	blobs    map[[32]byte][]byte
-	friends  []bool                  // per client: whether this one talks to it
-	updateAt int64                   // when the newest update arrives: updates do not overtake each other
-	hidden   wire.ResultAnnouncement // what a HiddenResult hides, until its round is over; Step 0: nothing
-	newest   *coordinator.State      // that it got
+	friends  []bool                  // per client: whether this client is connected to it
+	updateAt int64                   // arrival of the newest update: updates do not overtake each other
+	hidden   wire.ResultAnnouncement // result hidden by a HiddenResult, until its round is over; Step 0: none
+	newest   *coordinator.State      // received by it
 	court    court
 
-	serves  map[place]int      // requests that are served now
-	sending []int64            // when it began to send the parts of openings that are on their way
-	partial map[[32]byte]int64 // bytes of blobs that are not whole
+	serves  map[place]int      // requests that are being served
+	sending []int64            // start times of transfers of opening parts in progress
+	partial map[[32]byte]int64 // received bytes of incomplete blobs
 }
 
-// item is something that reaches a process at a time.
+// item is something that arrives at a process.
 type item struct {
 	at      int64
 	order   uint64
@@ -137,7 +137,7 @@ func (m *machine) start() {
 	p.schedule(m.world.now)
 }
 
-// logger writes into the trace what the client warns of, if there is a trace.
+// logger returns a logger that writes the client's warnings to the trace, if there is one.
 func (m *machine) logger() *slog.Logger {
 	if !m.world.options.Trace {
 		return quiet
@@ -155,7 +155,7 @@ func (m *machine) logger() *slog.Logger {
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// lines writes log lines of a client into the trace.
+// lines writes log lines of a client to the trace.
 type lines struct{ machine *machine }
 
 func (l lines) Write(b []byte) (int, error) {
@@ -164,7 +164,7 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// crash kills the client: everything in memory is lost.
+// crash kills the client. Everything in memory is lost.
 func (m *machine) crash() {
 	p := m.process
 	if p == nil {
@@ -189,15 +189,15 @@ func (p *process) Replica() (hash [32]byte, step uint32, ok bool) { return p.nod
 // Model implements check.Client.
 func (p *process) Model() (digest [32]byte, step uint32, ok bool) { return p.node.Model() }
 
-// put adds something to the inbox.
+// put adds an item to the inbox.
 func (p *process) put(it item) {
 	it.order = p.world.events.Next()
 	p.inbox = append(p.inbox, it)
 	p.schedule(it.at)
 }
 
-// schedule makes sure that the process wakes when something is due at a time, but not
-// more often than its quantum allows: what came in between is handled together.
+// schedule schedules a wakeup of the process, but respects the minimum interval of its quantum:
+// items that arrive in between are handled together.
 func (p *process) schedule(at int64) {
 	at = max(at, p.woke+p.machine.quantum, p.world.now)
 	if p.ended || p.wakeAt != 0 && p.wakeAt <= at {
@@ -207,7 +207,7 @@ func (p *process) schedule(at int64) {
 	p.world.events.Put(at, p.awake)
 }
 
-// wake handles everything that is due, as the loop of client.Node.Run would.
+// wake handles all due items, like the loop of client.Node.Run.
 func (p *process) wake(now int64) {
 	if !p.alive || p.wakeAt != now {
 		return
@@ -250,7 +250,7 @@ func (p *process) wake(now int64) {
 	p.schedule(next)
 }
 
-// receive takes what is due from the inbox and hands it out in the order of its times.
+// receive removes the due items from the inbox and passes them on in chronological order.
 func (p *process) receive(now int64) (update *backend.Update) {
 	due, rest := p.spare[:0], p.inbox[:0]
 	for _, it := range p.inbox {
@@ -268,7 +268,7 @@ func (p *process) receive(now int64) (update *backend.Update) {
 		}
 		return int(int64(a.order) - int64(b.order))
 	})
-	p.spare = nil // tasks that are resumed put into the inbox, never into due
+	p.spare = nil // resumed tasks put into the inbox, never into due
 	for _, it := range due {
 		switch {
 		case it.parking != nil:
@@ -289,7 +289,7 @@ func (p *process) receive(now int64) (update *backend.Update) {
 	return update
 }
 
-// end notes that the client has left the run by itself. It stays to answer its peers.
+// end is called when the client has left the run by itself. It continues to answer its peers.
 func (p *process) end(err error) {
 	p.ended = true
 	p.world.Note('E', uint64(p.machine.Index), 0, func() string {

@@ -10,33 +10,32 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// rules are where a test of the checker can break the protocol. The zero rules are the
-// right ones: what the packages under test do.
+// rules let a test of the checker break the protocol. The zero value breaks nothing.
 type rules struct {
 	apply        func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error
 	tick         func(s *coordinator.State, now uint64, draw [32]byte) bool
 	due          func(s *coordinator.State, now uint64) (at uint64, ok bool)
 	unproved     bool // proofs that two results were signed are not verified
 	holdsProofs  bool // honest witnesses wait for the last result
-	deaf         bool // clients do not hear of other histories
-	accusesEarly bool // a member that is asked for an opening once in vain is accused
+	deaf         bool // clients ignore other histories
+	accusesEarly bool // a member is accused after one failed request for an opening
 	forgets      bool // openings are kept for one round
-	restarts     bool // with links: a transfer that ends early begins again at byte 0, and an opening is one transfer
-	servesAll    bool // with links: handlers of requests do not wait until the one before has been sent
+	restarts     bool // with links: a transfer that ends early restarts at byte 0, and an opening is one transfer
+	servesAll    bool // with links: handlers of requests do not wait until the previous part was sent
 	lateIsSilent bool // with links: a juror votes that a member is silent as soon as one of its answers is late
-	keeps        bool // what was foreseen stays in the model when it does not come true
+	keeps        bool // mispredicted results stay in the model
 	reports      bool // honest members report a model with each witness proof, though they do not keep it
-	// origin changes from where the host thinks that an action comes.
+	// origin changes the origin of an action as seen by the host.
 	origin func(h *host, a coordinator.Action, from core.Origin) core.Origin
-	// times changes how long the host waits.
+	// times changes the host's times.
 	times func(*core.Times)
-	// finish is instead of the order in which the host writes, publishes and answers.
+	// finish replaces the order in which the host writes, publishes and answers.
 	finish func(h *host)
-	// payloads changes what a client applies.
+	// payloads changes the results that a client applies.
 	payloads func(p *process, step uint32, payloads [][]byte) [][]byte
-	// trains changes what a client makes a result from.
+	// trains changes the model from which a client makes a result.
 	trains func(m *model.Model)
-	// verified sees every result that a client verifies.
+	// verified is called with every result that a client verifies.
 	verified func(p *process, step uint32, batch assign.BatchID, payload []byte)
 }
 
@@ -47,7 +46,7 @@ func (r *rules) doApply(s *coordinator.State, from coordinator.ClientID, nonce u
 	return s.Apply(from, nonce, a)
 }
 
-// verifies reports whether an action is what package wire would open.
+// verifies reports whether package wire would accept an action.
 func (r *rules) verifies(a coordinator.Action) bool {
 	proof, is := a.(coordinator.Equivocation)
 	return !is || r.unproved || wire.Proves(proof, [32]byte{})
@@ -74,7 +73,7 @@ func (r *rules) doTick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	return s.Tick(now, draw)
 }
 
-// redo does to a state what a record did.
+// redo applies a record to a state.
 func (r *rules) redo(s *coordinator.State, record follow.Record) error {
 	if a := record.Action; record.Kind == follow.KindAction {
 		return r.doApply(s, coordinator.ClientID(a.From), a.Nonce, a.Action)

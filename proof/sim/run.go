@@ -13,10 +13,10 @@ import (
 
 // Result is the outcome of one run.
 type Result struct {
-	Violation *check.Violation // nil: everything held
-	Hash      uint64           // of everything that happened, in its order
-	Events    uint64           // number of them
-	Virtual   time.Duration    // how long the run took on its own clock
+	Violation *check.Violation // nil: all assertions held
+	Hash      uint64           // of all events, in order
+	Events    uint64           // number of events
+	Virtual   time.Duration    // duration of the run on its virtual clock
 	Steps     uint32           // rounds of the run
 	Faults    scenario.Faults  // kinds that happened
 	Trace     []string         // with Options.Trace
@@ -61,7 +61,7 @@ func (w *world) newMachines() {
 	}
 }
 
-// newMachine adds the place of one client.
+// newMachine adds the machine of one client.
 func (w *world) newMachine(r *random.Source, member *cast.Member) {
 	m := &machine{
 		Member: member, world: w, random: random.New(r.Next(), "machine"),
@@ -89,7 +89,7 @@ func (w *world) begin() {
 	w.events.Put(w.plan.HealAt, w.heal)
 }
 
-// loop lets events happen until the run is over.
+// loop processes events until the run is over.
 func (w *world) loop() {
 	limit := w.host.checker.Deadline()
 	for n := 1; w.events.Len() > 0 && !w.over && w.violation == nil; n++ {
@@ -101,7 +101,7 @@ func (w *world) loop() {
 		}
 		w.now = at
 		if n%512 == 0 {
-			runtime.Gosched() // cheaper than being interrupted for having run too long
+			runtime.Gosched() // cheaper than preemption after a long time slice
 		}
 		call()
 		limit = w.host.checker.Deadline()

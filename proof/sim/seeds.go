@@ -10,12 +10,13 @@ import (
 	"time"
 )
 
-// SeedOptions of many runs.
+// SeedOptions configure many runs.
 type SeedOptions struct {
 	First, Last uint64 // both included
-	Options            // of every run; Seed and Trace are set here
-	Parallel    int    // runs at once; 0: as many as there are cores
-	// OnRun is called after every run, one call at a time, but not after RunSeeds has returned; nil: not.
+	Options            // of every run; RunSeeds sets Seed and Trace
+	Parallel    int    // concurrent runs; 0: the number of cores
+	// OnRun, if not nil, is called after every run, one call at a time, but not after RunSeeds has
+	// returned.
 	OnRun func(seed uint64, r Result)
 }
 
@@ -26,18 +27,18 @@ type Summary struct {
 	Events  uint64
 	Virtual time.Duration
 	Elapsed time.Duration
-	Failure *Failure // of the lowest seed that broke an assertion; nil: none did
+	Failure *Failure // of the lowest seed that violates an assertion; nil: none
 }
 
-// Failure is a run that broke an assertion.
+// Failure is a run that violates an assertion.
 type Failure struct {
-	Options   Options // Faults are those that happened
+	Options   Options // Faults contains only kinds that happened
 	Violation *check.Violation
 }
 
-// RunSeeds runs every seed, each in one goroutine, until all are done, one breaks an
-// assertion, or ctx ends, whose cause it returns; runs that are in progress then do not count. Seeds below a failing one are finished,
-// so that the failure does not depend on how fast the others are.
+// RunSeeds runs every seed, each in one goroutine, until all are done, a run violates an assertion,
+// or ctx ends. If ctx ends, it returns the cause and ignores unfinished runs. It completes all
+// seeds below a failing one, so that the reported failure does not depend on the speed of the runs.
 func RunSeeds(ctx context.Context, o SeedOptions) (Summary, error) {
 	parallel := o.Parallel
 	if parallel <= 0 {
@@ -81,7 +82,7 @@ func RunSeeds(ctx context.Context, o SeedOptions) (Summary, error) {
 	go func() { group.Wait(); close(ended) }()
 	select {
 	case <-ended:
-	case <-ctx.Done(): // a run of many members takes seconds, and cannot be interrupted
+	case <-ctx.Done(): // a large run takes seconds, and cannot be interrupted
 	}
 	mu.Lock()
 	defer mu.Unlock()

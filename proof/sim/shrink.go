@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// Shrink looks for a smaller run that breaks the same assertion: without some kinds of
-// faults, with fewer clients, with fewer rounds, and with another seed where the number
-// of clients changes what a seed means. It takes a step whenever the violation persists,
-// until no step does or ctx ends. The result has a trace.
+// Shrink searches for a smaller run that violates the same assertion: with fewer kinds of faults,
+// fewer clients or fewer rounds. It also tries other seeds, because the number of clients changes
+// the meaning of a seed. It takes a step whenever the violation persists, until no step does or ctx
+// ends. The result has a trace.
 func Shrink(ctx context.Context, f Failure) (Failure, Result) {
 	for smaller := true; smaller && ctx.Err() == nil; {
 		smaller = false
@@ -27,7 +27,7 @@ func Shrink(ctx context.Context, f Failure) (Failure, Result) {
 	return f, Run(o)
 }
 
-// seedsTried is how many seeds are tried with a smaller number of clients or rounds.
+// seedsTried is the number of seeds tried with a smaller number of clients or rounds.
 const seedsTried = 20
 
 // smaller lists the runs that are one step smaller, the smallest first.

@@ -12,15 +12,15 @@ import (
 // errStopped ends the tasks of a client that was killed.
 var errStopped = errors.New("process was killed")
 
-// parking is the wait of one task. Several things may end it; the first one does.
+// parking is the wait of one task. The first of several events ends it.
 type parking struct {
 	worker *coroutine.Worker
 	ctx    *taskContext
 	done   bool
 }
 
-// taskContext is the context of the tasks of a process. It has no channel: everything
-// that waits here waits in process.wait, which knows it.
+// taskContext is the context of a process's tasks. It needs no channel, because all waits happen in
+// process.wait, which knows the type.
 type taskContext struct {
 	parent    *taskContext
 	process   *process
@@ -49,7 +49,7 @@ func (c *taskContext) Err() error {
 	return nil
 }
 
-// limit returns the earliest deadline on the way to the root.
+// limit returns the earliest deadline on the path to the root.
 func (c *taskContext) limit() int64 {
 	limit := int64(math.MaxInt64)
 	for x := c; x != nil; x = x.parent {
@@ -81,10 +81,10 @@ func (p *process) WithCancel(parent context.Context) (context.Context, context.C
 // WithTimeout implements env.Runtime.
 func (p *process) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	c := &taskContext{parent: parent.(*taskContext), process: p, deadline: p.world.now + int64(d)}
-	return c, func() { c.cancelled = true } // nothing waits under it when the task calls this
+	return c, func() { c.cancelled = true } // no task waits under it at this time
 }
 
-// cancel ends a context and wakes what waits under it.
+// cancel ends a context and wakes the tasks that wait under it.
 func (p *process) cancel(c *taskContext) {
 	if c.cancelled {
 		return
@@ -121,7 +121,7 @@ func (p *process) Signal() (wait func(ctx context.Context) error, tell func()) {
 				return err
 			}
 			waiting = &parking{worker: p.world.workers.Current(), ctx: c}
-			p.put(item{at: min(c.limit(), p.world.now+3600*second), parking: waiting}) // telling and cancelling bring it forward
+			p.put(item{at: min(c.limit(), p.world.now+3600*second), parking: waiting}) // tell and cancel end it earlier
 			p.park(waiting)
 			if p.world.net != nil {
 				p.forget(waiting)
@@ -179,8 +179,8 @@ func (p *process) Each(ctx context.Context, limit, count int, do func(ctx contex
 	return first
 }
 
-// wait suspends the running task until the virtual time until, or until its context or
-// its process ends, which it returns as an error.
+// wait suspends the running task until the virtual time until. If its context or its process ends
+// first, it returns the reason.
 func (p *process) wait(ctx context.Context, until int64) error {
 	c := ctx.(*taskContext)
 	if !p.alive || p.world.workers.Closing() {
@@ -214,7 +214,7 @@ func (p *process) park(at *parking) {
 	at.done = true
 }
 
-// unpark resumes a task unless something else did before.
+// unpark resumes a task unless it was already resumed.
 func (p *process) unpark(at *parking) {
 	if at.done {
 		return

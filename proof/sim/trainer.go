@@ -21,12 +21,12 @@ var (
 type trainer struct {
 	process *process
 	model   model.Model
-	step    uint32 // that it applied last; 0: it was loaded since
+	step    uint32 // last applied step; 0: loaded since
 
-	foreseen *foreseen // nil: the model is what was applied
+	foreseen *foreseen // nil: the model contains only applied results
 }
 
-// foreseen is what moved the model and was not applied yet.
+// foreseen is a speculative change of the model.
 type foreseen struct {
 	step     uint32
 	payloads [][]byte
@@ -34,7 +34,7 @@ type foreseen struct {
 	again    *assign.BatchID
 }
 
-// takeBack ends a foresight.
+// takeBack reverts a speculation.
 func (t *trainer) takeBack() {
 	if t.foreseen != nil && !t.process.world.rules.keeps {
 		t.model = t.foreseen.before
@@ -42,7 +42,7 @@ func (t *trainer) takeBack() {
 	t.foreseen = nil
 }
 
-// applied returns the model without what is only foreseen.
+// applied returns the model without speculative results.
 func (t *trainer) applied() *model.Model {
 	if t.foreseen != nil {
 		return &t.foreseen.before
@@ -73,13 +73,13 @@ func (t *trainer) Confirm(step uint32) bool {
 	return true
 }
 
-// move makes results part of the model, and returns those that are.
+// move applies results to the model, and returns the applied ones.
 func (t *trainer) move(step uint32, payloads [][]byte) (moved [][]byte, again *assign.BatchID, err error) {
 	if change := t.process.world.rules.payloads; change != nil {
 		payloads = change(t.process, step, payloads)
 	}
 	for _, payload := range payloads {
-		if len(payload) < model.ResultSize { // only liars verify such
+		if len(payload) < model.ResultSize { // only Byzantine members accept such results
 			return nil, nil, model.ErrInvalidResult
 		}
 	}
@@ -116,7 +116,7 @@ func (t *trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	if p.machine.Lies(scenario.InvalidResult) {
 		payload = model.Spoil(payload, p.world.lies)
 	}
-	return payload, 2 + float64(batch.ID.Start%16)/100, nil // a loss that depends on the batch, as those of models do
+	return payload, 2 + float64(batch.ID.Start%16)/100, nil // a loss that depends on the batch, as in real models
 }
 
 func (t *trainer) Verify(payload []byte, step uint32, batch assign.BatchID, owner [32]byte) error {
@@ -147,7 +147,7 @@ func (t *trainer) Snapshot(context.Context) (checkpoint.Snapshot, error) {
 
 func (t *trainer) Load(_ context.Context, s checkpoint.Snapshot) (err error) {
 	t.step, t.foreseen = 0, nil
-	t.process.machine.history().checker.Loaded(t.process.machine.Member) // the replica hash of an epoch begins with the loaded model
+	t.process.machine.history().checker.Loaded(t.process.machine.Member) // the replica hash of an epoch starts with the loaded model
 	t.model, err = model.Of(s)
 	return err
 }

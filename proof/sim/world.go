@@ -16,19 +16,19 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/timeline"
 )
 
-// second is the unit of virtual times, which are nanoseconds since the start of a run.
+// second is a second in virtual time, which is in nanoseconds since the start of a run.
 const second = int64(time.Second)
 
-// Options of one run.
+// Options configure one run.
 type Options struct {
 	Seed    uint64
 	Clients int             // 1 … coordinator.MaxClients
-	Rounds  int             // rounds of the run while faults go on; about as many follow
+	Rounds  int             // rounds of the run with faults; about as many follow
 	Faults  scenario.Faults // AllFaults: the seed chooses some
 	Links   bool            // links have a bandwidth, and messages a size
-	Trace   bool            // keep a line for every thing of note
+	Trace   bool            // record a line for every notable event
 
-	rules rules // what a test breaks; zero: nothing
+	rules rules // protocol changes of a test; zero: none
 }
 
 // world is one run.
@@ -44,29 +44,29 @@ type world struct {
 	over    bool
 
 	host       *host
-	other      *host // that shows another history to some; nil: there is none
+	other      *host // shows a different history to some clients; nil: none
 	machines   []*machine
 	cast       *cast.Cast
 	registry   signatures.Registry
 	draws      draws
-	view       check.Run        // what checkers see
-	recomputed int              // gradients that were computed for audits and trials
+	view       check.Run        // the checkers' view
+	recomputed int              // gradients computed for audits and trials
 	violation  *check.Violation // the first
 
-	net     *links.Network    // nil: links have a delay only
+	net     *links.Network    // nil: links only have a delay
 	results map[[32]byte]bool // blobs that are results; nil without net
 
 	links, lies, faults *random.Source
 	cut                 []int // per client: number of partitions between it and the other clients
 	cutHost             []int // per client: number of partitions between it and the host
-	dataDown            int64 // until when no data server answers
+	dataDown            int64 // end of the time without data servers
 
-	hash  uint64 // of everything that happened
+	hash  uint64 // of all events
 	steps uint64 // number of events
 	trace []string
 }
 
-// after calls a function in so many nanoseconds.
+// after schedules a call in d nanoseconds.
 func (w *world) after(d int64, call func()) { w.events.Put(w.now+d, call) }
 
 // Now implements check.View.
@@ -95,7 +95,7 @@ func (w *world) HasEnded(i int) bool {
 // End implements check.View.
 func (w *world) End() { w.over = true }
 
-// Violate implements check.View: the first violation ends the run.
+// Violate implements check.View. The first violation ends the run.
 func (w *world) Violate(v *check.Violation) {
 	if w.violation == nil {
 		w.violation = v
@@ -103,8 +103,8 @@ func (w *world) Violate(v *check.Violation) {
 	}
 }
 
-// origin is from where a client connects, and how many seats those may have that do from there. All of the
-// gang come from one network, others from some that nobody counts.
+// origin returns a client's network and its seat limit. All coalition members come from one
+// network, other clients from unlimited networks.
 func (w *world) origin(m *cast.Member) core.Origin {
 	if !m.Lies(scenario.Gang) {
 		return core.Origin{}
@@ -112,7 +112,7 @@ func (w *world) origin(m *cast.Member) core.Origin {
 	return core.Origin{Network: netip.MustParsePrefix("203.0.113.0/24"), Most: w.plan.Crew.Size}
 }
 
-// Note records that something happened. The text is only made for a trace.
+// Note records an event. text is only called for a trace.
 func (w *world) Note(kind byte, a, b uint64, text func() string) {
 	w.steps++
 	for _, v := range [...]uint64{uint64(w.now), uint64(kind), a, b} {
@@ -124,12 +124,12 @@ func (w *world) Note(kind byte, a, b uint64, text func() string) {
 	}
 }
 
-// stamp puts the virtual time before a line.
+// stamp adds the virtual time to a line.
 func (w *world) stamp(line string) string {
 	return fmt.Sprintf("%9.3f %s", float64(w.now)/float64(second), line)
 }
 
-// extraDelay is what faults add to the way of a message.
+// extraDelay returns the extra delay of a message due to faults.
 func (w *world) extraDelay() (d int64) {
 	if w.healed {
 		return 0

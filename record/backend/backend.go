@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Errors that every backend uses. Only ErrDisconnected is worth another attempt.
+// Errors of all backends. Only after ErrDisconnected is it useful to try again.
 var (
 	ErrDisconnected = errors.New("connection to the run's host was lost")
 	ErrClosed       = errors.New("backend is closed")
@@ -18,41 +18,41 @@ var (
 	ErrInvalidPeer  = errors.New("invalid peer addresses")
 )
 
-// Update is what a host sends when something changed.
+// Update is a message that a host sends after a change.
 type Update struct {
 	State *coordinator.State
 	Peers []Peer // in ascending order of ID
 
-	// Run is the hash that names the run in everything that is signed. It never changes.
+	// Run is the hash that identifies the run in all signed messages. It never changes.
 	Run [32]byte
-	// Genesis is what the run began with, signed. Nil where nobody signs it.
+	// Genesis is the signed genesis of the run. It is nil if no host signs it.
 	Genesis []byte
-	// Starts are the heads of the run's log at the starts of the newest rounds, those in State
-	// among them, oldest first, as the host signed them. Nil where no host signs heads.
+	// Starts are the heads of the run's log at the starts of the newest rounds, including the
+	// rounds in State, oldest first, signed by the host. It is nil if no host signs heads.
 	Starts []wire.Head
 }
 
-// Peer is where a participant is reached on the peer-to-peer network. The host relays the
-// addresses as the participant signed them; they are not part of the coordinator's state.
+// Peer contains the addresses of a participant on the peer-to-peer network. The host relays the
+// addresses as signed by the participant; they are not part of the coordinator's state.
 type Peer struct {
 	ID    identity.ID
 	Addrs []string // libp2p multiaddrs
-	Name  string   // that it gives itself, as the host says; empty for none, and where no host tells names
-	Waits bool     // for a seat in the run: a client says so to its network, no host does
+	Name  string   // name that the participant chose, as reported by the host; empty for none, and if the host reports no names
+	Waits bool     // the participant has no seat in the run; set by a client for its network, never by a host
 }
 
 // Bounds of one participant's addresses.
 const (
-	MaxAddrs      = 8    // number
-	MaxAddrLength = 256  // bytes of each
-	MaxAddrsTotal = 1024 // bytes of all
+	MaxAddrs      = 8    // maximum number
+	MaxAddrLength = 256  // maximum bytes of one address
+	MaxAddrsTotal = 1024 // maximum bytes of all addresses
 )
 
-// MaxPeers bounds Update.Peers: the members and the pending clients.
+// MaxPeers is the maximum length of Update.Peers: all members and all pending clients.
 const MaxPeers = 2 * coordinator.MaxClients
 
-// CheckAddrs returns ErrInvalidPeer with the reason when addrs is outside the bounds or
-// has an address that is no printable ASCII text, as every multiaddr is.
+// CheckAddrs returns ErrInvalidPeer with the reason if addrs exceeds the bounds or contains an
+// address that is not printable ASCII text, as every multiaddr is.
 func CheckAddrs(addrs []string) error {
 	if len(addrs) > MaxAddrs {
 		return fmt.Errorf("%w: %d addresses, at most %d", ErrInvalidPeer, len(addrs), MaxAddrs)

@@ -1,7 +1,7 @@
-// Package backend says what a client needs of the host of its run: to see the
-// coordinator's state, and to submit actions to it.
+// Package backend defines the interface between a client and the host of its run. Through a
+// backend, a client receives the coordinator's state and submits actions to it.
 //
-// A backend is anything with these methods; package client declares the interface:
+// A backend is any type with these methods; package client declares the interface:
 //
 //	Updates() <-chan Update
 //	Submit(ctx context.Context, a coordinator.Action) error
@@ -9,29 +9,29 @@
 //	Err() error
 //	Close() error
 //
-// The contract, which backendtest.Run checks for every implementation:
+// Every implementation must keep this contract, which backendtest.Run checks:
 //
-//   - Updates carries whole states, newest wins: a slow reader misses states in between
-//     and never the last one. The first one comes without asking. A reader owns what it
-//     received. The channel is closed after Close (then Err is nil) or after a permanent
-//     error (then Err says which).
-//   - Submit signs the action, and returns once the host has applied it and can no longer
-//     lose it (nil), or has refused it (a coordinator.Code, found by errors.Is). ErrDisconnected
-//     means that nobody knows: the action may or may not have been applied. Sending it again
-//     is safe, because the coordinator refuses a second copy as a duplicate.
+//   - Updates delivers whole states, and newer states replace older ones: a slow reader misses
+//     states in between, but never the last one. The first state arrives without a request. The
+//     reader owns the states that it received. The channel is closed after Close (then Err returns
+//     nil) or after a permanent error (then Err returns it).
+//   - Submit signs the action. It returns nil once the host has applied the action and can no
+//     longer lose it, or a coordinator.Code (use errors.Is) once the host has refused it.
+//     ErrDisconnected means that the result is unknown: the host may or may not have applied the
+//     action. Sending it again is safe, because the coordinator refuses a second copy as a
+//     duplicate.
 //   - Actions of one backend reach the host in the order of the calls to Submit.
-//   - Announce tells the other participants the addresses at which this one is reached on
-//     the peer-to-peer network. They come back as Update.Peers to everybody, for members
-//     and pending clients.
-//   - One key has one live backend at a host; a second one is refused with ErrDuplicateKey.
-//   - When a participant's backend is gone for the host's grace period, the host withdraws
-//     it from the epoch and from the pending list.
+//   - Announce publishes the addresses of this participant on the peer-to-peer network. For members
+//     and pending clients, all participants receive them in Update.Peers.
+//   - A key has one live backend at a host. The host refuses a second one with ErrDuplicateKey.
+//   - If a participant's backend is gone for the host's grace period, the host withdraws the
+//     participant from the epoch and from the pending list.
 //   - Close is idempotent and ends every goroutine of the backend. All methods may be called
-//     from any goroutine.
+//     concurrently.
 //
-// A chain, which does not know who is connected, can keep neither of the promises about one live
-// backend and about clients that are gone.
+// A chain does not know which clients are connected, so it cannot guarantee a single live backend,
+// or the withdrawal of clients that are gone.
 //
-// The implementations are host/tcp (a server), chain/solana (a chain), and host/memory (the
-// same process, for tests).
+// The implementations are host/tcp (a server), chain/solana (a chain), and host/memory (the same
+// process, for tests).
 package backend

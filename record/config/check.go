@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// ErrInvalidModel says that a model definition holds values that make no sense.
+// ErrInvalidModel means that a model definition contains invalid values.
 var ErrInvalidModel = errors.New("invalid model definition")
 
 // fault is what is wrong with one key of a definition.

@@ -12,9 +12,9 @@ import (
 // errNotCanonical says that bytes are not what EncodeModel writes.
 var errNotCanonical = errors.New("not the canonical encoding of a model definition")
 
-// EncodeModel returns the canonical bytes of a model definition: JSON of the types of
-// this package in the order of their fields, without spaces. Equal definitions have
-// equal bytes. It refuses a definition that does not fit into a coordinator's state.
+// EncodeModel returns the canonical bytes of a model definition: JSON of the types of this package
+// in the order of their fields, without spaces. Equal definitions have equal bytes. EncodeModel
+// returns an error if the definition does not fit into a coordinator's state.
 func EncodeModel(m Model) ([]byte, error) {
 	encoded, err := json.Marshal(m)
 	if err != nil {
@@ -27,7 +27,7 @@ func EncodeModel(m Model) ([]byte, error) {
 	return encoded, nil
 }
 
-// DecodeModel reads what EncodeModel wrote. Any other bytes are an error.
+// DecodeModel decodes the output of EncodeModel. It returns an error for all other bytes.
 func DecodeModel(encoded []byte) (Model, error) {
 	if len(encoded) > coordinator.MaxDefinitionSize {
 		return Model{}, fmt.Errorf("decode model definition: %w: %d bytes, at most %d",

@@ -41,7 +41,7 @@ func absenceWarning(c coordinator.Config) string {
 	if witnesses == 0 || witnesses >= int(c.InitMinClients) || assign.Quorum(witnesses) < witnesses {
 		return ""
 	}
-	return fmt.Sprintf("witness_nodes = %d: a round counts only if all of its witnesses are there; one that leaves or dies costs everybody the round and ends the epoch; 3 bear the loss of one, 0 lets all members witness, %d at most",
+	return fmt.Sprintf("witness_nodes = %d: a round counts only if all of its witnesses are there; the loss of one costs all members the round and ends the epoch; 3 witnesses tolerate the loss of one, 0 lets all members witness, %d at most",
 		witnesses, coordinator.MaxWitnesses)
 }
 

@@ -6,8 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// CoordinatorState returns the state in which a coordinator starts the run. Host is
-// the key that ticks it.
+// CoordinatorState returns the first state of the run's coordinator. host is the key that ticks it.
 func (r Run) CoordinatorState(host coordinator.ClientID) (coordinator.State, error) {
 	definition, err := EncodeModel(r.Model)
 	if err != nil {

@@ -85,7 +85,7 @@ func readServerData(chosen variant) *ServerData {
 		t, key = v, "addr"
 		data.Key = v.nonEmpty("key", maxName)
 		if _, err := identity.ParseID(data.Key); data.Key != "" && err != nil {
-			v.fail("key", "want the server's key in base58, which it logs: %v", err)
+			v.fail("key", "want the server's key in base58, as its log has it: %v", err)
 		}
 	}
 	data.Addr = t.nonEmpty(key, maxName)

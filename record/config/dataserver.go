@@ -2,16 +2,15 @@ package config
 
 import "path/filepath"
 
-// DataServer is what a data.toml says of the data that a data server serves.
+// DataServer describes the data that a data server serves, as read from a data.toml.
 type DataServer struct {
-	// Locations are in fall-back order. The published form is one folder, whose relative
-	// path is relative to the file; other kinds are written as in a state.toml.
+	// Locations are in fall-back order. In the published format there is one folder, whose relative
+	// path is relative to the file. Other kinds are written as in a state.toml.
 	Locations []DataLocation
 	SeqLen    uint32 // tokens
 }
 
-// LoadDataServer reads a data.toml. The error lists everything that is wrong with it,
-// one line each.
+// LoadDataServer reads a data.toml. Its error lists all problems of the file, one on each line.
 func LoadDataServer(path string) (DataServer, error) {
 	text, err := readFile(path)
 	if err != nil {

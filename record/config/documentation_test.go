@@ -37,7 +37,7 @@ var sections = map[string]string{
 	"readServerData": "`data_location`", "readLocalData": "`data_location`", "readHTTPTable": "`data_location`",
 	"readTokenSize": "`data_location`", "readShuffle": "`data_location`", "dataKinds": "`data_location`",
 	"readLRSchedule": "`lr_schedule`", "readOptimizer": "`optimizer`", "readBetas": "`optimizer`", "readLocalSteps": "`optimizer`",
-	"ParseDataServer": "`data.toml`", "readServedFolder": "`data.toml`",
+	"parseDataServer": "`data.toml`", "readServedFolder": "`data.toml`",
 	"ParseMix": "The mixture of a `WeightedHttp` location", "readProviders": "The mixture of a `WeightedHttp` location",
 }
 

@@ -136,7 +136,7 @@ func readOptimizer(t *table) Optimizer {
 			Lookahead:        v.has("lookahead") && v.bool("lookahead"),
 		}
 		if v.has("apply_lag") && optimizer.Distro.ApplyLag == 0 {
-			v.fail("apply_lag", "want 1 or 2")
+			v.fail("apply_lag", "0 is out of range, want 1 or 2")
 		}
 	}
 	v.report(failed, optimizer.check())
@@ -159,7 +159,7 @@ func readLocalSteps(v *table) *LocalSteps {
 		ApplyLag:         numberOr[uint8](v, "apply_lag", 0),
 	}
 	if v.has("apply_lag") && l.ApplyLag == 0 {
-		v.fail("apply_lag", "want 1 or 2")
+		v.fail("apply_lag", "0 is out of range, want 1 or 2")
 	}
 	if inner := v.textOr("inner_optimizer", AdamWName, maxName); inner != AdamWName {
 		l.InnerOptimizer = inner

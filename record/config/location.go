@@ -1,6 +1,6 @@
 package config
 
-// DataLocation says where sequences come from. Exactly one field is set.
+// DataLocation is a source of sequences. Exactly one field is set.
 type DataLocation struct {
 	Dummy        *DummyData        `json:",omitempty"`
 	Server       *ServerData       `json:",omitempty"`
@@ -30,7 +30,7 @@ func (l DataLocation) Kind() string {
 	}
 }
 
-// DummyData is sequences of zeros, for tests of the network.
+// DummyData is a source of zeros, for tests of the network.
 type DummyData struct {
 	Failing bool // every request fails, to test the fall-back to the next location
 }
@@ -38,18 +38,18 @@ type DummyData struct {
 // ServerData is a data server.
 type ServerData struct {
 	Addr string // host:port
-	Key  string `json:",omitempty"` // that the server must have, in base58; empty: the client decides
+	Key  string `json:",omitempty"` // required key of the server, in base58; empty: the client decides
 }
 
-// LocalData is a folder of token files on each client's own disk. A relative path is
-// relative to the client's working directory.
+// LocalData is a folder of token files on the disk of each client. A relative path is relative to
+// the client's working directory.
 type LocalData struct {
 	Path      string
 	TokenSize TokenSize
 	Shuffle   Shuffle
 }
 
-// HTTPData is token files that are read by range requests.
+// HTTPData is a set of token files that clients read by range requests.
 type HTTPData struct {
 	Location  HTTPLocation
 	TokenSize TokenSize
@@ -61,30 +61,30 @@ type HTTPLocation struct {
 	SingleURL     *string        `json:",omitempty"`
 	NumberedFiles *NumberedFiles `json:",omitempty"`
 	Gcp           *GcpBucket     `json:",omitempty"`
-	URLs          []string       `json:",omitempty"` // in the order in which the files are read
+	URLs          []string       `json:",omitempty"` // in reading order
 }
 
-// NumberedFiles names files whose addresses differ by a number.
+// NumberedFiles describes files whose addresses differ by a number.
 type NumberedFiles struct {
-	URLTemplate   string // exactly one {} stands for the number
+	URLTemplate   string // contains {} exactly once, in place of the number
 	StartIndex    uint32
-	NLeftPadZeros uint8  // digits that the number is padded to
+	NLeftPadZeros uint8  // digits to which the number is padded with zeros
 	NumFiles      uint32 // at least 1
 }
 
 // GcpBucket names the token files of a public Google Cloud Storage bucket.
 type GcpBucket struct {
 	BucketName      string
-	FilterDirectory string // only files below it; empty: all
+	FilterDirectory string // read only files below it; empty: all
 }
 
-// WeightedHTTPData is a mix of HTTP locations that a JSON file lists with weights.
+// WeightedHTTPData is a weighted mix of HTTP locations, listed in a JSON file.
 type WeightedHTTPData struct {
 	URL string // address of the JSON file
 }
 
-// PreprocessedData is a data set of ready-made samples: a Hugging Face repository or a
-// local folder.
+// PreprocessedData is a data set of preprocessed samples: a Hugging Face repository or a local
+// folder.
 type PreprocessedData struct {
 	Path string
 }

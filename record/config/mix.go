@@ -14,17 +14,17 @@ const (
 	maxMixSources = 256
 )
 
-// Mix is what the JSON file of a WeightedHttp location says.
+// Mix is the content of the JSON file of a WeightedHttp location.
 type Mix struct {
-	Shuffle Shuffle // of the sources among each other
+	Shuffle Shuffle // of the order of the sources
 	Sources []HTTPData
-	Weights []string // decimal numbers, one for each source; nil: by their lengths
+	Weights []string // decimal numbers, one for each source; nil: proportional to their lengths
 }
 
-// ParseMix reads the text of a mix; file is what errors call it.
+// ParseMix parses the text of a mix. file is its name in errors.
 //
-// "providers" lists either locations, or pairs of a location and its weight. A location
-// has the keys of an Http location in a state.toml.
+// "providers" is either a list of locations, or a list of pairs of a location and its weight. A
+// location has the keys of an Http location in a state.toml.
 func ParseMix(file string, text []byte) (Mix, error) {
 	d := &document{file: file, positions: map[string]position{}}
 	if len(text) > maxMixSize {
@@ -36,7 +36,7 @@ func ParseMix(file string, text []byte) (Mix, error) {
 	err := decoder.Decode(&root)
 	if err == nil {
 		if _, extra := decoder.Token(); !errors.Is(extra, io.EOF) {
-			err = errors.New("something follows the object")
+			err = errors.New("more text follows it")
 		}
 	}
 	if err != nil {

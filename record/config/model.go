@@ -10,30 +10,30 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Model is the definition of a language model and of how it is trained.
+// Model is the definition of a language model and of its training.
 type Model struct {
 	Architecture Architecture
 	DataType     DataType
 
-	// MaxSeqLen is the number of tokens of a sequence that are trained on.
+	// MaxSeqLen is the number of tokens of a training sequence.
 	MaxSeqLen uint32
 
-	// ColdStartWarmupSteps is the number of steps over which the learning rate rises
-	// again after an epoch that began with fresh optimizers. 0: no such rise.
+	// ColdStartWarmupSteps is the number of steps over which the learning rate rises again after an
+	// epoch that started with fresh optimizers. 0: no rise.
 	ColdStartWarmupSteps uint32
 
-	// DataLocations lists where the data is, in the order in which clients try them.
+	// DataLocations are the sources of the data, in the order in which clients try them.
 	DataLocations []DataLocation
 
-	// Checkpoint is where the first model of the run comes from. The coordinator's
-	// state says where the current one is.
+	// Checkpoint is the source of the run's first model. The coordinator's state contains the
+	// current one.
 	Checkpoint Checkpoint
 
 	LRSchedule LRSchedule
 	Optimizer  Optimizer
 
-	// CommitEveryRounds is the number of rounds between two models that members report while an
-	// epoch runs. 0: as CommitEvery says.
+	// CommitEveryRounds is the number of rounds between intermediate checkpoints, which members
+	// report during an epoch. 0: the default of CommitEvery.
 	CommitEveryRounds uint32 `json:",omitempty"`
 
 	// Name and Description are for people; see NameOf.
@@ -44,10 +44,10 @@ type Model struct {
 // commitsPerEpoch is how often members report their model while an epoch runs, if nobody says.
 const commitsPerEpoch = 20
 
-// CommitEvery returns the number of rounds between two models that the members of a run report while
-// an epoch runs: what its definition says, or a twentieth of an epoch. Of an epoch that is bounded by
-// its time no more rounds are known than that none takes longer than max_round_train_time. It is at
-// least 1, and the same for all members.
+// CommitEvery returns the number of rounds between intermediate checkpoints, which the members of a
+// run report during an epoch. It is the definition's CommitEveryRounds, or a twentieth of the
+// rounds of an epoch. If time bounds the epoch, CommitEvery assumes that every round takes
+// max_round_train_time. The result is at least 1, and the same for all members.
 func CommitEvery(definition []byte, c coordinator.Config) uint32 {
 	var says struct{ CommitEveryRounds uint32 }
 	if json.Unmarshal(definition, &says) == nil && says.CommitEveryRounds > 0 {
@@ -60,8 +60,8 @@ func CommitEvery(definition []byte, c coordinator.Config) uint32 {
 	return uint32(min(max(rounds/commitsPerEpoch, 1), math.MaxUint32))
 }
 
-// Trainable returns why no client trains a model so, for what is left out of the published
-// format.
+// Trainable returns the reason why clients cannot train the model, if it uses a part of the
+// published format that is not implemented.
 func (m Model) Trainable() error {
 	switch dummy := m.Checkpoint.Dummy != nil; {
 	case m.Optimizer.AdamW != nil:
@@ -72,10 +72,10 @@ func (m Model) Trainable() error {
 	return nil
 }
 
-// Architecture names the implementation that builds and trains the model.
+// Architecture is the name of the implementation that builds and trains the model.
 type Architecture string
 
-// The architectures of the published format.
+// Architectures of the published format.
 const (
 	HfLlama    Architecture = "HfLlama"
 	HfDeepseek Architecture = "HfDeepseek"
@@ -83,19 +83,19 @@ const (
 	Torchtitan Architecture = "Torchtitan"
 )
 
-// DataType says what the sequences are for.
+// DataType is the purpose of the sequences.
 type DataType string
 
-// The data types of the published format.
+// Data types of the published format.
 const (
 	Pretraining DataType = "Pretraining"
 	Finetuning  DataType = "Finetuning"
 )
 
-// TokenSize is the number of bytes of a token in a file of tokens: 2 or 4.
+// TokenSize is the number of bytes of a token in a token file: 2 or 4.
 type TokenSize uint8
 
-// The token sizes of the published format.
+// Token sizes of the published format.
 const (
 	TwoBytes  TokenSize = 2
 	FourBytes TokenSize = 4
@@ -121,7 +121,7 @@ func (s TokenSize) MarshalText() ([]byte, error) {
 	return []byte(s.String()), nil
 }
 
-// UnmarshalText reads the name in the published format.
+// UnmarshalText parses the name in the published format.
 func (s *TokenSize) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "TwoBytes":
@@ -136,17 +136,17 @@ func (s *TokenSize) UnmarshalText(text []byte) error {
 
 // Shuffle is the order in which sequences are used.
 type Shuffle struct {
-	// Seed of the permutation. Nil: in the order of the files (DontShuffle).
+	// Seed is the seed of the permutation. Nil means the order of the files (DontShuffle).
 	Seed *[32]byte `json:",omitempty"`
 }
 
-// Checkpoint says where a model comes from. Exactly one field is set.
+// Checkpoint is the source of a model. Exactly one field is set.
 type Checkpoint struct {
 	Hub    *HubRepo         `json:",omitempty"` // a Hugging Face repository
-	P2P    *HubRepo         `json:",omitempty"` // peers; the repository it came from is the origin to fall back to
+	P2P    *HubRepo         `json:",omitempty"` // peers; the repository is the fallback
 	Gcs    *GcsRepo         `json:",omitempty"` // a Google Cloud Storage bucket
-	P2PGcs *GcsRepo         `json:",omitempty"` // peers, with a bucket as the origin
-	Local  *LocalCheckpoint `json:",omitempty"` // a folder that every client has
+	P2PGcs *GcsRepo         `json:",omitempty"` // peers; the bucket is the fallback
+	Local  *LocalCheckpoint `json:",omitempty"` // a folder that every client can read
 	Dummy  *HubRepo         `json:",omitempty"` // a tiny model, for tests of the network
 }
 
@@ -156,14 +156,14 @@ type HubRepo struct {
 	Revision string `json:",omitempty"` // branch, tag or commit; empty: the default branch
 }
 
-// GcsRepo is a place in a Google Cloud Storage bucket.
+// GcsRepo is a prefix in a Google Cloud Storage bucket.
 type GcsRepo struct {
 	Bucket string
 	Prefix string `json:",omitempty"`
 }
 
-// LocalCheckpoint is a Hugging Face directory on each client's own disk. A relative
-// path is relative to the client's working directory.
+// LocalCheckpoint is a Hugging Face directory on the disk of each client. A relative path is
+// relative to the client's working directory.
 type LocalCheckpoint struct {
 	Path string
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/psyche-go/psyche/base/plain"
 )
 
-// Bounds of what people read of a run, in bytes.
+// Maximum lengths of a run's name and description, in bytes.
 const (
 	MaxName        = 64
 	MaxDescription = 280
 )
 
-// NameOf returns what a run's definition calls it and how it describes it, each empty if it says nothing that may be
-// shown. Nothing depends on them.
+// NameOf returns the name and the description in a run's definition. Each is empty if the
+// definition has none that may be shown. No rule depends on them.
 func NameOf(definition []byte) (name, description string) {
 	var says struct{ Name, Description string }
 	if json.Unmarshal(definition, &says) != nil {

@@ -6,19 +6,18 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Run is what a state.toml says of a run.
+// Run is the content of a state.toml.
 type Run struct {
-	RunID    string // may be empty; a flag gives it then
+	RunID    string // may be empty if a flag sets it
 	Config   coordinator.Config
 	Model    Model
-	Progress coordinator.Progress // of a saved state; zero in a fresh one
+	Progress coordinator.Progress // of a saved state; zero in a new one
 
-	// Warnings names keys that have no meaning here, or another than one may think.
+	// Warnings lists keys that have no effect in this implementation, or an unexpected one.
 	Warnings []string
 }
 
-// LoadState reads a state.toml. The error lists everything that is wrong with it, one
-// line each.
+// LoadState reads a state.toml. Its error lists all problems of the file, one on each line.
 func LoadState(path string) (Run, error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -27,7 +26,7 @@ func LoadState(path string) (Run, error) {
 	return ParseState(path, text)
 }
 
-// ParseState reads the text of a state.toml; file is what errors call it.
+// ParseState parses the text of a state.toml. file is its name in errors.
 func ParseState(file string, text []byte) (Run, error) {
 	root, err := parse(file, text)
 	if err != nil {

@@ -198,11 +198,11 @@ func checkAudits(llm *table, run Run) {
 			llm.fail("optimizer", "outer_momentum is %g, but with verification_percent above 0 auditors would need each member's momentum, which they do not have; set outer_momentum = 0, or verification_percent = 0", local.OuterMomentum)
 		}
 		if local.ErrorDecay >= 1 {
-			llm.fail("optimizer", "error_decay is 1: where verification_percent is not 0, results are audited, and what one false result leaves would be sent for ever; set error_decay below 1, for instance 0.95, or verification_percent = 0")
+			llm.fail("optimizer", "error_decay is 1, but with verification_percent above 0 one false result would be sent forever; set error_decay below 1, for instance 0.95, or verification_percent = 0")
 		}
 	}
 	if distro := run.Model.Optimizer.Distro; run.Config.VerificationPercent > 0 && distro != nil && distro.ClipGradNorm == 0 {
-		llm.fail("optimizer", "clip_grad_norm is 0: where verification_percent is not, results are audited, and nothing bounds what an audit does not look at; set clip_grad_norm, 1.0 is usual, or verification_percent = 0")
+		llm.fail("optimizer", "clip_grad_norm is 0, but with verification_percent above 0 nothing limits the parts of a result that audits skip; set clip_grad_norm (1.0 is usual), or verification_percent = 0")
 	}
 }
 
@@ -212,7 +212,7 @@ func innerStepsWarning(run Run) string {
 	if local == nil || uint64(run.Config.GlobalBatchSizeStart) >= members*uint64(local.InnerSteps) {
 		return ""
 	}
-	return fmt.Sprintf("[model.LLM.optimizer.LocalSteps] inner_steps = %d, and %d members share global_batch_size_start = %d sequences: a step takes at least one, so that they make fewer",
+	return fmt.Sprintf("[model.LLM.optimizer.LocalSteps] inner_steps = %d, and %d members share global_batch_size_start = %d sequences: each step needs at least one sequence, so members take fewer steps",
 		local.InnerSteps, members, run.Config.GlobalBatchSizeStart)
 }
 

@@ -1,7 +1,7 @@
 package config
 
-// LRSchedule is the learning rate over the steps of a run. Exactly one field is set.
-// All schedules rise linearly from WarmupInitLR to BaseLR in the first WarmupSteps.
+// LRSchedule is the learning rate over the steps of a run. Exactly one field is set. All schedules
+// rise linearly from WarmupInitLR to BaseLR in the first WarmupSteps.
 type LRSchedule struct {
 	Constant          *ConstantLR          `json:",omitempty"`
 	Linear            *LinearLR            `json:",omitempty"`
@@ -32,7 +32,7 @@ type ConstantLR struct {
 	WarmupInitLR float64
 }
 
-// LinearLR falls on a straight line to FinalLR at TotalSteps and stays there.
+// LinearLR falls linearly to FinalLR at TotalSteps and stays there.
 type LinearLR struct {
 	BaseLR       float64
 	WarmupSteps  uint32
@@ -51,7 +51,7 @@ type CosineLR struct {
 }
 
 // WarmupStableDecayLR stays at BaseLR for StableSteps, falls on half a cosine to
-// CosineDecayFinalLR, then on a straight line to LinearDecayFinalLR, and stays there.
+// CosineDecayFinalLR, then linearly to LinearDecayFinalLR, and stays there.
 type WarmupStableDecayLR struct {
 	BaseLR             float64
 	WarmupSteps        uint32
@@ -63,7 +63,7 @@ type WarmupStableDecayLR struct {
 	LinearDecayFinalLR float64 // at most CosineDecayFinalLR
 }
 
-// Optimizer is how gradients change the weights. Exactly one field is set.
+// Optimizer is the rule by which gradients change the weights. Exactly one field is set.
 type Optimizer struct {
 	AdamW      *AdamW      `json:",omitempty"`
 	Distro     *Distro     `json:",omitempty"`
@@ -76,64 +76,67 @@ type AdamW struct {
 	Betas        [2]float64
 	WeightDecay  float64
 	Eps          float64
-	ClipGradNorm float64 // largest L2 norm of all gradients together; 0: no clipping
+	ClipGradNorm float64 // maximum L2 norm of all gradients together; 0: no clipping
 }
 
-// Distro is the DisTrO optimizer: what clients exchange are the largest DCT
-// coefficients of their momentum.
+// Distro is the DisTrO optimizer. Clients exchange the largest DCT coefficients of their momentum.
 type Distro struct {
-	ClipGradNorm     float64 // largest L2 norm of all gradients together; 0: no clipping
+	ClipGradNorm     float64 // maximum L2 norm of all gradients together; 0: no clipping
 	WeightDecay      float64 // decoupled; 0: none
 	CompressionDecay float64 // of the momentum, in [0, 1]
 	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
-	CompressionChunk uint16  // largest length of a chunk's side, 1 to 128
-	Quantize1Bit     bool    // exchange signs only
+	CompressionChunk uint16  // maximum length of a chunk's side, 1 to 128
+	Quantize1Bit     bool    // exchange only signs
 
-	// ApplyLag is the number of rounds after which results are applied: 1, before the
-	// next round is trained, or 2, to exchange them while it is. 0 means 1; see Lag.
+	// ApplyLag is the number of rounds after which results are applied. With 1 they are applied
+	// before the next round is trained, with 2 they are exchanged during the next round. 0 means 1;
+	// see Lag.
 	ApplyLag uint8 `json:",omitempty"`
-	// Lookahead computes gradients where the momentum that was not sent yet would lead.
+	// Lookahead computes gradients at the weights that would result from applying the momentum not
+	// yet sent.
 	Lookahead bool `json:",omitempty"`
 }
 
 // MaxApplyLag is the largest ApplyLag.
 const MaxApplyLag = 2
 
-// MaxOuterLR is the largest OuterLR: with more, a round goes past where its results are by more than they came.
+// MaxOuterLR is the largest OuterLR. With more than 2, a round would overshoot the mean result by
+// more than the distance to it.
 const MaxOuterLR = 2
 
-// Lag returns ApplyLag, or its default.
+// Lag returns ApplyLag, or the default if it is 0.
 func (d Distro) Lag() uint32 { return max(uint32(d.ApplyLag), 1) }
 
-// What inner_optimizer can be. Muon moves the matrices of hidden layers, and AdamW all else then.
+// Values of inner_optimizer. Muon trains the matrices of hidden layers, with AdamW for all other
+// tensors.
 const (
-	AdamWName = "adamw" // stands for an empty InnerOptimizer
+	AdamWName = "adamw" // the default, stored as an empty InnerOptimizer
 	Muon      = "muon"
 )
 
-// LocalSteps lets each client make many steps of an optimizer by itself in a round; what clients exchange is
-// how far they came.
+// LocalSteps lets each client make many optimizer steps locally in a round. Clients exchange the
+// resulting change of their weights (the pseudo-gradient).
 type LocalSteps struct {
-	InnerSteps     uint16     // of a round, at least 1
+	InnerSteps     uint16     // per round, at least 1
 	InnerOptimizer string     `json:",omitempty"` // empty: AdamW; or Muon
-	Betas          [2]float64 // of AdamW, as all that follow up to ClipGradNorm
+	Betas          [2]float64 // of AdamW, as WeightDecay, Eps and ClipGradNorm
 	WeightDecay    float64
 	Eps            float64
-	ClipGradNorm   float64 // largest L2 norm of all gradients of a step together; 0: no clipping
+	ClipGradNorm   float64 // maximum L2 norm of all gradients of a step together; 0: no clipping
 
-	OuterLR          float64 // share of the mean result by which a round moves the weights, above 0, at most 2
-	OuterMomentum    float64 // of Nesterov, of how far a client came, at least 0, below 1; 0: none
+	OuterLR          float64 // fraction of the mean result by which a round changes the weights, above 0, at most 2
+	OuterMomentum    float64 // Nesterov momentum of the pseudo-gradient, at least 0, below 1; 0: none
 	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
-	CompressionChunk uint16  // largest length of a chunk's side, 1 to 128
-	ValueBits        uint8   // that a coefficient takes besides its place, 1 to 4
-	ErrorDecay       float64 // of what could not be sent yet, from a round to the next, in [0, 1]
-	ApplyLag         uint8   `json:",omitempty"` // as that of Distro
+	CompressionChunk uint16  // maximum length of a chunk's side, 1 to 128
+	ValueBits        uint8   // bits of a coefficient's value, in addition to its index, 1 to 4
+	ErrorDecay       float64 // factor from round to round for the residual that was not sent, in [0, 1]
+	ApplyLag         uint8   `json:",omitempty"` // as Distro.ApplyLag
 }
 
-// Lag returns ApplyLag, or its default.
+// Lag returns ApplyLag, or the default if it is 0.
 func (l LocalSteps) Lag() uint32 { return max(uint32(l.ApplyLag), 1) }
 
-// Inner returns the optimizer of a client's own steps.
+// Inner returns the optimizer of a client's local steps.
 func (l LocalSteps) Inner() AdamW {
 	return AdamW{Betas: l.Betas, WeightDecay: l.WeightDecay, Eps: l.Eps, ClipGradNorm: l.ClipGradNorm}
 }

@@ -1,23 +1,23 @@
 package event
 
-// Opened says that the process made the opening of its own result.
+// Opened is written when the process has made the opening of its own result.
 type Opened struct {
 	Step    uint32  `json:"step"` // of the result
 	Bytes   int     `json:"bytes"`
 	Seconds float64 `json:"seconds"`
 }
 
-// Audit is what the process found when it audited a result of another member.
+// Audit is the outcome of an audit of another member's result by the process.
 type Audit struct {
 	Step    uint32  `json:"step"` // of the result
 	Trainer string  `json:"trainer"`
 	Outcome string  `json:"outcome"`                 // "passed", "faulty", "silent", "unclear", "other data"
-	Opening int     `json:"opening_bytes,omitempty"` // size of what the trainer opened; 0: nobody had it
-	Seconds float64 `json:"seconds,omitempty"`       // that computing it again took
+	Opening int     `json:"opening_bytes,omitempty"` // size of the trainer's opening; 0: not available from any member
+	Seconds float64 `json:"seconds,omitempty"`       // time to recompute the result
 	Detail  string  `json:"detail,omitempty"`
 }
 
-// Accused says that the process accused a member, whom a jury will judge.
+// Accused is written when the process has accused a member, which a jury will judge.
 type Accused struct {
 	Step   uint32 `json:"step"` // of the result
 	Client string `json:"client"`
@@ -33,7 +33,7 @@ type Voted struct {
 	Detail  string `json:"detail,omitempty"`
 }
 
-// Trial is one that began or ended.
+// Trial is written when a trial begins or ends.
 type Trial struct {
 	Accused string `json:"accused"`
 	Accuser string `json:"accuser"`
@@ -42,7 +42,7 @@ type Trial struct {
 	What    string `json:"what"` // one of the constants Trial…
 }
 
-// What became of a trial.
+// Values of Trial.What.
 const (
 	TrialBegins   = "begins"
 	TrialConvicts = "the accused is ejected"
@@ -50,33 +50,33 @@ const (
 	TrialEnds     = "nobody is ejected"
 )
 
-// Trials are those that are open. It is written when one of them has changed.
+// Trials lists the open trials. It is written when one of them has changed.
 type Trials struct {
 	Open []OpenTrial `json:"open,omitempty"` // in order of accusation
 }
 
-// OpenTrial is a trial as the process saw it.
+// OpenTrial is a trial as seen by the process.
 type OpenTrial struct {
 	Accused  string `json:"accused"`
 	Accuser  string `json:"accuser"`
 	Step     uint32 `json:"step"` // of the result
 	Fault    string `json:"fault"`
 	Since    uint32 `json:"since"` // step of the round of the accusation
-	Until    uint32 `json:"until"` // step of the last round of a trial that does not decide, unless its time is not over
-	Jury     int    `json:"jury"`  // 0: not drawn yet
+	Until    uint32 `json:"until"` // step of the round in which an undecided trial ends, unless its minimum time is not over
+	Jury     int    `json:"jury"`  // number of jurors; 0: not drawn yet
 	Guilty   int    `json:"guilty"`
 	Innocent int    `json:"innocent"`
-	Juror    bool   `json:"juror,omitempty"` // the process itself is on the jury
-	Voted    bool   `json:"voted,omitempty"` // and has voted
+	Juror    bool   `json:"juror,omitempty"` // the process is on the jury
+	Voted    bool   `json:"voted,omitempty"` // the process has voted
 }
 
-// Ejected says that the rules keep a client out. A process writes it once for each ejection that it
-// finds in force.
+// Ejected means that a client is ejected. A process writes it once for each ejection that is in
+// force.
 type Ejected struct {
 	Client string `json:"client"`
-	Until  uint32 `json:"until"` // epoch from which on it may join again
+	Until  uint32 `json:"until"` // first epoch that the client may join again
 	Reason string `json:"reason"`
-	Step   uint32 `json:"step"` // of the run, when the process found it
+	Step   uint32 `json:"step"` // of the run, when the process saw the ejection
 }
 
 // Kind implements Body.

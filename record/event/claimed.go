@@ -6,16 +6,16 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Claimed is what the witnesses of a round claim of their own training. Nobody can check a claim; of a
-// quorum of honest members their median is one of theirs, whatever the others say.
+// Claimed contains the unverified statements of a round's witnesses about their own training. If a
+// quorum of them is honest, the median is within the range of honest claims.
 type Claimed struct {
 	Step      uint32 `json:"step"`           // of the round, which is over
-	Witnesses int    `json:"witnesses"`      // whose proofs were accepted
+	Witnesses int    `json:"witnesses"`      // number of accepted proofs
 	Loss      Claims `json:"loss"`           // nats per token
 	Speed     Claims `json:"tokens_per_sec"` // of one member, while it computes
 }
 
-// Claims are what members claim of one figure. Zeros: none does.
+// Claims summarizes what members claim about one value. It is zero without claims.
 type Claims struct {
 	Count  int      `json:"claims"`
 	Median float64  `json:"median"`
@@ -23,8 +23,8 @@ type Claims struct {
 	Far    []string `json:"far,omitempty"` // members whose claim is far from Median, base58
 }
 
-// String says what the witnesses claim of their loss, median and spread, and who is far from
-// it; it is empty where none does.
+// String returns median and spread of the claimed losses, and the members whose claim is far from
+// the median. It is empty without claims.
 func (c *Claimed) String() string {
 	if c == nil || c.Loss.Count == 0 {
 		return ""
@@ -40,7 +40,7 @@ func (c *Claimed) String() string {
 	return text
 }
 
-// ClaimedOf returns what is claimed of the newest round of a state that is over; nil: nothing.
+// ClaimedOf returns the claims of the newest finished round of a state, or nil if there are none.
 func ClaimedOf(s *coordinator.State) *Claimed {
 	round, found := s.Claimed()
 	if !found {

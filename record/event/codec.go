@@ -63,7 +63,7 @@ type header struct {
 	Kind string    `json:"kind"`
 }
 
-// Decode reads one line, with or without its newline.
+// Decode parses one line, with or without its newline.
 func Decode(line []byte) (Event, error) {
 	line = bytes.TrimSuffix(line, []byte{'\n'})
 	if len(line) >= maxLine {

@@ -7,15 +7,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Court tells what changed of a run's trials and ejections.
+// Court detects changes in a run's trials and ejections.
 type Court struct {
-	Member coordinator.ClientID // whose seats on juries are told; zero: nobody's
+	Member coordinator.ClientID // whose seats on juries are reported; zero: none
 
 	trials  []OpenTrial
 	ejected []coordinator.Ejection
 }
 
-// News returns the events of what a state has that the one before had not.
+// News returns the events for the differences between a state and the state of the previous call.
 func (c *Court) News(s *coordinator.State) (news []Body) {
 	now := c.trialsOf(s)
 	for _, t := range now {

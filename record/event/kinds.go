@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// Body is the content of one event. Its kind names the struct in the file.
+// Body is the content of one event. Kind returns the name of the struct in the file.
 type Body interface{ Kind() string }
 
-// Loss is a mean cross-entropy in nats per token. A loss that is not finite is null in
-// the file and NaN when it is read.
+// Loss is a mean cross-entropy in nats per token. A loss that is not finite is null in the file and
+// NaN in memory.
 type Loss float64
 
 // MarshalJSON implements json.Marshaler.
@@ -29,13 +29,13 @@ func (l *Loss) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(l))
 }
 
-// Batch is the half-open interval of sequence indices of a batch: first, last + 1.
+// Batch is the half-open interval of a batch's sequence indices: first, last + 1.
 type Batch [2]uint64
 
-// LostBatch is a batch of a finished round of which no result counted.
+// LostBatch is a batch of a finished round without a counted result.
 type LostBatch struct {
 	Batch Batch  `json:"batch"`
-	Owner string `json:"owner"` // base58 id of the client it was assigned to
+	Owner string `json:"owner"` // base58 id of the assigned client
 }
 
 // Started is the first event of a process.
@@ -44,96 +44,96 @@ type Started struct {
 	ID    string   `json:"id"`   // base58
 	RunID string   `json:"run_id"`
 	PID   int      `json:"pid"`
-	Addrs []string `json:"addrs,omitempty"` // own p2p multiaddrs
+	Addrs []string `json:"addrs,omitempty"` // p2p multiaddrs of the process
 }
 
-// State is a state of the coordinator as the process saw it. It is written when run
-// state, step, members, pending clients or the count of witnesses changed.
+// State is a state of the coordinator as seen by the process. It is written when run state, step,
+// members, pending clients or the number of witnesses has changed.
 type State struct {
 	RunState  string   `json:"run_state"`
 	Epoch     uint32   `json:"epoch"`
-	Step      uint32   `json:"step"`             // of the round that is running or comes next
+	Step      uint32   `json:"step"`             // of the running or next round
 	Members   []string `json:"members"`          // healthy members of the epoch, base58
-	Pending   int      `json:"pending"`          // clients that wait for the next epoch
+	Pending   int      `json:"pending"`          // clients waiting for the next epoch
 	Elected   []string `json:"elected"`          // elected witnesses of the running round, base58
 	Witnesses int      `json:"witnesses"`        // witness proofs accepted so far
-	Quorum    int      `json:"quorum"`           // witness proofs needed
+	Quorum    int      `json:"quorum"`           // witness proofs required
 	Ready     int      `json:"ready"`            // Warmup: members that hold the model
 	IsMember  bool     `json:"is_member"`        // the process itself is a healthy member
 	Digest    string   `json:"digest,omitempty"` // recorded checkpoint, hex
 
 	BatchSize uint32 `json:"batch_size,omitempty"` // sequences of the running round
-	DataIndex uint64 `json:"data_index,omitempty"` // the first of them
+	DataIndex uint64 `json:"data_index,omitempty"` // first sequence of the running round
 
-	Batches   int      `json:"batches,omitempty"`   // results that the running round can have
-	Idle      []string `json:"idle,omitempty"`      // members that train nothing in the running round, and have the time to audit
+	Batches   int      `json:"batches,omitempty"`   // maximum number of results of the running round
+	Idle      []string `json:"idle,omitempty"`      // members that train nothing in the running round, and therefore have time to audit
 	Uncounted []string `json:"uncounted,omitempty"` // members whose results do not count in the running round: on probation, or with an optimizer that warms up
 
-	Claimed *Claimed `json:"claimed,omitempty"` // of the newest round that is over
+	Claimed *Claimed `json:"claimed,omitempty"` // of the newest finished round
 
 	EpochStart  uint32 `json:"epoch_start,omitempty"`  // step of the first round of the epoch
-	EpochRounds uint32 `json:"epoch_rounds,omitempty"` // that the epoch has; 0: time ends it
+	EpochRounds uint32 `json:"epoch_rounds,omitempty"` // rounds of the epoch; 0: time ends it
 
 	TotalSteps uint32  `json:"total_steps,omitempty"` // of the run
-	Limit      float64 `json:"limit,omitempty"`       // seconds that the phase lasts at most; 0: only members end it
+	Limit      float64 `json:"limit,omitempty"`       // maximum duration of the phase in seconds; 0: only members end it
 }
 
-// Joined says that the coordinator accepted a request to join.
+// Joined is written when the coordinator has accepted a request to join.
 type Joined struct {
-	Epoch uint32 `json:"epoch"` // that was running
+	Epoch uint32 `json:"epoch"` // running epoch at that time
 }
 
-// Ready says that the process holds the model of an epoch.
+// Ready is written when the process holds the model of an epoch.
 type Ready struct {
 	Epoch   uint32  `json:"epoch"`
-	Step    uint32  `json:"step"`   // the model's
+	Step    uint32  `json:"step"`   // of the model
 	Digest  string  `json:"digest"` // hex
 	Source  string  `json:"source"` // "held", "initial", "results", "peers", "disk", "archive"
 	Bytes   uint64  `json:"bytes"`  // fetched from peers
 	Seconds float64 `json:"seconds"`
 }
 
-// Trained says that the process computed a result.
+// Trained is written when the process has computed a result.
 type Trained struct {
 	Step    uint32  `json:"step"`
 	Batch   Batch   `json:"batch"`
 	Loss    Loss    `json:"loss"`
 	Tokens  int     `json:"tokens"`
 	Seconds float64 `json:"seconds"`
-	Memory  uint64  `json:"memory,omitempty"` // most bytes that the process had of the machine's memory so far
+	Memory  uint64  `json:"memory,omitempty"` // peak memory use of the process so far, in bytes
 }
 
-// Gradient is what the gradient of a step was like that the process has just trained.
+// Gradient describes the gradient of a step that the process has just trained.
 type Gradient struct {
 	Step uint32  `json:"step"`
 	LR   float64 `json:"lr"`
-	Norm float64 `json:"norm"` // L2, before it is clipped
+	Norm float64 `json:"norm"` // L2, before clipping
 }
 
-// OptimizerStats are sums of absolute values in tensors of the model.
+// OptimizerStats contains sums of absolute values in tensors of the model.
 type OptimizerStats struct {
 	Step    uint32        `json:"step"`
-	Tensors []TensorStats `json:"tensors"` // not all, where there are many: the others follow
+	Tensors []TensorStats `json:"tensors"` // a part of them if there are many; the others follow in further events
 }
 
-// TensorStats are the figures of one tensor.
+// TensorStats are the statistics of one tensor.
 type TensorStats struct {
 	Name           string  `json:"name"`
 	GradientEnergy float64 `json:"grad_energy"`
-	DeltaEnergy    float64 `json:"delta_energy"` // momentum that was not sent yet
+	DeltaEnergy    float64 `json:"delta_energy"` // momentum not yet sent
 }
 
-// Evaluated is what a model reached in a task.
+// Evaluated is the score of a model in a task.
 type Evaluated struct {
 	Step    uint32             `json:"step"` // of the model
 	Task    string             `json:"task"`
 	Scores  map[string]float64 `json:"scores"`
-	Samples int                `json:"samples"`        // documents that were scored
-	Seconds float64            `json:"seconds"`        // that scoring took
-	Text    string             `json:"text,omitempty"` // of the prompt task
+	Samples int                `json:"samples"`        // number of scored documents
+	Seconds float64            `json:"seconds"`        // duration of scoring
+	Text    string             `json:"text,omitempty"` // generated by the prompt task
 }
 
-// ResultSent says that the process announced its result.
+// ResultSent is written when the process has announced its result.
 type ResultSent struct {
 	Step       uint32 `json:"step"`
 	Batch      Batch  `json:"batch"`
@@ -141,31 +141,30 @@ type ResultSent struct {
 	Commitment string `json:"commitment"` // hex
 }
 
-// ResultsHeld says that the process holds every result of a running round that can be
-// expected, its own included. It is written once a round, when the last one has come.
+// ResultsHeld is written once in each round, when the process holds every result of the running
+// round that can be expected, including its own.
 type ResultsHeld struct {
 	Step         uint32  `json:"step"`
 	Held         int     `json:"held"`          // verified results
 	Batches      int     `json:"batches"`       // of the round
-	FetchSeconds float64 `json:"fetch_seconds"` // of the last one: from its announcement's coming until it was verified
+	FetchSeconds float64 `json:"fetch_seconds"` // for the last result: from receiving its announcement to its verification
 }
 
-// Span is a part of a round that has just ended and how long it took. Names of parts may
-// be added.
+// Span is the duration of a part of a round that has just ended. New parts may be added.
 type Span struct {
-	Step    uint32  `json:"step"` // of the round that runs or was worked at
+	Step    uint32  `json:"step"` // of the running round, or of the round that the work was for
 	Part    string  `json:"part"` // one of the constants Span…
 	Seconds float64 `json:"seconds"`
 }
 
-// Parts of a Span.
+// Values of Span.Part.
 const (
-	SpanEncode = "encode" // client: compressing the own result; within what Trained tells
-	SpanDecode = "decode" // client: reading the results to apply; within what Applied tells
-	SpanCommit = "commit" // server: making what was accepted durable
+	SpanEncode = "encode" // client: compressing its own result; part of Trained.Seconds
+	SpanDecode = "decode" // client: decoding the results to apply; part of Applied.Seconds
+	SpanCommit = "commit" // server: making accepted records durable
 )
 
-// Rejected is a peer's result that does not count here, and why.
+// Rejected is a peer's result that the process does not count, with the reason.
 type Rejected struct {
 	Step   uint32 `json:"step"`
 	Batch  Batch  `json:"batch"`
@@ -173,7 +172,7 @@ type Rejected struct {
 	Reason string `json:"reason"`
 }
 
-// Equivocation is a peer that signed two results for one batch.
+// Equivocation names a peer that signed two results for one batch.
 type Equivocation struct {
 	Step        uint32   `json:"step"`
 	Batch       Batch    `json:"batch"`
@@ -181,20 +180,20 @@ type Equivocation struct {
 	Commitments []string `json:"commitments"` // hex
 }
 
-// WitnessSent says that the coordinator accepted the process's witness proof.
+// WitnessSent is written when the coordinator has accepted the process's witness proof.
 type WitnessSent struct {
 	Step    uint32 `json:"step"`
 	Held    int    `json:"held"`    // verified results
 	Batches int    `json:"batches"` // of the round
 }
 
-// HealthCheckSent says which members the process accused.
+// HealthCheckSent lists the members that the process accused.
 type HealthCheckSent struct {
-	Step    uint32   `json:"step"` // of the round that they did not contribute to
+	Step    uint32   `json:"step"` // of the round to which they did not contribute
 	Clients []string `json:"clients"`
 }
 
-// Applied says that the results of a round became part of the model.
+// Applied is written when the results of a round have become part of the model.
 type Applied struct {
 	Step       uint32      `json:"step"`
 	Counted    int         `json:"counted"`
@@ -204,48 +203,49 @@ type Applied struct {
 	Seconds    float64     `json:"seconds"`
 }
 
-// Wire is written after each step: totals since the process started.
+// Wire contains totals since the process started. It is written after each step.
 type Wire struct {
 	Step            uint32 `json:"step"`
 	P2PSent         uint64 `json:"p2p_sent"` // bytes, framing and encryption included
 	P2PReceived     uint64 `json:"p2p_received"`
-	PayloadSent     uint64 `json:"payload_sent"`     // bytes of own results, each counted once
+	PayloadSent     uint64 `json:"payload_sent"`     // bytes of the process's own results, each counted once
 	PayloadReceived uint64 `json:"payload_received"` // bytes of peers' results
 	ModelReceived   uint64 `json:"model_received"`   // bytes of model parameters and files
-	ServerSent      uint64 `json:"server_sent"`      // to the coordinator, when known
+	ServerSent      uint64 `json:"server_sent"`      // to the coordinator, if known
 	ServerReceived  uint64 `json:"server_received"`
 }
 
-// Served is a request for data that a data server answered. Those that it denied are written
-// as often as it logs them.
+// Served is a request for data that a data server answered. Denied requests are written as often as
+// the server logs them.
 type Served struct {
 	To      string  `json:"to"`      // base58 id of the client
 	Request string  `json:"request"` // "samples", "fingerprint"
 	Batch   Batch   `json:"batch"`
-	Bytes   int     `json:"bytes"` // of the sequences that were sent
+	Bytes   int     `json:"bytes"` // of the sent sequences
 	Seconds float64 `json:"seconds"`
-	Denied  string  `json:"denied,omitempty"` // why
+	Denied  string  `json:"denied,omitempty"` // reason
 }
 
-// Paid is written when it changed: what the process has paid on a chain since it started.
+// Paid is the total cost of the process on a chain since it started. It is written after each change.
 type Paid struct {
 	Transactions int    `json:"transactions"`
-	Lamports     uint64 `json:"lamports"`              // for them
-	Ticks        int    `json:"ticks,omitempty"`       // of Transactions: they did nothing but tick
-	OutOfTurn    int    `json:"out_of_turn,omitempty"` // of Ticks: it was another member's turn
-	Rent         uint64 `json:"rent,omitempty"`        // lamports in accounts that the process made, which come back
+	Lamports     uint64 `json:"lamports"`              // paid for them
+	Ticks        int    `json:"ticks,omitempty"`       // part of Transactions that only ticked
+	OutOfTurn    int    `json:"out_of_turn,omitempty"` // part of Ticks sent in another member's turn
+	Rent         uint64 `json:"rent,omitempty"`        // lamports deposited in accounts that the process created, refundable
 }
 
-// Checkpoint is a model that the process holds after an epoch, and where it saved it.
+// Checkpoint is a model that the process holds after an epoch, with the folder in which it is
+// saved.
 type Checkpoint struct {
 	Epoch  uint32 `json:"epoch"`
 	Step   uint32 `json:"step"`
 	Digest string `json:"digest"`        // BLAKE3 of the manifest, hex
-	Dir    string `json:"dir,omitempty"` // empty when it was not saved
+	Dir    string `json:"dir,omitempty"` // empty if the model was not saved
 }
 
-// Transfer is how much of something large is here, or there. It is written when it begins and at most
-// once for each fiftieth part.
+// Transfer is the progress of a large transfer. It is written at the start and at most once for
+// each fiftieth part.
 type Transfer struct {
 	What  string `json:"what"` // one of the constants Transfer…
 	Step  uint32 `json:"step"` // of the model
@@ -253,52 +253,53 @@ type Transfer struct {
 	Total uint64 `json:"total"`
 }
 
-// What is transferred.
+// Values of Transfer.What.
 const (
 	TransferModel    = "model"    // from peers
-	TransferResults  = "results"  // from peers, by which an earlier model becomes that one
+	TransferResults  = "results"  // from peers, to turn an earlier model into the one of Step
 	TransferDownload = "download" // of a checkpoint, from an archive
-	TransferUpload   = "upload"   // of a checkpoint, to one
+	TransferUpload   = "upload"   // of a checkpoint, to an archive
 )
 
-// Uploaded says that the run knows where a copy of a checkpoint lies.
+// Uploaded is written when the run has recorded the location of a checkpoint's copy.
 type Uploaded struct {
 	Step   uint32 `json:"step"`
 	Digest string `json:"digest"`
 	Place  string `json:"place"` // repository and commit, or bucket and prefix
 }
 
-// Desynchronised says that the process lost the run's model and gives its place up.
+// Desynchronised is written when the process has lost the run's model and gives up its seat.
 type Desynchronised struct {
 	Epoch  uint32 `json:"epoch"`
 	Step   uint32 `json:"step"`
 	Reason string `json:"reason"`
 }
 
-// Rejoined says that a process that had lost the model, or had been restarted, is a
-// member again and holds it.
+// Rejoined is written when a process that had lost the model, or was restarted, is a member again
+// and holds the model.
 type Rejoined struct {
 	Epoch uint32 `json:"epoch"`
 	Step  uint32 `json:"step"`
 }
 
-// Finished is the last event of a process that saw the end of the run.
+// Finished is the last event of a process that observed the end of the run.
 type Finished struct {
-	Step   uint32 `json:"step"`   // the model's
-	Digest string `json:"digest"` // hex; empty when the process does not hold the final model
+	Step   uint32 `json:"step"`   // of the model
+	Digest string `json:"digest"` // hex; empty if the process does not hold the final model
 	Epoch  uint32 `json:"epoch"`
 
 	Closed     bool `json:"closed,omitempty"`     // the run's authority ended it before its last step
-	Unrecorded bool `json:"unrecorded,omitempty"` // no quorum reported the final model: only this process vouches for Digest
+	Unrecorded bool `json:"unrecorded,omitempty"` // no quorum reported the final model: Digest is this process's own
 }
 
-// Misbehaved is a member that did what no honest member does, or that sends slowly ("stall"), and what is held against it.
+// Misbehaved names a member that did what no honest member does, or that sends slowly ("stall"),
+// with its score.
 type Misbehaved struct {
 	Peer   string  `json:"peer"`  // base58
 	Fault  string  `json:"fault"` // "wrong bytes", "invalid message", "flood", "stall", "replay"
 	Detail string  `json:"detail"`
-	Times  int     `json:"times"` // since it was last written
-	Score  float64 `json:"score"` // 0: nothing is held against it; the lower the worse
+	Times  int     `json:"times"` // since the last event about it
+	Score  float64 `json:"score"` // 0: no penalties; the lower the worse
 }
 
 // Failed is the last event of a process that gave up.

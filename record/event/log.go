@@ -18,20 +18,20 @@ type Log struct {
 	watchers []func(Event)
 }
 
-// Unwritten returns a log without a file: what is appended goes to Watch only.
+// Unwritten returns a log without a file. Only the function of Watch receives its events.
 func Unwritten() *Log { return &Log{now: time.Now} }
 
-// Watch lets a projection see every event from now on, in order, after it was written. The
-// function must not wait and must not append.
+// Watch calls see for every later event, in order, after the event was written. see must not block
+// and must not append.
 func (l *Log) Watch(see func(Event)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watchers = append(l.watchers, see)
 }
 
-// Open opens the log at path for appending, creates it when it is missing, and cuts
-// off a torn last line that a killed process left. Anything else that is not a log
-// is refused and left as it is.
+// Open opens the log at path for appending, and creates it if it does not exist. It removes a torn
+// last line that a killed process left. It refuses a file that is not a log, and does not change
+// it.
 func Open(path string) (*Log, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -71,7 +71,7 @@ func cutTornLine(file *os.File) error {
 	return err
 }
 
-// Append writes one event with the present time.
+// Append writes one event with the current time.
 func (l *Log) Append(body Body) error {
 	if l == nil {
 		return nil
@@ -95,7 +95,7 @@ func (l *Log) Append(body Body) error {
 	return nil
 }
 
-// Close closes the file. Appending afterwards is an error.
+// Close closes the file. A later Append returns an error.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil

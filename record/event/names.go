@@ -10,21 +10,21 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Named says what a client of the run calls itself, as far as the process knows. That its key signed the name is all
-// that there is to it: others may have the same.
+// Named reports the name that a client of the run chose, as far as the process knows. A signature
+// by the client's key is the only proof of a name: several clients may have the same name.
 type Named struct {
 	Client string `json:"client"`
-	Name   string `json:"name"` // empty: it has none any more
+	Name   string `json:"name"` // empty: the client no longer has one
 }
 
 // Kind implements Body.
 func (Named) Kind() string { return "named" }
 
-// Names are what clients were said to be called. The zero value is of none.
+// Names contains the names of clients that were reported last. The zero value has none.
 type Names struct{ said map[identity.ID]string }
 
-// News returns those that are called otherwise than was said, in the order of their keys. Names that may not be shown
-// are none.
+// News returns the names that have changed since the last call, in the order of their keys. Names
+// that may not be shown count as empty.
 func (n *Names) News(names map[identity.ID]string) (news []Named) {
 	shown := make(map[identity.ID]string)
 	for id, name := range names {

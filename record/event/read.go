@@ -17,8 +17,8 @@ import (
 // pollInterval is how often Follow looks for new lines.
 const pollInterval = 200 * time.Millisecond
 
-// Read yields the events of the log at path. A torn last line ends the sequence
-// quietly; the first error ends it with a zero Event.
+// Read yields the events of the log at path. A torn last line ends the sequence without an error.
+// The first error ends it with a zero Event.
 func Read(path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		file, err := os.Open(path)
@@ -40,9 +40,9 @@ func Read(path string) iter.Seq2[Event, error] {
 	}
 }
 
-// Follow yields the events of the log at path and then waits for more. It also waits for
-// a file that does not exist yet. When ctx is done it yields what is in the file and
-// ends: a reader that ends ctx after the writing process misses nothing. An error ends the
+// Follow yields the events of the log at path and then waits for more. It also waits for a file
+// that does not exist yet. When ctx is done it yields the remaining events of the file and ends: a
+// caller that cancels ctx after the writing process has ended misses nothing. An error ends the
 // sequence with a zero Event.
 func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// StateOf returns what people follow of a state, except IsMember, which depends on the reader.
+// StateOf returns the event for a state, without IsMember, which depends on the process.
 func StateOf(s *coordinator.State) State {
 	now := State{
 		RunState: s.RunState.String(), Epoch: s.Progress.Epoch, Step: s.Progress.Step,

@@ -13,14 +13,14 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Rules are what a run says of its results.
+// Rules are the settings of a run that determine the format of its results.
 type Rules struct {
 	Chunk, TopK int
-	Signs       bool // DisTrO's results hold signs, not values
-	Levels      int  // bits of a value of local steps; 0: it is DisTrO
+	Signs       bool // DisTrO: results contain signs instead of values
+	Levels      int  // local steps: bits of a value; 0: DisTrO
 }
 
-// RulesOf returns those of an optimizer; false of one whose results nobody audits.
+// RulesOf returns the rules for an optimizer. audited is false if its results cannot be audited.
 func RulesOf(o config.Optimizer) (r Rules, audited bool) {
 	switch d, l := o.Distro, o.LocalSteps; {
 	case d != nil:
@@ -31,7 +31,8 @@ func RulesOf(o config.Optimizer) (r Rules, audited bool) {
 	return Rules{}, false
 }
 
-// Shapes returns how a model is cut whose tensors have these shapes, in the order of their names.
+// Shapes returns how the tensors of a model are cut into chunks. tensors contains their shapes, in
+// the order of their names.
 func Shapes(tensors [][]int64, rules Rules) (audit.Shapes, error) {
 	shapes := make(audit.Shapes, len(tensors))
 	for i, shape := range tensors {
@@ -43,22 +44,24 @@ func Shapes(tensors [][]int64, rules Rules) (audit.Shapes, error) {
 	return shapes, nil
 }
 
-// Finding is what an exhibit shows.
+// Finding is the result of examining an exhibit.
 type Finding struct {
-	Accused identity.ID // it signed the result
+	Accused identity.ID // signer of the result
 	Step    uint32
-	Fault   audit.Fault // that the bytes prove; FaultNone: none
-	Chunks  int         // that were opened
-	Faulty  int         // of them
+	Fault   audit.Fault // proven by the bytes; FaultNone: none
+	Chunks  int         // number of opened chunks
+	Faulty  int         // number of those with a fault
 }
 
-// Examine looks at what an exhibit shows in a run of that hash. An error, which wraps ErrExhibit, says that
-// it shows nothing of anybody: a signature, a hash or a path of it is wrong, or it is of another run or model.
+// Examine examines an exhibit of the run with a hash. An error, which wraps ErrExhibit, means that
+// the exhibit proves nothing: it contains a wrong signature, hash or path, or belongs to another
+// run or model.
 //
-// Of the faults those count that the accused's own bytes prove: that it sent something else than what it
-// took out of its momentum, or that it did not take the largest coefficients. What went before is known
-// by the root in an earlier result, which is the accuser's word here: nothing is concluded from it. Of the values
-// of local steps only the signs are compared with what was taken: their size is that of the learning rate.
+// Only faults that the accused's own bytes prove count: that it sent other values than it took out
+// of its momentum, or that it did not take the largest coefficients. The previous state is known
+// only by the root in an earlier result, for which the exhibit has only the accuser's word, so
+// Examine draws no conclusion from it. For the values of local steps it compares only the signs,
+// because their size depends on the learning rate.
 func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Finding, error) {
 	accused, announced, err := wire.OpenAnnouncement(e.Announcement, run)
 	if err != nil {

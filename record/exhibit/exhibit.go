@@ -9,31 +9,31 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ErrExhibit says that bytes are no exhibit, or one that shows nothing.
+// ErrExhibit means that bytes are not an exhibit, or that the exhibit proves nothing.
 var ErrExhibit = errors.New("invalid exhibit")
 
 const (
 	magic      = "PSYE"
 	version    = 1
 	headerSize = len(magic) + 1 + 32 + 3*4
-	// MaxSize bounds an exhibit; the results of the largest models have a tenth of it.
+	// MaxSize is the maximum size of an exhibit. Results of the largest models have a tenth of it.
 	MaxSize = 1 << 30
 )
 
-// Suffix ends the names of files with an exhibit.
+// Suffix is the file name extension of exhibits.
 const Suffix = ".psye"
 
-// FileName is the name of the file that an accuser keeps of a result.
+// FileName returns the name of the file in which an accuser keeps the exhibit of a result.
 func FileName(step uint32, accused identity.ID) string {
 	return fmt.Sprintf("exhibit-%d-%s%s", step, accused.Short(), Suffix)
 }
 
-// Exhibit is what an accuser shows of a result.
+// Exhibit is the evidence of an accuser about one result.
 type Exhibit struct {
 	Announcement []byte   // signed by the accused
-	Result       []byte   // that it announced
-	Previous     [32]byte // root in the header of the result that this one goes on from; zero: there is none
-	Opening      []byte   // as package audit encodes it
+	Result       []byte   // announced by Announcement
+	Previous     [32]byte // root in the header of the preceding result of the accused; zero: none
+	Opening      []byte   // encoded by package audit
 }
 
 // Encode returns the bytes of an exhibit:
@@ -55,7 +55,8 @@ func (e Exhibit) Encode() []byte {
 
 func (e *Exhibit) parts() []*[]byte { return []*[]byte{&e.Announcement, &e.Result, &e.Opening} }
 
-// Decode reads exactly what Encode writes; what it returns aliases b. The error wraps ErrExhibit.
+// Decode decodes the output of Encode, and nothing else. The result aliases b. The error wraps
+// ErrExhibit.
 func Decode(b []byte) (e Exhibit, err error) {
 	switch {
 	case len(b) > MaxSize:

@@ -13,7 +13,7 @@ import (
 // epochDomain separates signatures of the beginning of an epoch from all others of the same key.
 const epochDomain = "psyche/epoch/v1"
 
-// ErrCertificate says that a certificate does not show what it should.
+// ErrCertificate means that a certificate does not prove its epoch.
 var ErrCertificate = errors.New("certificate of an epoch")
 
 // maxSignatures bounds those of a certificate: the members of the epoch before, and its own.
@@ -27,10 +27,10 @@ const (
 	signatureSize = identity.IDSize + identity.SignatureSize
 )
 
-// Epoch is the beginning of an epoch in a run's log.
+// Epoch is the start of an epoch in a run's log.
 type Epoch struct {
-	Number  uint32 // of the epoch; one that found too few members begins again with its number
-	Index   uint64 // records up to the tick that began it
+	Number  uint32 // of the epoch; an epoch that found too few members starts again under the same number
+	Index   uint64 // number of records, up to the tick that started it
 	Hash    [32]byte
 	State   [32]byte // SHA-256 of the state's canonical bytes
 	Members []identity.ID
@@ -57,30 +57,30 @@ func (e Epoch) signed(run [32]byte) []byte {
 	return members.Sum(b)
 }
 
-// Sign returns a member's word that the run's log leads to this epoch.
+// Sign returns a member's signature that the run's log leads to this epoch.
 func (e Epoch) Sign(key identity.Key, run [32]byte) [identity.SignatureSize]byte {
 	return key.Sign(epochDomain, e.signed(run))
 }
 
-// Verify reports whether a key has signed the epoch.
+// Verify reports whether id has signed the epoch.
 func (e Epoch) Verify(id identity.ID, run [32]byte, signature [identity.SignatureSize]byte) bool {
 	return identity.Verify(id, epochDomain, e.signed(run), signature)
 }
 
-// Certificate is the beginning of an epoch with signatures of members of earlier ones, and of its
-// own: whoever knows the members of an earlier one can believe it without the log between them.
+// Certificate is the start of an epoch with signatures of members of this and of earlier epochs. A
+// client that knows the members of an earlier epoch can trust it without the log in between.
 type Certificate struct {
 	Epoch
 	Signatures []Signature
 }
 
-// Signature is one member's.
+// Signature is the signature of one member.
 type Signature struct {
 	ID        identity.ID
 	Signature [identity.SignatureSize]byte
 }
 
-// SignedBy returns how many of the members are among those that signed. It verifies nothing.
+// SignedBy returns how many of the members have signed. It does not verify signatures.
 func (c Certificate) SignedBy(members []identity.ID) int {
 	count := 0
 	signed := make(map[identity.ID]bool, len(c.Signatures))
@@ -95,7 +95,7 @@ func (c Certificate) SignedBy(members []identity.ID) int {
 	return count
 }
 
-// Suffices reports whether so many of n members are more than two thirds.
+// Suffices reports whether count is more than two thirds of n members.
 func Suffices(count, n int) bool { return n > 0 && 3*count > 2*n }
 
 // Check returns ErrCertificate unless more than two thirds of the members have signed.
@@ -136,7 +136,8 @@ func (c Certificate) AppendTo(b []byte) []byte {
 	return b
 }
 
-// DecodeCertificate reads what AppendTo wrote. Nothing is verified. The error wraps ErrCertificate.
+// DecodeCertificate decodes the output of AppendTo. It verifies nothing. The error wraps
+// ErrCertificate.
 func DecodeCertificate(b []byte) (Certificate, error) {
 	var c Certificate
 	if len(b) < epochFixed {
@@ -167,7 +168,7 @@ func DecodeCertificate(b []byte) (Certificate, error) {
 }
 
 // ResumeAt returns a Follower at a certified epoch, given the canonical bytes of the state. The
-// certificate was checked.
+// caller must have checked the certificate.
 func ResumeAt(g Genesis, c Certificate, state []byte) (*Follower, error) {
 	if sha256.Sum256(state) != c.State {
 		return nil, fmt.Errorf("%w %d: the state differs", ErrCertificate, c.Number)

@@ -12,7 +12,7 @@ import (
 // and of the one before in case somebody is late.
 const keptStarts = coordinator.StoredRounds + 1
 
-// Follower is a run as its log makes it. It is used by one goroutine.
+// Follower is the state of a run according to its log. Only one goroutine may use it.
 type Follower struct {
 	State   coordinator.State
 	run     [32]byte
@@ -27,7 +27,7 @@ type Follower struct {
 	broken  error                // first record that did not follow
 }
 
-// Begin returns a Follower of the run that begins with a genesis, after that record.
+// Begin returns a Follower of the run that starts with a genesis. The genesis counts as applied.
 func Begin(g Genesis) (*Follower, error) {
 	state, err := g.First()
 	if err != nil {
@@ -37,7 +37,7 @@ func Begin(g Genesis) (*Follower, error) {
 	return &Follower{State: state, run: g.Run(), genesis: g, phase: state.RunState, head: wire.Head{Index: 1, Hash: Chain([32]byte{}, record)}}, nil
 }
 
-// BeginWith returns a Follower of the run whose log begins with a record, after that record.
+// BeginWith returns the first record of a log and a Follower that has applied it.
 func BeginWith(payload []byte) (Record, *Follower, error) {
 	record, err := Decode(append([]byte(nil), payload...), [32]byte{})
 	if err == nil && record.Kind != KindGenesis {
@@ -50,8 +50,8 @@ func BeginWith(payload []byte) (Record, *Follower, error) {
 	return record, f, err
 }
 
-// Take does what the next record of a log did, as Apply. Before the first record, with which a run begins, log
-// is nil.
+// Take applies the next record of a log, as Apply does. log is nil for the first record, which
+// starts a run.
 func Take(log *Follower, payload []byte) (Record, *Follower, error) {
 	if log == nil {
 		return BeginWith(payload)
@@ -60,8 +60,8 @@ func Take(log *Follower, payload []byte) (Record, *Follower, error) {
 	return record, log, err
 }
 
-// Resume returns a Follower at a place of the log of which the caller knows that it leads to the
-// state. Starts are the heads at the starts of its newest rounds, as far as they are known.
+// Resume returns a Follower at a position of the log. The caller must know that the log leads to
+// state there. starts are the heads at the starts of the newest rounds, as far as they are known.
 func Resume(g Genesis, state coordinator.State, at wire.Head, starts []wire.Head) *Follower {
 	return &Follower{State: state, run: g.Run(), genesis: g, head: at, starts: slices.Clone(starts), begun: newestStep(&state), phase: state.RunState, later: true}
 }
@@ -69,26 +69,25 @@ func Resume(g Genesis, state coordinator.State, at wire.Head, starts []wire.Head
 // Run returns the hash of the run.
 func (f *Follower) Run() [32]byte { return f.run }
 
-// Genesis returns what the run began with.
+// Genesis returns the genesis of the run.
 func (f *Follower) Genesis() Genesis { return f.genesis }
 
-// Head returns the number of records and the hash of the newest. Its step is that of the round
-// which that record began. It is not signed.
+// Head returns the number of records and the hash of the newest. Its Step is the step of the round
+// that the newest record started. The head is not signed.
 func (f *Follower) Head() wire.Head { return f.head }
 
-// Starts returns the heads at the starts of the newest rounds, oldest first. They are not signed,
-// and nobody changes them.
+// Starts returns the heads at the starts of the newest rounds, oldest first. They are not signed.
+// The caller must not modify them.
 func (f *Follower) Starts() []wire.Head { return f.starts }
 
-// Epoch returns the newest epoch that the Follower has seen begin, and of which it knows how; zero
-// if there is none.
+// Epoch returns the newest epoch whose start the Follower has seen, or zero if there is none.
 func (f *Follower) Epoch() Epoch { return f.epoch }
 
-// FirstEpoch returns how the run's first epoch began, zero if the Follower did not see it.
+// FirstEpoch returns the start of the run's first epoch, or zero if the Follower did not see it.
 func (f *Follower) FirstEpoch() Epoch { return f.first }
 
-// Apply does what the next record did. After an error, which wraps ErrRecord, the Follower takes
-// no more: the state may be half of it.
+// Apply executes the next record. After an error, which wraps ErrRecord, the Follower accepts no
+// more records, because the state may be half changed.
 func (f *Follower) Apply(payload []byte) (Record, error) {
 	if f.broken != nil {
 		return Record{}, f.broken
@@ -105,7 +104,8 @@ func (f *Follower) Apply(payload []byte) (Record, error) {
 	return record, nil
 }
 
-// Note takes in a record that was applied to State by the caller: a host, which writes it.
+// Note adds a record that the caller has already applied to State. The host, which writes the log,
+// uses it.
 func (f *Follower) Note(payload []byte) {
 	f.head = wire.Head{Index: f.head.Index + 1, Hash: Chain(f.head.Hash, payload)}
 	if before := f.phase; f.State.RunState != before {

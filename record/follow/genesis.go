@@ -13,7 +13,8 @@ import (
 // genesisDomain separates signatures of a Genesis from all others of the same key.
 const genesisDomain = "psyche/genesis/v1"
 
-// MaxGenesis bounds a Genesis in bytes: a first state is small, it has no members.
+// MaxGenesis is the maximum size of a Genesis in bytes. A first state is small, because it has no
+// members.
 const MaxGenesis = 32 << 10
 
 const (
@@ -21,18 +22,18 @@ const (
 	genesisPrefix = identity.IDSize + identity.SignatureSize + saltSize
 )
 
-// ErrGenesis says that bytes are not what a run begins with.
+// ErrGenesis means that bytes are not the genesis of a run.
 var ErrGenesis = errors.New("not the genesis of a run")
 
-// Genesis is what a run begins with, signed by the client that began it.
+// Genesis is the signed initial state of a run. The client that created the run signs it.
 type Genesis struct {
 	Signer identity.ID
-	Salt   [saltSize]byte // random: two runs have the same hash only if they are the same
+	Salt   [saltSize]byte // random, so that different runs have different hashes
 	State  []byte         // canonical bytes of the first state; it names the host
-	Raw    []byte         // exactly what was signed and sent
+	Raw    []byte         // exactly the signed and sent bytes
 }
 
-// SignGenesis returns the bytes of a genesis.
+// SignGenesis returns the bytes of a genesis, signed by key.
 func SignGenesis(key identity.Key, salt [saltSize]byte, state []byte) []byte {
 	body := append(salt[:], state...)
 	signer, signature := key.ID(), key.Sign(genesisDomain, body)
@@ -40,13 +41,13 @@ func SignGenesis(key identity.Key, salt [saltSize]byte, state []byte) []byte {
 	return append(raw, body...)
 }
 
-// NewGenesis begins a run with a state in the name of a key.
+// NewGenesis creates the genesis of a run with a first state, signed by key.
 func NewGenesis(key identity.Key, salt [saltSize]byte, state *coordinator.State) (Genesis, error) {
 	return OpenGenesis(SignGenesis(key, salt, state.AppendTo(nil)))
 }
 
-// OpenGenesis verifies the signature and returns the parts, which alias raw. The state is not
-// decoded. The error wraps ErrGenesis.
+// OpenGenesis verifies the signature and returns the parts, which alias raw. It does not decode the
+// state. The error wraps ErrGenesis.
 func OpenGenesis(raw []byte) (Genesis, error) {
 	if len(raw) <= genesisPrefix || len(raw) > MaxGenesis {
 		return Genesis{}, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", ErrGenesis, len(raw), genesisPrefix, MaxGenesis)
@@ -60,11 +61,11 @@ func OpenGenesis(raw []byte) (Genesis, error) {
 	return g, nil
 }
 
-// Run returns the hash that names the run in everything that is signed.
+// Run returns the hash that identifies the run in all signed messages.
 func (g Genesis) Run() [32]byte { return wire.HostedRun(g.Raw) }
 
-// First decodes the state, and verifies that it is one that a run may start with, and that its
-// main authority signed it, or its host where the authority left it to that.
+// First decodes the state. It verifies that a run may start with this state, and that its main
+// authority signed it, or its host if the authority delegated that to the host.
 func (g Genesis) First() (coordinator.State, error) {
 	state, err := coordinator.Decode(g.State)
 	if err != nil {

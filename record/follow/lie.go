@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Lie says that the host of a run showed what an honest one never does. Whoever finds one stops: it
-// does not know any more what the run is.
+// Lie is an error that means that the host of a run is dishonest: it sent what an honest host never
+// sends. A client that finds one must stop, because it no longer knows the state of the run.
 type Lie struct {
 	Reason   string
 	Evidence Evidence
@@ -18,18 +18,18 @@ type Lie struct {
 // Error implements error.
 func (l *Lie) Error() string { return "the host of the run does not tell the truth: " + l.Reason }
 
-// Evidence is what a Lie was found by. Two heads that contradict each other prove it to everybody;
-// records that do not follow prove it to whoever has the log before them.
+// Evidence is the data that shows a Lie. Two contradicting heads prove it to all third parties.
+// Records that do not follow prove it to parties that have the preceding log.
 type Evidence struct {
-	Genesis      []byte      // signed bytes that the run began with
-	Heads        []wire.Head // that the host signed
-	Index        uint64      // records before Records
-	Records      [][]byte    // as the host sent them, up to the one that does not follow; may be none
-	Announcement []byte      // of the member that was shown another head; may be none
+	Genesis      []byte      // signed genesis of the run
+	Heads        []wire.Head // signed by the host
+	Index        uint64      // number of records before Records
+	Records      [][]byte    // as sent by the host, up to the one that does not follow; may be empty
+	Announcement []byte      // of the member that got another head; may be empty
 }
 
-// Contradiction returns two heads of the evidence that the run's host signed and that cannot be of
-// one history.
+// Contradiction returns two heads of the evidence that the run's host signed and that cannot belong
+// to one history.
 func (e Evidence) Contradiction() (a, b wire.Head, found bool) {
 	g, err := OpenGenesis(e.Genesis)
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *Lie) JSON() []byte {
 	return append(content, '\n')
 }
 
-// ReadLie reads what JSON wrote.
+// ReadLie decodes the output of JSON.
 func ReadLie(content []byte) (*Lie, error) {
 	var f evidenceFile
 	if err := json.Unmarshal(content, &f); err != nil {

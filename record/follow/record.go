@@ -12,24 +12,24 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Kind says what a record did.
+// Kind is the type of a record.
 type Kind uint8
 
-// The kinds of records. The first record of a log, and no other, is a genesis.
+// Kinds of records. A genesis is the first record of a log, and occurs nowhere else.
 const (
-	KindGenesis Kind = iota + 1 // the signed genesis, the bytes as they were sent
+	KindGenesis Kind = iota + 1 // the signed genesis, exactly the sent bytes
 	KindTick                    // time and draw of a Tick that changed the state
-	KindAction                  // signed action, the bytes as they were sent
-	KindDigest                  // SHA-256 of the state, which it does not change
+	KindAction                  // signed action, exactly the sent bytes
+	KindDigest                  // SHA-256 of the state; does not change the state
 )
 
-// MaxRecord bounds a record in bytes. None that an honest host writes is longer.
+// MaxRecord is the maximum size of a record in bytes. An honest host writes no longer ones.
 const MaxRecord = 1 + max(MaxGenesis, wire.MaxActionSize)
 
 // tickSize is the size of a tick behind its kind.
 const tickSize = 8 + 32
 
-// ErrRecord says that a record does not follow from those before it.
+// ErrRecord means that a record does not follow from the previous records.
 var ErrRecord = errors.New("record does not follow from the previous records")
 
 // Record is one entry of a run's log.
@@ -37,12 +37,12 @@ type Record struct {
 	Kind    Kind
 	Genesis Genesis           // KindGenesis
 	Now     uint64            // KindTick: Unix time in milliseconds
-	Draw    [32]byte          // KindTick: zero when it began no round
+	Draw    [32]byte          // KindTick: zero if it started no round
 	Action  wire.SignedAction // KindAction
 	Digest  [sha256.Size]byte // KindDigest
 }
 
-// String says what the record is, for people.
+// String describes the record for people.
 func (r Record) String() string {
 	switch r.Kind {
 	case KindGenesis:
@@ -76,7 +76,7 @@ func (r Record) AppendTo(b []byte) []byte {
 	}
 }
 
-// Decode reads a record, which aliases b; the signature of an action is verified for the run of
+// Decode decodes a record, which aliases b. It verifies the signature of an action for the run with
 // that hash. The error wraps ErrRecord.
 func Decode(b []byte, run [32]byte) (Record, error) {
 	if len(b) == 0 {
@@ -108,8 +108,8 @@ func Decode(b []byte, run [32]byte) (Record, error) {
 	return r, nil
 }
 
-// Chain returns the hash of a record that follows the one with the hash previous, zero for the
-// first. It is that of the record's entry in a journal (package record/journal).
+// Chain returns the hash of a record, given the hash of the previous record, which is zero for the
+// first. It equals the hash of the record's entry in a journal (package record/journal).
 func Chain(previous [sha256.Size]byte, record []byte) [sha256.Size]byte {
 	b := make([]byte, 0, 4+sha256.Size+4+len(record))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(record)))
@@ -119,7 +119,7 @@ func Chain(previous [sha256.Size]byte, record []byte) [sha256.Size]byte {
 	return sha256.Sum256(append(b, record...))
 }
 
-// ActionName is the name of an action's type, for people.
+// ActionName returns the name of an action's type, for people.
 func ActionName(a coordinator.Action) string {
 	switch a.(type) {
 	case coordinator.Join:

@@ -21,19 +21,20 @@ const (
 // maxChainSize bounds a link to a run on a chain in bytes: every byte of its addresses may be escaped.
 const maxChainSize = len(chainScheme+"://") + 2*maxKey + 3*coordinator.MaxRunIDLength + len("/?authority=") + maxNodes*(len("&rpc=")+3*maxAddress)
 
-// ChainLink says where a run on a chain is. Program, authority and the run's id name its account, which nobody but
-// the program can write to:
+// ChainLink is an invite link to a run on a chain. Program, authority and run ID determine its
+// account, which only the program can write to:
 //
 //	psyche+solana://PROGRAM/RUN?authority=KEY&rpc=URL
 type ChainLink struct {
-	Program   identity.ID // that hosts the run
+	Program   identity.ID // program that hosts the run
 	RunID     string
-	Authority identity.ID // main one, that began the run
-	RPC       []string    // http and https addresses of nodes, whose answers are compared; 1 to 3
+	Authority identity.ID // main authority, which created the run
+	RPC       []string    // http and https addresses of 1 to 3 nodes, whose answers the client compares
 }
 
-// Public returns those of the addresses of nodes that have nothing which a provider could have given to one customer
-// alone: no path, no query and no name before an @. A link that anybody may read names no others.
+// Public returns the node addresses that contain nothing that a provider could have issued to one
+// customer only: no path, no query and no user name before an @. A public link must contain only
+// such addresses.
 func Public(nodes []string) (public []string) {
 	for _, address := range nodes {
 		at, err := url.Parse(address)
@@ -44,12 +45,12 @@ func Public(nodes []string) (public []string) {
 	return public
 }
 
-// IsChain reports whether a text wants to be a link to a run on a chain.
+// IsChain reports whether text looks like a link to a run on a chain.
 func IsChain(text string) bool {
 	return strings.HasPrefix(unquote(strings.TrimSpace(text)), chainScheme+"://")
 }
 
-// String returns the link. ParseChain reads it again if Check finds nothing wrong.
+// String returns the link. ParseChain parses it if Check returns nil.
 func (l ChainLink) String() string {
 	text := fmt.Sprintf("%s://%s/%s?authority=%s", chainScheme, l.Program, escape(l.RunID), l.Authority)
 	for _, address := range l.RPC {
@@ -58,7 +59,8 @@ func (l ChainLink) String() string {
 	return text
 }
 
-// ParseChain reads a link to a run on a chain, with or without the quotes of a shell. Its errors are errLink.
+// ParseChain parses a link to a run on a chain, with or without the quotes of a shell. Its errors
+// match errLink.
 func ParseChain(text string) (ChainLink, error) {
 	l, err := parseChain(unquote(strings.TrimSpace(text)))
 	if err != nil {
@@ -109,7 +111,7 @@ func parseChain(text string) (l ChainLink, err error) {
 	return l, l.Check()
 }
 
-// Check returns what would keep others from joining by the link.
+// Check returns the reason why others could not join by the link, or nil.
 func (l ChainLink) Check() error {
 	switch {
 	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:
@@ -123,8 +125,11 @@ func (l ChainLink) Check() error {
 	}
 	for _, address := range l.RPC {
 		parsed, err := url.Parse(address)
-		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || parsed.User != nil || strings.ContainsAny(address, ", ") || len(address) > maxAddress {
-			return fmt.Errorf("node %q is not http://HOST:PORT or https://HOST/PATH of up to %d bytes, without a name before an @", beginning(address), maxAddress)
+		if strings.Contains(address, "@") && (err != nil || parsed.User != nil) { // the message must not repeat a password
+			return errors.New("the address of a node contains a name or password before an @, which all holders of the link would read")
+		}
+		if err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" || strings.ContainsAny(address, ", ") || len(address) > maxAddress {
+			return fmt.Errorf("node %q is not http://HOST:PORT or https://HOST/PATH of up to %d bytes", beginning(address), maxAddress)
 		}
 	}
 	return nil

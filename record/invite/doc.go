@@ -1,12 +1,14 @@
-// Package invite is the one string by which somebody joins a run: where its server is, which run
-// it is, which key the server has to prove, and which hash the run has to have.
+// Package invite implements invite links. An invite link is a string with all information that a
+// client needs to join a run: the address of the server, the run, the key of the server, and the
+// hash of the run.
 //
 //	psyche://HOST:PORT/RUN?key=KEY&genesis=HASH
 //
-// A run on a chain has links of its own, ChainLink:
+// A run on a chain has another form of link, ChainLink:
 //
 //	psyche+solana://PROGRAM/RUN?authority=KEY&rpc=URL
 //
-// Parse and ParseChain read a link strictly and say which part is wrong; Link.String and ChainLink.String write it. Whoever
-// has a link by a way that they trust needs to believe nothing that the network says.
+// Parse and ParseChain parse a link strictly and report which part is wrong. Link.String and
+// ChainLink.String write it. A user who got a link through a trusted channel does not need to trust
+// the network.
 package invite

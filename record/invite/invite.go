@@ -15,11 +15,12 @@ import (
 )
 
 const (
-	// Scheme begins every link.
+	// Scheme is the URL scheme of every link.
 	Scheme = "psyche"
-	// DefaultPort is that of a link which names none.
+	// DefaultPort is the port of a link that names none.
 	DefaultPort = 39405
-	// MaxSize bounds a link in bytes: every character of the longest run id may be escaped.
+	// MaxSize is the maximum size of a link in bytes, if every character of the longest run ID is
+	// escaped.
 	MaxSize = len(Scheme+"://") + maxHost + len("[]:65535/") + 3*coordinator.MaxRunIDLength + len("?key=&genesis=") + maxKey + hashDigits
 
 	maxHost    = 253 // of a name, as DNS has it
@@ -30,7 +31,7 @@ const (
 // errLink says that a text is no link to a run.
 var errLink = errors.New("not a link to a run")
 
-// Link says where a run is and what proves that it is the right one.
+// Link contains the location of a run, and the keys that prove its identity.
 type Link struct {
 	Host  string // name or IP address
 	Port  uint16
@@ -42,18 +43,18 @@ type Link struct {
 // Addr returns the address of the server, host:port.
 func (l Link) Addr() string { return net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port))) }
 
-// Genesis returns the hash of the run as flags and displays have it.
+// Genesis returns the hash of the run in hexadecimal, as flags and displays use it.
 func (l Link) Genesis() string { return hex.EncodeToString(l.Run[:]) }
 
-// String returns the link. Parse reads it again if Check finds nothing wrong.
+// String returns the link. Parse parses it if Check returns nil.
 func (l Link) String() string {
 	return fmt.Sprintf("%s://%s/%s?key=%s&genesis=%s", Scheme, l.Addr(), escape(l.RunID), l.Key, l.Genesis())
 }
 
-// ForShell returns the link as it can be typed into a shell, for which ? and & have a meaning.
+// ForShell returns the link quoted for a shell, in which ? and & have a meaning.
 func (l Link) ForShell() string { return "'" + l.String() + "'" }
 
-// Parse reads a link, with or without the quotes of a shell. Its errors are errLink.
+// Parse parses a link, with or without the quotes of a shell. Its errors match errLink.
 func Parse(text string) (Link, error) {
 	l, err := parse(unquote(strings.TrimSpace(text)))
 	if err != nil {
@@ -86,7 +87,7 @@ func parse(text string) (Link, error) {
 	return l, l.Check()
 }
 
-// Check returns what would keep others from joining by the link.
+// Check returns the reason why others could not join by the link, or nil.
 func (l Link) Check() error {
 	switch {
 	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:
@@ -118,10 +119,10 @@ func beginning(text string) string {
 	return text
 }
 
-// ParseAddress reads HOST, HOST:PORT or [IPv6]:PORT, as a link has it. Without a port it is DefaultPort.
+// ParseAddress parses HOST, HOST:PORT or [IPv6]:PORT as in a link. The default port is DefaultPort.
 func ParseAddress(address string) (host string, port uint16, err error) {
 	if strings.Contains(address, "@") {
-		return "", 0, fmt.Errorf("address %q has a name before an @, want HOST:PORT", address)
+		return "", 0, errors.New("the address contains an @, want HOST:PORT without a name or password")
 	}
 	host, digits, err := net.SplitHostPort(address)
 	if err != nil { // no port, or too many colons

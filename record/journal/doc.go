@@ -1,10 +1,9 @@
-// Package journal is an append-only file of byte entries in which every entry commits to
-// all before it.
+// Package journal implements an append-only file of byte entries, in which every entry contains the
+// hash of the previous one and therefore commits to all of them.
 //
-// The main type is Journal. Open reads and checks what is there and hands every payload
-// to a callback, then Append collects entries in memory and Commit writes and syncs them:
-// after Commit returns they survive a kill or a power cut. Read does the reading half for
-// a file that nobody writes to.
+// The main type is Journal. Open reads and verifies the existing entries and passes every payload
+// to a callback. Append collects entries in memory, and Commit writes and syncs them: after Commit
+// returns, they survive a kill or a power cut. Read reads a file that is not being written.
 //
 //	file  = magic, entries
 //	entry = length of the payload (4 bytes, big endian)
@@ -13,10 +12,10 @@
 //	        payload
 //	        hash: SHA-256 of everything before in this entry (32 bytes)
 //
-// A process that dies while it writes leaves a strict prefix of what it wrote, and a machine that
-// loses power may leave zeros where the file had grown already. Such a torn tail is recognised and
-// cut: what is in it was never acknowledged. Everything else that does not fit is damage, refused
-// with the offset of the first bad entry: the check over the header tells a torn payload from a
-// damaged length, which would otherwise swallow all entries behind it. Repair cuts damage off that
-// reaches to the end of the file, when a person has decided so.
+// A process that dies while it writes leaves a strict prefix of the data, and a machine that loses
+// power may leave zeros at the end of the grown file. Open recognises such a torn tail and removes
+// it, because it was never acknowledged. Any other mismatch is damage: Open refuses the file and
+// reports the offset of the first bad entry. The check over the header distinguishes a torn payload
+// from a damaged length, which would otherwise hide all later entries. Repair removes damage that
+// extends to the end of the file. It runs only if a person decides so.
 package journal

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
-// MaxPayload bounds the payload of an entry.
+// MaxPayload is the maximum size of an entry's payload.
 const MaxPayload = 1 << 20
 
 const (
@@ -26,25 +26,25 @@ const (
 
 // Errors of this package.
 var (
-	// ErrDamaged says that a file holds something that no writer left there.
+	// ErrDamaged means that a file contains something that no writer wrote.
 	ErrDamaged = errors.New("journal is damaged")
 	// errVersion says that a journal was written in another format.
 	errVersion = errors.New("journal of another format, this program reads and writes " + format)
-	// ErrLocked says that another process has the file open for writing.
+	// ErrLocked means that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// errPosition says that a file does not hold the entries that a Position says it does.
 	errPosition = errors.New("journal does not have the entries that were there before")
-	// ErrFull says that there is no room for what was appended. Nothing of it is in the file, and
-	// Commit may be tried again.
+	// ErrFull means that the disk has no space for the appended entries. None of them is in the
+	// file, and Commit may be tried again.
 	ErrFull = errors.New("there is no room for the journal")
-	// ErrTooLarge says that a payload is longer than MaxPayload.
+	// ErrTooLarge means that a payload is longer than MaxPayload.
 	ErrTooLarge = errors.New("journal entry is too large")
 )
 
 // errTorn says that the file ends inside an entry.
 var errTorn = errors.New("torn tail")
 
-// Journal is open for appending. It belongs to one goroutine.
+// Journal is a journal file that is open for appending. Only one goroutine may use it.
 type Journal struct {
 	file    file
 	last    [sha256.Size]byte // hash of the newest entry
@@ -54,31 +54,31 @@ type Journal struct {
 	failed  error  // first write error; the file's end is unknown after it
 }
 
-// Summary says what Open or Read found.
+// Summary is the result of Open or Read.
 type Summary struct {
 	Entries int
-	Size    int64             // bytes of whole entries, magic included
-	Torn    int64             // bytes of a torn tail after them
+	Size    int64             // bytes of whole entries, including the magic
+	Torn    int64             // bytes of a torn tail after the entries
 	Last    [sha256.Size]byte // hash of the newest entry
 }
 
-// Position is a place between two entries. The hash says what came before it.
+// Position is a position between two entries, with the hash of the preceding entry.
 type Position struct {
 	Offset  int64
 	Entries int
-	Last    [sha256.Size]byte // hash of the entry before
+	Last    [sha256.Size]byte // hash of the preceding entry
 }
 
-// Open opens the journal at path for appending, and creates it when there is none. It
-// checks the whole file, passes every payload in order to replay (which must not keep it)
-// and cuts a torn tail. An error of replay ends it and is returned with the entry's offset.
+// Open opens the journal at path for appending, and creates it if it does not exist. It verifies
+// the whole file, passes every payload in order to replay (which must not keep it) and removes a
+// torn tail. If replay returns an error, Open stops and returns that error with the entry's offset.
 func Open(path string, replay func(payload []byte) error) (*Journal, Summary, error) {
 	return OpenAt(path, Position{}, replay)
 }
 
-// OpenAt is Open without reading the entries before from, where a caller has been before.
-// What is there is not verified, except that it ends with the entry of the right hash; if
-// not, the error is errPosition. The zero Position is the file's beginning.
+// OpenAt is Open without reading the entries before from, a position that the caller has read
+// before. It does not verify them, except that the last of them has the hash of from; if not, the
+// error is errPosition. The zero Position is the start of the file.
 func OpenAt(path string, from Position, replay func(payload []byte) error) (*Journal, Summary, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -127,10 +127,10 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 	return summary, err
 }
 
-// ReadFrom is Read for the entries behind a position where the caller has been before, in a file that
-// somebody else may be writing to: what is torn at the end may be whole the next time. What lies
-// before the position is not verified, except that it ends with the entry of the right hash; if not,
-// the error is errPosition. The zero Position is the file's beginning.
+// ReadFrom is Read for the entries after a position that the caller has read before, in a file that
+// another process may be writing to: a torn entry at the end may be whole at the next call.
+// ReadFrom does not verify the entries before the position, except that the last of them has the
+// hash of from; if not, the error is errPosition. The zero Position is the start of the file.
 func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (Summary, error) {
 	return readFrom(file, from, replay)
 }
@@ -170,12 +170,12 @@ func (j *Journal) Append(payload []byte) error {
 	return nil
 }
 
-// Magic is what every journal begins with.
+// Magic is the start of every journal.
 const Magic = magic
 
-// AppendEntry appends the bytes of the entry that follows the one with the hash previous
-// (zero for the first) and returns its hash. It is for a journal that is kept elsewhere
-// than in a file; Read reads both.
+// AppendEntry appends the bytes of the entry that follows the entry with the hash previous (zero
+// for the first) and returns its hash. It is for a journal that is not kept in a file; Read can
+// read it.
 func AppendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, [sha256.Size]byte) {
 	return appendEntry(b, previous, payload)
 }
@@ -192,8 +192,9 @@ func appendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, 
 	return append(b, hash[:]...), hash
 }
 
-// Commit writes what was appended and waits until the disk has it. After an error other than
-// ErrFull the journal refuses everything: reopening finds out what the disk holds.
+// Commit writes the appended entries and waits until they are on the disk. After an error other
+// than ErrFull the journal refuses all further calls. Opening it again determines what is on the
+// disk.
 func (j *Journal) Commit() error {
 	if j.failed != nil {
 		return j.failed
@@ -213,23 +214,24 @@ func (j *Journal) Commit() error {
 	return nil
 }
 
-// ReadAt reads what is on the disk; any goroutine may call it while the journal is open.
+// ReadAt reads committed bytes. Any goroutine may call it while the journal is open.
 func (j *Journal) ReadAt(b []byte, offset int64) (int, error) { return j.file.ReadAt(b, offset) }
 
-// EntryHead is how many bytes an entry has before its payload, EntryTail how many behind it.
+// EntryHead is the number of bytes of an entry before its payload, and EntryTail the number after
+// it.
 const (
 	EntryHead = headerSize
 	EntryTail = sha256.Size
 )
 
-// PayloadSize reads from the first bytes of an entry how long its payload is.
+// PayloadSize returns the payload size of an entry, given its first bytes.
 func PayloadSize(head []byte) int { return int(binary.BigEndian.Uint32(head)) }
 
 // First is the offset of the first entry.
 const First = int64(len(magic))
 
-// OpenTemporary makes a journal that ends with the process: nobody else sees it, and nothing waits
-// for the disk.
+// OpenTemporary creates a journal that is deleted when the process ends. Other processes do not see
+// it, and Commit does not wait for the disk.
 func OpenTemporary() (*Journal, error) {
 	made, err := os.CreateTemp("", "psyche-*.journal")
 	if err != nil {
@@ -251,25 +253,25 @@ type unsynced struct{ *os.File }
 
 func (unsynced) Sync() error { return nil }
 
-// End returns where the journal will end once what was appended is committed.
+// End returns the size that the journal will have once the appended entries are committed.
 func (j *Journal) End() int64 { return j.size + int64(len(j.pending)) }
 
-// Size returns the bytes of the file that are known to be on the disk.
+// Size returns the number of bytes that are known to be on the disk.
 func (j *Journal) Size() int64 { return j.size }
 
-// Position returns where the journal ends. What was appended must be committed.
+// Position returns the end of the journal. All appended entries must be committed.
 func (j *Journal) Position() Position {
 	return Position{Offset: j.size, Entries: j.entries, Last: j.last}
 }
 
-// Close closes the file. What was appended and not committed is dropped.
+// Close closes the file. It drops entries that were appended but not committed.
 func (j *Journal) Close() error { return j.file.Close() }
 
-// ErrStop, returned by the callback of Read, ends the reading without an error.
+// ErrStop is returned by the callback of Read to stop reading without an error.
 var ErrStop = errors.New("stop reading")
 
-// Read checks the journal that r holds and passes every payload in order to replay, which
-// must not keep it. A torn tail is no error; Summary.Torn has its length.
+// Read verifies the journal in r and passes every payload in order to replay, which must not keep
+// it. A torn tail is not an error; Summary.Torn contains its length.
 func Read(r io.Reader, replay func(payload []byte) error) (Summary, error) {
 	summary, err := read(r, replay)
 	if errors.Is(err, ErrStop) {

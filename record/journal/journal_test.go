@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 	"pgregory.net/rapid"
 )
 
@@ -125,8 +126,11 @@ func TestDamageIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _, err := Open(path, func([]byte) error { return nil })
-		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "offset") || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), path) {
 			t.Fatalf("byte %d: error %v", i, err)
+		}
+		if i%40 == 0 {
+			golden.Message(t, fmt.Sprintf("byte %d", i), err)
 		}
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, damaged) {
 			t.Fatalf("byte %d: the file was changed (%v)", i, err)
@@ -141,9 +145,10 @@ func TestEntriesCannotBeRemovedOrSwapped(t *testing.T) {
 	for name, entries := range map[string][][]byte{"removed": {a, c}, "swapped": {b, a, c}, "repeated": {a, a, b, c}} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read(bytes.NewReader(append([]byte(magic), bytes.Join(entries, nil)...)), func([]byte) error { return nil })
-			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "chain is broken") {
+			if !errors.Is(err, ErrDamaged) {
 				t.Fatalf("error %v", err)
 			}
+			golden.Message(t, "error", err)
 		})
 	}
 }
@@ -157,9 +162,10 @@ func TestReplayErrorNamesTheOffset(t *testing.T) {
 		}
 		return nil
 	})
-	if want := fmt.Sprintf("entry 1 at offset %d", len(magic)+headerSize+1+32); !errors.Is(err, refuse) || !strings.Contains(err.Error(), want) {
-		t.Fatalf("error %v, want %q", err, want)
+	if !errors.Is(err, refuse) {
+		t.Fatalf("error %v, want %v", err, refuse)
 	}
+	golden.Message(t, "error", err)
 }
 
 func TestSecondWriterIsRefused(t *testing.T) {
@@ -235,9 +241,10 @@ func testEarlierFormatIsRefused(t *testing.T, magic string) {
 		t.Fatal(err)
 	}
 	_, _, err := Open(path, func([]byte) error { return errors.New("an entry was read") })
-	if !errors.Is(err, errVersion) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "continue with the program that wrote it, or move it away") {
+	if !errors.Is(err, errVersion) || errors.Is(err, ErrDamaged) {
 		t.Errorf("got %v", err)
 	}
+	golden.Message(t, "format "+strings.TrimPrefix(strings.TrimSpace(magic), magicName), err)
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
 		t.Errorf("the file was changed: %v", err)
 	}

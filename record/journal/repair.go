@@ -16,22 +16,22 @@ import (
 // maxCut bounds what Repair looks at and cuts off. The server writes less than this at once.
 const maxCut = 64 << 20
 
-// ErrSound says that there is nothing to repair.
+// ErrSound means that the journal needs no repair.
 var ErrSound = errors.New("the journal needs no repair")
 
-// Damage is what follows the last whole entry of a journal.
+// Damage describes the data after the last whole entry of a damaged journal.
 type Damage struct {
-	Entries int   // whole ones before it
-	Offset  int64 // where it begins
-	Size    int64 // from there to the end of the file
-	// Following is where another entry begins in it, which may have been acknowledged; 0: none
-	// is recognised.
+	Entries int   // whole entries before the damage
+	Offset  int64 // start of the damage
+	Size    int64 // from Offset to the end of the file
+	// Following is the offset of another entry inside the damage, which may have been acknowledged;
+	// 0: none recognised.
 	Following int64
 	Reason    error
 }
 
-// Inspect reads the journal at path and says what is wrong with its end. The error is ErrSound when
-// Open would not mind.
+// Inspect reads the journal at path and describes the damage at its end. It returns ErrSound if
+// Open would accept the file.
 func Inspect(path string) (Damage, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -81,8 +81,8 @@ func findEntry(tail []byte) int {
 	return 0
 }
 
-// Repair cuts the damaged end off the journal at path, and keeps what it cut in a new file, whose path
-// it returns.
+// Repair removes the damaged end of the journal at path. It saves the removed bytes in a new file
+// and returns its path.
 func Repair(path string, d Damage) (kept string, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

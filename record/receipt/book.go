@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Book counts what a member gives to a run, from its log.
+// Book counts the contributions of one member to a run, from the run's log.
 type Book struct {
 	member  coordinator.ClientID
 	receipt Receipt
@@ -24,12 +24,12 @@ type contribution struct {
 	tokens uint64
 }
 
-// NewBook returns one that has seen nothing.
+// NewBook returns a Book without entries.
 func NewBook(member identity.ID) *Book {
 	return &Book{member: coordinator.ClientID(member), receipt: Receipt{Format: format, Member: member.String()}}
 }
 
-// Receipt returns what was counted until now.
+// Receipt returns the receipt for the entries so far.
 func (b *Book) Receipt() Receipt {
 	r := b.receipt
 	r.Head = hex.EncodeToString(b.head[:])
@@ -38,14 +38,14 @@ func (b *Book) Receipt() Receipt {
 
 // Entry is one entry of a run's log.
 type Entry struct {
-	Run    [32]byte // hash that names the run, of the entry that begins it; zero: it goes on
-	Head   [32]byte // of the log's chain of hashes with this entry
-	Time   uint64   // Unix time in milliseconds; 0 where the log has none for it
+	Run    [32]byte // hash that identifies the run, only in the first entry of a run; else zero
+	Head   [32]byte // of the log's hash chain, including this entry
+	Time   uint64   // Unix time in milliseconds; 0 if the log has no time for it
 	Actor  coordinator.ClientID
-	Action coordinator.Action // nil for a tick, and for the beginning
+	Action coordinator.Action // nil for a tick or a genesis
 }
 
-// EntryOf is what a record of a server's log tells. previous is the head before it.
+// EntryOf returns the Entry for a record of a server's log. previous is the preceding head.
 func EntryOf(previous [32]byte, record follow.Record) Entry {
 	e := Entry{Head: follow.Chain(previous, record.AppendTo(nil))}
 	switch record.Kind {
@@ -59,8 +59,8 @@ func EntryOf(previous [32]byte, record follow.Record) Entry {
 	return e
 }
 
-// See takes the next entry of the log, and the state after it, which it does not keep. Where a run begins anew,
-// nothing of the one before counts.
+// See counts the next entry of the log. s is the state after the entry; See does not keep it. If
+// the entry starts a run, the counts of a previous run are reset.
 func (b *Book) See(e Entry, s *coordinator.State) {
 	if e.Run != ([32]byte{}) {
 		member := b.receipt.Member

@@ -1,13 +1,13 @@
-// Package receipt is what a run's log says that one member gave to it, as a file that anybody with the log
-// can verify.
+// Package receipt implements receipts: files that summarize the contributions of one member to a
+// run, and that can be verified against the run's log.
 //
 //	book := receipt.NewBook(member)
 //	book.See(entry, state) // every entry of the log, and the state after it
 //	r := book.Receipt()
 //	r, err := receipt.Decode(r.Encode())
-//	err = r.Verify(other)          // of a Book of the same member that saw the log up to r.Entries
+//	err = r.Verify(other)          // other: from a Book of the same member with the log up to r.Entries
 //
-// A receipt says up to which entry of which log it counts, by the hash of that entry: who verifies it does
-// again what every record up to there did, and comes to the same figures or says that it does not. Nobody has
-// to sign it, and nothing in it is the member's own word.
+// A receipt names the last counted entry of the log by the hash of that entry. A verifier executes
+// every record up to that entry, and either gets the same numbers or rejects the receipt. A receipt
+// needs no signature, and nothing in it depends on the member's word.
 package receipt

@@ -12,32 +12,32 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// ErrReceipt says that bytes are no receipt, or one that a log does not confirm.
+// ErrReceipt means that bytes are not a receipt, or that a log does not confirm it.
 var ErrReceipt = errors.New("receipt does not verify")
 
 const (
 	format = 1
-	// MaxSize bounds a receipt.
+	// MaxSize is the maximum size of a receipt.
 	MaxSize = 16 << 10
 )
 
-// Receipt is what a log says of a member, up to an entry.
+// Receipt summarizes the contributions of a member, according to a log up to an entry.
 type Receipt struct {
 	Format  int    `json:"format"`
-	Run     string `json:"run"` // hash that names the run, hex
+	Run     string `json:"run"` // hash that identifies the run, hex
 	RunID   string `json:"run_id"`
 	Member  string `json:"member"`  // key, base58
-	Entries uint64 `json:"entries"` // of the log that were counted
-	Head    string `json:"head"`    // hash of the last of them, hex
-	Time    uint64 `json:"unix_ms"` // the newest time that they have
+	Entries uint64 `json:"entries"` // number of counted entries of the log
+	Head    string `json:"head"`    // hash of the last counted entry, hex
+	Time    uint64 `json:"unix_ms"` // newest time in the counted entries
 
-	Rounds    uint64 `json:"rounds"`     // in which its result counted
-	Tokens    uint64 `json:"tokens"`     // of these results
-	AllTokens uint64 `json:"all_tokens"` // of all members' results that counted
-	First     uint32 `json:"first_step"` // of its results that counted; 0: none did
+	Rounds    uint64 `json:"rounds"`     // number of rounds in which its result counted
+	Tokens    uint64 `json:"tokens"`     // tokens of these results
+	AllTokens uint64 `json:"all_tokens"` // tokens of the counted results of all members
+	First     uint32 `json:"first_step"` // step of its first counted result; 0: none
 	Last      uint32 `json:"last_step"`
 	Witnessed uint64 `json:"witness_proofs"`
-	Voted     uint64 `json:"votes"` // as a juror
+	Voted     uint64 `json:"votes"` // number of votes as a juror
 
 	ModelStep     uint32 `json:"model_step"` // of the newest model that the run recorded; 0: none
 	Model         string `json:"model"`      // its digest, hex
@@ -45,7 +45,7 @@ type Receipt struct {
 	TokensInModel uint64 `json:"tokens_in_model"`
 }
 
-// Share is the part of the counted tokens that are the member's.
+// Share returns the member's fraction of the counted tokens.
 func (r Receipt) Share() float64 { return float64(r.Tokens) / float64(max(r.AllTokens, 1)) }
 
 // Encode returns the bytes of a receipt.
@@ -57,7 +57,7 @@ func (r Receipt) Encode() []byte {
 	return append(b, '\n')
 }
 
-// Decode reads exactly what Encode writes. The error wraps ErrReceipt.
+// Decode decodes the output of Encode, and nothing else. The error wraps ErrReceipt.
 func Decode(b []byte) (r Receipt, err error) {
 	if len(b) > MaxSize {
 		return r, fmt.Errorf("%w: %d bytes, at most %d", ErrReceipt, len(b), MaxSize)
@@ -101,7 +101,7 @@ func (r Receipt) check() error {
 	return nil
 }
 
-// Verify compares a receipt with what a log says at the same entry.
+// Verify compares a receipt with the receipt from a log at the same entry.
 func (r Receipt) Verify(log Receipt) error {
 	switch {
 	case r.Run != log.Run:

@@ -1,3 +1,4 @@
-// Package required works out what taking part in a run takes of a machine, from the run's definition and
-// the size of its model: what a client says before it joins, and the page of a run to who thinks of it.
+// Package required estimates the memory, disk space and traffic that a run requires of a member,
+// from the run's definition and the size of its model. Clients show the estimate before they join,
+// and so does the web page of a run.
 package required

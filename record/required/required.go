@@ -11,24 +11,27 @@ const (
 	// Value is the size of a parameter, a gradient and a momentum in bytes.
 	Value = 4
 
-	// MaxCopied bounds the weights of which members keep copies beside those that they train, in bytes: to go on before a
-	// round is decided, to hand them out, and until they are on the disk.
+	// MaxCopied is the maximum size in bytes of weights of which members keep additional copies in
+	// memory: to continue before a round is decided, to serve them to others, and until they are on
+	// the disk.
 	MaxCopied = 1 << 30
 
-	// Kept is how many checkpoints a member keeps if it says nothing else.
+	// Kept is the default number of checkpoints that a member keeps.
 	Kept = 3
 )
 
-// Bytes is what taking part takes, in bytes, as far as the definition of a run says it.
+// Bytes is the estimate of the bytes that a member needs, as far as the run's definition determines
+// it.
 type Bytes struct {
-	Model  uint64 `json:"model"`  // the weights, as they are sent and stored
-	Memory uint64 `json:"memory"` // weights, gradient, what the optimizer keeps and, unless it is on the disk, a model for others, without what a micro batch takes
-	Disk   uint64 `json:"disk"`   // checkpoints that are kept, one that is written, and the optimizer's state
-	Result uint64 `json:"result"` // of a member in a round, about; 0: not known
+	Model  uint64 `json:"model"`  // weights, as sent and stored
+	Memory uint64 `json:"memory"` // weights, gradient, optimizer state and, unless it is on the disk, a copy of the model for others, without the memory of a micro batch
+	Disk   uint64 `json:"disk"`   // kept checkpoints, one checkpoint being written, and the optimizer state
+	Result uint64 `json:"result"` // approximate size of a member's result; 0: not known
 }
 
-// Of works it out for a model of so many parameters, in a run with audits or without. keep is how many checkpoints stay; 0: all,
-// of which one is counted; −1: none is saved.
+// Of returns the estimate for a model with a number of parameters, in a run with or without audits.
+// keep is the number of checkpoints to keep. 0 means all, of which Of counts one; −1 means that
+// none is saved.
 func Of(run config.Model, audited bool, parameters uint64, keep int) Bytes {
 	weights := Value * parameters
 	b := Bytes{Model: weights, Memory: 3 * weights} // weights, gradient, momentum

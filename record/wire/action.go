@@ -36,20 +36,21 @@ type SignedAction struct {
 	From   identity.ID
 	Nonce  uint64
 	Action coordinator.Action
-	Raw    []byte // exactly what was signed and sent; shared with the caller of OpenAction
+	Raw    []byte // exactly the signed and sent bytes; shared with the caller of OpenAction
 }
 
-// SignAction returns the bytes of an action signed by key, for the run of that hash. Nonces of one key must
-// strictly increase, also over restarts: the time in nanoseconds serves. The action is
-// one of package coordinator's values, with at most coordinator.MaxClients clients or
-// coordinator.MaxDelegates delegates; an UpdateConfig is one that its Validate accepts.
+// SignAction returns the bytes of an action, signed by key for the run with that hash. The nonces
+// of one key must strictly increase, also across restarts; the time in nanoseconds is suitable. a
+// must be one of package coordinator's action values, with at most coordinator.MaxClients clients
+// or coordinator.MaxDelegates delegates. An UpdateConfig must be valid (UpdateConfig.Validate).
 func SignAction(key identity.Key, run [32]byte, nonce uint64, a coordinator.Action) []byte {
 	body := append([]byte(nil), run[:]...)
 	body = le.AppendUint64(body, nonce)
 	return seal(key, domainAction, appendAction(body, a))
 }
 
-// Signer returns what signs actions for a run as SignAction does, and gives them as OpenAction would.
+// Signer returns a function that signs actions for a run as SignAction does, and returns them as
+// OpenAction would.
 func Signer(key identity.Key, run [32]byte) func(nonce uint64, a coordinator.Action) SignedAction {
 	return func(nonce uint64, a coordinator.Action) SignedAction {
 		return SignedAction{From: key.ID(), Nonce: nonce, Action: a, Raw: SignAction(key, run, nonce, a)}
@@ -77,11 +78,11 @@ func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	return signed, nil
 }
 
-// AppendAction appends the canonical bytes of an action without sender and signature, as
-// SignAction has them.
+// AppendAction appends the canonical bytes of an action without sender and signature, in the
+// encoding of SignAction.
 func AppendAction(b []byte, a coordinator.Action) []byte { return appendAction(b, a) }
 
-// DecodeAction reads what AppendAction wrote. The error wraps errMalformed.
+// DecodeAction decodes the output of AppendAction. The error wraps errMalformed.
 func DecodeAction(b []byte) (coordinator.Action, error) {
 	r := reader{rest: b}
 	a := r.action()

@@ -10,16 +10,16 @@ import (
 // MaxAnnouncementSize is the size in bytes of the largest announcement, one with a head.
 const MaxAnnouncementSize = prefixSize + runSize + 4 + 8 + 8 + 32 + 4 + 32 + 1 + headFieldsSize
 
-// ResultAnnouncement says that the sender has trained a batch and serves the result.
+// ResultAnnouncement announces that the sender has trained a batch and serves the result.
 type ResultAnnouncement struct {
 	Run     [32]byte // hash of the run
 	Step    uint32
 	Batch   assign.BatchID
-	Blob    [32]byte // BLAKE3 of the result: the commitment, and the name to fetch it by
+	Blob    [32]byte // BLAKE3 of the result: the commitment, and the key for fetching it
 	Size    uint32   // of the result in bytes, at least 1
 	Replica [32]byte // replica hash of the sender when it trained
-	// Start is the log's head at the round's start as the run's host signed it. Its step is
-	// that of the announcement. Zero where nobody signs heads, as on a chain.
+	// Start is the log's head at the start of the round, signed by the run's host. Its step is the
+	// announcement's step. It is zero if no host signs heads, as on a chain.
 	Start Head
 }
 
@@ -40,10 +40,9 @@ func SignAnnouncement(key identity.Key, a ResultAnnouncement) []byte {
 	return seal(key, domainAnnouncement, append(body, a.Start.Signature[:]...))
 }
 
-// OpenAnnouncement verifies the signature of an announcement, decodes it and returns
-// it with its sender. The error wraps errSize, errVersion, ErrSignature, ErrRun or
-// errMalformed. Whether the sender was assigned the batch, and whether the host signed the
-// head, is for the caller to check.
+// OpenAnnouncement verifies the signature of an announcement, decodes it and returns it with its
+// sender. The error wraps errSize, errVersion, ErrSignature, ErrRun or errMalformed. The caller
+// must check whether the sender was assigned the batch, and whether the host signed the head.
 func OpenAnnouncement(raw []byte, run [32]byte) (identity.ID, ResultAnnouncement, error) {
 	from, body, err := unseal(domainAnnouncement, raw, MaxAnnouncementSize)
 	if err != nil {

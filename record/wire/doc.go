@@ -1,6 +1,6 @@
-// Package wire defines the bytes that participants of a run sign and send: actions for
-// the coordinator (SignedAction) and announcements of results to peers
-// (ResultAnnouncement), and what its host signs of a run's log (Head).
+// Package wire implements the encoding of signed messages: actions for the coordinator
+// (SignedAction), announcements of results to peers (ResultAnnouncement), and heads of a run's log,
+// signed by its host (Head).
 //
 // A message is
 //
@@ -9,16 +9,16 @@
 //	signature 64 bytes, over version and body in the message's domain
 //	body     hash of the run, then the fields in order; integers little endian
 //
-// and has exactly one encoding. Opening a message checks its size, then the signature,
-// and only then reads the body, strictly:
+// and has exactly one encoding. Opening a message checks its size and then its signature, before it
+// decodes the body strictly:
 //
 //	raw := wire.SignAction(key, run, nonce, coordinator.Join{Epoch: 3})
 //	signed, err := wire.OpenAction(raw, run)
 //	err = state.Apply(coordinator.ClientID(signed.From), signed.Nonce, signed.Action)
 //
-// Runs are named by a hash: HostedRun, ChainRun. A name alone would let what was signed for one run
-// count in another one of that name.
+// A hash identifies the run: HostedRun, ChainRun. With the run's name alone, a message signed for
+// one run would be valid in another run of the same name.
 //
-// The original bytes stay in SignedAction.Raw: whoever keeps or passes on an action
-// keeps these, so that anybody can verify it again.
+// SignedAction.Raw contains the original bytes. Code that stores or forwards an action must use
+// these bytes, so that the signature can be verified again.
 package wire

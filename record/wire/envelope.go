@@ -14,7 +14,7 @@ const (
 	domainHead         = "psyche/head/v1"
 )
 
-// The reasons for which a message is refused, wrapped with what was wrong.
+// Reasons why a message is refused. Errors wrap them with details.
 var (
 	errSize      = errors.New("message of impossible size")
 	errVersion   = errors.New("unknown message version")

@@ -19,8 +19,9 @@ const (
 // announcedPrefix is what they begin with: the domain, as package identity has it, and the version.
 var announcedPrefix = append(append([]byte{byte(len(domainAnnouncement))}, domainAnnouncement...), version)
 
-// NewEquivocation makes the proof of two announcements that OpenAnnouncement has verified, of one
-// sender for one step and batch. ok is false where they prove nothing.
+// NewEquivocation returns the proof that the sender of two announcements signed different results
+// for one step and batch. OpenAnnouncement must have verified both. ok is false if they prove
+// nothing.
 func NewEquivocation(first, second []byte) (proof coordinator.Equivocation, ok bool) {
 	for i, raw := range [2][]byte{first, second} {
 		if len(raw) < prefixSize {
@@ -37,8 +38,9 @@ func NewEquivocation(first, second []byte) (proof coordinator.Equivocation, ok b
 	return proof, ok
 }
 
-// Proves reports whether the two announcements of a proof were signed by its client for the run of
-// that hash. That they are for one batch and of different results is part of their decoding.
+// Proves reports whether the client of a proof signed both of its announcements for the run with
+// that hash. Decoding the proof has already checked that they are for one batch and different
+// results.
 func Proves(proof coordinator.Equivocation, run [32]byte) bool {
 	for i := range proof.Results {
 		message := proof.Results[i].Message

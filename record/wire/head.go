@@ -9,14 +9,15 @@ import (
 // runDomain separates the names of runs from all other hashes.
 const runDomain = "psyche/run/v1"
 
-// HostedRun returns the hash that names a run on a server in everything that is signed, given the
-// signed bytes that the run begins with.
+// HostedRun returns the hash that identifies a run on a server in all signed messages, given the
+// run's signed genesis.
 func HostedRun(genesis []byte) [32]byte {
 	hash := sha256.Sum256(genesis)
 	return sha256.Sum256(append([]byte(runDomain), hash[:]...))
 }
 
-// ChainRun is HostedRun for a run on a chain, given the keys of the program and of the run's account.
+// ChainRun is HostedRun for a run on a chain, given the keys of the program and of the run's
+// account.
 func ChainRun(program, account [32]byte) [32]byte {
 	return sha256.Sum256(append(append([]byte(runDomain), program[:]...), account[:]...))
 }
@@ -27,12 +28,13 @@ const headFieldsSize = 8 + 32 + identity.SignatureSize
 // HeadSize is the size in bytes of a head.
 const HeadSize = headFieldsSize + 4
 
-// Head is what the host of a run says its log is. Two of one run that the host signed and that have
-// one index, or the same step, and not the same hash prove that it showed two histories.
+// Head is the state of a run's log, as signed by the run's host. Two signed heads of one run that
+// have the same index or the same step but different hashes prove that the host showed two
+// histories.
 type Head struct {
 	Index     uint64   // number of records, at least 1
-	Step      uint32   // of the round that the newest record began; 0 when it began none
-	Hash      [32]byte // of the newest record, which takes in all before it
+	Step      uint32   // of the round that the newest record started; 0 if it started none
+	Hash      [32]byte // of the newest record, and thereby of all records
 	Signature [identity.SignatureSize]byte
 }
 
@@ -55,12 +57,12 @@ func (h Head) Verify(host identity.ID, run [32]byte) bool {
 	return identity.Verify(host, domainHead, h.signed(run), h.Signature)
 }
 
-// Same reports whether two heads say the same, whoever signed them.
+// Same reports whether two heads are equal apart from their signatures.
 func (h Head) Same(other Head) bool {
 	return h.Index == other.Index && h.Step == other.Step && h.Hash == other.Hash
 }
 
-// Contradicts reports whether two heads cannot be of one history.
+// Contradicts reports whether two heads cannot belong to one history.
 func (h Head) Contradicts(other Head) bool {
 	if h.Index == other.Index {
 		return h.Hash != other.Hash || h.Step != other.Step
@@ -76,7 +78,7 @@ func (h Head) AppendTo(b []byte) []byte {
 	return append(b, h.Signature[:]...)
 }
 
-// DecodeHead reads what AppendTo wrote. The error wraps errMalformed.
+// DecodeHead decodes the output of AppendTo. The error wraps errMalformed.
 func DecodeHead(b []byte) (Head, error) {
 	r := reader{rest: b}
 	h := Head{Index: r.uint64("index"), Step: r.uint32("step"), Hash: r.hash("hash"), Signature: r.signature("signature")}

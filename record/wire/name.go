@@ -5,14 +5,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// CheckName returns why a member cannot give itself a name; nil: it can.
+// CheckName returns the reason why a member cannot have a name, or nil.
 //
-// The decoder takes every text of that length: which characters can be printed is another question in each version
-// of Unicode, and a log has to mean the same to everybody. So whoever shows a name asks NameOf.
+// The decoder accepts every text of an allowed length: the printable characters differ between
+// versions of Unicode, and a log must have the same meaning for all readers. Code that displays a
+// name must therefore use NameOf.
 func CheckName(name string) error { return plain.CheckName(name, coordinator.MaxMemberName) }
 
-// NameOf returns the name that a member gives itself, empty if it gives none that may be shown. It proves nothing:
-// others may have the same, or one that looks like it.
+// NameOf returns the name that a member chose, or an empty string if it has none that may be shown.
+// A name proves nothing: other members may have the same name, or one that looks like it.
 func NameOf(j coordinator.Join) string {
 	if CheckName(j.Name) != nil {
 		return ""

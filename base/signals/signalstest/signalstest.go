@@ -16,9 +16,9 @@ import (
 // longest is the time after which End kills a process that did not end.
 const longest = 2 * time.Minute
 
-// catchHangups makes processes see SIGHUP under nohup too: nohup has it ignored, and
-// processes inherit this, but not a handler.
-var catchHangups = sync.OnceFunc(func() {
+// CatchHangups makes child processes receive SIGHUP although the test runs under nohup. They inherit an
+// ignored signal, but not a handler.
+var CatchHangups = sync.OnceFunc(func() {
 	if signal.Ignored(syscall.SIGHUP) {
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
@@ -40,7 +40,7 @@ func Start(t *testing.T, command *exec.Cmd) *Process {
 	}
 	defer func() { _ = out.Close() }()
 	command.Stdout, command.Stderr = out, out
-	catchHangups()
+	CatchHangups()
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,8 @@ func (p *Process) Text() string {
 // Started is a line that processes print before they wait for signals.
 const Started = "the process of the test has started"
 
-// Await waits until the process has printed a text, or for a second after Started if the text is empty.
+// Await waits until the process has printed a text, or for a second after Started if the text is
+// empty.
 func (p *Process) Await(t *testing.T, text string) {
 	t.Helper()
 	if text == "" {
@@ -79,8 +80,8 @@ func (p *Process) Send(t *testing.T, s os.Signal) {
 	}
 }
 
-// End sends a signal, and returns the exit code and the time until the process ended. It
-// kills a process that does not end.
+// End sends a signal, and returns the exit code and the time until the process ended. It kills a
+// process that does not end.
 func (p *Process) End(t *testing.T, s os.Signal) (code int, took time.Duration) {
 	t.Helper()
 	begun := time.Now()

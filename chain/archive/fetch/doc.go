@@ -1,3 +1,4 @@
-// Package fetch asks a node of a chain for what an archive of a run has not. It is apart from the archives, which are
-// read in places that reach no node, such as a browser.
+// Package fetch downloads a run's new transactions from a node of a chain into an archive. It is
+// separate from package archive because archives are also read where no node is reachable, for
+// example in a browser.
 package fetch

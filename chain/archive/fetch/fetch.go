@@ -11,14 +11,14 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Bounds of what is asked of a node at once, and of one Into.
+// Limits of one request to a node, and of one call of Into.
 const (
 	page     = 1000
 	maxPages = 10_000
 )
 
-// Into adds what a node has of the run that the archive has not, and returns how many transactions that were. What
-// it added stays added when it fails.
+// Into adds a run's transactions that the archive lacks, and returns their number. If it fails, the
+// transactions added so far remain.
 func Into(ctx context.Context, a *archive.Archive, e *rpc.Endpoint, c rpc.Commitment) (added int, err error) {
 	names, err := missing(ctx, a, e, c)
 	if err != nil {
@@ -46,7 +46,7 @@ func Into(ctx context.Context, a *archive.Archive, e *rpc.Endpoint, c rpc.Commit
 	return added, nil
 }
 
-// missing returns the transactions that are newer than the newest of the archive, oldest first.
+// missing returns the transactions that are newer than the archive's newest, oldest first.
 func missing(ctx context.Context, a *archive.Archive, e *rpc.Endpoint, c rpc.Commitment) ([]rpc.Named, error) {
 	var all []rpc.Named
 	var before transaction.Signature
@@ -66,7 +66,7 @@ func missing(ctx context.Context, a *archive.Archive, e *rpc.Endpoint, c rpc.Com
 	return nil, fmt.Errorf("%s: the run has more than %d transactions that the archive has not", e.Name(), maxPages*page)
 }
 
-// add writes a transaction into the archive, and reports whether it concerns the run.
+// add adds a transaction to the archive, and reports whether it changed the run.
 func add(a *archive.Archive, landed *rpc.Landed) (bool, error) {
 	if !a.Concerns(&landed.Transaction.Message) {
 		return false, nil // such as an announcement

@@ -1,6 +1,6 @@
-// Package compile makes the program of the chain from its sources: clang compiles them, package
-// link links them. It is for tests, which also write the file in the repository when the sources
-// change (make solana-program).
+// Package compile builds the program for the chain from its sources with clang and package link.
+// Tests use it, also to write the file in the repository after a change of the sources (make
+// solana-program).
 package compile
 
 import (
@@ -16,21 +16,21 @@ import (
 	"github.com/psyche-go/psyche/chain/programtest/link"
 )
 
-// Version is that of clang by which the program in the repository was compiled. Another one may
-// make other bytes of the same sources.
+// Version is the clang version that compiled the program in the repository. Other versions may
+// compile the same sources to different bytes.
 const Version = "19.1.7"
 
-// errNoCompiler says that there is no compiler for the chain.
+// errNoCompiler means that there is no compiler for the chain.
 var errNoCompiler = errors.New("no compiler for the chain: install clang-19 or name one in CLANG")
 
-// flags make objects that package link takes: no 32-bit arithmetic (-mcpu=v2), and frames that
-// the chain has room for.
+// flags produce objects that package link accepts: no 32-bit arithmetic (-mcpu=v2), and stack
+// frames that fit the chain.
 var flags = []string{
 	"-target", "bpfel", "-mcpu=v2", "-O2", "-std=c11", "-ffreestanding", "-fno-builtin", "-fno-jump-tables", "-fno-unwind-tables",
 	"-Wall", "-Wextra", "-Wshadow", "-Wvla", "-Wconversion", "-Werror", "-mllvm", "-bpf-stack-size=4096",
 }
 
-// Compiler returns the path and the version of the compiler: clang-19, or what CLANG names.
+// Compiler returns the path and the version of the compiler: clang-19, or the compiler in CLANG.
 func Compiler(ctx context.Context) (path, version string, err error) {
 	name := os.Getenv("CLANG")
 	if name == "" {
@@ -46,7 +46,7 @@ func Compiler(ctx context.Context) (path, version string, err error) {
 	return path, strings.TrimSpace(string(out)), nil
 }
 
-// Sources returns the paths of a program's sources below a folder.
+// Sources returns the paths of a program's sources in a folder.
 func Sources(folder string) ([]string, error) {
 	var paths []string
 	for _, part := range []string{"rules", "chain"} {
@@ -62,8 +62,8 @@ func Sources(folder string) ([]string, error) {
 	return paths, nil
 }
 
-// Program compiles and links the sources below a folder. The same sources and the same compiler
-// make the same bytes, wherever they lie.
+// Program compiles and links the sources in a folder. The output depends only on the sources and
+// the compiler, not on the folder's path.
 func Program(ctx context.Context, folder string) ([]byte, error) {
 	sources, err := Sources(folder)
 	if err != nil {
@@ -80,7 +80,7 @@ func Program(ctx context.Context, folder string) ([]byte, error) {
 	return link.Link(objects)
 }
 
-// Object compiles a source, with more flags than those of the program.
+// Object compiles a source with additional flags.
 func Object(ctx context.Context, folder, source string, more ...string) ([]byte, error) {
 	compiler, _, err := Compiler(ctx)
 	if err != nil {

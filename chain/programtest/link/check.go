@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// systemCalls are those of the chain. A program that calls another one would load, and fail only
-// when it gets there.
+// systemCalls are the chain's system calls. A program with an unknown system call would load, and
+// fail only when it reaches the call.
 var systemCalls = set(`abort sol_panic_ sol_log_ sol_log_64_ sol_log_pubkey sol_log_compute_units_ sol_log_data
 	sol_memcpy_ sol_memmove_ sol_memset_ sol_memcmp_ sol_create_program_address sol_try_find_program_address
 	sol_sha256 sol_keccak256 sol_blake3 sol_get_clock_sysvar sol_get_rent_sysvar sol_get_epoch_schedule_sysvar
@@ -22,12 +22,12 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// check refuses instructions that the chain does not have, and those of 32 bits whose result has
-// another upper half there than the compiler counts on.
+// check rejects instructions that the chain does not have, and 32-bit instructions whose upper half
+// of the result differs between the chain and the compiler.
 func check(text []byte) error {
 	for at := 0; at+8 <= len(text); at += 8 {
 		op := text[at]
-		if op == 0x18 { // of two places
+		if op == 0x18 { // has two slots
 			at += 8
 			continue
 		}

@@ -1,9 +1,9 @@
-// Package link makes a program of the chain of what a C compiler makes for BPF: it lays the
-// sections of objects out as the chain's loader of SBPF version 3 wants them, and puts addresses
-// and the numbers of system calls where the objects name symbols.
+// Package link implements a linker for programs of the chain. Its input is a C compiler's output
+// for BPF. It arranges the sections of objects as the chain's loader for SBPF version 3 requires,
+// and replaces symbols with addresses and numbers of system calls.
 //
 //	program, err := link.Link(objects)
 //
-// It refuses what would load and then fail: names that are no system call, variables, and
-// instructions that mean something else on the chain than to the compiler.
+// It rejects objects that would load and then fail: unknown system calls, variables, and
+// instructions whose meaning differs between the chain and the compiler.
 package link

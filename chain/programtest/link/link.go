@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf"
 )
 
-// Entry is the function in which a program begins.
+// Entry is the entry function of a program.
 const Entry = "entrypoint"
 
 type global struct {
@@ -23,8 +23,7 @@ type linker struct {
 	globals    map[string]global
 }
 
-// Link returns the program that objects make together. The same objects in the same order make
-// the same bytes.
+// Link links objects into a program. Its output depends only on the objects and their order.
 func Link(objects []Object) ([]byte, error) {
 	l := linker{text: segment{address: sbpf.TextAddress}, globals: map[string]global{}}
 	for _, o := range objects {
@@ -58,7 +57,7 @@ func Link(objects []Object) ([]byte, error) {
 	return l.file(begin.at), nil
 }
 
-// resolve returns where a symbol lies, and whether any object has it.
+// resolve returns the position of a symbol, and whether any object defines it.
 func (l *linker) resolve(o *object, symbol elf.Symbol) (place, bool, error) {
 	if symbol.Section == elf.SHN_UNDEF {
 		found, ok := l.globals[symbol.Name]
@@ -101,12 +100,12 @@ func (l *linker) relocate(o *object) error {
 
 // Kinds of relocations of BPF.
 const (
-	wideAddress = 1  // in an instruction of two places
+	wideAddress = 1  // in an instruction with two slots
 	dataAddress = 2  // in constants
 	callAddress = 10 // relative, or the number of a system call
 )
 
-// put does one relocation. What is added to a symbol's address stands where the address goes.
+// put performs one relocation. The addend is stored at the location of the address.
 func (l *linker) put(o *object, symbol elf.Symbol, kind uint32, in *segment, at uint64) error {
 	to, defined, err := l.resolve(o, symbol)
 	if err != nil {
@@ -141,8 +140,8 @@ func (l *linker) put(o *object, symbol elf.Symbol, kind uint32, in *segment, at 
 	return nil
 }
 
-// file writes the program: one header, one segment of constants where there are any, and the
-// text. It has no sections, no symbols and nothing left to relocate.
+// file writes the program: one header, a segment of constants if there are any, and the text. It
+// has no sections, no symbols and no relocations.
 func (l *linker) file(entry uint64) []byte {
 	type segmentHeader struct {
 		address uint64
@@ -155,7 +154,7 @@ func (l *linker) file(entry uint64) []byte {
 	}
 	const headerSize, segmentSize, version = 64, 56, 3
 	var b bytes.Buffer
-	write := func(v any) { _ = binary.Write(&b, le, v) } // a buffer takes everything
+	write := func(v any) { _ = binary.Write(&b, le, v) } // a buffer never fails
 	write(elf.Header64{
 		Ident: [16]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)}, Type: uint16(elf.ET_DYN),
 		Machine: uint16(elf.EM_BPF), Version: uint32(elf.EV_CURRENT), Entry: l.text.address + entry, Phoff: headerSize, Flags: version,

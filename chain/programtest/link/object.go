@@ -10,22 +10,22 @@ import (
 
 var le = binary.LittleEndian
 
-// maxObjectSize bounds an object.
+// maxObjectSize limits the size of an object in bytes.
 const maxObjectSize = 4 << 20
 
-// Object is what a compiler made of one source.
+// Object is the compiler's output for one source.
 type Object struct {
 	Name  string // for errors
 	Bytes []byte
 }
 
-// segment is a part of the program while it grows.
+// segment is a part of the program during linking.
 type segment struct {
 	bytes   []byte
 	address uint64
 }
 
-// add appends a section at a multiple of 8 and returns where it lies.
+// add appends a section at a multiple of 8 and returns its offset.
 func (s *segment) add(b []byte) uint64 {
 	for len(s.bytes)%8 != 0 {
 		s.bytes = append(s.bytes, 0)
@@ -35,13 +35,13 @@ func (s *segment) add(b []byte) uint64 {
 	return at
 }
 
-// place is where a section or a symbol lies.
+// place is the position of a section or a symbol.
 type place struct {
 	in *segment
 	at uint64
 }
 
-// object is one that is being linked.
+// object is an object that is being linked.
 type object struct {
 	name    string
 	file    *elf.File
@@ -99,14 +99,14 @@ func (l *linker) read(from Object) error {
 	return l.export(o)
 }
 
-// export makes an object's symbols known to the others.
+// export makes an object's symbols available to other objects.
 func (l *linker) export(o *object) error {
 	for _, symbol := range o.symbols {
 		if elf.ST_BIND(symbol.Info) == elf.STB_LOCAL || symbol.Section == elf.SHN_UNDEF || symbol.Name == "" {
 			continue
 		}
 		if other, ok := l.globals[symbol.Name]; ok {
-			return o.errorf("%s is in %s as well", symbol.Name, other.object.name)
+			return o.errorf("%s is also in object %s", symbol.Name, other.object.name)
 		}
 		l.globals[symbol.Name] = global{o, symbol}
 	}

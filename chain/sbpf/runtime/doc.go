@@ -1,11 +1,11 @@
-// Package runtime runs a program of the chain on accounts as the chain's runtime does: it lays the
-// accounts out as the loader does, answers the system calls that see the chain (clock, hashes of
-// slots, logs), and takes over what the program did only when no rule is broken: nobody but the
-// owner changes data or takes lamports, nothing that is read-only changes, no lamport appears or
-// is lost.
+// Package runtime executes a program on accounts as the chain's runtime does. It serializes the
+// accounts as the loader does, and provides the system calls that access the chain (clock, hashes
+// of slots, logs). It commits the program's changes only if they break no rule: only the owner
+// changes data or takes lamports, read-only accounts do not change, and the sum of lamports stays
+// the same.
 //
 //	program, err := sbpf.Load(elf)
 //	result, err := runtime.Invoke(program, sysvars, id, accounts, data, 200_000)
 //
-// Programs cannot call other programs: such system calls do not exist here.
+// Programs cannot call other programs: the system calls for it are not implemented.
 package runtime

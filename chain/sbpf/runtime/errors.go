@@ -2,13 +2,13 @@ package runtime
 
 import "fmt"
 
-// Error is why an instruction fails, in the words of the chain's JSON-RPC interface.
+// Error is the reason why an instruction fails, with the names of the chain's JSON-RPC interface.
 type Error struct {
 	Name string // such as InvalidArgument, or Custom
 	Code uint32 // of a Custom error
 }
 
-// Custom is an error by a number of the program's own.
+// Custom returns an error with a number of the program's own.
 func Custom(code uint32) Error { return Error{"Custom", code} }
 
 func (e Error) Error() string {
@@ -21,7 +21,7 @@ func (e Error) Error() string {
 	return e.Name
 }
 
-// The errors of this package and of the programs that a chain brings along.
+// Errors of this package and of the chain's native programs.
 var (
 	ErrInvalidArgument         = Error{Name: "InvalidArgument"}
 	ErrInvalidInstructionData  = Error{Name: "InvalidInstructionData"}
@@ -53,7 +53,7 @@ var (
 	errEnvironmentSetupFailure = Error{Name: "ProgramEnvironmentSetupFailure"}
 )
 
-// texts are how the chain's logs name errors.
+// texts are the texts of errors in the chain's logs.
 var texts = map[string]string{
 	"InvalidArgument":                        "invalid program argument",
 	"InvalidInstructionData":                 "invalid instruction data",
@@ -95,7 +95,7 @@ var texts = map[string]string{
 	"BorshIoError":                           "Failed to serialize or deserialize account data",
 }
 
-// byNumber are the errors that a program names in the upper half of its result; 1 is Custom(0).
+// byNumber are the errors that a program returns in the upper half of its result; 1 is Custom(0).
 var byNumber = [...]string{
 	2: "InvalidArgument", 3: "InvalidInstructionData", 4: "InvalidAccountData", 5: "AccountDataTooSmall", 6: "InsufficientFunds",
 	7: "IncorrectProgramId", 8: "MissingRequiredSignature", 9: "AccountAlreadyInitialized", 10: "UninitializedAccount",
@@ -105,7 +105,7 @@ var byNumber = [...]string{
 	23: "InvalidAccountOwner", 24: "ArithmeticOverflow", 25: "Immutable", 26: "IncorrectAuthority",
 }
 
-// ofResult returns the error that a program's result means, or nil.
+// ofResult returns the error for a program's result, or nil.
 func ofResult(result uint64) error {
 	high, low := result>>32, uint32(result)
 	switch {

@@ -1,6 +1,6 @@
 package runtime
 
-// Bounds of accounts.
+// Limits of accounts.
 const (
 	MaxAccountSize = 10 << 20
 	maxIncrease    = 10_240 // of an account's data by one instruction
@@ -8,7 +8,7 @@ const (
 	maxLoaded      = 64 << 20 // of all accounts of a transaction
 )
 
-// Where an account's fields lie in its head.
+// Offsets of the fields in an account's head.
 const (
 	headSize     = 88
 	headKey      = 8
@@ -17,19 +17,19 @@ const (
 	notDuplicate = 0xff
 )
 
-// input is what a program is given: its accounts, the data of the instruction, its own id.
+// input is a program's input: its accounts, the data of the instruction, its own id.
 type input struct {
 	bytes  []byte
 	places []place
 }
 
-// place is where an account lies in the input.
+// place is an account's position in the input.
 type place struct {
-	first                 int // account of the instruction that it is
+	first                 int // index of the first account of the instruction with this key
 	owner, lamports, data int
 }
 
-// serialize lays an input out as the chain's loader does.
+// serialize encodes an input as the chain's loader does.
 func serialize(id [32]byte, accounts []*Account, data []byte) *input {
 	in := &input{places: make([]place, len(accounts))}
 	size := 8 + 8 + len(data) + len(id)

@@ -1,19 +1,19 @@
 package runtime
 
-// InstructionsAddress is the sysvar that shows a program the instructions of its transaction.
+// InstructionsAddress is the sysvar with the instructions of a program's transaction.
 var InstructionsAddress = [32]byte{
 	0x06, 0xa7, 0xd5, 0x17, 0x18, 0x7b, 0xd1, 0x66, 0x35, 0xda, 0xd4, 0x04, 0x55, 0xfd, 0xc2, 0xc0,
 	0xc1, 0x24, 0xc6, 0x8f, 0x21, 0x56, 0x75, 0xa5, 0xdb, 0xba, 0xcb, 0x5f, 0x08, 0x00, 0x00, 0x00,
 }
 
-// Instruction is one of a transaction.
+// Instruction is an instruction of a transaction.
 type Instruction struct {
 	Program  [32]byte
 	Accounts []*Account
 	Data     []byte
 }
 
-// InstructionsBytes returns the sysvar as the instruction with that number reads it.
+// InstructionsBytes returns the sysvar for the instruction with the number current.
 func InstructionsBytes(all []Instruction, current int) []byte {
 	b := le.AppendUint16(nil, uint16(len(all)))
 	b = append(b, make([]byte, 2*len(all))...)

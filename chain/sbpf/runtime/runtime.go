@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf"
 )
 
-// Account is an account as an instruction names it.
+// Account is an account with an instruction's access mode.
 type Account struct {
 	Key, Owner                   [32]byte
 	Lamports                     uint64
@@ -21,20 +21,20 @@ type Account struct {
 	RentEpoch                    uint64
 }
 
-// Result is what an instruction leaves behind, also one that failed.
+// Result is the outcome of an instruction, including a failed one.
 type Result struct {
 	Units  uint64   // compute units
-	Logs   []string // as the chain writes them
-	Data   [][]byte // what the program logged by sol_log_data, slice by slice
-	Return []byte   // by sol_set_return_data
+	Logs   []string // in the chain's format
+	Data   [][]byte // logged with sol_log_data, slice by slice
+	Return []byte   // set with sol_set_return_data
 }
 
-// maxReturn bounds what a program returns.
+// maxReturn limits a program's return data in bytes.
 const maxReturn = 1024
 
 // Invoke runs a program on accounts with at most limit compute units. Accounts with the same key
-// have to be the same pointer. The error is an Error; then nothing changed. Data is replaced, never
-// written into.
+// must be the same pointer. The error is an Error; the accounts are then unchanged. Data slices are
+// replaced, never modified.
 func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Account, data []byte, limit uint64) (Result, error) {
 	c := &call{sysvars: sysvars, sysvarBytes: map[[32]byte][]byte{}, id: base58.Encode(id[:])}
 	c.log("Program %s invoke [1]", c.id)
@@ -53,7 +53,7 @@ func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Ac
 	err, reason := outcome(result, fault)
 	c.log("Program %s consumed %d of %d compute units", c.id, c.Units, limit)
 	if fault != nil && !errors.Is(fault, sbpf.ErrSystem) {
-		c.Units = limit // a program that breaks pays all it had
+		c.Units = limit // a program that fails this way pays for all its units
 	}
 	if len(c.Return) > 0 && fault == nil {
 		c.log("Program return: %s %s", c.id, base64.StdEncoding.EncodeToString(c.Return))
@@ -77,7 +77,7 @@ func Invoke(program *sbpf.Program, sysvars *Sysvars, id [32]byte, accounts []*Ac
 	return c.Result, nil
 }
 
-// checkAccounts refuses what no transaction can bring.
+// checkAccounts rejects inputs that a transaction cannot contain.
 func checkAccounts(accounts []*Account, data []byte) error {
 	if len(accounts) > maxAccounts {
 		return Error{Name: "MaxAccountsExceeded"}
@@ -98,7 +98,7 @@ func checkAccounts(accounts []*Account, data []byte) error {
 	return nil
 }
 
-// outcome returns what becomes of a run: the error, and the reason as logs give it.
+// outcome returns the error of a run, and the reason in the form of the chain's logs.
 func outcome(result uint64, fault error) (err, reason error) {
 	switch {
 	case fault == nil:
@@ -113,12 +113,12 @@ func outcome(result uint64, fault error) (err, reason error) {
 	return errNotCompleted, faultText(fault)
 }
 
-// said is why a program stopped or a system call gave up, in the words of the chain's logs.
+// said is the reason of a failure, in the form of the chain's logs.
 type said string
 
 func (s said) Error() string { return string(s) }
 
-// faultText is how the chain's logs name what stopped a program.
+// faultText returns the text for a fault in the chain's logs.
 func faultText(fault error) error {
 	if own, ok := errors.AsType[said](fault); ok {
 		return own
@@ -146,8 +146,8 @@ func faultText(fault error) error {
 	return said("Access violation: " + fault.Error())
 }
 
-// balanced says that accounts together have as many lamports as before. One that the instruction
-// names twice counts once.
+// balanced reports whether the sum of the accounts' lamports is unchanged. An account that the
+// instruction names twice counts once.
 func (in *input) balanced(before []*Account, after []Account) bool {
 	var was, is, wasHigh, isHigh, carry uint64
 	for i := range after {
@@ -174,8 +174,8 @@ func (c *call) log(format string, arguments ...any) {
 	c.Logs = append(c.Logs, fmt.Sprintf(format, arguments...))
 }
 
-// changes checks what the program did to its accounts, and returns how they are now, one for each
-// that the instruction names.
+// changes checks the program's changes to its accounts, and returns the changed accounts, one for
+// each account of the instruction.
 func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 	after := make([]Account, len(accounts))
 	for i, a := range accounts {
@@ -211,8 +211,8 @@ func (in *input) changes(id [32]byte, accounts []*Account) ([]Account, error) {
 	return after, nil
 }
 
-// SetLamports changes an account in the name of a program, if that may do so: not if the account is
-// read-only, even where it has as many already.
+// SetLamports sets an account's balance on behalf of a program. It returns an error if the program
+// may not do this. A read-only account always fails, even if the balance would not change.
 func (a *Account) SetLamports(by [32]byte, lamports uint64) error {
 	err := checkLamports(by, a, lamports)
 	if err == nil {
@@ -221,7 +221,8 @@ func (a *Account) SetLamports(by [32]byte, lamports uint64) error {
 	return err
 }
 
-// SetData changes an account in the name of a program, if that may do so. The slice is kept.
+// SetData sets an account's data on behalf of a program, if the program may do this. It keeps the
+// slice.
 func (a *Account) SetData(by [32]byte, data []byte) error {
 	err := checkData(by, a, data)
 	if err == nil {
@@ -230,7 +231,7 @@ func (a *Account) SetData(by [32]byte, data []byte) error {
 	return err
 }
 
-// SetOwner changes an account in the name of a program, if that may do so.
+// SetOwner sets an account's owner on behalf of a program, if the program may do this.
 func (a *Account) SetOwner(by, owner [32]byte) error {
 	err := checkOwner(by, a, owner, a.Data)
 	if err == nil {
@@ -239,7 +240,8 @@ func (a *Account) SetOwner(by, owner [32]byte) error {
 	return err
 }
 
-// checkOwner says whether a program may give an account away that has this data now.
+// checkOwner returns an error unless a program may change the owner of an account that now has this
+// data.
 func checkOwner(id [32]byte, before *Account, owner [32]byte, data []byte) error {
 	if owner != before.Owner && (before.Owner != id || !before.Writable || !zeros(data)) {
 		return errModifiedOwner

@@ -18,13 +18,13 @@ const (
 	maxArray     = 1 << 32 // elements: more than any memory has
 )
 
-// Answers of sol_get_sysvar.
+// Results of sol_get_sysvar.
 const (
 	sysvarOutOfBounds = 1
 	sysvarNotFound    = 2
 )
 
-// handle gives a machine the system calls that see the chain.
+// handle registers the system calls that access the chain.
 func (c *call) handle(m *sbpf.Machine) {
 	for name, call := range map[string]sbpf.Syscall{
 		"abort":                  c.abort,
@@ -42,7 +42,7 @@ func (c *call) handle(m *sbpf.Machine) {
 	}
 }
 
-// rentCharged is how many bytes sol_get_rent_sysvar pays for: those of Rust's structure.
+// rentCharged is the size in bytes that sol_get_rent_sysvar charges: the size of Rust's structure.
 const rentCharged = 24
 
 func (c *call) abort(m *sbpf.Machine) uint64 {
@@ -86,7 +86,7 @@ func (c *call) logData(m *sbpf.Machine) uint64 {
 	if n >= 1<<59 && !m.Failed() {
 		m.Fail(said("InvalidLength"))
 	}
-	m.Aligned(address, 16*min(n, maxArray), false) // it is looked for before what its slices cost is known
+	m.Aligned(address, 16*min(n, maxArray), false) // the chain also checks this before it knows the cost of the slices
 	m.Charge(baseUnits * min(n, maxArray))
 	var slices [][]byte
 	size := uint64(0)
@@ -118,7 +118,7 @@ func (c *call) setReturn(m *sbpf.Machine) uint64 {
 	return 0
 }
 
-// sysvar answers a system call for one sysvar.
+// sysvar executes a system call for one sysvar.
 func (c *call) sysvar(m *sbpf.Machine, value []byte, charged uint64) uint64 {
 	m.Charge(baseUnits + charged)
 	if to := m.Aligned(m.Argument(1), charged, true); !m.Failed() {
@@ -127,7 +127,7 @@ func (c *call) sysvar(m *sbpf.Machine, value []byte, charged uint64) uint64 {
 	return 0
 }
 
-// anySysvar answers sol_get_sysvar: address of the sysvar, where to, offset, length.
+// anySysvar executes sol_get_sysvar: address of the sysvar, destination, offset, length.
 func (c *call) anySysvar(m *sbpf.Machine) uint64 {
 	offset, n := m.Argument(3), m.Argument(4)
 	m.Charge(baseUnits + max(memoryUnits, n/bytesPerUnit))

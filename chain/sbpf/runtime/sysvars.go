@@ -7,7 +7,7 @@ import (
 
 var le = binary.LittleEndian
 
-// Clock is what programs know of time.
+// Clock is the chain's clock as programs see it.
 type Clock struct {
 	Slot                uint64
 	EpochStart          int64
@@ -16,16 +16,16 @@ type Clock struct {
 	UnixTimestamp       int64 // seconds
 }
 
-// SlotHash is the hash of a slot that is over.
+// SlotHash is the hash of a completed slot.
 type SlotHash struct {
 	Slot uint64
 	Hash [32]byte
 }
 
-// MaxSlotHashes is how many slots back a chain remembers hashes.
+// MaxSlotHashes is the number of slots whose hashes a chain keeps.
 const MaxSlotHashes = 512
 
-// Rent says what an account has to hold.
+// Rent defines the minimum balance of an account.
 type Rent struct {
 	LamportsPerByte uint64
 	Threshold       float64
@@ -35,15 +35,15 @@ type Rent struct {
 // DefaultRent is the rent of the public chains.
 var DefaultRent = Rent{LamportsPerByte: 6960, Threshold: 1, BurnPercent: 50}
 
-// accountOverhead is how many bytes an account takes beside its data.
+// accountOverhead is the number of bytes that an account counts in addition to its data.
 const accountOverhead = 128
 
-// Minimum returns how many lamports an account of so many bytes has to hold.
+// Minimum returns the minimum balance of an account with size bytes, in lamports.
 func (r Rent) Minimum(size int) uint64 {
 	return uint64(float64((accountOverhead+uint64(size))*r.LamportsPerByte) * r.Threshold)
 }
 
-// Sysvars are what the chain lets programs know.
+// Sysvars are the values of the chain that programs can read.
 type Sysvars struct {
 	Clock      Clock
 	SlotHashes []SlotHash // newest first, at most MaxSlotHashes
@@ -66,14 +66,14 @@ var (
 	}
 )
 
-// clockSize and the like are how many bytes sysvars have.
+// Sizes of sysvars in bytes.
 const (
 	clockSize      = 40
 	rentSize       = 17
 	slotHashesSize = 8 + MaxSlotHashes*40
 )
 
-// Bytes returns the sysvar as programs read it.
+// Bytes returns the sysvar's encoding for programs.
 func (c Clock) Bytes() []byte {
 	b := le.AppendUint64(nil, c.Slot)
 	b = le.AppendUint64(b, uint64(c.EpochStart))
@@ -82,14 +82,14 @@ func (c Clock) Bytes() []byte {
 	return le.AppendUint64(b, uint64(c.UnixTimestamp))
 }
 
-// Bytes returns the sysvar as programs read it.
+// Bytes returns the sysvar's encoding for programs.
 func (r Rent) Bytes() []byte {
 	b := le.AppendUint64(nil, r.LamportsPerByte)
 	b = le.AppendUint64(b, math.Float64bits(r.Threshold))
 	return append(b, r.BurnPercent)
 }
 
-// SlotHashesBytes returns the sysvar as programs read it, with zeros behind the last hash.
+// SlotHashesBytes returns the sysvar's encoding for programs, with zeros after the last hash.
 func (s *Sysvars) SlotHashesBytes() []byte {
 	hashes := s.SlotHashes[:min(len(s.SlotHashes), MaxSlotHashes)]
 	b := le.AppendUint64(make([]byte, 0, slotHashesSize), uint64(len(hashes)))

@@ -1,4 +1,4 @@
-// Package buildinfo says what a program was built from.
+// Package buildinfo reports the version from which a program was built.
 package buildinfo
 
 import (
@@ -8,11 +8,11 @@ import (
 	"runtime/debug"
 )
 
-// commit is what the program was built from, where go build does not find that out itself: in a worktree of git,
-// or from an archive of the sources. The Makefile sets it.
+// commit is the commit from which the program was built, if go build cannot determine it: in a git
+// worktree, or from a source archive. The Makefile sets it.
 var commit string
 
-// Line is one line with the program's name, version, commit, Go version and platform.
+// Line returns one line with the program's name, version, commit, Go version and platform.
 func Line(program string) string {
 	module, revision, modified := "(devel)", "", ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -32,8 +32,8 @@ func Line(program string) string {
 	return fmt.Sprintf("%s %s%s%s %s %s/%s", program, module, revision, modified, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// Help returns a command line in which a first word "help" is the flag --help behind the rest, as in
-// "help run status".
+// Help converts a command line that starts with the word "help" to a command line that ends with
+// the flag --help: "help run status" becomes "run status --help".
 func Help(args []string) []string {
 	if len(args) == 0 || args[0] != "help" {
 		return args

@@ -14,7 +14,7 @@ type Completion struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-// Help is shown by --help below the command's summary.
+// Help returns the text below the command's summary in --help.
 func (Completion) Help() string {
 	return `A package of this program also installs its completions. Otherwise, add
 source <(PROGRAM completion bash) to ~/.bashrc, or source <(PROGRAM completion zsh) to
@@ -29,13 +29,13 @@ func (c Completion) Write(to io.Writer, line *kong.Context) error {
 	return err
 }
 
-// command is a command with the words that lead to it.
+// command is a command with its path.
 type command struct {
-	path string // "server run"; empty for the program
+	path string // such as "server run"; empty for the program
 	node *kong.Node
 }
 
-// commandsOf returns a node and all commands below it, parents first.
+// commandsOf returns a node and all its subcommands, parents first.
 func commandsOf(node *kong.Node, path string) []command {
 	list := []command{{path, node}}
 	for _, child := range node.Children {
@@ -46,7 +46,7 @@ func commandsOf(node *kong.Node, path string) []command {
 	return list
 }
 
-// children returns the commands right below one.
+// children returns the direct subcommands of a command.
 func (c command) children() (list []*kong.Node) {
 	for _, child := range c.node.Children {
 		if child.Type == kong.CommandNode && !child.Hidden {
@@ -66,7 +66,7 @@ func (c command) flags() (list []*kong.Flag) {
 	return list
 }
 
-// values are what may stand behind a flag, if that is a short list.
+// values returns the possible values of a flag, if they form a short list.
 func values(flag *kong.Flag) []string {
 	if flag.Enum == "" || strings.ContainsAny(flag.Enum, " \t'\"") {
 		return nil
@@ -74,7 +74,7 @@ func values(flag *kong.Flag) []string {
 	return slices.DeleteFunc(strings.Split(flag.Enum, ","), func(v string) bool { return v == "" })
 }
 
-// bash and zsh complete by tables: what may follow which words.
+// bash and zsh complete from tables of possible next words.
 func bash(root *kong.Node) string {
 	name := functionName(root)
 	var b strings.Builder
@@ -103,7 +103,7 @@ func bash(root *kong.Node) string {
 	return b.String()
 }
 
-// wordsOf are the commands below a command, and its flags.
+// wordsOf returns the subcommands of a command, and its flags.
 func wordsOf(c command) (words []string) {
 	for _, child := range c.children() {
 		words = append(words, child.Name)
@@ -117,7 +117,7 @@ func wordsOf(c command) (words []string) {
 	return words
 }
 
-// negation returns the flag that switches another one off.
+// negation returns the flag that negates a switch.
 func negation(flag *kong.Flag) string {
 	if !flag.IsBool() || flag.Tag == nil || flag.Tag.Negatable == "" {
 		return ""
@@ -212,5 +212,5 @@ func firstSentence(text string) string {
 	return text
 }
 
-// quote makes one word of a text, for any of the shells.
+// quote quotes a text as one word for any of the shells.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

@@ -1,3 +1,3 @@
-// Package manual makes what is installed beside a program of the same definitions that its --help is
-// made of: a man page (Man), and completions for bash, zsh and fish (Completion).
+// Package manual generates a man page (Man), and completions for bash, zsh and fish (Completion),
+// from the same definitions as the program's --help.
 package manual

@@ -7,8 +7,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Examples are command lines that show how commands are used, without the program's name: each is shown by
-// the help of the command that it begins with, and in the man page.
+// Examples are command lines that show how to use commands, without the program's name. The help of
+// a command shows the examples that start with its name. The man page shows all.
 type Examples []string
 
 // Option adds the examples to the commands' help.
@@ -30,7 +30,7 @@ func (e Examples) Option() kong.Option {
 	})
 }
 
-// find returns the command that words begin with, or nil.
+// find returns the command at the start of words, or nil.
 func find(node *kong.Node, words []string) *kong.Node {
 	for _, child := range node.Children {
 		if len(words) == 0 || child.Type != kong.CommandNode || child.Name != words[0] {

@@ -6,14 +6,14 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Group is the flags of a command that help shows under one title.
+// Group is the flags that help shows under one title.
 type Group struct {
-	Title string // empty: of those under none
+	Title string // empty: flags without a title
 	Flags []*kong.Flag
 }
 
-// Groups returns the flags of a command that help shows: first those without a title, then the others in the order in
-// which their titles first appear.
+// Groups returns the visible flags of a command: first those without a title, then the other groups
+// in the order in which their titles first appear.
 func Groups(node *kong.Node) []Group {
 	groups := []Group{{}}
 	for _, flag := range node.Flags {

@@ -6,8 +6,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Hint returns which help of a program has what a command line lacks that was not understood: that of the command
-// which it names, as far as it names one.
+// Hint suggests the --help for a command line that could not be parsed. It suggests the help of the
+// most specific command that the line names.
 func Hint(program string, err error) string {
 	wrong, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || wrong.Context == nil || wrong.Context.Selected() == nil {

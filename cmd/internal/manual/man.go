@@ -13,10 +13,10 @@ import (
 // Man is the command print-man.
 type Man struct{}
 
-// File is a file that a program reads or writes by itself.
+// File is a file that a program reads or writes by default, with its content.
 type File struct{ Path, Holds string }
 
-// Write writes the man page of a program, which reads and writes files.
+// Write writes the man page of a program. files are listed in it.
 func (Man) Write(to io.Writer, line *kong.Context, files []File) error {
 	root := line.Model.Node
 	var b strings.Builder
@@ -40,7 +40,7 @@ func (Man) Write(to io.Writer, line *kong.Context, files []File) error {
 	return err
 }
 
-// commandPages writes the commands below a node.
+// commandPages writes the subcommands of a node.
 func commandPages(b *strings.Builder, node *kong.Node) {
 	leaves(node, func(command *kong.Node) {
 		fmt.Fprintf(b, ".SS %s\n%s\n", roff(command.FullPath()), roff(command.Help))
@@ -63,7 +63,7 @@ func commandPages(b *strings.Builder, node *kong.Node) {
 	})
 }
 
-// leaves calls do for every command below a node that is shown.
+// leaves calls do for every visible command below a node.
 func leaves(node *kong.Node, do func(command *kong.Node)) {
 	for _, child := range node.Children {
 		switch {
@@ -76,7 +76,7 @@ func leaves(node *kong.Node, do func(command *kong.Node)) {
 	}
 }
 
-// examples collects the command lines that the help of commands has, each an indented line of its own.
+// examples collects the example lines in the help of commands.
 func examples(b *strings.Builder, root *kong.Node) {
 	b.WriteString(".SH EXAMPLES\n")
 	leaves(root, func(command *kong.Node) {
@@ -88,7 +88,7 @@ func examples(b *strings.Builder, root *kong.Node) {
 	})
 }
 
-// environment lists every variable that stands for a flag, with the flags' help.
+// environment lists every environment variable that sets a flag, with the flag's help.
 func environment(b *strings.Builder, root *kong.Node) {
 	flags := make(map[string]*kong.Flag)
 	leaves(root, func(command *kong.Node) {
@@ -106,7 +106,7 @@ func environment(b *strings.Builder, root *kong.Node) {
 	}
 }
 
-// variables names the environment variables that stand for a flag.
+// variables returns the environment variables that set a flag.
 func variables(flag *kong.Flag) string {
 	if len(flag.Envs) == 0 {
 		return ""
@@ -114,7 +114,7 @@ func variables(flag *kong.Flag) string {
 	return " Environment: " + strings.Join(flag.Envs, ", ") + "."
 }
 
-// roff writes a text as the man page's formatter wants it: nothing in it is a command.
+// roff escapes a text for the man page's formatter.
 func roff(text string) string {
 	text = strings.NewReplacer(`\`, `\(rs`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`, "…", "...").Replace(text)
 	lines := strings.Split(text, "\n")

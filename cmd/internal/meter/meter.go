@@ -1,11 +1,11 @@
-// Package meter says how far something is that takes more than a moment, and how long it will still take.
+// Package meter prints the progress of long operations and estimates the remaining time.
 //
 //	m := meter.New(os.Stderr, "psyche: verifying run.log")
-//	m.At(done, all) // as often as one likes, from one goroutine at a time
+//	m.At(done, all) // any number of times, from one goroutine at a time
 //	m.Done()
 //
-// Work that is over within two seconds says nothing. A terminal has one line, which is overwritten and taken away
-// at the end; a file has a line every ten seconds. Logged does the same for a log.
+// Operations shorter than two seconds print nothing. On a terminal, one line is updated and finally
+// erased. In a file, a line is written every ten seconds. Logged does the same for a log.
 package meter
 
 import (
@@ -19,12 +19,12 @@ import (
 )
 
 const (
-	quiet       = 2 * time.Second // in which nothing is said
+	quiet       = 2 * time.Second // without output at the start
 	everyScreen = time.Second / 2
 	everyFile   = 10 * time.Second
 )
 
-// Meter says how far one thing is.
+// Meter shows the progress of one operation.
 type Meter struct {
 	w      io.Writer
 	label  string
@@ -32,13 +32,13 @@ type Meter struct {
 	now    func() time.Time
 
 	begun, next time.Time
-	from        int64 // where it began: what was done before took no time now
+	from        int64 // amount at the start, which took no time in this process
 	started     bool
 	shown       bool // a line is on the screen
 	note        func() string
 }
 
-// New begins. what is said before each figure.
+// New starts an operation. label precedes each line.
 func New(w io.Writer, label string) *Meter {
 	file, ok := w.(*os.File)
 	m := &Meter{w: w, label: label, screen: ok && term.IsTerminal(file.Fd()), now: time.Now}
@@ -47,10 +47,10 @@ func New(w io.Writer, label string) *Meter {
 	return m
 }
 
-// Note has what a function returns said behind the figures.
+// Note appends the result of text to each line.
 func (m *Meter) Note(text func() string) { m.note = text }
 
-// At says that so much of all is done, in any unit. It writes now and then only.
+// At reports that done of all is complete, in any unit. It writes only occasionally.
 func (m *Meter) At(done, all int64) {
 	now := m.now()
 	if !m.due(now, done, all) {
@@ -65,14 +65,14 @@ func (m *Meter) At(done, all int64) {
 	}
 	if !m.screen {
 		m.next = now.Add(everyFile)
-		_, _ = fmt.Fprintln(m.w, line) // what is measured is worth more than the line about it
+		_, _ = fmt.Fprintln(m.w, line) // errors of progress lines do not matter
 		return
 	}
 	m.next, m.shown = now.Add(everyScreen), true
 	_, _ = fmt.Fprintf(m.w, "\r\x1b[K%s", line)
 }
 
-// due reports whether it is time to say something.
+// due reports whether a line is due.
 func (m *Meter) due(now time.Time, done, all int64) bool {
 	if !m.started {
 		m.started, m.from, m.begun = true, done, now
@@ -80,7 +80,7 @@ func (m *Meter) due(now time.Time, done, all int64) bool {
 	return !now.Before(m.next) && all > 0
 }
 
-// left is how long it still takes, by what was done since it began.
+// left estimates the remaining time from the progress since the start.
 func (m *Meter) left(now time.Time, done, all int64) (left time.Duration, known bool) {
 	moved := done - m.from
 	if moved <= 0 || done >= all {
@@ -89,7 +89,7 @@ func (m *Meter) left(now time.Time, done, all int64) (left time.Duration, known 
 	return time.Duration(float64(now.Sub(m.begun)) / float64(moved) * float64(all-done)), true
 }
 
-// Logged returns a function that says to a log every ten seconds how far something of so many bytes is.
+// Logged returns a function that logs the progress of an operation, in bytes, every ten seconds.
 func Logged(logger *slog.Logger, label string) func(done, all int64) {
 	return New(io.Discard, label).logged(logger)
 }
@@ -110,7 +110,7 @@ func (m *Meter) logged(logger *slog.Logger) func(done, all int64) {
 	}
 }
 
-// Done takes the line away.
+// Done erases the line.
 func (m *Meter) Done() {
 	if m.shown {
 		m.shown = false
@@ -118,7 +118,7 @@ func (m *Meter) Done() {
 	}
 }
 
-// Reader tells the meter how much was read of something of that size in bytes.
+// Reader returns a reader that updates the meter while it reads size bytes.
 func (m *Meter) Reader(r io.Reader, size int64) io.Reader {
 	return &reader{Reader: r, meter: m, size: size}
 }
@@ -137,7 +137,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Span writes a stretch of time as the dashboard does.
+// Span formats a duration as the dashboard does.
 func Span(d time.Duration) string {
 	switch s := d.Seconds(); {
 	case s < 10:

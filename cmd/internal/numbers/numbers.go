@@ -1,4 +1,4 @@
-// Package numbers reads the numbers of a command line.
+// Package numbers parses the numbers of a command line.
 package numbers
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Option makes a parser take the -1 after a flag for a number, not for another flag, and say
-// what a flag wants that was given something else.
+// Option makes a parser read the -1 after a flag as a number instead of a flag, and report the
+// expected numbers for an invalid value.
 func Option() kong.Option {
 	standard := kong.NewRegistry().RegisterDefaults()
 	mapper := kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
@@ -44,13 +44,13 @@ func Option() kong.Option {
 	})
 }
 
-// negative reports whether a token that nothing is known of begins as a number below 0 does.
+// negative reports whether an untyped token starts like a negative number.
 func negative(t kong.Token) bool {
 	rest, minus := strings.CutPrefix(t.String(), "-")
 	return t.Type == kong.UntypedToken && minus && rest != "" && (rest[0] == '.' || rest[0] >= '0' && rest[0] <= '9')
 }
 
-// wanted says which numbers a type holds.
+// wanted describes the numbers that a type can hold.
 func wanted(t reflect.Type) string {
 	switch kind := t.Kind(); {
 	case t == reflect.TypeFor[time.Duration]():

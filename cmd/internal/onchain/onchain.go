@@ -1,5 +1,5 @@
-// Package onchain is what both programs need to find a run on a chain: the flags that name its
-// nodes, its program and its account, and what is made of them.
+// Package onchain implements the flags of both programs that select a run on a chain: its nodes,
+// its program and its account.
 package onchain
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Flags name a program on a chain.
+// Flags select a program on a chain.
 type Flags struct {
 	RPC       []string `name:"rpc" env:"RPC" sep:"," placeholder:"URL,…" help:"Solana nodes, up to 3 from different providers; their answers are compared."`
 	WsRPC     []string `name:"ws-rpc" env:"WS_RPC" sep:"," placeholder:"URL,…" help:"WebSockets of these nodes, in the same order. Default: the same addresses with ws instead of http."`
@@ -29,7 +29,7 @@ type Flags struct {
 	MaxPrice  uint64 `name:"max-price" default:"50000" placeholder:"N" help:"Maximum priority fee per compute unit, in millionths of a lamport (${default})."`
 }
 
-// moreNodes are further nodes, under the names that the original gives them.
+// moreNodes are additional nodes, under the original's flag names.
 type moreNodes struct {
 	RPC2   string `name:"rpc-2" env:"RPC_2" hidden:"" placeholder:"URL" help:"Additional node."`
 	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"WebSocket of this node."`
@@ -37,27 +37,28 @@ type moreNodes struct {
 	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"WebSocket of this node."`
 }
 
-// RunFlags name a run on a chain, beside its id.
+// RunFlags select a run on a chain, in addition to its id.
 type RunFlags struct {
 	Flags     `embed:""`
 	Authority string `name:"authority" env:"PSYCHE_AUTHORITY" placeholder:"KEY" help:"Main authority of the run on the chain, in base58; needed if several runs have the same id."`
 }
 
-// DefaultProgram is where psyche chain start puts the program. Nobody has the key of that address.
+// DefaultProgram returns the program's address on a chain of psyche chain start. The address has no
+// known key.
 func DefaultProgram() transaction.PublicKey {
 	return transaction.PublicKey(sha256.Sum256([]byte("psyche/program/v1")))
 }
 
-// DefaultMaxPrice is what --max-price is if nobody says it.
+// DefaultMaxPrice is the default of --max-price.
 const DefaultMaxPrice = 50000
 
-// Given reports whether the flags name a chain.
+// Given reports whether the flags select a chain.
 func (f *Flags) Given() bool { return len(f.RPC) > 0 }
 
-// ErrFlags says that the flags cannot be right.
+// ErrFlags means that the flags are invalid.
 var ErrFlags = errors.New("flags of the chain")
 
-// Options returns what package chain/solana needs, without the run.
+// Options returns the options for package chain/solana, without the run.
 func (f *Flags) Options(key identity.Key, logger *slog.Logger) (solana.Options, error) {
 	o := solana.Options{Key: key, MaxPrice: f.MaxPrice, Logger: logger}
 	var err error
@@ -69,7 +70,7 @@ func (f *Flags) Options(key identity.Key, logger *slog.Logger) (solana.Options, 
 	return o, err
 }
 
-// endpoints reads the addresses of all nodes.
+// endpoints parses the addresses of all nodes.
 func (f *Flags) endpoints() (all []rpc.Address, err error) {
 	type node struct{ flag, http, ws string }
 	var nodes []node
@@ -110,7 +111,7 @@ func (f *Flags) endpoints() (all []rpc.Address, err error) {
 	return all, nil
 }
 
-// paceFor returns how often to ask. Nodes on this machine have no provider who would mind.
+// paceFor returns the polling intervals. Nodes on this machine have no rate limit.
 func paceFor(endpoints []rpc.Address) solana.Pace {
 	for _, e := range endpoints {
 		at, err := url.Parse(e.HTTP)
@@ -133,7 +134,7 @@ func (f *Flags) Program() (transaction.PublicKey, error) {
 	return program, err
 }
 
-// Find adds the run of an id to the options.
+// Find adds the run with this id to the options.
 func (f *RunFlags) Find(ctx context.Context, o *solana.Options, runID string) error {
 	var authority transaction.PublicKey
 	if f.Authority != "" {
@@ -155,13 +156,13 @@ func (f *RunFlags) Find(ctx context.Context, o *solana.Options, runID string) er
 	return err
 }
 
-// IsConnection reports whether a chain is out of reach, or is another one than it should be.
+// IsConnection reports whether a chain is unreachable, or is the wrong chain.
 func IsConnection(err error) bool {
 	return errors.Is(err, solana.ErrUnreachable) || errors.Is(err, rpc.ErrUnreachable) || errors.Is(err, rpc.ErrBusy) ||
 		errors.Is(err, admin.ErrCluster)
 }
 
-// IsRefusal reports whether a chain is reached and says no.
+// IsRefusal reports whether a reachable chain refused the operation.
 func IsRefusal(err error) bool {
 	for _, refused := range []error{
 		admin.ErrNoFunds, admin.ErrNoRun, admin.ErrNotConfigured, admin.ErrSeveralRuns, admin.ErrNoProgram, admin.ErrForeign, admin.ErrTaken, admin.ErrOpen, admin.ErrNotMain, solana.ErrNoFunds,

@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Kong passes texts through JSON, which replaces bytes that are not UTF-8. The mappers of this file keep the
-// bytes of such tokens, and leave all others to kong.
+// Kong passes texts through JSON, which replaces bytes that are not UTF-8. The mappers of this file
+// keep the bytes of such tokens, and leave all others to kong.
 
 // keepsBytes reports whether kong keeps the bytes of a token.
 func keepsBytes(token kong.Token) bool {
@@ -20,7 +20,7 @@ func keepsBytes(token kong.Token) bool {
 	return !isText || utf8.ValidString(text)
 }
 
-// texts makes a parser keep the bytes of texts and of lists of texts that name no files.
+// texts makes a parser keep the bytes of texts, and of lists of texts, that are not file names.
 func texts(standard *kong.Registry) []kong.Option {
 	text, list := reflect.TypeFor[string](), reflect.TypeFor[[]string]()
 	same := func(text string) (string, error) { return text, nil }
@@ -30,7 +30,8 @@ func texts(standard *kong.Registry) []kong.Option {
 	}
 }
 
-// exactly returns a mapper that reads tokens which usual would change by read, and leaves others to usual.
+// exactly returns a mapper that reads with read the tokens that usual would modify, and leaves
+// others to usual.
 func exactly(usual kong.Mapper, read func(text string) (string, error)) kong.Mapper {
 	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		if target.Kind() == reflect.Slice {
@@ -47,7 +48,7 @@ func exactly(usual kong.Mapper, read func(text string) (string, error)) kong.Map
 	})
 }
 
-// exactList is exactly for a list: the value of a flag, or all arguments that follow.
+// exactList is exactly for a list: the value of a flag, or all following arguments.
 func exactList(ctx *kong.DecodeContext, target reflect.Value, usual kong.Mapper, read func(text string) (string, error)) error {
 	var tokens []kong.Token
 	if ctx.Value.Flag == nil {
@@ -74,7 +75,7 @@ func exactList(ctx *kong.DecodeContext, target reflect.Value, usual kong.Mapper,
 	return nil
 }
 
-// place returns how to read the name of a file or folder, by the name of its flag's type.
+// place returns the function that reads a file or folder name, for the type name of a flag.
 func place(kind string) func(text string) (string, error) {
 	return func(text string) (string, error) {
 		path := kong.ExpandPath(text)
@@ -92,5 +93,5 @@ func place(kind string) func(text string) (string, error) {
 	}
 }
 
-// errKind has the error for a path of another kind than wanted.
+// errKind contains the error for a path of the wrong kind.
 var errKind = map[string]error{"existingfile": errors.New("exists but is a directory"), "existingdir": errors.New("exists but is not a directory")}

@@ -1,4 +1,5 @@
-// Package paths reads the names of files and folders of a command line, and its other texts, byte by byte.
+// Package paths parses names of files and folders, and other texts, of a command line without
+// changing their bytes.
 package paths
 
 import (
@@ -8,14 +9,15 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// types are those of flags that name files and folders.
+// types are the type names of flags for files and folders.
 var types = []string{"path", "existingfile", "existingdir"}
 
-// errEmpty says that a shell put nothing where a name belongs: it would be taken for the present folder.
+// errEmpty means that a name is empty, for example because a shell variable was empty. An empty
+// name would mean the working directory.
 var errEmpty = errors.New(`want a file or folder name, not ""; or omit the flag`)
 
-// Option makes a parser refuse an empty name, and keep bytes that are not UTF-8. An empty variable of the environment,
-// and --flag=, count as no name.
+// Option makes a parser reject empty names, and keep bytes that are not UTF-8. An empty environment
+// variable, and --flag=, count as no name.
 func Option() kong.Option {
 	return kong.OptionFunc(func(parser *kong.Kong) error {
 		standard := kong.NewRegistry().RegisterDefaults()

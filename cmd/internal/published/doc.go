@@ -1,7 +1,6 @@
-// Package published is what both programs need to take command lines as the documentation of
-// the original prints them: switches with a value behind them (Switches), flags that also read
-// the environment (Environment), programs under other names (Arguments) and the pages of a
-// manual made from the commands (Manual).
+// Package published makes both programs accept the command lines in the original's documentation:
+// switches with a separate value (Switches), flags that also read the environment (Environment),
+// the original's program names (Arguments), and a generated manual (Manual).
 //
-// docs/command-lines.md lists all of them; tests of both programs go through that table.
+// docs/command-lines.md lists all of these command lines. Tests of both programs check the list.
 package published

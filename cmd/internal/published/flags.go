@@ -8,8 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Switches makes a parser take the true or false that stands behind a switch for its value:
-// --tui false is --tui=false. What else stands there is left alone.
+// Switches makes a parser accept true or false after a switch as its value: --tui false is
+// --tui=false. Other words after a switch are not its value.
 func Switches() kong.Option { return kong.KindMapper(reflect.Bool, switches{}) }
 
 type switches struct{}
@@ -37,8 +37,8 @@ func (switches) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// Environment lets flags of a command take their values from the environment too: the flag
-// name-of-it from NAME_OF_IT, unless it names a variable itself.
+// Environment makes flags of a command also read the environment: the flag name-of-it reads
+// NAME_OF_IT, unless it already has a variable.
 func Environment(command string, flags ...string) kong.Option {
 	return kong.PostBuild(func(parser *kong.Kong) error {
 		for _, node := range parser.Model.Children {

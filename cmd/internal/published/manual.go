@@ -12,13 +12,12 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/manual"
 )
 
-// Manual is the command print-all-help: every command with its flags, as Markdown.
+// Manual is the command print-all-help, which prints the help of every command as Markdown.
 type Manual struct {
 	Markdown bool `help:"Write Markdown (the only format)."`
 }
 
-// Write writes the pages of all commands, or of those below the one that the program's name
-// stands for.
+// Write writes the help of all commands, or of the commands below under.
 func (m Manual) Write(to io.Writer, line *kong.Context, under ...string) error {
 	if !m.Markdown {
 		return errors.New("give --markdown, the only format")
@@ -37,7 +36,7 @@ func (m Manual) Write(to io.Writer, line *kong.Context, under ...string) error {
 	return err
 }
 
-// page writes a command and those below it.
+// page writes a command and its subcommands.
 func page(b *strings.Builder, node *kong.Node, depth int) {
 	fmt.Fprintf(b, "%s `%s`\n\n", strings.Repeat("#", min(depth, 6)), node.FullPath())
 	for _, text := range []string{node.Help, node.Detail} {
@@ -69,7 +68,7 @@ func page(b *strings.Builder, node *kong.Node, depth int) {
 	}
 }
 
-// remarks says what a flag's text does not.
+// remarks returns facts that a flag's text does not contain.
 func remarks(flag *kong.Flag) string {
 	var all []string
 	if flag.HasDefault && flag.Default != "" && !strings.Contains(flag.Help, "("+flag.Default+")") {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// commands are what the programs of the original are here, by the names that links give to
-// psyche and psyche-client.
+// commands are the commands for the programs of the original, by the names of links to psyche and
+// psyche-client.
 var commands = map[string][]string{
 	"psyche-centralized-server":        {"server"},
 	"psyche-centralized-local-testnet": {"testnet"},
@@ -14,8 +14,8 @@ var commands = map[string][]string{
 	"psyche-solana-client":             {"solana"},
 }
 
-// Arguments returns the command line of a program that was started as os.Args says. Under the
-// name of a program of the original, a first argument is put before the others.
+// Arguments returns the command line for os.Args. If the program was started under the name of one
+// of the original's programs, it inserts the command as the first argument.
 func Arguments(args []string) []string {
 	if len(args) == 0 {
 		return nil

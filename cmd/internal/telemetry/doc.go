@@ -1,6 +1,6 @@
-// Package telemetry has the flags by which a process sends figures, logs and traces to an
-// OpenTelemetry collector (package face/tracker/otlp), and what is on its way there.
+// Package telemetry implements the flags for sending metrics, logs and traces of a process to an
+// OpenTelemetry collector (package face/tracker/otlp), and the running senders.
 //
-// Flags.Start begins. Then the process logs to Logger, and hands over what it has: a board or
-// what Prometheus reads (Board, Gathered), and event logs (Watch). Close sends what waits.
+// Flags.Start starts. Then the process logs to Logger, and registers its metrics (Board, Gathered)
+// and event logs (Watch). Close sends pending data.
 package telemetry

@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Flags name collectors, as the original does.
+// Flags select collectors, with the original's flag names.
 type Flags struct {
 	OltpMetricsURL     string  `name:"oltp-metrics-url" aliases:"otlp-metrics-url" env:"OLTP_METRICS_URL" placeholder:"URL" help:"OpenTelemetry URL for metrics, usually ending in /v1/metrics."`
 	OltpTracingURL     string  `name:"oltp-tracing-url" aliases:"otlp-tracing-url" env:"OLTP_TRACING_URL" placeholder:"URL" help:"OpenTelemetry URL for traces of rounds, usually ending in /v1/traces."`
@@ -25,13 +25,13 @@ type Flags struct {
 	OltpReportInterval float64 `aliases:"otlp-report-interval" env:"OLTP_REPORT_INTERVAL" default:"60" placeholder:"SECONDS" help:"Interval for sending metrics (${default})."`
 }
 
-// maxInterval bounds --oltp-report-interval: a day.
+// maxInterval limits --oltp-report-interval to a day.
 const maxInterval = 24 * 3600
 
-// flushTimeout is how long collectors may take at the end for what they have not taken yet.
+// flushTimeout limits the time for sending pending data at the end.
 const flushTimeout = 10 * time.Second
 
-// Telemetry is what is on its way.
+// Telemetry is the running senders of a process.
 type Telemetry struct {
 	flags  Flags
 	sender otlp.Collector // without an address
@@ -40,8 +40,8 @@ type Telemetry struct {
 	stops  []otlp.Stop
 }
 
-// Start begins to send the logs of a service that have a level or more, and makes ready for
-// the rest. Without flags nothing is sent. The logger has what cannot be sent.
+// Start starts to send a service's logs at or above a level, and prepares the other senders.
+// Without flags it sends nothing. Errors of sending go to logger.
 func (f Flags) Start(ctx context.Context, service string, labels map[string]string, logger *slog.Logger, level slog.Leveler) (*Telemetry, error) {
 	t := &Telemetry{flags: f, logger: logger, sender: otlp.Collector{Header: secret.Trim(f.OltpAuthHeader), Service: service, Labels: labels, Logger: logger}}
 	if !(f.OltpReportInterval > 0) {
@@ -66,31 +66,31 @@ func (f Flags) Start(ctx context.Context, service string, labels map[string]stri
 	return t, nil
 }
 
-// at is a collector at an address.
+// at returns a collector at an address.
 func (t *Telemetry) at(url string) otlp.Collector {
 	c := t.sender
 	c.URL = url
 	return c
 }
 
-// Logger logs to where the process does, and to the collector if there is one for that.
+// Logger returns a logger for the process's log and, if configured, the collector.
 func (t *Telemetry) Logger() *slog.Logger { return t.logger }
 
-// Watch makes traces of the events of a run.
+// Watch creates traces from the events of a run.
 func (t *Telemetry) Watch(runID string, events *event.Log) {
 	if t.tracer != nil {
 		events.Watch(t.tracer.Run(runID))
 	}
 }
 
-// Board begins to push a board's figures.
+// Board starts to push a board's metrics.
 func (t *Telemetry) Board(ctx context.Context, board *metrics.Board) error {
 	return t.push(func(c otlp.Collector, every time.Duration) (otlp.Stop, error) {
 		return otlp.Board(ctx, board, c, every)
 	})
 }
 
-// Gathered begins to push what Prometheus could read.
+// Gathered starts to push the metrics of a Prometheus gatherer.
 func (t *Telemetry) Gathered(ctx context.Context, from prometheus.Gatherer) error {
 	return t.push(func(c otlp.Collector, every time.Duration) (otlp.Stop, error) {
 		return otlp.Gathered(ctx, from, c, every)
@@ -110,8 +110,8 @@ func (t *Telemetry) push(begin func(otlp.Collector, time.Duration) (otlp.Stop, e
 	return nil
 }
 
-// Close sends what waits, all at once and for 10 seconds at most. That a collector takes
-// nothing is a warning: it costs the process nothing, at its end neither.
+// Close sends pending data, concurrently and for at most 10 seconds. It only logs errors as
+// warnings, because they do not affect the process.
 func (t *Telemetry) Close() {
 	if err := t.close(); err != nil {
 		t.sender.Logger.Warn("some OpenTelemetry data was not sent", "err", err)

@@ -1,13 +1,15 @@
-// Package addressspace ends a program that has too little address space for the Go runtime and C threads.
+// Package addressspace ends a program at its start if its address space is too small for the Go
+// runtime and C threads.
 //
 // A program imports it for its effect:
 //
 //	import _ "github.com/psyche-go/psyche/cmd/psyche-client/addressspace"
 //
-// With a small limit of ulimit -v the runtime fails to start a thread, before any code in Go runs, and prints a trace. On
-// Linux with cgo, a C constructor runs earlier: it compares the limit with Need and exits with status 1 and a sentence.
+// Under a small limit of ulimit -v, the runtime fails to start a thread, before any Go code runs,
+// and prints a trace. On Linux with cgo, a C constructor runs earlier: it compares the limit with
+// Need and exits with status 1 and a message.
 package addressspace
 
-// Need is the least limit of the address space in KiB, the unit of ulimit -v. Below it, threads did not start, or the load of
-// libtorch did not end.
+// Need is the minimum limit of the address space in KiB, the unit of ulimit -v. Below it, threads
+// did not start, or the load of libtorch did not end.
 const Need = 2_100_000

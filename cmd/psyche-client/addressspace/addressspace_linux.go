@@ -27,5 +27,5 @@ __attribute__((constructor)) static void check(void) {
 */
 import "C"
 
-// The constructor has the number too: it runs before Go.
+// The constructor contains the number too, because it runs before Go.
 var _ = [1]struct{}{}[Need-C.need]

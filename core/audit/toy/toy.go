@@ -1,7 +1,7 @@
-// Package toy is an optimizer of 32 numbers that can be audited like a real one, for trainers
-// that compute next to nothing: those of tests, and of runs that test the network.
+// Package toy implements an auditable optimizer of 32 numbers, for trainers that compute almost
+// nothing: in tests, and in runs that test the network.
 //
-// Each number is a chunk of its own, of which everything is sent. So the momentum after a step is zero.
+// Each number is a chunk, all of which is sent. The momentum after a step is therefore zero.
 //
 //	gradient := toy.Gradient(weights, sequences)
 //	payload, err := part.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
@@ -28,29 +28,29 @@ const (
 	numbers = 32
 	decay   = 0.5
 	rate    = 0.01
-	// kept are the results that an opening can be about.
+	// kept is the number of results that can be opened.
 	kept = 2
 )
 
-// ErrStep says that a step cannot be opened: it is not the newest that was trained.
+// ErrStep means that a step cannot be opened, because it is not the newest trained step.
 var ErrStep = errors.New("step is not the newest one")
 
-// Shapes returns how the model is cut.
+// Shapes returns how the model is cut into chunks.
 func Shapes() audit.Shapes { return audit.Shapes{{Chunks: numbers, Rows: 1, Cols: 1, K: 1}} }
 
 func layouts() []codec.TensorLayout {
 	return []codec.TensorLayout{{Chunks: numbers, ChunkSize: 1, K: 1}}
 }
 
-// MaxSize returns the most bytes that a result has.
+// MaxSize returns the maximum size of a result in bytes.
 func MaxSize() int { return codec.MaxSize(layouts(), false) }
 
-// Decode reads a result.
+// Decode decodes a result.
 func Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	return codec.Decode(payload, layouts(), false)
 }
 
-// Forge returns a result with another header, for tests.
+// Forge returns a result with a changed header, for tests.
 func Forge(payload []byte, change func(h *codec.Header)) ([]byte, error) {
 	h, result, err := Decode(payload)
 	if err != nil {
@@ -60,7 +60,7 @@ func Forge(payload []byte, change func(h *codec.Header)) ([]byte, error) {
 	return codec.Encode(h, layouts(), false, result)
 }
 
-// Gradient is what a batch says of a model: a function of both.
+// Gradient returns the gradient of a batch: a function of the model and the sequences.
 func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 	b := append([]byte(nil), weights[:]...)
 	for _, sequence := range sequences {
@@ -72,7 +72,7 @@ func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 	gradient := make([]float32, numbers)
 	for i := range gradient {
 		drawn := sha256.Sum256(append(seed[:], byte(i)))
-		gradient[i] = 1 + float32(drawn[0])/256 // not all alike, and none is small
+		gradient[i] = 1 + float32(drawn[0])/256 // not all equal, and none small
 		if drawn[1]&1 == 1 {
 			gradient[i] = -gradient[i]
 		}
@@ -80,7 +80,7 @@ func Gradient(weights [32]byte, sequences [][]int32) []float32 {
 	return gradient
 }
 
-// Reference returns what an auditor knows that has the gradient.
+// Reference returns the reference of an auditor that has the gradient.
 func Reference(step uint32, trainer [32]byte, chunks []uint32, gradient []float32) (*audit.Reference, error) {
 	e := reference(step, trainer)
 	e.Chunks, e.Limits = chunks, audit.F32Limits
@@ -97,7 +97,7 @@ func reference(step uint32, trainer [32]byte) *audit.Reference {
 	return &audit.Reference{Shapes: Shapes(), Step: step, Trainer: trainer, Decay: decay, Longest: math.Inf(1), Most: math.Inf(1)}
 }
 
-// Optimizer is a trainer's. Its methods may be called from any goroutine.
+// Optimizer is the optimizer of a trainer. Its methods may be called concurrently.
 type Optimizer struct {
 	Run     [32]byte // SHA-256 of the run id
 	Trainer [32]byte
@@ -106,15 +106,15 @@ type Optimizer struct {
 	steps []made // newest last
 }
 
-// made is a result that may be asked for.
+// made is a result that may be opened.
 type made struct {
 	step, previous uint32
 	taken          codec.TensorResult
 	tree           *merkle.Tree
 }
 
-// Step adds the gradient of a batch, whose tokens have that hash, to the momentum and takes all of it
-// out, into a result.
+// Step adds the gradient of a batch to the momentum and takes all of it out into a result. tokens
+// is the hash of the batch's tokens.
 func (o *Optimizer) Step(step uint32, batch assign.BatchID, gradient []float32, tokens [32]byte) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -147,7 +147,8 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// Settle rolls the newest result back if nobody holds it. Of one that is forgotten nothing is left to do.
+// Settle rolls the newest result back if it is not held. It does nothing for a result that was
+// forgotten.
 func (o *Optimizer) Settle(step uint32, held bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -162,19 +163,19 @@ func (o *Optimizer) Settle(step uint32, held bool) error {
 	return nil
 }
 
-// Reset forgets the momentum.
+// Reset resets the momentum to zero.
 func (o *Optimizer) Reset() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.steps = nil
 }
 
-// Open shows chunks of the newest step.
+// Open opens chunks of the newest step.
 func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
-	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the one before was forgotten
+	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the previous result was forgotten
 		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, ErrStep)
 	}
 	now := &o.steps[n-1]
@@ -196,18 +197,18 @@ func (m *made) state(chunk uint32) audit.State {
 	return audit.State{Momentum: []float32{0}, Taken: taken(m.taken, int(chunk)), Path: m.tree.Prove(int(chunk))}
 }
 
-// Past is what a model was after its newest steps: a trainer that computes next to nothing keeps
-// old models, instead of working them out.
+// Past contains the models after the newest steps. A trainer that computes almost nothing keeps old
+// models instead of recomputing them.
 type Past struct {
 	mu             sync.Mutex
 	after          map[uint32][32]byte
-	oldest, newest uint32 // that may be in it
+	oldest, newest uint32 // steps that may be in weights
 }
 
-// pastSteps are kept: as many as a trainer may have to go back for a trial in rounds of 50 ms.
+// pastSteps is the number of kept steps, enough for a trial in rounds of 50 ms.
 const pastSteps = 4096
 
-// Note keeps what the model is after a step.
+// Note stores the model after a step.
 func (p *Past) Note(step uint32, weights [32]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,7 +224,7 @@ func (p *Past) Note(step uint32, weights [32]byte) {
 	p.after[step], p.newest = weights, step
 }
 
-// At returns what the model was after a step.
+// At returns the model after a step.
 func (p *Past) At(step uint32) (weights [32]byte, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,21 +235,21 @@ func (p *Past) At(step uint32) (weights [32]byte, err error) {
 	return weights, nil
 }
 
-// Part is what a trainer of such results has besides its weights, of which it says the hash.
+// Part contains the state of such a trainer except its weights, which it knows only as a hash.
 type Part struct {
 	Optimizer Optimizer
 	Past      Past
 }
 
-// Settle rolls the newest result back if nobody holds it.
+// Settle rolls the newest result back if it is not held.
 func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
 
-// Open shows chunks of the newest step.
+// Open opens chunks of the newest step.
 func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	return p.Optimizer.Open(step, chunks)
 }
 
-// CheckLight returns what is wrong with a claim, as far as it takes no gradient to know.
+// CheckLight returns the fault of a claim, as far as it can be found without a gradient.
 func (*Part) CheckLight(c audit.Claim) audit.Fault {
 	e := reference(c.Header.Step, c.Header.Trainer)
 	for _, opened := range c.Opening.Chunks {
@@ -257,14 +258,14 @@ func (*Part) CheckLight(c audit.Claim) audit.Fault {
 	return e.Check(c).Fault
 }
 
-// Loaded forgets the momentum, which was another model's, and keeps what the model is.
+// Loaded resets the momentum, which belonged to another model, and stores the loaded model.
 func (p *Part) Loaded(step uint32, weights [32]byte) {
 	p.Optimizer.Reset()
 	p.Past.Note(step, weights)
 }
 
-// Recomputed returns the gradient of a batch on the weights of another step, which the rounds behind it were
-// applied to, newest first.
+// Recomputed returns the gradient of a batch for the weights after another step, to which the
+// rounds x.Applied were applied, newest first.
 func (p *Part) Recomputed(x audit.Recomputation, sequences [][]int32) ([]float32, error) {
 	for i, applied := range x.Applied {
 		if want := x.Weights + uint32(len(x.Applied)-i); applied.Step != want {
@@ -278,10 +279,10 @@ func (p *Part) Recomputed(x audit.Recomputation, sequences [][]int32) ([]float32
 	return Gradient(weights, sequences), nil
 }
 
-// Shapes returns how the numbers are cut.
+// Shapes returns how the model is cut into chunks.
 func (*Part) Shapes() audit.Shapes { return Shapes() }
 
-// Decode reads a result.
+// Decode decodes a result.
 func (*Part) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	return Decode(payload)
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// programOfRuns hosts the runs that WriteArchive plays.
+// programOfRuns is the program of the runs that WriteArchive plays.
 var programOfRuns = transaction.PublicKey{7}
 
-// drawAt is the draw of a run on a chain at a time.
+// drawAt returns the draw of a run on a chain at a time.
 func drawAt(now uint64) [32]byte { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, now)) }
 
-// chainGenesis is how a run on a chain begins.
+// chainGenesis returns the genesis of a run on a chain.
 func chainGenesis(o Options) (coordinator.Genesis, error) {
 	main := id(-1)
 	run, err := transaction.Program(programOfRuns).RunAddress(transaction.PublicKey(main), o.RunID)
@@ -31,8 +31,8 @@ func chainGenesis(o Options) (coordinator.Genesis, error) {
 	}, err
 }
 
-// archiver writes the archive of a run that no chain has seen: its transactions are signed, and its events have the
-// heads that the program would log.
+// archiver writes the archive of a run that no chain has seen: its transactions are signed, and its
+// events have the heads that the program would log.
 type archiver struct {
 	file    *journal.Journal
 	program transaction.Program
@@ -42,7 +42,8 @@ type archiver struct {
 	keys    map[coordinator.ClientID]identity.Key
 }
 
-// WriteArchive plays a run as if it were on a chain, and writes its archive. It returns the run's header.
+// WriteArchive plays a run as if it were on a chain, and writes its archive. It returns the run's
+// header.
 func WriteArchive(path string, o Options) (header archive.Header, err error) {
 	o.chain = true
 	genesis, err := chainGenesis(o)
@@ -91,7 +92,7 @@ func (a *archiver) add(key identity.Key, e *event.Event, in transaction.Instruct
 	return a.file.Append(payload)
 }
 
-// begin makes the account, and stages the genesis.
+// begin creates the account, and stages the genesis.
 func (a *archiver) begin(g coordinator.Genesis) error {
 	host := Key(-1)
 	main := transaction.PublicKey(host.ID())
@@ -109,7 +110,7 @@ func (a *archiver) begin(g coordinator.Genesis) error {
 	return a.add(host, &e, in)
 }
 
-// see appends what an entry was.
+// see appends the transaction of an entry.
 func (a *archiver) see(entry history.Entry, _ *coordinator.State) error {
 	if entry.Number == 0 {
 		return nil // the genesis

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// audit has members that train nothing in the running round accuse: the cheat, unless it is tried
-// already, and the one that slanders one of those that trained in the round before.
+// audit makes members that do not train in this round accuse other members. They accuse the cheat,
+// unless it is already on trial. The slanderer accuses a trainer of the previous round.
 func (p *player) audit() error {
 	s := &p.state
 	now, before := s.CurrentRound(), s.RoundOfStep(s.Progress.Step-1)
@@ -39,7 +39,7 @@ func (p *player) audit() error {
 	return nil
 }
 
-// judge has jurors vote.
+// judge makes jurors vote.
 func (p *player) judge() error {
 	s := &p.state
 	for _, t := range slices.Clone(s.Trials) {

@@ -1,3 +1,3 @@
-// Package dashtest makes logs of runs for tests of what shows them: real state machines, signed
-// actions, and members that are late, silent or wrong, cheat or slander, or are ejected.
+// Package dashtest generates logs of runs for tests of the dashboard. It uses real state machines
+// and signed actions. Members can be late, silent or wrong, cheat or slander, or be ejected.
 package dashtest

@@ -18,55 +18,59 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Options of a run.
+// Options configure a run.
 type Options struct {
 	RunID          string
-	Name           string // that the first member gives itself
+	Name           string // display name of the first member
 	Members        int
 	Rounds         int // the run is finished after them
 	RoundsPerEpoch int
-	// Silent is how often a member has no result: in one of so many rounds, each another member.
-	// Zero: never.
+	// Silent makes one member, each time a different one, send no result in every Silent-th round.
+	// Zero disables it.
 	Silent int
-	// Hang is the number of a member that has no result any more from the third round on; it is
-	// dropped. Zero: none. The first member is number 0.
+	// Hang is the number of a member that sends no results from the third round on and is dropped.
+	// Zero means none. The first member is number 0.
 	Hang int
-	// Eject is the number of a member that is ejected in the fifth round. Zero: none.
+	// Eject is the number of a member that is ejected in the fifth round. Zero means none.
 	Eject int
-	// Wrong is the number of a member that reports another model at every epoch's end. Zero: none.
+	// Wrong is the number of a member that reports a different model at every epoch's end. Zero
+	// means none.
 	Wrong int
-	// Audits is the percentage of members that train nothing in a round, and audit others.
+	// Audits is the percentage of members that do not train in a round and audit other members.
 	Audits int
-	// Cheat is the number of a member whose results fail every audit: a jury ejects it. Zero: none.
+	// Cheat is the number of a member whose results fail every audit. A jury ejects it. Zero means
+	// none.
 	Cheat int
-	// Slander is the number of a member that accuses whoever it can: a jury ejects it. Zero: none.
+	// Slander is the number of a member that makes false accusations. A jury ejects it. Zero means
+	// none.
 	Slander int
-	// Boast is the number of a member that claims a far lower loss than the others. Zero: none.
+	// Boast is the number of a member that claims a far lower loss than the other members. Zero
+	// means none.
 	Boast int
-	// Late is the number of a member that joins in the third round. Zero: none.
+	// Late is the number of a member that joins in the third round. Zero means none.
 	Late int
 	// Probation is the number of steps in which results of new members do not count.
 	Probation int
-	// Hung is whether no juror votes.
+	// Hung disables the votes of jurors.
 	Hung bool
 
-	chain bool // the run is on a chain, whose draws open nothing
+	chain bool // the run is on a chain and needs no openings of draws
 }
 
-// began is when runs begin.
+// began is the start time of runs.
 const began = 1_760_000_000_000
 
-// Visit sees an entry and the state after it.
+// Visit is called with an entry and the state after it.
 type Visit func(history.Entry, *coordinator.State) error
 
-// Key returns the key of a member; −1 is the host's, which is also the main authority's.
+// Key returns the key of a member. −1 is the host's key, which is also the main authority's.
 func Key(member int) identity.Key {
 	var seed [identity.SeedSize]byte
 	binary.LittleEndian.PutUint64(seed[:], uint64(member+2))
 	return identity.FromSeed(seed)
 }
 
-// player drives a run.
+// player plays a run.
 type player struct {
 	o      Options
 	state  coordinator.State
@@ -79,7 +83,7 @@ type player struct {
 	draws  *hashchain.Chain
 }
 
-// Begin returns the state that a run starts with.
+// Begin returns the starting state of a run.
 func Begin(o Options) (coordinator.State, error) {
 	if o.chain {
 		genesis, err := chainGenesis(o)
@@ -116,12 +120,12 @@ func modelOf() coordinator.Model {
 	return coordinator.Model{MaxSeqLen: 2048, Definition: definition, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "example/tiny-llama", Revision: "main"}}
 }
 
-// draws are what the run's rounds begin with.
+// draws returns the draws of the run's rounds.
 func draws(o Options) *hashchain.Chain { return hashchain.New([32]byte{1}, o.Rounds+1) }
 
 func id(member int) coordinator.ClientID { return coordinator.ClientID(Key(member).ID()) }
 
-// Play runs a run to its end.
+// Play plays a run to its end.
 func Play(o Options, visit Visit) error {
 	state, err := Begin(o)
 	if err != nil {
@@ -161,7 +165,7 @@ func (p *player) see(e history.Entry) error {
 	return p.visit(e, &p.state)
 }
 
-// act has a member do something; what the run refuses because it is too late is left out.
+// act submits an action of a member. It ignores refusals of late actions.
 func (p *player) act(member int, a coordinator.Action) error {
 	from := id(-1)
 	if member >= 0 {
@@ -169,7 +173,7 @@ func (p *player) act(member int, a coordinator.Action) error {
 	}
 	p.nonces[member+1]++
 	err := p.state.Apply(from, p.nonces[member+1], a)
-	_, accuses := a.(coordinator.Accuse) // it may not accuse at the time, or not anybody any more
+	_, accuses := a.(coordinator.Accuse) // by then it may not accuse, or not this member
 	if errors.Is(err, coordinator.ErrDuplicate) || errors.Is(err, coordinator.ErrNotMember) || accuses && errors.Is(err, coordinator.ErrNotElected) {
 		return nil
 	}
@@ -179,7 +183,7 @@ func (p *player) act(member int, a coordinator.Action) error {
 	return p.see(history.Entry{Actor: from, Action: a, Name: follow.ActionName(a)})
 }
 
-// tick lets time pass until the phase ends.
+// tick advances the time until the phase ends.
 func (p *player) tick(ms uint64) error {
 	for before := p.state.RunState; p.state.RunState == before; ms = 500 {
 		p.now += ms
@@ -196,7 +200,7 @@ func (p *player) tick(ms uint64) error {
 	return nil
 }
 
-// phase does what members do in a phase, and ends it.
+// phase performs the members' actions in a phase, and ends it.
 func (p *player) phase() error {
 	s := &p.state
 	switch s.RunState {
@@ -252,13 +256,13 @@ func (p *player) hangs(member int) bool {
 	return p.o.Hang > 0 && member == p.o.Hang && p.state.Progress.Step >= 3
 }
 
-// silent reports whether a member has no result in the running round.
+// silent reports whether a member sends no result in the running round.
 func (p *player) silent(member int) bool {
 	step := int(p.state.Progress.Step)
 	return p.hangs(member) || p.o.Silent > 0 && step%p.o.Silent == 0 && member == step/p.o.Silent%p.o.Members
 }
 
-// witness has the elected members prove what they hold.
+// witness makes the elected members send their proofs.
 func (p *player) witness() error {
 	s := &p.state
 	round := s.CurrentRound()
@@ -282,7 +286,8 @@ func (p *player) witness() error {
 	return nil
 }
 
-// claim is what a member says of its training: a loss that falls, and differs a little by member.
+// claim returns a member's claim about its training: a loss that decreases, and differs slightly
+// between members.
 func (p *player) claim(member int) coordinator.Claim {
 	if p.o.Boast > 0 && member == p.o.Boast {
 		return coordinator.Claim{Loss: 1, Speed: 1 << 30}
@@ -291,7 +296,7 @@ func (p *player) claim(member int) coordinator.Claim {
 	return coordinator.Claim{Loss: uint16(2600+3000*math.Exp(-step/20)) + uint16(member%5), Speed: 1000 + uint32(member)}
 }
 
-// accuse has a member accuse whom the witnesses of the round before lacked.
+// accuse makes a member report a trainer whose result the witnesses of the previous round lacked.
 func (p *player) accuse() error {
 	s := &p.state
 	accused := s.Accusable()
@@ -306,7 +311,7 @@ func (p *player) accuse() error {
 	return nil
 }
 
-// Write plays a run and writes its journal, signed.
+// Write plays a run and writes its signed journal.
 func Write(path string, o Options) error {
 	out, err := os.Create(path)
 	if err != nil {

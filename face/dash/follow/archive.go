@@ -39,7 +39,7 @@ func (r *archiveReader) costs() *history.Costs {
 	return &costs
 }
 
-// extentOf is a log up to a position.
+// extentOf returns the extent of a log up to a position.
 func extentOf(at journal.Position) *Extent {
 	return &Extent{Records: at.Entries, Bytes: at.Offset, Head: hex.EncodeToString(at.Last[:])}
 }

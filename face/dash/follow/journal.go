@@ -18,13 +18,13 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// keptFormat is the format of kept histories. One of another format is made again.
+// keptFormat is the version of saved histories. A history of a different version is recreated.
 const keptFormat = 5
 
-// maxKept bounds a kept history that is read, unpacked.
+// maxKept limits the size of a saved history in bytes, uncompressed.
 const maxKept = 64 << 20
 
-// kept is the file of a history.
+// kept is the content of a saved history's file.
 type kept struct {
 	Format   int              `json:"format"`
 	Position journal.Position `json:"position"`
@@ -37,8 +37,8 @@ type journalReader struct {
 	follower       *server.Follower
 }
 
-// openJournalReader takes the kept history, if it belongs to the journal. The error says why it is
-// of no use.
+// openJournalReader loads the saved history if it belongs to the journal. Otherwise it returns the
+// reason as an error.
 func openJournalReader(o Options) (*journalReader, history.History, error) {
 	r := &journalReader{path: o.Path, keepPath: o.Keep, follower: server.NewFollower()}
 	if o.Keep == "" {
@@ -101,7 +101,7 @@ func (r *journalReader) costs() *history.Costs { return nil }
 
 func (r *journalReader) extent() *Extent { return extentOf(r.follower.Position()) }
 
-// keep writes the history into a new file and puts that in the place of the old one.
+// keep saves the history atomically.
 func (r *journalReader) keep(h *history.History) error {
 	state, begun := r.follower.State()
 	if r.keepPath == "" || !begun {

@@ -15,58 +15,58 @@ import (
 	"github.com/psyche-go/psyche/face/dash/history"
 )
 
-// Options of a Log.
+// Options configure a Log.
 type Options struct {
 	Path string
-	// Keep is the file in which the history of a journal is kept. Empty: in none.
+	// Keep is the path of the saved history of a journal. If empty, the history is not saved.
 	Keep string
-	// Poll is how often to look for what is new. Zero: 500 ms.
+	// Poll is the interval between checks for new entries. Zero means 500 ms.
 	Poll time.Duration
-	// KeepEvery is how often the history is written at most. Zero: a minute.
+	// KeepEvery is the minimum interval between saves of the history. Zero means a minute.
 	KeepEvery time.Duration
-	Logger    *slog.Logger // nil: nothing is logged
+	Logger    *slog.Logger // may be nil
 }
 
-// reader is what both kinds of logs have.
+// reader reads one of the two kinds of logs.
 type reader interface {
-	// read passes what is new to see.
+	// read passes new entries to see.
 	read(see func(history.Entry, *coordinator.State) error) error
 	// state returns the newest state.
 	state() (*coordinator.State, bool)
-	// until returns up to about which byte the log was read; others may ask while it is.
+	// until returns approximately how many bytes were read. It may be called during read.
 	until() int64
-	// run returns the run's hash, zero where the log does not have it.
+	// run returns the run's hash, or zero if the log does not contain it.
 	run() [32]byte
-	// keep writes the history beside the log, if this kind of log does.
+	// keep saves the history, if this kind of log supports it.
 	keep(*history.History) error
-	// costs returns what a chain was paid; nil on a server.
+	// costs returns the payments on a chain; nil on a server.
 	costs() *history.Costs
-	// extent says how much of the log was read.
+	// extent returns the verified extent of the log.
 	extent() *Extent
 }
 
-// Extent is how much of a log there is.
+// Extent is the verified part of a log.
 type Extent struct {
 	Records int    `json:"records"`
 	Bytes   int64  `json:"bytes"`
 	Head    string `json:"head"` // hash of the newest record's entry, hex
 }
 
-// Reading is how far the first reading of a log is.
+// Reading is the progress of the first reading of a log.
 type Reading struct {
-	Bytes int64 `json:"bytes"` // that were read
+	Bytes int64 `json:"bytes"` // bytes read
 	Size  int64 `json:"size"`  // of the file
 }
 
-// View is a run at a moment.
+// View is a run at a point in time.
 type View struct {
 	Run     [32]byte           // its hash; zero on a chain
-	State   *coordinator.State // nil before there is one; nobody modifies it
-	Version uint64             // grows with every change
-	Problem string             // why nothing comes any more
+	State   *coordinator.State // nil if there is none yet; never modified
+	Version uint64             // increases with every change
+	Problem string             // reason why there are no more updates
 	Costs   *history.Costs     // of a run on a chain
-	Log     *Extent            // of what was verified
-	Reading *Reading           // before there is a state, once the log's reading has begun
+	Log     *Extent            // verified part
+	Reading *Reading           // set from the start of the first reading until there is a state
 }
 
 // Log follows the log of a run.
@@ -99,7 +99,7 @@ func newLog(o Options, chain bool) *Log {
 	return &Log{options: o, chain: chain}
 }
 
-// View returns what is known of the run.
+// View returns the current state of the run.
 func (l *Log) View() View {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -112,15 +112,16 @@ func (l *Log) View() View {
 	return view
 }
 
-// History calls use with the history, which must not be kept. It is used by nobody else meanwhile.
+// History calls use with the history, which use must not keep. Other users of the Log wait
+// meanwhile.
 func (l *Log) History(use func(*history.History)) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	use(&l.history)
 }
 
-// Run follows the log until ctx ends. A file that is not there yet is waited for; one that does not
-// verify is begun anew after a while, since a server that starts cuts what is torn off.
+// Run follows the log until ctx ends. It waits for a missing file. If the log does not verify, Run
+// starts again after a while, because a starting server truncates incomplete writes.
 func (l *Log) Run(ctx context.Context) {
 	for delay := 5 * time.Second; ; delay = min(2*delay, 5*time.Minute) {
 		err := l.follow(ctx)
@@ -135,7 +136,7 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// follow reads the log from where a kept history ends, or from its beginning.
+// follow reads the log from the end of a saved history, or from its start.
 func (l *Log) follow(ctx context.Context) error {
 	r := l.open()
 	kept := time.Now()
@@ -163,7 +164,7 @@ func (l *Log) follow(ctx context.Context) error {
 	}
 }
 
-// open returns a reader, and takes a kept history.
+// open returns a reader, and loads a saved history.
 func (l *Log) open() reader {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +202,7 @@ func (l *Log) trouble(text string) {
 	l.view.Version++
 }
 
-// publish shows a copy of the state.
+// publish publishes a copy of the state.
 func (l *Log) publish(state *coordinator.State, r reader) {
 	clone := state.Clone()
 	l.mu.Lock()
@@ -219,7 +220,7 @@ func (l *Log) save(r reader) {
 	}
 }
 
-// ReadAt reads bytes of the log that were verified: those before View().Log.Bytes.
+// ReadAt reads verified bytes of the log: the bytes before View().Log.Bytes.
 func (l *Log) ReadAt(p []byte, offset int64) (int, error) {
 	known := l.View().Log
 	if known == nil {

@@ -1,6 +1,6 @@
-// Package gather finds what a page shows: logs of runs in files and folders, as they appear, and the
-// event logs of members.
+// Package gather finds the data for the dashboard: logs of runs in files and folders, as they
+// appear, and event logs of members.
 //
-// A Gatherer follows each log that it is told of (Add) or that it finds (Watch), until Close. Runs
-// is what package dash wants.
+// A Gatherer follows each log that is added (Add) or found (Watch), until Close. Its method Runs is
+// the argument of dash.New.
 package gather

@@ -23,21 +23,21 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// Bounds of a Gatherer.
+// Limits of a Gatherer.
 const (
 	maxRuns   = 512
 	maxEvents = 1024 // event logs
-	maxDepth  = 3    // of folders that are looked into
+	maxDepth  = 3    // of searched folders
 	every     = 2 * time.Second
 )
 
-// Options of a Gatherer.
+// Options configure a Gatherer.
 type Options struct {
-	// Keep has the history of a journal kept beside it.
+	// Keep saves the history of each journal in a file next to it.
 	Keep bool
-	// Events are patterns, as of filepath.Match, of the event logs of members.
+	// Events are patterns for the members' event logs; see filepath.Match.
 	Events []string
-	Logger *slog.Logger // nil: nothing is logged
+	Logger *slog.Logger // may be nil
 }
 
 // Gatherer follows logs.
@@ -49,11 +49,11 @@ type Gatherer struct {
 
 	mu     sync.Mutex
 	runs   map[string]dash.Run // by key
-	paths  map[string]bool     // that are followed
+	paths  map[string]bool     // paths of followed logs
 	boards map[string]*reported.Board
 }
 
-// New returns a gatherer, which the caller closes.
+// New returns a Gatherer. The caller must close it.
 func New(ctx context.Context, o Options) *Gatherer {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -63,13 +63,13 @@ func New(ctx context.Context, o Options) *Gatherer {
 	return g
 }
 
-// Close ends everything, and keeps the histories that are kept.
+// Close stops all goroutines and saves the histories.
 func (g *Gatherer) Close() {
 	g.cancel()
 	g.working.Wait()
 }
 
-// Runs returns what was found, ordered by key.
+// Runs returns the runs found, ordered by key.
 func (g *Gatherer) Runs() []dash.Run {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -99,18 +99,18 @@ func runIDOf(run dash.Run) string {
 	return ""
 }
 
-// Found is a log that a Gatherer is told of.
+// Found describes a log for a Gatherer.
 type Found struct {
 	Path   string
 	Chain  bool   // it is the archive of a run on a chain
-	Keep   string // file for the history of a journal; empty: in none
+	Keep   string // file for the history of a journal; empty: not saved
 	Source string
 	Join   dash.Join
 	State  func() *coordinator.State // may be nil
 }
 
-// Add follows a log and shows its run under the key, or under one that begins so. A path that is
-// followed already is left alone. An empty path shows the state alone.
+// Add follows a log and shows its run under key, or under a key that starts with it. It ignores a
+// path that is already followed. If the path is empty, only the state is shown.
 func (g *Gatherer) Add(key string, f Found) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,13 +136,14 @@ func (g *Gatherer) Add(key string, f Found) {
 	g.runs[key] = run
 }
 
-// Do has something done until Close.
+// Do runs work in a goroutine. Its context ends with Close.
 func (g *Gatherer) Do(work func(ctx context.Context)) {
 	g.working.Go(func() { work(g.ctx) })
 }
 
-// Watch looks into files and folders, now and every two seconds, for logs, and for event logs. What
-// it returns is wrong with the paths now. describe says the rest about a log; it may be nil.
+// Watch searches files and folders for logs and event logs, now and every two seconds. Its error
+// describes problems with the paths at the time of the call. describe, which may be nil, completes
+// the description of a log.
 func (g *Gatherer) Watch(paths []string, describe func(runID string, f *Found)) error {
 	for _, path := range paths {
 		if _, err := os.Stat(path); err != nil {
@@ -159,7 +160,7 @@ func (g *Gatherer) Watch(paths []string, describe func(runID string, f *Found)) 
 			g.look(path, describe)
 		}
 		for _, pattern := range g.options.Events {
-			found, _ := filepath.Glob(pattern) // it was checked
+			found, _ := filepath.Glob(pattern) // the pattern is valid
 			for _, path := range found {
 				g.addEvents(path)
 			}
@@ -181,11 +182,11 @@ func (g *Gatherer) Watch(paths []string, describe func(runID string, f *Found)) 
 	return nil
 }
 
-// look finds logs below a path.
+// look finds logs in a folder.
 func (g *Gatherer) look(root string, describe func(string, *Found)) {
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // it was there a moment ago
+			return nil // it has just disappeared
 		}
 		if err != nil {
 			return err
@@ -217,7 +218,7 @@ func (g *Gatherer) addFile(path string, describe func(string, *Found)) {
 	}
 	isLog, isArchive := kindOf(path)
 	if !isLog {
-		if filepath.Ext(path) != ".log" { // others write logs too
+		if filepath.Ext(path) != ".log" { // other programs write logs too
 			g.refuse(path)
 		}
 		return
@@ -236,7 +237,7 @@ func (g *Gatherer) addFile(path string, describe func(string, *Found)) {
 	g.Add(base, f)
 }
 
-// kindOf reports whether a file is a log of a run, and whether of one on a chain.
+// kindOf reports whether a file is a log of a run, and whether the run is on a chain.
 func kindOf(path string) (isLog, isArchive bool) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -250,7 +251,7 @@ func kindOf(path string) (isLog, isArchive bool) {
 	return true, archive.Is(path)
 }
 
-// refuse says once that a file cannot be shown, unless it is empty and may become a log.
+// refuse logs once that a file cannot be shown, unless it is empty and may become a log.
 func (g *Gatherer) refuse(path string) {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return

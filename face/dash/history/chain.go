@@ -10,10 +10,10 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// maxPayers bounds the keys whose payments are counted one by one.
+// maxPayers limits the keys whose payments are counted individually.
 const maxPayers = 512
 
-// EntryOfStep is what a step of a run on a chain tells.
+// EntryOfStep converts a step of a run on a chain to an Entry.
 func EntryOfStep(step archive.Step) Entry {
 	e := Entry{Number: step.Event.Sequence, Time: step.Event.Now}
 	if action := step.Action(); action != nil {
@@ -22,18 +22,18 @@ func EntryOfStep(step archive.Step) Entry {
 	return e
 }
 
-// Costs is what the transactions that changed a run on a chain were paid at least: the price that
-// some offer to be faster than others is not in its log.
+// Costs are the minimum fees of the transactions that changed a run on a chain. They exclude
+// priority fees, which the run's log does not contain.
 type Costs struct {
 	Transactions int               `json:"transactions"`
 	Lamports     uint64            `json:"lamports"`
-	Payers       map[string]uint64 `json:"payers"` // lamports, by payer; those that paid first
+	Payers       map[string]uint64 `json:"payers"` // lamports, by payer; the first maxPayers payers
 	Account      string            `json:"account"`
 	Program      string            `json:"program"`
 	Head         string            `json:"head"`
 }
 
-// Payments counts what was paid for a run on a chain. The zero value has counted nothing.
+// Payments counts the payments for a run on a chain. The zero value is ready to use.
 type Payments struct {
 	newest transaction.Signature
 	paid   map[string]uint64
@@ -56,7 +56,7 @@ func (p *Payments) See(step archive.Step) {
 	}
 }
 
-// Costs says what was counted in the archive that a summary is of.
+// Costs returns the payments for the archive with the summary s.
 func (p *Payments) Costs(s archive.Summary) Costs {
 	return Costs{
 		Transactions: s.Transactions, Lamports: p.total, Payers: maps.Clone(p.paid),

@@ -1,9 +1,8 @@
-// Package history is what can be told of a run after the fact: how fast its rounds were and how
-// much of them counted, its phases, what became of each member and why, its checkpoints.
+// Package history computes statistics of a run from its log: the speed of its rounds and their
+// share of counted results, its phases, the history of each member, and its checkpoints.
 //
-// It is a projection of the run's log. Somebody who reads a log (a server's journal, the archive
-// of a run on a chain) calls See with each entry and the state after it; the same log gives the
-// same History. Everything in it is bounded: newest things are kept whole, older rounds are merged
-// into stretches of 2, 4, 8 … rounds, and of members that left long ago those are forgotten first
-// of whom nothing bad is known.
+// The reader of a log (a server's journal, the archive of a run on a chain) calls History.See with
+// each entry and the state after it. The same log gives the same History. Everything in a History
+// is bounded. The newest data is complete. Older rounds are merged into stretches of 2, 4, 8 …
+// rounds. Of the members that left long ago, a History first forgets members without incidents.
 package history

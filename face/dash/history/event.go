@@ -7,28 +7,28 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Event is something that people ask about later, with the entry of the log that has it.
+// Event is a notable event, with its entry in the log.
 type Event struct {
 	Entry   uint64 `json:"n"`
 	Time    uint64 `json:"t"`
 	Kind    string `json:"kind"`
 	Epoch   uint32 `json:"epoch"`
 	Step    uint32 `json:"step"`
-	Actor   string `json:"actor,omitempty"`   // who did it; empty: the run itself, when time passed
-	Subject string `json:"subject,omitempty"` // to whom
+	Actor   string `json:"actor,omitempty"`   // author; empty: the run itself, as time passed
+	Subject string `json:"subject,omitempty"` // affected client
 	Detail  string `json:"detail,omitempty"`
 	Count   int    `json:"count,omitempty"`
 	Of      int    `json:"of,omitempty"`
-	Until   uint32 `json:"until,omitempty"` // of an ejection: epoch from which on it may join again
+	Until   uint32 `json:"until,omitempty"` // of an ejection: first epoch in which it may join again
 }
 
 // Kinds of an Event.
 const (
 	EventBegan        = "began"
 	EventJoined       = "joined"
-	EventLeft         = "left"      // by itself
-	EventWithdrawn    = "withdrawn" // by the host: its connection was gone
-	EventReturned     = "returned"  // took its seat in the running epoch back
+	EventLeft         = "left"      // left voluntarily
+	EventWithdrawn    = "withdrawn" // withdrawn by the host after it disconnected
+	EventReturned     = "returned"  // took back its seat in the running epoch
 	EventAccused      = "accused"
 	EventTrial        = "trial"
 	EventTrialOver    = "trial-over"
@@ -36,7 +36,7 @@ const (
 	EventFoundSlow    = "slow"
 	EventDropped      = "dropped"
 	EventEjected      = "ejected"
-	EventDisagreed    = "disagreed" // reported another model than was recorded
+	EventDisagreed    = "disagreed" // reported a different model than the recorded one
 	EventNoQuorum     = "no-quorum"
 	EventNoCheckpoint = "no-checkpoint"
 	EventTooFew       = "too-few"
@@ -44,12 +44,12 @@ const (
 	EventUploaded     = "uploaded"
 	EventLapse        = "lapse"
 	EventPaused       = "paused"
-	EventAuthority    = "authority" // a decision of somebody with an office; Detail is the action
+	EventAuthority    = "authority" // a decision by a key with a role; Detail is the action
 	EventOther        = "other"     // an action that this version of the page does not know
 	EventFinished     = "finished"
 )
 
-// Reasons of a standing.
+// Reasons for a status.
 const (
 	WhyWitnesses   = "witnesses denied its results of two rounds"
 	WhyLate        = "witnesses lacked its result"
@@ -63,7 +63,7 @@ const (
 
 func hex(digest [32]byte) string { return encodinghex.EncodeToString(digest[:]) }
 
-// note keeps an event.
+// note adds an event.
 func (h *History) note(e Entry, n Event, s *coordinator.State) {
 	n.Entry, n.Time, n.Epoch = e.Number, e.Time, s.Progress.Epoch
 	if n.Step == 0 {
@@ -79,7 +79,7 @@ func (h *History) note(e Entry, n Event, s *coordinator.State) {
 	h.Events = append(h.Events, n)
 }
 
-// act notes an accepted action.
+// act processes an accepted action.
 func (h *History) act(e Entry, s *coordinator.State) {
 	actor, known := h.Members[name(e.Actor)]
 	if known {
@@ -104,7 +104,7 @@ func (h *History) act(e Entry, s *coordinator.State) {
 		for _, id := range a.Clients {
 			h.accused(e, s, id, a.Step)
 		}
-	case coordinator.ReportCheckpoint: // the epoch's end judges them
+	case coordinator.ReportCheckpoint: // evaluated at the epoch's end
 	case coordinator.ReportUpload:
 		if known {
 			actor.Uploads++
@@ -151,7 +151,7 @@ func (h *History) act(e Entry, s *coordinator.State) {
 	}
 }
 
-// accused notes an accepted accusation and what it did.
+// accused processes an accepted accusation and its effect.
 func (h *History) accused(e Entry, s *coordinator.State, id coordinator.ClientID, step uint32) {
 	m := h.member(id, s)
 	m.Accused++
@@ -189,7 +189,7 @@ func (h *History) noticeOne(e Entry, s *coordinator.State, id coordinator.Client
 	}
 }
 
-// gone notes that a client has no place any more.
+// gone records that a client is not in the run any more.
 func (h *History) gone(s *coordinator.State, id coordinator.ClientID, e Entry, standing, why string) {
 	m := h.member(id, s)
 	if m.Standing == standing {

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Bounds of a History.
+// Limits of a History.
 const (
 	MaxStretches   = 4096
 	MaxPhases      = 600
@@ -16,7 +16,7 @@ const (
 	MaxEvents      = 2000
 	MaxCheckpoints = 200
 	MaxUploads     = 100
-	MaxTrials      = 200 // that are over
+	MaxTrials      = 200 // closed trials
 )
 
 // phaseCount is the number of phases, from coordinator.Uninitialized to Paused.
@@ -25,13 +25,14 @@ const phaseCount = int(coordinator.Paused) + 1
 // Entry is one entry of a run's log.
 type Entry struct {
 	Number uint64 // in the log
-	Time   uint64 // Unix time in milliseconds; 0 where the log has none for it
+	Time   uint64 // Unix time in milliseconds; 0 if the log has no time for it
 	Actor  coordinator.ClientID
-	Action coordinator.Action // nil for a tick, and for the beginning
+	Action coordinator.Action // nil for a tick, and for the genesis
 	Name   string             // of the action
 }
 
-// EntryOf is what a record of a server's log tells; ok is false of a digest, which tells nothing.
+// EntryOf converts a record of a server's log to an Entry. ok is false for a digest, which changes
+// nothing.
 func EntryOf(number uint64, r follow.Record) (e Entry, ok bool) {
 	e.Number = number
 	switch r.Kind {
@@ -45,16 +46,16 @@ func EntryOf(number uint64, r follow.Record) (e Entry, ok bool) {
 	return e, true
 }
 
-// Spent is how long a run was in each phase, in milliseconds.
+// Spent is the time that a run spent in each phase, in milliseconds.
 type Spent [phaseCount]uint64
 
-// Phase is a stretch of time in one phase.
+// Phase is a period in one phase.
 type Phase struct {
 	Phase uint8  `json:"p"`
 	Epoch uint32 `json:"e"`
 	Step  uint32 `json:"s"`
 	Start uint64 `json:"t"`
-	End   uint64 `json:"u"` // 0 for the one that goes on
+	End   uint64 `json:"u"` // 0 for the current phase
 }
 
 // Checkpoint is a model that the run recorded.
@@ -66,7 +67,7 @@ type Checkpoint struct {
 	Digest string `json:"digest"`
 }
 
-// Upload is where somebody says that a checkpoint lies.
+// Upload is a reported location of a checkpoint.
 type Upload struct {
 	Entry    uint64 `json:"entry"`
 	Time     uint64 `json:"time"`
@@ -78,30 +79,30 @@ type Upload struct {
 	Digest   string `json:"digest"`
 }
 
-// History is what was seen of a run. Its fields are exported to be kept in a file; only See changes
-// them.
+// History is the history of a run. Its fields are exported so that it can be saved in a file. Only
+// See modifies them.
 type History struct {
 	Seen    uint64 // entries
 	Newest  uint64 // number of the newest entry
-	Began   uint64 // the first time that the log has
-	Now     uint64 // the newest one
+	Began   uint64 // first time in the log
+	Now     uint64 // newest time in the log
 	Spent   Spent
 	Tokens  uint64 // of results that counted
 	Rounds  Rounds
 	Phases  []Phase // oldest first
 	Members map[string]*Member
 	Events  []Event // oldest first
-	Dropped uint64  // events that are no longer kept
+	Dropped uint64  // events that were removed
 
 	Checkpoints []Checkpoint
 	Uploads     []Upload
 	Open        []Trial // at most coordinator.MaxTrials
-	Trials      []Trial // that are over, oldest first
+	Trials      []Trial // closed trials, oldest first
 
 	Cursor Cursor
 }
 
-// Cursor is what the next entry is compared with.
+// Cursor is the state that See compares the next entry with.
 type Cursor struct {
 	Begun      bool
 	RunState   coordinator.RunState
@@ -113,7 +114,7 @@ type Cursor struct {
 	Spent      Spent // since the newest round ended
 }
 
-// See takes the next entry of the log and the state after it, of which it keeps nothing.
+// See processes the next entry of the log and the state after it. It keeps neither.
 func (h *History) See(e Entry, s *coordinator.State) {
 	if h.Members == nil {
 		h.Members = make(map[string]*Member)
@@ -144,7 +145,7 @@ func (h *History) See(e Entry, s *coordinator.State) {
 	}
 }
 
-// move notes that the run is in another phase.
+// move records a change of the phase.
 func (h *History) move(e Entry, s *coordinator.State) {
 	c := &h.Cursor
 	took := h.Now - min(c.Start, h.Now)
@@ -217,7 +218,7 @@ func (h *History) endRound(e Entry, s *coordinator.State) {
 	h.Rounds.add(r)
 }
 
-// claimed adds what the witnesses of a round claim of their training.
+// claimed adds the claims that the witnesses of a round make about their training.
 func (h *History) claimed(round *coordinator.Round, r *Stretch, s *coordinator.State) {
 	losses := round.Losses()
 	if losses.Count == 0 {
@@ -240,11 +241,11 @@ func (h *History) claimed(round *coordinator.Round, r *Stretch, s *coordinator.S
 	}
 }
 
-// endEpoch notes which model the members agreed on.
+// endEpoch records the model that the members agreed on.
 func (h *History) endEpoch(e Entry, s *coordinator.State) {
 	checkpoint := s.Model.Checkpoint
 	agreed := checkpoint.Digest != h.Cursor.Checkpoint
-	last := agreed && checkpoint.Step == s.Progress.Step-1 // else nobody was contradicted: it is a commit point's
+	last := agreed && checkpoint.Step == s.Progress.Step-1 // otherwise it is an intermediate checkpoint, which contradicts no report
 	reporters := s.Reporters(s.Progress.Step - 1)
 	for i := range reporters {
 		client := &reporters[i]
@@ -266,8 +267,7 @@ func (h *History) endEpoch(e Entry, s *coordinator.State) {
 	h.note(e, Event{Kind: EventCheckpoint, Step: checkpoint.Step, Detail: hex(checkpoint.Digest)}, s)
 }
 
-// keepNewest drops the first elements of a list that is too long. It moves memory only now and
-// then.
+// keepNewest drops the first elements of a list that is too long. It rarely moves memory.
 func keepNewest[T any](list []T, limit int) []T {
 	if len(list) <= limit {
 		return list

@@ -7,48 +7,48 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Member is what became of a participant.
+// Member is the history of a participant.
 type Member struct {
 	ID        string `json:"id"`
-	Name      string `json:"name,omitempty"`    // that it gave itself in its newest Join; nothing proves it
-	Renamed   uint64 `json:"renamed,omitempty"` // times that it gave itself another one
-	Standing  string `json:"standing"`          // one of the constants Standing…
+	Name      string `json:"name,omitempty"`    // display name in its newest Join; not proof of identity
+	Renamed   uint64 `json:"renamed,omitempty"` // number of name changes
+	Standing  string `json:"standing"`          // status: one of the constants Standing…
 	Why       string `json:"why,omitempty"`
-	Entry     uint64 `json:"entry"` // of the log, that led to the standing
+	Entry     uint64 `json:"entry"` // entry of the log that led to the status
 	FirstSeen uint64 `json:"first"`
-	LastSeen  uint64 `json:"last"` // its newest action that was accepted
+	LastSeen  uint64 `json:"last"` // its newest accepted action
 	Epochs    uint32 `json:"epochs"`
 
 	Assigned  uint64 `json:"assigned"`  // rounds in which it had a batch; the sum of the next three
-	Counted   uint64 `json:"counted"`   // of them: its result counted, as in a receipt
-	Probation uint64 `json:"probation"` // of them: witnesses held its result, which could not count yet
-	Lost      uint64 `json:"lost"`      // of them: no quorum held its result
+	Counted   uint64 `json:"counted"`   // of Assigned: its result counted, as in a receipt
+	Probation uint64 `json:"probation"` // of Assigned: its result was attested but could not count yet
+	Lost      uint64 `json:"lost"`      // of Assigned: no quorum attested its result
 	Tokens    uint64 `json:"tokens"`    // of its results that counted
 	Elected   uint64 `json:"elected"`
 	Witnessed uint64 `json:"witnessed"`
-	Accused   uint64 `json:"accused"` // times that an accepted accusation named it
-	Accuses   uint64 `json:"accuses"` // accusations of its own that were accepted
+	Accused   uint64 `json:"accused"` // accepted accusations against it
+	Accuses   uint64 `json:"accuses"` // accepted accusations by it
 	Late      uint64 `json:"late"`    // times that it was found late
 	Slow      uint64 `json:"slow"`    // times that it was found slow
 	Dropped   uint64 `json:"dropped"` // by witnesses, or because it was silent for an epoch
 	Ejected   uint64 `json:"ejected"`
-	Left      uint64 `json:"left"`      // withdrew, or was withdrawn when its connection was gone
+	Left      uint64 `json:"left"`      // withdrew, or was withdrawn after it disconnected
 	Reports   uint64 `json:"reports"`   // of the model at an epoch's end
-	Disagreed uint64 `json:"disagreed"` // of them: not the one that was recorded
+	Disagreed uint64 `json:"disagreed"` // of Reports: not the recorded model
 	Uploads   uint64 `json:"uploads"`
 
-	ClaimedStep  uint32 `json:"claimed_step,omitempty"`  // of the newest round of which it claimed a loss as a witness
-	ClaimedLoss  uint16 `json:"claimed_loss,omitempty"`  // that it claimed then, in units of coordinator.Claim
-	ClaimedSpeed uint32 `json:"claimed_speed,omitempty"` // tokens per second, likewise
-	Claims       uint64 `json:"claims,omitempty"`        // rounds of which it claimed a loss
-	Far          uint64 `json:"far,omitempty"`           // of them: far from the median
+	ClaimedStep  uint32 `json:"claimed_step,omitempty"`  // step of the newest round in which it claimed a loss as a witness
+	ClaimedLoss  uint16 `json:"claimed_loss,omitempty"`  // loss in that claim, in units of coordinator.Claim
+	ClaimedSpeed uint32 `json:"claimed_speed,omitempty"` // speed in that claim, tokens per second
+	Claims       uint64 `json:"claims,omitempty"`        // rounds in which it claimed a loss
+	Far          uint64 `json:"far,omitempty"`           // of Claims: far from the median
 
 	Tried uint64 `json:"tried,omitempty"` // trials against it
-	Voted uint64 `json:"voted,omitempty"` // in trials of others
-	Until uint32 `json:"until,omitempty"` // while it is ejected: epoch from which on it may join again
+	Voted uint64 `json:"voted,omitempty"` // votes in trials of other members
+	Until uint32 `json:"until,omitempty"` // while it is ejected: first epoch in which it may join again
 }
 
-// Standings of a member.
+// Statuses of a member.
 const (
 	StandingWaits   = "waits"
 	StandingMember  = "member"
@@ -59,7 +59,7 @@ const (
 	StandingEjected = "ejected"
 )
 
-// call notes the name that a member gives itself in a Join.
+// call records the display name of a member's Join.
 func (m *Member) call(name string) {
 	if m.Name != "" && m.Name != name {
 		m.Renamed++
@@ -67,10 +67,10 @@ func (m *Member) call(name string) {
 	m.Name = name
 }
 
-// stains counts what was held against a member.
+// stains counts the incidents of a member.
 func (m *Member) stains() uint64 { return m.Accused + m.Tried + m.Dropped + m.Ejected + m.Disagreed }
 
-// member returns what is known of a key, and makes room for one that is new.
+// member returns the entry of a key, and makes room for a new one if necessary.
 func (h *History) member(id coordinator.ClientID, s *coordinator.State) *Member {
 	key := name(id)
 	if m, known := h.Members[key]; known {
@@ -84,8 +84,8 @@ func (h *History) member(id coordinator.ClientID, s *coordinator.State) *Member 
 	return m
 }
 
-// forget drops an eighth of the members: of those that are gone the ones without stains, oldest
-// first, then the others.
+// forget drops an eighth of the members. It chooses former members, first members without
+// incidents, and the oldest first.
 func (h *History) forget(s *coordinator.State) {
 	var gone []*Member
 	present := make(map[string]bool)
@@ -109,7 +109,7 @@ func (h *History) forget(s *coordinator.State) {
 
 // result is the outcome of a member's batches in one round.
 type result struct {
-	held   bool   // by a quorum of witnesses
+	held   bool   // attested by a quorum of witnesses
 	counts bool   // held, and the member is neither on probation nor warming up its optimizer
 	tokens uint64 // that count
 }
@@ -132,7 +132,7 @@ func (h *History) trained(id coordinator.ClientID, r result) {
 	}
 }
 
-// standingOf returns what a client of the state is.
+// standingOf returns the status of a client in the state.
 func standingOf(c *coordinator.Client, waits bool) string {
 	switch {
 	case c.State == coordinator.Dropped:
@@ -152,7 +152,7 @@ func standingOf(c *coordinator.Client, waits bool) string {
 	}
 }
 
-// noticeAll compares everybody's standing with what it was.
+// noticeAll updates the statuses of all members.
 func (h *History) noticeAll(e Entry, s *coordinator.State) {
 	waits := make(map[coordinator.ClientID]bool, len(s.Pending))
 	for i := range s.Pending {
@@ -161,14 +161,14 @@ func (h *History) noticeAll(e Entry, s *coordinator.State) {
 	}
 	for _, list := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range list {
-			if !waits[list[i].ID] { // else it left, and came back for the next epoch
+			if !waits[list[i].ID] { // otherwise it left, and is pending for the next epoch
 				h.notice(e, s, &list[i], false, "")
 			}
 		}
 	}
 }
 
-// notice compares a client's standing with what it was, and says why it changed.
+// notice updates a client's status, and records the reason of a change.
 func (h *History) notice(e Entry, s *coordinator.State, c *coordinator.Client, waits bool, why string) {
 	m, now := h.member(c.ID, s), standingOf(c, waits)
 	was := m.Standing

@@ -1,30 +1,30 @@
 package history
 
-// Stretch is one round, or the sum of several that follow one another.
+// Stretch is one round, or the sum of several consecutive rounds.
 type Stretch struct {
 	First     uint32 `json:"s"` // step of the first round
 	Rounds    uint32 `json:"n"`
-	End       uint64 `json:"t"` // when the last round ended
-	Spent     Spent  `json:"w"` // in every phase, since the round before the first ended
+	End       uint64 `json:"t"` // end of the last round
+	Spent     Spent  `json:"w"` // time in every phase, since the end of the round before the first
 	Tokens    uint64 `json:"k"` // of results that counted
 	Batches   uint64 `json:"b"`
-	Counted   uint64 `json:"c"` // batches of which a result counted
+	Counted   uint64 `json:"c"` // batches with a counted result
 	Members   uint64 `json:"m"` // summed over the rounds
 	Fewest    uint32 `json:"l"`
 	Most      uint32 `json:"h"`
 	Witnesses uint64 `json:"v"` // accepted proofs
-	Elected   uint64 `json:"q"` // witnesses that were drawn
+	Elected   uint64 `json:"q"` // elected witnesses
 
-	// What the witnesses of rounds with a quorum claim of their training.
+	// Claims that the witnesses of rounds with a quorum make about their training.
 	Claimed uint32 `json:"a,omitempty"` // rounds with claims of the loss
 	Losses  uint64 `json:"x,omitempty"` // sum of these rounds' medians, in units of coordinator.Claim
 	Spreads uint64 `json:"y,omitempty"` // sum of their spreads
 	Speeds  uint64 `json:"z,omitempty"` // sum of their median speeds, tokens per second of one member
 	Claims  uint64 `json:"g,omitempty"` // of the loss
-	Far     uint64 `json:"f,omitempty"` // of them, far from the median
+	Far     uint64 `json:"f,omitempty"` // of Claims: far from the median
 }
 
-// join adds a stretch that follows.
+// join adds the following stretch.
 func (s *Stretch) join(next *Stretch) {
 	s.Rounds += next.Rounds
 	s.End = next.End
@@ -46,8 +46,8 @@ func (s *Stretch) join(next *Stretch) {
 	s.Far += next.Far
 }
 
-// Rounds are all rounds of a run in at most MaxStretches stretches. When they are full, each two
-// become one, and what comes is gathered into stretches of as many rounds.
+// Rounds are all rounds of a run in at most MaxStretches stretches. When they are full, pairs are
+// merged, and later rounds are collected into stretches of the new size.
 type Rounds struct {
 	Each uint32 // rounds of a stretch
 	List []Stretch
@@ -68,8 +68,8 @@ func (r *Rounds) add(s Stretch) {
 	r.List = append(r.List, s)
 }
 
-// At returns the rounds of steps from to to, both included, in at most n stretches. A to of 0 is no
-// bound.
+// At returns the rounds of the steps from through to, in at most n stretches. If to is 0, there is
+// no upper limit.
 func (r *Rounds) At(from, to uint32, n int) []Stretch {
 	list := make([]Stretch, 0, min(len(r.List), MaxStretches))
 	for i := range r.List {
@@ -81,7 +81,7 @@ func (r *Rounds) At(from, to uint32, n int) []Stretch {
 	return merged(list, n)
 }
 
-// merged returns a list of at most n stretches of equal numbers of elements, in the same memory.
+// merged merges a list into at most n stretches of equal numbers of elements, in the same memory.
 func merged(list []Stretch, n int) []Stretch {
 	if n <= 0 || len(list) <= n {
 		return list

@@ -6,15 +6,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Trial is an accusation on which a jury votes, or has voted.
+// Trial is an accusation with an open or closed vote of a jury.
 type Trial struct {
 	Accused  string `json:"accused"`
 	Accuser  string `json:"accuser"`
 	Fault    string `json:"fault"`
 	Epoch    uint32 `json:"epoch"` // in which it began
 	Step     uint32 `json:"step"`  // of the result
-	Since    uint32 `json:"since"` // step of the round in which it was accused
-	Until    uint32 `json:"until"` // step of the round with which it ends undecided, at the earliest
+	Since    uint32 `json:"since"` // step of the round of the accusation
+	Until    uint32 `json:"until"` // step of the first round at whose end it may end undecided
 	Deadline uint64 `json:"until_unix_ms"`
 	Entry    uint64 `json:"entry"` // of the accusation
 	Time     uint64 `json:"t"`
@@ -23,11 +23,11 @@ type Trial struct {
 	Innocent int    `json:"innocent"`
 
 	Outcome string `json:"outcome,omitempty"` // one of the constants Outcome…; empty: it is open
-	Ejected string `json:"ejected,omitempty"` // the member that lost its place by it
+	Ejected string `json:"ejected,omitempty"` // member that was ejected as a result
 	End     uint64 `json:"end,omitempty"`     // entry that ended it
 }
 
-// How a trial ended.
+// Outcomes of a trial.
 const (
 	OutcomeGuilty    = "guilty"
 	OutcomeInnocent  = "innocent"
@@ -36,7 +36,7 @@ const (
 	OutcomeNoJury    = "too few for a jury"
 )
 
-// tried notes an accusation that begins a trial.
+// tried records an accusation that starts a trial.
 func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
 	h.member(e.Actor, s).Accuses++
 	m := h.member(a.Client, s)
@@ -44,7 +44,7 @@ func (h *History) tried(e Entry, s *coordinator.State, a coordinator.Accuse) {
 	h.note(e, Event{Kind: EventTrial, Subject: m.ID, Step: a.Step, Detail: a.Fault.String()}, s)
 }
 
-// follow compares the trials of the state with those that were open.
+// follow updates the open trials from the state.
 func (h *History) follow(e Entry, s *coordinator.State) {
 	if len(h.Open) == 0 && len(s.Trials) == 0 {
 		return
@@ -73,7 +73,7 @@ func (h *History) follow(e Entry, s *coordinator.State) {
 	}
 }
 
-// find returns the trial of a state, or nil.
+// find returns the trial in a state, or nil.
 func find(s *coordinator.State, t *Trial) *coordinator.Trial {
 	for i := range s.Trials {
 		if now := &s.Trials[i]; now.Step == t.Step && name(now.Accused) == t.Accused {
@@ -87,7 +87,7 @@ func (t *Trial) take(now *coordinator.Trial) {
 	t.Jury, t.Guilty, t.Innocent = int(now.Jurors), int(now.Guilty), int(now.Innocent)
 }
 
-// end notes that a trial is over: by the vote of this entry, or because time passed.
+// end records the end of a trial: by the vote in this entry, or as time passed.
 func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	t.End, t.Outcome = e.Number, h.outcome(e, s, t)
 	loser, reason := h.idOf(s, t.Accused), coordinator.FoundGuilty
@@ -103,8 +103,8 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	h.note(e, Event{Kind: EventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
 }
 
-// outcome says how a trial ended that the state after the entry does not have any more. A vote that
-// decided is counted.
+// outcome returns the outcome of a trial that is missing from the state after the entry. It counts
+// a deciding vote.
 func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	if vote, ok := e.Action.(coordinator.Vote); ok && vote.Step == t.Step && name(vote.Client) == t.Accused {
 		votes, outcome := &t.Innocent, OutcomeInnocent
@@ -125,7 +125,7 @@ func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	}
 }
 
-// idOf returns the key of somebody that the state has, by its name.
+// idOf returns the key of a client in the state, by its text form.
 func (h *History) idOf(s *coordinator.State, id string) coordinator.ClientID {
 	for _, list := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending, s.Departed} {
 		for i := range list {
@@ -137,8 +137,8 @@ func (h *History) idOf(s *coordinator.State, id string) coordinator.ClientID {
 	return coordinator.ClientID{}
 }
 
-// expelled notes an ejection, if the rules keep the client out for that reason. Of is what it was
-// about.
+// expelled records an ejection if the rules exclude the client for that reason. of describes the
+// cause.
 func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientID, reason coordinator.EjectionReason, of string) bool {
 	for _, x := range slices.Backward(s.Authority.Ejections) {
 		if x.Client != id || x.Reason != reason {

@@ -12,52 +12,52 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Bounds of a Board.
+// Limits of a Board.
 const (
 	maxPoints  = 4096
 	maxMembers = 512
 	maxTasks   = 64
-	maxScores  = 1000 // of a task
+	maxScores  = 1000 // per task
 	maxNotices = 300
-	maxEnds    = 8 // of audits that are told apart
+	maxEnds    = 8 // kinds of audit results
 )
 
-// Point is the losses of one step, or of several that follow one another.
+// Point is the losses of one step, or of several consecutive steps.
 type Point struct {
 	Step    uint32  `json:"s"`
 	Steps   uint32  `json:"n"`
 	Sum     float64 `json:"-"`
 	Losses  uint32  `json:"-"`
-	Seconds float64 `json:"-"` // of computing, summed over members
-	Loss    float64 `json:"l"` // mean; only in what Points returns
+	Seconds float64 `json:"-"` // computing time, summed over members
+	Loss    float64 `json:"l"` // mean; set only by Points
 }
 
-// Member is what a member said last.
+// Member is the newest report of a member.
 type Member struct {
 	ID       string  `json:"id"`
 	Step     uint32  `json:"step"`
-	Loss     float64 `json:"loss"`  // −1: it said none that is a number
+	Loss     float64 `json:"loss"`  // −1: no valid loss
 	Speed    float64 `json:"speed"` // tokens per second of computing
 	Memory   uint64  `json:"memory"`
 	Sent     uint64  `json:"sent"`     // bytes to peers
 	Received uint64  `json:"received"` // bytes from peers
 	Paid     uint64  `json:"paid"`     // lamports
 	Trained  uint64  `json:"trained"`  // results
-	Seconds  float64 `json:"seconds"`  // that it computed
+	Seconds  float64 `json:"seconds"`  // computing time
 
-	Audits map[string]uint64 `json:"audits,omitempty"` // how many it says it made, by how they ended
+	Audits map[string]uint64 `json:"audits,omitempty"` // number of audits that it reports, by their result
 
-	Arrives *event.Transfer `json:"arrives,omitempty"` // of a model, as long as it does
-	Uploads *event.Transfer `json:"uploads,omitempty"` // a checkpoint
+	Arrives *event.Transfer `json:"arrives,omitempty"` // download of a model in progress
+	Uploads *event.Transfer `json:"uploads,omitempty"` // upload of a checkpoint in progress
 }
 
-// Score is what a model reached in a task.
+// Score is a model's result in a task.
 type Score struct {
 	Step  uint32  `json:"s"`
 	Value float64 `json:"v"`
 }
 
-// Notice is something that a member wrote down about itself or a peer.
+// Notice is a member's note about itself or a peer.
 type Notice struct {
 	Time    int64  `json:"t"` // Unix, milliseconds
 	Member  string `json:"member"`
@@ -67,7 +67,7 @@ type Notice struct {
 	Text    string `json:"text"`
 }
 
-// Board is what members of a run report. Its methods are safe for concurrent use.
+// Board collects the reports of a run's members. Its methods are safe for concurrent use.
 type Board struct {
 	mu      sync.RWMutex
 	version uint64
@@ -78,12 +78,12 @@ type Board struct {
 	notices []Notice
 }
 
-// New makes an empty board.
+// New returns an empty board.
 func New() *Board {
 	return &Board{each: 1, points: map[uint32]*Point{}, members: map[string]*Member{}, tasks: map[string][]Score{}}
 }
 
-// Shown is a copy of what a board has.
+// Shown is a copy of a board's contents.
 type Shown struct {
 	Points  []Point            `json:"points"`
 	Members []Member           `json:"members"`
@@ -91,14 +91,14 @@ type Shown struct {
 	Notices []Notice           `json:"notices"`
 }
 
-// Version grows with every change.
+// Version returns a number that increases with every change.
 func (b *Board) Version() uint64 {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	return b.version
 }
 
-// Show returns what the board has, with at most n points.
+// Show returns the board's contents, with at most n points.
 func (b *Board) Show(n int) Shown {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -123,7 +123,7 @@ func (b *Board) Show(n int) Shown {
 	return shown
 }
 
-// Moving returns the members at which a model arrives, or that upload a checkpoint, ordered by id.
+// Moving returns the members that are downloading a model or uploading a checkpoint, ordered by id.
 func (b *Board) Moving() (moving []Member) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -143,7 +143,7 @@ func (p *Point) join(next *Point) {
 	p.Seconds += next.Seconds
 }
 
-// See takes an event of a member.
+// See processes an event of a member.
 func (b *Board) See(member string, e event.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +197,7 @@ func (b *Board) See(member string, e event.Event) {
 	}
 }
 
-// audited counts an audit. Others may have the map of before.
+// audited counts an audit. It replaces the map, because callers of Show may hold the old one.
 func (m *Member) audited(a event.Audit) {
 	if _, known := m.Audits[a.Outcome]; !known && len(m.Audits) == maxEnds {
 		return
@@ -209,7 +209,7 @@ func (m *Member) audited(a event.Audit) {
 	m.Audits[a.Outcome]++
 }
 
-// moves takes how far a transfer is; one that is complete is none.
+// moves updates the progress of a transfer. It removes a complete transfer.
 func (m *Member) moves(t event.Transfer) {
 	moving := &t
 	if t.Bytes >= t.Total {
@@ -251,7 +251,7 @@ func (b *Board) trained(m *Member, t event.Trained) {
 	p.Seconds += t.Seconds
 }
 
-// merge makes one point of each two.
+// merge merges pairs of points.
 func (b *Board) merge() {
 	b.each *= 2
 	merged := make(map[uint32]*Point, maxPoints)
@@ -272,7 +272,8 @@ func (b *Board) merge() {
 	}
 }
 
-// evaluated keeps the scores of a task in the order of steps, the newest for each step.
+// evaluated adds a score. It keeps a task's scores in the order of steps, and the newest for each
+// step.
 func (b *Board) evaluated(e event.Evaluated) {
 	for metric, value := range e.Scores {
 		task := e.Task + "/" + metric
@@ -294,8 +295,8 @@ func (b *Board) evaluated(e event.Evaluated) {
 	}
 }
 
-// Follow takes the events of a member's log until ctx ends. boardOf returns the board of the run
-// that the log is of; nil: the log is left alone.
+// Follow processes the events of a member's log until ctx ends. boardOf returns the board for the
+// log's run, or nil to ignore the log.
 func Follow(ctx context.Context, path string, boardOf func(runID string) *Board, logger *slog.Logger) {
 	var board *Board
 	var member string

@@ -1,7 +1,7 @@
-// Package reported shows what members say of their own training: loss, speed, memory, bytes,
-// evaluations, payments. The coordinator knows none of that, and nobody signs it: it is read from
-// the event logs of members that lie on the machine of whoever shows the run.
+// Package reported collects the data that members report about their training: loss, speed, memory,
+// bytes, evaluations, payments. The coordinator does not know this data, and it is not signed. It
+// comes from the members' event logs on the machine that shows the run.
 //
-// A Board takes the events of any number of members of one run (See, or Follow for a file) and keeps
-// bounded sums of them.
+// A Board processes the events of any number of members of one run (See, or Follow for a file) and
+// keeps bounded summaries.
 package reported

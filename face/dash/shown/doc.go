@@ -1,3 +1,4 @@
-// Package shown describes a run for the page, as its log tells it: figures, curves, members, trials, what
-// happened. Both the page's program and the verifier in a browser make the same description of the same log.
+// Package shown converts a run's history to the page's description: metrics, curves, members,
+// trials and events. The page's server and the verifier in a browser make the same description of
+// the same log.
 package shown

@@ -13,14 +13,14 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// Bounds of a description.
+// Limits of a description.
 const (
 	maxPoints = 600 // of a curve
-	maxEvents = 200 // of what happened, at a time
-	maxTrials = 100 // that are over
+	maxEvents = 200 // events at a time
+	maxTrials = 100 // closed trials
 )
 
-// Run is what a log tells of a run.
+// Run describes a run, as computed from its log.
 type Run struct {
 	Status    *status.Run     `json:"status"`
 	Model     json.RawMessage `json:"model,omitempty"` // its definition
@@ -30,8 +30,9 @@ type Run struct {
 	Costs     *history.Costs  `json:"costs,omitempty"` // of a run on a chain
 }
 
-// Of describes a run: its state, the hash of its genesis, which is zero on a chain, and its history. State
-// and history may be nil. Rounds before the newest last steps are left out; 0: none are.
+// Of describes a run from its state, the hash of its genesis, which is zero on a chain, and its
+// history. state and h may be nil. It leaves out rounds before the newest last steps; 0 includes
+// all.
 func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32) Run {
 	shown := Run{Locations: []Location{}}
 	from := uint32(0)
@@ -39,7 +40,7 @@ func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32)
 		described := status.Of(state, run)
 		shown.Status, shown.SeqLen = &described, state.Model.MaxSeqLen
 		if model, err := config.DecodeModel(state.Model.Definition); err == nil {
-			shown.Model, _ = json.Marshal(model) // it was JSON a moment ago
+			shown.Model, _ = json.Marshal(model) // cannot fail: it was just decoded from JSON
 		}
 		if last > 0 && state.Progress.Step > last {
 			from = state.Progress.Step - last
@@ -60,13 +61,13 @@ func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32)
 	return shown
 }
 
-// Events returns what happened before the newest events, of which before are older, newest first, and how many
-// are older still.
+// Events returns a page of the first before events, newest first, and the number of events before
+// the page. A caller passes the number that the previous page returned.
 func Events(h *history.History, before int) (events []history.Event, more int) {
 	return newest(h.Events, min(before, history.MaxEvents)), max(0, before-maxEvents)
 }
 
-// History is a history.History with its curves thinned out.
+// History is a history.History with fewer points per curve.
 type History struct {
 	Entries     uint64               `json:"entries"`
 	Began       uint64               `json:"began"`
@@ -77,20 +78,20 @@ type History struct {
 	Phases      []history.Phase      `json:"phases"`
 	Members     []history.Member     `json:"members"`
 	Events      []history.Event      `json:"events"` // newest first
-	More        int                  `json:"more"`   // events that are older
+	More        int                  `json:"more"`   // number of older events
 	Forgotten   uint64               `json:"forgotten"`
 	Checkpoints []history.Checkpoint `json:"checkpoints"` // newest first
 	Open        []history.Trial      `json:"open_trials"` // in order of accusation
 	Trials      []history.Trial      `json:"past_trials"` // newest first
 }
 
-// Location is where a checkpoint lies.
+// Location is the location of a checkpoint.
 type Location struct {
 	Step     uint32 `json:"step"`
 	Kind     string `json:"kind"`
 	Place    string `json:"place"`
 	Link     string `json:"link,omitempty"`
-	Reporter string `json:"reporter,omitempty"` // who says so; empty: the run's configuration
+	Reporter string `json:"reporter,omitempty"` // member that reported it; empty: the run's configuration
 	Entry    uint64 `json:"entry,omitempty"`
 	Digest   string `json:"digest,omitempty"`
 }
@@ -123,7 +124,7 @@ func newest(all []history.Event, n int) []history.Event {
 	return page
 }
 
-// uploadsOf lists where members say that checkpoints lie.
+// uploadsOf lists the checkpoint locations that members reported.
 func uploadsOf(h *history.History) []Location {
 	list := []Location{}
 	for _, u := range slices.Backward(h.Uploads) {
@@ -135,7 +136,7 @@ func uploadsOf(h *history.History) []Location {
 	return list
 }
 
-// originOf is the place that the run's configuration names.
+// originOf returns the location in the run's configuration.
 func originOf(s *coordinator.State) []Location {
 	c := s.Model.Checkpoint
 	kind := c.Kind
@@ -154,7 +155,7 @@ var (
 	word    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 )
 
-// link returns where a browser finds a checkpoint, if its place is one that has such an address.
+// link returns the web address of a checkpoint, or "" if its location has none.
 func link(kind, repo, revision string) string {
 	switch {
 	case kind == coordinator.CheckpointHub.String() && hubRepo.MatchString(repo):

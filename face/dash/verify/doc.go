@@ -1,8 +1,10 @@
-// Package verify checks the log of a run where nobody is believed: in the browser of who looks at a page.
+// Package verify checks the log of a run without trusting any server. It runs in the browser of a
+// reader of the page.
 //
-// The main type is Verifier. It takes the log's bytes as they arrive, checks the chain of hashes and every
-// signature, and repeats each record, as psyche run replay does. Report returns the result so far, and Close the
-// result of a complete log. Show describes the run as the page does, from verified records only.
+// The main type is Verifier. It takes the log's bytes as they arrive, checks the hash chain and
+// every signature, and replays each record, as psyche run replay does. Report returns the result so
+// far, and Close the result of a complete log. Show describes the run as the page does, from
+// verified records only.
 //
-// The program in the folder wasm is this package behind a few functions for JavaScript.
+// The program in the folder wasm exports this package to JavaScript.
 package verify

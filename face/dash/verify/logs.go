@@ -51,14 +51,14 @@ func (l *serverLog) event([32]byte) uint64 { return 0 }
 type chainLog struct {
 	replayer archive.Replayer
 	paid     history.Payments
-	heads    [][32]byte // after each event, from the genesis on
+	heads    [][32]byte // after each event, starting with the genesis
 }
 
 func (l *chainLog) take(_ uint64, payload []byte, see func(history.Entry, *coordinator.State)) (signatures int, err error) {
 	before := l.replayer.Signatures()
 	l.replayer.Visit = func(step archive.Step, s *coordinator.State) error {
 		if step.Event.Instruction == event.Genesis {
-			l.heads = l.heads[:0] // the account was made anew
+			l.heads = l.heads[:0] // the account was created again
 		}
 		l.heads = append(l.heads, step.Event.Head)
 		l.paid.See(step)

@@ -2,7 +2,8 @@ package verify
 
 import "io"
 
-// source is an io.Reader of parts that a second goroutine gives. A part is processed when Read needs the next part.
+// source is an io.Reader whose parts a second goroutine supplies. A part is processed when Read
+// needs the next part.
 type source struct {
 	parts     chan []byte
 	processed chan struct{}
@@ -16,8 +17,8 @@ func newSource() *source {
 	return &source{parts: make(chan []byte), processed: make(chan struct{})}
 }
 
-// give passes a part to the reader and waits until the reader has processed it. It reports false if stopped is closed
-// first.
+// give passes a part to the reader and waits until the reader has processed it. It reports false if
+// stopped is closed first.
 func (s *source) give(part []byte, stopped <-chan struct{}) bool {
 	select {
 	case s.parts <- part:

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// Told is what somebody said of a log, to be compared with the log. Zero: nobody said anything.
+// Told is the expected description of a log. Zero fields are not compared.
 type Told struct {
 	Run     string `json:"run"`     // hash of the genesis, hex
 	Records int    `json:"records"` // in the log
@@ -23,15 +23,15 @@ type Told struct {
 	State   string `json:"state"`   // hash of the state after it, hex
 }
 
-// Report is what was found.
+// Report is the result of a verification.
 type Report struct {
-	Verified   bool   `json:"verified"`          // of all that there is, and it is what was told
-	Problem    string `json:"problem,omitempty"` // why it is not
-	Broken     bool   `json:"broken,omitempty"`  // an entry does not verify; nothing after it can
-	Records    int    `json:"records"`           // that were verified, from the first on
-	Signatures int    `json:"signatures"`        // of members and authorities, of these records
+	Verified   bool   `json:"verified"`          // the whole log verifies and matches the description
+	Problem    string `json:"problem,omitempty"` // reason why it is not verified
+	Broken     bool   `json:"broken,omitempty"`  // an entry does not verify; later entries cannot
+	Records    int    `json:"records"`           // verified records at the start of the log
+	Signatures int    `json:"signatures"`        // of members and authorities, in these records
 	Bytes      int64  `json:"bytes"`             // of these records
-	Torn       int64  `json:"torn,omitempty"`    // bytes of an unfinished write after them
+	Torn       int64  `json:"torn,omitempty"`    // bytes of an incomplete write after them
 	Run        string `json:"run,omitempty"`     // hash of the genesis
 	Host       string `json:"host,omitempty"`    // key
 	Authority  string `json:"authority,omitempty"`
@@ -40,18 +40,19 @@ type Report struct {
 	Chain      *Chain `json:"chain,omitempty"` // of a run on a chain
 }
 
-// Chain says which account of a chain an archive has to be compared with. Run, in a Report of it, is the hash that the
-// program and the account have as a run.
+// Chain identifies the account on a chain that an archive has to be compared with. In a Report with
+// a Chain, Run is the hash of the run for this program and account.
 type Chain struct {
 	Program string `json:"program"` // keys in base58
 	Account string `json:"account"`
-	Began   string `json:"began"`   // key of the main authority that began the run
-	Genesis string `json:"genesis"` // hash that names the chain, as whoever made the archive says
-	Event   uint64 `json:"event"`   // number of the newest
-	Head    string `json:"head"`    // of the chain of hashes over all events, which the account has too
+	Began   string `json:"began"`   // key of the main authority that started the run
+	Genesis string `json:"genesis"` // hash of the chain, as claimed by the archive's creator
+	Event   uint64 `json:"event"`   // number of the newest event
+	Head    string `json:"head"`    // of the hash chain over all events, which the account also contains
 }
 
-// Verifier checks one log. One goroutine uses it; it starts another, which Close ends.
+// Verifier checks one log. It is not safe for concurrent use. It starts a goroutine, which Close
+// ends.
 type Verifier struct {
 	source *source
 	closed bool
@@ -70,23 +71,24 @@ type Verifier struct {
 	written int64 // bytes that Write took
 }
 
-// log is a log of one of the two kinds, as far as it was verified.
+// log is the verified part of one of the two kinds of logs.
 type log interface {
-	// take verifies the record of a number, and has what it tells seen. It returns how many signatures it had.
+	// take verifies the record with a number, and passes its entries to see. It returns the number
+	// of its signatures.
 	take(number uint64, payload []byte, see func(history.Entry, *coordinator.State)) (signatures int, err error)
-	// state returns the newest state, nil before the first.
+	// state returns the newest state; nil before the first.
 	state() *coordinator.State
-	// describe says which run it is.
+	// describe sets the fields that identify the run.
 	describe(*Report)
-	// run is the hash of the genesis, as the page shows it: zero on a chain.
+	// run returns the hash of the genesis in the page's form: zero on a chain.
 	run() [32]byte
-	// costs is what a chain was paid; nil on a server.
+	// costs returns the payments on a chain; nil on a server.
 	costs() *history.Costs
-	// event returns the number of the event of a chain with a head; 0: there is none.
+	// event returns the number of a chain's event with a head; 0 if there is none.
 	event(head [32]byte) uint64
 }
 
-// logOf returns the kind of log that begins with a record.
+// logOf returns the kind of log that starts with a record.
 func logOf(first []byte) log {
 	if archive.IsHeader(first) {
 		return &chainLog{}
@@ -94,7 +96,7 @@ func logOf(first []byte) log {
 	return &serverLog{}
 }
 
-// New returns a Verifier of a log of which nothing has arrived. The caller closes it.
+// New returns a Verifier for an empty log. The caller must close it.
 func New() *Verifier {
 	v := &Verifier{source: newSource(), done: make(chan struct{}), bytes: journal.First}
 	go func() {
@@ -104,8 +106,8 @@ func New() *Verifier {
 	return v
 }
 
-// Write takes the next bytes of the log. When it returns, every record that is complete has been verified. It fails
-// after a record that does not verify.
+// Write takes the next bytes of the log. When it returns, it has verified every complete record. It
+// fails after a record that does not verify.
 func (v *Verifier) Write(p []byte) (int, error) {
 	if v.closed || !v.source.give(p, v.done) {
 		return 0, cmp.Or(v.err, io.ErrClosedPipe)
@@ -133,7 +135,7 @@ func (v *Verifier) take(payload []byte) error {
 	return nil
 }
 
-// state returns the newest state; nil: there is none.
+// state returns the newest state, or nil.
 func (v *Verifier) state() *coordinator.State {
 	if v.log == nil {
 		return nil
@@ -151,7 +153,8 @@ func (v *Verifier) Close(told Told) Report {
 	return v.Report(told)
 }
 
-// Report describes the written part of the log and compares it with a description. The caller may continue to Write.
+// Report describes the written part of the log and compares it with a description. The caller may
+// continue to Write.
 func (v *Verifier) Report(told Told) Report {
 	r := Report{Records: v.records, Signatures: v.signatures, Broken: v.err != nil}
 	if state := v.state(); state != nil {
@@ -172,7 +175,8 @@ func (v *Verifier) Report(told Told) Report {
 	return r
 }
 
-// problem returns the first fault of the log, or the first difference between the log and its description.
+// problem returns the first fault of the log, or the first difference between the log and its
+// description.
 func (v *Verifier) problem(told Told, r Report) error {
 	switch {
 	case v.err != nil:
@@ -191,7 +195,7 @@ func (v *Verifier) problem(told Told, r Report) error {
 	return nil
 }
 
-// Show describes the run as far as its log was verified: see shown.Of.
+// Show describes the run from the verified part of its log; see shown.Of.
 func (v *Verifier) Show(last uint32) shown.Run {
 	state := v.state()
 	if state == nil {
@@ -202,8 +206,9 @@ func (v *Verifier) Show(last uint32) shown.Run {
 	return run
 }
 
-// Event returns the number of the event after which a chain's log had a head, in hex; 0: it never had it. If the
-// account of the run has this head, everything up to that event happened on the chain, and nothing else did.
+// Event returns the number of the event after which a chain's log had a head, in hex, or 0 if it
+// never had it. If the account of the run has this head, exactly the events up to this one happened
+// on the chain.
 func (v *Verifier) Event(head string) uint64 {
 	var wanted [32]byte
 	if n, err := hex.Decode(wanted[:], []byte(head)); err != nil || n != len(wanted) || v.log == nil {
@@ -212,5 +217,5 @@ func (v *Verifier) Event(head string) uint64 {
 	return v.log.event(wanted)
 }
 
-// Events returns what happened before the newest events: see shown.Events.
+// Events returns older events; see shown.Events.
 func (v *Verifier) Events(before int) ([]history.Event, int) { return shown.Events(&v.history, before) }

@@ -15,31 +15,31 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 )
 
-// Collector says where things are sent, and in whose name.
+// Collector configures the receiver and the sender's identity.
 type Collector struct {
-	URL     string            // whole: it probably ends in /v1/metrics, /v1/logs or /v1/traces
+	URL     string            // full URL, usually ending in /v1/metrics, /v1/logs or /v1/traces
 	Header  string            // value of the Authorization header; empty: none
-	Service string            // program that sends, "psyche-client"
-	Labels  map[string]string // of everything that is sent
-	Logger  *slog.Logger      // for what cannot be sent; it must not write to a collector itself
+	Service string            // name of the sending program, such as "psyche-client"
+	Labels  map[string]string // labels of everything that is sent
+	Logger  *slog.Logger      // for failed pushes; it must not itself write to a collector
 }
 
-// Stop sends what waits, for as long as its context lasts, and ends it.
+// Stop sends pending data until its context ends, and stops the sender.
 type Stop func(context.Context) error
 
-// timeout bounds one push.
+// timeout limits one push.
 const timeout = 10 * time.Second
 
-// scope names what is measured, logged and traced.
+// scope is the instrumentation scope of metrics, logs and traces.
 const scope = "github.com/psyche-go/psyche"
 
-// check returns what is wrong with the address, and has the library's errors logged.
+// check validates the address, and sets up logging of the library's errors.
 func (c Collector) check() error {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
 		return fmt.Errorf("address %q of a collector: want http:// or https://", c.URL)
 	}
 	var last atomic.Int64
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // once in a while: it is tried again
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // rarely, because pushes are retried
 		now := time.Now().Unix()
 		if before := last.Load(); now-before >= 60 && last.CompareAndSwap(before, now) {
 			c.Logger.Warn("something cannot be sent by OpenTelemetry", "err", err)
@@ -48,7 +48,7 @@ func (c Collector) check() error {
 	return nil
 }
 
-// headers are those of every request.
+// headers returns the headers of every request.
 func (c Collector) headers() map[string]string {
 	if c.Header == "" {
 		return nil

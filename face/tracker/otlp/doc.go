@@ -1,7 +1,7 @@
-// Package otlp sends what a process does to an OpenTelemetry collector, over HTTP, with
-// OpenTelemetry's own library: figures from time to time (Board, Gathered), logs (Logs), and
-// traces that are made from the event log (Traces).
+// Package otlp sends telemetry of a process to an OpenTelemetry collector over HTTP, with
+// OpenTelemetry's library: periodic metrics (Board, Gathered), logs (Logs), and traces derived from
+// the event log (Traces).
 //
-// Nothing of it waits for the collector: what is to be sent lies in queues of a fixed length,
-// and what finds no room is dropped. Each of them ends with the Stop that it returns.
+// No caller waits for the collector. Data waits in queues of a fixed length, and is dropped if a
+// queue is full. Each sender runs until its Stop is called.
 package otlp

@@ -20,12 +20,12 @@ import (
 	"github.com/psyche-go/psyche/face/metrics"
 )
 
-// Board begins to push the figures of a board, every so often.
+// Board starts to push the metrics of a board at regular intervals.
 func Board(ctx context.Context, board *metrics.Board, c Collector, every time.Duration) (Stop, error) {
 	return push(ctx, boardProducer{board}, c, every)
 }
 
-// Gathered begins to push what Prometheus could read.
+// Gathered starts to push the metrics of a Prometheus gatherer at regular intervals.
 func Gathered(ctx context.Context, from prometheus.Gatherer, c Collector, every time.Duration) (Stop, error) {
 	return push(ctx, gathered.NewMetricProducer(gathered.WithGatherer(from)), c, every)
 }
@@ -45,7 +45,7 @@ func push(ctx context.Context, from metric.Producer, c Collector, every time.Dur
 	return metric.NewMeterProvider(metric.WithReader(reader), metric.WithResource(c.resource())).Shutdown, nil
 }
 
-// boardProducer gives the library a board's figures.
+// boardProducer adapts a board to the library.
 type boardProducer struct{ board *metrics.Board }
 
 // Produce implements metric.Producer.

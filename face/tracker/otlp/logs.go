@@ -10,10 +10,10 @@ import (
 	"go.opentelemetry.io/otel/sdk/log"
 )
 
-// maxLogValue bounds a value of a log line, in characters.
+// maxLogValue limits a value of a log line, in characters.
 const maxLogValue = 4096
 
-// Logs returns a handler whose records of a level or more are sent.
+// Logs returns a handler that sends records at or above a level.
 func Logs(ctx context.Context, c Collector, level slog.Leveler) (slog.Handler, Stop, error) {
 	if err := c.check(); err != nil {
 		return nil, nil, err
@@ -28,7 +28,7 @@ func Logs(ctx context.Context, c Collector, level slog.Leveler) (slog.Handler, S
 	return leveled{otelslog.NewHandler(scope, otelslog.WithLoggerProvider(provider)), level}, provider.Shutdown, nil
 }
 
-// leveled is a handler that takes what has a level or more.
+// leveled is a handler with a minimum level.
 type leveled struct {
 	slog.Handler
 	level slog.Leveler

@@ -15,15 +15,15 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Tracer makes traces of events. A round is a trace: its phases, and what the process did
-// in it, are spans below it. So is every phase outside of rounds.
+// Tracer converts events to traces. Each round is a trace. Its spans are the round's phases and the
+// process's activities. Each phase outside of rounds is a trace too.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	mu       sync.Mutex
 	runs     []*run
 }
 
-// Traces begins to send traces of the events that Run's functions are given.
+// Traces starts a Tracer. The functions that Run returns receive the events.
 func Traces(ctx context.Context, c Collector) (*Tracer, error) {
 	if err := c.check(); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func Traces(ctx context.Context, c Collector) (*Tracer, error) {
 	return &Tracer{provider: sdk.NewTracerProvider(sdk.WithBatcher(exporter, sdk.WithExportTimeout(timeout)), sdk.WithResource(c.resource()))}, nil
 }
 
-// Stop ends what is open and sends what waits, for as long as ctx lasts.
+// Stop ends open spans and sends pending data until ctx ends.
 func (t *Tracer) Stop(ctx context.Context) error {
 	t.mu.Lock()
 	for _, r := range t.runs {
@@ -45,7 +45,7 @@ func (t *Tracer) Stop(ctx context.Context) error {
 	return t.provider.Shutdown(ctx)
 }
 
-// Run returns a function that sees the events of a run, for event.Log's Watch.
+// Run returns a function that processes the events of a run, for event.Log's Watch.
 func (t *Tracer) Run(runID string) func(event.Event) {
 	r := &run{tracer: t.provider.Tracer(scope), runID: attribute.String("run_id", runID)}
 	t.mu.Lock()
@@ -58,7 +58,7 @@ func (t *Tracer) Run(runID string) func(event.Event) {
 	}
 }
 
-// run is what is open of a run.
+// run is the open spans of a run.
 type run struct {
 	tracer trace.Tracer
 	runID  attribute.KeyValue
@@ -67,13 +67,13 @@ type run struct {
 	phase  *opened
 }
 
-// opened is a span that has not ended.
+// opened is an open span.
 type opened struct {
 	trace.Span
 	ctx context.Context
 }
 
-// open begins a span below another, or one that begins a trace.
+// open starts a child span of below, or a new trace if below is nil.
 func (r *run) open(below *opened, name string, at time.Time, attributes ...attribute.KeyValue) *opened {
 	ctx := context.Background()
 	if below != nil {
@@ -83,7 +83,7 @@ func (r *run) open(below *opened, name string, at time.Time, attributes ...attri
 	return &opened{span, ctx}
 }
 
-// end ends what is open.
+// end ends the open spans.
 func (r *run) end(at time.Time) {
 	for _, span := range []*opened{r.phase, r.round} {
 		if span != nil {
@@ -137,7 +137,7 @@ func (r *run) see(e event.Event) {
 
 func step(n uint32) attribute.KeyValue { return attribute.Int64("step", int64(n)) }
 
-// enter begins and ends rounds and phases.
+// enter starts and ends rounds and phases.
 func (r *run) enter(s event.State, at time.Time) {
 	inRound := s.RunState == "RoundTrain" || s.RunState == "RoundWitness"
 	sameStep := s.Step == r.state.Step
@@ -161,7 +161,7 @@ func (r *run) enter(s event.State, at time.Time) {
 	}
 }
 
-// below is what happens belongs to.
+// below returns the current parent span.
 func (r *run) below() *opened {
 	if r.round != nil {
 		return r.round
@@ -169,20 +169,20 @@ func (r *run) below() *opened {
 	return r.phase
 }
 
-// took makes a span of something that has ended.
+// took adds a span for a completed activity.
 func (r *run) took(e event.Event, name string, seconds float64, attributes ...attribute.KeyValue) {
 	begun := e.Time.Add(-time.Duration(seconds * float64(time.Second)))
 	r.open(r.below(), name, begun, attributes...).End(trace.WithTimestamp(e.Time))
 }
 
-// note adds what took no time to what is open.
+// note adds an instantaneous event to the current span.
 func (r *run) note(e event.Event, attributes ...attribute.KeyValue) {
 	if span := r.below(); span != nil {
 		span.AddEvent(e.Body.Kind(), trace.WithTimestamp(e.Time), trace.WithAttributes(attributes...))
 	}
 }
 
-// fail says that something went wrong in what is open.
+// fail marks the current span as failed.
 func (r *run) fail(e event.Event, why string) {
 	r.note(e, attribute.String("reason", why))
 	if span := r.below(); span != nil {

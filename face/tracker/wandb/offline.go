@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/face/tracker"
 )
 
-// Numbers of the fields that are written.
+// Numbers of protobuf fields.
 const (
 	recordNumber, recordHistory, recordRun, recordExit, recordHeader = 1, 2, 17, 18, 21
 
@@ -40,8 +40,8 @@ type offline struct {
 	started time.Time
 }
 
-// Offline makes a folder below dir, whose name begins with offline-run-, and returns a sink
-// that writes into it, and the folder.
+// Offline creates a folder in dir, with a name that starts with offline-run-. It returns a sink
+// that writes into the folder, and the folder's path.
 func Offline(dir string, run Run) (sink tracker.Sink, folder string, err error) {
 	id, err := newID()
 	if err != nil {
@@ -60,7 +60,7 @@ func Offline(dir string, run Run) (sink tracker.Sink, folder string, err error) 
 		return nil, "", err
 	}
 	o := &offline{file: file, folder: folder, started: now}
-	head := append([]byte(":W&B"), 0xe1, 0xbe, 0) // mark and version of the file
+	head := append([]byte(":W&B"), 0xe1, 0xbe, 0) // magic and version of the file
 	o.at = len(head)
 	_, err = file.Write(head)
 	version := appendText(appendText(nil, versionProducer, "0.18.0"), versionConsumer, "0.1.0")
@@ -76,7 +76,7 @@ func Offline(dir string, run Run) (sink tracker.Sink, folder string, err error) 
 	return o, folder, nil
 }
 
-// record is the first thing that is written of a run.
+// record returns the first record of a run.
 func (r Run) record(id string, now time.Time) []byte {
 	b := appendText(nil, runID, id)
 	for _, field := range []struct {
@@ -91,7 +91,7 @@ func (r Run) record(id string, now time.Time) []byte {
 	for _, name := range slices.Sorted(maps.Keys(r.Config)) {
 		value, err := json.Marshal(r.Config[name])
 		if err != nil {
-			continue // Online says so
+			continue // Online reports this error
 		}
 		config = appendBytes(config, configUpdate, appendText(appendText(nil, itemKey, name), itemValue, string(value)))
 	}
@@ -102,7 +102,7 @@ func (r Run) record(id string, now time.Time) []byte {
 
 // Write implements tracker.Sink.
 func (o *offline) Write(_ context.Context, rows []metrics.Row) error {
-	if o.failed != nil { // in the middle of a row, perhaps
+	if o.failed != nil { // it may have failed in the middle of a row
 		return fmt.Errorf("%w: %s: %w", tracker.ErrGivenUp, o.folder, o.failed)
 	}
 	for _, row := range rows {
@@ -139,14 +139,14 @@ func (o *offline) Close(context.Context) error {
 	return errors.Join(o.record(recordExit, nil), o.file.Close())
 }
 
-// record writes a record of a kind.
+// record writes a record of the given kind.
 func (o *offline) record(kind protowire.Number, body []byte) error {
 	o.number++
 	b := protowire.AppendVarint(protowire.AppendTag(nil, recordNumber, protowire.VarintType), o.number)
 	return o.frame(appendBytes(b, kind, body))
 }
 
-// Framing of records in blocks: checksum, length and place of each piece of one.
+// Framing of records in blocks: checksum, length, and the position of each fragment in its record.
 const (
 	blockSize  = 32768
 	pieceHead  = 7
@@ -156,7 +156,7 @@ const (
 	pieceLast  = 4
 )
 
-// frame writes a record, in pieces that do not cross the end of a block.
+// frame writes a record, in fragments that do not cross the end of a block.
 func (o *offline) frame(record []byte) error {
 	var b []byte
 	for first := true; first || len(record) > 0; first = false {

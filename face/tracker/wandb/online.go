@@ -16,13 +16,13 @@ import (
 	"github.com/psyche-go/psyche/face/tracker"
 )
 
-// Service is where runs are sent to, and as whom.
+// Service is the address of the service with the credentials.
 type Service struct {
-	URL string // "https://api.wandb.ai" unless given
+	URL string // default: "https://api.wandb.ai"
 	Key string
 }
 
-// Bounds of a request.
+// Limits of a request.
 const (
 	timeout     = 15 * time.Second
 	maxResponse = 1 << 20
@@ -34,13 +34,13 @@ type online struct {
 	run     Run
 	id      string
 	client  *http.Client
-	at      string // address of the run's stream; empty before it has begun
+	at      string // address of the run's stream; empty before the start
 	sent    int    // lines
 	last    map[string]any
 	begun   time.Time
 }
 
-// Online returns a sink that sends rows to the service. Nothing is sent before the first.
+// Online returns a sink that sends rows to the service. It sends nothing before the first row.
 func Online(s Service, run Run) (tracker.Sink, error) {
 	if s.URL == "" {
 		s.URL = "https://api.wandb.ai"
@@ -56,14 +56,14 @@ func Online(s Service, run Run) (tracker.Sink, error) {
 	return &online{service: s, run: run, id: id, client: &http.Client{Timeout: timeout}, last: map[string]any{}, begun: time.Now()}, err
 }
 
-// beginRun makes the run; what it is given is named as in the service's schema.
+// beginRun creates the run. Its variables have the names of the service's schema.
 const beginRun = `mutation UpsertBucket($name: String!, $project: String, $entity: String, $groupName: String, $displayName: String, $config: JSONString) {
   upsertBucket(input: {name: $name, modelName: $project, entityName: $entity, groupName: $groupName, displayName: $displayName, config: $config}) {
     bucket { name project { name entity { name } } }
   }
 }`
 
-// begin makes the run and learns where its lines go.
+// begin creates the run and gets the address for its lines.
 func (o *online) begin(ctx context.Context) error {
 	settings, err := o.run.settings()
 	if err != nil {
@@ -109,7 +109,7 @@ func (o *online) begin(ctx context.Context) error {
 	return nil
 }
 
-// chunk is lines of a file, from one on.
+// chunk is a range of lines of a file.
 type chunk struct {
 	Offset  int      `json:"offset"`
 	Content []string `json:"content"`
@@ -126,7 +126,7 @@ func (o *online) Write(ctx context.Context, rows []metrics.Row) error {
 	for i, row := range rows {
 		line, err := tracker.JSON(row, map[string]any{"_runtime": row.Time.Sub(o.begun).Seconds()})
 		if err == nil {
-			err = json.Unmarshal(line, &o.last) // the summary has the newest of each figure
+			err = json.Unmarshal(line, &o.last) // the summary has the newest value of each metric
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", tracker.ErrGivenUp, err)
@@ -148,7 +148,7 @@ func (o *online) Write(ctx context.Context, rows []metrics.Row) error {
 	return nil
 }
 
-// Close implements tracker.Sink: it says that the run is over.
+// Close implements tracker.Sink. It reports the end of the run.
 func (o *online) Close(ctx context.Context) error {
 	defer o.client.CloseIdleConnections()
 	if o.at == "" {
@@ -157,7 +157,7 @@ func (o *online) Close(ctx context.Context) error {
 	return o.post(ctx, o.at, map[string]any{"complete": true, "exitcode": 0, "dropped": 0}, nil)
 }
 
-// post sends an object and reads one.
+// post sends an object and decodes the answer.
 func (o *online) post(ctx context.Context, address string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -194,7 +194,7 @@ func (o *online) post(ctx context.Context, address string, body, into any) error
 	return err
 }
 
-// clip keeps a foreign text from filling the log.
+// clip shortens untrusted text for the log.
 func clip(text string) string {
 	const most = 200
 	if len(text) > most {

@@ -6,16 +6,16 @@ import (
 	"fmt"
 )
 
-// Run names a run of Weights & Biases.
+// Run describes a run of Weights & Biases.
 type Run struct {
-	Project string         // "psyche" unless given
-	Entity  string         // user or team; empty: the key's own
+	Project string         // default: "psyche"
+	Entity  string         // user or team; empty: the key's owner
 	Group   string         // empty: none
-	Name    string         // what people see
-	Config  map[string]any // settings, of what JSON knows
+	Name    string         // display name
+	Config  map[string]any // settings, as JSON values
 }
 
-// newID makes a run's id, of the letters that the service uses.
+// newID generates a run id from the service's alphabet.
 func newID() (string, error) {
 	const letters = "0123456789abcdefghijklmnopqrstuvwxyz"
 	raw := make([]byte, 8)
@@ -28,7 +28,7 @@ func newID() (string, error) {
 	return string(raw), nil
 }
 
-// settings is the config as the service keeps it: every value in an object.
+// settings encodes the config in the service's form: every value in an object.
 func (r Run) settings() (string, error) {
 	all := map[string]map[string]any{}
 	for name, value := range r.Config {

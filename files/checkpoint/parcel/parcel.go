@@ -12,6 +12,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
@@ -20,7 +21,8 @@ const (
 	maxFiles = 1 << 12
 	hashSize = 32
 
-	// MaxSize bounds the bytes of a parcel. Larger models come from the Hub or a bucket.
+	// MaxSize is the maximum size of a parcel in bytes. Larger models must come from the Hub or a
+	// bucket.
 	MaxSize = 16 << 30
 )
 
@@ -34,7 +36,7 @@ type file struct {
 	hash [hashSize]byte
 }
 
-// Parcel is a model's folder as a sequence of bytes. Its files are open only while they are read.
+// Parcel is a model archive of a folder. It opens the files only to read them.
 type Parcel struct {
 	dir   string
 	head  []byte
@@ -44,8 +46,8 @@ type Parcel struct {
 	parameters uint64
 }
 
-// Open makes a parcel of a folder. All of the folder is read once: it has to be a model that can be read, and
-// the parcel says by which hashes its files are known. watch is told how much of it is read; it may be nil.
+// Open returns the parcel of a folder. It reads the whole folder once, to check that it is a valid
+// model, and to compute the hashes of its files. watch is called with the progress; it may be nil.
 func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Parcel, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
 		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
@@ -131,10 +133,10 @@ func (p *Parcel) appendHead(b []byte) []byte {
 	return b
 }
 
-// Size returns the bytes of the parcel.
+// Size returns the size of the parcel in bytes.
 func (p *Parcel) Size() int64 { return p.size }
 
-// Parameters returns how many parameters the model has.
+// Parameters returns the number of parameters of the model.
 func (p *Parcel) Parameters() uint64 { return p.parameters }
 
 // ReadAt implements io.ReaderAt.
@@ -169,13 +171,23 @@ func (p *Parcel) readFile(name string, b []byte, offset int64) error {
 	return errors.Join(err, content.Close())
 }
 
-// Unpack reads a parcel to its end and makes its folder, which appears in one step.
-func Unpack(r io.Reader, dir string) error {
+// Unpack reads a parcel to its end and makes its folder, which appears in one step. The error wraps
+// diskspace.ErrTooLittle, before a file is written, if the files do not fit.
+func Unpack(r io.Reader, dir string) error { return unpack(r, dir, diskspace.Of) }
+
+func unpack(r io.Reader, dir string, probe diskspace.Probe) error {
 	files, err := readHead(r)
 	if err != nil {
 		return err
 	}
-	return checkpoint.FillDir(dir, func(temporary string) error {
+	total := uint64(0)
+	for _, f := range files {
+		total += uint64(f.size)
+	}
+	if err := diskspace.Check(dir, "the model's files", total, probe); err != nil {
+		return err
+	}
+	err = checkpoint.FillDir(dir, func(temporary string) error {
 		for _, f := range files {
 			if err := f.write(r, temporary); err != nil {
 				return err
@@ -189,6 +201,7 @@ func Unpack(r io.Reader, dir string) error {
 		}
 		return nil
 	})
+	return diskspace.Explain(err, "nothing was kept; remove other files, and run the command again")
 }
 
 // readHead reads which files follow.

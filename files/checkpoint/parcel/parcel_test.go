@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/safetensors"
@@ -152,4 +154,35 @@ func FuzzUnpack(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestNoSpaceForAModel: a model that does not fit is refused before its first file.
+func TestNoSpaceForAModel(t *testing.T) {
+	packed, got := pack(t, model(t)), filepath.Join(t.TempDir(), "got")
+	for _, free := range []uint64{0, 10} {
+		from := bytes.NewReader(packed)
+		err := unpack(from, got, func(string) diskspace.Space { return diskspace.Bytes(free) })
+		if !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), diskspace.Format(free)+" are free in "+got) || from.Len() < len(packed)/2 {
+			t.Errorf("%d bytes free: %v, %d of %d bytes are left", free, err, from.Len(), len(packed))
+		}
+	}
+	if _, err := os.Stat(got); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder was made: %v", err)
+	}
+	if err := unpack(bytes.NewReader(packed), got, func(string) diskspace.Space { return diskspace.Bytes(1 << 20) }); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDiskFillsDuringUnpack: no part of a model is left in place.
+func TestDiskFillsDuringUnpack(t *testing.T) {
+	dir := diskspacetest.Mount(t, 8<<10)
+	got := filepath.Join(dir, "got")
+	err := unpack(bytes.NewReader(pack(t, model(t))), got, func(string) diskspace.Space { return diskspace.Space{} })
+	if !diskspace.IsFull(err) || !strings.Contains(err.Error(), "nothing was kept") {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/objstore"
 	"lukechampine.com/blake3"
@@ -35,20 +36,22 @@ const manifestObject = "manifest.json"
 // errOtherCheckpoint says that a place holds another checkpoint under the same name.
 var errOtherCheckpoint = errors.New("a different checkpoint exists under this name")
 
-// Bucket is a place in an object store: a prefix below which each checkpoint that Upload
-// puts there has a folder of its own, and which Facts and Download take for such a folder.
+// Bucket is a location in an object store. Upload writes each checkpoint to its own folder below
+// Prefix. For Facts and Download, Prefix is such a folder.
 type Bucket struct {
 	Store    objstore.Store
 	Name     string // of the bucket
 	Prefix   string // may be empty
 	CacheDir string // where Download puts what it gets
 	MaxBytes int64  // that Download gets; 0: 4 TiB
+
+	Space diskspace.Probe // of CacheDir; nil: diskspace.Of
 }
 
-// String names the place for people.
+// String returns the location in a readable form.
 func (b Bucket) String() string { return "gs://" + path.Join(b.Name, b.Prefix) }
 
-// Folder returns the place of one of the checkpoints that Upload puts below this one.
+// Folder returns the location of one checkpoint that Upload writes below this one.
 func (b Bucket) Folder(runID string, step uint32) Bucket {
 	b.Prefix = path.Join(b.Prefix, folderName(runID, step))
 	return b
@@ -110,10 +113,10 @@ func (b Bucket) object(f bucketFile) objstore.Object {
 	return objstore.Object{Name: path.Join(b.Prefix, f.Name), Size: f.Size, Generation: string(f.Generation)}
 }
 
-// Upload puts the checkpoint of a folder into a folder of the bucket and returns the
-// prefix of that. Nobody sees a part of it: the manifest comes last. A checkpoint that is
-// there already is left as it is, and two who upload the same one at once do not disturb
-// each other.
+// Upload writes the checkpoint of a folder to a folder of the bucket and returns the prefix of that
+// folder. Readers never see a part of it, because the manifest is written last. Upload does not
+// change a checkpoint that exists already. Concurrent uploads of the same checkpoint do not
+// interfere with each other.
 func (b Bucket) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
 	at := b.Folder(f.RunID, f.Step)
 	done, err := at.isThere(ctx, f)
@@ -322,8 +325,8 @@ func (b Bucket) read(ctx context.Context, o objstore.Object, limit int64) ([]byt
 	return text, b.Store.ReadAt(ctx, o, text, 0)
 }
 
-// Facts returns what the checkpoint in the folder says of itself. One that no run put
-// there is checkpoint.ErrNoFacts.
+// Facts returns the facts of the checkpoint in the folder. If no run wrote it, the error is
+// checkpoint.ErrNoFacts.
 func (b Bucket) Facts(ctx context.Context) (checkpoint.Facts, error) {
 	text, found, err := b.file(ctx, checkpoint.FactsFile, maxFacts)
 	switch {
@@ -361,9 +364,9 @@ func (b Bucket) file(ctx context.Context, name string, limit int64) (text []byte
 // maxFacts is more than a FactsFile may have, for its own error to name the bound.
 const maxFacts = 1 << 20
 
-// Download gets the checkpoint in the folder, all of it of the versions that belong
-// together, and returns where it is. What was got before, and is still whole, is not fetched
-// again; what a killed process left of a download is removed.
+// Download gets the checkpoint in the folder and returns the local folder. All files have versions
+// that belong together. Files from an earlier download that are still intact are not fetched again.
+// Download removes the remains of downloads by killed processes.
 func (b Bucket) Download(ctx context.Context, progress Progress) (string, error) {
 	files, err := b.files(ctx)
 	if err != nil {
@@ -382,6 +385,9 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 	if isWhole(dir, files) {
 		return dir, nil
 	}
+	if err := diskspace.Check(dir, "the files", uint64(all), b.Space); err != nil {
+		return "", fmt.Errorf("download %s: %w", b, err)
+	}
 	err = checkpoint.FillDir(dir, func(temporary string) error {
 		for _, f := range files {
 			err := b.fetch(ctx, f, filepath.Join(temporary, f.Name), func(n int64) {
@@ -399,7 +405,7 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 		return nil
 	})
 	if err != nil && !errors.Is(err, errFaster) {
-		return "", fmt.Errorf("download %s: %w", b, err)
+		return "", fmt.Errorf("download %s: %w", b, diskspace.Explain(err, "nothing was kept; remove other files, and run the command again"))
 	}
 	return dir, nil
 }

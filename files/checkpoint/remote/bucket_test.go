@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/objstore"
@@ -431,4 +432,28 @@ func FuzzManifest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestNoSpaceForABucket: a checkpoint that does not fit is refused before its first file. A second download needs no space.
+func TestNoSpaceForABucket(t *testing.T) {
+	b := newBucket(t)
+	folder, _, facts := save(t, t.TempDir(), 10)
+	at, err := b.Upload(t.Context(), folder, facts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Prefix = at
+	free := uint64(0)
+	b.Space = func(string) diskspace.Space { return diskspace.Bytes(free) }
+	if _, err := b.Download(t.Context(), nil); !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), "but 0 B are free in "+b.CacheDir) {
+		t.Error(err)
+	}
+	free = 1 << 20
+	if _, err := b.Download(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	free = 0
+	if _, err := b.Download(t.Context(), nil); err != nil {
+		t.Errorf("once more: %v", err)
+	}
 }

@@ -15,14 +15,14 @@ import (
 // errNewer says that the place holds a later checkpoint of the same run.
 var errNewer = errors.New("a later checkpoint of the run exists")
 
-// HubRepo is a repository of the Hub.
+// HubRepo is a repository of the Hugging Face Hub.
 type HubRepo struct {
 	Client   *hub.Client
 	Repo     string // owner/name
 	Revision string // branch, tag or commit; empty: the default branch
-	Private  bool   // when Upload makes it
-	MaxBytes int64  // that Download gets; 0: hub.DefaultMaxBytes
-	Public   bool   // Download gets only what everybody may read, also of what the cache has
+	Private  bool   // create the repository as private
+	MaxBytes int64  // maximum size of a download; 0: hub.DefaultMaxBytes
+	Public   bool   // Download gets only public files, including cached ones
 }
 
 func (r HubRepo) revision() string {
@@ -32,8 +32,8 @@ func (r HubRepo) revision() string {
 	return r.Revision
 }
 
-// String names the place for people: also the Hub, where it is not the public one, and
-// whether Upload makes the repository a private one.
+// String returns the location in a readable form. It contains the Hub if that is not the public
+// one, and whether Upload creates a private repository.
 func (r HubRepo) String() string {
 	name := "Hub " + r.Repo + "@" + r.revision()
 	if at, err := url.Parse(r.Client.Endpoint); err == nil && r.Client.Endpoint != hub.DefaultEndpoint {
@@ -45,8 +45,8 @@ func (r HubRepo) String() string {
 	return name
 }
 
-// Facts returns what the newest checkpoint says of itself, and the place pinned to its
-// commit. A repository that no run wrote to is checkpoint.ErrNoFacts.
+// Facts returns the facts of the newest checkpoint, and the location pinned to its commit. If no
+// run wrote to the repository, the error is checkpoint.ErrNoFacts.
 func (r HubRepo) Facts(ctx context.Context) (checkpoint.Facts, HubRepo, error) {
 	commit, err := r.Client.Resolve(ctx, r.Repo, r.revision())
 	if err != nil {
@@ -73,7 +73,7 @@ func (r HubRepo) Config(ctx context.Context) ([]byte, error) {
 	return r.Client.ReadFile(ctx, r.Repo, r.revision(), checkpoint.ConfigFile)
 }
 
-// Download puts the checkpoint into the Hub's cache and returns its folder.
+// Download downloads the checkpoint into the Hub's cache and returns its folder.
 func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, err error) {
 	o := hub.SnapshotOptions{Revision: r.Revision, Match: checkpoint.IsPart, MaxBytes: r.MaxBytes, Public: r.Public}
 	if progress != nil {
@@ -89,9 +89,9 @@ func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, e
 	return got.Dir, nil
 }
 
-// Upload commits the checkpoint of a folder and returns the commit. What an earlier
-// checkpoint left and this one has not is removed; other files, and a page that a person
-// wrote, stay. A later checkpoint of the same run is not replaced: errNewer.
+// Upload commits the checkpoint of a folder and returns the commit. It removes files of an earlier
+// checkpoint that this one does not have. Other files, including a model card that a person wrote,
+// stay. It does not replace a later checkpoint of the same run: errNewer.
 func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
 	files, err := filesOf(dir)
 	if err != nil {

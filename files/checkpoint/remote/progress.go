@@ -1,10 +1,10 @@
 package remote
 
-// Progress is how far a transfer is, in bytes.
+// Progress is called with the progress of a transfer in bytes.
 type Progress func(done, all int64)
 
-// InParts returns a Progress that tells of a transfer when it begins and, once each, of its
-// fiftieths: 51 times at most, however often what moves goes back and comes again.
+// InParts returns a Progress that calls told at the start of a transfer and once for each fiftieth
+// of it, at most 51 times, even if the transfer restarts parts.
 func InParts(told func(done, all int64)) Progress {
 	const parts = 50
 	last := int64(-1)

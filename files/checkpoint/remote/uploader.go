@@ -18,12 +18,12 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Place is where an Uploader puts checkpoints.
+// Place is a location to which an Uploader uploads checkpoints.
 type Place interface {
-	// Upload returns how the place names the version that it made.
+	// Upload returns the name of the version that it created.
 	Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (version string, err error)
-	// String names the place for people. Two places have the same name only if what is
-	// uploaded to either lies at the same address, for the same readers.
+	// String returns the location in a readable form. Two places must have the same string only if
+	// their uploads are at the same address, for the same readers.
 	String() string
 }
 
@@ -38,9 +38,9 @@ const (
 	closeTimeout   = 3 * time.Second
 )
 
-// Uploader uploads checkpoints in the background, one after the other. Where a later one
-// is there before an upload has begun, the earlier one is skipped. A failed upload is
-// repeated until it succeeds, a later checkpoint takes its place, or Close gives up.
+// Uploader uploads checkpoints in the background, one after the other. It skips a checkpoint if a
+// later one arrives before its upload has started. It repeats a failed upload until it succeeds, a
+// later checkpoint replaces it, or Close gives up.
 type Uploader struct {
 	place  Place
 	runID  string
@@ -66,11 +66,10 @@ type job struct {
 	facts checkpoint.Facts
 }
 
-// NewUploader starts an uploader of a run's checkpoints, which lie in folders of dir. What an
-// earlier process was to upload from there to the same place, for the same run, is taken up;
-// what is of other runs and places is left alone. Uploaded, which may be nil, is told of each
-// checkpoint that is there, with the version that Place.Upload returned; it is called from
-// any goroutine.
+// NewUploader starts an uploader of a run's checkpoints, which are in folders of dir. It continues
+// uploads that an earlier process left there for the same run and place, and ignores those for
+// other runs and places. It calls uploaded, which may be nil, for each uploaded checkpoint, with
+// the version that Place.Upload returned, from any goroutine.
 func NewUploader(place Place, runID, dir string, logger *slog.Logger, uploaded func(f checkpoint.Facts, version string)) *Uploader {
 	ctx, cancel := context.WithCancel(context.Background())
 	if uploaded == nil {
@@ -122,8 +121,8 @@ func (u *Uploader) takeUp() {
 	}
 }
 
-// Offer hands over a checkpoint of the run that was saved to a folder. It does not wait, and
-// may be called from any goroutine. The folder may be removed afterwards.
+// Offer offers a checkpoint of the run that was saved to a folder. It does not block, and may be
+// called from any goroutine. The folder may be removed afterwards.
 func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
 	stage := u.stage(f.Step)
 	if staged, err := checkpoint.ReadFacts(stage); err == nil && staged == f {
@@ -299,8 +298,8 @@ func isFinal(err error) bool {
 	return false
 }
 
-// Watch has a function told, from any goroutine, how many bytes of a checkpoint are there whenever
-// another fiftieth of them is. It must not wait.
+// Watch sets a function that is called with the progress of the upload at each fiftieth, from any
+// goroutine. It must not block.
 func (u *Uploader) Watch(told func(step uint32, done, all int64)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -327,17 +326,17 @@ func (u *Uploader) progress(step uint32) Progress {
 	}
 }
 
-// Pending reports whether an upload runs or waits. It asks no disk.
+// Pending reports whether an upload is running or waiting. It does not access the disk.
 func (u *Uploader) Pending() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.busy || u.waiting != nil
 }
 
-// Close waits until everything is uploaded, or ctx is done, and returns why the newest
-// checkpoint is not where it should be. What is left lies in the folder, and the next
-// uploader of the run to this place takes it up. A place, or a disk, that does not answer when ctx is done is waited for
-// no longer than closeTimeout.
+// Close waits until everything is uploaded, or ctx is done. It returns the reason why the newest
+// checkpoint is not uploaded, if it is not. Remaining checkpoints stay in the folder, and the next
+// uploader of the run to this place uploads them. If a place or a disk does not answer, Close waits
+// at most closeTimeout after ctx is done.
 func (u *Uploader) Close(ctx context.Context) error {
 	u.mu.Lock()
 	u.closing = true

@@ -26,7 +26,7 @@ const (
 	codecZstd = 1
 )
 
-// Batch is some rows.
+// Batch is a record batch.
 type Batch struct {
 	Rows int
 
@@ -70,11 +70,11 @@ func (f *File) batch(m message, about flatTable) (*Batch, error) {
 	return b, err
 }
 
-// Column is a column of a batch, or within another.
+// Column is a column of a batch, or a child of another column.
 type Column struct {
 	Field   Field
 	Length  int
-	Columns []*Column // within it
+	Columns []*Column // children
 
 	valid, offsets, values []byte     // as Kind has them; valid is empty if no value is missing
 	texts                  [][]byte   // that views refer to
@@ -82,7 +82,7 @@ type Column struct {
 	categories             categories // that values are places in
 }
 
-// Column reads a column of the schema, by its number there.
+// Column reads the column with a number in the schema.
 func (b *Batch) Column(number int) (*Column, error) {
 	w := walk{batch: b, left: maxColumn}
 	for i, field := range b.file.Fields[:number] {

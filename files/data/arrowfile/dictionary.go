@@ -99,8 +99,8 @@ func (f *File) part(d *dictionary, at int64) (*Column, error) {
 	return column, err
 }
 
-// At returns the column that has the value of a row, and its row there: of a column of places
-// in a dictionary another one. The row is not missing, but what it refers to may be.
+// At returns the column and the row with the value of a row. These differ from c and row in a
+// dictionary-encoded column. The row is not null, but the dictionary's value may be.
 func (c *Column) At(row int) (*Column, int, error) {
 	if c.Field.dictionary == nil {
 		return c, row, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// ErrInvalid says that a file is no Arrow file, or is damaged, or is of a kind that is not read.
+// ErrInvalid means that a file is not an Arrow file, is damaged, or is of an unsupported kind.
 var ErrInvalid = errors.New("invalid Arrow file")
 
 // maxDescription bounds what describes a message, in bytes.
@@ -43,8 +43,8 @@ type File struct {
 	dictionaries []*dictionary
 }
 
-// Open reads the schema of a file of size bytes. A file is read as the stream that it
-// contains, whose end is marked.
+// Open reads the schema of a file of size bytes. It reads a file as the stream that the file
+// contains, which has an end mark.
 func Open(from io.ReaderAt, size int64) (*File, error) {
 	f := &File{from: from, size: size}
 	start := make([]byte, min(size, filestart.Size))

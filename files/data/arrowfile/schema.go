@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Kind is what the values of a column are.
+// Kind is the kind of a column's values.
 type Kind int
 
 // Kinds of columns.
 const (
-	KindOther  Kind = iota // is not read
-	KindText               // UTF-8, or bytes that may be
+	KindOther  Kind = iota // not supported
+	KindText               // UTF-8, or bytes that may be UTF-8
 	KindInt                // integers
-	KindList               // lists, of the values of the one column within
-	KindStruct             // objects of the columns within
+	KindList               // lists of the values of the only child
+	KindStruct             // structs of the children
 	KindNull               // only nulls
 )
 
@@ -52,7 +52,7 @@ const (
 type Field struct {
 	Name   string
 	Kind   Kind
-	Fields []Field // within it
+	Fields []Field // children
 
 	kind       int64 // a type above
 	width      int   // bytes of an integer, or of an offset
@@ -67,7 +67,7 @@ func (f Field) views() bool {
 	return f.dictionary == nil && (f.kind == typeUTF8View || f.kind == typeBinaryView)
 }
 
-// Type names the type for errors.
+// Type returns the name of the type for errors.
 func (f Field) Type() string {
 	names := map[int64]string{
 		typeNull: "null", typeInt: "integers", typeBinary: "bytes", typeUTF8: "text", typeList: "lists", typeStruct: "objects", typeUnion: "unions",

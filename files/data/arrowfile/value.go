@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// Null reports whether the value of a row is missing.
+// Null reports whether the value of a row is null.
 func (c *Column) Null(row int) bool {
 	return c.Field.Kind == KindNull || c.nulls || len(c.valid) > 0 && c.valid[row/8]>>(row%8)&1 == 0
 }
 
-// Text returns the value of a row of a column of KindText, which is not checked to be UTF-8. It
-// is a part of the column.
+// Text returns the value of a row in a column of KindText. It does not check for valid UTF-8. The
+// result shares the column's memory.
 func (c *Column) Text(row int) ([]byte, error) {
 	if c.Field.views() {
 		return c.view(c.values[viewSize*row : viewSize*row+viewSize])
@@ -23,7 +23,7 @@ func (c *Column) Text(row int) ([]byte, error) {
 	return c.values[from:to], nil
 }
 
-// List returns the rows of the column within that make up the value of a row of a column of
+// List returns the range of rows in the child column for the value of a row in a column of
 // KindList.
 func (c *Column) List(row int) (from, to int, err error) {
 	first := c.offset(row)
@@ -60,7 +60,7 @@ func (c *Column) view(raw []byte) ([]byte, error) {
 	return c.texts[number][from : from+length], nil
 }
 
-// Int returns the value of a row of a column of KindInt. Values above 2⁶³−1 become negative.
+// Int returns the value of a row in a column of KindInt. Values above 2⁶³−1 become negative.
 func (c *Column) Int(row int) int64 { return integer(c.values, row, c.Field.width, c.Field.signed) }
 
 // integer returns an integer of a buffer of those of width bytes.

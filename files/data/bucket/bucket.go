@@ -15,14 +15,14 @@ import (
 
 const parallel = 8 // reads at once
 
-// Source is open token files of a store. Its methods may be called concurrently.
+// Source is an open set of token files in a store. Its methods may be called concurrently.
 type Source struct {
 	*tokens.Set
 	store objstore.Store
 }
 
-// Open opens the token files below a folder; an empty one is the whole store. The Source
-// closes the store; when Open fails, the caller does.
+// Open opens the token files below a folder, or in the whole store if folder is empty. The Source
+// closes the store. If Open fails, the caller must close it.
 func Open(ctx context.Context, store objstore.Store, folder string, o tokens.Options) (*Source, error) {
 	if err := o.Check(); err != nil {
 		return nil, err

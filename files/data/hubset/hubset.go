@@ -1,11 +1,11 @@
-// Package hubset finds the files of a data set of the Hugging Face Hub, and gets them into the
-// cache that Python's libraries use too.
+// Package hubset selects and downloads the files of a data set of the Hugging Face Hub, into the
+// cache that Python's libraries also use.
 //
 //	hf://datasets/OWNER/NAME              the files of one split
 //	hf://datasets/OWNER/NAME@REVISION     of a branch, tag or commit
 //	hf://datasets/OWNER/NAME/PATTERN      files, folders, or a pattern of files
 //
-// This is how the Hub's own file system (HfFileSystem) names them. Without a pattern, the files
+// The Hub's own file system (HfFileSystem) uses the same addresses. Without a pattern, the files
 // are chosen by their names, by the rules of Python's datasets: see Choose.
 package hubset
 
@@ -22,7 +22,7 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// Scheme begins the address of a data set.
+// Scheme is the start of a data set's address.
 const Scheme = "hf://datasets/"
 
 // Address is a data set, or a part of it.
@@ -52,9 +52,9 @@ func Parse(text string) (Address, error) {
 	return a, nil
 }
 
-// Download gets the files of an address and returns where they lie, in the natural order of their
-// paths, and the commit that they are of. Client is one of data sets. Readable says of the name of
-// a file whether it holds rows.
+// Download downloads the files of an address. It returns their local paths, in the natural order of
+// the paths in the repository, and their commit. client must be a client for data sets. readable
+// reports by the name of a file whether it contains rows.
 func Download(ctx context.Context, client *hub.Client, a Address, split string, readable func(name string) bool) (files []string, commit string, err error) {
 	var all []string
 	listing, err := client.Snapshot(ctx, a.Repo, hub.SnapshotOptions{Revision: a.Revision, Match: func(path string) bool {
@@ -107,11 +107,12 @@ var splits = []struct {
 	{"test", []string{"test", "testing", "eval", "evaluation"}},
 }
 
-// Choose returns the files of a split among the paths of a repository. A file is of a split if
-// a word of its path names it, the folder before the name: train, training; validation, valid,
-// dev, val; test, testing, eval, evaluation; or, of other splits, a file NAME-00000-of-00005.*.
-// Where no file is of any split, all are train. Files of several folders (of several
-// configurations, mostly) are an error that names the folders.
+// Choose returns the files of a split among the paths of a repository. A file belongs to a split if
+// a word of its path names the split; folders take precedence over the file name. The words are
+// train, training; validation, valid, dev, val; test, testing, eval, evaluation. Files of other splits
+// are named NAME-00000-of-00005.*. If no file belongs to any split, all files are train. If the files
+// are in several folders (mostly several configurations), Choose returns an error that names the
+// folders.
 func Choose(all []string, split string, readable func(name string) bool) ([]string, error) {
 	of := map[string][]string{}
 	for _, name := range all {

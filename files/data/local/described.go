@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/manifest"
 )
 
-// ErrDescribed says that token files are not what the data.json beside them says.
+// ErrDescribed means that token files differ from the data.json in their folder.
 var ErrDescribed = errors.New("different from " + manifest.Name)
 
 // description is what a data.json says about the files to read.
@@ -96,8 +96,8 @@ func (d *description) missing(files []*file) error {
 	return fmt.Errorf("token file %s is missing, but %s lists it: %w; get it again, or make the data again", names[0], d.path, ErrDescribed)
 }
 
-// Fingerprint identifies the tokens: the size of one, the length of every file in the order
-// in which they are read, and its hash if a data.json knows it. Names do not count.
+// Fingerprint identifies the tokens: the size of a token, the length of every file in reading
+// order, and its hash if a data.json contains it. Names do not matter.
 func (f *Folder) Fingerprint() [sha256.Size]byte {
 	hash := sha256.New()
 	add := func(number uint64, text string) {

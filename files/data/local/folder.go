@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// Options says how a folder is read.
+// Options are the settings for reading a folder.
 type Options = tokens.Options
 
 // Folder is an open folder of token files. Its methods may be called concurrently.
@@ -36,9 +36,9 @@ type file struct {
 	said    bool   // something beside it, or its header, says how large its tokens are
 }
 
-// Open opens the token files of a folder, or a single token file, and checks their lengths.
-// When something beside them describes them, they must be what it says. Options.TokenSize 0
-// is the size that this says; where nothing does, tokens.AssumeSize decides.
+// Open opens the token files of a folder, or a single token file, and checks their lengths. If a
+// file in the folder describes them, they must match it. Options.TokenSize 0 means the size in that
+// description; without a description, tokens.AssumeSize decides.
 func Open(dir string, o Options) (*Folder, error) {
 	known := o
 	if o.TokenSize == 0 {
@@ -94,7 +94,7 @@ func (f *Folder) open(dir string, paths []string, o Options) error {
 	return err
 }
 
-// TokenSize returns the bytes of a token.
+// TokenSize returns the size of a token in bytes.
 func (f *Folder) TokenSize() int { return f.tokenSize }
 
 // tokenFiles returns the paths of the token files of a folder in the order of their
@@ -178,7 +178,7 @@ func (f *file) ReadAt(_ context.Context, buffer []byte, offset int64) error {
 	return nil
 }
 
-// Files returns the paths of the token files in the order in which they are read.
+// Files returns the paths of the token files in reading order.
 func (f *Folder) Files() []string {
 	paths := make([]string, len(f.files))
 	for i, file := range f.files {

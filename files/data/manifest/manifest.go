@@ -1,5 +1,5 @@
-// Package manifest reads and writes data.json, which lies in a folder of token files and
-// says what they hold and how they were made.
+// Package manifest reads and writes data.json, a file in a folder of token files that describes
+// their content and origin.
 package manifest
 
 import (
@@ -15,32 +15,32 @@ import (
 // Name is the file name of a Manifest.
 const Name = "data.json"
 
-// HeldOutFolder is the folder, in that of a Manifest, of the tokens that are held out.
+// HeldOutFolder is the folder of held-out tokens, in the folder of a Manifest.
 const HeldOutFolder = "heldout"
 
 const maxSize = 16 << 20
 
-// Manifest says what a folder of token files holds and how it was made.
+// Manifest describes the content and origin of a folder of token files.
 type Manifest struct {
 	Version          int       `json:"version"` // 1
 	Tokenizer        Tokenizer `json:"tokenizer"`
 	TokenSizeInBytes int       `json:"token_size_in_bytes"`
-	Begin            []int32   `json:"begin,omitempty"` // ids before each text
-	Separator        []int32   `json:"separator"`       // ids after each text
+	Begin            []int32   `json:"begin,omitempty"` // IDs before each text
+	Separator        []int32   `json:"separator"`       // IDs after each text
 	TextFiles        int       `json:"text_files"`
 	Texts            int       `json:"texts,omitempty"`
 	SkippedBinary    int       `json:"skipped_binary"`            // files that are not text
-	HiddenLeftOut    int       `json:"hidden_left_out,omitempty"` // files and folders in folders
+	HiddenLeftOut    int       `json:"hidden_left_out,omitempty"` // hidden files and folders
 	LinksFollowed    int       `json:"links_followed,omitempty"`
 	LinksLeftOut     int       `json:"links_left_out,omitempty"`   // see walk.Counts.Dead
 	SpecialLeftOut   int       `json:"special_left_out,omitempty"` // pipes, sockets, devices
-	Tokens           uint64    `json:"tokens"`                     // to train on
+	Tokens           uint64    `json:"tokens"`                     // tokens for training
 	HeldOutTokens    uint64    `json:"heldout_tokens"`
 	Files            []File    `json:"files"`
 	HeldOut          []File    `json:"heldout"`
 }
 
-// Tokenizer identifies what made the tokens.
+// Tokenizer identifies the tokenizer of the tokens.
 type Tokenizer struct {
 	Name      string `json:"name"`
 	VocabSize int    `json:"vocab_size"`
@@ -54,8 +54,8 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Read reads the manifest of a folder. Found is false when there is none, and when the
-// file of that name has another purpose: a JSON value without token_size_in_bytes.
+// Read reads the manifest of a folder. found is false if there is none, or if the file of that name
+// has another purpose: a JSON value without token_size_in_bytes.
 func Read(dir string) (m Manifest, found bool, err error) {
 	path := filepath.Join(dir, Name)
 	info, err := os.Stat(path)
@@ -105,7 +105,7 @@ func parse(text []byte) (m Manifest, found bool, err error) {
 	return m, true, nil
 }
 
-// Encode returns the manifest as the file holds it.
+// Encode returns the content of the manifest's file.
 func (m Manifest) Encode() ([]byte, error) {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// ErrInvalid says that a file is no Parquet file, is damaged, or is of a kind that cannot
-// be read in bounded memory.
+// ErrInvalid means that a file is not a Parquet file, is damaged, or is of a kind that cannot be
+// read in bounded memory.
 var ErrInvalid = errors.New("invalid Parquet file")
 
 // Bounds of footers.
@@ -31,7 +31,7 @@ type File struct {
 	leaves []*parquet.Column // by their number
 }
 
-// Open reads the footer of a file of size bytes. Defer Recovered around it.
+// Open reads the footer of a file of size bytes. The caller should defer Recovered.
 func Open(r io.ReaderAt, size int64) (*File, error) {
 	metadata, err := checkFooter(r, size)
 	if err != nil {
@@ -64,8 +64,8 @@ const maxRows = 1 << 40
 // Group is a row group.
 type Group struct {
 	parquet.RowGroup
-	Number int   // in the file, from 0
-	Count  int64 // of rows, at least 1
+	Number int   // number in the file, from 0
+	Count  int64 // number of rows, at least 1
 }
 
 // Groups returns the row groups that have rows. Writers leave empty groups in a file, for example
@@ -136,8 +136,8 @@ func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err e
 	return metadata, nil
 }
 
-// Recovered makes an error of a panic: package parquet panics on some damaged files. It is
-// deferred itself, because a panic can be recovered only there.
+// Recovered turns a panic into an error, because package parquet panics on some damaged files. It
+// must be deferred directly, because a panic can be recovered only there.
 func Recovered(err *error) {
 	if panicked := recover(); panicked != nil {
 		*err = fmt.Errorf("%w: damaged: %v", ErrInvalid, panicked)

@@ -28,8 +28,8 @@ type chunk struct {
 	data   int64 // where in bytes package parquet begins to read data pages
 }
 
-// CheckHeads reads the heads of all pages of a column in a row group, and refuses those
-// that announce more than a page can have.
+// CheckHeads reads the headers of all pages of a column in a row group, and refuses pages with
+// sizes above the limit.
 func (f *File) CheckHeads(group, column int) error {
 	c, err := f.chunk(group, column)
 	if err != nil {
@@ -38,8 +38,8 @@ func (f *File) CheckHeads(group, column int) error {
 	return c.each(func(int64, format.PageHeader, *io.SectionReader) error { return nil })
 }
 
-// CheckPages unpacks all pages of a column in a row group once. What passes can be read by
-// package parquet in memory of a few hundred MiB.
+// CheckPages unpacks all pages of a column in a row group once. Afterwards, package parquet can
+// read them in a few hundred MiB of memory.
 func (f *File) CheckPages(ctx context.Context, group, column int) error {
 	c, err := f.chunk(group, column)
 	if err != nil {

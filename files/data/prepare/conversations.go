@@ -60,9 +60,6 @@ func (l *lines) place() string { return fmt.Sprintf("line %d", l.line) }
 func (a *objects) conversation() ([]byte, error) { return a.nextObject() }
 func (a *objects) place() string                 { return fmt.Sprintf("object %d", a.read) }
 
-// objectStream has JSON objects one after the other, which may have several lines each.
-type objectStream struct{ objects }
-
 // openObjects opens a file with an array of objects, or with objects one after the other.
 func openObjects(file *os.File) (conversations, error) {
 	from, end, err := unpack(file)
@@ -81,17 +78,7 @@ func openObjects(file *os.File) (conversations, error) {
 	return &a, a.begin(0)
 }
 
-func (s *objectStream) conversation() ([]byte, error) {
-	s.limit.reset()
-	var object json.RawMessage
-	if err := s.decoder.Decode(&object); errors.Is(err, io.EOF) {
-		return nil, io.EOF
-	} else if err != nil {
-		return nil, fmt.Errorf("after object %d: %w; get the file again if it is truncated", s.read, err)
-	}
-	s.read++
-	return object, nil
-}
+func (s *objectStream) conversation() ([]byte, error) { return s.nextObject() }
 
 // holdsConversations reports whether a file of a folder is read: JSON lines, and .json with an array of objects or with
 // several objects. One object describes a data set, as in dataset_info.json.

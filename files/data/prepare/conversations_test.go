@@ -44,7 +44,8 @@ func TestRowsThatAreNotLearned(t *testing.T) {
 	const talk, learned = `"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`, "|UQ\nAa\n"
 	for key, unread := range map[string]Unread{
 		`"weight":0`: nil, `"weight":0.0`: nil, `"weight":false`: nil, `"train":false`: nil, `"train":0`: nil, `"loss":false`: nil, `"loss_mask":0`: nil, `"mask":"assistant"`: nil,
-		`"weight":0.5`: {"weight": 1}, `"weight":"0"`: {"weight": 1}, `"loss":2.31`: {"loss": 1}, `"loss_mask":[0,1]`: {"loss_mask": 1}, `"weight":1`: {}, `"train":true`: {}, `"loss":null`: {}, `"mask":"user"`: {},
+		`"weight":0.5`: {"weight": 1}, `"weight":"0"`: {"weight": 1}, `"loss":2.31`: {"loss": 1}, `"loss_mask":[0,1]`: {"loss_mask": 1}, `"weight":1`: {}, `"train":true`: {}, `"loss":null`: {}, `"mask":"user"`: {}, `"mask":"human"`: {},
+		`"mask":"nobody"`: {"mask of the role nobody, which no message has": 1}, `"mask":"ASSISTANT"`: {"mask of the role ASSISTANT, which no message has": 1},
 	} {
 		made, samples, err := converse(t, 64, map[string]string{"a.jsonl": "{" + key + "," + talk})
 		switch {

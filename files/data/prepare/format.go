@@ -2,6 +2,7 @@ package prepare
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,44 +111,66 @@ func formatByContent(name string) (Format, error) {
 
 // formatOfJSON tells an array of objects, and objects one after the other, from any other
 // text: one object may be a setting or a part of a program. If the user named a field, other text is an
-// object with that field, or an error.
+// object with that field, or an error. Objects that have a line each are FormatJSONL.
 func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 	other := FormatText
 	if fieldGiven {
 		other = FormatJSON
 	}
+	switch found, err := lookAtJSON(name); {
+	case err != nil:
+		return "", err
+	case found.array || found.several && found.lines:
+		return FormatJSON, nil
+	case found.several:
+		return FormatJSONL, nil
+	}
+	return other, nil
+}
+
+// jsonContent describes the start of a file.
+type jsonContent struct {
+	array   bool // of objects
+	several bool // objects, one after the other
+	lines   bool // the first two objects may not have a line each
+}
+
+// lookAtJSON reads the start of a file.
+func lookAtJSON(name string) (found jsonContent, err error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return "", err
+		return found, err
 	}
 	defer func() { _ = file.Close() }() // it is only read
 	from, unpacked, err := unpack(file)
 	if err != nil {
-		return "", err
+		return found, err
 	}
 	defer unpacked()
 	buffer := bufio.NewReader(filestart.Text(io.LimitReader(from, maxDocument)))
-	switch first := nextByte(buffer); first {
+	switch nextByte(buffer) {
 	case '[':
-		if nextByte(buffer) == '{' {
-			return FormatJSON, nil
-		}
-		return other, nil
+		found.array = nextByte(buffer) == '{'
+		return found, nil
 	case '{':
 		if err := buffer.UnreadByte(); err != nil {
-			return "", err
+			return found, err
 		}
 	default:
-		return other, nil
+		return found, nil
 	}
 	decoder := json.NewDecoder(pythonjson.Reader(buffer))
 	var value json.RawMessage
-	for range 2 {
+	for i := range 2 {
 		if decoder.Decode(&value) != nil || value[0] != '{' {
-			return other, nil
+			return found, nil
 		}
+		next, _ := io.ReadAll(io.LimitReader(decoder.Buffered(), 2)) // it is in memory
+		alone := len(next) > 0 && (next[0] == '\n' || string(next) == "\r\n")
+		found.lines = found.lines || bytes.IndexByte(value, '\n') >= 0 || i == 0 && !alone
 	}
-	return FormatJSONL, nil
+	found.several = true
+	return found, nil
 }
 
 // nextByte returns the next byte that is not white space; 0 at the end.

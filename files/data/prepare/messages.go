@@ -98,15 +98,21 @@ type talks struct {
 	unread Unread
 }
 
+// note counts a key that is not read, or refuses it.
 func (t talks) note(key string) error {
 	if t.strict {
 		return fmt.Errorf("unknown key %.80q; remove it, or omit --strict", key)
 	}
+	t.count(key)
+	return nil
+}
+
+// count counts a key that is not read.
+func (t talks) count(key string) {
 	if _, known := t.unread[key]; !known && len(t.unread) >= maxUnread {
 		key = "(other keys)"
 	}
 	t.unread[key]++
-	return nil
 }
 
 // rest notes the keys of an object that were not taken. A null has no meaning.
@@ -158,7 +164,7 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 		return in, err
 	}
 	o.maskAll(in.Messages)
-	if err := o.mask(in.Messages); err != nil {
+	if err := t.mask(o, in.Messages); err != nil {
 		return in, err
 	}
 	if in.Messages, err = o.system(in.Messages); err != nil {
@@ -237,8 +243,8 @@ func (o object) maskAll(messages []chat.Message) {
 	}
 }
 
-// mask masks the messages of the role that NeMo's key mask names.
-func (o object) mask(messages []chat.Message) error {
+// mask masks the messages of the role that NeMo's key mask names. NeMo refuses a role without messages.
+func (t talks) mask(o object, messages []chat.Message) error {
 	raw := o.take("mask")
 	if raw == nil {
 		return nil
@@ -247,11 +253,21 @@ func (o object) mask(messages []chat.Message) error {
 	if err := json.Unmarshal(raw, &role); err != nil || role == "" {
 		return fmt.Errorf("mask is %.40s, want a role name (as in NeMo); within a message, true or false", raw)
 	}
+	named, found := role, false
 	if other, known := roles[role]; known {
 		role = other
 	}
 	for i := range messages {
-		messages[i].Masked = messages[i].Masked || messages[i].Role == role
+		if messages[i].Role == role {
+			messages[i].Masked, found = true, true
+		}
+	}
+	switch {
+	case found:
+	case t.strict:
+		return fmt.Errorf("mask is %.40s, but no message has this role, so that nothing is masked; correct mask, or omit --strict", raw)
+	default:
+		t.count(fmt.Sprintf("mask of the role %.40s, which no message has", named))
 	}
 	return nil
 }

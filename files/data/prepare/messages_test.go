@@ -131,6 +131,7 @@ func TestConversationsThatAreRefused(t *testing.T) {
 	}
 	for want, line := range map[string]string{
 		`unknown key "id"; remove it, or omit --strict`:                             `{"id":1,"messages":[{"role":"assistant","content":"a"}]}`,
+		`mask is "nobody", but no message has this role, so that nothing is masked`: `{"mask":"nobody","messages":[{"role":"assistant","content":"a"}]}`,
 		`message 0: unknown key "messages.reasoning"`:                               `{"messages":[{"role":"assistant","content":"a","reasoning":"b"}]}`,
 		`message 0: unknown key "conversations.weight of the role user"; remove it`: `{"conversations":[{"from":"human","value":"a","weight":1}]}`,
 	} {

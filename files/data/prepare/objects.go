@@ -23,8 +23,15 @@ type objects struct {
 	read    int64 // objects
 }
 
-// openJSON opens a file with an array of JSON objects, or with one object.
+// openJSON opens a file with an array of JSON objects, with objects one after the other, or with one object.
 func openJSON(file *os.File, field string, position int64) (reader, error) {
+	found, err := lookAtJSON(file.Name())
+	if err != nil {
+		return nil, err
+	}
+	if found.several {
+		return openStream(file, field, position)
+	}
 	from, end, err := unpack(file)
 	if err != nil {
 		return nil, err

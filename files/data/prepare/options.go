@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
@@ -90,6 +91,8 @@ type Options struct {
 	HeldOutFraction float64
 
 	ShardTokens int // bound of a token file, at least MinShardTokens; 0: DefaultShardTokens
+
+	Space diskspace.Probe // of the output folder; nil: diskspace.Of
 
 	// Progress is called after every part of the input and must return quickly. May be nil.
 	Progress func(Progress)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/data/manifest"
 	"github.com/psyche-go/psyche/files/data/walk"
 )
@@ -20,8 +21,8 @@ import (
 const heldOutName = manifest.HeldOutFolder + "/heldout.ds"
 
 // Run reads text and writes tokens as Options say. After an error the output folder is as
-// it was. When the context ends or the process is killed, what was done so far stays in a
-// hidden folder there: the same call goes on with it, and the outcome is the same.
+// it was. When the context ends, the process is killed or the disk is full, the finished
+// part stays in a hidden folder there: the same call resumes from it with the same outcome.
 func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	if err := o.check(); err != nil {
 		return manifest.Manifest{}, err
@@ -58,9 +59,23 @@ func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	defer func() { err = errors.Join(err, journal.file.Close()) }()
 
 	r := &run{o: o, met: met, journal: journal, at: at}
+	if err := r.checkSpace(sources); err != nil {
+		keep = r.at.Next != (place{})
+		return manifest.Manifest{}, err
+	}
+	made, err := r.make(ctx, sources, work)
+	if err != nil {
+		ended := ctx.Err() != nil && errors.Is(err, ctx.Err())
+		keep = (ended || diskspace.IsFull(err)) && r.at.Next != (place{})
+		return manifest.Manifest{}, diskspace.Explain(err, r.kept())
+	}
+	return made, o.publish(work, made)
+}
+
+// make writes the tokens of all sources, and their manifest, to the work folder.
+func (r *run) make(ctx context.Context, sources []source, work string) (manifest.Manifest, error) {
 	made, err := r.encode(ctx, sources, work)
 	if err != nil {
-		keep = ctx.Err() != nil && errors.Is(err, ctx.Err()) && r.at.Next != (place{})
 		return manifest.Manifest{}, err
 	}
 	text, err := made.Encode()
@@ -70,7 +85,7 @@ func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	if err := os.WriteFile(filepath.Join(work, manifest.Name), text, 0o644); err != nil {
 		return manifest.Manifest{}, fmt.Errorf("write manifest: %w", err)
 	}
-	return made, o.publish(work, made)
+	return made, nil
 }
 
 // checkOutput refuses a folder that holds data, unless it may be replaced.

@@ -133,6 +133,7 @@ type lines struct {
 	field  string
 	line   int64 // number of the last line that was read
 	long   []byte
+	found  bool // an object was read
 }
 
 func openLines(file *os.File, field string, position int64) (*lines, error) {
@@ -202,10 +203,13 @@ func (l *lines) next() (sample, error) {
 		text, err := textOf(line, l.field)
 		if _, wrong := errors.AsType[*json.SyntaxError](err); wrong && bytes.IndexByte(line, '\r') >= 0 {
 			err = errLoneCR
+		} else if err != nil && notLines(line, !l.found) {
+			err = fmt.Errorf("%w; read it with --format json (%w)", errNotLines, err)
 		}
 		if err != nil {
 			return sample{}, fmt.Errorf("line %d: %w", l.line, err)
 		}
+		l.found = true
 		return text, nil
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/data/preprocessed"
 	"github.com/psyche-go/psyche/files/data/tokens"
 	"github.com/psyche-go/psyche/files/data/walk"
@@ -28,6 +29,7 @@ type SampleOptions struct {
 	Tokenizer *tokenizer.Tokenizer
 	Template  *chat.Template
 	Tokens    map[string]string // that the template sees
+	Space     diskspace.Probe   // of the output folder; nil: diskspace.Of
 }
 
 // Samples is what Converse has made.
@@ -71,6 +73,10 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	if err != nil {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
+	// How many tokens the conversations have is not known.
+	if err := diskspace.Check(o.Output, "the samples", 1, o.Space); err != nil {
+		return made, fmt.Errorf("make samples: %w, or choose another output folder", err)
+	}
 	if err := os.MkdirAll(o.Output, 0o755); err != nil {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
@@ -96,6 +102,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		err = os.Rename(file.Name(), filepath.Join(o.Output, samplesFile))
 	}
 	if err != nil {
+		err = diskspace.Explain(err, "nothing was kept; remove other files, and run the command again")
 		return p.made, errors.Join(fmt.Errorf("make samples: %w", err), os.Remove(file.Name()))
 	}
 	return p.made, nil
@@ -151,6 +158,7 @@ func (p *packer) file(ctx context.Context, path string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	defer func() { _ = from.Close() }() // it was only read
+	before := p.made.Conversations
 	for {
 		text, err := from.conversation()
 		switch {
@@ -162,6 +170,9 @@ func (p *packer) file(ctx context.Context, path string) error {
 			return ctx.Err()
 		}
 		in, err := talks{p.o.Strict, p.made.Unread}.conversation(text)
+		if _, isLines := from.(*lines); err != nil && isLines && notLines(text, p.made.Conversations == before) {
+			err = fmt.Errorf("%w; rename it to end in .json, which is read object by object (%w)", errNotLines, err)
+		}
 		if err == nil && in.Messages != nil {
 			err = p.add(fmt.Sprintf("%s, %s", path, from.place()), in)
 		}

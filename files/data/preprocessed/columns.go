@@ -15,16 +15,22 @@ import (
 )
 
 // leaves are the numbers of the columns that are read; -1: there is none.
-type leaves struct{ inputs, labels, positions, lengths int }
+type leaves struct {
+	inputs, labels, positions, lengths int
+	masks                              [len(maskNames)]int
+}
+
+// noMasks are the numbers of missing masks.
+var noMasks = [len(maskNames)]int{-1, -1, -1, -1, -1}
 
 // all returns those that there are.
 func (l leaves) all() []int {
-	return slices.DeleteFunc([]int{l.inputs, l.labels, l.positions, l.lengths}, func(number int) bool { return number < 0 })
+	return slices.DeleteFunc(append([]int{l.inputs, l.labels, l.positions, l.lengths}, l.masks[:]...), func(number int) bool { return number < 0 })
 }
 
 // findLeaves finds the columns by their names.
 func findLeaves(file *parquet.File) (leaves, error) {
-	found := leaves{-1, -1, -1, -1}
+	found := leaves{-1, -1, -1, -1, noMasks}
 	for _, column := range file.Root().Columns() {
 		var at *int
 		switch column.Name() {
@@ -37,7 +43,11 @@ func findLeaves(file *parquet.File) (leaves, error) {
 		case "sequence_lengths":
 			at = &found.lengths
 		default:
-			continue
+			mask := slices.Index(maskNames[:], column.Name())
+			if mask < 0 {
+				continue
+			}
+			at = &found.masks[mask]
 		}
 		name := column.Name()
 		if *at >= 0 {
@@ -52,7 +62,8 @@ func findLeaves(file *parquet.File) (leaves, error) {
 		if parquetfile.OnlyNulls(column) && at != &found.inputs { // pyarrow writes it for a column without values
 			continue
 		}
-		if kind := column.Type().Kind(); kind != parquet.Int32 && kind != parquet.Int64 || column.MaxRepetitionLevel() != 1 {
+		truth := column.Type().Kind() == parquet.Boolean && slices.Contains(maskNames[:], name)
+		if kind := column.Type().Kind(); kind != parquet.Int32 && kind != parquet.Int64 && !truth || column.MaxRepetitionLevel() != 1 {
 			return leaves{}, fmt.Errorf("%w: column %s is not a list of integers", ErrInvalid, name)
 		}
 		*at = column.Index()
@@ -84,7 +95,10 @@ func filled(file *parquet.File, number int) int {
 }
 
 // columns are those of one row group; nil: there is none.
-type columns struct{ inputs, labels, positions, lengths parquet.ColumnChunk }
+type columns struct {
+	inputs, labels, positions, lengths parquet.ColumnChunk
+	masks                              [len(maskNames)]parquet.ColumnChunk
+}
 
 func (l leaves) of(rows parquet.RowGroup) (columns, error) {
 	chunks := rows.ColumnChunks()
@@ -94,7 +108,10 @@ func (l leaves) of(rows parquet.RowGroup) (columns, error) {
 		}
 		return chunks[number]
 	}
-	c := columns{take(l.inputs), take(l.labels), take(l.positions), take(l.lengths)}
+	c := columns{inputs: take(l.inputs), labels: take(l.labels), positions: take(l.positions), lengths: take(l.lengths)}
+	for i, number := range l.masks {
+		c.masks[i] = take(number)
+	}
 	if c.inputs == nil {
 		return c, fmt.Errorf("%w: column inputs is missing", ErrInvalid)
 	}
@@ -140,8 +157,8 @@ func (g *group) check(ctx context.Context) (err error) {
 
 func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []Sample, err error) {
 	defer parquetfile.Recovered(&err)
-	var lists [4][][]int32 // of each column, one for each row; nil for a null, and if there is no column
-	for i, chunk := range []parquet.ColumnChunk{g.columns.inputs, g.columns.labels, g.columns.positions, g.columns.lengths} {
+	var lists [4 + len(maskNames)][][]int32 // of each column, one for each row; nil for a null, and if there is no column
+	for i, chunk := range append([]parquet.ColumnChunk{g.columns.inputs, g.columns.labels, g.columns.positions, g.columns.lengths}, g.columns.masks[:]...) {
 		if lists[i] = make([][]int32, len(rows)); chunk == nil {
 			continue
 		}
@@ -153,18 +170,43 @@ func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []
 	samples = make([]Sample, len(rows))
 	for i := range samples {
 		s := Sample{Tokens: lists[0][i], Labels: lists[1][i], Positions: lists[2][i]}
-		err := s.check(o)
-		if lengths := lists[3][i]; err == nil && lengths != nil {
-			err = s.unpack(lengths)
-		} else if err == nil && s.Positions != nil {
-			_, err = tokens.TextLengths(s.Positions)
+		var by masks
+		for j := range by {
+			by[j] = lists[4+j][i]
 		}
-		if err != nil {
+		if err := s.complete(g.leaves, lists[3][i], by, o); err != nil {
 			return nil, fmt.Errorf("%d: %w", rows[i], invalid(err))
 		}
 		samples[i] = s
 	}
 	return samples, nil
+}
+
+// complete checks a sample, and applies the lengths of its texts and its masks.
+func (s *Sample) complete(in leaves, lengths []int32, by masks, o Options) (err error) {
+	if err := s.check(o); err != nil {
+		return err
+	}
+	made := false
+	if in.masks != noMasks {
+		if made, err = s.mask(by); err != nil {
+			return err
+		}
+	}
+	if lengths != nil {
+		err = s.unpack(lengths)
+	} else if s.Positions != nil {
+		_, err = tokens.TextLengths(s.Positions)
+	}
+	if err == nil && in.masks[attention] >= 0 {
+		err = s.separate(by[attention])
+	}
+	for i, position := range s.Positions {
+		if made && position == 0 {
+			s.Labels[i] = IgnoreLabel // as without labels: no text predicts the next
+		}
+	}
+	return err
 }
 
 // check reports what is wrong with a sample, but for the order of its positions.
@@ -330,6 +372,10 @@ func (c *collector) value(value parquet.Value) error {
 		number = int64(value.Int32())
 	case parquet.Int64:
 		number = value.Int64()
+	case parquet.Boolean:
+		if value.Boolean() {
+			number = 1
+		}
 	default:
 		return fmt.Errorf("%w: value is not an integer", ErrInvalid)
 	}

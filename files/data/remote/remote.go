@@ -28,25 +28,25 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// Options of a Client.
+// Options are the settings of a Client.
 type Options struct {
 	Addr  string                  // of the server, host:port
-	Trust func(identity.ID) error // whether the server's key is the right one
+	Trust func(identity.ID) error // accepts or rejects the server's key
 	RunID string                  // of the run
-	Run   func() [32]byte         // its hash; nil or zero: the one that the server says
+	Run   func() [32]byte         // hash of the run; nil or zero: the one that the server sends
 	Key   identity.Key            // of the member
 
-	Inner bool // the server may be at an address of an inner network (package privatenet)
+	Inner bool // the server may have an address of a private network (package privatenet)
 
-	SeqLen    int // tokens of a sequence, without the one that is only a label
-	VocabSize int // token ids must be less; 0: not checked
+	SeqLen    int // tokens of a sequence, without the additional token that is only a label
+	VocabSize int // token IDs must be less; 0: not checked
 
-	OpenTimeout time.Duration // to reach the server at first; 0: DefaultTimeout
+	OpenTimeout time.Duration // to reach the server the first time; 0: DefaultTimeout
 	Timeout     time.Duration // to reach it again, for each call; 0: DefaultTimeout
 	Logger      *slog.Logger  // nil: silent
 }
 
-// Client is a data.Provider that asks a data server.
+// Client is a data.Provider that reads from a data server.
 type Client struct {
 	options Options
 	life    context.Context // ends with Close
@@ -91,14 +91,15 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Batch implements data.Provider. Only batches that the run assigns to the key are had, and in runs
-// that are audited those of rounds that are over. Every batch has a Receipt.
+// Batch implements data.Provider. It returns only batches that the run assigns to the key and, in
+// audited runs, batches of finished rounds. Every batch has a Receipt.
 func (c *Client) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
 	return c.batch(ctx, id, c.line.enter)
 }
 
-// AuditBatch is Batch for an audit: it lets all other calls go first, and begins again when one has waited for it. That
-// happens once, or in short rounds nothing would ever be audited.
+// AuditBatch is Batch for an audit. It yields to all other calls: if one waits for it, it stops and
+// starts again. It does so only once, because in short rounds an audit would otherwise never
+// finish.
 func (c *Client) AuditBatch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
 	last := func(yield context.CancelFunc) entering {
 		return func(ctx context.Context) (leave func(), err error) { return c.line.enterLast(ctx, yield) }

@@ -22,10 +22,10 @@
 //   - Healthy members get fingerprints (hashes of single sequences, which let a client compare this
 //     server with another location) of sequences that some round had.
 //
-// A client may see a state before the server does. So a request that a later state may allow waits
-// briefly for it. A request that stays forbidden is denied with a reason and counted.
+// A client may see a state before the server does. A request that a later state may allow therefore
+// waits briefly for that state. A request that stays forbidden is denied with a reason and counted.
 //
-// Every key has one connection, which answers one request at a time; the newest connection
-// replaces an older one. Connections that have not yet proved a key wait in an admission.Limiter.
-// A connection uses the memory of one piece of a batch.
+// Every key has one connection, which answers one request at a time; the newest connection replaces
+// an older one. Connections that have not yet proved a key wait in an admission.Limiter. A
+// connection uses the memory of one piece of a batch.
 package serve

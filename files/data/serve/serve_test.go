@@ -115,6 +115,12 @@ type running struct {
 // start lets a server listen; it is stopped with the test at the latest.
 func start(t testing.TB, source data.Provider, address string, change func(*serve.Options)) *running {
 	t.Helper()
+	return startOn(t, source, address, func(l net.Listener) net.Listener { return l }, change)
+}
+
+// startOn is start with a change of the listener.
+func startOn(t testing.TB, source data.Provider, address string, on func(net.Listener) net.Listener, change func(*serve.Options)) *running {
+	t.Helper()
 	o := serve.Options{Key: serverKey, RunID: "run", Source: source, SeqLen: seqLen, StateWait: 100 * time.Millisecond}
 	if change != nil {
 		change(&o)
@@ -135,7 +141,7 @@ func start(t testing.TB, source data.Provider, address string, change func(*serv
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
-	serving.Go(func() { s.Run(ctx, listener) })
+	serving.Go(func() { s.Run(ctx, on(listener)) })
 	r := &running{Server: s, address: listener.Addr().String(), stop: func() { cancel(); serving.Wait() }}
 	t.Cleanup(r.stop)
 	return r

@@ -42,36 +42,36 @@ const (
 	maxAudits = maxReads / 4
 )
 
-// Options of a Server. Zero values mean the defaults.
+// Options are the settings of a Server. Zero values mean the defaults.
 type Options struct {
-	Key    identity.Key  // of the server, which clients want to see
+	Key    identity.Key  // of the server, expected by clients
 	RunID  string        // of the run whose members are served
 	Source data.Provider // closed by the caller
 	SeqLen int           // tokens of the source's sequences
 
-	RequestsPerSecond float64       // of one key in the long term; ten seconds' worth may come at once
-	StateWait         time.Duration // for a state that allows what the newest does not
-	IdleTimeout       time.Duration // of a connection without a request
-	ReadTimeout       time.Duration // of one read of the source
-	HandshakeTimeout  time.Duration // until a client has said who it is
-	WriteTimeout      time.Duration // of 16 KiB of an answer
+	RequestsPerSecond float64       // of one key in the long term; bursts of ten seconds' worth are allowed
+	StateWait         time.Duration // to wait for a state that allows what the newest does not
+	IdleTimeout       time.Duration // for a connection without a request
+	ReadTimeout       time.Duration // for one read of the source
+	HandshakeTimeout  time.Duration // for a client to identify itself
+	WriteTimeout      time.Duration // for 16 KiB of an answer
 
-	Random io.Reader    // of challenges; nil: the system's
+	Random io.Reader    // source of challenges; nil: the system's
 	Logger *slog.Logger // nil: silent
 
-	// Answered is told of every request that was served, and of those that were denied as far
-	// as they are logged. It is called concurrently and must not wait. May be nil.
+	// Answered is called for every request that was served, and for denied requests if they are
+	// logged. It is called concurrently and must not block. May be nil.
 	Answered func(Answer)
 }
 
-// Answer is what became of a request.
+// Answer is the outcome of a request.
 type Answer struct {
 	To     identity.ID
 	Kind   string // "samples" or "fingerprint"
 	Batch  assign.BatchID
-	Bytes  int // of the sequences that were sent
+	Bytes  int // of the sent sequences
 	Took   time.Duration
-	Denied string // why; empty: it was served
+	Denied string // reason of a denial; empty: served
 }
 
 // Server serves one run's data. Its methods may be called concurrently.
@@ -96,7 +96,7 @@ type Server struct {
 	broken bool // the newest read of the source failed
 }
 
-// New returns a server that Run lets work.
+// New returns a server, which Run starts.
 func New(o Options) (*Server, error) {
 	switch {
 	case len(o.RunID) == 0 || len(o.RunID) > coordinator.MaxRunIDLength:
@@ -133,8 +133,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Update passes a newer state of the run on, with the run's hash. It does not wait, and keeps the
-// state, which must not be changed. States of other runs are ignored.
+// Update gives the server a newer state of the run, with the run's hash. It does not block. It
+// keeps the state, which the caller must not change. It ignores states of other runs.
 func (s *Server) Update(state *coordinator.State, run [32]byte) {
 	if state.RunID != s.options.RunID {
 		return
@@ -151,7 +151,7 @@ func (s *Server) Update(state *coordinator.State, run [32]byte) {
 // errUnreadable says no more, because anybody may read it.
 var errUnreadable = errors.New("the data cannot be read; see the server's log")
 
-// Check says whether the server can serve, for health checks.
+// Check returns an error if the server cannot serve. It is for health checks.
 func (s *Server) Check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +167,8 @@ func (s *Server) connected() int {
 	return len(s.live)
 }
 
-// Run serves until ctx ends, and closes the listener. Every goroutine that it started has
-// ended when it returns.
+// Run serves until ctx ends, and closes the listener. All goroutines that it started have ended
+// when it returns.
 func (s *Server) Run(ctx context.Context, listener net.Listener) {
 	var working sync.WaitGroup
 	defer working.Wait()

@@ -12,8 +12,8 @@ const rounds = 90
 
 const domain = "psyche/data/shuffle/v1"
 
-// Permutation is a seeded order of n sequences for every pass over them. Its methods
-// may be called concurrently.
+// Permutation is a seeded order of n sequences, different for every pass over them. Its methods may
+// be called concurrently.
 type Permutation struct {
 	seed [32]byte
 	n    uint64
@@ -29,7 +29,7 @@ type pass struct {
 	ready  bool
 }
 
-// New returns the permutation of n ≥ 1 sequences that belongs to seed.
+// New returns the permutation of n ≥ 1 sequences for a seed.
 func New(seed [32]byte, n uint64) *Permutation {
 	if n == 0 {
 		panic("shuffle: permutation of nothing")
@@ -37,12 +37,12 @@ func New(seed [32]byte, n uint64) *Permutation {
 	return &Permutation{seed: seed, n: n}
 }
 
-// At returns which of the n sequences comes at an index of the run. Over the indices
-// p·n to (p+1)·n−1 of a pass p it returns every sequence once.
+// At returns the number of the sequence at an index of the run. For the indices p·n to (p+1)·n−1 of
+// a pass p it returns every number below n once.
 //
-// It is the swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO 2012): in each round an
-// index and its mirror image about a pivot change places or do not, as one bit of a
-// hash of the round and the larger of the two decides.
+// It is the swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO 2012). In each round, an index and
+// its mirror image about a pivot are swapped or not. One bit of a hash of the round and the larger
+// of the two decides.
 func (p *Permutation) At(index uint64) uint64 {
 	current := p.passOf(index / p.n)
 	position := index % p.n

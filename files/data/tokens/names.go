@@ -9,22 +9,22 @@ import (
 	"github.com/psyche-go/psyche/files/data/walk"
 )
 
-// Extensions are those of token files in folders and buckets.
+// Extensions are the extensions of token files in folders and buckets.
 var Extensions = []string{".ds", ".bin", ".npy"}
 
-// HeldOut is the folder of tokens that are never trained on; files/data/prepare writes it.
+// HeldOut is the folder of tokens that are never used for training; files/data/prepare writes it.
 const HeldOut = "heldout"
 
-// IsTokenFile reports whether a path with slashes, below the folder that holds the data,
-// names a token file to train on. Hidden names (walk.Hidden) on the path are not read.
+// IsTokenFile reports whether name is the path of a token file for training, relative to the data's
+// folder and with slashes. Paths with hidden names (walk.Hidden) are not.
 func IsTokenFile(name string) bool {
 	folders := strings.Split(name, "/")
 	return slices.Contains(Extensions, path.Ext(name)) && !slices.Contains(folders[:len(folders)-1], HeldOut) && !slices.ContainsFunc(folders, walk.Hidden)
 }
 
-// Compare puts names into natural order: a run of decimal digits counts as one number,
-// everything else byte by byte. Names that differ only by leading zeros are ordered by
-// their bytes.
+// Compare compares names in natural order: a run of decimal digits counts as one number, and all
+// other text is compared byte by byte. Names that differ only by leading zeros are ordered by their
+// bytes.
 func Compare(a, b string) int {
 	for i, j := 0, 0; ; {
 		if i == len(a) || j == len(b) {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// ErrPositions says that positions are not those of texts that lie one behind the other.
+// ErrPositions means that positions do not belong to consecutive packed texts.
 var ErrPositions = errors.New("invalid positions")
 
-// TextLengths returns how many tokens each of the texts has that are packed into one sequence: positions
-// count up from 0 within a text, and begin anew with the next. The error, which wraps ErrPositions, names
-// the first position that does neither.
+// TextLengths returns the number of tokens of each of the texts that are packed into one sequence:
+// positions count up from 0 within a text, and restart with the next. The error, which wraps
+// ErrPositions, names the first position that does neither.
 func TextLengths(positions []int32) ([]int, error) {
 	var lengths []int
 	for i, position := range positions {
@@ -28,7 +28,7 @@ func TextLengths(positions []int32) ([]int, error) {
 	return lengths, nil
 }
 
-// PackedPositions are the positions of tokens of texts with those lengths, one behind the other.
+// PackedPositions returns the positions of the tokens of consecutive texts with those lengths.
 func PackedPositions(lengths []int) []int32 {
 	var positions []int32
 	for _, length := range lengths {

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/shuffle"
 )
 
-// Bounds that keep a wrong number from becoming a huge allocation.
+// Limits that prevent a wrong number from causing a huge allocation.
 const (
 	MaxSeqLen      = 1 << 24
 	MaxFiles       = 100_000
@@ -21,7 +21,7 @@ const (
 	maxRead        = 4 << 20 // bytes of one read, unless a sequence is longer
 )
 
-// Errors that say what is wrong with token files.
+// Errors about token files.
 var (
 	ErrNoFiles     = errors.New("no token files")
 	ErrNumpyHeader = errors.New("the file is in numpy format")
@@ -29,47 +29,48 @@ var (
 	ErrTooShort    = errors.New("file is shorter than one sequence")
 	ErrTokenRange  = errors.New("token id is out of range")
 
-	// ErrChanged says that a file is not what it was when it was opened.
+	// ErrChanged means that a file has changed since it was opened.
 	ErrChanged = errors.New("the file changed while in use")
 )
 
-// File is the bytes of a token file. Its methods may be called concurrently.
+// File provides the bytes of a token file. Its methods may be called concurrently.
 type File interface {
-	// Name is what messages call the file.
+	// Name returns the name of the file for messages.
 	Name() string
-	// Size is the length in bytes that the file had when it was opened.
+	// Size returns the length in bytes that the file had when it was opened.
 	Size() int64
-	// ReadAt fills buffer from an offset. It wraps ErrChanged when the file is no
-	// longer what was opened.
+	// ReadAt fills buffer from an offset. The error wraps ErrChanged if the file has changed since
+	// it was opened.
 	ReadAt(ctx context.Context, buffer []byte, offset int64) error
 }
 
-// Options says how token files are read.
+// Options are the settings for reading token files.
 type Options struct {
-	SeqLen    int       // tokens of a sequence, without the one that is only a label
+	SeqLen    int       // tokens of a sequence, without the additional token that is only a label
 	TokenSize int       // bytes of a token: 2, 4 or 8
-	Seed      *[32]byte // of the order of the sequences; nil: the order of the files
-	VocabSize int       // token ids must be less; 0: only that they fit an int32
-	Parallel  int       // most reads at once, at least 1; 0: 1
+	Seed      *[32]byte // seed of the order of the sequences; nil: the order of the files
+	VocabSize int       // token IDs must be less; 0: they must only fit into an int32
+	Parallel  int       // maximum number of concurrent reads, at least 1; 0 means 1
 
-	Claim Claim // how much TokenSize counts
+	Claim Claim // reliability of TokenSize
 }
 
-// Claim says how much a size of tokens counts where something else speaks of it.
+// Claim is the reliability of a token size when another source contradicts it.
 type Claim int
 
 const (
-	// OfFiles is said of these files, by somebody or by what lies beside them: what they look
-	// like does not count.
+	// OfFiles means that the user or a file in the folder stated the size for these files: the
+	// appearance of their content does not matter.
 	OfFiles Claim = iota
-	// OfLocation is what a run's location names: a file that looks like larger tokens is refused.
+	// OfLocation means that the run's location states the size: a file that looks like larger
+	// tokens is refused.
 	OfLocation
-	// Presumed is what a run's location has that may have named nothing: what lies beside the
-	// files counts before it, and where nothing does, CheckPresumed must agree.
+	// Presumed means that the run's location has the size, but may not have stated it: a
+	// description in the folder has precedence, and without one CheckPresumed must agree.
 	Presumed
 )
 
-// Check reports what is wrong with the options.
+// Check reports the first problem of the options.
 func (o Options) Check() error {
 	if o.SeqLen < 1 || o.SeqLen > MaxSeqLen {
 		return fmt.Errorf("sequence length %d, want 1 to %d", o.SeqLen, MaxSeqLen)
@@ -83,7 +84,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Set is the sequences of token files. Its methods may be called concurrently.
+// Set contains the sequences of token files. Its methods may be called concurrently.
 type Set struct {
 	options     Options
 	files       []File
@@ -93,7 +94,7 @@ type Set struct {
 	permutation *shuffle.Permutation
 }
 
-// New numbers the sequences of files, in the order of the list, and checks their lengths.
+// New numbers the sequences of files, in the order of the list, and checks the files' lengths.
 func New(files []File, o Options) (*Set, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -160,8 +161,8 @@ func Indices(batch assign.BatchID) []uint64 {
 }
 
 // Sequences returns the sequences of a batch in the order of their indices, each of
-// Options.SeqLen+1 tokens. Indices at or beyond Len belong to further passes, each with
-// an order of its own if there is a seed.
+// Options.SeqLen+1 tokens. Indices at or beyond Len belong to further passes, each with its own
+// order if there is a seed.
 func (s *Set) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, error) {
 	if err := CheckBatch(batch, s.options.SeqLen); err != nil {
 		return nil, err
@@ -219,15 +220,15 @@ func (s *Set) spans(indices []uint64) []span {
 	return spans
 }
 
-// Place is where a sequence lies.
+// Place is the location of a sequence.
 type Place struct {
-	Pass     uint64 // over the files, from 0
-	Sequence uint64 // its number over all files
+	Pass     uint64 // pass over the files, from 0
+	Sequence uint64 // number over all files
 	File     string
-	Token    uint64 // of the file, its first
+	Token    uint64 // first token in the file
 }
 
-// Place returns where the sequence of an index of the run lies.
+// Place returns the location of the sequence at an index of the run.
 func (s *Set) Place(index uint64) Place {
 	number := s.stored(index)
 	which := s.fileOf(number)

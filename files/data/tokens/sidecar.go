@@ -11,14 +11,14 @@ import (
 	"strings"
 )
 
-// Stated is what something beside the tokens of a file says about them.
+// Stated contains the properties of a token file that another file states.
 type Stated struct {
-	By        string // what says it
+	By        string // name of that other file
 	TokenSize int    // bytes of a token
-	Bytes     int64  // length of the file; negative: not said
+	Bytes     int64  // length of the file; negative: not stated
 }
 
-// Check compares a file, which is to be read as tokens of some bytes, with what is said.
+// Check compares a file, which is to be read with a token size, with the stated properties.
 func (s Stated) Check(name string, size int64, tokenSize int) error {
 	if s.TokenSize != tokenSize {
 		return fmt.Errorf("token file %s: %w: %s sets %d bytes per token, the token size in use is %d; set the token size with %s (runs have 2 or 4)",
@@ -30,8 +30,8 @@ func (s Stated) Check(name string, size int64, tokenSize int) error {
 	return nil
 }
 
-// Sidecars are the names of the files in which datatrove and nanotron (.metadata) and
-// Megatron (.idx) describe a token file.
+// Sidecars returns the names of the files in which datatrove and nanotron (.metadata) and Megatron
+// (.idx) describe a token file.
 func Sidecars(name string) []string {
 	return []string{name + metadataEnding, strings.TrimSuffix(name, path.Ext(name)) + indexEnding}
 }
@@ -45,7 +45,7 @@ const (
 // errSidecar says what to do about a description that is damaged.
 var errSidecar = errors.New("get it again, or move it away if it does not belong to the tokens")
 
-// ReadSidecar reads a file that Sidecars names. Found is false when it has another purpose.
+// ReadSidecar reads a file that Sidecars names. found is false if the file has another purpose.
 func ReadSidecar(ctx context.Context, f File) (s Stated, found bool, err error) {
 	if strings.HasSuffix(f.Name(), metadataEnding) {
 		s, found, err = readMetadata(ctx, f)

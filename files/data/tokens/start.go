@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// StartSize is how many of a file's first bytes Begin wants to see, or all that it has.
+// StartSize is the number of first bytes of a file that Begin needs, or the whole file if it is
+// shorter.
 const StartSize = 4096
 
 // numpyMagic begins a file that numpy's save wrote.
@@ -26,7 +27,7 @@ var headers = []header{{20240520, 1, 2}, {20240801, 7, 4}}
 
 const headerSize = 256 * 4
 
-// ReadHeader returns what the header of llm.c says with which a file of size bytes begins.
+// ReadHeader returns the properties in the llm.c header at the start of a file of size bytes.
 func ReadHeader(name string, start []byte, size int64) (s Stated, found bool, err error) {
 	if len(start) < 12 {
 		return Stated{}, false, nil
@@ -45,8 +46,8 @@ func ReadHeader(name string, start []byte, size int64) (s Stated, found bool, er
 	return Stated{}, false, nil
 }
 
-// Begin checks the first bytes of a file and returns its tokens: without the header that
-// llm.c writes. What would be read as other tokens than it has is an error.
+// Begin checks the first bytes of a file and returns its tokens, without a header of llm.c. If the
+// tokens would be read wrongly, it returns an error.
 func Begin(f File, start []byte, o Options) (File, error) {
 	if len(start) >= len(numpyMagic) && string(start[:len(numpyMagic)]) == numpyMagic {
 		return nil, fmt.Errorf("open token file %s: %w, which would be misread as tokens; write the array with tofile", f.Name(), ErrNumpyHeader)

@@ -19,8 +19,8 @@ var (
 // remedy is what somebody does whose token size is wrong or unknown.
 const remedy = "--token-size, or token_size_in_bytes of a run's data location"
 
-// AssumeSize returns the size of a token of a file of which nothing says it: two bytes,
-// which is what is usual, if a vocabulary is known that fits. Else it is an error.
+// AssumeSize returns the token size of a file without a description: two bytes, which is usual, if
+// the vocabulary is known and fits. Otherwise it returns an error.
 func AssumeSize(name string, size int64, vocabulary int) (int, error) {
 	possible := ""
 	for _, width := range []int64{2, 4, 8} {
@@ -41,8 +41,9 @@ func AssumeSize(name string, size int64, vocabulary int) (int, error) {
 		name, ErrSizeUnknown, possible[:len(possible)-2], why, remedy)
 }
 
-// CheckPresumed returns why tokens that were taken for two bytes wide, which a run's folder is
-// without a word of it too, cannot be meant so: the ids of the vocabulary do not fit.
+// CheckPresumed returns an error if tokens that were presumed to be two bytes wide cannot be,
+// because the IDs of the vocabulary do not fit. A run's folder has that width even if its location
+// does not state it.
 func CheckPresumed(name string, size int64, vocabulary int) error {
 	if vocabulary <= twoByteTokens && size%2 == 0 {
 		return nil

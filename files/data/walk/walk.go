@@ -1,7 +1,7 @@
-// Package walk lists the files of a folder that are data. All commands that read data from
-// folders use it, so that a folder means the same files to each.
+// Package walk lists the data files of a folder. All commands that read data from folders use it,
+// so that they all read the same files of a folder.
 //
-// Left out and counted are hidden names, see Hidden and HiddenFolder. Symbolic links are followed.
+// Hidden names are omitted and counted, see Hidden and HiddenFolder. Symbolic links are followed.
 //
 //	found, err := walk.Files("texts", walk.Options{})
 package walk
@@ -36,18 +36,18 @@ type File struct {
 	Info   fs.FileInfo // of the target, if the file is a link
 }
 
-// Found is the outcome of a walk.
+// Found is the result of a walk.
 type Found struct {
 	Files []File // sorted by their paths, folder by folder
 	Counts
 }
 
-// Counts has the numbers of names of each kind that a walk met. A folder counts once.
+// Counts contains the numbers of names of each kind in a walk. A folder counts once.
 type Counts struct {
-	Hidden int // left out by their names
+	Hidden int // omitted because of their names
 	Links  int // followed
-	Dead   int // left out: links without a target, and links to a folder around them
-	Other  int // left out: pipes, sockets, devices, and links to these
+	Dead   int // omitted: links without a target, and links to a folder around them
+	Other  int // omitted: pipes, sockets, devices, and links to these
 }
 
 // Add adds the numbers of another walk.
@@ -79,8 +79,9 @@ func (c Counts) String() string {
 // systemNames are files that systems and programs keep in folders, in lower case.
 var systemNames = []string{"cachedir.tag", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"}
 
-// Hidden reports whether the name of a file, without its folder, is not data: it begins with a dot (which
-// includes the ._* of macOS), is a lock, an unfinished download, a copy that an editor keeps, or describes other files.
+// Hidden reports whether a file is not data because of its name, without folder. The name begins
+// with a dot (which includes the ._* of macOS), or is typical of a lock, an unfinished download, an
+// editor's backup copy, or a description of other files.
 func Hidden(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~$") || strings.HasSuffix(name, "~") {
 		return true
@@ -89,8 +90,8 @@ func Hidden(name string) bool {
 	return slices.Contains(systemNames, lower) || slices.Contains([]string{".lock", ".incomplete", ".metadata", ".crdownload"}, path.Ext(lower))
 }
 
-// HiddenFolder reports whether the name of a folder is not data: it begins with a dot, or with two underscores, as
-// __MACOSX and __pycache__. Python's datasets leaves out the same folders.
+// HiddenFolder reports whether the name of a folder is not data: it begins with a dot, or with two
+// underscores, as __MACOSX and __pycache__. Python's datasets omits the same folders.
 func HiddenFolder(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "__")
 }

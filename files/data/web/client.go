@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// MaxRetryAfter is the longest pause that a server can ask for.
+// MaxRetryAfter is the longest pause that a server can request.
 const MaxRetryAfter = 10 * time.Second
 
 const (
@@ -32,25 +32,24 @@ const (
 
 // Errors of servers.
 var (
-	// ErrNoRange says that a server sends whole files only.
+	// ErrNoRange means that a server sends only whole files.
 	ErrNoRange = errors.New("the server does not support parts of a file (no answer 206 to a Range request)")
 
-	// ErrStatus says that a server refused a request in a way that asking again will
-	// not change.
+	// ErrStatus means that a server refused a request permanently, so that a retry does not help.
 	ErrStatus = errors.New("server refused the request")
 
 	errRedirect = errors.New("redirect not followed")
 )
 
-// Options says how long a Source tries.
+// Options are the timeouts and other settings of a Source.
 type Options struct {
-	Timeout    time.Duration // until an answer begins, and for every 16 KiB of it; 0: 15 s
-	MaxElapsed time.Duration // of all tries of one read; 0: 20 s
-	Pause      time.Duration // before the second try, about; it doubles; 0: 250 ms
-	Logger     *slog.Logger  // what is tried again; nil: nothing is logged
+	Timeout    time.Duration // until an answer starts, and for every 16 KiB of it; 0: 15 s
+	MaxElapsed time.Duration // for all attempts of one read; 0: 20 s
+	Pause      time.Duration // approximate pause before the second attempt; it doubles; 0: 250 ms
+	Logger     *slog.Logger  // for retries; nil: no log
 
-	// Inner also reads from addresses of inner networks (package privatenet), to which names and
-	// redirects of strangers may lead.
+	// Inner also allows addresses of private networks (package privatenet), to which names and
+	// redirects from unknown parties may lead.
 	Inner bool
 }
 
@@ -109,8 +108,7 @@ func (c *client) checkRedirect(next *http.Request, via []*http.Request) error {
 	return c.checkHost(next.URL)
 }
 
-// Redact returns an address without what may be secret in it: its password, query and
-// fragment.
+// Redact returns an address without possible secrets: without its password, query and fragment.
 func Redact(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// Source is open token files on the web. Its methods may be called concurrently.
+// Source is an open set of token files on the web. Its methods may be called concurrently.
 type Source struct {
 	*tokens.Set
 	client *client

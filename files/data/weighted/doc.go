@@ -1,4 +1,4 @@
-// Package weighted mixes the sequences of several sources.
+// Package weighted mixes the sequences of several sources by weight.
 //
 // New makes a Mix from sources and their shares. Mix.At returns the source and the sequence of an
 // index of the run, and Mix.Read reads sequences.
@@ -9,8 +9,8 @@
 //
 // Shares and SharesOf round weights to whole shares of a cycle of at most MaxCycle sequences. In
 // every cycle, a source has exactly as many sequences as its shares. All values are integers,
-// computed from the index, with tables of the size of a cycle and not of the data. So all clients
-// of a run mix the same way, and can compute any index directly.
+// computed from the index, with tables of the size of a cycle and not of the data. All clients of a
+// run therefore mix the same way, and can compute any index directly.
 //
 // Within a cycle, sources are spread evenly: the next sequence always comes from the source that is
 // furthest behind its weight (the lower index in a tie), as in error diffusion. A seed gives each

@@ -10,8 +10,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/shuffle"
 )
 
-// Source delivers sequences by their index; indices at or beyond Len belong to further
-// passes.
+// Source provides sequences by their index. Indices at or beyond Len belong to further passes.
 type Source interface {
 	Read(ctx context.Context, indices []uint64) ([][]int32, error)
 	Len() uint64
@@ -32,7 +31,7 @@ type place struct {
 	rank   uint32 // places of the same source before it
 }
 
-// New mixes sources by their shares, at least one each and MaxCycle together. The Mix
+// New mixes sources by their shares, at least one each and at most MaxCycle together. The Mix
 // closes the sources.
 func New(sources []Source, shares []uint32, seed *[32]byte) (*Mix, error) {
 	if len(sources) == 0 || len(sources) != len(shares) || len(sources) > MaxSources {
@@ -77,7 +76,7 @@ func arrange(shares []uint32, length int64) []place {
 	return cycle
 }
 
-// At returns which sequence of which source comes at an index.
+// At returns the source and the sequence number for an index.
 func (m *Mix) At(index uint64) (source int, sequence uint64) {
 	length := uint64(len(m.cycle))
 	number, at := index/length, index%length

@@ -12,15 +12,15 @@ import (
 // MaxCycle is the length of the longest cycle.
 const MaxCycle = 1 << 16
 
-// MaxSources is how many sources can be mixed.
+// MaxSources is the maximum number of sources.
 const MaxSources = 256
 
-// ErrWeights says that weights make no sense.
+// ErrWeights means that weights are invalid.
 var ErrWeights = errors.New("invalid weights")
 
-// Shares turns weights, decimal numbers such as "0.7" or "3", into whole shares. Weights
-// that are in the ratio of whole numbers with a sum of at most MaxCycle keep it exactly;
-// others are rounded to MaxCycle shares by largest remainders, and none to less than one.
+// Shares converts weights, decimal numbers such as "0.7" or "3", to integer shares. If the weights
+// are in the ratio of integers with a sum of at most MaxCycle, the shares have exactly that ratio.
+// Other weights are rounded to MaxCycle shares by largest remainders, and each to at least one.
 func Shares(weights []string) ([]uint32, error) {
 	if len(weights) == 0 || len(weights) > MaxSources {
 		return nil, fmt.Errorf("%w: %d sources, want 1 to %d", ErrWeights, len(weights), MaxSources)
@@ -48,7 +48,7 @@ func parse(text string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(text)
 }
 
-// SharesOf turns lengths of sources into shares.
+// SharesOf converts lengths of sources to shares.
 func SharesOf(lengths []uint64) ([]uint32, error) {
 	exact := make([]*big.Rat, len(lengths))
 	sum := new(big.Rat)

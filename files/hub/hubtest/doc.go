@@ -1,5 +1,5 @@
-// Package hubtest is an in-memory Hugging Face Hub for tests: repositories with commits, LFS
-// storage on a second host, access tokens, and injected faults.
+// Package hubtest implements an in-memory Hugging Face Hub for tests: repositories with commits,
+// LFS storage on a second host, access tokens, and injected faults.
 //
 // The main type is Server:
 //
@@ -9,6 +9,6 @@
 //	s.Put("org/name", map[string][]byte{"config.json": config})
 //	// s.URL is the endpoint
 //
-// Server.Intercept sees every request to either host first and can inject faults. The program in
-// folder cmd serves a Hub until it is interrupted, for clients in other languages.
+// Server.Intercept receives every request to either host first and can inject faults. The program
+// in folder cmd serves a Hub until it is interrupted, for clients in other languages.
 package hubtest

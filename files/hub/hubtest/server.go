@@ -15,17 +15,17 @@ import (
 	"sync"
 )
 
-// Server is a Hub and its storage. The fields may be changed before the first request;
-// afterwards only by its methods.
+// Server is a Hub and its storage. Its fields may be changed before the first request. Afterwards
+// use its methods.
 type Server struct {
 	URL        string // of the Hub
 	StorageURL string // of the storage, another host
 
 	Tokens       map[string]bool // known tokens; true: may write
-	LFSThreshold int64           // bytes from which a file goes to the storage; .safetensors always does
-	PartSize     int64           // bytes from which an upload is in parts of that size
-	PageSize     int             // entries of a page of a listing
-	Cached       bool            // small files are behind a redirect to the Hub itself, as at the public one
+	LFSThreshold int64           // minimum size in bytes of files that go to the storage; .safetensors always do
+	PartSize     int64           // size in bytes from which uploads are split into parts of that size
+	PageSize     int             // entries per page of a listing
+	Cached       bool            // small files are behind a redirect to the Hub itself, as at the public Hub
 
 	hub, storage *httptest.Server
 
@@ -75,14 +75,14 @@ func New() *Server {
 	return s
 }
 
-// Close ends the servers.
+// Close stops the servers.
 func (s *Server) Close() {
 	s.hub.Close()
 	s.storage.Close()
 }
 
-// Intercept sets a function that sees each request first, and returns true when it has
-// answered it. Nil removes it.
+// Intercept sets a function that receives each request first, and returns true if it has answered
+// it. Nil removes the function.
 func (s *Server) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,15 +96,15 @@ func (s *Server) Requests() []string {
 	return slices.Clone(s.log)
 }
 
-// Leaks returns the requests by which a token came to the storage.
+// Leaks returns the requests that sent a token to the storage.
 func (s *Server) Leaks() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.leaks)
 }
 
-// Put commits files to the main branch of a repository, which it makes if it is missing,
-// and returns the commit.
+// Put commits files to the main branch of a repository and returns the commit. It creates the
+// repository if necessary.
 func (s *Server) Put(name string, files map[string][]byte) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *Server) Restrict(name string, private, gated bool) {
 	s.repos[name].private, s.repos[name].gated = private, gated
 }
 
-// Files returns the content of a branch.
+// Files returns the files of a branch.
 func (s *Server) Files(name, branch string) map[string][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,13 +24,13 @@ const (
 	listTime = 2 * time.Minute
 )
 
-// Options says how to reach a bucket.
+// Options are the settings for access to a bucket.
 type Options struct {
-	// Credentials takes those of the environment; without it requests are anonymous.
+	// Credentials selects the credentials of the environment; without it, requests are anonymous.
 	Credentials bool
 
-	Tries int           // of one request; 0: 4
-	Pause time.Duration // before the second try, at most; it doubles; 0: 250 ms
+	Tries int           // attempts of one request; 0: 4
+	Pause time.Duration // maximum pause before the second attempt, doubled for each further one; 0: 250 ms
 }
 
 // Store is an open bucket. It implements objstore.Store.
@@ -40,7 +40,7 @@ type Store struct {
 	name   string
 }
 
-// Open opens a bucket. Nothing is requested yet.
+// Open opens a bucket. It makes no request.
 func Open(ctx context.Context, bucket string, o Options) (*Store, error) {
 	options := []option.ClientOption{storage.WithJSONReads()}
 	if !o.Credentials {

@@ -1,3 +1,3 @@
-// Package storetest tests implementations of objstore.Store: Run checks the rules that each must
-// follow.
+// Package storetest tests implementations of objstore.Store. Run checks the contract of the
+// interface.
 package storetest

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/files/objstore"
 )
 
-// Run tests a kind of store; open returns an empty one that lives as long as the test.
+// Run tests an implementation. open returns an empty store that lives as long as the test.
 func Run(t *testing.T, open func(t *testing.T) objstore.Store) {
 	for name, test := range map[string]func(*testing.T, objstore.Store){
 		"PutAndRead":       putAndRead,

@@ -54,6 +54,11 @@ func (r *renderer) operate(op string, left, right any) any {
 			return r.realArithmetic(op, a, b)
 		}
 	}
+	for _, one := range []any{left, right} {
+		if v, isView := one.(*view); op == "-" && isView && v.isSet() {
+			r.unsupported("- of a value of the type %s, which makes a set", v.kind)
+		}
+	}
 	switch op {
 	case "+":
 		if sum, found := r.joinedPair(left, right); found {
@@ -94,7 +99,7 @@ func (r *renderer) joinedPair(left, right any) (sum any, found bool) {
 	x, isList := left.(*list)
 	if y, too := right.(*list); isList && too && x.tuple == y.tuple {
 		r.spend(16 * (len(x.items) + len(y.items)))
-		return &list{slices.Concat(x.items, y.items), x.tuple}, true
+		return &list{items: slices.Concat(x.items, y.items), tuple: x.tuple}, true
 	}
 	return nil, false
 }
@@ -118,7 +123,7 @@ func (r *renderer) multiple(of any, times *big.Int) (product any, found bool) {
 			r.tooMuch("a list %d times", n)
 		}
 		r.spend(16 * len(v.items) * int(n))
-		return &list{slices.Repeat(v.items, int(n)), v.tuple}, true
+		return &list{items: slices.Repeat(v.items, int(n)), tuple: v.tuple}, true
 	}
 	return nil, false
 }

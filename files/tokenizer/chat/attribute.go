@@ -5,8 +5,6 @@ import (
 	"strings"
 )
 
-const rangeType = "range"
-
 // pythonNames are the names that values of Python have, and that are not keys.
 var pythonNames = map[string][]string{
 	"str":  strings.Fields("capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill"),
@@ -27,6 +25,9 @@ var changing = map[string][]string{
 
 // internalNames are the attributes of a dict that the sandbox hides. Other names with underscores are keys.
 var internalNames = strings.Fields("__class__ __class_getitem__ __contains__ __delattr__ __delitem__ __dir__ __doc__ __eq__ __format__ __ge__ __getattribute__ __getitem__ __getstate__ __gt__ __hash__ __init__ __init_subclass__ __ior__ __iter__ __le__ __len__ __lt__ __ne__ __new__ __or__ __reduce__ __reduce_ex__ __repr__ __reversed__ __ror__ __setattr__ __setitem__ __sizeof__ __str__ __subclasshook__")
+
+// iteratorNames are the names that generators of Python have and the sandbox does not hide.
+var iteratorNames = strings.Fields("close gi_running gi_suspended gi_yieldfrom send throw")
 
 // attribute is value.name: an attribute of Python, or else an item. Attributes that the sandbox hides are undefined.
 func (r *renderer) attribute(of any, name string) any {
@@ -62,14 +63,42 @@ func (r *renderer) ownAttribute(of any, name string) (value any, found bool) {
 		return r.macroField(v, name)
 	case *cycler:
 		return r.cyclerField(v, name)
-	case global, joiner, method, *iterator:
-		r.unsupported("the attribute %s of a value of the type %s", name, kind)
+	case *list:
+		if v.group && name == "grouper" {
+			return v.items[0], true
+		}
+		if v.group && name == "list" {
+			return v.items[1], true
+		}
+	case global:
+		if v == "dict" && name == "fromkeys" {
+			return method{newDict(), name}, true
+		}
+		if v == "namespace" || v == "cycler" || v == "joiner" {
+			r.unsupported("the attribute %s of the function %s", name, v)
+		}
+		return nil, false
+	case *joiner:
+		return joinerField(v, name)
+	case method:
+		return nil, false
+	case *iterator:
+		if slices.Contains(iteratorNames, name) {
+			r.unsupported("the attribute %s of an iterator", name)
+		}
+		return nil, false
 	}
 	if !slices.Contains(pythonNames[kind], name) {
 		return nil, false
 	}
 	if slices.Contains(changing[kind], name) {
 		return undefined{name}, true
+	}
+	if name == "mapping" {
+		r.unsupported("the attribute mapping of a value of the type %s", kind)
+	}
+	if value, found := plainAttribute(of, name); found {
+		return value, true
 	}
 	return method{of, name}, true
 }
@@ -95,11 +124,8 @@ func (r *renderer) item(of, at any) any {
 // ownItem returns the item of a dict, or at an index.
 func (r *renderer) ownItem(of, at any) (value any, found bool) {
 	if d, isDict := of.(*dict); isDict {
-		switch at.(type) {
-		case *list, *dict, *view:
-			if tuple, isList := at.(*list); !isList || !tuple.tuple {
-				return nil, false
-			}
+		if r.unhashable(at, 0) {
+			return nil, false
 		}
 		value, found = d.values[r.hash(at, 0)]
 		return value, found
@@ -129,6 +155,21 @@ func (r *renderer) ownItem(of, at any) (value any, found bool) {
 	return items[n], true
 }
 
+// unhashable reports whether a value cannot be a key.
+func (r *renderer) unhashable(value any, depth int) bool {
+	r.step(1)
+	r.nesting(depth)
+	switch v := value.(type) {
+	case *dict:
+		return true
+	case *view:
+		return v.isSet()
+	case *list:
+		return !v.tuple || slices.ContainsFunc(v.items, func(item any) bool { return r.unhashable(item, depth+1) })
+	}
+	return false
+}
+
 // indexed returns the items of a list or a range.
 func indexed(of any) []any {
 	switch v := of.(type) {
@@ -140,122 +181,4 @@ func indexed(of any) []any {
 		}
 	}
 	return nil
-}
-
-// slice is value[from:to:step].
-func (r *renderer) slice(e slice, s *scope) any {
-	of := r.eval(e.of, s)
-	var bounds [3]*int64
-	valid := true
-	for i, bound := range []expression{e.from, e.to, e.step} {
-		if bound == nil {
-			continue
-		}
-		value := r.eval(bound, s)
-		if n, isNumber := number(value); isNumber {
-			bounds[i] = &n
-		} else if value != nil {
-			valid = false
-		}
-	}
-	_, isText := str(of)
-	whole, isList := of.(*list)
-	if v, isView := of.(*view); isView && v.kind == rangeType {
-		r.unsupported("a slice of a range")
-	}
-	if !valid || !isText && !isList {
-		r.wrong("a slice of a value of the type %s, or with bounds that are not integers", typeName(of))
-	}
-	chosen := r.sliced(r.each(of), bounds[0], bounds[1], bounds[2])
-	if isText {
-		return like(of, r.joined(chosen, ""))
-	}
-	return &list{chosen, whole.tuple}
-}
-
-// sliced returns a slice of items. As in Python, places before the beginning or after the end are the nearest.
-func (r *renderer) sliced(items []any, from, to, by *int64) []any {
-	step := int64(1)
-	if by != nil {
-		step = *by
-	}
-	if step == 0 {
-		r.wrong("a slice in steps of 0")
-	}
-	n := int64(len(items))
-	low, high := int64(0), n
-	first, last := low, high
-	if step < 0 {
-		low, high = -1, n-1
-		first, last = high, low
-	}
-	clamp := func(bound *int64, byDefault int64) int64 {
-		if bound == nil {
-			return byDefault
-		}
-		at := *bound
-		if at < 0 {
-			at += n
-		}
-		return min(max(at, low), high)
-	}
-	r.spend(16 * len(items))
-	var chosen []any
-	end := clamp(to, last)
-	for at := clamp(from, first); step > 0 && at < end || step < 0 && at > end; at += step {
-		r.step(1)
-		chosen = append(chosen, items[at])
-		if step > n || step < -n {
-			break
-		}
-	}
-	return chosen
-}
-
-// method calls a method of a value.
-func (r *renderer) method(m method, g given) any {
-	switch v := m.of.(type) {
-	case string:
-		return r.stringMethod(v, m.name, g)
-	case markup:
-		return r.markupMethod(v, m.name, g)
-	case *dict:
-		return r.dictMethod(v, m.name, g)
-	case *list:
-		return r.listMethod(v, m.name, g)
-	case *loop:
-		return r.loopMethod(v, m.name, g)
-	case *cycler:
-		g.bind()
-		if v.at++; m.name == "reset" {
-			v.at = 0
-			return nil
-		}
-		return v.items[(v.at-1)%len(v.items)]
-	}
-	r.unsupported("the method %s of a value of the type %s", m.name, typeName(m.of))
-	return nil
-}
-
-// listMethod calls a method that does not change the list. The sandbox of transformers hides the rest.
-func (r *renderer) listMethod(l *list, name string, g given) any {
-	if name == "copy" {
-		g.bind()
-		r.spend(16 * len(l.items))
-		return &list{slices.Clone(l.items), l.tuple}
-	}
-	count := int64(0)
-	wanted := g.one()
-	for i, item := range l.items {
-		switch same := r.equal(item, wanted, 0); {
-		case same && name == "index":
-			return int64(i)
-		case same:
-			count++
-		}
-	}
-	if name == "index" {
-		r.wrong("index of a value that is not in the list")
-	}
-	return count
 }

@@ -1,6 +1,10 @@
 package chat
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // The variables that jinja2 gives a macro that reads them.
 const (
@@ -22,8 +26,38 @@ func (p *parser) variable() (string, error) {
 	return name, err
 }
 
+// frame has the variables that a block names outside of the blocks in it.
+type frame struct {
+	named  map[string]bool
+	around *frame
+}
+
+// filterName is a variable in a filter of the tag set, whose body has the frame. jinja2 finds the variable only if the
+// body or a block around it names the variable too.
+type filterName struct {
+	name  string
+	frame *frame
+}
+
+func newFrame(around *frame) *frame { return &frame{map[string]bool{}, around} }
+
+// names reports whether a block or one around it names a variable.
+func (f *frame) names(name string) bool {
+	for ; f != nil; f = f.around {
+		if f.named[name] {
+			return true
+		}
+	}
+	return false
+}
+
 // load notes that the macros around this place read a variable.
 func (p *parser) load(name string) {
+	if p.dynamic++; p.inFilter {
+		p.filtered = append(p.filtered, filterName{name, nil})
+	} else {
+		p.frame.named[name] = true
+	}
 	for i, m := range p.readers {
 		if p.stored[i][name] {
 			continue
@@ -36,6 +70,7 @@ func (p *parser) load(name string) {
 
 // store notes that the macros around this place assign a variable.
 func (p *parser) store(name string) {
+	p.frame.named[name] = true
 	for i := range p.readers {
 		p.stored[i][name] = true
 	}
@@ -90,9 +125,12 @@ func (p *parser) setBlock() (any, error) {
 		}
 		return setNode{to, value}, p.closeBlock()
 	}
-	node := setBlock{target: to}
+	node := setBlock{target: to, escape: p.escape}
+	first := len(p.filtered)
 	if p.is(operatorToken, "|") {
-		if node.filters, err = p.filters(variable{pipedName}); err != nil {
+		p.inFilter = true
+		node.filters, err = p.filters(variable{pipedName})
+		if p.inFilter = false; err != nil {
 			return nil, err
 		}
 	}
@@ -100,6 +138,11 @@ func (p *parser) setBlock() (any, error) {
 		return nil, err
 	}
 	node.body, err = p.separate("endset")
+	for i := range p.filtered {
+		if p.filtered[i].frame == nil && i >= first {
+			p.filtered[i].frame = p.last
+		}
+	}
 	return node, err
 }
 
@@ -115,8 +158,70 @@ func (p *parser) filterBlock() (any, error) {
 	if err := p.closeBlock(); err != nil {
 		return nil, err
 	}
+	node.escape = p.escape
 	node.body, err = p.separate("endfilter")
 	return node, err
+}
+
+// escapeBlock reads the tag autoescape.
+func (p *parser) escapeBlock() (any, error) {
+	var node escapeNode
+	value, err := p.expression()
+	if err != nil {
+		return nil, err
+	}
+	asked, isConstant := value.(constant)
+	if !isConstant {
+		return nil, p.unsupported("the tag autoescape with a value that is not a constant")
+	}
+	if err := p.closeBlock(); err != nil {
+		return nil, err
+	}
+	escape := p.escape
+	p.escape = truth(asked.value)
+	node.escape = p.escape
+	node.body, err = p.separate("endautoescape")
+	p.escape = escape
+	return node, err
+}
+
+// partBlock reads the tag block. Templates here have no parents, so a block is written where it is.
+func (p *parser) partBlock() (any, error) {
+	name, err := p.name()
+	if err != nil {
+		return nil, err
+	}
+	if p.parts[name] {
+		return nil, fmt.Errorf("%w: line %d: two blocks named %s", ErrSyntax, p.now().line, name)
+	}
+	if p.parts == nil {
+		p.parts = map[string]bool{}
+	}
+	p.parts[name] = true
+	var node partNode
+	node.scoped = p.skip(nameToken, "scoped")
+	node.required = p.skip(nameToken, "required")
+	if err := p.closeBlock(); err != nil {
+		return nil, err
+	}
+	escape, inPart, inBlock, readers, stored := p.escape, p.inPart, p.inBlock, p.readers, p.stored
+	p.escape, p.inPart, p.inBlock, p.readers, p.stored = false, true, false, nil, nil
+	loops, soft, around := p.loops, p.soft, p.frame
+	p.loops, p.soft, p.frame = 0, false, newFrame(nil)
+	node.body, _, err = p.statements("endblock")
+	p.escape, p.inPart, p.inBlock, p.readers, p.stored = escape, inPart, inBlock, readers, stored
+	p.loops, p.soft, p.frame = loops, soft, around
+	if err != nil {
+		return nil, err
+	}
+	p.skip(nameToken, name)
+	for _, one := range node.body {
+		text, isText := one.node.(textNode)
+		if node.required && (!isText || strings.TrimFunc(text.text, isSpace) != "") {
+			return nil, fmt.Errorf("%w: line %d: a required block with a body", ErrSyntax, one.line)
+		}
+	}
+	return node, p.closeBlock()
 }
 
 func (p *parser) withBlock() (any, error) {

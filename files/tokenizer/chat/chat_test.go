@@ -80,7 +80,7 @@ func TestToolVectors(t *testing.T) {
 }
 
 // readMessages reads messages with the kinds of their contents.
-func readMessages(t *testing.T, raw json.RawMessage) (messages []Message) {
+func readMessages(t testing.TB, raw json.RawMessage) (messages []Message) {
 	t.Helper()
 	var fields []map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &messages); err != nil {
@@ -136,7 +136,7 @@ func TestRefused(t *testing.T) {
 	for source, want := range map[string]error{
 		"{% include 'x' %}": ErrUnsupported, "{{ 1 | nosuch }}": ErrSyntax, "{{ 1 is nosuch }}": ErrSyntax,
 		"{% if 1 %}{{ 1 | nosuch }}{% endif %}": ErrTemplate, "{% if 1 %}{% set x %}{{ 1 | nosuch }}{% endset %}{% endif %}": ErrSyntax,
-		"{{ 1 | nosuch if 1 }}": ErrTemplate, "{{ 1 | pprint }}": ErrUnsupported, "{{ '{:>5}'.format(1) }}": ErrUnsupported,
+		"{{ 1 | nosuch if 1 }}": ErrTemplate, "{{ [1] | random }}": ErrUnsupported, "{{ 'a'.encode() }}": ErrUnsupported, "{{ lipsum() }}": ErrUnsupported,
 		"{{ ''.__class__.x }}": ErrTemplate, "{{ [1].append(2) }}": ErrTemplate, "{{ 1e308 * 10 }}": ErrUnsupported, "{{ 1.5 // 0 }}": ErrTemplate,
 		"{{ [1][0.0] + 1 }}": ErrTemplate, "{{ 1.5x }}": ErrSyntax, "{{ strftime_now('%d') }}": ErrUnsupported, "{{ a.b.c }}": ErrTemplate,
 		"{{ raise_exception('no') }}": ErrTemplate, "{{ 1": ErrSyntax, "{% if 1 %}": ErrSyntax, "{{ ]": ErrSyntax, "{% raw %}x": ErrSyntax,
@@ -172,13 +172,18 @@ func TestBounded(t *testing.T) {
 		"{% for c in ('\u03a3' ~ '.' * 9999) * 999 %}{% endfor %}{{ (('\u03a3' ~ '.' * 9999) * 999) | lower | length }}",
 		"{% for i in range(99) %}{{ dict(*range(99999)) if 0 else cycler(*range(99999)).next() }}{% endfor %}", "{{ range(999999999) }}",
 		"{{ '" + strings.Repeat("%s", 9999) + "' % (('x' * 99999,) * 9999) }}",
+		"{{ '{:>999999999}'.format(1) }}", "{{ '{:{}}'.format(1, 999999999) }}", "{{ '%*d' % (999999999, 1) }}", "{{ strftime_now('%999999999d') }}", "{{ 'a\tb'.expandtabs(999999999) }}",
+		"{% for i in range(9999) %}{{ '{:09999,}'.format(i) | length }}{{ '%.9999f' % i }}{% endfor %}", "{% for i in range(99999) %}{{ ('x ' * 999) | wordwrap(2) | length }}{% endfor %}",
+		"{% for i in range(99999) %}{{ ('a@b.c ' * 999) | urlize | length }}{% endfor %}", "{% for i in range(99999) %}{{ [('x ' * 99,) * 99] | pprint | length }}{% endfor %}",
+		"{% for i in range(99999) %}{{ range(999) | groupby('real') | length }}{{ ('x' * 999) | striptags }}{% endfor %}", "{% set x = dict.fromkeys(range(2000)) %}{% for i in range(99) %}{{ x.items() == dict(x).items() }}{% endfor %}",
+		"{% for i in range(99999) %}{{ ('x' * 999).translate({120: 'y' * 999}) | length }}{% endfor %}",
 		strings.Repeat("{% if 1 %}", 1000), "{{ " + strings.Repeat("(", 1000) + "1" + strings.Repeat(")", 1000) + " }}", strings.Repeat("x", maxSource+1),
 		"{% set " + strings.Repeat("(", 1000) + "a" + strings.Repeat(")", 1000) + " = 1 %}",
 	} {
 		template, err := Parse(source)
 		var text string
 		if err == nil {
-			text, _, err = template.renderWithin(Input{}, maxSteps/16, maxWork/16)
+			text, _, err = template.renderWithin(Input{Now: time.Unix(0, 0)}, maxSteps/16, maxWork/16)
 		}
 		if !errors.Is(err, ErrTooMuch) {
 			t.Errorf("%.80s: %.60q, error %v", source, text, err)
@@ -192,6 +197,9 @@ func FuzzTemplate(f *testing.F) {
 		f.Add(v.Template)
 	}
 	for _, v := range readFeatures(f).Vectors {
+		f.Add(v.Template)
+	}
+	for _, v := range readRandom(f, "testdata/random.jsonl").vectors {
 		f.Add(v.Template)
 	}
 	fuzztest.Run(f, func(t *testing.T, source string) {
@@ -232,6 +240,27 @@ func TestLoadReadsWhatPythonWrites(t *testing.T) {
 		}
 		if text, err := template.Render(Input{}); err != nil || text != "NaN" || tokens["bos_token"] != "<s>" {
 			t.Errorf("%s: %q, %v, %v", config, text, tokens, err)
+		}
+	}
+}
+
+// TestErrorsOfTheInput: an error about the input names no line of the template; an error of the template does.
+func TestErrorsOfTheInput(t *testing.T) {
+	user := Message{Role: "user", Content: "q"}
+	for want, in := range map[string]Input{
+		"tools is 5, want a JSON list":         {Messages: []Message{user}, Tools: json.RawMessage(`5`)},
+		"tools is {}, want a JSON list":        {Messages: []Message{user}, Tools: json.RawMessage(`{}`)},
+		`tools is "a text", want a JSON list`:  {Messages: []Message{user}, Tools: json.RawMessage(`"a text"`)},
+		"tools is not a JSON list":             {Messages: []Message{user}, Tools: json.RawMessage(`[{]`)},
+		"tool_calls is {}, want a JSON list":   {Messages: []Message{{Role: "assistant", Calls: json.RawMessage(`{}`)}}},
+		"tool_call_id is not a string in JSON": {Messages: []Message{{Role: "tool", CallID: json.RawMessage(`5`)}}},
+		"a message that is not UTF-8":          {Messages: []Message{{Role: "user", Content: "\xff"}}},
+		"values nested deeper than":            {Messages: []Message{user}, Tools: json.RawMessage(strings.Repeat("[", 10000))},
+		"no messages (line 3)":                 {Tools: json.RawMessage(`[{"a":1}]`)},
+	} {
+		_, err := render("{% if tools %}\n{% endif %}\n{{ raise_exception('no messages') if not messages }}", in)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "(line ") != (in.Messages == nil) {
+			t.Errorf("%v, want %s", err, want)
 		}
 	}
 }

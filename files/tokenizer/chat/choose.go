@@ -20,9 +20,6 @@ func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
 	if !truth(of) { // jinja2 reads neither the items nor the arguments
 		return r.iterate(&list{})
 	}
-	if len(g.names) > 0 {
-		r.unsupported("%s with the argument %s", g.call, g.names[0])
-	}
 	args, get := g.placed, func(item any) any { return item }
 	if name == "selectattr" || name == "rejectattr" {
 		if len(args) == 0 {
@@ -32,8 +29,9 @@ func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
 	}
 	holds, want := truth, name == "select" || name == "selectattr"
 	if len(args) > 0 {
-		test, values := g.text(args[0]), args[1:]
-		holds = func(value any) bool { return r.test(test, value, values) }
+		test := g.text(args[0])
+		inner := given{r, "the test " + test, args[1:], g.names, g.named}
+		holds = func(value any) bool { return r.test(test, value, inner) }
 	}
 	next := r.iterate(of)
 	return func() (any, bool) {

@@ -1,18 +1,20 @@
 package chat
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
-// dates are the parts of strftime in the words of Go.
+// dates are the codes of strftime that stand for other codes.
 var dates = map[byte]string{
-	'd': "02", 'b': "Jan", 'h': "Jan", 'B': "January", 'Y': "2006", 'm': "01", 'y': "06", 'H': "15", 'I': "03", 'M': "04", 'S': "05",
-	'a': "Mon", 'A': "Monday", 'p': "PM", 'e': "_2", 'j': "002",
-	'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06", 'x': "01/02/06", 'X': "15:04:05", 'c': "Mon Jan _2 15:04:05 2006",
+	'F': "%Y-%m-%d", 'T': "%H:%M:%S", 'R': "%H:%M", 'D': "%m/%d/%y", 'x': "%m/%d/%y", 'X': "%H:%M:%S", 'r': "%I:%M:%S %p",
+	'c': "%a %b %e %H:%M:%S %Y",
 }
 
-// date is the function strftime_now.
+// date is the function strftime_now: the codes of glibc in the locale C.
 func (r *renderer) date(format string) string {
 	if r.now.IsZero() {
 		r.unsupported("strftime_now")
@@ -25,43 +27,176 @@ func (r *renderer) date(format string) string {
 			return b.String()
 		}
 		r.step(1)
-		plain := strings.HasPrefix(rest, "-") // without zeros at the front, as in glibc
-		if rest = strings.TrimPrefix(rest, "-"); rest == "" {
-			r.unsupported("strftime_now with a %% at the end")
+		if after, isZone := strings.CutPrefix(rest, ":z"); isZone { // of Python itself
+			format = after
+			continue
 		}
-		part := r.datePart(rest[0])
-		if plain {
-			if strings.IndexByte("deHIMmSyj", rest[0]) < 0 {
-				r.unsupported("strftime_now with %%-%c", rest[0])
-			}
-			if part = strings.TrimLeft(part, "0 "); part == "" {
-				part = "0"
-			}
-		}
-		b.add(part)
-		format = rest[1:]
+		code, size := r.dateCode(rest)
+		b.add(r.datePart(code))
+		format = rest[size:]
 	}
 }
 
-func (r *renderer) datePart(letter byte) string {
-	switch letter {
+// dateCode is a code of strftime: %-d or %_3j.
+type dateCode struct {
+	pad         byte // - _ or 0; 0: left out
+	upper, swap bool // ^ and #
+	width       int
+	modifier    byte // E or O; 0: none
+	letter      byte // 0: none that strftime knows
+	text        string
+}
+
+// dateCode reads a code behind its percent sign.
+func (r *renderer) dateCode(text string) (code dateCode, size int) {
+	rest := text
+	for ; rest != "" && strings.IndexByte("-_0^#", rest[0]) >= 0; rest = rest[1:] {
+		switch rest[0] {
+		case '^':
+			code.upper = true
+		case '#':
+			code.swap = true
+		default:
+			code.pad = rest[0]
+		}
+	}
+	code.width, rest = r.formatNumber(rest)
+	if rest != "" && (rest[0] == 'E' || rest[0] == 'O') {
+		code.modifier, rest = rest[0], rest[1:]
+	}
+	if rest != "" {
+		_, n := utf8.DecodeRuneInString(rest)
+		if wrong := map[byte]string{'E': "aAbBdDeFgGhHIjklmMSUVwW", 'O': "aAcDFxXY"}[code.modifier]; n == 1 && strings.IndexByte(wrong, rest[0]) < 0 {
+			code.letter = rest[0]
+		}
+		rest = rest[n:]
+	}
+	size = len(text) - len(rest)
+	code.text = "%" + text[:size]
+	return code, size
+}
+
+func (r *renderer) datePart(code dateCode) string {
+	if text, isNumber := dateNumber(r.now, code.letter); isNumber {
+		return r.dateDigits(code, text)
+	}
+	text := code.text // of a code that strftime does not know
+	switch code.letter {
+	case 'a', 'A', 'b', 'B', 'h', 'p', 'P':
+		return r.dateFilled(code, dateName(r.now, code))
 	case '%':
-		return "%"
+		text = "%"
 	case 'n':
-		return "\n"
+		text = "\n"
 	case 't':
-		return "\t"
-	case 'w':
-		return fmt.Sprint(int(r.now.Weekday()))
-	case 'u':
-		return fmt.Sprint((int(r.now.Weekday())+6)%7 + 1)
-	case 'z', 'Z':
-		return "" // transformers reads the clock without a zone
+		text = "\t"
+	case 's':
+		r.unsupported("strftime_now with %%s, which depends on the zone")
+	case 'z': // transformers reads the clock without a zone
+		return ""
+	case 'Z':
+		text = ""
 	case 'f':
-		return fmt.Sprintf("%06d", r.now.Nanosecond()/1000)
+		if code.text == "%f" {
+			return strconv.Itoa(1e6 + r.now.Nanosecond()/1000)[1:]
+		}
+	default:
+		if dates[code.letter] != "" {
+			text = r.date(dates[code.letter])
+		}
 	}
-	if dates[letter] == "" {
-		r.unsupported("strftime_now with %%%c", letter)
+	if code.upper {
+		text = strings.Map(unicode.ToUpper, text)
 	}
-	return r.now.Format(dates[letter])
+	return r.dateFilled(code, text)
+}
+
+// dateName is the name of a day or a month, or the half of a day.
+func dateName(now time.Time, code dateCode) string {
+	text := now.Format(map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'p': "PM", 'P': "pm"}[code.letter])
+	switch {
+	case code.swap && code.letter == 'p':
+		return strings.ToLower(text)
+	case code.letter != 'P' && (code.upper || code.swap):
+		return strings.ToUpper(text)
+	}
+	return text
+}
+
+// dateFilled fills a text up to the width of its code.
+func (r *renderer) dateFilled(code dateCode, text string) string {
+	fill := " "
+	if code.pad == '0' {
+		fill = "0"
+	}
+	return r.repeated(fill, int64(code.width-utf8.RuneCountInString(text))) + text
+}
+
+// dateNumber returns the digits of a code that stands for a number, with the spaces or zeros that glibc writes.
+func dateNumber(now time.Time, letter byte) (text string, isNumber bool) {
+	pad := func(n, width int, fill string) (string, bool) {
+		digits := strconv.Itoa(n)
+		return strings.Repeat(fill, max(width-len(digits), 0)) + digits, true
+	}
+	year, week := now.ISOWeek()
+	day := int(now.Weekday())
+	switch letter {
+	case 'd':
+		return pad(now.Day(), 2, "0")
+	case 'e':
+		return pad(now.Day(), 2, " ")
+	case 'H':
+		return pad(now.Hour(), 2, "0")
+	case 'k':
+		return pad(now.Hour(), 2, " ")
+	case 'I':
+		return pad((now.Hour()+11)%12+1, 2, "0")
+	case 'l':
+		return pad((now.Hour()+11)%12+1, 2, " ")
+	case 'j':
+		return pad(now.YearDay(), 3, "0")
+	case 'm':
+		return pad(int(now.Month()), 2, "0")
+	case 'M':
+		return pad(now.Minute(), 2, "0")
+	case 'S':
+		return pad(now.Second(), 2, "0")
+	case 'y':
+		return pad(now.Year()%100, 2, "0")
+	case 'Y':
+		return pad(now.Year(), 1, "0")
+	case 'C':
+		return pad(now.Year()/100, 2, "0")
+	case 'G':
+		return pad(year, 1, "0")
+	case 'g':
+		return pad(year%100, 2, "0")
+	case 'V':
+		return pad(week, 2, "0")
+	case 'U':
+		return pad((now.YearDay()+6-day)/7, 2, "0")
+	case 'W':
+		return pad((now.YearDay()+6-(day+6)%7)/7, 2, "0")
+	case 'w':
+		return pad(day, 1, "0")
+	case 'u':
+		return pad((day+6)%7+1, 1, "0")
+	}
+	return "", false
+}
+
+// dateDigits returns a number with the flag and the width of its code.
+func (r *renderer) dateDigits(code dateCode, text string) string {
+	digits := strings.TrimLeft(text, "0 ")
+	if digits == "" {
+		digits = "0"
+	}
+	width, fill := max(code.width, len(text)), "0"
+	if code.pad == '-' {
+		width = code.width
+	}
+	if code.pad == '-' || code.pad == '_' || code.pad == 0 && strings.IndexByte("ekl", code.letter) >= 0 {
+		fill = " "
+	}
+	return r.repeated(fill, int64(width-len(digits))) + digits
 }

@@ -68,7 +68,12 @@ func (r *renderer) hash(key any, depth int) any {
 	case string, int64, *namespace, *macro, global:
 		return key
 	}
-	r.wrong("a value of the type %s cannot be a key", typeName(key))
+	switch kind := typeName(key); kind {
+	case "list", "dict", "dict_keys", "dict_items":
+		r.wrong("a value of the type %s cannot be a key", kind)
+	default:
+		r.unsupported("a key of the type %s", kind)
+	}
 	return nil
 }
 
@@ -136,8 +141,16 @@ func (r *renderer) dictMethod(d *dict, name string, g given) any {
 		r.merge(copied, d)
 		return copied
 	}
-	r.unsupported("the method %s of a dict", name)
-	return nil
+	return r.fromKeys(g) // the sandbox hides the others
+}
+
+// fromKeys is dict.fromkeys.
+func (r *renderer) fromKeys(g given) *dict {
+	args, made := g.bind("", ""), newDict()
+	for _, key := range r.each(g.need(args[0])) {
+		r.set(made, key, or(args[1], nil))
+	}
+	return made
 }
 
 // dictView returns the values or the items of a dict.
@@ -146,7 +159,7 @@ func (r *renderer) dictView(d *dict, name string) *view {
 	all := make([]any, len(d.keys))
 	for i, hash := range d.hashes {
 		if all[i] = d.values[hash]; name == "items" {
-			all[i] = &list{[]any{d.keys[i], d.values[hash]}, true}
+			all[i] = tupleOf(d.keys[i], d.values[hash])
 		}
 	}
 	return &view{kind: "dict_" + name, items: all}

@@ -10,7 +10,7 @@ func (r *renderer) eval(e expression, s *scope) any {
 	case variable:
 		return r.lookup(e.name, s)
 	case listOf:
-		return &list{r.evals(e.items, s), e.tuple}
+		return &list{items: r.evals(e.items, s), tuple: e.tuple}
 	case dictOf:
 		return r.dict(e, s)
 	case attribute:
@@ -24,20 +24,17 @@ func (r *renderer) eval(e expression, s *scope) any {
 		return r.call(of, r.given(e.args, "a call", s))
 	case filter:
 		of := r.eval(e.of, s)
+		r.checkEscaping(e)
 		return r.filter(e.name, of, r.given(e.args, "the filter "+e.name, s))
 	case test:
 		of := r.eval(e.of, s)
-		g := r.given(e.args, "the test "+e.name, s)
-		if len(g.names) > 0 {
-			r.unsupported("%s with the argument %s", g.call, g.names[0])
-		}
-		return r.test(e.name, of, g.placed)
+		return r.test(e.name, of, r.given(e.args, "the test "+e.name, s))
 	case unary:
 		return r.unary(e, s)
 	case binary:
 		return r.binary(e, s)
 	case concat:
-		return r.joined(r.evals(e.parts, s), "")
+		return r.concatenated(e, r.evals(e.parts, s))
 	case comparison:
 		return r.comparison(e, s)
 	case conditional:

@@ -23,15 +23,19 @@ type (
 		name string
 	}
 	index struct{ of, at expression }
-	slice struct{ of, from, to, step expression } // nil: left out
-	call  struct {
+	slice struct {
+		of, from, to, step expression // nil: left out
+		constant           bool       // without variables and calls
+	}
+	call struct {
 		of   expression
 		args arguments
 	}
 	filter struct {
-		of   expression
-		name string
-		args arguments
+		of     expression
+		name   string
+		args   arguments
+		escape bool // within the tag autoescape
 	}
 	test struct {
 		of   expression
@@ -46,7 +50,10 @@ type (
 		op          string
 		left, right expression
 	}
-	concat     struct{ parts []expression }
+	concat struct {
+		parts            []expression
+		escape, constant bool // within the tag autoescape, without variables and calls
+	}
 	comparison struct {
 		first expression
 		ops   []string
@@ -115,7 +122,7 @@ func (p *parser) expression() (expression, error) {
 func (p *parser) chain(next func() (expression, error), k kind, ops ...string) (expression, error) {
 	left, err := next()
 	for n := 0; err == nil && p.now().kind == k && slices.Contains(ops, p.now().text); n++ {
-		if n == maxNesting {
+		if n == maxDepth {
 			return nil, p.deepChain()
 		}
 		op := p.take().text
@@ -127,7 +134,7 @@ func (p *parser) chain(next func() (expression, error), k kind, ops ...string) (
 }
 
 func (p *parser) deepChain() error {
-	p.depth = maxNesting
+	p.depth = maxDepth
 	return p.deeper()
 }
 
@@ -177,6 +184,7 @@ func (p *parser) comparison() (expression, error) {
 func (p *parser) sum() (expression, error) { return p.chain(p.concat, operatorToken, "+", "-") }
 
 func (p *parser) concat() (expression, error) {
+	dynamic := p.dynamic
 	first, err := p.product()
 	parts := []expression{first}
 	for err == nil && p.skip(operatorToken, "~") {
@@ -187,7 +195,7 @@ func (p *parser) concat() (expression, error) {
 	if len(parts) == 1 {
 		return first, err
 	}
-	return concat{parts}, err
+	return concat{parts, p.escape, p.dynamic == dynamic}, err
 }
 
 func (p *parser) product() (expression, error) {
@@ -205,6 +213,7 @@ func (p *parser) unary(filters bool) (expression, error) {
 	defer func() { p.depth-- }()
 	var value expression
 	var err error
+	dynamic := p.dynamic
 	if p.is(operatorToken, "-") || p.is(operatorToken, "+") {
 		op := p.take().text
 		value, err = p.unary(false)
@@ -213,7 +222,7 @@ func (p *parser) unary(filters bool) (expression, error) {
 		value, err = p.primary()
 	}
 	if err == nil {
-		value, err = p.postfix(value)
+		value, err = p.postfix(value, dynamic)
 	}
 	if err == nil && filters {
 		value, err = p.filters(value)
@@ -233,6 +242,10 @@ func (p *parser) primary() (expression, error) {
 		if slices.Contains(reserved, t.text) {
 			p.at--
 			return nil, p.unsupported("the name " + t.text + " here")
+		}
+		if p.inPart && t.text == "super" {
+			p.at--
+			return nil, p.unsupported("super of a block")
 		}
 		p.load(t.text)
 		return variable{t.text}, nil
@@ -324,9 +337,10 @@ func (p *parser) dict() (expression, error) {
 	return d, nil
 }
 
-func (p *parser) postfix(value expression) (expression, error) {
+// postfix reads attributes, items and calls of a value. dynamic is p.dynamic before the value.
+func (p *parser) postfix(value expression, dynamic int) (expression, error) {
 	for n := 0; ; n++ {
-		if n == maxNesting {
+		if n == maxDepth {
 			return nil, p.deepChain()
 		}
 		var err error
@@ -342,8 +356,14 @@ func (p *parser) postfix(value expression) (expression, error) {
 			name, err = p.name()
 			value = attribute{value, name}
 		case p.skip(operatorToken, "["):
-			value, err = p.subscript(value)
+			if value, err = p.subscript(value); err == nil {
+				if part, isSlice := value.(slice); isSlice {
+					part.constant = p.dynamic == dynamic
+					value = part
+				}
+			}
 		case p.is(operatorToken, "("):
+			p.dynamic++
 			var args arguments
 			args, err = p.arguments()
 			value = call{value, args}
@@ -380,7 +400,7 @@ func (p *parser) subscript(of expression) (expression, error) {
 	}
 	switch {
 	case colons > 0:
-		return slice{of, parts[0], parts[1], parts[2]}, nil
+		return slice{of: of, from: parts[0], to: parts[1], step: parts[2]}, nil
 	case parts[0] == nil:
 		return nil, p.wrong("an index")
 	}
@@ -456,7 +476,7 @@ func (p *parser) argument(a *arguments) (err error) {
 // filters reads the filters and tests after a value.
 func (p *parser) filters(value expression) (expression, error) {
 	for n := 0; ; n++ {
-		if n == maxNesting {
+		if n == maxDepth {
 			return nil, p.deepChain()
 		}
 		var err error
@@ -466,6 +486,7 @@ func (p *parser) filters(value expression) (expression, error) {
 		case p.skip(nameToken, "is"):
 			value, err = p.test(value)
 		case p.is(operatorToken, "("):
+			p.dynamic++
 			var args arguments
 			args, err = p.arguments()
 			value = call{value, args}
@@ -480,7 +501,7 @@ func (p *parser) filters(value expression) (expression, error) {
 
 // filterAfter reads a filter of a value, behind its bar.
 func (p *parser) filterAfter(value expression) (expression, error) {
-	f := filter{of: value}
+	f := filter{of: value, escape: p.escape}
 	var err error
 	if f.name, err = p.name(); err != nil {
 		return nil, err
@@ -512,8 +533,9 @@ func (p *parser) test(of expression) (expression, error) {
 	case now.kind == nameToken, now.kind == stringToken, now.kind == integerToken, now.kind == floatToken,
 		now.kind == operatorToken && (now.text == "[" || now.text == "{"):
 		var argument expression
+		dynamic := p.dynamic
 		if argument, err = p.primary(); err == nil {
-			argument, err = p.postfix(argument)
+			argument, err = p.postfix(argument, dynamic)
 		}
 		t.args.placed = []expression{argument}
 	}

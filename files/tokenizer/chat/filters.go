@@ -8,9 +8,6 @@ import (
 // A filterFunc computes a filter.
 type filterFunc func(r *renderer, of any, g given) any
 
-// unsupportedFilters are filters of jinja2 that this package does not compute.
-var unsupportedFilters = []string{"filesizeformat", "groupby", "pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"}
-
 // filterNamed returns the filter of a name, or nil.
 func filterNamed(name string) filterFunc {
 	for _, find := range []func(string) filterFunc{textFilter, listFilter, numberFilter, choiceFilter} {
@@ -23,16 +20,15 @@ func filterNamed(name string) filterFunc {
 
 // knownFilter reports whether jinja2 has a filter. Templates with an unknown filter are not valid.
 func knownFilter(name string) bool {
-	return filterNamed(name) != nil || slices.Contains(unsupportedFilters, name)
+	return name == "random" || filterNamed(name) != nil
 }
 
 func (r *renderer) filter(name string, of any, g given) any {
-	compute := filterNamed(name)
-	switch {
-	case compute != nil:
+	if compute := filterNamed(name); compute != nil {
 		return compute(r, of, g)
-	case slices.Contains(unsupportedFilters, name):
-		r.unsupported("the filter %s", name)
+	}
+	if name == "random" {
+		r.unsupported("the filter random, whose result is random")
 	}
 	r.wrong("unknown filter %s", name)
 	return nil
@@ -72,6 +68,10 @@ func listFilter(name string) filterFunc {
 		return sliceFilter
 	case "attr":
 		return attrFilter
+	case "groupby":
+		return groupbyFilter
+	case "pprint":
+		return prettyFilter
 	case "tojson":
 		return func(r *renderer, of any, g given) any { return r.tojson(of, g) }
 	}
@@ -104,6 +104,9 @@ func joinFilter(r *renderer, of any, g given) any {
 		for i := range items {
 			items[i] = get(items[i])
 		}
+	}
+	if r.escape {
+		return r.joinedByFilter(items, or(args[0], ""))
 	}
 	return r.joined(items, r.text(or(args[0], "")))
 }
@@ -178,7 +181,7 @@ func reverseFilter(r *renderer, of any, g given) any {
 
 // attrFilter is the attribute of a value, never an item.
 func attrFilter(r *renderer, of any, g given) any {
-	name := g.text(g.one())
+	name := g.text(g.bind("name")[0])
 	if _, isNamespace := of.(*namespace); isNamespace || slices.Contains(pythonNames[typeName(of)], name) {
 		return r.attribute(of, name)
 	}
@@ -221,28 +224,29 @@ func (r *renderer) getter(path, byDefault any, exactCase bool) func(any) any {
 
 // pathPart is a name, or a number where all characters are digits.
 func (r *renderer) pathPart(part string) any {
-	if !every(part, r.digit) {
+	if !every(part, isDigitRune) {
 		return part
 	}
-	if n, isNumber := parseInt(part, 10); isNumber {
-		return newInt(n)
+	n, isNumber := parseInt(r.asciiDigits(part), 10)
+	if !isNumber {
+		r.wrong("the number %.40s in a path of attributes", part)
 	}
-	r.unsupported("the number %.40s in a path of attributes", part)
-	return nil
+	return newInt(n)
 }
 
-// sortKey is the key of sort, of an attribute or of several with commas between them.
+// sortKey is the key of sort: a list of the values of the attributes, which have commas between them.
 func (r *renderer) sortKey(path any, exactCase bool) func(any) any {
-	text, isText := str(path)
-	if !isText || !strings.Contains(text, ",") {
-		return r.getter(path, nil, exactCase)
-	}
-	var getters []func(any) any
-	for _, one := range strings.Split(text, ",") {
-		getters = append(getters, r.getter(one, nil, exactCase))
+	getters := []func(any) any{}
+	if text, isText := str(path); isText {
+		for one := range strings.SplitSeq(text, ",") {
+			getters = append(getters, r.getter(one, nil, exactCase))
+		}
+	} else {
+		getters = append(getters, r.getter(path, nil, exactCase))
 	}
 	return func(item any) any {
 		all := &list{}
+		r.spend(64)
 		for _, get := range getters {
 			all.items = append(all.items, get(item))
 		}
@@ -307,50 +311,59 @@ func uniqueFilter(r *renderer, of any, g given) any {
 
 func batchFilter(r *renderer, of any, g given) any {
 	args := g.bind("linecount", "fill_with")
-	size, fill := g.whole(args[0]), or(args[1], nil)
-	var all []any
-	line := &list{}
-	for _, item := range r.each(of) {
-		r.spend(32)
-		if int64(len(line.items)) == size {
+	size, fill := g.need(args[0]), or(args[1], nil)
+	return r.lazy(func() func() (any, bool) {
+		var all []any
+		line := &list{}
+		for _, item := range r.each(of) {
+			r.spend(32)
+			if r.equal(int64(len(line.items)), size, 0) {
+				all = append(all, line)
+				line = &list{}
+			}
+			line.items = append(line.items, item)
+		}
+		if len(line.items) > 0 {
+			if fill != nil && r.order("<", int64(len(line.items)), size, 0) < 0 {
+				for n := g.whole(size); int64(len(line.items)) < n; {
+					r.step(1)
+					r.spend(16)
+					line.items = append(line.items, fill)
+				}
+			}
 			all = append(all, line)
-			line = &list{}
 		}
-		line.items = append(line.items, item)
-	}
-	if len(line.items) > 0 {
-		for fill != nil && int64(len(line.items)) < size {
-			r.step(1)
-			r.spend(16)
-			line.items = append(line.items, fill)
-		}
-		all = append(all, line)
-	}
-	return &iterator{r.iterate(&list{items: all})}
+		return r.iterate(&list{items: all})
+	})
 }
 
 func sliceFilter(r *renderer, of any, g given) any {
 	args := g.bind("slices", "fill_with")
-	items, fill := r.each(of), or(args[1], nil)
-	slices := g.whole(args[0])
-	if slices == 0 {
+	count := g.need(args[0])
+	return r.lazy(func() func() (any, bool) {
+		return r.iterate(&list{items: r.parts(r.each(of), g.whole(count), or(args[1], nil))})
+	})
+}
+
+// parts returns items in lists of nearly the same length. The first lists have one item more, or the others get fill.
+func (r *renderer) parts(items []any, count int64, fill any) (all []any) {
+	if count == 0 {
 		r.wrong("slice into 0 parts")
 	}
-	var all []any
 	n, offset := int64(len(items)), int64(0)
-	for i := range max(slices, 0) {
+	for i := range max(count, 0) {
 		r.step(1)
 		r.spend(32)
-		start := offset + i*(n/slices)
-		if i < n%slices {
+		start := offset + i*(n/count)
+		if i < n%count {
 			offset++
 		}
-		part := &list{items: append([]any(nil), items[start:offset+(i+1)*(n/slices)]...)}
+		part := &list{items: append([]any(nil), items[start:offset+(i+1)*(n/count)]...)}
 		r.spend(16 * len(part.items))
-		if fill != nil && i >= n%slices {
+		if fill != nil && i >= n%count {
 			part.items = append(part.items, fill)
 		}
 		all = append(all, part)
 	}
-	return &iterator{r.iterate(&list{items: all})}
+	return all
 }

@@ -16,13 +16,14 @@ type placeholder struct {
 	key              string
 	hasKey           bool
 	left, zero, plus bool
-	space            bool
-	width, precision int // -1: left out
+	space, alternate bool
+	prefix           string // of the digits: 0x
+	width, precision int    // -1: left out
 	verb             byte
 }
 
-// placeholderAt reads a placeholder behind its %, and returns the text after it.
-func (r *renderer) placeholderAt(text string) (p placeholder, rest string) {
+// placeholderAt reads a placeholder behind its %, and returns the text after it. star returns the next value, for *.
+func (r *renderer) placeholderAt(text string, star func() int) (p placeholder, rest string) {
 	p = placeholder{width: -1, precision: -1}
 	if strings.HasPrefix(text, "(") {
 		end := strings.IndexByte(text, ')')
@@ -31,19 +32,29 @@ func (r *renderer) placeholderAt(text string) (p placeholder, rest string) {
 		}
 		p.key, p.hasKey, text = text[1:end], true, text[end+1:]
 	}
-	for ; text != "" && strings.IndexByte("-0+ ", text[0]) >= 0; text = text[1:] {
+	for ; text != "" && strings.IndexByte("-0+ #", text[0]) >= 0; text = text[1:] {
 		p.left = p.left || text[0] == '-'
 		p.zero = p.zero || text[0] == '0'
 		p.plus = p.plus || text[0] == '+'
 		p.space = p.space || text[0] == ' '
+		p.alternate = p.alternate || text[0] == '#'
 	}
-	p.width, text = r.formatNumber(text)
-	if strings.HasPrefix(text, ".") {
-		if p.precision, text = r.formatNumber(text[1:]); p.precision < 0 {
-			p.precision = 0
+	if strings.HasPrefix(text, "*") {
+		if p.width, text = star(), text[1:]; p.width < 0 {
+			p.left, p.width = true, -p.width
 		}
+	} else {
+		p.width, text = r.formatNumber(text)
 	}
-	text = strings.TrimLeft(text, "hlL")
+	if strings.HasPrefix(text, ".*") {
+		p.precision, text = max(star(), 0), text[2:]
+	} else if strings.HasPrefix(text, ".") {
+		p.precision, text = r.formatNumber(text[1:])
+		p.precision = max(p.precision, 0)
+	}
+	if text != "" && strings.IndexByte("hlL", text[0]) >= 0 {
+		text = text[1:]
+	}
 	if text == "" {
 		r.wrong("a format is incomplete")
 	}
@@ -68,11 +79,11 @@ func (r *renderer) formatNumber(text string) (n int, rest string) {
 
 // formatted is the operator % of strings.
 func (r *renderer) formatted(format string, value any, escape bool) string {
-	values, single := []any{value}, true
+	o := operands{r: r, of: value, values: []any{value}, single: true}
 	if tuple, isList := value.(*list); isList && tuple.tuple {
-		values, single = tuple.items, false
+		o.values, o.single = tuple.items, false
 	}
-	b, used := r.buffer(), 0
+	b := r.buffer()
 	for {
 		text, rest, found := strings.Cut(format, "%")
 		b.add(text)
@@ -80,38 +91,77 @@ func (r *renderer) formatted(format string, value any, escape bool) string {
 			break
 		}
 		r.step(1)
-		var p placeholder
-		if p, format = r.placeholderAt(rest); p.verb == '%' {
+		if after, isSign := strings.CutPrefix(rest, "%"); isSign {
 			b.add("%")
+			format = after
 			continue
 		}
-		var operand any
-		if d, isDict := value.(*dict); p.hasKey && isDict {
-			var there bool
-			if operand, there = d.values[p.key]; !there {
-				r.wrong("a format has the missing key %s", p.key)
-			}
-			used = len(values)
-		} else if used < len(values) && !p.hasKey {
-			operand = values[used]
-			used++
-		} else {
-			r.wrong("a format has more places than values")
-		}
-		b.add(r.convert(p, operand, escape))
+		var p placeholder
+		p, format = r.placeholderAt(rest, o.width)
+		b.add(r.convert(p, o.next(p), escape))
 	}
-	switch value.(type) {
-	case *dict, *view, undefined:
-	case *list:
-		if !single && used < len(values) {
-			r.wrong("a format has fewer places than values")
-		}
-	default:
-		if used < len(values) {
-			r.wrong("a format has fewer places than values")
-		}
-	}
+	o.finish()
 	return b.String()
+}
+
+// operands are the values of the operator %.
+type operands struct {
+	r      *renderer
+	of     any // the value behind the operator
+	values []any
+	used   int
+	single bool // of is not a tuple
+}
+
+// width returns the next value as the width of another, for *.
+func (o *operands) width() int {
+	if o.used >= len(o.values) || o.single {
+		o.r.wrong("a format with * requires a tuple with its width")
+	}
+	n, isNumber := number(o.values[o.used])
+	if o.used++; !isNumber {
+		o.r.wrong("a format with a width of the type %s", typeName(o.values[o.used-1]))
+	}
+	if n > maxWidth || n < -maxWidth {
+		o.r.tooMuch("a format of %d characters", n)
+	}
+	return int(n)
+}
+
+// next returns the value of a placeholder.
+func (o *operands) next(p placeholder) any {
+	if d, isDict := o.of.(*dict); p.hasKey && isDict {
+		value, there := d.values[p.key]
+		if !there {
+			o.r.wrong("a format has the missing key %s", p.key)
+		}
+		o.used = len(o.values)
+		return value
+	}
+	if o.used >= len(o.values) || p.hasKey {
+		o.r.wrong("a format has more places than values")
+	}
+	o.used++
+	return o.values[o.used-1]
+}
+
+// finish refuses values that are left over, except single values with items, as Python does.
+func (o *operands) finish() {
+	switch v := o.of.(type) {
+	case *dict, undefined:
+		return
+	case *list:
+		if o.single {
+			return
+		}
+	case *view:
+		if v.kind == rangeType {
+			return
+		}
+	}
+	if o.used < len(o.values) {
+		o.r.wrong("a format has fewer places than values")
+	}
 }
 
 // convert returns the text of one value of a format.
@@ -122,28 +172,28 @@ func (r *renderer) convert(p placeholder, value any, escape bool) string {
 		if text = r.text(value); escape {
 			text = string(r.escaped(value))
 		}
-	case 'r', 'a':
+	case 'r':
 		b := r.buffer()
-		if r.repr(b, value, 0); p.verb == 'a' {
-			r.unsupported("the format %%a")
+		if r.repr(b, value, 0); escape {
+			text = string(r.escaped(b.String()))
+		} else {
+			text = b.String()
 		}
-		if text = b.String(); escape {
-			text = string(r.escaped(text))
+	case 'a':
+		if text = r.ascii(value); escape {
+			r.unsupported("the format %%a of a safe string")
 		}
+	case 'c':
+		if p.precision = -1; escape {
+			r.wrong("the format %%c of a safe string")
+		}
+		text = r.convertCharacter(value)
 	case 'd', 'i', 'u', 'x', 'X', 'o':
-		return r.aligned(p, r.convertWhole(p, value))
-	case 'f', 'F', 'e', 'E':
-		number, isNumber := r.real(value)
-		if !isNumber {
-			r.wrong("the format %%%c of a value of the type %s", p.verb, typeName(value))
-		}
-		if p.precision < 0 {
-			p.precision = 6
-		}
-		r.spend(400 + p.precision)
-		return r.aligned(p, p.sign(math.Signbit(number))+strconv.FormatFloat(math.Abs(number), formatLetters[p.verb], p.precision, 64))
+		return r.convertWhole(p, value, escape)
+	case 'f', 'F', 'e', 'E', 'g', 'G':
+		return r.convertReal(p, value, escape)
 	default:
-		r.unsupported("the format %%%c", p.verb)
+		r.wrong("the format %%%c", p.verb)
 	}
 	if all := []rune(text); p.precision >= 0 && len(all) > p.precision {
 		text = string(all[:p.precision])
@@ -152,16 +202,44 @@ func (r *renderer) convert(p placeholder, value any, escape bool) string {
 	return r.aligned(p, text)
 }
 
-// formatLetters are the verbs of floats in the words of strconv.
-var formatLetters = map[byte]byte{'f': 'f', 'F': 'f', 'e': 'e', 'E': 'E'}
-
-func (r *renderer) convertWhole(p placeholder, value any) string {
+// convertCharacter returns the character of a code, or a string of one character.
+func (r *renderer) convertCharacter(value any) string {
+	if text, isText := str(value); isText && utf8.RuneCountInString(text) == 1 {
+		return text
+	}
 	n, isWhole := whole(value)
-	if f, isFloat := value.(float64); isFloat && strings.IndexByte("diu", p.verb) >= 0 {
+	if !isWhole {
+		r.wrong("the format %%c of a value of the type %s", typeName(value))
+	}
+	return r.character(n)
+}
+
+func (r *renderer) convertReal(p placeholder, value any, escape bool) string {
+	number, isNumber := r.real(value)
+	if text, isText := str(value); escape && isText {
+		number, isNumber = r.parseFloat(r.asciiDigits(text))
+	}
+	if !isNumber {
+		r.wrong("the format %%%c of a value of the type %s", p.verb, typeName(value))
+	}
+	if p.precision < 0 {
+		p.precision = 6
+	}
+	r.spend(400 + p.precision)
+	return r.aligned(p, p.sign(math.Signbit(number))+realText(number, p.verb, p.precision, p.alternate))
+}
+
+func (r *renderer) convertWhole(p placeholder, value any, escape bool) string {
+	n, isWhole := whole(value)
+	decimal := strings.IndexByte("diu", p.verb) >= 0
+	if f, isFloat := value.(float64); isFloat && decimal {
 		n, isWhole = new(big.Int), true
 		new(big.Float).SetFloat64(math.Trunc(f)).Int(n)
 	}
-	if !isWhole {
+	if text, isText := str(value); escape && isText && decimal {
+		n, isWhole = parseInt(r.asciiDigits(text), 10)
+	}
+	if !isWhole || escape && !decimal {
 		r.wrong("the format %%%c of a value of the type %s", p.verb, typeName(value))
 	}
 	base := map[byte]int{'x': 16, 'X': 16, 'o': 8}[p.verb]
@@ -173,8 +251,11 @@ func (r *renderer) convertWhole(p placeholder, value any) string {
 	if p.verb == 'X' {
 		text = strings.ToUpper(text)
 	}
+	if p.alternate && base != 10 {
+		p.prefix = "0" + string(p.verb)
+	}
 	text = r.repeated("0", int64(p.precision-len(text))) + text
-	return p.sign(n.Sign() < 0) + text
+	return r.aligned(p, p.sign(n.Sign() < 0)+p.prefix+text)
 }
 
 func (p placeholder) sign(negative bool) string {
@@ -202,59 +283,8 @@ func (r *renderer) aligned(p placeholder, text string) string {
 		if strings.IndexByte("+- ", text[0]) >= 0 {
 			sign, text = text[:1], text[1:]
 		}
+		sign, text = sign+p.prefix, strings.TrimPrefix(text, p.prefix)
 		return sign + r.repeated("0", left) + text
 	}
 	return r.repeated(" ", left) + text
-}
-
-// braces is str.format with plain fields: {}, {0} and {name}.
-func (r *renderer) braces(format string, g given) string {
-	b, next := r.buffer(), 0
-	for format != "" {
-		r.step(1)
-		at := strings.IndexAny(format, "{}")
-		if at < 0 {
-			b.add(format)
-			break
-		}
-		b.add(format[:at])
-		if strings.HasPrefix(format[at:], "{{") || strings.HasPrefix(format[at:], "}}") {
-			b.add(format[at : at+1])
-			format = format[at+2:]
-			continue
-		}
-		field, rest, found := strings.Cut(format[at+1:], "}")
-		if format[at] == '}' || !found {
-			r.wrong("unmatched brace in a format")
-		}
-		b.add(r.text(r.braceField(field, g, &next)))
-		format = rest
-	}
-	return b.String()
-}
-
-// braceField returns the value of a field; next is the place of the next field without a name.
-func (r *renderer) braceField(field string, g given, next *int) any {
-	if strings.ContainsAny(field, ".[]:!{") {
-		r.unsupported("the field {%.40s} of a format", field)
-	}
-	for i, name := range g.names {
-		if name == field {
-			return g.named[i]
-		}
-	}
-	at := *next
-	if field == "" {
-		*next++
-	} else {
-		n, err := strconv.Atoi(field)
-		if err != nil || *next > 0 || n < 0 {
-			r.wrong("the field {%.40s} of a format", field)
-		}
-		at = n
-	}
-	if at >= len(g.placed) {
-		r.wrong("a format has more fields than values")
-	}
-	return g.placed[at]
 }

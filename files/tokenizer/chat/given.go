@@ -1,6 +1,9 @@
 package chat
 
-import "slices"
+import (
+	"math/big"
+	"slices"
+)
 
 // given are the arguments of a function, a filter or a method.
 type given struct {
@@ -64,12 +67,15 @@ func (g given) text(value any) string {
 	return text
 }
 
-// flag returns the truth of an argument that Python takes as a bool or an integer.
-func (g given) flag(value any) bool { return g.whole(or(value, false)) != 0 }
+// flag returns the truth of an argument.
+func (g given) flag(value any) bool { return truth(or(value, false)) }
 
 // whole returns an argument that is an integer.
 func (g given) whole(value any) int64 {
 	n, isNumber := number(g.need(value))
+	if _, isBig := value.(*big.Int); isBig {
+		g.r.unsupported("%s with a large integer", g.call)
+	}
 	if !isNumber {
 		g.r.wrong("%s with an argument of the type %s, want an integer", g.call, typeName(value))
 	}

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"fmt"
 	"slices"
 )
 
@@ -15,8 +14,8 @@ type cycler struct {
 
 // joiner is the global joiner of jinja2, which returns nothing at first, and then its text.
 type joiner struct {
-	text string
-	used *bool
+	separator any
+	used      bool
 }
 
 func (r *renderer) lookup(name string, s *scope) any {
@@ -41,12 +40,12 @@ func (r *renderer) call(of any, g given) any {
 		return r.global(string(f), g)
 	case *loop:
 		return r.again(f, g)
-	case joiner:
+	case *joiner:
 		g.bind()
-		if *f.used {
-			return f.text
+		if f.used {
+			return f.separator
 		}
-		*f.used = true
+		f.used = true
 		return ""
 	case undefined:
 		r.wrong("%s is undefined", f.name)
@@ -74,14 +73,14 @@ func (r *renderer) global(name string, g given) any {
 	case "strftime_now":
 		return r.date(g.text(g.bind("format")[0]))
 	case "joiner":
-		return joiner{g.text(or(g.bind("sep")[0], ", ")), new(bool)}
+		return &joiner{separator: or(g.bind("sep")[0], ", ")}
 	case "cycler":
 		if len(g.placed) == 0 || len(g.names) > 0 {
 			r.wrong("a cycler without items, or with named arguments")
 		}
 		return &cycler{items: g.placed}
 	}
-	r.unsupported("the function %s", name)
+	r.unsupported("the function %s, whose result is random", name) // lipsum
 	return nil
 }
 
@@ -92,39 +91,16 @@ func (r *renderer) cyclerField(c *cycler, name string) (any, bool) {
 		return method{c, name}, true
 	case "current":
 		return c.items[c.at%len(c.items)], true
+	case "items":
+		return tupleOf(c.items...), true
+	case "pos":
+		return int64(c.at % len(c.items)), true
 	}
 	return nil, false
 }
 
-// maxRange is the limit of jinja2's sandbox.
-const maxRange = 100_000
-
-// span is the function range.
-func (r *renderer) span(g given) any {
-	args := g.bind("", "", "")
-	from, to, step := int64(0), g.whole(args[0]), int64(1)
-	show := ""
-	if second := or(args[1], nil); second != nil {
-		from, to = to, g.whole(second)
-	}
-	if show = fmt.Sprintf("range(%d, %d)", from, to); len(g.placed) == 3 {
-		if step = g.whole(args[2]); step != 1 {
-			show = fmt.Sprintf("range(%d, %d, %d)", from, to, step)
-		}
-	}
-	if step == 0 {
-		r.wrong("a range in steps of 0")
-	}
-	var items []any
-	for at := from; step > 0 && at < to || step < 0 && at > to; at += step {
-		if len(items) == maxRange {
-			r.tooMuch("a range of more than %d numbers", maxRange)
-		}
-		items = append(items, at)
-		if next := at + step; (next > at) != (step > 0) { // beyond an int64
-			break
-		}
-	}
-	r.spend(16 * len(items))
-	return &view{rangeType, items, show}
+// joinerField returns an attribute of a joiner.
+func joinerField(j *joiner, name string) (any, bool) {
+	value, found := map[string]any{"sep": j.separator, "used": j.used}[name]
+	return value, found
 }

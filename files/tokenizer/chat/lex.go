@@ -193,6 +193,9 @@ func nextTag(text string) int {
 
 func (l *lexer) comment() error {
 	end := strings.Index(l.rest, "#}")
+	if l.rest == "" {
+		return nil // as in jinja2
+	}
 	if end < 0 {
 		return fmt.Errorf("%w: line %d: a comment has no end", ErrSyntax, l.line)
 	}
@@ -358,6 +361,9 @@ func escape(out *strings.Builder, rest string) (int, error) {
 			return 0, fmt.Errorf("%w: an escape is cut off", ErrSyntax)
 		}
 		value, err := strconv.ParseUint(rest[1:1+n], 16, 32)
+		if err == nil && value >= 0xd800 && value <= 0xdfff {
+			return 0, fmt.Errorf("%w: the escape \\%s of a surrogate", ErrUnsupported, rest[:1+n])
+		}
 		if err != nil || !utf8.ValidRune(rune(value)) {
 			return 0, fmt.Errorf("%w: invalid escape \\%s", ErrSyntax, rest[:1+n])
 		}

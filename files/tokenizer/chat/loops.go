@@ -14,7 +14,7 @@ type loop struct {
 	after   []any // at most one item that was read ahead
 	last    *list // arguments of the last call of changed
 	depth   int
-	again   func(over any, depth int) string // nil unless the loop is recursive
+	again   func(over any, depth int) any // nil unless the loop is recursive
 }
 
 // next moves to the next item.
@@ -77,8 +77,9 @@ func (r *renderer) iteration(node forNode, over any, s *scope, depth int) error 
 		}
 	}
 	if node.recursive {
-		around.again = func(over any, depth int) string {
-			return r.captured(func() { _ = r.iteration(node, over, s, depth) })
+		around.again = func(over any, depth int) any {
+			text := r.captured(func() { _ = r.iteration(node, over, s, depth) })
+			return safeIf(text, node.escape)
 		}
 	}
 	finished := false // whether an iteration reached its end, which jinja2 asks for the else of a loop
@@ -159,7 +160,7 @@ func (r *renderer) loopMethod(l *loop, name string, g given) any {
 		}
 		return g.placed[l.at%len(g.placed)]
 	}
-	now := &list{g.placed, true}
+	now := tupleOf(g.placed...)
 	if l.last != nil && r.equal(l.last, now, 0) {
 		return false
 	}

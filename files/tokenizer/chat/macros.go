@@ -53,7 +53,7 @@ func (r *renderer) macro(m *macro, g given) any {
 	line := r.line
 	text := r.captured(func() { _ = r.all(node.body, inner) })
 	r.line = line
-	return text
+	return safeIf(text, r.escape)
 }
 
 // special sets the variables caller, kwargs and varargs that the body of a macro reads.
@@ -65,7 +65,7 @@ func (m *macroNode) special(inner *scope, caller any, kwargs *dict, varargs []an
 		inner.values[kwargsName] = kwargs
 	}
 	if m.varargs {
-		inner.values[varargsName] = &list{varargs, true}
+		inner.values[varargsName] = tupleOf(varargs...)
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *renderer) macroField(m *macro, name string) (any, bool) {
 		}
 		return m.node.name, true
 	case "arguments":
-		return &list{items(m.node.names), true}, true
+		return tupleOf(items(m.node.names)...), true
 	case "catch_kwargs":
 		return m.node.kwargs, true
 	case "catch_varargs":

@@ -21,20 +21,20 @@ func (r *renderer) escaped(value any) markup {
 func (r *renderer) markupMethod(of markup, name string, g given) any {
 	switch name {
 	case "join":
-		b := r.buffer()
-		for i, item := range r.each(g.one()) {
-			if i > 0 {
-				b.add(string(of))
-			}
-			b.add(string(r.escaped(item)))
-		}
-		return markup(b.String())
+		return r.joinedSafe(r.each(g.one()), of)
 	case "replace":
 		if len(g.placed) > 1 {
 			g.placed = append([]any{g.placed[0], r.escaped(g.placed[1])}, g.placed[2:]...)
 		}
-	case "format", "format_map", "translate":
-		r.unsupported("the method %s of a safe string", name)
+	case "format":
+		f := &braces{r: r, given: g, escape: true}
+		return markup(f.text(string(of), 0))
+	case "format_map":
+		return markup(r.formatMap(string(of), g, true))
+	case "ljust", "rjust", "center":
+		if len(g.placed) > 1 {
+			g.placed = []any{g.placed[0], string(r.escaped(g.placed[1]))}
+		}
 	case "find", "rfind", "index", "rindex", "count", "startswith", "endswith":
 		return r.stringMethod(string(of), name, g)
 	}

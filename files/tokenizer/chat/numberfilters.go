@@ -5,7 +5,6 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
-	"unicode"
 )
 
 // numberFilter returns a filter of numbers.
@@ -19,6 +18,8 @@ func numberFilter(name string) filterFunc {
 		return absFilter
 	case "round":
 		return roundFilter
+	case "filesizeformat":
+		return filesizeFilter
 	case "sum":
 		return sumFilter
 	case "min", "max":
@@ -27,21 +28,30 @@ func numberFilter(name string) filterFunc {
 	return nil
 }
 
-// parseInt reads an integer as int of Python does, in a base of 2 to 36.
+// parseInt reads an integer as int of Python does, in a base of 2 to 36, or of its prefix if base is 0.
 func parseInt(text string, base int) (*big.Int, bool) {
 	text = strings.TrimFunc(text, isSpace)
-	digits := strings.TrimLeft(text, "+-")
-	if len(text)-len(digits) > 1 {
-		return nil, false
+	digits := text
+	if text != "" && (text[0] == '+' || text[0] == '-') {
+		digits = text[1:]
 	}
-	if prefix := map[int]string{2: "0b", 8: "0o", 16: "0x"}[base]; prefix != "" && len(digits) > 2 && strings.EqualFold(digits[:2], prefix) {
-		digits = strings.TrimPrefix(digits[2:], "_")
+	given := base
+	for of, prefix := range map[int]string{2: "0b", 8: "0o", 16: "0x"} {
+		if (base == of || base == 0) && len(digits) > 2 && strings.EqualFold(digits[:2], prefix) {
+			digits, given = strings.TrimPrefix(digits[2:], "_"), of
+			break
+		}
 	}
-	if digits == "" || digits[0] == '_' || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") || len(digits) > 4300 {
+	if given == 0 {
+		if given = 10; strings.HasPrefix(digits, "0") && strings.Trim(digits, "0_") != "" {
+			return nil, false
+		}
+	}
+	if digits == "" || digits[0] == '_' || digits[0] == '+' || digits[0] == '-' || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") || len(digits) > 4300 {
 		return nil, false
 	}
 	digits = strings.ReplaceAll(digits, "_", "")
-	n, valid := new(big.Int).SetString(digits, base)
+	n, valid := new(big.Int).SetString(digits, given)
 	if valid && text[0] == '-' {
 		n.Neg(n)
 	}
@@ -61,25 +71,15 @@ func (r *renderer) parseFloat(text string) (float64, bool) {
 	return value, err == nil
 }
 
-func (r *renderer) foreignDigits(text string) {
-	r.spend(len(text))
-	for _, c := range text {
-		if c > '~' && unicode.IsDigit(c) {
-			r.unsupported("a number with the character %U", c)
-		}
-	}
-}
-
 func intFilter(r *renderer, of any, g given) any {
 	args := g.bind("default", "base")
 	if text, isText := str(of); isText {
-		r.foreignDigits(text)
-		base := g.whole(or(args[1], int64(10)))
-		if base < 2 || base > 36 {
-			r.unsupported("int with the base %d", base)
-		}
-		if n, valid := parseInt(text, int(base)); valid {
-			return r.bounded(n)
+		text = r.asciiDigits(text)
+		base, isNumber := number(or(args[1], int64(10)))
+		if inside := base == 0 || base >= 2 && base <= 36; isNumber && inside {
+			if n, valid := parseInt(text, int(base)); valid {
+				return r.bounded(n)
+			}
 		}
 		value, valid := r.parseFloat(text)
 		if !valid {
@@ -106,8 +106,7 @@ func floatFilter(r *renderer, of any, g given) any {
 		r.wrong("%s is undefined", missing.name)
 	}
 	if text, isText := str(of); isText {
-		r.foreignDigits(text)
-		if value, valid := r.parseFloat(text); valid {
+		if value, valid := r.parseFloat(r.asciiDigits(text)); valid {
 			return value
 		}
 	} else if value, isNumber := r.real(of); isNumber {
@@ -130,33 +129,89 @@ func absFilter(r *renderer, of any, g given) any {
 
 func roundFilter(r *renderer, of any, g given) any {
 	args := g.bind("precision", "method")
-	precision := g.whole(or(args[0], int64(0)))
-	how := g.text(or(args[1], "common"))
-	value, isNumber := r.real(of)
-	_, isFloat := of.(float64)
-	switch {
-	case !isNumber:
-		r.wrong("round of a value of the type %s", typeName(of))
-	case precision < 0 || precision > 16:
-		r.unsupported("round to %d places", precision)
-	case how == "ceil" || how == "floor":
-		scale := math.Pow(10, float64(precision))
-		if value *= scale; math.IsInf(value, 0) {
-			r.wrong("round of a number that is too large")
-		}
-		n, _ := new(big.Float).SetFloat64(map[string]func(float64) float64{"ceil": math.Ceil, "floor": math.Floor}[how](value)).Int(nil)
-		return r.quotient(n, big.NewInt(int64(scale)))
-	case how != "common":
+	how, isText := str(or(args[1], "common"))
+	if !isText || how != "common" && how != "ceil" && how != "floor" {
 		r.wrong("round by %.40q, want common, ceil or floor", how)
-	case !isFloat:
-		n, _ := whole(of)
-		return newInt(n)
+	}
+	value, isNumber := r.real(of)
+	if !isNumber {
+		r.wrong("round of a value of the type %s", typeName(of))
+	}
+	if how != "common" {
+		if _, isWhole := whole(or(args[0], int64(0))); !isWhole {
+			r.unsupported("round by %s to a value of the type %s", how, typeName(args[0]))
+		}
+		return r.roundedTo(of, value, g.whole(or(args[0], int64(0))), how)
+	}
+	if or(args[0], int64(0)) == nil { // Python's round without a precision
+		if _, isFloat := of.(float64); isFloat {
+			n, _ := new(big.Float).SetFloat64(math.RoundToEven(value)).Int(nil)
+			return newInt(n)
+		}
+		args[0] = int64(0)
+	}
+	precision := g.whole(or(args[0], int64(0)))
+	if n, isWhole := whole(of); isWhole {
+		return r.roundedWhole(n, precision)
+	}
+	switch {
+	case precision > 323:
+		return value
+	case precision < -308:
+		return math.Copysign(0, value)
+	case precision < 0:
+		n := nearest(new(big.Rat).SetFloat64(value), tenTo(-precision))
+		rounded, _ := new(big.Rat).SetInt(n).Float64()
+		return math.Copysign(rounded, value)
 	}
 	rounded, err := strconv.ParseFloat(strconv.FormatFloat(value, 'f', int(precision), 64), 64)
 	if err != nil {
 		r.unsupported("round of this number")
 	}
 	return rounded
+}
+
+func tenTo(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
+
+// nearest returns the multiple of unit nearest to a number. Of two, the even multiple counts.
+func nearest(n *big.Rat, unit *big.Int) *big.Int {
+	scaled := new(big.Rat).Quo(n, new(big.Rat).SetInt(unit))
+	scaled.Add(scaled, big.NewRat(1, 2))
+	multiple := new(big.Int).Div(scaled.Num(), scaled.Denom())
+	if scaled.IsInt() && multiple.Bit(0) == 1 {
+		multiple.Sub(multiple, big.NewInt(1))
+	}
+	return multiple.Mul(multiple, unit)
+}
+
+// roundedWhole is round of an integer, which changes it only for a negative precision.
+func (r *renderer) roundedWhole(n *big.Int, precision int64) any {
+	switch {
+	case precision >= 0:
+		return newInt(n)
+	case -precision > maxBits/3: // more digits than an integer has
+		return int64(0)
+	}
+	r.spend(int(-precision))
+	return newInt(nearest(new(big.Rat).SetInt(n), tenTo(-precision)))
+}
+
+// roundedTo is round by ceil or floor.
+func (r *renderer) roundedTo(of any, value float64, precision int64, how string) any {
+	if precision < 0 || precision > 22 {
+		r.unsupported("round by %s to %d places", how, precision)
+	}
+	n, isWhole := whole(of)
+	if isWhole {
+		n = new(big.Int).Mul(n, tenTo(precision))
+	} else {
+		scale, _ := new(big.Float).SetInt(tenTo(precision)).Float64()
+		if value *= scale; math.IsInf(value, 0) {
+			r.wrong("round of a number that is too large")
+		}
+		n, _ = new(big.Float).SetFloat64(map[string]func(float64) float64{"ceil": math.Ceil, "floor": math.Floor}[how](value)).Int(nil)
+	}
+	return r.quotient(n, tenTo(precision))
 }
 
 func sumFilter(r *renderer, of any, g given) any {

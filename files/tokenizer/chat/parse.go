@@ -6,14 +6,20 @@ import (
 	"strconv"
 )
 
-// maxNesting bounds how deep statements and expressions are nested in each other.
-const maxNesting = 100
+// Bounds of nesting.
+const (
+	maxDepth   = 400 // statements and expressions; a pair of parentheses counts twice
+	maxNesting = 100 // values
+)
 
 // A node is a statement; an expression is one of the types in expression.go.
 type (
 	textNode  struct{ text string }
-	valueNode struct{ value expression }
-	ifNode    struct {
+	valueNode struct {
+		value  expression
+		escape bool // within the tag autoescape
+	}
+	ifNode struct {
 		condition expression
 		then, or  []statement
 	}
@@ -23,6 +29,7 @@ type (
 		condition expression // nil: all
 		body, or  []statement
 		recursive bool
+		escape    bool
 	}
 	setNode struct {
 		target target
@@ -32,10 +39,20 @@ type (
 		target  target
 		filters expression // of the variable pipedName; nil: none
 		body    []statement
+		escape  bool
 	}
 	filterNode struct {
 		filters expression // of the variable pipedName
 		body    []statement
+		escape  bool
+	}
+	escapeNode struct {
+		escape bool
+		body   []statement
+	}
+	partNode struct { // the tag block
+		body             []statement
+		scoped, required bool
 	}
 	withNode struct {
 		targets []target
@@ -54,7 +71,7 @@ type (
 		call   call
 		caller macroNode
 	}
-	blockNode struct{ of macroNode } // generation, which jinja2 calls like a macro
+	blockNode struct{ of macroNode } // the tag generation, which jinja2 calls like a macro
 	jumpNode  struct{ again bool }   // continue, else break
 )
 
@@ -78,7 +95,17 @@ type parser struct {
 	at     int
 	depth  int
 	loops  int
-	marks  bool // a generation block was read
+	marks  bool            // a generation block was read
+	escape bool            // within the tag autoescape
+	parts  map[string]bool // names of the tags block
+	inPart bool
+	// inBlock is whether a tag autoescape, set or filter is between here and the loop around it.
+	inBlock  bool
+	dynamic  int // variables and calls so far
+	frame    *frame
+	last     *frame       // of the last block that was read
+	filtered []filterName // variables in filters of the tag set
+	inFilter bool
 	// soft is whether the innermost scope is the branch of an if. jinja2 refuses unknown filters and tests elsewhere.
 	soft    bool
 	unknown []string     // errors of unknown filters and tests
@@ -129,8 +156,8 @@ func (p *parser) name() (string, error) {
 }
 
 func (p *parser) deeper() error {
-	if p.depth++; p.depth > maxNesting {
-		return fmt.Errorf("%w: line %d: nested deeper than %d", ErrTooMuch, p.now().line, maxNesting)
+	if p.depth++; p.depth > maxDepth {
+		return fmt.Errorf("%w: line %d: nested deeper than %d", ErrTooMuch, p.now().line, maxDepth)
 	}
 	return nil
 }
@@ -156,7 +183,7 @@ func (p *parser) statements(until ...string) (all []statement, end string, err e
 				p.at--
 				return nil, "", p.wrong("}}")
 			}
-			all = append(all, statement{t.line, valueNode{value}})
+			all = append(all, statement{t.line, valueNode{value, p.escape}})
 		case beginBlock:
 			name, err := p.name()
 			if err != nil {
@@ -214,6 +241,10 @@ func (p *parser) block(name string) (any, error) {
 		return p.filterBlock()
 	case "with":
 		return p.withBlock()
+	case "autoescape":
+		return p.escapeBlock()
+	case "block":
+		return p.partBlock()
 	case "generation":
 		p.marks = true
 		var node blockNode
@@ -221,6 +252,9 @@ func (p *parser) block(name string) (any, error) {
 		return node, err
 	case "break", "continue":
 		if p.loops == 0 {
+			if p.inBlock {
+				return nil, p.unsupported("the tag " + name + " that leaves a tag within a loop")
+			}
 			return nil, fmt.Errorf("%w: line %d: %s outside of a loop", ErrSyntax, p.now().line, name)
 		}
 		return jumpNode{name == "continue"}, p.closeBlock()
@@ -230,19 +264,19 @@ func (p *parser) block(name string) (any, error) {
 
 // scoped reads the body of a block whose variables end with it.
 func (p *parser) scoped(end string) ([]statement, error) {
-	soft := p.soft
-	p.soft = false
+	soft, around := p.soft, p.frame
+	p.soft, p.frame = false, newFrame(around)
 	body, err := p.body(end)
-	p.soft = soft
+	p.soft, p.frame, p.last = soft, around, p.frame
 	return body, err
 }
 
 // separate reads the body of a block that break and continue cannot leave.
 func (p *parser) separate(end string) ([]statement, error) {
-	loops := p.loops
-	p.loops = 0
+	loops, inBlock := p.loops, p.inBlock
+	p.loops, p.inBlock = 0, inBlock || loops > 0
 	body, err := p.scoped(end)
-	p.loops = loops
+	p.loops, p.inBlock = loops, inBlock
 	return body, err
 }
 
@@ -300,8 +334,9 @@ func (p *parser) forBlock() (any, error) {
 		return nil, err
 	}
 	soft := p.soft
-	p.soft = false
-	defer func() { p.soft = soft }()
+	around := p.frame
+	p.soft, p.frame = false, newFrame(around)
+	defer func() { p.soft, p.frame = soft, around }()
 	if p.skip(nameToken, "if") {
 		if node.condition, err = p.expression(); err != nil {
 			return nil, err
@@ -311,9 +346,10 @@ func (p *parser) forBlock() (any, error) {
 	if err := p.closeBlock(); err != nil {
 		return nil, err
 	}
-	p.loops++
+	inBlock := p.inBlock
+	p.loops, p.inBlock, node.escape = p.loops+1, false, p.escape
 	body, end, err := p.statements("else", "endfor")
-	p.loops--
+	p.loops, p.inBlock = p.loops-1, inBlock
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +358,12 @@ func (p *parser) forBlock() (any, error) {
 		return nil, err
 	}
 	if end == "else" {
+		loops := p.loops
+		if node.recursive { // a function in jinja2, which break cannot leave
+			p.loops = 0
+		}
 		node.or, err = p.body("endfor")
+		p.loops = loops
 	}
 	return node, err
 }

@@ -21,24 +21,22 @@ func knownTest(name string) bool {
 	return comparisonTests[name] != "" || name == "divisibleby" || name == "sameas" || slices.Contains(plainTests, name)
 }
 
-func (r *renderer) test(name string, of any, args []any) bool {
+func (r *renderer) test(name string, of any, g given) bool {
 	operator := comparisonTests[name]
 	switch {
 	case !knownTest(name):
 		r.wrong("unknown test %s", name)
 	case slices.Contains(plainTests, name):
-		if len(args) > 0 {
-			r.wrong("the test %s with arguments", name)
-		}
+		g.bind()
 		return r.plainTest(name, of)
-	case len(args) != 1:
-		r.wrong("the test %s with %d arguments, want 1", name, len(args))
+	case name == "in":
+		return r.compare(operator, of, g.need(g.bind("seq")[0]))
 	case operator != "":
-		return r.compare(operator, of, args[0])
+		return r.compare(operator, of, g.one())
 	case name == "divisibleby":
-		return r.equal(r.operate("%", of, args[0]), int64(0), 0)
+		return r.equal(r.operate("%", of, g.need(g.bind("num")[0])), int64(0), 0)
 	}
-	return r.same(of, args[0])
+	return r.same(of, g.need(g.bind("other")[0]))
 }
 
 // same is the operator is of Python.
@@ -49,6 +47,9 @@ func (r *renderer) same(a, b any) bool {
 	}
 	switch b.(type) {
 	case nil, bool, *list, *dict, *namespace, *macro, *view, *iterator, *loop:
+		return false
+	}
+	if typeName(a) != typeName(b) || !r.equal(a, b, 0) {
 		return false
 	}
 	r.unsupported("the test sameas of a value of the type %s", typeName(a))
@@ -86,6 +87,9 @@ func (r *renderer) plainTest(name string, of any) bool {
 	case "filter", "test":
 		known := map[string]func(string) bool{"filter": knownFilter, "test": knownTest}[name]
 		text, isText := str(of)
+		if !isText {
+			r.hash(of, 0) // Python looks the value up
+		}
 		return isText && known(text)
 	case "lower", "upper":
 		return characterMethods["is"+name](r, r.text(of))

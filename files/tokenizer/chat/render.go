@@ -65,13 +65,18 @@ func Parse(source string) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &parser{tokens: tokens}
+	p := &parser{tokens: tokens, frame: newFrame(nil)}
 	body, _, err := p.statements()
 	if err != nil {
 		return nil, err
 	}
 	if len(p.unknown) > 0 {
 		return nil, fmt.Errorf("%w: %s", ErrSyntax, p.unknown[0])
+	}
+	for _, one := range p.filtered {
+		if !one.frame.names(one.name) {
+			return nil, fmt.Errorf("%w: the variable %s only in a filter of the tag set", ErrUnsupported, one.name)
+		}
 	}
 	return &Template{body, p.marks, tokens}, nil
 }
@@ -100,7 +105,10 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 			if !ours {
 				panic(value)
 			}
-			text, marked, err = "", nil, fmt.Errorf("%w (line %d)", failed.error, r.line)
+			text, marked, err = "", nil, failed.error
+			if r.line > 0 { // 0: the input is wrong
+				err = fmt.Errorf("%w (line %d)", err, r.line)
+			}
 		}
 	}()
 	top := &scope{values: map[string]any{}}
@@ -115,7 +123,7 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 	top.values["add_generation_prompt"] = in.AddGenerationPrompt
 	top.values["tools"], top.values["documents"] = r.list("tools", in.Tools), nil
 	r.out = r.buffer()
-	r.whole = r.out
+	r.whole, r.blocks = r.out, top
 	if left := r.all(t.body, top); left != nil {
 		return "", nil, fmt.Errorf("%w: %w outside of a loop", ErrSyntax, left)
 	}
@@ -141,6 +149,8 @@ type renderer struct {
 	steps  int // that are left
 	work   int // bytes that are left
 	macros int
+	escape bool   // within the tag autoescape
+	blocks *scope // variables of the tag block
 }
 
 func (r *renderer) wrong(format string, args ...any) {
@@ -214,7 +224,11 @@ func (r *renderer) all(body []statement, s *scope) error {
 		case textNode:
 			r.out.add(node.text)
 		case valueNode:
-			r.out.add(r.text(r.eval(node.value, s)))
+			value := r.eval(node.value, s)
+			if node.escape {
+				value = r.escaped(value)
+			}
+			r.out.add(r.text(value))
 		case ifNode:
 			chosen := node.or
 			if truth(r.eval(node.condition, s)) {
@@ -230,9 +244,13 @@ func (r *renderer) all(body []statement, s *scope) error {
 		case setNode:
 			r.assign(node.target, r.eval(node.value, s), s)
 		case setBlock:
-			r.assign(node.target, r.filtered(node.body, node.filters, s), s)
+			value := r.filtered(node.body, node.filters, node.escape, s)
+			if r.escape {
+				value = markup(r.text(value))
+			}
+			r.assign(node.target, value, s)
 		case filterNode:
-			r.write(r.filtered(node.body, node.filters, s))
+			r.write(r.filtered(node.body, node.filters, node.escape, s))
 		case macroNode:
 			s.values[node.name] = &macro{node, s}
 		case callNode:
@@ -241,6 +259,10 @@ func (r *renderer) all(body []statement, s *scope) error {
 			if jump := r.with(node, s); jump != nil {
 				return jump
 			}
+		case escapeNode:
+			r.autoescape(node, s)
+		case partNode:
+			r.writePart(node, s)
 		case blockNode:
 			r.generation(node, s)
 		case jumpNode:
@@ -254,13 +276,16 @@ func (r *renderer) all(body []statement, s *scope) error {
 }
 
 // filtered returns the text of a block, or the value that filters make of the text.
-func (r *renderer) filtered(body []statement, filters expression, s *scope) any {
+func (r *renderer) filtered(body []statement, filters expression, escape bool, s *scope) any {
 	inner := s.inner()
 	text := r.captured(func() { _ = r.all(body, inner) })
 	if filters == nil {
 		return text
 	}
 	inner.values[pipedName] = text
+	if escape {
+		inner.values[pipedName] = markup(text)
+	}
 	return r.eval(filters, inner)
 }
 

@@ -47,19 +47,13 @@ func (r *renderer) repr(b *buffer, value any, depth int) {
 		r.quote(b, string(v))
 		b.add(")")
 	case *list:
-		opening, closing := "[", "]"
-		if v.tuple {
-			opening, closing = "(", ")"
-			if len(v.items) == 1 {
-				closing = ",)"
-			}
-		}
+		opening, closing := brackets(v)
 		r.reprItems(b, opening, v.items, closing, depth)
 	case *dict:
 		r.reprDict(b, v, depth)
 	case *view:
 		if v.kind == rangeType {
-			b.add(v.show)
+			b.add(v.rangeText())
 			return
 		}
 		r.reprItems(b, v.kind+"([", v.items, "])", depth)
@@ -153,6 +147,13 @@ func (r *renderer) reprEscape(c rune) string {
 	switch {
 	case c > 0xff && !unicode.In(c, hidden...):
 		r.unsupported("showing the character %U within a list or dict", c)
+	}
+	return codeEscape(c)
+}
+
+// codeEscape returns the escape of a character by its code.
+func codeEscape(c rune) string {
+	switch {
 	case c > 0xffff:
 		return fmt.Sprintf(`\U%08x`, c)
 	case c > 0xff:
@@ -174,8 +175,12 @@ type layout struct {
 func (r *renderer) tojson(of any, g given) string {
 	args := g.bind("ensure_ascii", "indent", "separators", "sort_keys")
 	l := layout{ascii: truth(or(args[0], false)), sorted: truth(or(args[3], false)), item: ", ", key: ": "}
-	if indent := or(args[1], nil); indent != nil {
+	_, isPlain := str(of) // Python reads neither indent nor the types of the separators
+	if indent := or(args[1], nil); indent != nil && !isPlain {
 		l.lines, l.item = true, ","
+		if _, isSafe := indent.(markup); isSafe {
+			r.unsupported("tojson with a safe string as indent")
+		}
 		if text, isText := str(indent); isText {
 			l.indent = text
 		} else {
@@ -187,7 +192,13 @@ func (r *renderer) tojson(of any, g given) string {
 		if len(pair) != 2 {
 			r.wrong("separators of tojson has %d values, want 2", len(pair))
 		}
-		l.item, l.key = g.text(pair[0]), g.text(pair[1])
+		for i, to := range []*string{&l.item, &l.key} {
+			if text, isString := pair[i].(string); isString {
+				*to = text
+			} else if !isPlain {
+				r.unsupported("tojson with a separator of the type %s", typeName(pair[i]))
+			}
+		}
 	}
 	b := r.buffer()
 	r.json(b, of, l, 0)

@@ -42,7 +42,16 @@ func (r *renderer) stringMethod(text, name string, g given) any {
 	case "zfill", "ljust", "rjust", "center":
 		return r.padded(text, name, g)
 	case "format":
-		return r.braces(text, g)
+		f := &braces{r: r, given: g}
+		return f.text(text, 0)
+	case "format_map":
+		return r.formatMap(text, g, false)
+	case "expandtabs":
+		return r.expanded(text, g.whole(or(g.bind("tabsize")[0], int64(8))))
+	case "translate":
+		return r.translated(text, g.one())
+	case "maketrans":
+		return r.translation(g)
 	}
 	if change, found := letterMethods[name]; found {
 		g.bind()
@@ -52,13 +61,13 @@ func (r *renderer) stringMethod(text, name string, g given) any {
 		g.bind()
 		return holds(r, text)
 	}
-	r.unsupported("the method %s of strings", name)
+	r.unsupported("the method %s of strings", name) // encode: templates have no bytes
 	return nil
 }
 
 var letterMethods = map[string]func(*renderer, string) string{
 	"upper": (*renderer).upper, "lower": (*renderer).lower, "capitalize": (*renderer).capitalized,
-	"title": (*renderer).titled, "swapcase": (*renderer).swapped,
+	"title": (*renderer).titled, "swapcase": (*renderer).swapped, "casefold": (*renderer).folded,
 }
 
 func (r *renderer) stripped(text string, chars any, g given, name string) string {
@@ -244,9 +253,9 @@ func (r *renderer) partition(text, name string, g given) *list {
 		at, missing = strings.LastIndex(text, between), []any{"", "", text}
 	}
 	if at < 0 {
-		return &list{missing, true}
+		return tupleOf(missing...)
 	}
-	return &list{[]any{text[:at], between, text[at+len(between):]}, true}
+	return tupleOf(text[:at], between, text[at+len(between):])
 }
 
 func (r *renderer) replaced(text, from, to string, most int64) string {
@@ -341,10 +350,13 @@ var characterMethods = map[string]func(r *renderer, text string) bool{
 	"isalpha":   func(_ *renderer, text string) bool { return every(text, unicode.IsLetter) },
 	"isdecimal": func(_ *renderer, text string) bool { return every(text, unicode.IsDigit) },
 	"isalnum": func(_ *renderer, text string) bool {
-		return every(text, func(c rune) bool { return unicode.IsLetter(c) || unicode.IsNumber(c) })
+		return every(text, func(c rune) bool { return unicode.IsLetter(c) || isNumericRune(c) })
 	},
-	"isdigit":   func(r *renderer, text string) bool { return every(text, r.digit) },
-	"isnumeric": func(r *renderer, text string) bool { return every(text, r.digit) },
+	"isdigit":      func(_ *renderer, text string) bool { return every(text, isDigitRune) },
+	"isnumeric":    func(_ *renderer, text string) bool { return every(text, isNumericRune) },
+	"isidentifier": func(_ *renderer, text string) bool { return isIdentifier(text) },
+	"isprintable":  (*renderer).isPrintable,
+	"istitle":      func(_ *renderer, text string) bool { return isTitle(text) },
 	"isascii": func(_ *renderer, text string) bool {
 		return text == "" || every(text, func(c rune) bool { return c < utf8.RuneSelf })
 	},
@@ -354,14 +366,6 @@ var characterMethods = map[string]func(r *renderer, text string) bool{
 	"isupper": func(_ *renderer, text string) bool {
 		return allCased(text, unicode.Ll, unicode.Lt, unicode.Other_Lowercase)
 	},
-}
-
-// digit reports whether a character is a digit. It refuses characters that only some methods call digits.
-func (r *renderer) digit(c rune) bool {
-	if c >= utf8.RuneSelf && !unicode.IsDigit(c) && (unicode.IsNumber(c) || unicode.Is(unicode.Han, c)) {
-		r.unsupported("whether the character %U is a digit", c)
-	}
-	return unicode.IsDigit(c)
 }
 
 func every(text string, holds func(rune) bool) bool {

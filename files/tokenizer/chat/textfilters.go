@@ -2,8 +2,6 @@ package chat
 
 import (
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
 
 // textFilter returns a filter of texts.
@@ -43,6 +41,8 @@ func textFilter(name string) filterFunc {
 		return formatFilter
 	case "wordcount":
 		return wordcountFilter
+	case "wordwrap":
+		return wordwrapFilter
 	}
 	return htmlFilter(name)
 }
@@ -67,6 +67,12 @@ func htmlFilter(name string) filterFunc {
 		}
 	case "urlencode":
 		return urlencodeFilter
+	case "urlize":
+		return urlizeFilter
+	case "xmlattr":
+		return xmlattrFilter
+	case "striptags":
+		return striptagsFilter
 	}
 	return nil
 }
@@ -76,6 +82,9 @@ func replaceFilter(r *renderer, of any, g given) any {
 	most := int64(-1)
 	if count := or(args[2], nil); count != nil {
 		most = g.whole(count)
+	}
+	if r.escape {
+		return r.replacedByFilter(of, g.need(args[0]), g.need(args[1]), most)
 	}
 	return r.replaced(r.text(of), r.text(g.need(args[0])), r.text(g.need(args[1])), most)
 }
@@ -106,33 +115,38 @@ func indentFilter(r *renderer, of any, g given) any {
 
 func truncateFilter(r *renderer, of any, g given) any {
 	args := g.bind("length", "killwords", "end", "leeway")
-	end, leeway := g.text(or(args[2], "...")), int64(5)
-	if given := or(args[3], nil); given != nil {
-		leeway = g.whole(given)
+	end := or(args[2], "...")
+	leeway, isLeeway := r.real(or(args[3], int64(5)))
+	if or(args[3], nil) == nil {
+		leeway, isLeeway = 5, true
 	}
-	most := g.whole(or(args[0], int64(255)))
-	endLength := int64(utf8.RuneCountInString(end))
-	if most < endLength || leeway < 0 {
-		r.wrong("truncate to %d characters and %d more, with an end of %d", most, leeway, endLength)
+	most, isMost := r.real(or(args[0], int64(255)))
+	ends, found := length(end)
+	if !found || !isLeeway || !isMost {
+		r.wrong("%s with a length, a leeway or an end of the wrong type", g.call)
 	}
-	if n, found := length(of); found && int64(n) <= most+leeway {
+	if most < float64(ends) || leeway < 0 {
+		r.wrong("truncate to %v characters and %v more, with an end of %d", most, leeway, ends)
+	}
+	if n, found := length(of); found && float64(n) <= most+leeway {
 		return of
 	}
-	if _, isSafe := of.(markup); isSafe {
-		r.unsupported("truncate of a safe string")
-	}
+	kept := g.whole(or(args[0], int64(255))) - int64(ends)
 	text := g.text(of)
 	r.spend(4 * len(text))
 	all := []rune(text)
-	cut := string(all[:most-endLength])
+	cut := string(all[:kept])
 	if space := strings.LastIndexByte(cut, ' '); space >= 0 && !truth(or(args[1], false)) {
 		cut = cut[:space]
 	}
-	return cut + end
+	if _, isSafe := of.(markup); isSafe {
+		return markup(cut) + r.escaped(end)
+	}
+	return r.operate("+", cut, end)
 }
 
 func formatFilter(r *renderer, of any, g given) any {
-	values := any(&list{g.placed, true})
+	values := any(tupleOf(g.placed...))
 	if len(g.names) > 0 {
 		if len(g.placed) > 0 {
 			r.wrong("format with arguments by place and by name")
@@ -149,7 +163,7 @@ func wordcountFilter(r *renderer, of any, g given) any {
 	r.spend(len(text))
 	count, within := int64(0), false
 	for _, c := range text {
-		word := c == '_' || unicode.IsLetter(c) || unicode.IsNumber(c)
+		word := wordRune(c)
 		if word && !within {
 			count++
 		}

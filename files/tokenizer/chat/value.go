@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -15,15 +16,16 @@ type (
 	list      struct {
 		items []any
 		tuple bool
+		group bool // a tuple of the filter groupby, with the attributes grouper and list
 	}
 	namespace struct{ fields *dict }
 	// iterator computes each value when it is read, and yields it once, like a generator in Python.
 	iterator struct{ next func() (any, bool) }
 	// view is a range, or the keys, values or items of a dict.
 	view struct {
-		kind  string // Python's name of the type
-		items []any
-		show  string // repr of a range
+		kind           string // Python's name of the type
+		items          []any
+		from, to, step int64 // of a range
 	}
 	method struct {
 		of   any
@@ -35,6 +37,9 @@ type (
 		scope *scope
 	}
 )
+
+// tupleOf returns a tuple of items.
+func tupleOf(items ...any) *list { return &list{items: items, tuple: true} }
 
 // str returns the text of a string or markup.
 func str(value any) (text string, isText bool) {
@@ -151,8 +156,8 @@ func (r *renderer) equal(a, b any, depth int) bool {
 		if y, same := b.(*view); same && x.kind == rangeType && y.kind == rangeType {
 			return r.equalItems(x.items, y.items, depth+1)
 		}
-		if x.kind == "dict_keys" || x.kind == "dict_items" {
-			r.unsupported("comparing a value of the type %s", x.kind)
+		if y, same := b.(*view); same && x.isSet() && y.isSet() {
+			return r.equalSets(x.items, y.items, depth+1)
 		}
 		return a == b
 	case *namespace, *macro, *iterator, *loop, *cycler, global, bool, int64, *big.Int, float64:
@@ -168,6 +173,22 @@ func (r *renderer) equalItems(x, y []any, depth int) bool {
 	}
 	for i, item := range x {
 		if !r.equal(item, y[i], depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// isSet reports whether Python compares a view like a set.
+func (v *view) isSet() bool { return v.kind == "dict_keys" || v.kind == "dict_items" }
+
+// equalSets compares items in any order.
+func (r *renderer) equalSets(x, y []any, depth int) bool {
+	if len(x) != len(y) {
+		return false
+	}
+	for _, item := range x {
+		if !slices.ContainsFunc(y, func(other any) bool { return r.equal(item, other, depth) }) {
 			return false
 		}
 	}
@@ -214,6 +235,11 @@ func (r *renderer) order(op string, left, right any, depth int) int {
 			}
 		}
 		return cmp.Compare(len(x.items), len(y.items))
+	}
+	if v, isView := left.(*view); isView && v.isSet() {
+		if v, isView := right.(*view); isView && v.isSet() {
+			r.unsupported("%s between values of the types %s and %s", op, typeName(left), typeName(right))
+		}
 	}
 	r.wrong("%s between values of the types %s and %s", op, typeName(left), typeName(right))
 	return 0

@@ -1,4 +1,4 @@
-// Package servertest runs a server of runs inside a test.
+// Package servertest runs a server within a test.
 package servertest
 
 import (
@@ -11,16 +11,16 @@ import (
 
 // Server is a running server.
 type Server struct {
-	Address string // where it listens
+	Address string // listening address
 
 	t      testing.TB
 	cancel context.CancelFunc
 	done   chan struct{}
-	err    error // when done is closed
+	err    error // valid once done is closed
 }
 
-// Start runs a server until the test ends or Stop is called, on a port of this machine that
-// the system chooses unless the options name one.
+// Start runs a server until the test ends or Stop is called. It uses a free port of this machine
+// unless the options specify one.
 func Start(t testing.TB, o server.Options) *Server {
 	t.Helper()
 	if o.Listen == "" {
@@ -45,12 +45,12 @@ func Start(t testing.TB, o server.Options) *Server {
 	return s
 }
 
-// Stop ends the server and waits for it; it may be called more than once.
+// Stop ends the server and waits for it. It may be called more than once.
 func (s *Server) Stop() {
 	s.cancel()
 	<-s.done
 	if s.err != nil {
 		s.t.Errorf("server: %v", s.err)
-		s.err = nil // said once
+		s.err = nil // reported once
 	}
 }

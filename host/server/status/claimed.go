@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// claimedText says what the witnesses of a round claim, and who is far from the median of the loss, a
-// line for each.
+// claimedText describes the claims of a round's witnesses, and the witnesses whose loss is far from
+// the median, one line each.
 func claimedText(c *event.Claimed) (lines []string) {
 	if c == nil {
 		return nil

@@ -1,8 +1,8 @@
-// Package status describes a run in JSON and in words, for people and for programs that
+// Package status describes the state of a run in JSON and as text, for people and for programs that
 // do not know the coordinator's encoding.
 //
-// Of makes a Run of a state. The server's HTTP interface and `psyche run status --json`
-// show the same Run.
+// Of returns the Run for a state. The server's HTTP interface and `psyche run status --json` show
+// the same Run.
 package status
 
 import (
@@ -22,11 +22,11 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Run is what there is to say about a run. Keys are in base58, hashes in hexadecimal.
+// Run describes a run. Keys are in base58, hashes in hexadecimal.
 type Run struct {
 	RunID      string            `json:"run_id"`
-	RunHash    string            `json:"run_hash,omitempty"` // names the run in everything that is signed
-	Name       string            `json:"name,omitempty"`     // that its main authority gives it
+	RunHash    string            `json:"run_hash,omitempty"` // identifies the run in all signed messages
+	Name       string            `json:"name,omitempty"`     // display name, set by the main authority
 	About      string            `json:"description,omitempty"`
 	Host       string            `json:"host"`
 	Authority  Authority         `json:"authority"`
@@ -40,28 +40,28 @@ type Run struct {
 	Members    []Client          `json:"members"`
 	Exited     []Client          `json:"exited"`
 	Pending    []string          `json:"pending"`
-	WaitsFor   bool              `json:"waits_for_member,omitempty"`   // no epoch begins until somebody comes who was a member or has the model
-	Awaits     float64           `json:"awaits_model_until,omitempty"` // Unix seconds; the epoch that could begin waits until then for somebody who has the model
+	WaitsFor   bool              `json:"waits_for_member,omitempty"`   // no epoch can begin until a former member, or a client with the model, joins
+	Awaits     float64           `json:"awaits_model_until,omitempty"` // Unix seconds; until then the next epoch waits for a client with the model
 	Round      *Round            `json:"round,omitempty"`
-	Claimed    *event.Claimed    `json:"claimed,omitempty"` // by the witnesses of the newest round that is over
+	Claimed    *event.Claimed    `json:"claimed,omitempty"` // by the witnesses of the newest completed round
 	Checkpoint Checkpoint        `json:"checkpoint"`
 	Commit     *Commit           `json:"commit_point,omitempty"`
 	Uploads    []Upload          `json:"uploads"`
 	Lapses     []Lapse           `json:"lapses"`
 	Trials     []Trial           `json:"trials"`
 	Ejections  []Ejection        `json:"ejections"`
-	Names      map[string]string `json:"names,omitempty"` // that clients give themselves, by their keys; nothing proves them
+	Names      map[string]string `json:"names,omitempty"` // display names of clients, by key; not proof of identity
 	Config     Config            `json:"config"`
 	StateHash  string            `json:"state_hash"` // SHA-256 of the state's canonical bytes
 }
 
-// Commit is the newest model that enough members of the running epoch reported while its rounds ran.
+// Commit is the newest model that enough members of the running epoch reported during its rounds.
 type Commit struct {
 	Step   uint32 `json:"step"`
 	Digest string `json:"digest"`
 }
 
-// Authority says which keys govern the run, and which it admits.
+// Authority has the keys that govern the run and the keys that it admits.
 type Authority struct {
 	Main           string          `json:"main"`
 	Join           string          `json:"join"`
@@ -87,8 +87,8 @@ type Client struct {
 type Round struct {
 	Height    uint32 `json:"height"`
 	Step      uint32 `json:"step"`
-	Seed      string `json:"seed"`       // decimal; a text because it needs all 64 bits
-	BatchSeed string `json:"batch_seed"` // likewise
+	Seed      string `json:"seed"`       // decimal text, because it needs all 64 bits
+	BatchSeed string `json:"batch_seed"` // decimal text
 	DataIndex uint64 `json:"data_index"`
 	BatchSize uint32 `json:"batch_size"`
 	Members   int    `json:"members"`
@@ -106,7 +106,7 @@ type Checkpoint struct {
 	Step     uint32 `json:"step,omitempty"`
 }
 
-// Upload is where a member says that a checkpoint lies.
+// Upload is the location of a checkpoint, as reported by a member.
 type Upload struct {
 	Reporter string `json:"reporter"`
 	Kind     string `json:"kind"`
@@ -116,13 +116,13 @@ type Upload struct {
 	Step     uint32 `json:"step"`
 }
 
-// Lapse is a stretch of steps that the model has not seen.
+// Lapse is a range of steps that are missing from the model.
 type Lapse struct {
 	First uint32 `json:"first"`
 	Last  uint32 `json:"last"`
 }
 
-// Config has the rules of the run, under the names of state.toml. Times are seconds.
+// Config has the rules of the run, under the names of state.toml. Times are in seconds.
 type Config struct {
 	WarmupTime                  float64 `json:"warmup_time"`
 	CooldownTime                float64 `json:"cooldown_time"`
@@ -143,7 +143,7 @@ type Config struct {
 	EjectionEpochs              uint16  `json:"ejection_epochs"`
 }
 
-// Of describes a state of the run of that hash, zero if it is not known.
+// Of describes a state of the run with the hash named, which is zero if unknown.
 func Of(s *coordinator.State, named [32]byte) Run {
 	hash := s.Hash()
 	run := Run{
@@ -179,7 +179,7 @@ func Of(s *coordinator.State, named [32]byte) Run {
 	return run
 }
 
-// Call notes the name that the client with a key gives itself, if it is one that may be shown.
+// Call sets the display name of the client with a key, if the name is safe to show.
 func (r *Run) Call(key, name string) {
 	if wire.CheckName(name) != nil {
 		return
@@ -190,21 +190,21 @@ func (r *Run) Call(key, name string) {
 	r.Names[key] = name
 }
 
-// CallAll notes the names of keys.
+// CallAll sets the display names of clients by key.
 func (r *Run) CallAll(names map[identity.ID]string) {
 	for id, name := range names {
 		r.Call(id.String(), name)
 	}
 }
 
-// CallPeers notes the names of peers.
+// CallPeers sets the display names of peers.
 func (r *Run) CallPeers(peers []backend.Peer) {
 	for _, p := range peers {
 		r.Call(p.ID.String(), p.Name)
 	}
 }
 
-// claim is what is shown of a client behind its key and standing: the name that it gives itself.
+// claim returns the display name of a client, formatted to follow its key and status.
 func (r Run) claim(key string) string {
 	if name := r.Names[key]; name != "" {
 		return fmt.Sprintf(", calls itself %q", name)
@@ -246,7 +246,7 @@ func checkpointOf(c coordinator.Checkpoint) Checkpoint {
 	return out
 }
 
-// seconds are what people count times in.
+// seconds converts milliseconds to seconds.
 func seconds(ms uint64) float64 { return float64(ms) / 1000 }
 
 func configOf(c coordinator.Config) Config {
@@ -264,11 +264,11 @@ func configOf(c coordinator.Config) Config {
 	}
 }
 
-// Print writes the run for people, at the time now.
+// Print writes a description of the run at the time now.
 func (r Run) Print(to io.Writer, now time.Time) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	line := func(name, format string, values ...any) {
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, plain.Text(fmt.Sprintf(format, values...))) // Flush has the error
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", name, plain.Text(fmt.Sprintf(format, values...))) // Flush returns the error
 	}
 	line("run", "%s", r.RunID)
 	if r.Name != "" {
@@ -285,7 +285,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	switch {
 	case r.Step > r.TotalSteps: // the number of the next one
 		step = fmt.Sprintf("all %d steps", r.TotalSteps)
-	case r.Round == nil && r.DataIndex == 0: // nothing was trained yet; a run that goes on from another one begins with a later step than 1
+	case r.Round == nil && r.DataIndex == 0: // not trained yet; a run that resumes a different run starts with a later step than 1
 		step = fmt.Sprintf("step %d of %d", max(r.Step, 1)-1, r.TotalSteps)
 	}
 	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)
@@ -343,7 +343,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	return w.Flush()
 }
 
-// stateText says what state the run is in, and since when. A new run has no such time.
+// stateText describes the run state and its start time. A new run has no start time.
 func (r Run) stateText(now time.Time) string {
 	text := r.State
 	if r.Closed {
@@ -355,7 +355,7 @@ func (r Run) stateText(now time.Time) string {
 	return text
 }
 
-// hashText returns a hash in hexadecimal, nothing for none.
+// hashText returns a hash in hexadecimal, or "" for zero.
 func hashText(hash [32]byte) string {
 	if hash == ([32]byte{}) {
 		return ""
@@ -363,7 +363,7 @@ func hashText(hash [32]byte) string {
 	return fmt.Sprintf("%x", hash)
 }
 
-// title names the first line of a list.
+// title returns the title for the first line of a list, and "" for the others.
 func title(name string, i int) string {
 	if i > 0 {
 		return ""

@@ -6,24 +6,24 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Trial is an accusation on which a jury votes.
+// Trial is an accusation that a jury votes on.
 type Trial struct {
 	Accused  string  `json:"accused"`
 	Accuser  string  `json:"accuser"`
 	Fault    string  `json:"fault"`
 	Step     uint32  `json:"step"`                 // of the result
 	Since    uint32  `json:"since"`                // step of the accusation
-	Until    uint32  `json:"until"`                // step of the round with which it ends undecided, at the earliest
-	Deadline float64 `json:"until_unix_timestamp"` // before which it does not end undecided
+	Until    uint32  `json:"until"`                // step of the first round at whose end the trial may end undecided
+	Deadline float64 `json:"until_unix_timestamp"` // earliest time at which the trial may end undecided
 	Jury     int     `json:"jury"`                 // 0: not drawn yet
 	Guilty   int     `json:"guilty"`
 	Innocent int     `json:"innocent"`
 }
 
-// Ejection keeps a client out.
+// Ejection excludes a client.
 type Ejection struct {
 	Client string `json:"client"`
-	Until  uint32 `json:"until"` // epoch from which on it may join again
+	Until  uint32 `json:"until"` // first epoch in which it may join again
 	Reason string `json:"reason"`
 }
 
@@ -48,7 +48,7 @@ func ejectionsOf(s *coordinator.State) []Ejection {
 	return ejections
 }
 
-// text returns the trial in words.
+// text describes the trial.
 func (t Trial) text() string {
 	votes := "no jury yet"
 	if t.Jury > 0 {

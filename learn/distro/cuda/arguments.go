@@ -11,10 +11,10 @@ import (
 //go:embed kernel.cu
 var source string
 
-// threads of a block: THREADS of kernel.cu.
+// threads is the number of threads of a block: THREADS in kernel.cu.
 const threads = 64
 
-// The structs below are those of kernel.cu, to the byte.
+// The structs below have the same layout as those of kernel.cu.
 
 type axisArguments struct {
 	n, lee      int32

@@ -14,11 +14,11 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// ErrNoCUDA says that there is no device to compute on, no driver for it or no NVRTC to
-// compile for it, or that the driver is too old for what NVRTC compiles.
+// ErrNoCUDA means that there is no usable CUDA device, no driver for it or no NVRTC to compile for
+// it, or that the driver is too old for the output of NVRTC.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
-// ErrClosed says that a Device or Buffer was closed.
+// ErrClosed means that a Device or Buffer was closed.
 var ErrClosed = errors.New("closed")
 
 // DevicePointer is an address in a device's memory.
@@ -30,8 +30,7 @@ type Tensor struct {
 	Elements int
 }
 
-// check refuses what cannot be the address of such a tensor; whether it is one, nobody
-// can tell.
+// check refuses addresses that cannot belong to such a tensor. It cannot verify that one does.
 func (t Tensor) check(subject string) error {
 	if t.Address == 0 || t.Address%4 != 0 {
 		return fmt.Errorf("%w: %s at address %#x", distro.ErrInput, subject, uint64(t.Address))
@@ -45,38 +44,38 @@ const (
 	kernelEncode = "psyche_distro_encode"
 )
 
-// staticShared bounds what psyche_distro_encode has of shared memory beside what its launch
-// gives it, in bytes.
+// staticShared is the maximum shared memory of psyche_distro_encode in addition to the memory of
+// its launch, in bytes.
 const staticShared = 8 << 10
 
-// maxResults is what the kernels count to: 16 bits.
+// maxResults is the maximum count in the kernels, 16 bits.
 const maxResults = math.MaxUint16
 
-// Device computes on one CUDA device. Its methods may be called concurrently; they take
-// turns.
+// Device computes on one CUDA device. Its methods may be called concurrently; they run one at a
+// time.
 type Device struct {
 	name    string
 	mu      sync.Mutex
-	machine *machine // nil when closed
+	machine *machine // nil after Close
 	tables  map[int]DevicePointer
 	secants DevicePointer
 	staging space
-	image   []byte // what is to be written into staging
+	image   []byte // buffer for the contents of staging
 }
 
-// space is memory of the device that grows.
+// space is device memory that grows on demand.
 type space struct {
 	at   DevicePointer
 	size int
 }
 
-// Open opens a device by its number, from 0, and compiles the kernels for it. ErrNoCUDA
-// means that this cannot be done here and says why; other errors are the driver's and the
-// compiler's.
+// Open opens a device by its number, from 0, and compiles the kernels for it. ErrNoCUDA means that
+// CUDA is not usable here; the message has the reason. Other errors come from the driver or the
+// compiler.
 func Open(device int) (*Device, error) { return open(systemLibraries(), device) }
 
-// OpenWith is Open with these files in place of the system's driver and NVRTC, such as that
-// of package cudatest.
+// OpenWith is Open with these files instead of the system's driver and NVRTC, for example the
+// library of package cudatest.
 func OpenWith(driver, nvrtc string, device int) (*Device, error) {
 	return open(libraries{driver: []string{driver}, nvrtc: func() []string { return []string{nvrtc} }}, device)
 }
@@ -92,7 +91,7 @@ func open(libraries libraries, device int) (*Device, error) {
 // Name returns the device's name.
 func (d *Device) Name() string { return d.name }
 
-// Close frees what the device holds of this package, but not the Buffers.
+// Close frees the resources of this package on the device, except Buffers.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,7 +115,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// within calls f with the device to itself and its context current.
+// within calls f with exclusive use of the device and its context current.
 func (d *Device) within(f func(m *machine) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,9 +125,9 @@ func (d *Device) within(f func(m *machine) error) error {
 	return d.machine.within(func() error { return f(d.machine) })
 }
 
-// DecodeApply is distro.Kernel.DecodeApply on weights in the device's memory, bit for bit.
-// Every argument is checked before any weight changes; after an error of the driver the
-// weights are undefined.
+// DecodeApply is distro.Kernel.DecodeApply for weights in device memory, bit for bit. It checks
+// every argument before it changes any weight. After an error of the driver the weights are
+// undefined.
 func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weights Tensor, p distro.ApplyParams) error {
 	if err := distro.CheckApply(l, results, weights.Elements, p); err != nil {
 		return err
@@ -142,7 +141,7 @@ func (d *Device) DecodeApply(l distro.Layout, results []codec.TensorResult, weig
 	return nil
 }
 
-// AddBack is distro.Kernel.AddBack on momenta in the device's memory, bit for bit.
+// AddBack is distro.Kernel.AddBack for momenta in device memory, bit for bit.
 func (d *Device) AddBack(l distro.Layout, delta Tensor, r codec.TensorResult) error {
 	if err := distro.CheckAddBack(l, delta.Elements, r); err != nil {
 		return err
@@ -175,7 +174,7 @@ func (d *Device) decode(kernel string, l distro.Layout, results []codec.TensorRe
 	})
 }
 
-// strips is how many pieces a chunk is cut into: see strip_width in kernel.cu.
+// strips returns the number of pieces that a chunk is cut into: see strip_width in kernel.cu.
 func strips(rows, cols int) int {
 	width := threads
 	if rows > 4096/threads {
@@ -184,8 +183,8 @@ func strips(rows, cols int) int {
 	return (cols + width - 1) / width
 }
 
-// upload writes results into the staging memory: a descriptor of each, then the rates of chunks, then
-// the results' numbers. It returns where the descriptors and the rates lie.
+// upload writes results to the staging memory: a descriptor of each, then the rates of chunks, then
+// the results' numbers. It returns the addresses of the descriptors and the rates.
 func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult, rates []float32) (at, ratesAt DevicePointer, err error) {
 	const descriptor = int(unsafe.Sizeof(sentArguments{}))
 	size := len(results)*descriptor + 4*len(rates)
@@ -225,7 +224,7 @@ func appendAligned(image, b []byte) []byte {
 	return image
 }
 
-// reserve makes the staging memory large enough; what it held is lost.
+// reserve makes the staging memory large enough. Its previous content is lost.
 func (d *Device) reserve(m *machine, size int) error {
 	if size <= d.staging.size {
 		return nil
@@ -244,7 +243,7 @@ func (d *Device) reserve(m *machine, size int) error {
 	return nil
 }
 
-// plan returns a layout's plan, its tables being in the device's memory.
+// plan returns a layout's plan with its tables in device memory.
 func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	p := l.Plan()
 	for _, axis := range []distro.Axis{p.Column, p.Row} {
@@ -267,7 +266,7 @@ func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	return planFor(p, d.tables[p.Column.N], d.tables[p.Row.N], d.secants), nil
 }
 
-// store puts numbers into new memory of the device.
+// store copies numbers to new device memory.
 func store(m *machine, values []float32) (DevicePointer, error) {
 	at, err := m.alloc(4 * len(values))
 	if err != nil {
@@ -279,19 +278,20 @@ func store(m *machine, values []float32) (DevicePointer, error) {
 	return at, nil
 }
 
-// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, as they are.
+// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, as the
+// devices are.
 func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// Buffer is a tensor in the device's memory of its own, for callers without a library that
-// holds one. Close frees it.
+// Buffer is a tensor with its own device memory, for callers without a library that manages
+// tensors. Close frees it.
 type Buffer struct {
 	device *Device
 	tensor Tensor
 }
 
-// NewBuffer returns a buffer with a copy of the values, of which there is at least one.
+// NewBuffer returns a buffer with a copy of the values, of which there must be at least one.
 func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
 	if len(values) == 0 {
 		return nil, fmt.Errorf("device buffer: %w: no elements", distro.ErrInput)
@@ -308,10 +308,10 @@ func (d *Device) NewBuffer(values []float32) (*Buffer, error) {
 	return b, nil
 }
 
-// Tensor returns where the buffer lies.
+// Tensor returns the buffer's tensor.
 func (b *Buffer) Tensor() Tensor { return b.tensor }
 
-// Values returns a copy of what the buffer holds.
+// Values returns a copy of the buffer's values.
 func (b *Buffer) Values() ([]float32, error) {
 	if b.tensor.Address == 0 {
 		return nil, fmt.Errorf("device buffer: %w", ErrClosed)
@@ -325,7 +325,7 @@ func (b *Buffer) Values() ([]float32, error) {
 	return values, nil
 }
 
-// Close frees the memory. It is an error after the device was closed.
+// Close frees the memory. It returns an error if the device was closed before.
 func (b *Buffer) Close() error {
 	if b.tensor.Address == 0 {
 		return nil

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// EnvNVRTC names the environment variable with the path of NVRTC, or of the directory that
-// holds it.
+// EnvNVRTC is the environment variable with the path of NVRTC, or of the directory that contains
+// it.
 const EnvNVRTC = "PSYCHE_NVRTC"
 
-// libraries are the names to try, in order.
+// libraries contains the names to try, in order.
 type libraries struct {
 	driver []string
 	nvrtc  func() []string
@@ -21,7 +21,7 @@ func systemLibraries() libraries {
 	return libraries{driver: []string{"libcuda.so.1", "libcuda.so"}, nvrtc: nvrtcPaths}
 }
 
-// nvrtcPaths lists where NVRTC may be: where the user says, and then nowhere else.
+// nvrtcPaths lists the possible paths of NVRTC: only the user's, if set.
 func nvrtcPaths() []string {
 	if named := os.Getenv(EnvNVRTC); named != "" {
 		if info, err := os.Stat(named); err != nil || !info.IsDir() {
@@ -40,7 +40,7 @@ func nvrtcPaths() []string {
 	return append(paths, nvrtcIn("/usr/local/cuda/lib64")...)
 }
 
-// mappedLibraries returns the files of a table of memory mappings, each once.
+// mappedLibraries returns the files in a table of memory mappings, without duplicates.
 func mappedLibraries(maps string) []string {
 	var files []string
 	for line := range strings.Lines(maps) {
@@ -52,8 +52,8 @@ func mappedLibraries(maps string) []string {
 	return slices.Compact(files)
 }
 
-// nvrtcBeside finds NVRTC among loaded libraries, and then where the packages of a loaded
-// libtorch put it.
+// nvrtcBeside finds NVRTC among loaded libraries, and then in the package folders of a loaded
+// libtorch.
 func nvrtcBeside(loaded []string) []string {
 	var paths, near []string
 	for _, file := range loaded {
@@ -63,7 +63,7 @@ func nvrtcBeside(loaded []string) []string {
 		}
 		if strings.HasPrefix(name, "libtorch") || strings.HasPrefix(name, "libc10") {
 			near = append(near, directory,
-				filepath.Join(directory, "../../nvidia/cuda_nvrtc/lib"), // of CUDA 11 and 12
+				filepath.Join(directory, "../../nvidia/cuda_nvrtc/lib"), // CUDA 11 and 12
 				filepath.Join(directory, "../../nvidia/cu13/lib"))
 		}
 	}
@@ -88,7 +88,7 @@ func nvrtcIn(directory string) []string {
 	return paths
 }
 
-// isNVRTC knows libnvrtc.so.12 and libnvrtc-b51b459d.so.12, but not libnvrtc-builtins.so.12.4.
+// isNVRTC accepts libnvrtc.so.12 and libnvrtc-b51b459d.so.12, but not libnvrtc-builtins.so.12.4.
 func isNVRTC(name string) bool {
 	return strings.HasPrefix(name, "libnvrtc") && strings.Contains(name, ".so") &&
 		!strings.HasPrefix(name, "libnvrtc-builtins") && !strings.Contains(name, "static")

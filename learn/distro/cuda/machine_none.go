@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// machine has no implementation in this build: none is ever made.
+// machine has no implementation in this build, and is never created.
 type machine struct{ name string }
 
 func openMachine(libraries, int) (*machine, error) {

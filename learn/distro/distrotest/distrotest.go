@@ -1,5 +1,5 @@
-// Package distrotest holds what the tests of the kernels of DisTrO share, those of the CPU and
-// those of devices.
+// Package distrotest provides common helpers for the tests of the DisTrO kernels on the CPU and on
+// devices.
 package distrotest
 
 import (
@@ -8,12 +8,12 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Shapes are tensors that take every path of a kernel: scalars, rows, matrices whose sides
-// chunks divide and do not, stacked experts, and few or many coefficients of a chunk.
+// Shapes are tensors that cover every path of a kernel: scalars, rows, matrices whose sides are
+// multiples of a chunk's and others, stacked experts, and few or many coefficients per chunk.
 var Shapes = []struct {
 	Shape []int64 // of the tensor
 	Chunk int     // largest side of a chunk
-	TopK  int     // coefficients of a chunk
+	TopK  int     // coefficients per chunk
 }{
 	{[]int64{}, 64, 8},
 	{[]int64{1}, 64, 8},
@@ -39,10 +39,10 @@ var Shapes = []struct {
 	{[]int64{127, 100}, 128, 65},
 	{[]int64{128, 256}, 128, 5000},
 	{[]int64{16, 16 * 140}, 16, 4}, // more chunks than blocks of a device
-	{[]int64{64, 64 * 140}, 64, 4}, // more than one piece a thread
+	{[]int64{64, 64 * 140}, 64, 4}, // more than one piece per thread
 }
 
-// ToSigns replaces each value by its sign, as a result of one bit a coefficient has them.
+// ToSigns replaces each value by its sign, as in a 1-bit result.
 func ToSigns(r codec.TensorResult) {
 	for i, v := range r.Values {
 		if v != 0 {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Crowded reports whether as many threads as there are processors run or want to, beside the one
-// that asks. In a container it looks at the whole machine.
+// Crowded reports whether at least as many other threads are running or runnable as there are
+// processors. In a container it counts the threads of the whole machine.
 func Crowded() bool {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -17,8 +17,8 @@ func Crowded() bool {
 	return runnable(text) > runtime.NumCPU()
 }
 
-// runnable is the number of threads that run or want to: what stands before the slash in the fourth
-// field of /proc/loadavg (proc_loadavg(5)); 0 where it is not there.
+// runnable returns the number of running and runnable threads: the number before the slash in the
+// fourth field of /proc/loadavg (proc_loadavg(5)), or 0 if it is missing.
 func runnable(text []byte) int {
 	fields := bytes.Fields(text)
 	if len(fields) < 4 {

@@ -2,5 +2,5 @@
 
 package background
 
-// Crowded is not known here.
+// Crowded reports false, because the load is unknown on this system.
 func Crowded() bool { return false }

@@ -13,25 +13,25 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// settle is how long nobody may have needed the model before a question is asked: between two
-// parts of a round there are shorter breaks.
+// settle is how long the model must have been idle before a question is asked, because there are
+// shorter breaks between two parts of a round.
 const settle = 50 * time.Millisecond
 
-// crowdedShare is how many times as long as a question took nothing is asked after it while others
-// want the processors: a two-hundredth of one is left to questions. With a
-// fiftieth, rounds of five clients on two processors took 3.3 % longer.
+// crowdedShare is the length of the pause after a question, as a multiple of the question's time,
+// while other programs want the processors. It leaves a two-hundredth of one processor for
+// questions. With a fiftieth, rounds of five clients on two processors took 3.3 % longer.
 const crowdedShare = 200
 
-// Options are what a Runner measures.
+// Options are the settings of a Runner.
 type Options struct {
 	Exams  []*eval.Exam
-	Prompt bool // write a text too, each time
+	Prompt bool // also write a text in each pass
 	Seed   uint64
-	// Report is told of every task that was gone through. It must not wait.
+	// Report is called after every completed task. It must not block.
 	Report func(event.Evaluated)
 	Logger *slog.Logger
 	// Crowded reports whether other programs keep all processors busy, such as other trainers of
-	// the run: then questions are few. nil: never.
+	// the run. If so, the Runner asks few questions. nil: never.
 	Crowded func() bool
 }
 
@@ -41,31 +41,31 @@ type Runner struct {
 	tasks   []*task
 	end     context.CancelFunc
 	done    chan struct{}
-	asked   time.Time // when the last question was over; of run alone, like took
+	asked   time.Time // when the last question ended; used only by run, like took
 	took    time.Duration
 
 	mu     sync.Mutex
-	reader *eval.Reader // nil: there is no model
+	reader *eval.Reader // nil: no model
 	step   uint32       // of the model
-	users  int          // that need the model now
-	since  time.Time    // when the last of them did not need it any more
+	users  int          // number of users that need the model now
+	since  time.Time    // when the last of them stopped needing it
 	change chan struct{}
-	asking context.CancelFunc // ends the question that is being asked; nil: none is
+	asking context.CancelFunc // cancels the current question; nil: none
 }
 
-// task is an exam, or the writing of a text, in progress.
+// task is an exam, or the generation of a text, in progress.
 type task struct {
-	exam    *eval.Exam // nil: a text is written
-	next    int        // question
+	exam    *eval.Exam // nil: a text is generated
+	next    int        // next question
 	tally   eval.Tally
 	seconds float64
-	first   uint32 // step of the model that was asked first
-	through uint32 // step of the model when it was last gone through
+	first   uint32 // step of the model that answered the first question
+	through uint32 // step of the model at the last complete pass
 	ever    bool
 	dropped bool // it cannot be asked
 }
 
-// Start begins to wait for a model.
+// Start starts a Runner, which waits for a model.
 func Start(o Options) *Runner {
 	ctx, end := context.WithCancel(context.Background())
 	r := &Runner{options: o, end: end, done: make(chan struct{}), change: make(chan struct{})}
@@ -79,13 +79,13 @@ func Start(o Options) *Runner {
 	return r
 }
 
-// Close ends the question that is being asked and all others.
+// Close cancels the current question and stops the Runner.
 func (r *Runner) Close() {
 	r.end()
 	<-r.done
 }
 
-// SetModel gives the Runner a model, or takes it away (nil).
+// SetModel sets the model to measure; nil removes it.
 func (r *Runner) SetModel(reader *eval.Reader, step uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Runner) SetModel(reader *eval.Reader, step uint32) {
 	r.changed()
 }
 
-// SetStep says that the model has become that of another step.
+// SetStep reports that the model is now the model of another step.
 func (r *Runner) SetStep(step uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *Runner) SetStep(step uint32) {
 	r.changed()
 }
 
-// Busy says that somebody needs the model, until it calls done.
+// Busy reports that the caller needs the model, until it calls done.
 func (r *Runner) Busy() (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,14 +118,14 @@ func (r *Runner) Busy() (done func()) {
 	})
 }
 
-// changed wakes up all that wait. The lock is held.
+// changed wakes up all waiters. The caller must hold the lock.
 func (r *Runner) changed() {
 	close(r.change)
 	r.change = make(chan struct{})
 }
 
-// Complete measures the model that there is in every task, from the first question on where
-// another one answered some, until ctx ends.
+// Complete measures the current model in every task, until ctx ends. If another model has answered
+// some questions of a task, Complete restarts that task from its first question.
 func (r *Runner) Complete(ctx context.Context) {
 	r.Close()
 	for _, t := range r.tasks {
@@ -174,7 +174,7 @@ func (r *Runner) run(ctx context.Context) {
 	}
 }
 
-// wait returns the task to go on with as soon as nobody needs the model, or nil in the end.
+// wait returns the next task once the model is unused, or nil at the end.
 func (r *Runner) wait(ctx context.Context) *task {
 	for {
 		r.mu.Lock()
@@ -202,8 +202,8 @@ func (r *Runner) wait(ctx context.Context) *task {
 	}
 }
 
-// rest is how long to wait before the processors are looked at again, 0 where a question may be
-// asked now.
+// rest returns how long to wait before the load of the processors is checked again, or 0 if a
+// question may be asked now.
 func (r *Runner) rest() time.Duration {
 	rest := crowdedShare*r.took - time.Since(r.asked)
 	if rest <= 0 || r.options.Crowded == nil || !r.options.Crowded() {
@@ -212,8 +212,8 @@ func (r *Runner) rest() time.Duration {
 	return min(rest, settle)
 }
 
-// due returns the task that was begun, or the first that was not gone through with this model
-// or, while others were not gone through at all, with any.
+// due returns the started task, or the first that was not completed with this model or, while some
+// tasks were never completed, with any.
 func (r *Runner) due() *task {
 	var oldest *task
 	for _, t := range r.tasks {
@@ -229,8 +229,8 @@ func (r *Runner) due() *task {
 	return oldest
 }
 
-// ask asks the next question of a task. One that was ended, or was answered by two models, is
-// asked again.
+// ask asks the next question of a task. A question that was cancelled, or answered by two models,
+// is asked again.
 func (r *Runner) ask(ctx context.Context, t *task, reader *eval.Reader, step uint32) {
 	begun := time.Now()
 	if t.next == 0 {

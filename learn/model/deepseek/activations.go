@@ -1,9 +1,11 @@
 package deepseek
 
-// Activations is how many numbers training has in memory for each token of a micro batch, at least: between the forward
-// and the backward pass what goes into each half of a layer, queries, keys, values, what they are made of, what the
-// heads mixed of them, and the two factors of the feed-forward layers that the token goes through; and in the backward
-// pass a layer's gradients of these. With recompute it keeps what goes into each layer, and all of one at a time.
+// Activations returns the minimum number of values that training keeps in memory for each token of
+// a micro batch. Between the forward and the backward pass these are the input of each half layer,
+// the queries, keys and values, their compressed forms, the output of the heads, and the two
+// factors of the feed-forward layers that the token goes through. The backward pass adds the
+// gradients of these in one layer. With recompute, training keeps the input of each layer, and the
+// other values of one layer at a time.
 func Activations(c Config, recompute bool) (numbers int64) {
 	heads := c.NumAttentionHeads * (2*(c.QKNopeHeadDim+c.QKRopeHeadDim) + 2*c.VHeadDim)
 	attention := heads + c.QLoraRank + c.KVLoraRank + c.QKRopeHeadDim
@@ -23,5 +25,5 @@ func Activations(c Config, recompute bool) (numbers int64) {
 	if recompute {
 		largest *= 2
 	}
-	return numbers + largest + int64(2*c.HiddenSize) // and what goes into the head, with its gradient
+	return numbers + largest + int64(2*c.HiddenSize) // plus the input of the head, with its gradient
 }

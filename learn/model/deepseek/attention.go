@@ -6,14 +6,13 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// latentEps is what the norms of compressed queries, keys and values add to the mean
-// square, whatever the config says of the others.
+// latentEps is added to the mean square in the norms of compressed queries, keys and values,
+// independent of the config's value for the other norms.
 const latentEps = 1e-6
 
-// attention holds the weights of multi-head latent attention: queries by way of queriesA
-// and a norm, or directly; keys and values by way of keysA, a norm and keysB. What keysA
-// gives beyond the compressed part is the part of the key with positions, which all heads
-// share.
+// attention contains the weights of multi-head latent attention: queries through queriesA and a
+// norm, or directly; keys and values through keysA, a norm and keysB. The output of keysA beyond
+// the compressed part is the part of the key with positions, which all heads share.
 type attention struct {
 	norm               *torch.Tensor // [HiddenSize]
 	queriesA, queriesN *torch.Tensor // [QLoraRank,HiddenSize], [QLoraRank]; nil without compression
@@ -23,7 +22,7 @@ type attention struct {
 	output             *torch.Tensor // [HiddenSize,heads·value]
 }
 
-// scoreScale is what scores are multiplied with before the softmax.
+// scoreScale returns the factor of the scores before the softmax.
 func (c Config) scoreScale() float64 {
 	scale := 1 / math.Sqrt(float64(c.QKNopeHeadDim+c.QKRopeHeadDim))
 	if c.Rope.Yarn != nil {
@@ -32,7 +31,7 @@ func (c Config) scoreScale() float64 {
 	return scale
 }
 
-// split gives the queries of each head without and with positions [B,T,heads,·], and the
+// split returns the queries of each head without and with positions [B,T,heads,·], and the
 // compressed keys and values [B,T,KVLoraRank] with the shared part of the keys [B,T,1,·].
 func (m *DeepSeek) split(a *attention, x, cos, sin *torch.Tensor) (nope, turned, latent, shared *torch.Tensor) {
 	c := m.config
@@ -50,7 +49,7 @@ func (m *DeepSeek) split(a *attention, x, cos, sin *torch.Tensor) (nope, turned,
 	return q.Narrow(3, 0, width), m.rotate(q.Narrow(3, width, rope), cos, sin), latent, shared
 }
 
-// attend is the attention of a layer without the residual: x [B,T,HiddenSize] to the same.
+// attend returns the attention of a layer without the residual: x [B,T,HiddenSize] to the same.
 func (m *DeepSeek) attend(s *torch.Scope, a *attention, x, cos, sin *torch.Tensor) *torch.Tensor {
 	c := m.config
 	B, T, heads := x.Dim(0), x.Dim(1), int64(c.NumAttentionHeads)

@@ -9,64 +9,65 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// Names in config.json's "architectures".
+// Names in "architectures" of config.json.
 const (
 	ArchitectureV2 = "DeepseekV2ForCausalLM"
 	ArchitectureV3 = "DeepseekV3ForCausalLM"
 )
 
-// modelTypes has the values of model_type of each architecture. Kimi K2 is a DeepSeek-V3 with other sizes.
+// modelTypes contains the values of model_type for each architecture. Kimi K2 is a DeepSeek-V3 with
+// other sizes.
 var modelTypes = map[string][]string{ArchitectureV2: {"deepseek_v2"}, ArchitectureV3: {"deepseek_v3", "kimi_k2"}}
 
-// ErrConfig says that a config.json is invalid or asks for what this package has not.
+// ErrConfig means that a config.json is invalid or requires features that this package does not
+// have.
 var ErrConfig = hfconfig.ErrInvalid
 
-// maxExperts bounds the experts of all layers together: DeepSeek-V3 has 14848.
+// maxExperts is the maximum number of experts in all layers together: DeepSeek-V3 has 14848.
 const maxExperts = 1 << 18
 
-// Config is what config.json says of the network. Fields that do not change the network
-// are not read.
+// Config contains the fields of a config.json that describe the network. Other fields are not read.
 type Config struct {
 	hfconfig.Base
 	Architecture  string
-	QLoraRank     int // width of the compressed queries; 0: they are not compressed
+	QLoraRank     int // width of the compressed queries; 0: queries are not compressed
 	KVLoraRank    int // width of the compressed keys and values
 	QKNopeHeadDim int // width of a query or key without position
-	QKRopeHeadDim int // width of its part with rotary position, even
+	QKRopeHeadDim int // width of the part with rotary position, even
 	VHeadDim      int // width of a value
 	Rope          Rope
 
 	FirstDense int // layers before this one are dense
-	LayerFreq  int // of those after it, each whose number is a multiple of this has experts
-	NumExperts int // to choose among in a layer; 0: all layers are dense
+	LayerFreq  int // after FirstDense, each layer whose number is a multiple of this has experts
+	NumExperts int // in each layer; 0: all layers are dense
 	Experts    Experts
 
-	NumNextN int // layers behind the last, for predicting further tokens; they are left out
+	NumNextN int // layers after the last that predict further tokens; they are not loaded
 }
 
-// Experts say how a token chooses its experts and what it gets of them.
+// Experts describes how a token chooses its experts, and how their outputs are combined.
 type Experts struct {
 	IntermediateSize int     // width inside one expert
-	Shared           int     // experts that every token uses, as one layer so many times wider; may be 0
-	PerToken         int     // experts that a token chooses
-	Groups           int     // experts lie in so many groups of equal size
-	TopGroups        int     // of which a token may choose from so many
+	Shared           int     // number of experts that every token uses, computed as one layer of that multiple of the width; may be 0
+	PerToken         int     // number of experts that a token chooses
+	Groups           int     // number of groups of equal size
+	TopGroups        int     // number of groups from which a token may choose
 	Normalize        bool    // the chosen scores are divided by their sum
-	Scale            float64 // of the sum of the chosen experts' outputs
+	Scale            float64 // factor of the sum of the chosen experts' outputs
 	BalanceLoss      float64 // weight of the loss that balances the experts; 0: none
-	BalanceSequences bool    // it balances each sequence by itself, not all of a micro-batch
+	BalanceSequences bool    // BalanceLoss balances each sequence separately, not all of a micro-batch
 }
 
-// v3 tells the two architectures apart where they differ: V3 scores experts by a sigmoid,
-// with a correction for the choice alone.
+// v3 reports whether the architecture is V3, which scores experts by a sigmoid, with a correction
+// used only for the choice.
 func (c Config) v3() bool { return c.Architecture == ArchitectureV3 }
 
-// sparse tells whether a layer has experts.
+// sparse reports whether a layer has experts.
 func (c Config) sparse(layer int) bool {
 	return c.NumExperts > 0 && layer >= c.FirstDense && layer%c.LayerFreq == 0
 }
 
-// own are the fields that only these architectures have.
+// own contains the fields that only these architectures have.
 type own struct {
 	QLoraRank     *int `json:"q_lora_rank"`
 	KVLoraRank    *int `json:"kv_lora_rank"`
@@ -93,8 +94,8 @@ type own struct {
 	RopeInterleave *bool `json:"rope_interleave"`
 }
 
-// shared is n_shared_experts, in which null is not the same as nothing: the default holds for
-// the latter only.
+// shared is n_shared_experts, in which null differs from an absent field: the default applies only
+// to the latter.
 type shared struct {
 	count *int
 	null  bool
@@ -109,7 +110,7 @@ func (s *shared) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
+// ParseConfig parses a config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
 	d, err := hfconfig.Read(data, &o, modelTypes)
@@ -129,7 +130,7 @@ func ParseConfig(data []byte) (Config, error) {
 		VHeadDim:      p.Size("v_head_dim", o.VHeadDim, 0, 1<<12),
 		NumNextN:      p.Count("num_nextn_predict_layers", o.NumNextN, 0, 1<<6),
 	}
-	if o.QLoraRank != nil { // V2-Lite says null
+	if o.QLoraRank != nil { // null in V2-Lite
 		c.QLoraRank = p.Size("q_lora_rank", o.QLoraRank, 0, 1<<16)
 	}
 	if c.QKRopeHeadDim%2 != 0 {
@@ -146,7 +147,7 @@ func ParseConfig(data []byte) (Config, error) {
 	return c, nil
 }
 
-// refuse refuses ways to choose experts that the architecture does not have.
+// refuse refuses choices of experts that the architecture does not have.
 func (o own) refuse(p *hfconfig.Checker, architecture string) {
 	scoring, methods := "softmax", []string{"greedy", "group_limited_greedy"}
 	if architecture == ArchitectureV3 {
@@ -160,8 +161,8 @@ func (o own) refuse(p *hfconfig.Checker, architecture string) {
 	}
 }
 
-// experts fills in what concerns the experts. Defaults are those of transformers, but for
-// the balance loss, which is there only when it is asked for.
+// experts fills in the fields of the experts. Defaults are those of transformers, except the
+// balance loss, which must be requested.
 func (c *Config) experts(p *hfconfig.Checker, o own) {
 	firstDense, sharedExperts, perToken, groups, topGroups, scale, normalize := 0, 2, 0, 1, 1, 1.0, false
 	if c.v3() {

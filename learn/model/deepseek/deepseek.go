@@ -14,16 +14,17 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrOption says that a model cannot compute as it was asked to.
+// ErrOption means that a model does not support an option.
 var ErrOption = errors.New("unsupported option")
 
-// Options say how a model computes. The zero value computes in f32.
+// Options are the settings of a model's computation. The zero value computes in f32.
 type Options struct {
-	// Compute is the type of activations and of the copies of the weights they are
-	// multiplied with: F32 or BF16. The weights themselves and their gradients are F32,
-	// and so is what decides about experts.
+	// Compute is the type of activations and of the copies of the weights for multiplication with
+	// them: F32 or BF16. The weights themselves and their gradients are F32, and so is the choice
+	// of experts.
 	Compute torch.DType
-	// Recompute keeps only the input of each layer in Gradient, and computes the rest a second time.
+	// Recompute makes Gradient keep only the input of each layer, and compute the rest a second
+	// time.
 	Recompute bool
 }
 
@@ -38,7 +39,7 @@ type DeepSeek struct {
 	embedding *torch.Tensor // [VocabSize,HiddenSize]
 	blocks    []block
 	norm      *torch.Tensor // [HiddenSize]
-	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
+	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding if tied
 
 	rotation rotary.Table
 }
@@ -47,12 +48,12 @@ type DeepSeek struct {
 type block struct {
 	attention attention
 	norm      *torch.Tensor       // [HiddenSize], before the feed-forward part
-	dense     experts.FeedForward // of a dense layer
+	dense     experts.FeedForward // in a dense layer
 	experts   *mixture            // nil in a dense layer
 }
 
-// New makes a model of the config on the engine, with f32 copies of the weights, which
-// must be exactly those of the config (F32, BF16 or F16) once they are canonical.
+// New creates a model of the config on the engine, with f32 copies of the weights. In canonical
+// form, tensors must be exactly those of the config (F32, BF16 or F16).
 func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*DeepSeek, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// Copy makes a model on an engine of any device with weights of its own, equal to m's.
+// Copy creates a model on an engine of any device with its own weights, equal to m's.
 func (m *DeepSeek) Copy(ctx context.Context, engine *torch.Engine, o Options) (*DeepSeek, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -81,8 +82,8 @@ func (m *DeepSeek) Copy(ctx context.Context, engine *torch.Engine, o Options) (*
 	})
 }
 
-// Twin makes a model on another engine of the same device that shares the memory of the
-// weights, and has gradients of its own. It must not compute while the weights change.
+// Twin creates a model on another engine of the same device that shares the memory of the weights,
+// with separate gradients. It must not compute while the weights change.
 func (m *DeepSeek) Twin(ctx context.Context, engine *torch.Engine) (*DeepSeek, error) {
 	return m.TwinIn(ctx, engine, m.options.Compute)
 }
@@ -111,7 +112,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 	return m, nil
 }
 
-// take gets the weights by the names that published checkpoints give them.
+// take takes the weights by their names in published checkpoints.
 func (m *DeepSeek) take(source *weights.Source) {
 	c := m.config
 	outer := weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings)
@@ -161,12 +162,12 @@ func (m *DeepSeek) takeLayer(source *weights.Source, i int) block {
 	return b
 }
 
-// feedForward gets the matrices of a layer whose names begin with prefix.
+// feedForward takes the matrices of a layer whose names start with prefix.
 func feedForward(get func(name string) *torch.Tensor, prefix string) experts.FeedForward {
 	return experts.FeedForward{Gate: get(prefix + "gate_proj.weight"), Up: get(prefix + "up_proj.weight"), Down: get(prefix + "down_proj.weight")}
 }
 
-// Canonical gives a checkpoint's tensors the names and shapes of the model's own.
+// Canonical converts a checkpoint's tensors to the names and shapes of the model's own.
 func (m *DeepSeek) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	return canonical(m.config, tensors)
 }
@@ -182,34 +183,34 @@ func (m *DeepSeek) Close(ctx context.Context) error {
 	})
 }
 
-// Config is what the model was made of.
+// Config returns the config of the model.
 func (m *DeepSeek) Config() Config { return m.config }
 
-// Engine is where the model lives.
+// Engine returns the engine of the model.
 func (m *DeepSeek) Engine() *torch.Engine { return m.engine }
 
-// VocabSize is the number of token ids the model knows: 0 to VocabSize−1.
+// VocabSize returns the number of token IDs that the model knows: 0 to VocabSize−1.
 func (m *DeepSeek) VocabSize() int { return m.config.VocabSize }
 
-// MaxTokens is the longest sequence.
+// MaxTokens returns the length of the longest sequence.
 func (m *DeepSeek) MaxTokens() int { return m.config.MaxPositionEmbeddings }
 
-// Parameters lists the trainable tensors sorted by name; a tied head is not listed.
+// Parameters returns the trainable tensors sorted by name. A tied head is not listed.
 func (m *DeepSeek) Parameters() []torch.Parameter { return m.parameters }
 
-// Buffers lists the tensors of a checkpoint that are not trained, sorted by name: V3's
+// Buffers returns the tensors of a checkpoint that are not trained, sorted by name: V3's
 // corrections of the experts' scores.
 func (m *DeepSeek) Buffers() []torch.Parameter { return m.buffers }
 
-// Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
+// Forward returns the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
 func (m *DeepSeek) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	x, _ := m.hidden(s, ids)
 	return m.linear(x, m.head)
 }
 
-// Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64
-// [B,T]; the caller has shifted them. Targets equal to torch.IgnoreTarget do not count.
-// The loss that balances the experts adds to the gradients, not to the value.
+// Loss returns the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64 [B,T];
+// the caller has shifted them. Targets equal to torch.IgnoreTarget do not count. The loss that
+// balances the experts contributes to the gradients, not to the value.
 func (m *DeepSeek) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
 	x, balance := m.hidden(s, ids)
 	loss := m.crossEntropy(x, targets)
@@ -219,12 +220,12 @@ func (m *DeepSeek) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tenso
 	return loss
 }
 
-// crossEntropy is the mean loss of what hidden gives.
+// crossEntropy returns the mean loss for the output of hidden.
 func (m *DeepSeek) crossEntropy(x, targets *torch.Tensor) *torch.Tensor {
 	return x.Reshape(-1, int64(m.config.HiddenSize)).LinearCrossEntropy(m.head, targets.Reshape(-1))
 }
 
-// Gradient is Loss, and adds share times its gradient to those of the parameters.
+// Gradient returns Loss, and adds share times its gradient to the gradients of the parameters.
 func (m *DeepSeek) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor {
 	if !m.options.Recompute {
 		loss := m.Loss(s, ids, targets)
@@ -250,15 +251,15 @@ func (m *DeepSeek) layer(s *torch.Scope, b *block, x, cos, sin *torch.Tensor) (y
 	return m.feed(s, b, x.Add(m.attend(s, &b.attention, x, cos, sin)))
 }
 
-// hidden is the network up to the head: [B,T] to [B,T,HiddenSize], and the loss that
-// balances the experts, nil if there is none.
+// hidden computes the network up to the head: [B,T] to [B,T,HiddenSize], and the loss that balances
+// the experts, nil if there is none.
 func (m *DeepSeek) hidden(s *torch.Scope, ids *torch.Tensor) (x, balance *torch.Tensor) {
 	positions := ids.Dim(1)
 	m.checkLength(positions)
 	cos, sin := m.rotations(s, 0, positions)
 	x = m.embedding.Embed(ids, m.options.Compute)
 	for i := range m.blocks {
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees tensors that the backward pass does not need
 			y, unequal := m.layer(s, &m.blocks[i], x, cos, sin)
 			if x = s.Lift(y); unequal != nil {
 				if balance != nil {
@@ -279,7 +280,7 @@ func (m *DeepSeek) checkLength(positions int64) {
 	}
 }
 
-// feed is the feed-forward half of a layer.
+// feed computes the feed-forward half of a layer.
 func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *torch.Tensor) {
 	if b.experts == nil {
 		return x.FeedForwardBlock(b.norm, b.dense.Gate, b.dense.Up, b.dense.Down, m.config.RMSNormEps, false), nil
@@ -288,7 +289,7 @@ func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *
 	return x.Add(mixed), balance
 }
 
-// linear multiplies with a weight in the type of the activations.
+// linear multiplies by a weight in the type of the activations.
 func (m *DeepSeek) linear(x, weight *torch.Tensor) *torch.Tensor {
 	return x.Linear(weight.To(m.options.Compute))
 }

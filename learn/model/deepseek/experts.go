@@ -5,19 +5,19 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// mixture holds the weights of a layer of which each token uses a part.
+// mixture contains the weights of a layer with experts.
 type mixture struct {
 	gate *torch.Tensor // [NumExperts,HiddenSize], the router
-	// correction [NumExperts] is added to V3's scores for the choice alone. It gets no
-	// gradient. DeepSeek moves it by the load of each expert in the whole batch, which no
-	// member of a run knows; here it stays as the checkpoint has it, the same for all.
+	// correction [NumExperts] is added to V3's scores only for the choice. It gets no gradient.
+	// DeepSeek updates it by the load of each expert in the whole batch, which no member of a run
+	// knows. Here it stays as in the checkpoint, the same for all members.
 	correction *torch.Tensor
 	shared     experts.FeedForward // for all tokens; nil without
 	routed     []experts.FeedForward
 }
 
-// mix is the feed-forward part of a layer with experts: x [B,T,HiddenSize], behind the
-// norm, to the same; and the loss that balances the experts, if the config wants one.
+// mix computes the feed-forward part of a layer with experts: x [B,T,HiddenSize], after the norm,
+// to the same; and the loss that balances the experts, if the config has one.
 func (m *DeepSeek) mix(s *torch.Scope, e *mixture, x *torch.Tensor) (y, balance *torch.Tensor) {
 	c := m.config
 	rows := x.Reshape(-1, x.Dim(-1))
@@ -46,8 +46,8 @@ func (m *DeepSeek) mix(s *torch.Scope, e *mixture, x *torch.Tensor) (y, balance 
 	return y.Reshape(x.Shape()...), balance
 }
 
-// shares turns the scores [tokens,chosen] of the chosen experts into the factors of their
-// outputs. V2 scales only what it does not normalise, V3 scales always.
+// shares converts the scores [tokens,chosen] of the chosen experts to the factors of their outputs.
+// V2 scales only scores that it does not normalise, V3 always scales.
 func (c Config) shares(scores *torch.Tensor) *torch.Tensor {
 	switch e := c.Experts; {
 	case !e.Normalize, !c.v3() && e.PerToken == 1:
@@ -64,10 +64,9 @@ func (c Config) router() experts.Router {
 	return experts.Router{Experts: c.NumExperts, Groups: e.Groups, TopGroups: e.TopGroups, Chosen: e.PerToken, Pairs: c.v3()}
 }
 
-// balance is BalanceLoss times the sum over experts of load times mean score, which is
-// least when all are used alike (arXiv 2405.04434, section 2.2.3, and 2412.19437, 2.1.2).
-// Loads are constants. It is the mean over sequences, or of the micro-batch as if it were
-// one sequence.
+// balance returns BalanceLoss times the sum over experts of load times mean score, which is minimal
+// if all are used equally (arXiv 2405.04434, section 2.2.3, and 2412.19437, 2.1.2). Loads are
+// constants. It is the mean over sequences, or treats the micro-batch as one sequence.
 func (m *DeepSeek) balance(s *torch.Scope, scores *torch.Tensor, choices []int64, sequences int64) *torch.Tensor {
 	c := m.config
 	if !c.Experts.BalanceSequences {

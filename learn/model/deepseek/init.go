@@ -9,15 +9,15 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 )
 
-// correctionName is the one tensor of a layer that is not trained.
+// correctionName is the only tensor of a layer that is not trained.
 const correctionName = "mlp.gate.e_score_correction_bias"
 
-// Init makes new weights, sorted by name: matrices drawn from a normal distribution of
-// standard deviation InitializerRange, norms one, corrections of scores zero. The same
-// config and seed give the same bits on every machine.
+// Init returns new weights, sorted by name: matrices drawn from a normal distribution of standard
+// deviation InitializerRange, norms one, corrections of scores zero. The same config and seed give
+// the same bits on every machine.
 func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed, func(int64) {}) }
 
-// InitTold is Init that tells made after each tensor how many numbers that has.
+// InitTold is Init with progress: it calls made after each tensor with the number of its values.
 func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	add := func(name string, shape []int64) {
@@ -51,7 +51,7 @@ func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Ten
 	return out
 }
 
-// NumParameters counts the trainable numbers of a model of that config.
+// NumParameters returns the number of trainable values in a model of that config.
 func NumParameters(c Config) int64 {
 	count := func(shapes map[string][]int64) int64 {
 		total := int64(0)
@@ -80,7 +80,7 @@ func expertName(layer, expert int, name string) string {
 	return fmt.Sprintf("model.layers.%d.mlp.experts.%d.%s", layer, expert, name)
 }
 
-// layerShapes gives those of a layer, but for its experts.
+// layerShapes returns the shapes of a layer without its experts.
 func layerShapes(c Config, layer int) map[string][]int64 {
 	hidden, heads := int64(c.HiddenSize), int64(c.NumAttentionHeads)
 	nope, rope, value := int64(c.QKNopeHeadDim), int64(c.QKRopeHeadDim), int64(c.VHeadDim)
@@ -119,7 +119,7 @@ func layerShapes(c Config, layer int) map[string][]int64 {
 	return all
 }
 
-// expertShapes gives those of one expert.
+// expertShapes returns the shapes of one expert.
 func expertShapes(c Config) map[string][]int64 {
 	hidden, inner := int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
 	return map[string][]int64{

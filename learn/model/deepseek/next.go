@@ -5,14 +5,14 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// NewCache makes a cache for Next. It holds KVLoraRank + QKRopeHeadDim numbers for each
-// token and layer, whatever the number of heads.
+// NewCache returns a cache for Next. It contains KVLoraRank + QKRopeHeadDim numbers for each token
+// and layer, independent of the number of heads.
 func (m *DeepSeek) NewCache() *kvcache.Cache {
 	return kvcache.New(m.config.NumHiddenLayers, int64(m.config.MaxPositionEmbeddings))
 }
 
-// Next gives the logits f32 [N,VocabSize] of the token after each of N texts, whose tokens are
-// added to their caches. Without gradients only.
+// Next returns the logits f32 [N,VocabSize] of the next token of N texts. It adds the tokens of
+// texts to their caches. Gradients must be off.
 func (m *DeepSeek) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	row := kvcache.Row(texts)
 	for _, t := range row {
@@ -28,7 +28,7 @@ func (m *DeepSeek) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	})
 	x := m.embedding.Embed(row.IDs(s), m.options.Compute)
 	for i := range m.blocks {
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the layer leaves
+		_ = s.Sub(func(s *torch.Scope) error { // frees the intermediate tensors of the layer
 			b := &m.blocks[i]
 			y, _ := m.feed(s, b, x.Add(m.attendCompressed(s, i, x, cos, sin, row)))
 			x = s.Lift(y)
@@ -40,10 +40,10 @@ func (m *DeepSeek) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	return m.linear(x, m.head).Reshape(-1, int64(m.config.VocabSize)).To(torch.F32)
 }
 
-// attendCompressed is attend on the compressed keys and values of the caches, which are
-// never expanded: a query times an expanded key is the query times the key's matrix, times
-// the compressed key (arXiv 2405.04434, section 2.1.2). All heads then share one key, the
-// compressed one and the part with positions, and one value, the compressed one.
+// attendCompressed is attend on the compressed keys and values of the caches, which are never
+// expanded: a query times an expanded key is the query times the key's matrix, times the compressed
+// key (arXiv 2405.04434, section 2.1.2). All heads then share one key, consisting of the compressed
+// one and the part with positions, and one value, the compressed one.
 func (m *DeepSeek) attendCompressed(s *torch.Scope, layer int, x, cos, sin *torch.Tensor, row kvcache.Row) *torch.Tensor {
 	c, a := m.config, &m.blocks[layer].attention
 	B, T, heads := x.Dim(0), x.Dim(1), int64(c.NumAttentionHeads)
@@ -51,7 +51,7 @@ func (m *DeepSeek) attendCompressed(s *torch.Scope, layer int, x, cos, sin *torc
 	queries, turned, latent, shared := m.split(a, x, cos, sin)
 	expand := a.keysB.To(m.options.Compute).Reshape(heads, nope+value, rank)
 
-	// [B,T,heads,·] times a matrix [heads,·,·] of each head.
+	// [B,T,heads,·] times a matrix [heads,·,·] for each head.
 	perHead := func(t, matrices *torch.Tensor) *torch.Tensor {
 		product := t.Permute(2, 0, 1, 3).Reshape(heads, B*T, -1).Matmul(matrices)
 		return product.Permute(1, 0, 2).Reshape(B, T, heads, -1)

@@ -6,11 +6,10 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Rope says how fast the rotary positions turn.
+// Rope contains the rotation speeds of the rotary positions.
 type Rope struct {
 	rotary.Rope
-	// Interleaved: the pairs that turn together are elements 2i and 2i+1, not i and
-	// i+D/2 of a head.
+	// Interleaved rotates elements 2i and 2i+1 of a head together, instead of i and i+D/2.
 	Interleaved bool
 }
 
@@ -21,14 +20,14 @@ func (c *Config) rope(p *hfconfig.Checker, d hfconfig.Document, interleave *bool
 	}
 }
 
-// rotations gives the tables of cosines and sines for count positions from first on.
+// rotations returns the tables of cosines and sines for count positions from first on.
 func (m *DeepSeek) rotations(s *torch.Scope, first, count int64) (cos, sin *torch.Tensor) {
 	c := m.config
 	return m.rotation.Rows(s, first, count, int64(c.MaxPositionEmbeddings), func() rotary.Turns { return c.Rope.Turns(c.QKRopeHeadDim) })
 }
 
-// rotate turns heads x [B,T,H,QKRopeHeadDim] by their positions. Interleaved pairs come
-// out apart, elements i and i+D/2: queries and keys alike, so their products are the same.
+// rotate rotates heads x [B,T,H,QKRopeHeadDim] by their positions. Interleaved pairs are separated
+// to elements i and i+D/2, for queries and keys alike, so their products are the same.
 func (m *DeepSeek) rotate(x, cos, sin *torch.Tensor) *torch.Tensor {
 	if m.config.Rope.Interleaved {
 		x = rotary.Deinterleave(x)

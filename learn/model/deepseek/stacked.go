@@ -8,16 +8,16 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 )
 
-// Names of the tensors that hold all experts of a layer: [E,2·inner,hidden], gate above
-// up, and [E,hidden,inner].
+// Names of the tensors with all experts of a layer: [E,2·inner,hidden], gate above up, and
+// [E,hidden,inner].
 const (
 	stackedGateUp = "mlp.experts.gate_up_proj"
 	stackedDown   = "mlp.experts.down_proj"
 )
 
-// canonical gives the tensors the names of published checkpoints, with experts apart. It
-// leaves out the layers that predict further tokens, buffers, and a tied head. It copies
-// nothing. Tensors with another shape stay as they are, and a later check refuses them.
+// canonical gives the tensors the names of published checkpoints, with separate experts. It omits
+// the layers that predict further tokens, buffers, and a tied head. It copies nothing. Tensors with
+// another shape stay unchanged, and a later check refuses them.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	tensors = weights.WithoutLayers(weights.WithoutBuffers(tensors, c.NumHiddenLayers), c.NumHiddenLayers, c.NumNextN)
 	tensors = unstacked(c, tensors)

@@ -9,12 +9,12 @@ import (
 // Router chooses the experts of a token.
 type Router struct {
 	Experts, Groups, TopGroups, Chosen int
-	// Pairs: a group is as good as its two best experts together (DeepSeek-V3), else as its best.
+	// Pairs scores a group by the sum of its two best experts (DeepSeek-V3), instead of by its best
+	// one.
 	Pairs bool
 }
 
-// Check fails p if the router's sizes do not fit each other. Complaints have the names of the fields of
-// config.json.
+// Check fails p if the router's sizes are inconsistent. Errors use the field names of config.json.
 func (r Router) Check(p *hfconfig.Checker) {
 	if p.Err() != nil {
 		return
@@ -33,9 +33,8 @@ func (r Router) Check(p *hfconfig.Checker) {
 }
 
 // Choose writes the experts of each token to out [tokens,chosen], best first. scores is
-// [tokens,experts] and not changed; correction, if any, is added to each token's. Of
-// equal scores the lower index is the better one, and a score that is not a number is the
-// worst.
+// [tokens,experts] and not changed; correction, if not nil, is added to each token's scores. Among
+// equal scores the lower index wins. NaN is the worst score.
 func (r Router) Choose(scores, correction []float32, out []int64) {
 	token, group := newRanking(r.Experts), newRanking(r.Groups)
 	size := r.Experts / r.Groups
@@ -81,17 +80,17 @@ func (r Router) groupScore(scores []float32) float32 {
 	return first
 }
 
-// ranking hands out indices, the highest score first.
+// ranking returns indices in descending order of their scores.
 type ranking struct {
 	scores []float32
-	gone   []bool // handed out already, or not allowed
+	gone   []bool // already returned, or not allowed
 }
 
 func newRanking(n int) ranking { return ranking{make([]float32, n), make([]bool, n)} }
 
 func (r ranking) reset() { clear(r.gone) }
 
-// take returns the best index that is left; there must be one.
+// take returns the best remaining index; there must be one.
 func (r ranking) take() int {
 	best := -1
 	for i, score := range r.scores {
@@ -105,9 +104,9 @@ func (r ranking) take() int {
 
 // dispatch is the order in which experts get their tokens: all of expert 0, all of 1, …
 type dispatch struct {
-	rows   []int64 // token of each place, [tokens·chosen]
-	back   []int64 // place of each choice, in the order of Choose's out
-	counts []int64 // places of each expert
+	rows   []int64 // token of each slot, [tokens·chosen]
+	back   []int64 // slot of each choice, in the order of Choose's out
+	counts []int64 // number of slots of each expert
 }
 
 // newDispatch sorts the choices [tokens,chosen] by expert, keeping the order of tokens.
@@ -128,9 +127,9 @@ func newDispatch(choices []int64, chosen, experts int) dispatch {
 	return d
 }
 
-// Loads gives, for each of so many sequences of equal length, the share of each expert
-// in its choices, times the number of experts: [sequences,experts], 1 everywhere when all
-// are used alike.
+// Loads returns, for each of a number of sequences of equal length, the fraction of its choices
+// that each expert has, times the number of experts: [sequences,experts]. All values are 1 if all
+// experts are used equally.
 func Loads(choices []int64, sequences, experts int) []float32 {
 	out := make([]float32, sequences*experts)
 	length := len(choices) / sequences

@@ -6,17 +6,19 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Stacked holds all experts of a layer in one tensor for each matrix. Rows are multiplied from the left.
+// Stacked contains all experts of a layer, with one tensor for each matrix. Rows are multiplied
+// from the left.
 type Stacked struct {
 	GateUp, Down         *torch.Tensor // [experts,width,2·inner] and [experts,inner,width]
-	GateUpBias, DownBias *torch.Tensor // [experts,2·inner] and [experts,width]; nil adds nothing
+	GateUpBias, DownBias *torch.Tensor // [experts,2·inner] and [experts,width]; nil: no bias
 	// Gated computes the inner values [e,n,inner] from gates and factors [e,n,2·inner].
 	Gated func(gateUp *torch.Tensor) *torch.Tensor
-	// ScaleInput multiplies the input of an expert with the share of the token, instead of its output.
+	// ScaleInput multiplies the input of an expert by the share of the token, instead of its
+	// output.
 	ScaleInput bool
 }
 
-// way selects how the chosen experts are computed. Results agree up to rounding.
+// way is the method of computing the chosen experts. The results agree up to rounding.
 type way int
 
 const (
@@ -25,12 +27,13 @@ const (
 	together            // one batched product with all matrices
 )
 
-// Mix returns for each of rows [tokens,width] the sum of the outputs of its experts in choices, weighted by
-// share f32 [tokens,chosen].
+// Mix returns for each of rows [tokens,width] the sum of the outputs of its experts in choices,
+// weighted by share f32 [tokens,chosen].
 //
-// The experts of a single token are computed one by one. For more tokens Mix makes one batched product of the used
-// experts, or of all if most are in use, in which each gets as many places as the busiest. The way depends on choices
-// only, so equal inputs give equal bits with and without gradients.
+// Mix computes the experts of a single token one by one. For more tokens it makes one batched
+// product of the used experts, or of all if most are in use, in which each has as many rows as the
+// busiest expert. The method depends only on choices, so equal inputs give equal bits with and
+// without gradients.
 func (e Stacked) Mix(s *torch.Scope, rows *torch.Tensor, choices []int64, share *torch.Tensor) *torch.Tensor {
 	d := newDispatch(choices, int(share.Dim(1)), int(e.GateUp.Dim(0)))
 	return e.mix(s, rows, choices, share, d, d.way(share.Dim(0)))
@@ -60,7 +63,7 @@ func (d dispatch) used() (experts []int64) {
 func (e Stacked) mix(s *torch.Scope, rows *torch.Tensor, choices []int64, share *torch.Tensor, d dispatch, how way) *torch.Tensor {
 	tokens, chosen := share.Dim(0), share.Dim(1)
 	scale := share.To(rows.DType()).Unsqueeze(2)
-	from := d.rows // row of the input for each place
+	from := d.rows // row of the input for each slot
 	if e.ScaleInput {
 		rows = rows.Unsqueeze(1).Mul(scale).Reshape(tokens*chosen, -1)
 		from = make([]int64, len(choices))
@@ -98,7 +101,8 @@ func (e Stacked) oneByOne(s *torch.Scope, rows *torch.Tensor, from []int64, d di
 	return s.Cat(0, parts...).IndexSelect(0, s.FromInt64s(d.back, int64(len(d.back))))
 }
 
-// batched returns the output of every choice [tokens·chosen,width]. A row of zeros fills places without a token.
+// batched returns the output of every choice [tokens·chosen,width]. A row of zeros fills slots
+// without a token.
 func (e Stacked) batched(s *torch.Scope, rows *torch.Tensor, from []int64, d dispatch, pick bool) *torch.Tensor {
 	counts := d.counts
 	if pick {
@@ -108,7 +112,7 @@ func (e Stacked) batched(s *torch.Scope, rows *torch.Tensor, from []int64, d dis
 		counts = slices.DeleteFunc(slices.Clone(counts), func(count int64) bool { return count == 0 })
 	}
 	experts, places, width, empty := int64(len(counts)), slices.Max(counts), rows.Dim(1), rows.Dim(0)
-	index, moved := make([]int64, 0, experts*places), make([]int64, 0, len(from)) // moved: new place of each place
+	index, moved := make([]int64, 0, experts*places), make([]int64, 0, len(from)) // moved: new slot of each slot
 	first := int64(0)
 	for i, count := range counts {
 		for place := range count {

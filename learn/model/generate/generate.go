@@ -11,28 +11,28 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrOptions says that options or a prompt make no sense.
+// ErrOptions means that options or a prompt are invalid.
 var ErrOptions = errors.New("invalid options")
 
-// Options say how tokens are chosen, in this order: the penalty, the temperature, TopK,
-// TopP.
+// Options are the settings for choosing tokens. They apply in this order: the penalty, the
+// temperature, TopK, TopP.
 type Options struct {
-	MaxTokens int     // to write at most, at least 1
-	Stop      []int32 // tokens that end the text; they are not handed out
-	Vocab     int     // only ids below this are chosen; 0: all of the model's
+	MaxTokens int     // maximum number of tokens, at least 1
+	Stop      []int32 // tokens that end the text; they are not emitted
+	Vocab     int     // only IDs below this are chosen; 0: all of the model's
 
-	// Temperature divides the logits. 0 always takes the most likely token, of equal
-	// ones that of the lower id.
+	// Temperature divides the logits. 0 always takes the most likely token, and among equal ones
+	// the one with the lowest ID.
 	Temperature float64
-	TopK        int     // choose among so many of the most likely tokens; 0: all
-	TopP        float64 // and of those the fewest that have this probability together; 1: all
-	// RepetitionPenalty divides the logits above 0 of tokens that the text has already,
-	// and multiplies those below (Keskar et al., arXiv 1909.05858); 1: none.
+	TopK        int     // choose among this number of most likely tokens; 0: all
+	TopP        float64 // and among the fewest of these with this total probability; 1: all
+	// RepetitionPenalty applies to tokens that already occur in the text. It divides their positive
+	// logits and multiplies their negative ones (Keskar et al., arXiv 1909.05858); 1: no penalty.
 	RepetitionPenalty float64
 	Seed              uint64 // of the draws
 
-	// Observe, if it is not nil, gets the model's logits for each token before the token is chosen, and before the
-	// penalty. It must neither change nor keep them.
+	// Observe, if not nil, is called with the model's logits for each token before the penalty and
+	// the choice of the token. It must neither change nor keep them.
 	Observe func(logits []float32)
 }
 
@@ -54,16 +54,16 @@ func (o Options) check() error {
 	return nil
 }
 
-// Tokens calls emit with each token that follows the prompt, until a token of Stop, or
-// MaxTokens, or an error of emit.
+// Tokens calls emit with each token that follows the prompt, until a token of Stop, MaxTokens, or
+// an error of emit.
 //
-// The model sees at most its longest sequence. When that is full, it goes on with the
-// newer half of it.
+// The context is limited to the model's longest sequence. When it is full, generation continues
+// with the newer half of it.
 func Tokens(ctx context.Context, m model.Model, prompt []int32, o Options, emit func(id int32) error) error {
 	return NewTogether(m).Tokens(ctx, prompt, o, emit)
 }
 
-// Tokens is the function of that name, for one of several texts.
+// Tokens is the function Tokens for one of several texts.
 func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit func(id int32) error) error {
 	m := g.model
 	if err := o.check(); err != nil {
@@ -81,7 +81,7 @@ func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit f
 	defer g.leave()
 	w := writer{together: g, model: m, cache: m.NewCache(), text: slices.Clone(prompt), sampler: newSampler(o)}
 	err := w.write(ctx, o, emit)
-	// The memory of a cancelled one is freed too.
+	// The memory is also freed after a cancellation.
 	free := m.Engine().Do(context.WithoutCancel(ctx), false, func(*torch.Scope) error {
 		w.cache.Free()
 		return nil
@@ -92,7 +92,7 @@ func (g *Together) Tokens(ctx context.Context, prompt []int32, o Options, emit f
 	return nil
 }
 
-// writer is a text in the making.
+// writer generates one text.
 type writer struct {
 	together *Together
 	model    model.Model
@@ -102,7 +102,7 @@ type writer struct {
 }
 
 func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error) error {
-	fresh := w.text[max(0, len(w.text)-w.model.MaxTokens()):] // what the model has not seen
+	fresh := w.text[max(0, len(w.text)-w.model.MaxTokens()):] // tokens that the model has not seen
 	for range o.MaxTokens {
 		logits, err := w.next(ctx, fresh)
 		if err != nil {
@@ -137,7 +137,7 @@ func (w *writer) write(ctx context.Context, o Options, emit func(id int32) error
 	return nil
 }
 
-// next returns the logits of the token that follows ids, which follow the cache.
+// next returns the logits of the token that follows ids. ids follow the cached tokens.
 func (w *writer) next(ctx context.Context, ids []int32) (logits []float32, err error) {
 	if w.cache.Len() == 0 {
 		w.cache.Expect(int64(len(ids)))

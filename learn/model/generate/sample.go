@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// errNotFinite says that a model gives no usable logits.
+// errNotFinite means that a model returns unusable logits.
 var errNotFinite = errors.New("the model's logits are not finite; check that the weights are a trained model")
 
 // sampler draws the next token from logits.
@@ -16,14 +16,14 @@ type sampler struct {
 	random  *rand.Rand
 	ids     []int32
 	shares  []float64
-	seen    []bool // scratch: tokens that were penalised
+	seen    []bool // scratch: penalised tokens
 }
 
 func newSampler(o Options) sampler {
 	return sampler{options: o, random: rand.New(rand.NewPCG(o.Seed, 0))}
 }
 
-// next returns the id of a token; text is what there is already. It changes logits.
+// next returns the ID of a token. text contains the existing tokens. next changes logits.
 func (s *sampler) next(logits []float32, text []int32) (int32, error) {
 	for _, logit := range logits {
 		if math.IsNaN(float64(logit)) || math.IsInf(float64(logit), 0) {
@@ -56,7 +56,7 @@ func (s *sampler) next(logits []float32, text []int32) (int32, error) {
 	return s.draw(logits, ids), nil
 }
 
-// penalise makes tokens that the text has already less likely, each once.
+// penalise makes tokens that already occur in the text less likely, each once.
 func (s *sampler) penalise(logits []float32, text []int32) {
 	if s.options.RepetitionPenalty == 1 {
 		return
@@ -78,8 +78,8 @@ func (s *sampler) penalise(logits []float32, text []int32) {
 	}
 }
 
-// draw takes one of ids by its probability. With TopP below 1 they are sorted, the most
-// likely first.
+// draw draws one of ids by its probability. With TopP below 1 they are sorted, the most likely
+// first.
 func (s *sampler) draw(logits []float32, ids []int32) int32 {
 	largest := float64(math.Inf(-1))
 	for _, id := range ids {
@@ -107,7 +107,7 @@ func (s *sampler) draw(logits []float32, ids []int32) int32 {
 			return ids[i]
 		}
 	}
-	return ids[len(s.shares)-1] // only rounding gets here
+	return ids[len(s.shares)-1] // reached only because of rounding
 }
 
 func argmax(logits []float32) int {

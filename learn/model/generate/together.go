@@ -12,40 +12,42 @@ import (
 )
 
 const (
-	// maxPiece is how many tokens of a prompt are computed at once. Between pieces others have their turn on the engine,
-	// and a text that is not wanted any more ends.
+	// maxPiece is the number of tokens of a prompt that are computed at once. Between pieces other
+	// texts have their turn on the engine, and an unwanted text ends.
 	maxPiece = 256
-	// maxStep is how many tokens of all texts are computed at once: a piece of a prompt, and one each of other texts.
+	// maxStep is the number of tokens of all texts that are computed at once: a piece of a prompt,
+	// and one for each of the other texts.
 	maxStep = maxPiece + 64
-	// maxPause bounds how long a step waits for texts that were in the one before: their readers may be slow.
+	// maxPause is the maximum time that a step waits for texts of the previous step, because their
+	// readers may be slow.
 	maxPause = 5 * time.Millisecond
 )
 
-// Together computes the next tokens of all texts that are written at the same time in one pass through the model,
-// which takes little longer than that of one of them.
+// Together computes the next tokens of all texts that are generated at the same time in one pass
+// through the model. This takes little longer than a pass for one text.
 type Together struct {
 	model model.Model
 
 	mu      sync.Mutex
-	writing int    // texts that are being written
-	waiting []*ask // in the order that they came
-	running bool   // a step is
-	steps   int    // that have begun
-	due     bool   // the next step waits for nobody
+	writing int    // texts being generated
+	waiting []*ask // in order of arrival
+	running bool   // a step is running
+	steps   int    // number of started steps
+	due     bool   // the next step does not wait any more
 }
 
-// ask is what a text wants computed. Its goroutine waits for done, or takes it back.
+// ask is a request of a text. Its goroutine waits for done, or withdraws it.
 type ask struct {
 	text   kvcache.Text
-	done   chan struct{} // closed when there is an answer
+	done   chan struct{} // closed when the answer is there
 	logits []float32
 	err    error
 }
 
-// NewTogether lets a model write several texts at once.
+// NewTogether returns a Together that generates several texts with a model at the same time.
 func NewTogether(m model.Model) *Together { return &Together{model: m} }
 
-// enter and leave count a text that is being written.
+// enter and leave count the texts being generated.
 func (g *Together) enter() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +61,8 @@ func (g *Together) leave() {
 	g.start()
 }
 
-// next returns the logits of the token that follows those of a text. When it returns nobody uses the text's cache.
+// next returns the logits of the token that follows the tokens of a text. When it returns, the
+// text's cache is not in use.
 func (g *Together) next(ctx context.Context, t kvcache.Text) ([]float32, error) {
 	a := &ask{text: t, done: make(chan struct{})}
 	g.mu.Lock()
@@ -83,7 +86,8 @@ func (g *Together) next(ctx context.Context, t kvcache.Text) ([]float32, error) 
 	return nil, ctx.Err()
 }
 
-// start begins a step when all that are written wait for it, or when those that do have waited long enough. g.mu is held.
+// start starts a step if all texts being generated wait for it, or if the waiting ones have waited
+// long enough. The caller must hold g.mu.
 func (g *Together) start() {
 	if g.running || len(g.waiting) == 0 || len(g.waiting) < g.writing && !g.due {
 		return
@@ -99,11 +103,12 @@ func (g *Together) start() {
 	g.waiting = slices.Delete(g.waiting, 0, count)
 	g.running, g.due = true, false
 	g.steps++
-	go g.step(batch) // which those in it wait for
+	go g.step(batch) // the texts in it wait for it
 }
 
-// step computes what a batch asks for. Nothing cancels it: what one text's reader does is nothing to the others. If that
-// fails, as for want of memory, each text is computed alone, so that one with which it always fails fails alone.
+// step computes the requests of a batch. It is not cancelled, because one text's reader must not
+// affect the others. If it fails, for example for lack of memory, each text is computed separately,
+// so that a text that always fails does not affect the others.
 func (g *Together) step(batch []*ask) {
 	began := time.Now()
 	if err := g.compute(batch); err != nil {
@@ -130,7 +135,7 @@ func (g *Together) step(batch []*ask) {
 	})
 }
 
-// compute gives asks their logits, or leaves their texts as they were.
+// compute answers requests with their logits, or leaves their texts unchanged.
 func (g *Together) compute(batch []*ask) error {
 	row, lengths := make([]kvcache.Text, len(batch)), make([]int64, len(batch))
 	for i, a := range batch {

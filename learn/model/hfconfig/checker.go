@@ -2,24 +2,24 @@ package hfconfig
 
 import "fmt"
 
-// Checker checks fields and holds the first complaint.
+// Checker checks fields and keeps the first error.
 type Checker struct{ err error }
 
-// Err returns the first complaint.
+// Err returns the first error.
 func (c *Checker) Err() error { return c.err }
 
-// Fail complains.
+// Fail records an error, if it is the first.
 func (c *Checker) Fail(format string, args ...any) {
 	if c.err == nil {
 		c.err = fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 	}
 }
 
-// Refuse complains about a value that asks for another network than the one that is computed.
+// Refuse records an error for a value that requires an unsupported network.
 func (c *Checker) Refuse(field string, value any) { c.Fail("%s %v is not supported", field, value) }
 
-// Size is a count from 1 to limit; a fallback of 0 makes the field required. After a
-// complaint it is 1, so that nobody divides by zero.
+// Size returns a count from 1 to limit. A fallback of 0 makes the field required. After an error it
+// returns 1, so that divisions by it are safe.
 func (c *Checker) Size(field string, value *int, fallback, limit int) int {
 	switch {
 	case value == nil && fallback == 0:
@@ -34,7 +34,7 @@ func (c *Checker) Size(field string, value *int, fallback, limit int) int {
 	return *value
 }
 
-// Count is a count from 0 to limit.
+// Count returns a count from 0 to limit.
 func (c *Checker) Count(field string, value *int, fallback, limit int) int {
 	switch {
 	case value == nil:
@@ -46,7 +46,7 @@ func (c *Checker) Count(field string, value *int, fallback, limit int) int {
 	return *value
 }
 
-// Number is a value from least to most; a fallback below least makes the field required.
+// Number returns a value from least to most. A fallback below least makes the field required.
 func (c *Checker) Number(field string, value *float64, fallback, least, most float64) float64 {
 	switch {
 	case value == nil && fallback < least:

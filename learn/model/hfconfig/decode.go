@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// Decode reads a config.json. If a value does not have the type of its field, the error names
-// the field and the type. NaN and Infinity, which Python writes, are not numbers of a field here.
+// Decode decodes a config.json. If a value does not have the type of its field, the error names the
+// field and the type. NaN and Infinity, which Python writes, are not accepted as numbers.
 func Decode(config []byte, into any) error {
 	if err := filestart.Check(config); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -29,7 +29,7 @@ func Decode(config []byte, into any) error {
 	return fmt.Errorf("%w: %s: want %s, not %s", ErrInvalid, wrong.Field, kind(wrong.Type), wrong.Value)
 }
 
-// kind says in words what a field of a Go type wants.
+// kind describes the values that a field of a Go type accepts.
 func kind(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// ErrInvalid says that a config.json is invalid or asks for what the model has not.
+// ErrInvalid means that a config.json is invalid or requires features that the model does not have.
 var ErrInvalid = errors.New("config.json")
 
-// Document is what all architectures' config.json says, as it is written; nil is absent.
+// Document contains the common fields of config.json as written; nil means absent.
 type Document struct {
 	Architectures         []string `json:"architectures"`
 	ModelType             *string  `json:"model_type"`
@@ -30,7 +30,7 @@ type Document struct {
 
 	RopeTheta      *float64     `json:"rope_theta"`
 	RopeScaling    *RopeScaling `json:"rope_scaling"`
-	RopeParameters *RopeScaling `json:"rope_parameters"` // transformers 5 instead of the two above
+	RopeParameters *RopeScaling `json:"rope_parameters"` // transformers 5, instead of the two fields above
 
 	OriginalMaxPositionEmbeddings *float64 `json:"original_max_position_embeddings"`
 	PartialRotaryFactor           *float64 `json:"partial_rotary_factor"`
@@ -42,7 +42,7 @@ type Document struct {
 	QuantizationConfig json.RawMessage `json:"quantization_config"`
 }
 
-// Base is the shape that every model has.
+// Base contains the common sizes of all models.
 type Base struct {
 	VocabSize             int     // rows of the embedding
 	HiddenSize            int     // width of the residual stream
@@ -56,7 +56,7 @@ type Base struct {
 }
 
 // Read reads a config.json of one of the architectures, and an architecture's own fields.
-// modelTypes has the values of model_type that each architecture accepts, the usual one first.
+// modelTypes contains the values of model_type that each architecture accepts, the usual one first.
 // Errors wrap ErrInvalid and name the field.
 func Read(config []byte, own any, modelTypes map[string][]string) (Document, error) {
 	var d Document
@@ -75,7 +75,8 @@ func Read(config []byte, own any, modelTypes map[string][]string) (Document, err
 	return d, p.Err()
 }
 
-// Architecture is the name of the architecture, empty if there is not exactly one.
+// Architecture returns the name of the architecture, or an empty string if there is not exactly
+// one.
 func (d Document) Architecture() string {
 	if len(d.Architectures) != 1 {
 		return ""
@@ -91,7 +92,7 @@ func oneOf(names []string) string {
 	return strings.Join(lists, " or ")
 }
 
-// refuse refuses what no model here computes.
+// refuse refuses settings that no model here supports.
 func (d Document) refuse(p *Checker) {
 	switch {
 	case d.AttentionDropout != 0:
@@ -103,28 +104,29 @@ func (d Document) refuse(p *Checker) {
 	}
 }
 
-// DequantizeMXFP4 is the advice for 4-bit weights.
+// DequantizeMXFP4 is the advice in errors about 4-bit weights.
 const DequantizeMXFP4 = "dequantize the weights first (transformers: Mxfp4Config(dequantize=True), then save_pretrained), or fetch a copy in bf16"
 
-// quantMethod returns quantization_config.quant_method, empty if absent.
+// quantMethod returns quantization_config.quant_method, or an empty string if absent.
 func (d Document) quantMethod() string {
 	var q struct {
 		Method string `json:"quant_method"`
 	}
-	if json.Unmarshal(d.QuantizationConfig, &q) != nil { // absent or in another form, which refuse shows
+	if json.Unmarshal(d.QuantizationConfig, &q) != nil { // absent or in another form, which refuse reports
 		return ""
 	}
 	return q.Method
 }
 
-// RefuseActivation refuses a hidden_act other than that one, if there is any.
+// RefuseActivation refuses a hidden_act other than want, if there is one.
 func (d Document) RefuseActivation(p *Checker, want string) {
 	if d.HiddenAct != nil && *d.HiddenAct != want {
 		p.Refuse("hidden_act", *d.HiddenAct)
 	}
 }
 
-// RefuseBiases is for architectures that have none, or only those that always are there.
+// RefuseBiases refuses biases. It is for architectures without biases, or with biases that are
+// always present.
 func (d Document) RefuseBiases(p *Checker) {
 	switch {
 	case d.AttentionBias:
@@ -134,7 +136,7 @@ func (d Document) RefuseBiases(p *Checker) {
 	}
 }
 
-// clip shows a value of a file on one line, as much as a message bears.
+// clip returns a value of a file on one line, shortened for a message.
 func clip(value json.RawMessage) string {
 	const most = 120
 	var line bytes.Buffer
@@ -147,7 +149,7 @@ func clip(value json.RawMessage) string {
 	return line.String()
 }
 
-// Base checks the shape. Defaults are those of transformers.
+// Base checks the common sizes. It has the defaults of transformers.
 func (d Document) Base(p *Checker) Base {
 	return Base{
 		VocabSize:             p.Size("vocab_size", d.VocabSize, 0, 1<<24),

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// RopeScaling are the parameters of rotary positions, as they are written; nil is absent. Which
-// ones count depends on the type.
+// RopeScaling contains the parameters of rotary positions as written; nil means absent. The type
+// determines which of them are used.
 type RopeScaling struct {
 	RopeType  *string  `json:"rope_type"`
 	Type      *string  `json:"type"` // older name of rope_type
@@ -23,33 +23,32 @@ type RopeScaling struct {
 	BetaSlow        *float64 `json:"beta_slow"`
 	MScale          *float64 `json:"mscale"`
 	MScaleAllDim    *float64 `json:"mscale_all_dim"`
-	AttentionFactor *float64 `json:"attention_factor"` // of longrope too
+	AttentionFactor *float64 `json:"attention_factor"` // also of longrope
 	Truncate        *bool    `json:"truncate"`
 
 	ShortFactor []float64 `json:"short_factor"` // of longrope
 	LongFactor  []float64 `json:"long_factor"`
 
-	Full    *struct{} `json:"full_attention"` // of models whose kinds of layers turn differently
+	Full    *struct{} `json:"full_attention"` // of models with different rotary positions per kind of layer
 	Sliding *struct{} `json:"sliding_attention"`
 }
 
-// nested reports whether it says something for each kind of layers.
+// nested reports whether it has settings for each kind of layers.
 func (s *RopeScaling) nested() bool { return s != nil && (s.Full != nil || s.Sliding != nil) }
 
-// Rope says how fast rotary positions turn.
+// Rope contains the settings of rotary positions.
 type Rope struct {
 	Theta   float64
-	Type    string      // "default" if nothing else is said
-	Field   string      // where Scaling was written
-	Scaling RopeScaling // of types other than default
+	Type    string      // by default "default"
+	Field   string      // the field that contained Scaling
+	Scaling RopeScaling // for types other than default
 }
 
-// stretched are the types for which original_max_position_embeddings counts.
+// stretched contains the types that use original_max_position_embeddings.
 var stretched = []string{"llama3", "yarn"}
 
-// Rope checks theta, which must not be below least, and the type, which must be among those.
-// As in transformers, rope_scaling counts where rope_parameters stands beside it; both must say
-// the same.
+// Rope checks theta, which must be at least least, and the type, which must be one of types. As in
+// transformers, rope_scaling has precedence over rope_parameters, but both must be equal.
 func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 	if d.RopeScaling.nested() || d.RopeParameters.nested() {
 		p.Fail("rope_parameters for each kind of layers (full_attention, sliding_attention) are not supported here")
@@ -74,13 +73,13 @@ func (d Document) Rope(p *Checker, least float64, types ...string) Rope {
 	return r
 }
 
-// WantsYarn reports whether the rope is of type yarn.
+// WantsYarn reports whether the type is yarn.
 func (d Document) WantsYarn() bool {
 	return d.written("", d.RopeScaling).Type == "yarn" || d.written("", d.RopeParameters).Type == "yarn"
 }
 
-// PartialRotary returns the part of each head that rotary positions turn: the value in the rope object that
-// counts, else the value outside, else fallback.
+// PartialRotary returns the fraction of each head that rotary positions rotate: the value in the
+// rope object in use, else the value outside, else fallback.
 func (d Document) PartialRotary(p *Checker, fallback float64) float64 {
 	field, factor := "partial_rotary_factor", d.PartialRotaryFactor
 	switch {
@@ -92,7 +91,7 @@ func (d Document) PartialRotary(p *Checker, fallback float64) float64 {
 	return p.Number(field, factor, fallback, 0, 1)
 }
 
-// RefusePartialRotary refuses rotary positions for a part of each head, wherever they are asked for.
+// RefusePartialRotary refuses configs that rotate only a part of each head.
 func (d Document) RefusePartialRotary(p *Checker) {
 	refuse := func(field string, factor *float64) {
 		if factor != nil && *factor != 1 {
@@ -108,7 +107,7 @@ func (d Document) RefusePartialRotary(p *Checker) {
 	}
 }
 
-// written is the rope by one of the two fields.
+// written returns the rope in one of the two fields.
 func (d Document) written(field string, scaling *RopeScaling) Rope {
 	r := Rope{Theta: 10000, Type: "default", Field: field}
 	if d.RopeTheta != nil {
@@ -132,7 +131,7 @@ func (d Document) written(field string, scaling *RopeScaling) Rope {
 	return r
 }
 
-// same reports whether two say the same, wherever and with whichever names.
+// same reports whether two ropes are equal, whatever their fields and names.
 func (r Rope) same(other Rope) bool {
 	bare := func(r Rope) Rope {
 		r.Field = ""

@@ -6,47 +6,47 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Cache holds tensors [B,tokens,…] for each layer of a model, the same tokens in all.
-// Its methods are called inside the engine's Do, without gradients.
+// Cache contains tensors [B,tokens,…] for each layer of a model, for the same tokens in all layers.
+// Its methods are called inside the engine's Do, with gradients off.
 type Cache struct {
-	// Border is the length beyond which a text is computed otherwise from its beginning on, so that
-	// what the cache holds of it is of no use any more; 0: there is none.
+	// Border is the length beyond which the model computes a text differently from its beginning
+	// on, so that the cached tensors of it are no longer valid; 0: no border.
 	Border int64
 
-	layers   [][]*torch.Tensor // with room for more tokens than there are
+	layers   [][]*torch.Tensor // with spare capacity
 	most     int64
 	length   int64
 	expected int64
 }
 
-// least is the number of tokens there is room for at first.
+// least is the initial capacity in tokens.
 const least = 64
 
-// New makes an empty cache of at most so many tokens.
+// New returns an empty cache for at most most tokens.
 func New(layers int, most int64) *Cache {
 	return &Cache{layers: make([][]*torch.Tensor, layers), most: most}
 }
 
-// Len is the number of tokens in the cache.
+// Len returns the number of tokens in the cache.
 func (c *Cache) Len() int64 { return c.length }
 
-// Expect says of a text that begins how many tokens it has, where they come in pieces: if that is beyond the border, so
-// are all pieces, the first too.
+// Expect sets the total number of tokens of a new text that comes in pieces. If the total is beyond
+// the border, all pieces are, including the first.
 func (c *Cache) Expect(tokens int64) { c.expected = tokens }
 
-// Beyond tells whether so many tokens more are of a text beyond the border.
+// Beyond reports whether the text with tokens more tokens is beyond the border.
 func (c *Cache) Beyond(tokens int64) bool {
 	return c.Border > 0 && max(c.expected, c.length+tokens) > c.Border
 }
 
-// Crosses tells whether so many tokens more take what is in the cache beyond the border.
+// Crosses reports whether tokens more tokens move the cached text beyond the border.
 func (c *Cache) Crosses(tokens int64) bool {
 	return c.length > 0 && !c.Beyond(0) && c.Beyond(tokens)
 }
 
-// Append adds what a layer keeps of tokens, each tensor [B,T,…], behind the tokens of the
-// cache, and returns all of it: [B,Len+T,…], valid until the next Append to the layer. It
-// counts once Advance is called; until then another Append overwrites it.
+// Append appends a layer's tensors of new tokens, each [B,T,…], to the cache, and returns all of
+// them: [B,Len+T,…], valid until the next Append to the layer. The new tokens count once Advance is
+// called; until then another Append overwrites them.
 func (c *Cache) Append(s *torch.Scope, layer int, added ...*torch.Tensor) []*torch.Tensor {
 	n := added[0].Dim(1)
 	if c.length+n > c.most {
@@ -65,8 +65,8 @@ func (c *Cache) Append(s *torch.Scope, layer int, added ...*torch.Tensor) []*tor
 	return out
 }
 
-// grown is held with room for the tokens of added. Room doubles, so that copying what is
-// there costs little in the long run.
+// grown returns held with capacity for the tokens of added. The capacity doubles, so that copying
+// costs little in the long run.
 func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
 	need := c.length + added.Dim(1)
 	if held != nil && held.Dim(1) >= need {
@@ -85,13 +85,13 @@ func (c *Cache) grown(s *torch.Scope, held, added *torch.Tensor) *torch.Tensor {
 // Advance counts the tokens that were appended to all layers.
 func (c *Cache) Advance(tokens int64) { c.length += tokens }
 
-// Shorten forgets the tokens behind the first so many.
+// Shorten removes all tokens except the first tokens ones.
 func (c *Cache) Shorten(tokens int64) { c.length = min(c.length, tokens) }
 
-// Reset forgets all tokens, also those that were expected, and keeps the memory.
+// Reset removes all tokens, including expected ones, and keeps the memory.
 func (c *Cache) Reset() { c.length, c.expected = 0, 0 }
 
-// Free gives back the memory. The cache is empty then, and may be used again.
+// Free frees the memory. The cache is then empty, and may be used again.
 func (c *Cache) Free() {
 	for i, layer := range c.layers {
 		for _, t := range layer {

@@ -2,18 +2,18 @@ package kvcache
 
 import "github.com/psyche-go/psyche/learn/torch"
 
-// Text is what a model computes next of a text: tokens that follow those of a cache.
+// Text contains the next tokens of a text, with the cache of its previous tokens.
 type Text struct {
 	IDs   []int32 // at least one
 	Cache *Cache
 }
 
-// Row are the tokens of several texts one behind the other, as if they were of one text: all but attention
-// computes each token by itself, so that the weights are read once for them all (selective batching: Yu et al.,
-// Orca, OSDI 2022).
+// Row contains the tokens of several texts one after another, as if they belonged to one text. All
+// layers except attention compute each token separately, so that the weights are read once for all
+// texts (selective batching: Yu et al., Orca, OSDI 2022).
 type Row []Text
 
-// IDs gives the tokens i64 [1,T].
+// IDs returns the tokens i64 [1,T].
 func (r Row) IDs(s *torch.Scope) *torch.Tensor {
 	var ids []int32
 	for _, t := range r {
@@ -22,8 +22,8 @@ func (r Row) IDs(s *torch.Scope) *torch.Tensor {
 	return s.FromInt32s(ids, 1, int64(len(ids)))
 }
 
-// Each puts what is computed for each text alone behind the other along a dimension; first and count are where
-// the text's tokens are in the row.
+// Each joins the results of compute for each text along a dimension. first and count are the
+// position of the text's tokens in the row.
 func (r Row) Each(s *torch.Scope, dim int, compute func(t Text, first, count int64) *torch.Tensor) *torch.Tensor {
 	parts := make([]*torch.Tensor, 0, len(r))
 	first := int64(0)
@@ -38,7 +38,7 @@ func (r Row) Each(s *torch.Scope, dim int, compute func(t Text, first, count int
 	return s.Cat(dim, parts...)
 }
 
-// Ends gives what x [1,T,…] has of the last token of each text, [1,N,…].
+// Ends returns the elements of x [1,T,…] for the last token of each text, [1,N,…].
 func (r Row) Ends(s *torch.Scope, x *torch.Tensor) *torch.Tensor {
 	return r.Each(s, 1, func(_ Text, first, count int64) *torch.Tensor { return x.Narrow(1, first+count-1, 1) })
 }

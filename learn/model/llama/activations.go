@@ -1,9 +1,10 @@
 package llama
 
-// Activations is how many numbers training has in memory for each token of a micro batch, at least. Between the forward
-// and the backward pass it keeps what goes into each half of a layer, queries, keys, values and what the heads mixed of
-// them, and the two factors of the feed-forward layer; the backward pass has a layer's gradients of these besides. With
-// recompute either halves of layers or whole layers keep what goes into them, and are computed again one by one.
+// Activations returns the minimum number of values that training keeps in memory for each token of
+// a micro batch. Between the forward and the backward pass these are the input of each half layer,
+// the queries, keys and values, the output of the heads, and the two factors of the feed-forward
+// layer. The backward pass adds the gradients of these in one layer. With recompute, training keeps
+// only the inputs of half layers or of whole layers, and recomputes these one by one.
 func Activations(c Config, recompute bool) (numbers int64) {
 	halves := c.notLlama() == ""
 	width, heads, values := int64(c.HiddenSize), int64(c.NumAttentionHeads*c.HeadDim), int64(c.NumKeyValueHeads*c.HeadDim)
@@ -27,5 +28,5 @@ func Activations(c Config, recompute bool) (numbers int64) {
 	if recompute {
 		largest *= 2
 	}
-	return numbers + largest + 2*width // and what goes into the head, with its gradient
+	return numbers + largest + 2*width // plus the input of the head, with its gradient
 }

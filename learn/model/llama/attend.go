@@ -6,17 +6,18 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// slides tells whether some of so many tokens do not see all before them.
+// slides reports whether some of a number of tokens do not attend to all before them.
 func (b *block) slides(tokens int64) bool {
 	window, chunk := int64(b.layer.Window), int64(b.layer.Chunk)
 	return window > 0 && tokens > window || chunk > 0 && tokens > chunk
 }
 
-// leastBlock is how many queries with a window are computed at once, or as many as the window has tokens.
+// leastBlock is the minimum number of queries with a window that are computed at once; a larger
+// window has as many.
 const leastBlock = 16
 
-// attend is what the heads of q [B,T,H,D] get of keys and values [B,S,KV,D], of which the last T are
-// of the same tokens.
+// attend returns the output of the heads for q [B,T,H,D], with keys and values [B,S,KV,D]. The last
+// T of these belong to the same tokens as q.
 func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
 	if b.layer.Chunk > 0 {
 		return m.attendChunks(s, b, q, k, v)
@@ -28,7 +29,7 @@ func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.T
 	if b.layer.Window == 0 || T <= size {
 		return m.attendAtOnce(s, b, q, k, v)
 	}
-	var blocks []*torch.Tensor // which together hold fewer scores than all pairs of tokens
+	var blocks []*torch.Tensor // together they contain fewer scores than all pairs of tokens
 	for first := int64(0); first < T; first += size {
 		count := min(size, T-first)
 		seen := S - T + first + count
@@ -37,7 +38,8 @@ func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.T
 	return s.Cat(1, blocks...)
 }
 
-// attendChunks is attend for a layer with chunks. Tokens see earlier tokens of the same chunk.
+// attendChunks is attend for a layer with chunks. Tokens attend to earlier tokens of the same
+// chunk.
 func (m *Llama) attendChunks(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
 	T, S, size := q.Dim(1), k.Dim(1), int64(b.layer.Chunk)
 	var chunks []*torch.Tensor
@@ -57,18 +59,18 @@ func (m *Llama) attendAtOnce(s *torch.Scope, b *block, q, k, v *torch.Tensor) *t
 	scales := m.config.Scales
 	B, T, H, D := q.Dim(0), q.Dim(1), q.Dim(2), q.Dim(3)
 	S, KV := k.Dim(1), k.Dim(2)
-	if past := S - T; b.layer.Window > 0 && past >= int64(b.layer.Window) { // which no query sees
+	if past := S - T; b.layer.Window > 0 && past >= int64(b.layer.Window) { // no query attends to these
 		unseen := past - int64(b.layer.Window) + 1
 		k, v, S = k.Narrow(1, unseen, S-unseen), v.Narrow(1, unseen, S-unseen), S-unseen
 	}
-	// [B,KV,H/KV·T,·] times [B,KV,·,·]: heads that share keys lie one behind the other.
+	// [B,KV,H/KV·T,·] times [B,KV,·,·]: heads that share keys are adjacent.
 	grouped := q.Permute(0, 2, 1, 3).Reshape(B, KV, H/KV*T, D)
 	scores := grouped.Matmul(k.Permute(0, 2, 3, 1)).To(torch.F32).MulScalar(scales.Score)
 	if scales.ScoreCap != 0 {
 		scores = capped(scores, scales.ScoreCap)
 	}
 	scores = scores.Reshape(B, H, T, S).Add(unseen(s, T, S, int64(b.layer.Window)))
-	if b.extra.sinks != nil { // a further score, without a token
+	if b.extra.sinks != nil { // an additional score, without a token
 		sinks := b.extra.sinks.Reshape(1, H, 1, 1).Expand(B, H, T, 1)
 		scores = s.Cat(3, scores, sinks).Softmax(3).Narrow(3, 0, S)
 	} else {
@@ -78,7 +80,8 @@ func (m *Llama) attendAtOnce(s *torch.Scope, b *block, q, k, v *torch.Tensor) *t
 	return mixed.Reshape(B, H, T, D).Permute(0, 2, 1, 3)
 }
 
-// unseen is −∞ where one of the last T of S tokens does not see another, [T,S], and else 0.
+// unseen returns [T,S] with −∞ where one of the last T of S tokens does not attend to another, and
+// 0 elsewhere.
 func unseen(s *torch.Scope, T, S, window int64) *torch.Tensor {
 	mask := make([]float32, T*S)
 	for t := range T {
@@ -92,14 +95,14 @@ func unseen(s *torch.Scope, T, S, window int64) *torch.Tensor {
 	return s.FromFloat32s(mask, T, S)
 }
 
-// capped is c·tanh(x/c).
+// capped returns c·tanh(x/c).
 func capped(x *torch.Tensor, c float64) *torch.Tensor { return tanh(x.MulScalar(1 / c)).MulScalar(c) }
 
 func tanh(x *torch.Tensor) *torch.Tensor {
 	return x.MulScalar(2).Sigmoid().MulScalar(2).AddScalar(-1)
 }
 
-// gelu is x/2·(1+tanh(u)) with u = √(2/π)·(x+0.044715·x³), which is x·sigmoid(2u).
+// gelu returns x/2·(1+tanh(u)) with u = √(2/π)·(x+0.044715·x³), which is x·sigmoid(2u).
 func gelu(x *torch.Tensor) *torch.Tensor {
 	inner := x.Mul(x).MulScalar(0.044715).AddScalar(1).Mul(x)
 	return x.Mul(inner.MulScalar(2 * math.Sqrt(2/math.Pi)).Sigmoid())

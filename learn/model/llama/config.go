@@ -9,51 +9,51 @@ import (
 	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
-// ErrConfig says that a config.json is invalid or asks for what this package has not.
+// ErrConfig means that a config.json is invalid or requires features that this package does not
+// have.
 var ErrConfig = hfconfig.ErrInvalid
 
-// Config is what config.json says of the network. Fields that do not change the network
-// are not read.
+// Config contains the fields of a config.json that describe the network. Other fields are not read.
 type Config struct {
 	hfconfig.Base
 	Architecture     string
 	Biases           Biases
 	NumKeyValueHeads int  // key and value heads, a divisor of NumAttentionHeads
 	HeadDim          int  // width of one head, even
-	Turning          int  // number of leading elements of a head that rotary positions turn, even
-	Interleaved      bool // elements 2i and 2i+1 turn together, not i and i+Turning/2
+	Turning          int  // number of leading elements of a head that rotary positions rotate, even
+	Interleaved      bool // elements 2i and 2i+1 rotate together, instead of i and i+Turning/2
 	Rope             rotary.Rope
-	LocalRope        rotary.Rope // of layers whose Layer.Local is set
+	LocalRope        rotary.Rope // for layers with Layer.Local
 	Norms            Norms
-	Sinks            bool // a trained score per head takes a share of each token's attention
+	Sinks            bool // each head has a trained score that takes a share of each token's attention
 	Scales           Scales
-	GELU             bool // the gate of the feed-forward layers is GELU, approximated by tanh, not SiLU
+	GELU             bool // the gate of the feed-forward layers is GELU, approximated by tanh, instead of SiLU
 	Temper           Temper
-	Layers           []Layer // in what each layer differs from others; nil: in nothing
+	Layers           []Layer // differences between layers; nil: none
 	Experts          Experts
-	FeedFolder       string // of the tensors of feed-forward layers; empty: mlp
+	FeedFolder       string // name of the folder of feed-forward tensors; empty: mlp
 	Packed           Packed
-	NumNextN         int // number of layers behind the last that predict further tokens; the model leaves them out
+	NumNextN         int // number of layers after the last that predict further tokens; the model does not use them
 	BOS              TokenIDs
 	EOS              TokenIDs
 }
 
-// Biases says which products have something added to them.
+// Biases selects the matrix products that have a bias.
 type Biases struct {
 	QueryKeyValue bool // of the attention
 	Output        bool // of the attention
 	FeedForward   bool // all three
 }
 
-// Norms says where RMSNorms are.
+// Norms selects the positions of RMSNorms.
 type Norms struct {
-	After   bool // of what attention and feed-forward layer give, before it is added
-	NotIn   bool // and none of what goes into them
-	Heads   bool // of each head of queries and keys
-	Unit    bool // of each turned head, without weights; layers without positions have none
-	All     bool // of all heads of queries together, and of keys
-	OneMore bool // they multiply with their weights and one
-	Halves  bool // norms after are post_self_attn_layernorm and post_mlp_layernorm; norms before keep Llama's names
+	After   bool // on the outputs of attention and feed-forward layer, before they are added
+	NotIn   bool // no norms on their inputs
+	Heads   bool // on each head of queries and keys
+	Unit    bool // on each rotated head, without weights; layers without positions have none
+	All     bool // on all heads of queries together, and of keys
+	OneMore bool // they multiply by their weights plus one
+	Halves  bool // output norms are post_self_attn_layernorm and post_mlp_layernorm; input norms keep Llama's names
 }
 
 // Packed selects the matrices that checkpoints store in one tensor.
@@ -62,48 +62,48 @@ type Packed struct {
 	Feed      bool // gate and up
 }
 
-// Scales are what numbers of the network are multiplied with.
+// Scales are factors in the network.
 type Scales struct {
 	Embedding float64 // rows of the embedding
 	Score     float64 // products of queries and keys
-	Residual  float64 // what half a layer adds
+	Residual  float64 // output of a half layer
 	Logits    float64
 
-	ScoreCap, LogitCap float64 // c·tanh(v/c) takes the place of scores and logits v; 0: it does not
+	ScoreCap, LogitCap float64 // c·tanh(v/c) replaces scores and logits v; 0: no cap
 }
 
-// Layer is in what a layer differs from others.
+// Layer contains the settings that differ between layers.
 type Layer struct {
-	Window int  // a token sees itself and so many before it, less one; 0: all
-	Chunk  int  // tokens per chunk; a token sees earlier tokens of the same chunk; 0: all
-	Still  bool // queries and keys are not turned by positions
-	Local  bool // they turn as LocalRope says
+	Window int  // number of tokens that a token attends to, including itself; 0: all
+	Chunk  int  // tokens per chunk; a token attends only to tokens of its chunk; 0: all
+	Still  bool // queries and keys are not rotated by positions
+	Local  bool // they rotate by LocalRope
 }
 
-// Experts says in which layers a token uses a few experts, and which.
+// Experts describes the layers in which a token uses a few experts, and the choice of experts.
 type Experts struct {
-	Count            int // to choose among; 0: there are none
+	Count            int // number of experts; 0: none
 	PerToken         int
-	IntermediateSize int     // width inside one
+	IntermediateSize int     // width inside one expert
 	Normalize        bool    // the chosen scores are divided by their sum
-	Sigmoid          bool    // scores are sigmoids of the router's logits, not their softmax
-	Late             bool    // logits decide the choice, and scores are computed from the chosen logits
+	Sigmoid          bool    // scores are sigmoids of the router's logits, instead of their softmax
+	Late             bool    // logits determine the choice, and scores are computed from the chosen logits
 	Groups           int     // number of groups of equal size; 0 means 1
 	TopGroups        int     // number of groups that a token chooses experts from; 0 means 1
 	Scale            float64 // factor of the chosen scores; 0 means 1
-	Shared           int     // width inside the expert that every token uses; 0 means none
+	Shared           int     // width inside the expert that every token uses; 0: none
 	Sparse           []bool
 	Names            expertNames
 	Stacked          *Stacked // nil: checkpoints have separate tensors for each expert
 }
 
-// feed is the name of a tensor of a feed-forward layer.
+// feed returns the name of a tensor of a feed-forward layer.
 func (c Config) feed(name string) string { return cmp.Or(c.FeedFolder, "mlp") + "." + name }
 
-// sparse tells whether a layer has experts.
+// sparse reports whether a layer has experts.
 func (c Config) sparse(layer int) bool { return c.Experts.Count > 0 && c.Experts.Sparse[layer] }
 
-// layer is in what a layer differs.
+// layer returns the differing settings of a layer.
 func (c Config) layer(i int) Layer {
 	if c.Layers == nil {
 		return Layer{}
@@ -111,7 +111,7 @@ func (c Config) layer(i int) Layer {
 	return c.Layers[i]
 }
 
-// TokenIDs is a token id or a list of them in JSON.
+// TokenIDs is a token ID or a list of them in JSON.
 type TokenIDs []int32
 
 // UnmarshalJSON accepts a number, a list of numbers and null.
@@ -132,7 +132,7 @@ func (t *TokenIDs) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseConfig reads config.json. Errors wrap ErrConfig and name the field.
+// ParseConfig parses a config.json. Errors wrap ErrConfig and name the field.
 func ParseConfig(data []byte) (Config, error) {
 	var o own
 	d, err := hfconfig.Read(data, &o, modelTypes)
@@ -159,7 +159,7 @@ func ParseConfig(data []byte) (Config, error) {
 	return c, p.Err()
 }
 
-// heads fills in what concerns the heads. The other sizes are valid.
+// heads fills in the fields of the heads. The other sizes must be valid.
 func (c *Config) heads(p *hfconfig.Checker, keyValueHeads, headDim *int) {
 	c.NumKeyValueHeads = p.Size("num_key_value_heads", keyValueHeads, c.NumAttentionHeads, c.NumAttentionHeads)
 	if headDim == nil && c.HiddenSize%c.NumAttentionHeads != 0 {

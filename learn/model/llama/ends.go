@@ -2,7 +2,7 @@ package llama
 
 import "github.com/psyche-go/psyche/learn/torch"
 
-// embed is the residual stream of ids i64 [B,T] before the first layer.
+// embed returns the residual stream of ids i64 [B,T] before the first layer.
 func (m *Llama) embed(ids *torch.Tensor) *torch.Tensor { return m.embedIn(ids, m.options.Compute) }
 
 func (m *Llama) embedIn(ids *torch.Tensor, dtype torch.DType) *torch.Tensor {
@@ -13,7 +13,7 @@ func (m *Llama) embedIn(ids *torch.Tensor, dtype torch.DType) *torch.Tensor {
 	return x
 }
 
-// scaledHidden is the residual stream behind the last layer, ready for the head.
+// scaledHidden returns the residual stream after the last layer, ready for the head.
 func (m *Llama) scaledHidden(x *torch.Tensor) *torch.Tensor {
 	x = m.normal(x, m.norm)
 	if scale := m.config.Scales.Logits; scale != 1 {
@@ -22,7 +22,7 @@ func (m *Llama) scaledHidden(x *torch.Tensor) *torch.Tensor {
 	return x
 }
 
-// logits are those of what scaledHidden gives.
+// logits returns the logits for the output of scaledHidden.
 func (m *Llama) logits(x *torch.Tensor) *torch.Tensor {
 	y := x.Linear(m.head.To(m.options.Compute))
 	if most := m.config.Scales.LogitCap; most != 0 {
@@ -31,7 +31,7 @@ func (m *Llama) logits(x *torch.Tensor) *torch.Tensor {
 	return y
 }
 
-// crossEntropy is the mean loss of what scaledHidden gives, for targets i64 [n].
+// crossEntropy returns the mean loss for the output of scaledHidden, with targets i64 [n].
 func (m *Llama) crossEntropy(x, targets *torch.Tensor) *torch.Tensor {
 	x = x.Reshape(-1, int64(m.config.HiddenSize))
 	if m.config.Scales.LogitCap == 0 {

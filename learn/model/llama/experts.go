@@ -9,10 +9,11 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// maxExperts bounds the experts of all layers together, maxExpertsOfLayer those of one.
+// maxExperts is the maximum number of experts in all layers together, maxExpertsOfLayer in one
+// layer.
 const maxExperts, maxExpertsOfLayer = 1 << 18, 1 << 14
 
-// expertFields are those of architectures with experts.
+// expertFields contains the fields of architectures with experts.
 type expertFields struct {
 	NumExperts      *int    `json:"num_experts"`
 	NumLocalExperts *int    `json:"num_local_experts"`
@@ -37,7 +38,7 @@ func (e expertFields) refuseRouting(p *hfconfig.Checker) {
 	}
 }
 
-// refuseScoring refuses to choose experts in another way than DeepSeek-V3.
+// refuseScoring refuses other choices of experts than DeepSeek-V3's.
 func (e expertFields) refuseScoring(p *hfconfig.Checker) {
 	switch {
 	case e.Scoring != nil && *e.Scoring != "sigmoid":
@@ -47,7 +48,7 @@ func (e expertFields) refuseScoring(p *hfconfig.Checker) {
 	}
 }
 
-// sameCount returns the number of experts of a field, which an alias may set too.
+// sameCount returns the number of experts in a field, which an alias may also set.
 func sameCount(p *hfconfig.Checker, field string, count *int, alias string, other *int) *int {
 	switch {
 	case count == nil:
@@ -58,7 +59,7 @@ func sameCount(p *hfconfig.Checker, field string, count *int, alias string, othe
 	return count
 }
 
-// expertNames are the names of a layer's tensors in a checkpoint.
+// expertNames contains the names of a layer's tensors in a checkpoint.
 type expertNames struct {
 	router, routerBias string // empty routerBias means no bias
 	folder             string // of the experts that tokens choose
@@ -70,11 +71,12 @@ type expertNames struct {
 // qwenNames are the names of experts in Qwen, OLMoE and GLM.
 var qwenNames = expertNames{router: "mlp.gate.weight", folder: "mlp.experts", gate: "gate_proj.weight", up: "up_proj.weight", down: "down_proj.weight"}
 
-// correction ends the names of tensors that correct the scores for the choice. Training does not move these
-// tensors: DeepSeek moves them by the load of each expert in the whole batch, and a member sees its share only.
+// correction is the suffix of tensors that correct the scores for the choice. Training does not
+// change these tensors: DeepSeek updates them by the load of each expert in the whole batch, and a
+// member knows only its share.
 const correction = "e_score_correction_bias"
 
-// addExperts puts experts into the layers for which sparse is true.
+// addExperts adds experts to the layers for which sparse is true.
 func (c *Config) addExperts(p *hfconfig.Checker, e Experts, field string, sparse func(layer int) bool) {
 	if total := e.Count * c.NumHiddenLayers; total > maxExperts {
 		p.Fail("%s %d in %d layers exceeds the limit of %d experts in a model", field, e.Count, c.NumHiddenLayers, maxExperts)
@@ -89,18 +91,18 @@ func (c *Config) addExperts(p *hfconfig.Checker, e Experts, field string, sparse
 	c.Experts = e
 }
 
-// mixture holds the weights of a layer of which each token uses a part.
+// mixture contains the weights of a layer with experts.
 type mixture struct {
 	router     *torch.Tensor // [Count,HiddenSize]
 	routerBias *torch.Tensor // [Count]; nil adds nothing
 	correction *torch.Tensor // [Count], added to scores for the choice only; nil means none
 	routed     []experts.FeedForward
-	stacked    *experts.Stacked     // nil, or in place of routed
+	stacked    *experts.Stacked     // nil, or instead of routed
 	shared     *experts.FeedForward // for all tokens; nil without one
 	sharedGate *torch.Tensor        // [1,HiddenSize]; nil without one
 }
 
-// expertShapes are the shapes of a layer's experts by their names.
+// expertShapes returns the shapes of a layer's experts by their names.
 func expertShapes(c Config) map[string][]int64 {
 	e, hidden, count := c.Experts, int64(c.HiddenSize), int64(c.Experts.Count)
 	all := map[string][]int64{e.Names.router: {count, hidden}}
@@ -134,7 +136,7 @@ func expertShapes(c Config) map[string][]int64 {
 // folder returns the folder of one expert.
 func (e Experts) folder(expert int) string { return fmt.Sprintf("%s.%d", e.Names.folder, expert) }
 
-// takeExperts gets the experts of a layer.
+// takeExperts takes the experts of a layer.
 func (c Config) takeExperts(layer func(name string) *torch.Tensor) *mixture {
 	e := c.Experts
 	optional := func(name string) *torch.Tensor {
@@ -165,12 +167,12 @@ func (c Config) takeExperts(layer func(name string) *torch.Tensor) *mixture {
 	return m
 }
 
-// router returns the rules of the choice.
+// router returns the router for the config.
 func (e Experts) router() experts.Router {
 	return experts.Router{Experts: e.Count, Groups: max(e.Groups, 1), TopGroups: max(e.TopGroups, 1), Chosen: e.PerToken, Pairs: e.Sigmoid}
 }
 
-// score turns logits [tokens,n] into scores.
+// score converts logits [tokens,n] to scores.
 func (e Experts) score(logits *torch.Tensor) *torch.Tensor {
 	if e.Sigmoid {
 		return logits.Sigmoid()
@@ -178,11 +180,12 @@ func (e Experts) score(logits *torch.Tensor) *torch.Tensor {
 	return logits.Softmax(1)
 }
 
-// shares turns the scores [tokens,chosen] of the chosen experts into the factors of their inputs or outputs.
+// shares converts the scores [tokens,chosen] of the chosen experts to the factors of their inputs
+// or outputs.
 func (e Experts) shares(scores *torch.Tensor) *torch.Tensor {
 	if e.Normalize {
 		sum := scores.SumDim(1, true)
-		if e.Sigmoid { // whose sum may be zero
+		if e.Sigmoid { // their sum may be zero
 			sum = sum.AddScalar(1e-20)
 		}
 		scores = scores.Div(sum)
@@ -193,7 +196,7 @@ func (e Experts) shares(scores *torch.Tensor) *torch.Tensor {
 	return scores
 }
 
-// mix is the feed-forward layer of x [B,T,HiddenSize].
+// mix computes the feed-forward layer of x [B,T,HiddenSize].
 func (m *Llama) mix(s *torch.Scope, e *mixture, x *torch.Tensor) *torch.Tensor {
 	rows := x.Reshape(-1, x.Dim(-1))
 	choices, share := e.choose(s, m.config.Experts, rows)

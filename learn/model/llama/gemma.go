@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// gemmaFields are those of Gemma 2 and 3.
+// gemmaFields contains the fields of Gemma 2 and 3.
 type gemmaFields struct {
 	HiddenActivation *string  `json:"hidden_activation"`
 	QueryScalar      *float64 `json:"query_pre_attn_scalar"`
@@ -19,7 +19,7 @@ type gemmaFields struct {
 	LocalTheta       *float64 `json:"rope_local_base_freq"`
 }
 
-// limit is what a number stays below, or null for none, which is not the same as nothing.
+// limit is an upper limit, or null for none, which differs from an absent field.
 type limit struct {
 	written bool
 	value   *float64
@@ -34,7 +34,7 @@ func (l *limit) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// or is the limit, that one where nothing is written, or 0 for none.
+// or returns the limit, the given value if the field is absent, or 0 for none.
 func (l limit) or(p *hfconfig.Checker, field string, value float64) float64 {
 	if !l.written {
 		return value
@@ -45,8 +45,8 @@ func (l limit) or(p *hfconfig.Checker, field string, value float64) float64 {
 	return p.Number(field, l.value, 0, 1e-3, 1e9)
 }
 
-// gemma is what both have: norms before and after, of weights that one is added to, GELU, scaled
-// embeddings, and windows in some layers.
+// gemma sets the common features of both: norms before and after, with weights to which one is
+// added, GELU, scaled embeddings, and windows in some layers.
 func (c *Config) gemma(p *hfconfig.Checker, d hfconfig.Document, o own, every int) {
 	requireKeyValueHeads(p, d)
 	if a := o.HiddenActivation; a != nil && *a != "gelu_pytorch_tanh" {
@@ -73,8 +73,8 @@ func varyGemma2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.Scales.LogitCap = o.LogitCap.or(p, "final_logit_softcapping", 30)
 }
 
-// varyGemma3 adds norms of each head of queries and keys. Layers with windows, most of them, turn by
-// positions of their own.
+// varyGemma3 adds norms of each head of queries and keys. Layers with windows, which are most of
+// them, have their own rotary positions.
 func varyGemma3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.gemma(p, d, o, p.Size("sliding_window_pattern", o.Pattern, 6, 1<<12))
 	c.Norms.Heads = true

@@ -5,7 +5,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
-// glmFields are fields of GLM, most of them for its experts.
+// glmFields contains fields of GLM, most of them for its experts.
 type glmFields struct {
 	FirstDense *int     `json:"first_k_dense_replace"`
 	Routed     *int     `json:"n_routed_experts"`
@@ -16,8 +16,8 @@ type glmFields struct {
 	NumNextN   *int     `json:"num_nextn_predict_layers"`
 }
 
-// glm reads the fields that all GLM models have. By default half of each head turns; biases is the default of
-// attention_bias, for queries, keys and values.
+// glm reads the fields that all GLM models have. By default half of each head rotates. biases is
+// the default of attention_bias, for queries, keys and values.
 func (c *Config) glm(p *hfconfig.Checker, d hfconfig.Document, o own, biases bool) {
 	noWindows(p, o)
 	requireKeyValueHeads(p, d)
@@ -29,20 +29,20 @@ func (c *Config) glm(p *hfconfig.Checker, d hfconfig.Document, o own, biases boo
 	c.Rope = rotary.ParsePart(p, d, c.MaxPositionEmbeddings, ropes...)
 }
 
-// varyGLM turns neighbours together, and packs gate and up into one matrix.
+// varyGLM rotates neighbours together, and packs gate and up into one matrix.
 func varyGLM(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.glm(p, d, o, true)
 	c.Interleaved = true
 	c.Packed.Feed = true
 }
 
-// varyGLM4 adds norms behind attention and feed-forward layer to GLM.
+// varyGLM4 adds norms after attention and feed-forward layer to GLM.
 func varyGLM4(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	varyGLM(c, p, d, o)
 	c.Norms = Norms{After: true, Halves: true}
 }
 
-// varyGLM4MoE puts experts into the upper layers, which tokens choose as in DeepSeek-V3.
+// varyGLM4MoE adds experts to the upper layers, which tokens choose as in DeepSeek-V3.
 func varyGLM4MoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.glm(p, d, o, false)
 	o.refuseRouting(p)

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 )
 
-// gptFields are the fields of GPT-OSS.
+// gptFields contains the fields of GPT-OSS.
 type gptFields struct {
 	Alpha *float64 `json:"swiglu_alpha"`
 	Limit *float64 `json:"swiglu_limit"`

@@ -2,7 +2,7 @@ package llama
 
 import "github.com/psyche-go/psyche/learn/model/hfconfig"
 
-// graniteFields are those of Granite.
+// graniteFields contains the fields of Granite.
 type graniteFields struct {
 	Embedding *float64 `json:"embedding_multiplier"`
 	Attention *float64 `json:"attention_multiplier"`
@@ -10,7 +10,7 @@ type graniteFields struct {
 	Logits    *float64 `json:"logits_scaling"`
 }
 
-// varyGranite scales embeddings, scores, what half a layer adds, and logits.
+// varyGranite scales embeddings, scores, outputs of half layers, and logits.
 func varyGranite(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	varyLlama(c, p, d, o)
 	c.Scales.Embedding = p.Number("embedding_multiplier", o.Embedding, 1, 1e-9, 1e9)

@@ -8,12 +8,12 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 )
 
-// Init makes new weights, sorted by name: matrices drawn from a normal distribution of
-// standard deviation InitializerRange, norms one, biases zero. The same config and seed give the same
-// bits on every machine.
+// Init returns new weights, sorted by name: matrices drawn from a normal distribution of standard
+// deviation InitializerRange, norms one, biases zero. The same config and seed give the same bits
+// on every machine.
 func Init(c Config, seed uint64) []safetensors.Tensor { return InitTold(c, seed, func(int64) {}) }
 
-// InitTold is Init that tells made after each tensor how many numbers that has.
+// InitTold is Init with progress: it calls made after each tensor with the number of its values.
 func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Tensor {
 	var out []safetensors.Tensor
 	for name, shape := range shapes(c) {
@@ -24,7 +24,7 @@ func InitTold(c Config, seed uint64, made func(numbers int64)) []safetensors.Ten
 	return out
 }
 
-// initial makes one new tensor.
+// initial returns one new tensor.
 func initial(c Config, seed uint64, name string, shape []int64) safetensors.Tensor {
 	norm := len(shape) == 1 && !strings.HasSuffix(name, sinksName)
 	switch {
@@ -36,7 +36,7 @@ func initial(c Config, seed uint64, name string, shape []int64) safetensors.Tens
 	return weights.Normal(seed, name, c.InitializerRange, shape...)
 }
 
-// NumParameters counts the trainable numbers of a model of that config.
+// NumParameters returns the number of trainable values in a model of that config.
 func NumParameters(c Config) int64 {
 	var total int64
 	for name, shape := range shapes(c) {
@@ -55,7 +55,7 @@ func NumParameters(c Config) int64 {
 // fixed reports whether a tensor of a checkpoint is not trained.
 func fixed(name string) bool { return strings.HasSuffix(name, correction) }
 
-// shapes gives the shape of every tensor by its name in a checkpoint.
+// shapes returns the shape of every tensor by its name in a checkpoint.
 func shapes(c Config) map[string][]int64 {
 	all := weights.OuterShapes(int64(c.VocabSize), int64(c.HiddenSize), c.TieWordEmbeddings)
 	for i := range c.NumHiddenLayers {
@@ -68,7 +68,7 @@ func shapes(c Config) map[string][]int64 {
 	return all
 }
 
-// attentionShapes are the shapes of the matrices of a layer's attention by their names.
+// attentionShapes returns the shapes of the matrices of a layer's attention by their names.
 func attentionShapes(c Config) map[string][]int64 {
 	hidden, width := int64(c.HiddenSize), int64(c.HeadDim)
 	queries, keys := int64(c.NumAttentionHeads)*width, int64(c.NumKeyValueHeads)*width
@@ -84,7 +84,7 @@ func attentionShapes(c Config) map[string][]int64 {
 	return all
 }
 
-// feedForwardShapes are those of its feed-forward layer, or of its experts.
+// feedForwardShapes returns the shapes of its feed-forward layer, or of its experts.
 func feedForwardShapes(c Config, layer int) map[string][]int64 {
 	if c.sparse(layer) {
 		return expertShapes(c)

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// The names in config.json's "architectures".
+// Names in "architectures" of config.json.
 const (
 	Architecture         = "LlamaForCausalLM"
 	ArchitectureMistral  = "MistralForCausalLM"
@@ -37,10 +37,11 @@ const (
 	ArchitectureSeedOSS  = "SeedOssForCausalLM"
 )
 
-// Architectures are all of them, sorted.
+// Architectures returns the names of all supported architectures, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// kind is what sets an architecture apart: defaults of config.json, and what it does otherwise.
+// kind contains the features of an architecture: its defaults in config.json, and its differences
+// from Llama.
 type kind struct {
 	modelType string
 	positions int     // max_position_embeddings; 0: 2048
@@ -50,8 +51,7 @@ type kind struct {
 	tied      bool    // tie_word_embeddings
 	gelu      bool    // the activation, instead of silu
 	alias     string  // another name of the activation
-	// vary fills in in what it differs from Llama, and refuses what it does not compute. The shape
-	// is valid.
+	// vary sets the differences from Llama, and refuses unsupported settings. The shape is valid.
 	vary func(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own)
 }
 
@@ -81,7 +81,7 @@ var kinds = map[string]kind{
 	ArchitectureSeedOSS:  {modelType: "seed_oss", positions: 524288, vary: varySeedOSS},
 }
 
-// modelTypes has the model_type of each architecture.
+// modelTypes contains the model_type of each architecture.
 var modelTypes = func() map[string][]string {
 	all := map[string][]string{}
 	for name, k := range kinds {
@@ -90,7 +90,7 @@ var modelTypes = func() map[string][]string {
 	return all
 }()
 
-// defaults fills in what is absent and is not what Llama has.
+// defaults fills in absent fields with defaults that differ from Llama's.
 func (k kind) defaults(d *hfconfig.Document, o *own) {
 	if d.MaxPositionEmbeddings == nil && k.positions > 0 {
 		d.MaxPositionEmbeddings = &k.positions
@@ -109,7 +109,7 @@ func (k kind) defaults(d *hfconfig.Document, o *own) {
 	}
 }
 
-// activation is the hidden_act that it has.
+// activation returns the architecture's hidden_act.
 func (k kind) activation() string {
 	if k.gelu {
 		return "gelu_pytorch_tanh"
@@ -117,13 +117,13 @@ func (k kind) activation() string {
 	return "silu"
 }
 
-// ropes are the types of rotary positions that are computed.
+// ropes are the supported types of rotary positions.
 var ropes = []string{"default", "linear", "dynamic", "llama3", "yarn"}
 
-// scoreScale is what products of queries and keys are multiplied with unless more is said.
+// scoreScale returns the default factor of products of queries and keys.
 func (c Config) scoreScale() float64 { return 1 / math.Sqrt(float64(c.HeadDim)) }
 
-// own are the fields that not all architectures have, or know by these names.
+// own contains the fields that not all architectures have, or that have other names there.
 type own struct {
 	HeadDim *int     `json:"head_dim"`
 	BOS     TokenIDs `json:"bos_token_id"`
@@ -134,10 +134,10 @@ type own struct {
 	MaxWindowLayers  *int     `json:"max_window_layers"`
 	LayerTypes       []string `json:"layer_types"`
 
-	Biased    *bool `json:"attention_bias"` // for architectures in which absent is not false
+	Biased    *bool `json:"attention_bias"` // for architectures in which an absent field is not false
 	HeadNorms *bool `json:"use_qk_norm"`
 
-	Ropes struct { // of models whose kinds of layers turn differently
+	Ropes struct { // for models with different rotary positions per kind of layer
 		Global *hfconfig.RopeScaling `json:"full_attention"`
 		Local  *hfconfig.RopeScaling `json:"sliding_attention"`
 	} `json:"rope_parameters"`
@@ -164,7 +164,7 @@ func flag(value *bool, fallback bool) bool {
 	return *value
 }
 
-// window is a number of tokens, or null, which is not the same as nothing.
+// window is a number of tokens, or null, which differs from an absent field.
 type window struct {
 	written bool
 	tokens  *int
@@ -179,13 +179,13 @@ func (w *window) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// maxWindow bounds a number of tokens, so that sums with it do not overflow.
+// maxWindow is the maximum number of tokens, so that sums with it do not overflow.
 const maxWindow = 1 << 30
 
-// or is the window, that one where nothing is written, or 0 for none.
+// or returns the window, the given one if the field is absent, or 0 for none.
 func (w window) or(p *hfconfig.Checker, tokens int) int { return w.size(p, "sliding_window", tokens) }
 
-// size is or for a field of another name.
+// size is or for a field with another name.
 func (w window) size(p *hfconfig.Checker, field string, tokens int) int {
 	switch {
 	case !w.written:
@@ -198,8 +198,8 @@ func (w window) size(p *hfconfig.Checker, field string, tokens int) int {
 	return *w.tokens
 }
 
-// windows gives a window of so many tokens to the layers that layer_types names; where there is no
-// layer_types, windowed says which have one.
+// windows gives a window of a number of tokens to the layers that layer_types names. Without
+// layer_types, windowed reports which layers have one.
 func (c *Config) windows(p *hfconfig.Checker, o own, tokens int, windowed func(layer int) bool) {
 	if o.LayerTypes != nil && len(o.LayerTypes) != c.NumHiddenLayers {
 		p.Fail("layer_types has %d entries for num_hidden_layers %d", len(o.LayerTypes), c.NumHiddenLayers)
@@ -238,14 +238,14 @@ func noWindows(p *hfconfig.Checker, o own) {
 	}
 }
 
-// varyLlama is Llama itself, which may have biases.
+// varyLlama sets the biases that Llama may have.
 func varyLlama(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	noWindows(p, o)
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias, FeedForward: d.MLPBias}
 }
 
-// notLlama names what of the layers libtorch's side does not compute in one piece; empty: all of it is as
-// in Llama.
+// notLlama names the layers' differences from Llama that libtorch's fused operations do not
+// support; empty: none.
 func (c Config) notLlama() string {
 	windowed := slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Window > 0 && l.Window < c.MaxPositionEmbeddings })
 	switch {

@@ -4,13 +4,13 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// biases are what the products of a layer have added to them; nil: nothing.
+// biases contains the biases of a layer; nil: none.
 type biases struct {
 	query, key, value, output *torch.Tensor // [H·D], [KV·D] twice, [HiddenSize]
 	gate, up, down            *torch.Tensor // [IntermediateSize] twice, [HiddenSize]
 }
 
-// takeBiases gets those that the config names.
+// takeBiases takes the biases in the config.
 func (c Config) takeBiases(layer func(name string) *torch.Tensor) (b biases) {
 	if c.Biases.QueryKeyValue {
 		b.query, b.key, b.value = layer("self_attn.q_proj.bias"), layer("self_attn.k_proj.bias"), layer("self_attn.v_proj.bias")
@@ -24,7 +24,7 @@ func (c Config) takeBiases(layer func(name string) *torch.Tensor) (b biases) {
 	return b
 }
 
-// biasShapes are the shapes of a layer's biases by their names.
+// biasShapes returns the shapes of a layer's biases by their names.
 func biasShapes(c Config) map[string][]int64 {
 	hidden, inner := int64(c.HiddenSize), int64(c.IntermediateSize)
 	queries, keys := int64(c.NumAttentionHeads)*int64(c.HeadDim), int64(c.NumKeyValueHeads)*int64(c.HeadDim)
@@ -41,18 +41,18 @@ func biasShapes(c Config) map[string][]int64 {
 	return all
 }
 
-// extras are the norms of a layer that Llama has not; nil: there is none.
+// extras contains the norms of a layer that Llama does not have; nil: none.
 type extras struct {
-	query, key                *torch.Tensor // of each head [HeadDim], or of all [heads·HeadDim]
-	sinks                     *torch.Tensor // a score of each head [NumAttentionHeads], not a norm
+	query, key                *torch.Tensor // for each head [HeadDim], or for all [heads·HeadDim]
+	sinks                     *torch.Tensor // a score for each head [NumAttentionHeads], not a norm
 	afterAttention, afterFeed *torch.Tensor // [HiddenSize]
 }
 
-// normNames are the names of the norms of half a layer, of what goes in and of what comes out.
+// normNames contains the names of the norms of a half layer, for its input and its output.
 type normNames struct{ before, after string }
 
-// norms gives the names of those that there are. The name post_attention_layernorm means one thing in
-// Llama and another where there are norms after.
+// norms returns the names of the existing norms. post_attention_layernorm has one meaning in Llama
+// and another in models with norms after.
 func (n Norms) norms() (attention, feedForward normNames) {
 	attention, feedForward = normNames{before: "input_layernorm.weight"}, normNames{before: "post_attention_layernorm.weight"}
 	switch {
@@ -70,7 +70,7 @@ func (n Norms) norms() (attention, feedForward normNames) {
 
 const queryNorm, keyNorm = "self_attn.q_norm.weight", "self_attn.k_norm.weight"
 
-// normShapes are the shapes of a layer's norms by their names.
+// normShapes returns the shapes of a layer's norms by their names.
 func normShapes(c Config) map[string][]int64 {
 	all := map[string][]int64{}
 	attention, feedForward := c.Norms.norms()
@@ -92,7 +92,7 @@ func normShapes(c Config) map[string][]int64 {
 	return all
 }
 
-// takeNorms gets the norms of a layer.
+// takeNorms takes the norms of a layer.
 func (c Config) takeNorms(b *block, layer func(name string) *torch.Tensor) {
 	get := func(name string) *torch.Tensor {
 		if name == "" {
@@ -111,7 +111,8 @@ func (c Config) takeNorms(b *block, layer func(name string) *torch.Tensor) {
 	}
 }
 
-// fuse says which halves of a layer are those of Llama, which libtorch's side computes in one piece.
+// fuse sets which halves of a layer are the same as Llama's, for which libtorch has fused
+// operations.
 func (b *block) fuse(c Config) {
 	around := c.Norms
 	around.Heads, around.All, around.Unit = false, false, false
@@ -120,7 +121,7 @@ func (b *block) fuse(c Config) {
 	b.fusedFeed = plain && !c.Biases.FeedForward && !c.GELU && b.experts == nil
 }
 
-// linear is a product with weights in the type that is computed in, and a bias if there is one.
+// linear returns a product with weights in the compute type, plus a bias if there is one.
 func (m *Llama) linear(x, weight, bias *torch.Tensor) *torch.Tensor {
 	y := x.Linear(weight.To(m.options.Compute))
 	if bias == nil {
@@ -129,7 +130,7 @@ func (m *Llama) linear(x, weight, bias *torch.Tensor) *torch.Tensor {
 	return y.Add(bias.To(m.options.Compute))
 }
 
-// normal is x behind a norm, if there is one.
+// normal returns x after a norm, if there is one.
 func (m *Llama) normal(x, weight *torch.Tensor) *torch.Tensor {
 	switch {
 	case weight == nil:
@@ -140,7 +141,7 @@ func (m *Llama) normal(x, weight *torch.Tensor) *torch.Tensor {
 	return x.RMSNorm(weight, m.config.RMSNormEps)
 }
 
-// add adds to x what half a layer gives, behind its norm.
+// add adds the output of a half layer to x, after its norm.
 func (m *Llama) add(x, half, after *torch.Tensor) *torch.Tensor {
 	half = m.normal(half, after)
 	if scale := m.config.Scales.Residual; scale != 1 {
@@ -158,13 +159,13 @@ func (m *Llama) attentionBlock(s *torch.Scope, b *block, x *torch.Tensor, at tur
 	return m.add(x, m.attention(s, b, x, at), b.extra.afterAttention)
 }
 
-// attention is that of a layer, x [B,T,HiddenSize] to the same, without the residual.
+// attention returns the attention of a layer, x [B,T,HiddenSize] to the same, without the residual.
 func (m *Llama) attention(s *torch.Scope, b *block, x *torch.Tensor, at turned) *torch.Tensor {
 	q, k, v := m.project(s, b, x, at)
 	return m.output(b, m.attend(s, b, q, k, v))
 }
 
-// project gives the queries, keys and values of a layer, [B,T,heads,HeadDim].
+// project returns the queries, keys and values of a layer, [B,T,heads,HeadDim].
 func (m *Llama) project(s *torch.Scope, b *block, x *torch.Tensor, at turned) (q, k, v *torch.Tensor) {
 	B, count := x.Dim(0), x.Dim(1)
 	normal, w := m.normal(x, b.attention.Norm), b.unpacked(m.config).attention
@@ -193,7 +194,7 @@ func (m *Llama) project(s *torch.Scope, b *block, x *torch.Tensor, at turned) (q
 	return q, k, heads(w.Value, b.bias.value, nil)
 }
 
-// output is the product of what the heads have mixed.
+// output returns the projection of the heads' output.
 func (m *Llama) output(b *block, mixed *torch.Tensor) *torch.Tensor {
 	return m.linear(mixed.Reshape(mixed.Dim(0), mixed.Dim(1), -1), b.attention.Output, b.bias.output)
 }
@@ -206,7 +207,7 @@ func (m *Llama) feedForwardBlock(s *torch.Scope, b *block, x *torch.Tensor) *tor
 	return m.add(x, m.feedForward(s, b, x), b.extra.afterFeed)
 }
 
-// feedForward is the feed-forward layer, x [B,T,HiddenSize] to the same, without the residual.
+// feedForward returns the feed-forward layer, x [B,T,HiddenSize] to the same, without the residual.
 func (m *Llama) feedForward(s *torch.Scope, b *block, x *torch.Tensor) *torch.Tensor {
 	normal := m.normal(x, b.norm)
 	if b.experts != nil {

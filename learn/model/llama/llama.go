@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// errOption says that a model cannot compute as it was asked to.
+// errOption means that a model does not support an option.
 var errOption = errors.New("unsupported option")
 
 // Llama is a model on an engine. Forward and Loss run inside the engine's Do.
@@ -27,7 +27,7 @@ type Llama struct {
 	embedding *torch.Tensor // [VocabSize,HiddenSize]
 	blocks    []block
 	norm      *torch.Tensor // [HiddenSize]
-	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding when tied
+	head      *torch.Tensor // [VocabSize,HiddenSize], the embedding if tied
 
 	rotation, longRotation, localRotation rotary.Table
 }
@@ -41,24 +41,24 @@ type block struct {
 	extra          extras
 	layer          Layer
 	experts        *mixture // nil in a dense layer
-	packed         packed   // what stands for some of the above, which are nil then
+	packed         packed   // replaces some of the above, which are then nil
 
 	fusedAttention, fusedFeed bool
 }
 
-// Options say how a model computes. The zero value computes in f32.
+// Options are the settings of a model's computation. The zero value computes in f32.
 type Options struct {
-	// Compute is the type of activations and of the copies of the weights they are
-	// multiplied with: F32, BF16 or F16. The weights themselves and their gradients are F32.
+	// Compute is the type of activations and of the copies of the weights for multiplication with
+	// them: F32, BF16 or F16. The weights themselves and their gradients are F32.
 	Compute torch.DType
-	// Recompute keeps only the input of each half layer for the backward pass and
-	// computes the rest a second time (Chen et al., arXiv 1604.06174). Of models that are not in all as
-	// Llama it is the input of each layer that Gradient keeps.
+	// Recompute keeps only the input of each half layer for the backward pass and computes the rest
+	// a second time (Chen et al., arXiv 1604.06174). For models that differ from Llama, Gradient
+	// keeps the input of each layer.
 	Recompute bool
 }
 
-// New makes a model of the config on the engine, with f32 copies of the weights, which
-// must be exactly those of the config (F32, BF16 or F16) once they are canonical.
+// New creates a model of the config on the engine, with f32 copies of the weights. In canonical
+// form, tensors must be exactly those of the config (F32, BF16 or F16).
 func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors []safetensors.Tensor) (*Llama, error) {
 	own, err := canonical(c, tensors)
 	if err != nil {
@@ -67,7 +67,7 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 	return build(ctx, engine, c, o, func(s *torch.Scope) *weights.Source { return weights.NewSource(s, own) })
 }
 
-// canonical leaves out buffers of published checkpoints, and a tied head.
+// canonical omits buffers of published checkpoints, and a tied head.
 func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	if err := refuseMXFP4(tensors); err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func canonical(c Config, tensors []safetensors.Tensor) ([]safetensors.Tensor, er
 	return weights.WithoutTied(tensors, "lm_head.weight", "model.embed_tokens.weight")
 }
 
-// Twin makes a model on another engine of the same device that shares the memory of the
-// weights, and has gradients of its own. It must not compute while the weights change.
+// Twin creates a model on another engine of the same device that shares the memory of the weights,
+// with separate gradients. It must not compute while the weights change.
 func (m *Llama) Twin(ctx context.Context, engine *torch.Engine) (*Llama, error) {
 	return m.TwinIn(ctx, engine, m.options.Compute)
 }
@@ -92,7 +92,7 @@ func (m *Llama) TwinIn(ctx context.Context, engine *torch.Engine, compute torch.
 	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewTwin(s, m.stored()) })
 }
 
-// Copy makes a model on an engine of any device with weights of its own, equal to m's.
+// Copy creates a model on an engine of any device with its own weights, equal to m's.
 func (m *Llama) Copy(ctx context.Context, engine *torch.Engine, o Options) (*Llama, error) {
 	return build(ctx, engine, m.config, o, func(s *torch.Scope) *weights.Source { return weights.NewCopy(s, m.stored()) })
 }
@@ -112,7 +112,7 @@ func build(ctx context.Context, engine *torch.Engine, c Config, o Options, open 
 	return m, nil
 }
 
-// take gets the weights by the names transformers gives them.
+// take takes the weights by their names in transformers.
 func (m *Llama) take(source *weights.Source) {
 	next := shapes(m.config)
 	get := func(name string) *torch.Tensor {
@@ -132,7 +132,7 @@ func (m *Llama) take(source *weights.Source) {
 			}
 			return source.TakeTogether(wanted...)
 		}
-		// Those that are multiplied with the same input lie together, for one product.
+		// Matrices that are multiplied by the same input are adjacent, for one product.
 		b := block{layer: m.config.layer(i), bias: m.config.takeBiases(layer)}
 		if m.config.Packed.Attention {
 			b.packed.attention = layer(packedAttention)
@@ -161,7 +161,7 @@ func (m *Llama) take(source *weights.Source) {
 	}
 }
 
-// Canonical leaves out what published checkpoints hold beside the model's own tensors.
+// Canonical removes the tensors of a published checkpoint that do not belong to the model.
 func (m *Llama) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	return canonical(m.config, tensors)
 }
@@ -178,40 +178,40 @@ func (m *Llama) Close(ctx context.Context) error {
 	})
 }
 
-// Config is what the model was made of.
+// Config returns the config of the model.
 func (m *Llama) Config() Config { return m.config }
 
-// Engine is where the model lives.
+// Engine returns the engine of the model.
 func (m *Llama) Engine() *torch.Engine { return m.engine }
 
-// VocabSize is the number of token ids the model knows: 0 to VocabSize−1.
+// VocabSize returns the number of token IDs that the model knows: 0 to VocabSize−1.
 func (m *Llama) VocabSize() int { return m.config.VocabSize }
 
-// MaxTokens is the longest sequence.
+// MaxTokens returns the length of the longest sequence.
 func (m *Llama) MaxTokens() int { return m.config.MaxPositionEmbeddings }
 
-// Parameters lists the trainable tensors sorted by name; a tied head is not listed.
+// Parameters returns the trainable tensors sorted by name. A tied head is not listed.
 func (m *Llama) Parameters() []torch.Parameter { return m.parameters }
 
-// Buffers lists the tensors of a checkpoint that are not trained, sorted by name: corrections of the experts'
-// scores.
+// Buffers returns the tensors of a checkpoint that are not trained, sorted by name: corrections of
+// the experts' scores.
 func (m *Llama) Buffers() []torch.Parameter { return m.buffers }
 
-// stored lists the tensors of a checkpoint, parameters and buffers.
+// stored returns the tensors of a checkpoint, parameters and buffers.
 func (m *Llama) stored() []torch.Parameter { return slices.Concat(m.parameters, m.buffers) }
 
-// Forward gives the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
+// Forward returns the logits [B,T,VocabSize] of the next token after each of ids i64 [B,T].
 func (m *Llama) Forward(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	return m.logits(m.hidden(s, ids))
 }
 
-// Loss is the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64
-// [B,T]; the caller has shifted them. Targets equal to torch.IgnoreTarget do not count.
+// Loss returns the mean cross-entropy, in nats, of predicting targets i64 [B,T] from ids i64 [B,T];
+// the caller has shifted them. Targets equal to torch.IgnoreTarget do not count.
 func (m *Llama) Loss(s *torch.Scope, ids, targets *torch.Tensor) *torch.Tensor {
 	return m.crossEntropy(m.hidden(s, ids), targets.Reshape(-1))
 }
 
-// Gradient is Loss, and adds share times its gradient to those of the parameters.
+// Gradient returns Loss, and adds share times its gradient to the gradients of the parameters.
 func (m *Llama) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor {
 	if !m.options.Recompute || m.halvesAgain() {
 		loss := m.Loss(s, ids, targets)
@@ -230,10 +230,10 @@ func (m *Llama) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float
 	}, share)
 }
 
-// halvesAgain says whether it is each half of a layer that is computed again, not a whole one.
+// halvesAgain reports whether half layers are recomputed, instead of whole ones.
 func (m *Llama) halvesAgain() bool { return m.options.Recompute && m.config.notLlama() == "" }
 
-// positions are those of all tokens of ids [B,T].
+// positions returns the rotations of all tokens of ids [B,T].
 func (m *Llama) positions(s *torch.Scope, ids *torch.Tensor) turned {
 	positions := ids.Dim(1)
 	if positions > int64(m.config.MaxPositionEmbeddings) {
@@ -243,7 +243,7 @@ func (m *Llama) positions(s *torch.Scope, ids *torch.Tensor) turned {
 	return m.rotations(s, 0, positions, m.long(positions))
 }
 
-// hidden is the network up to the head: [B,T] to [B,T,HiddenSize].
+// hidden computes the network up to the head: [B,T] to [B,T,HiddenSize].
 func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 	at := m.positions(s, ids)
 	x := m.embed(ids)
@@ -254,7 +254,7 @@ func (m *Llama) hidden(s *torch.Scope, ids *torch.Tensor) *torch.Tensor {
 			x = m.feedForwardBlock(s, b, x)
 			continue
 		}
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the backward pass does not need
+		_ = s.Sub(func(s *torch.Scope) error { // frees tensors that the backward pass does not need
 			x = s.Lift(m.feedForwardBlock(s, b, m.attentionBlock(s, b, x, at)))
 			return nil
 		})

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// llama4Fields are the fields of Llama 4.
+// llama4Fields contains the fields of Llama 4.
 type llama4Fields struct {
 	DenseSize   *int     `json:"intermediate_size_mlp"`
 	MoELayers   *[]int   `json:"moe_layers"`
@@ -33,7 +33,8 @@ func (k *chunk) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// tempered is true or false, or a number as in older files, where 0 is false. Absent, it is true.
+// tempered is true or false, or a number as in older files, in which 0 means false. Absent, it is
+// true.
 type tempered struct{ off bool }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -57,8 +58,8 @@ func (t *tempered) UnmarshalJSON(data []byte) error {
 // leaves them unchanged.
 type Temper struct{ Floor, Scale float64 }
 
-// varyLlama4 sets experts with a shared expert, turned pairs of neighbours, head norms without weights, and layers
-// with chunks or without positions.
+// varyLlama4 sets experts with a shared expert, rotation of neighbouring pairs, head norms without
+// weights, and layers with chunks or without positions.
 func varyLlama4(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	requireKeyValueHeads(p, d)
 	if d.MLPBias {

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/rotary"
 )
 
-// minimaxFields are fields of MiniMax-M2.
+// minimaxFields contains fields of MiniMax-M2.
 type minimaxFields struct {
 	RotaryDim   *int    `json:"rotary_dim"`
 	HeadNorm    *string `json:"qk_norm_type"`
@@ -16,8 +16,8 @@ type minimaxFields struct {
 	Kinds       []int   `json:"attn_type_list"` // 1 means attention to all tokens before, 0 linear attention
 }
 
-// varyMiniMax2 puts experts into every layer, which tokens choose by corrected sigmoids. One norm covers all heads
-// of queries, a second all heads of keys, and a part of each head turns.
+// varyMiniMax2 adds experts to every layer, which tokens choose by corrected sigmoids. One norm
+// covers all heads of queries, a second all heads of keys, and a part of each head rotates.
 func varyMiniMax2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)

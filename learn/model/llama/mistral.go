@@ -14,7 +14,7 @@ func varyMistral(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.windows(p, own{}, tokens, func(int) bool { return tokens > 0 })
 }
 
-// varyMixtral puts experts into every layer, chosen by softmax, whose shares add up to one.
+// varyMixtral adds experts to every layer, chosen by softmax. Their shares add up to one.
 func varyMixtral(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)
@@ -32,9 +32,9 @@ func varyMixtral(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.addExperts(p, e, "num_local_experts", func(int) bool { return true })
 }
 
-// requireKeyValueHeads is for architectures of which published defaults differ.
+// requireKeyValueHeads requires the field in architectures whose published defaults differ.
 func requireKeyValueHeads(p *hfconfig.Checker, d hfconfig.Document) {
-	if d.NumKeyValueHeads == nil { // absent and null are different numbers
+	if d.NumKeyValueHeads == nil { // absent and null mean different numbers
 		p.Fail("num_key_value_heads is missing")
 	}
 }

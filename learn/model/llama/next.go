@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// NewCache makes a cache for Next.
+// NewCache returns a cache for Next.
 func (m *Llama) NewCache() *kvcache.Cache {
 	cache := kvcache.New(m.config.NumHiddenLayers, int64(m.config.MaxPositionEmbeddings))
 	if long := m.config.Rope.Long; long != nil {
@@ -16,8 +16,8 @@ func (m *Llama) NewCache() *kvcache.Cache {
 	return cache
 }
 
-// Next gives the logits f32 [N,VocabSize] of the token after each of N texts, whose tokens are
-// added to their caches. Without gradients only.
+// Next returns the logits f32 [N,VocabSize] of the next token of N texts. It adds the tokens of
+// texts to their caches. Gradients must be off.
 func (m *Llama) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	row := kvcache.Row(texts)
 	for _, t := range row {
@@ -26,7 +26,7 @@ func (m *Llama) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	at := m.rowRotations(s, row)
 	x := m.embed(row.IDs(s))
 	for i := range m.blocks {
-		_ = s.Sub(func(s *torch.Scope) error { // frees what the layer leaves
+		_ = s.Sub(func(s *torch.Scope) error { // frees the intermediate tensors of the layer
 			x = s.Lift(m.nextLayer(s, i, x, at, row))
 			return nil
 		})
@@ -46,7 +46,7 @@ func (m *Llama) checkNext(t kvcache.Text) {
 	}
 }
 
-// rowRotations are the rotations of each text's tokens.
+// rowRotations returns the rotations of each text's tokens.
 func (m *Llama) rowRotations(s *torch.Scope, row kvcache.Row) turned {
 	of := make(map[*kvcache.Cache]turned, len(row))
 	for _, t := range row {

@@ -5,7 +5,8 @@ import "github.com/psyche-go/psyche/learn/model/hfconfig"
 // olmo3Theta is the default of rope_theta.
 const olmo3Theta = 5e5
 
-// varyOLMo3 adds windows to three of four layers of OLMo 2. rope_scaling does not slow these layers down.
+// varyOLMo3 adds windows to three of four layers of OLMo 2. rope_scaling does not apply to these
+// layers.
 func varyOLMo3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.olmo2(p, d)
 	tokens := o.SlidingWindow.or(p, defaultWindow)

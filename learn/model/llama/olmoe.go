@@ -2,12 +2,13 @@ package llama
 
 import "github.com/psyche-go/psyche/learn/model/hfconfig"
 
-// olmoFields are fields of OLMoE.
+// olmoFields contains fields of OLMoE.
 type olmoFields struct {
 	Clip *float64 `json:"clip_qkv"`
 }
 
-// varyOLMoE puts experts into every layer. One norm covers all heads of queries, a second all heads of keys.
+// varyOLMoE adds experts to every layer. One norm covers all heads of queries, a second all heads
+// of keys.
 func varyOLMoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	noWindows(p, o)
 	o.refuseRouting(p)

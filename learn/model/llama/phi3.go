@@ -8,14 +8,15 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// phiFields are those of Phi 3.
+// phiFields contains the fields of Phi 3.
 type phiFields struct {
 	ResidualDropout  float64 `json:"resid_pdrop"`
 	EmbeddingDropout float64 `json:"embd_pdrop"`
 }
 
-// varyPhi3 packs the matrices of queries, keys and values into one, and gate and up, gives all layers
-// the same window, and may turn a part of each head alone, otherwise in long texts than in short ones.
+// varyPhi3 packs the matrices of queries, keys and values into one, and gate and up. It gives all
+// layers the same window. It may rotate only a part of each head, differently in long and in short
+// texts.
 func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)
@@ -32,12 +33,12 @@ func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.Rope = rotary.ParseLongRoPE(p, d, c.MaxPositionEmbeddings, phiContext, c.Turning)
 }
 
-// phiContext is original_max_position_embeddings where it is not written.
+// phiContext is the default of original_max_position_embeddings.
 const phiContext = 4096
 
 const packedAttention, packedFeed = "self_attn.qkv_proj.weight", "mlp.gate_up_proj.weight"
 
-// pack makes of the shapes of matrices that lie in one those of the one.
+// pack replaces the shapes of packed matrices by the shape of the combined one.
 func pack(into string, shapes map[string][]int64, parts ...string) {
 	whole := slices.Clone(shapes[parts[0]])
 	whole[0] = 0
@@ -48,7 +49,7 @@ func pack(into string, shapes map[string][]int64, parts ...string) {
 	shapes[into] = whole
 }
 
-// unpacked gives the layer with views of the matrices that lie in one.
+// unpacked returns the layer with views of the packed matrices.
 func (b *block) unpacked(c Config) block {
 	own := *b
 	if all := b.packed.attention; all != nil {
@@ -63,5 +64,5 @@ func (b *block) unpacked(c Config) block {
 	return own
 }
 
-// packed are the matrices of a layer that hold several.
+// packed contains the combined matrices of a layer.
 type packed struct{ attention, feed *torch.Tensor }

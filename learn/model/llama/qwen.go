@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// varyQwen2 adds biases of queries, keys and values, and windows in the upper layers where they are asked for.
+// varyQwen2 adds biases of queries, keys and values, and windows in the upper layers if configured.
 func varyQwen2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	requireKeyValueHeads(p, d)
@@ -14,7 +14,7 @@ func varyQwen2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.upperWindows(p, o)
 }
 
-// varyQwen3 adds norms of each head of queries and keys, and biases of the attention where they are asked for.
+// varyQwen3 adds norms of each head of queries and keys, and biases of the attention if configured.
 func varyQwen3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.qwen3(p, d)
 	c.upperWindows(p, o)

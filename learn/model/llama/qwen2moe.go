@@ -6,13 +6,14 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// qwenFields are fields of Qwen 2 with experts.
+// qwenFields contains fields of Qwen 2 with experts.
 type qwenFields struct {
 	QKVBias    *bool `json:"qkv_bias"`
 	SharedSize *int  `json:"shared_expert_intermediate_size"`
 }
 
-// varyQwen2MoE puts experts into most layers of Qwen 2. Every token also uses a shared expert, which a gate scales.
+// varyQwen2MoE adds experts to most layers of Qwen 2. Every token also uses a shared expert, which
+// a gate scales.
 func varyQwen2MoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	requireKeyValueHeads(p, d)

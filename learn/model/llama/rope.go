@@ -6,16 +6,16 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// rotation are cosines and sines of some positions.
+// rotation contains cosines and sines of some positions.
 type rotation struct{ cos, sin *torch.Tensor }
 
-// turned are those of all kinds of layers.
+// turned contains the rotations of all kinds of layers.
 type turned struct {
 	global, local rotation
 	temper        *torch.Tensor // factors [positions] of queries in layers without positions; nil: 1
 }
 
-// of are those of a layer.
+// of returns the rotation of a layer.
 func (t turned) of(l Layer) rotation {
 	if l.Local {
 		return t.local
@@ -23,13 +23,15 @@ func (t turned) of(l Layer) rotation {
 	return t.global
 }
 
-// long tells whether a text of so many tokens turns otherwise, as it has more than the model was first trained with.
+// long reports whether a text of a number of tokens has another rotation, because it is longer than
+// those of the original training.
 func (m *Llama) long(tokens int64) bool {
 	long := m.config.Rope.Long
 	return long != nil && tokens > long.OriginalContext
 }
 
-// rotations gives the cosines and sines for count positions from first on, of a text that is long or not.
+// rotations returns the cosines and sines for count positions from first on, of a text that is long
+// or not.
 func (m *Llama) rotations(s *torch.Scope, first, count int64, long bool) turned {
 	c := m.config
 	rows := func(table *rotary.Table, rope rotary.Rope) (r rotation) {
@@ -51,7 +53,7 @@ func (m *Llama) rotations(s *torch.Scope, first, count int64, long bool) turned 
 	return at
 }
 
-// partly reads which part of each head turns, fallback if config.json does not set it.
+// partly reads which part of each head rotates. The default is fallback.
 func (c *Config) partly(p *hfconfig.Checker, d hfconfig.Document, fallback float64) {
 	c.Turning = int(float64(c.HeadDim) * d.PartialRotary(p, fallback))
 	if c.Turning < 2 || c.Turning%2 != 0 {
@@ -60,8 +62,9 @@ func (c *Config) partly(p *hfconfig.Checker, d hfconfig.Document, fallback float
 }
 
 // layerRopes reads the rotary positions of layers without windows, from rope_scaling or
-// rope_parameters.full_attention, and of layers with windows, from rope_parameters.sliding_attention. Layers
-// with windows turn by localTheta if config.json does not set theirs.
+// rope_parameters.full_attention, and of layers with windows, from
+// rope_parameters.sliding_attention. Layers with windows use localTheta if config.json does not set
+// theirs.
 func (c *Config) layerRopes(p *hfconfig.Checker, d hfconfig.Document, o own, localTheta *float64) {
 	for i := range c.Layers {
 		c.Layers[i].Local = c.Layers[i].Window > 0
@@ -83,11 +86,11 @@ func (c *Config) layerRopes(p *hfconfig.Checker, d hfconfig.Document, o own, loc
 	}
 }
 
-// turnsWhole reports whether whole heads turn as Llama's do.
+// turnsWhole reports whether whole heads rotate as in Llama.
 func (c Config) turnsWhole() bool { return c.Turning == c.HeadDim && !c.Interleaved }
 
-// turn turns the first elements of the heads of x [B,T,heads,HeadDim] by their positions. Interleaved pairs
-// come out apart.
+// turn rotates the first elements of the heads of x [B,T,heads,HeadDim] by their positions.
+// Interleaved pairs are separated.
 func (m *Llama) turn(s *torch.Scope, x *torch.Tensor, at rotation) *torch.Tensor {
 	turning, all := int64(m.config.Turning), int64(m.config.HeadDim)
 	part := x

@@ -2,13 +2,13 @@ package llama
 
 import "github.com/psyche-go/psyche/learn/model/hfconfig"
 
-// smolFields are those of SmolLM 3.
+// smolFields contains the fields of SmolLM 3.
 type smolFields struct {
-	Turned []int `json:"no_rope_layers"` // 1: queries and keys of the layer turn; 0: they do not
+	Turned []int `json:"no_rope_layers"` // 1: queries and keys of the layer rotate; 0: they do not
 	Still  *int  `json:"no_rope_layer_interval"`
 }
 
-// varySmolLM3 leaves positions out of some layers, which may have windows.
+// varySmolLM3 removes positions from some layers, which may have windows.
 func varySmolLM3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	requireKeyValueHeads(p, d)
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias, FeedForward: d.MLPBias}

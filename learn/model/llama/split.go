@@ -11,32 +11,31 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrSplit says that a model cannot be divided among so many engines.
+// ErrSplit means that a model cannot be split among the given number of engines.
 var ErrSplit = errors.New("model cannot be split")
 
-// Split is a model of which several engines compute a part of every layer each (Shoeybi
-// et al., arXiv 1909.08053): some of the heads, and some of the inner width of the
-// feed-forward layer. What goes into a half of a layer is the same on all engines; what
-// comes out is added up in the order of the engines, so that the result does not depend
-// on their speed. Embedding and head are computed by the first engine.
+// Split is a model in which several engines each compute a part of every layer (tensor parallelism:
+// Shoeybi et al., arXiv 1909.08053): some of the heads, and a part of the inner width of the
+// feed-forward layer. The input of a half layer is the same on all engines. Its outputs are added
+// in the order of the engines, so that the result does not depend on their speed. The first engine
+// computes the embedding and the head.
 //
-// It computes gradients only. Its methods are called one at a time, outside Do.
+// A Split only computes gradients. Its methods must be called one at a time, outside Do.
 type Split struct {
 	whole  *Llama
 	shards []*shard
 }
 
-// shard is the part of one engine, with views of the whole model's weights that have
-// gradients of their own.
+// shard is the part of one engine, with views of the whole model's weights that have separate
+// gradients.
 type shard struct {
-	// model has the engine, the rotary tables, of every layer the part (rows of all matrices,
-	// columns of output and down) and, on the first engine, the ends.
+	// model has the engine, the rotary tables, the part of every layer (rows of all matrices,
+	// columns of output and down) and, on the first engine, embedding and head.
 	model  *Llama
 	pieces []piece
 }
 
-// piece is a view of the parameter of that name: of the whole, or from first on along a
-// dimension.
+// piece is a view of the parameter with a name: of the whole, or from first on along a dimension.
 type piece struct {
 	name   string
 	tensor *torch.Tensor
@@ -45,8 +44,8 @@ type piece struct {
 	first  int64
 }
 
-// Split divides the model among engines of its device. Its own engine may be among them.
-// The weights stay where they are; they must not change while gradients are computed.
+// Split splits the model among engines of its device, which may include its own engine. The weights
+// are not moved, and must not change while gradients are computed.
 func (m *Llama) Split(ctx context.Context, engines []*torch.Engine) (*Split, error) {
 	n, c := len(engines), m.config
 	switch {
@@ -73,7 +72,7 @@ func (m *Llama) Split(ctx context.Context, engines []*torch.Engine) (*Split, err
 	return p, nil
 }
 
-// take makes part i of n of the views.
+// take takes part i of n of the views.
 func (s *shard) take(scope *torch.Scope, m *Llama, i, n int64) {
 	part := func(name string, from *torch.Tensor, dim int) *torch.Tensor {
 		size := from.Dim(dim) / n
@@ -120,7 +119,7 @@ func (s *shard) take(scope *torch.Scope, m *Llama, i, n int64) {
 	}
 }
 
-// Close frees what is the split model's own.
+// Close frees the resources of the split model.
 func (p *Split) Close(ctx context.Context) error {
 	return p.onAll(ctx, false, func(_ int, _ *torch.Scope, s *shard) error {
 		for _, piece := range s.pieces {
@@ -133,7 +132,7 @@ func (p *Split) Close(ctx context.Context) error {
 	})
 }
 
-// onAll runs fn on all engines at the same time and waits for all of them.
+// onAll runs fn on all engines concurrently and waits for all of them.
 func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torch.Scope, s *shard) error) error {
 	var group errgroup.Group
 	for i, s := range p.shards {
@@ -144,7 +143,7 @@ func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torc
 	return group.Wait()
 }
 
-// whole names what of the model cannot be divided; empty: nothing.
+// whole names the part of the model that cannot be split; empty: none.
 func (c Config) whole() string {
 	switch {
 	case c.Norms.All, c.Norms.After:

@@ -8,23 +8,22 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// pass is one forward and backward pass of a split model. The residual stream and its
-// gradient lie in Go's memory, f32, where all engines read them.
+// pass is one forward and backward pass of a split model. The residual stream and its gradient are
+// in Go memory, f32, where all engines read them.
 type pass struct {
 	split  *Split
 	shape  []int64 // of the stream: [B,T,HiddenSize]
 	stream []float32
 	slope  []float32
-	halves [][]half // of each half layer, of each shard
+	halves [][]half // for each half layer, for each shard
 }
 
-// half is what a shard keeps of half a layer for the backward pass.
+// half contains the tensors of a half layer that a shard keeps for the backward pass.
 type half struct{ in, out *torch.Tensor }
 
-// Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T]
-// flattened, as Loss does, and adds share times its gradient to what AddTo will give. A
-// cancelled ctx ends it between two layers; what was added until then is undefined, see
-// Drop.
+// Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T] flattened, as
+// Loss does, and adds share times its gradient to the sums for AddTo. A cancelled ctx ends it
+// between two layers. The sums are then undefined; see Drop.
 func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, tokens int64, share float64) (loss float64, err error) {
 	if most := int64(p.whole.config.MaxPositionEmbeddings); tokens > most {
 		return 0, fmt.Errorf("%d tokens, max_position_embeddings is %d", tokens, most)
@@ -89,7 +88,7 @@ func (a *pass) forward(ctx context.Context, h int) error {
 	return err
 }
 
-// head computes the loss on the first engine, and where the gradient of the stream starts.
+// head computes the loss on the first engine, and the gradient at the end of the stream.
 func (a *pass) head(ctx context.Context, targets []int32, share float64) (loss float64, err error) {
 	err = a.split.first().Do(ctx, true, func(s *torch.Scope) error {
 		m := a.split.shards[0].model
@@ -103,8 +102,8 @@ func (a *pass) head(ctx context.Context, targets []int32, share float64) (loss f
 	return loss, err
 }
 
-// backward adds the gradient that half h of the layers passes on to that of the stream,
-// which goes past it.
+// backward adds the gradient through half h of the layers to the gradient of the stream, which
+// bypasses it.
 func (a *pass) backward(ctx context.Context, h int) error {
 	parts := make([][]float32, len(a.split.shards))
 	err := a.split.onAll(ctx, true, func(i int, scope *torch.Scope, _ *shard) error {
@@ -128,7 +127,7 @@ func (h *half) free() {
 	*h = half{}
 }
 
-// free gives back what an interrupted pass left.
+// free frees the tensors of an interrupted pass.
 func (a *pass) free(ctx context.Context) error {
 	return a.split.onAll(ctx, false, func(i int, _ *torch.Scope, _ *shard) error {
 		for _, of := range a.halves {
@@ -140,7 +139,7 @@ func (a *pass) free(ctx context.Context) error {
 	})
 }
 
-// accumulate adds the parts up, one after the other, and the sum to total.
+// accumulate adds the parts, one after the other, and then adds the sum to total.
 func accumulate(total []float32, parts [][]float32) {
 	for i := range total {
 		sum := parts[0][i]
@@ -151,8 +150,8 @@ func accumulate(total []float32, parts [][]float32) {
 	}
 }
 
-// AddTo adds the gradients gathered since the last AddTo or Drop to sums, which are in
-// the order of the whole model's parameters, and drops them. Shards come in their order.
+// AddTo adds the gradients accumulated since the last AddTo or Drop to sums, which are in the order
+// of the whole model's parameters, and clears them. Shards are added in their order.
 func (p *Split) AddTo(ctx context.Context, sums [][]float32) error {
 	places := make(map[string]int, len(sums))
 	for i, parameter := range p.whole.parameters {
@@ -175,7 +174,7 @@ func (p *Split) AddTo(ctx context.Context, sums [][]float32) error {
 	return nil
 }
 
-// add adds the gradient of the piece, of that shape, to that of the whole parameter.
+// add adds the gradient of the piece, with the given shape, to the gradient of the whole parameter.
 func (p piece) add(grad []float32, shape []int64, sum []float32) {
 	if p.whole || p.dim == 0 {
 		first := int64(0)
@@ -187,7 +186,7 @@ func (p piece) add(grad []float32, shape []int64, sum []float32) {
 		}
 		return
 	}
-	width := int64(len(sum)) / shape[0] // of a row of the whole
+	width := int64(len(sum)) / shape[0] // of a row of the whole parameter
 	for row := range shape[0] {
 		to := sum[row*width+p.first : row*width+p.first+shape[1]]
 		for i, g := range grad[row*shape[1] : (row+1)*shape[1]] {
@@ -196,7 +195,7 @@ func (p piece) add(grad []float32, shape []int64, sum []float32) {
 	}
 }
 
-// Drop forgets the gradients gathered since the last AddTo.
+// Drop clears the gradients accumulated since the last AddTo.
 func (p *Split) Drop(ctx context.Context) error {
 	return p.onAll(ctx, false, func(_ int, _ *torch.Scope, s *shard) error {
 		for _, piece := range s.pieces {

@@ -7,7 +7,7 @@ import (
 
 // Stacked describes experts with one transposed tensor per matrix for all experts of a layer.
 type Stacked struct {
-	Biases     bool // of all products of experts
+	Biases     bool // all products of experts have biases
 	ScaleInput bool // the share of a token multiplies the input of an expert, not its output
 	// Clamped is the gate of GPT-OSS. Nil means that gates precede factors and the gate is SiLU.
 	Clamped *Clamp
@@ -16,13 +16,13 @@ type Stacked struct {
 // Clamp bounds gates from above and factors from both sides. Gates and factors alternate in the checkpoint.
 type Clamp struct{ Limit, Alpha float64 }
 
-// names of the tensors in the folder of the experts.
+// Names of the tensors in the folder of the experts.
 const (
 	stackedGateUp, stackedGateUpBias = ".gate_up_proj", ".gate_up_proj_bias"
 	stackedDown, stackedDownBias     = ".down_proj", ".down_proj_bias"
 )
 
-// stackedShapes are the shapes of a layer's stacked experts by their names.
+// stackedShapes returns the shapes of a layer's stacked experts by their names.
 func stackedShapes(c Config) map[string][]int64 {
 	folder, count := c.Experts.Names.folder, int64(c.Experts.Count)
 	hidden, inner := int64(c.HiddenSize), int64(c.Experts.IntermediateSize)
@@ -37,7 +37,7 @@ func stackedShapes(c Config) map[string][]int64 {
 	return all
 }
 
-// takeStacked gets the stacked experts of a layer.
+// takeStacked takes the stacked experts of a layer.
 func (e Experts) takeStacked(layer func(name string) *torch.Tensor) *experts.Stacked {
 	folder := e.Names.folder
 	stacked := &experts.Stacked{

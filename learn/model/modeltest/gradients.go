@@ -7,14 +7,15 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// Trainable is a model that is trained.
+// Trainable is a model that can be trained.
 type Trainable interface {
 	Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float64) *torch.Tensor
 	Parameters() []torch.Parameter
 }
 
-// GradientsDiffer is the largest difference between the losses and gradients of two models over the
-// tokens of v, as MaxRelativeError has it. A share of the gradient is added twice, as two micro-batches do.
+// GradientsDiffer returns the largest difference between the losses and gradients of two models for
+// the tokens of v, measured as in MaxRelativeError. It adds a share of the gradient twice, as two
+// micro-batches do.
 func GradientsDiffer(t testing.TB, e *torch.Engine, one, other Trainable, v Vectors) (worst float64) {
 	t.Helper()
 	ids, targets := v.Other["ids"], v.Other["targets"]
@@ -35,7 +36,7 @@ func GradientsDiffer(t testing.TB, e *torch.Engine, one, other Trainable, v Vect
 			}
 			return nil
 		})
-		// The first time a model makes its tables of positions.
+		// A model creates its tables of positions on first use.
 		if left := torch.LiveTensors() - before; left > 6 {
 			t.Errorf("%d tensors are left", left)
 		}

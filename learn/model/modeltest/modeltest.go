@@ -1,6 +1,5 @@
-// Package modeltest reads the reference values that tests of models compare with: folders of
-// testdata with a config.json and a vectors.safetensors, as the programs in scripts/reference
-// write them.
+// Package modeltest reads reference values for tests of models: folders of testdata with a
+// config.json and a vectors.safetensors, written by the programs in scripts/reference.
 package modeltest
 
 import (
@@ -21,7 +20,7 @@ type Vectors struct {
 	Other     map[string]safetensors.Tensor // ids, targets, logits, loss
 }
 
-// Read reads the folder of that name in testdata.
+// Read reads the folder with a name in testdata.
 func Read(t testing.TB, name string) Vectors {
 	t.Helper()
 	return ReadFolder(t, filepath.Join("testdata", name))
@@ -53,7 +52,7 @@ func ReadFolder(t testing.TB, dir string) Vectors {
 	return v
 }
 
-// Float32s are a tensor's values.
+// Float32s returns a tensor's values.
 func Float32s(t testing.TB, tensor safetensors.Tensor) []float32 {
 	t.Helper()
 	values, err := tensor.Float32s()
@@ -63,7 +62,7 @@ func Float32s(t testing.TB, tensor safetensors.Tensor) []float32 {
 	return values
 }
 
-// MaxError is the largest difference.
+// MaxError returns the largest difference.
 func MaxError(t testing.TB, name string, got, want []float32) float64 {
 	t.Helper()
 	if len(got) != len(want) {
@@ -80,7 +79,8 @@ func MaxError(t testing.TB, name string, got, want []float32) float64 {
 	return worst
 }
 
-// MaxRelativeError is the largest difference, relative to the largest value where that is above 1.
+// MaxRelativeError returns the largest difference, relative to the largest value if that is above
+// 1.
 func MaxRelativeError(t testing.TB, name string, got, want []float32) float64 {
 	t.Helper()
 	largest := 1.0

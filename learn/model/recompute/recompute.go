@@ -1,22 +1,22 @@
-// Package recompute computes the gradient of a network without keeping what is inside its layers: of each
-// layer what goes into it is kept, and the layer is computed again in the backward pass (Chen et al., arXiv
-// 1604.06174).
+// Package recompute computes the gradient of a network without storing the values inside its layers
+// (activation checkpointing). It keeps the input of each layer, and computes the layer again in the
+// backward pass (Chen et al., arXiv 1604.06174).
 //
-// Network describes a model's parts; Gradient does the rest.
+// Network describes a model's parts; Gradient computes the gradient.
 package recompute
 
 import "github.com/psyche-go/psyche/learn/torch"
 
-// Network is layers one behind the other.
+// Network is a sequence of layers.
 type Network struct {
-	// Embed gives what goes into the first layer.
+	// Embed returns the input of the first layer.
 	Embed func() *torch.Tensor
-	// Layers is how many there are.
+	// Layers is the number of layers.
 	Layers int
-	// Layer computes one of them, and a loss of its own; nil: it has none. Called again with the
-	// same input it computes the same.
+	// Layer computes one layer, and the layer's own loss, or nil if it has none. For the same input
+	// it must compute the same output.
 	Layer func(s *torch.Scope, number int, x *torch.Tensor) (y, loss *torch.Tensor)
-	// Loss is that of what the last layer gives.
+	// Loss returns the loss for the output of the last layer.
 	Loss func(x *torch.Tensor) *torch.Tensor
 }
 
@@ -37,8 +37,9 @@ func Gradient(s *torch.Scope, n Network, share float64) (loss *torch.Tensor) {
 	}
 	_ = s.WithGrad(false, forward)
 
-	var slope *torch.Tensor // the gradient of what a layer gives
-	// back computes a part of the network again, and goes from the slope of what it gives to that of its input.
+	var slope *torch.Tensor // gradient of a layer's output
+	// back computes a part of the network again, and converts the gradient of its output to the
+	// gradient of its input.
 	back := func(input *torch.Tensor, part func(s *torch.Scope, x *torch.Tensor) *torch.Tensor) {
 		_ = s.Sub(func(s *torch.Scope) error {
 			x := input.SetRequiresGrad(true)

@@ -6,17 +6,18 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// LongRoPE slows down each pair of elements by a factor of its own, and by others in texts longer than those
-// that the model was first trained with (Ding et al., arXiv 2402.13753).
+// LongRoPE slows the rotation of each pair of elements by its own factor, and by other factors in
+// texts longer than those of the original training (Ding et al., arXiv 2402.13753).
 type LongRoPE struct {
-	Short, Long     []float64 // of each pair
-	OriginalContext int64     // tokens; texts that are longer turn by Long from their beginning on
-	TableScale      float64   // of cosines and sines
+	Short, Long     []float64 // factors of each pair
+	OriginalContext int64     // tokens; longer texts use Long from their beginning on
+	TableScale      float64   // factor of cosines and sines
 }
 
-// ParseLongRoPE is what Phi 3's config.json says of rotary positions: "default" or "longrope", which it also
-// calls "su" and "yarn", of the first width elements of each head. positions is the longest sequence, original
-// that of the first training where config.json does not say it.
+// ParseLongRoPE returns the rotary positions in Phi 3's config.json: "default" or "longrope", which
+// it also calls "su" and "yarn", for the first width elements of each head. positions is the
+// longest sequence, and original the longest of the original training if config.json does not
+// contain it.
 func ParseLongRoPE(p *hfconfig.Checker, d hfconfig.Document, positions, original, width int) Rope {
 	const name = "longrope"
 	written := d.Rope(p, 1, "default", name, "su", "yarn")
@@ -43,7 +44,7 @@ func ParseLongRoPE(p *hfconfig.Checker, d hfconfig.Document, positions, original
 	return r
 }
 
-// factors checks those of the pairs of width elements.
+// factors checks the factors for the pairs of width elements.
 func factors(p *hfconfig.Checker, field string, of []float64, width int) []float64 {
 	if len(of) != width/2 {
 		p.Fail("%s has %d numbers, want %d, one for each pair of the %d elements of a head that turn", field, len(of), width/2, width)
@@ -56,7 +57,7 @@ func factors(p *hfconfig.Checker, field string, of []float64, width int) []float
 	return of
 }
 
-// Lengthened is how pairs turn in texts of more tokens than the model was first trained with.
+// Lengthened returns the rotation in texts of more tokens than in the original training.
 func (r Rope) Lengthened() Rope {
 	long := *r.Long
 	long.Short = long.Long

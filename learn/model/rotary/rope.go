@@ -6,14 +6,15 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// Rope says how fast rotary positions turn.
+// Rope contains the rotation speeds of rotary positions.
 type Rope struct {
 	Theta float64
 	Type  string  // "default", "linear", "dynamic", "llama3", "yarn" or "longrope"
-	Scale float64 // of linear and llama3: by how much the context is stretched
+	Scale float64 // of linear and llama3: factor by which the context is stretched
 
-	// Of llama3: wavelengths shorter than OriginalContext/HighFreqFactor stay, longer
-	// than OriginalContext/LowFreqFactor are stretched by Scale, those between in part.
+	// LowFreqFactor and HighFreqFactor belong to llama3: wavelengths shorter than
+	// OriginalContext/HighFreqFactor stay, those longer than OriginalContext/LowFreqFactor are
+	// stretched by Scale, and those in between in part.
 	LowFreqFactor, HighFreqFactor float64
 	OriginalContext               float64 // tokens
 
@@ -21,24 +22,24 @@ type Rope struct {
 	Long *LongRoPE // of longrope, else nil
 }
 
-// Parse is ParsePart for models that turn the whole of each head.
+// Parse is ParsePart for models that rotate the whole of each head.
 func Parse(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
 	d.RefusePartialRotary(p)
 	return ParsePart(p, d, positions, types...)
 }
 
-// ParsePart checks the rotary positions of a config.json; types are the types that its model computes. The caller
-// reads which part of each head turns. positions is the longest sequence: "dynamic" slows down only longer
-// sequences, so that it is the default.
+// ParsePart checks the rotary positions of a config.json. types are the types that its model
+// supports. The caller reads which part of each head rotates. positions is the longest sequence.
+// "dynamic" slows only longer sequences, so here it is the same as the default.
 func ParsePart(p *hfconfig.Checker, d hfconfig.Document, positions int, types ...string) Rope {
 	least := 1.0
-	if d.WantsYarn() { // whose borders divide by the logarithm of theta
+	if d.WantsYarn() { // its borders are divided by the logarithm of theta
 		least += 1e-6
 	}
 	written := d.Rope(p, least, types...)
 	scaling, field := written.Scaling, written.Field
 	r := Rope{Theta: written.Theta, Type: written.Type}
-	const missing = math.SmallestNonzeroFloat64 // below every lower bound
+	const missing = math.SmallestNonzeroFloat64 // below every lower limit
 	switch r.Type {
 	case "dynamic":
 		p.Number(field+".factor", scaling.Factor, missing, 1, 1e6)
@@ -58,7 +59,7 @@ func ParsePart(p *hfconfig.Checker, d hfconfig.Document, positions int, types ..
 	return r
 }
 
-// Turns gives the angles for that many elements of a head.
+// Turns returns the angles for width elements of a head.
 func (r Rope) Turns(width int) Turns {
 	turns := Turns{Frequencies: r.frequencies(width), Scale: 1}
 	switch {
@@ -70,8 +71,8 @@ func (r Rope) Turns(width int) Turns {
 	return turns
 }
 
-// frequencies are the angles by which each pair of elements turns per position, in radians. They
-// are rounded to f32 as transformers does, since a model was trained with those.
+// frequencies returns the angles by which each pair of elements rotates per position, in radians.
+// They are rounded to f32 as in transformers, because models were trained with these values.
 func (r Rope) frequencies(width int) []float32 {
 	out := make([]float32, width/2)
 	low, high := r.Yarn.borders(width, r.Theta)
@@ -92,7 +93,7 @@ func (r Rope) frequencies(width int) []float32 {
 	return out
 }
 
-// scaled slows down a frequency for a context longer than the one trained with.
+// scaled slows a frequency for a context longer than the one trained with.
 func (r Rope) scaled(frequency float64) float64 {
 	switch r.Type {
 	case "linear":

@@ -6,21 +6,21 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Table are the cosines and sines [positions,pairs] of a model on one engine. The zero value
+// Table contains the cosines and sines [positions,pairs] of a model on one engine. The zero value
 // is empty.
 type Table struct {
 	positions int64
 	cos, sin  *torch.Tensor
 }
 
-// Turns is how fast the pairs of a head's elements turn.
+// Turns contains the rotation speeds of the pairs of a head's elements.
 type Turns struct {
 	Frequencies []float32 // angles per position, in radians
 	Scale       float64   // of cosines and sines
 }
 
-// Rows gives the tables of count positions from first on. They are made anew, with room to
-// spare but for no more than most positions, only when longer ones are needed.
+// Rows returns the tables of count positions from first on. If longer tables are needed, it computes
+// new ones, with spare capacity up to most positions.
 func (t *Table) Rows(s *torch.Scope, first, count, most int64, turns func() Turns) (cos, sin *torch.Tensor) {
 	if t.positions < first+count {
 		t.Free()
@@ -29,7 +29,8 @@ func (t *Table) Rows(s *torch.Scope, first, count, most int64, turns func() Turn
 	return t.cos.Narrow(0, first, count), t.sin.Narrow(0, first, count)
 }
 
-// fill computes the angles in f32, as transformers does, since models were trained with those.
+// fill computes the angles in f32, as transformers does, because models were trained with these
+// values.
 func fill(s *torch.Scope, turns Turns, positions int64) Table {
 	pairs := len(turns.Frequencies)
 	cos, sin := make([]float32, int(positions)*pairs), make([]float32, int(positions)*pairs)

@@ -6,15 +6,15 @@ import (
 	"github.com/psyche-go/psyche/learn/model/hfconfig"
 )
 
-// Yarn slows down slow rotations for a context longer than the one trained with (Peng et
-// al., arXiv 2309.00071).
+// Yarn slows slow rotations for a context longer than that of the training (Peng et al., arXiv
+// 2309.00071).
 type Yarn struct {
-	Factor             float64 // by which the context is longer
+	Factor             float64 // factor by which the context is longer
 	OriginalContext    float64 // tokens
-	BetaFast, BetaSlow float64 // rotations over that context: above fast untouched, below slow all of the factor
-	Truncate           bool    // the borders between these are whole elements
-	TableScale         float64 // of cosines and sines
-	// ScoreScale is of the scores of attention, which DeepSeek alone scales besides.
+	BetaFast, BetaSlow float64 // rotations over that context: above fast unchanged, below slow slowed by Factor
+	Truncate           bool    // the borders between these are rounded to whole elements
+	TableScale         float64 // factor of cosines and sines
+	// ScoreScale is an additional factor of the attention scores, used only by DeepSeek.
 	ScoreScale float64
 }
 
@@ -41,10 +41,10 @@ func yarn(p *hfconfig.Checker, s hfconfig.RopeScaling, field string, positions i
 	return y
 }
 
-// magnitude is by how much longer contexts want larger scores.
+// magnitude returns the factor by which longer contexts need larger scores.
 func magnitude(factor, scale float64) float64 { return 0.1*scale*math.Log(factor) + 1 }
 
-// borders are the pairs between which YaRN goes over from untouched to slowed down.
+// borders returns the pairs between which YaRN changes from unchanged to slowed.
 func (y *Yarn) borders(width int, theta float64) (low, high float32) {
 	if y == nil {
 		return 0, 1

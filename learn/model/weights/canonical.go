@@ -10,16 +10,17 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// buffers are names of tensors that programs saved in checkpoints, although they follow from the config: tables of rotary
-// positions, masks, and numbers of positions. They stand at the start, in the model, in a layer or in its attention.
+// buffers are names of tensors that programs saved in checkpoints although they follow from the
+// config: tables of rotary positions, masks, and numbers of positions. They are at the top level,
+// in the model, in a layer or in its attention.
 var buffers = []string{
 	"rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.long_inv_freq", "rotary_emb.short_inv_freq",
 	"rotary_emb.cos_cached", "rotary_emb.sin_cached", "rotary_emb_local.inv_freq", "rotary_emb_local.original_inv_freq",
 	"rope.freqs", "freqs_cis", "masked_bias", "causal_mask", "position_ids", "embeddings.position_ids",
 }
 
-// WithoutBuffers drops the tensors of a model with a number of layers that are buffers. Unknown tensors stay, so that the
-// model refuses them.
+// WithoutBuffers removes the buffers of a model with a number of layers. Unknown tensors stay, so
+// that the model refuses them.
 func WithoutBuffers(tensors []safetensors.Tensor, layers int) []safetensors.Tensor {
 	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool { return isBuffer(t, layers) })
 }
@@ -39,13 +40,13 @@ func isBuffer(t safetensors.Tensor, layers int) bool {
 			}
 		}
 	}
-	// GPT-2 and programs like it call their causal mask bias.
+	// GPT-2 and similar programs call their causal mask bias.
 	mask := attention && name == "bias" && len(t.Shape) == 4 && t.Shape[0] == 1 && t.Shape[1] == 1 && t.Shape[2] == t.Shape[3]
 	return mask || slices.Contains(buffers, name)
 }
 
-// WithoutLayers drops the tensors of count layers, starting at number first. Layers that predict further tokens
-// follow the last layer of a model.
+// WithoutLayers removes the tensors of count layers, starting at number first. Layers that predict
+// further tokens follow the last layer of a model.
 func WithoutLayers(tensors []safetensors.Tensor, first, count int) []safetensors.Tensor {
 	return slices.DeleteFunc(slices.Clone(tensors), func(t safetensors.Tensor) bool {
 		layer, _, found := CutLayer(t.Name)
@@ -53,8 +54,8 @@ func WithoutLayers(tensors []safetensors.Tensor, first, count int) []safetensors
 	})
 }
 
-// WithoutTied drops tensor name, if it is there: a tied weight that a checkpoint stores
-// twice. It must equal the tensor other.
+// WithoutTied removes tensor name, if present: a tied weight that a checkpoint stores twice. It
+// must equal the tensor other.
 func WithoutTied(tensors []safetensors.Tensor, name, other string) ([]safetensors.Tensor, error) {
 	find := func(name string) int {
 		return slices.IndexFunc(tensors, func(t safetensors.Tensor) bool { return t.Name == name })

@@ -20,13 +20,13 @@ func Ones(name string, shape ...int64) safetensors.Tensor {
 	return t
 }
 
-// Normal makes an F32 tensor of independent random numbers of mean 0 and that standard
-// deviation. The numbers depend on seed and name only, not on other tensors.
+// Normal returns an F32 tensor of independent random numbers with mean 0 and the given standard
+// deviation. The numbers depend only on seed and name, not on other tensors.
 //
-// They are the same bits everywhere, for which logarithms and cosines of a C library will
-// not do: each is a sum of twelve uniform integers (the Irwin-Hall distribution, within
-// 0.003 of the normal one in distribution and cut off at six standard deviations), and
-// one multiplication.
+// The bits are the same on every machine, which logarithms and cosines of a C library would not
+// guarantee. Each number is the sum of twelve uniform integers (the Irwin-Hall distribution, within
+// 0.003 of the normal one in distribution and cut off at six standard deviations), times a
+// constant.
 func Normal(seed uint64, name string, deviation float64, shape ...int64) safetensors.Tensor {
 	t := empty(name, shape)
 	random := newStream(seed, name)
@@ -63,8 +63,8 @@ func (s *stream) next() uint64 {
 	return z ^ z>>31
 }
 
-// normal adds up twelve uniform integers of 21 bits, three from each random word. Each has
-// variance 2^42/12, so the sum, twice its distance from the middle, has deviation 2^22.
+// normal adds twelve uniform integers of 21 bits, three from each random word. Each has variance
+// 2^42/12, so the sum, twice its distance from the middle, has deviation 2^22.
 func (s *stream) normal(deviation float64) float32 {
 	const bits, mask = 21, 1<<21 - 1
 	var sum uint64

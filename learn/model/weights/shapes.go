@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// InLayer is the name of a layer's parameter in checkpoints.
+// InLayer returns the name of a layer's parameter in checkpoints.
 func InLayer(layer int, name string) string { return fmt.Sprintf("model.layers.%d.%s", layer, name) }
 
 // CutLayer splits the name of a layer's parameter into the layer's number and the rest.
@@ -20,8 +20,9 @@ func CutLayer(full string) (layer int, name string, found bool) {
 	return layer, name, found && err == nil
 }
 
-// OuterShapes gives the shapes of the parameters that belong to no layer, by their names in checkpoints: the
-// embeddings, the last norm, and the projection to the vocabulary where it is not the embeddings once more.
+// OuterShapes returns the shapes of the parameters outside the layers, by their names in
+// checkpoints: the embeddings, the last norm, and the projection to the vocabulary if it is not
+// tied to the embeddings.
 func OuterShapes(vocabulary, hidden int64, tied bool) map[string][]int64 {
 	all := map[string][]int64{
 		"model.embed_tokens.weight": {vocabulary, hidden},

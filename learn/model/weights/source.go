@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrMismatch says that a checkpoint's tensors are not those of the model.
+// ErrMismatch means that a checkpoint's tensors do not match the model.
 var ErrMismatch = errors.New("weights do not fit the model")
 
 // dtypes are the element types that weights may have in a checkpoint.
@@ -20,19 +20,19 @@ var dtypes = map[safetensors.DType]torch.DType{
 	safetensors.F16:  torch.F16,
 }
 
-// Source hands out the tensors of a checkpoint as f32 parameters. It is used inside one
-// Do; parameters that were taken are freed again by Close unless it succeeds.
+// Source provides the tensors of a checkpoint as f32 parameters. It must be used inside one Do.
+// Unless Close succeeds, it frees the taken parameters.
 type Source struct {
 	scope  *torch.Scope
 	byName map[string]safetensors.Tensor
-	shared map[string]*torch.Tensor // of NewTwin and NewCopy: what there is instead of byName
-	apart  bool                     // of NewCopy: shared is copied
+	shared map[string]*torch.Tensor // for NewTwin and NewCopy, instead of byName
+	apart  bool                     // for NewCopy: shared tensors are copied
 	taken  []torch.Parameter
 	fixed  []torch.Parameter
 	err    error // the first one
 }
 
-// NewSource starts taking from tensors.
+// NewSource returns a Source of tensors.
 func NewSource(s *torch.Scope, tensors []safetensors.Tensor) *Source {
 	src := &Source{scope: s, byName: make(map[string]safetensors.Tensor, len(tensors))}
 	for _, t := range tensors {
@@ -44,8 +44,8 @@ func NewSource(s *torch.Scope, tensors []safetensors.Tensor) *Source {
 	return src
 }
 
-// NewTwin starts taking the weights of a model that exists, parameters and buffers, for
-// another engine of its device: the same memory, with gradients of its own.
+// NewTwin returns a Source of the weights of an existing model, parameters and buffers, for another
+// engine of its device: with the same memory, but separate gradients.
 func NewTwin(s *torch.Scope, existing []torch.Parameter) *Source {
 	src := &Source{scope: s, shared: make(map[string]*torch.Tensor, len(existing))}
 	for _, p := range existing {
@@ -54,8 +54,8 @@ func NewTwin(s *torch.Scope, existing []torch.Parameter) *Source {
 	return src
 }
 
-// NewCopy starts taking copies of the weights of a model that exists, parameters and
-// buffers, for an engine of any device.
+// NewCopy returns a Source of copies of the weights of an existing model, parameters and buffers,
+// for an engine of any device.
 func NewCopy(s *torch.Scope, existing []torch.Parameter) *Source {
 	src := NewTwin(s, existing)
 	src.apart = true
@@ -68,8 +68,8 @@ func (s *Source) fail(format string, args ...any) {
 	}
 }
 
-// Take makes the parameter name of that shape. On a missing or unfit tensor it returns
-// nil and Close the error.
+// Take returns the parameter with a name and a shape. If the tensor is missing or does not fit, it
+// returns nil, and Close returns the error.
 func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 	t := s.read(s.scope, name, shape)
 	if t == nil {
@@ -78,8 +78,8 @@ func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 	return s.parameter(name, t)
 }
 
-// TakeBuffer makes the f32 tensor name of that shape, which is not trained; as Take
-// otherwise. CloseWithBuffers lists it.
+// TakeBuffer returns the f32 tensor with a name and a shape, which is not trained. Otherwise it is
+// as Take. CloseWithBuffers lists it.
 func (s *Source) TakeBuffer(name string, shape ...int64) *torch.Tensor {
 	t := s.read(s.scope, name, shape)
 	if t == nil {
@@ -95,12 +95,12 @@ type Matrix struct {
 	Rows, Columns int64
 }
 
-// TakeTogether makes several parameters of the same number of columns that lie one behind
-// the other in memory. On a missing or unfit tensor it returns nils and Close the error.
+// TakeTogether returns several parameters with the same number of columns that are adjacent in
+// memory. If a tensor is missing or does not fit, it returns nils, and Close returns the error.
 func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
 	out := make([]*torch.Tensor, len(wanted))
 	_ = s.scope.Sub(func(inner *torch.Scope) error { // frees the parts
-		if s.shared != nil && !s.apart { // they lie together already
+		if s.shared != nil && !s.apart { // they are already adjacent
 			for i, w := range wanted {
 				if t := s.read(inner, w.Name, []int64{w.Rows, w.Columns}); t != nil {
 					out[i] = s.parameter(w.Name, t)
@@ -113,7 +113,7 @@ func (s *Source) TakeTogether(wanted ...Matrix) []*torch.Tensor {
 			parts = append(parts, s.read(inner, w.Name, []int64{w.Rows, w.Columns}))
 		}
 		if s.err != nil {
-			return s.err // Close tells
+			return s.err // Close returns it
 		}
 		all, first := inner.Cat(0, parts...), int64(0)
 		for i, w := range wanted {
@@ -163,14 +163,14 @@ func (s *Source) parameter(name string, t *torch.Tensor) *torch.Tensor {
 	return t
 }
 
-// Close returns all parameters taken, sorted by name. With an error, or when tensors are
-// left over, it frees them.
+// Close returns all parameters taken, sorted by name. After an error, or if tensors are left over,
+// it frees them and returns an error.
 func (s *Source) Close() ([]torch.Parameter, error) {
 	parameters, _, err := s.CloseWithBuffers()
 	return parameters, err
 }
 
-// CloseWithBuffers is Close for a model that took buffers, which it returns likewise.
+// CloseWithBuffers is Close for a model with buffers, which it also returns.
 func (s *Source) CloseWithBuffers() (parameters, buffers []torch.Parameter, err error) {
 	if s.err == nil && len(s.byName) > 0 {
 		var left []string
@@ -190,19 +190,19 @@ func (s *Source) CloseWithBuffers() (parameters, buffers []torch.Parameter, err 
 	return s.taken, s.fixed, nil
 }
 
-// SortByName puts parameters in the order of a checkpoint.
+// SortByName sorts parameters in the order of a checkpoint.
 func SortByName(parameters []torch.Parameter) {
 	slices.SortFunc(parameters, func(a, b torch.Parameter) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// Free frees parameters. Inside Do only.
+// Free frees parameters. It must be called inside Do.
 func Free(parameters []torch.Parameter) {
 	for _, p := range parameters {
 		p.Tensor.Free()
 	}
 }
 
-// check tells how to read a stored tensor that should have that shape.
+// check returns how to read a stored tensor that should have a given shape.
 func check(t safetensors.Tensor, shape []int64) (torch.DType, error) {
 	if !slices.Equal(t.Shape, shape) {
 		return 0, fmt.Errorf("tensor %s has shape %v, want %v", t.Name, t.Shape, shape)
@@ -217,8 +217,8 @@ func check(t safetensors.Tensor, shape []int64) (torch.DType, error) {
 	return dtype, nil
 }
 
-// Copy overwrites the parameters with a checkpoint's tensors, which must be exactly
-// those; on an error nothing has changed. Inside Do without gradients only.
+// Copy overwrites the parameters with a checkpoint's tensors, which must match them exactly. After
+// an error nothing has changed. It must be called inside Do with gradients off.
 func Copy(s *torch.Scope, parameters []torch.Parameter, tensors []safetensors.Tensor) error {
 	byName := make(map[string]safetensors.Tensor, len(tensors))
 	for _, t := range tensors {
@@ -250,8 +250,8 @@ func Copy(s *torch.Scope, parameters []torch.Parameter, tensors []safetensors.Te
 	return nil
 }
 
-// Refresh overwrites the parameters with those of another engine's model of the same
-// config. Inside Do without gradients only; nobody may use the others meanwhile.
+// Refresh overwrites the parameters with the parameters of another engine's model of the same
+// config. It must be called inside Do with gradients off. No other code may use from meanwhile.
 func Refresh(s *torch.Scope, parameters, from []torch.Parameter) error {
 	for i, p := range parameters {
 		err := s.Sub(func(*torch.Scope) error {
@@ -265,12 +265,13 @@ func Refresh(s *torch.Scope, parameters, from []torch.Parameter) error {
 	return nil
 }
 
-// Export copies the parameters out, as F32, in their order. Inside Do only.
+// Export returns copies of the parameters, as F32, in their order. It must be called inside Do.
 func Export(parameters []torch.Parameter) []safetensors.Tensor {
 	return export(parameters, (*torch.Tensor).Bytes)
 }
 
-// Lend is Export without a copy, of parameters on the CPU: what it returns changes with them, and ends with them.
+// Lend is Export without a copy, for parameters on the CPU. The result changes with them, and is
+// valid as long as they are.
 func Lend(parameters []torch.Parameter) []safetensors.Tensor {
 	return export(parameters, (*torch.Tensor).Memory)
 }

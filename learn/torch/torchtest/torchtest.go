@@ -1,7 +1,7 @@
-// Package torchtest gives tests an engine, or skips them where libtorch is missing.
+// Package torchtest provides an engine for tests, or skips them if libtorch is missing.
 //
-// The main function is [Engine]. With PSYCHE_REQUIRE_TORCH=1 in the environment, as in
-// continuous integration, a missing libtorch fails the test instead.
+// The main function is [Engine]. With PSYCHE_REQUIRE_TORCH=1 in the environment, as in continuous
+// integration, a missing libtorch fails the test instead.
 package torchtest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Load loads libtorch with one thread, or skips the test and says why.
+// Load loads libtorch with one thread, or skips the test with the reason.
 func Load(t testing.TB) {
 	t.Helper()
 	err := torch.Load(torch.Options{Threads: 1})
@@ -25,7 +25,7 @@ func Load(t testing.TB) {
 	}
 }
 
-// Engine gives a CPU engine that is closed when the test ends.
+// Engine returns a CPU engine that is closed when the test ends.
 func Engine(t testing.TB) *torch.Engine {
 	t.Helper()
 	Load(t)
@@ -41,8 +41,8 @@ func Engine(t testing.TB) *torch.Engine {
 	return engine
 }
 
-// BF16 reports whether bf16 computes rightly on this machine; where it does not it says why. Libraries
-// without kernels of their own for a processor may add up in bf16.
+// BF16 reports whether bf16 computes correctly on this machine, and logs the reason if not.
+// Libraries without kernels for a processor may accumulate in bf16.
 func BF16(t testing.TB) bool {
 	t.Helper()
 	err := Engine(t).CheckBF16(t.Context())

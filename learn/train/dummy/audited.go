@@ -20,7 +20,7 @@ type Audited struct {
 	toy.Part
 }
 
-// NewAudited makes a trainer of a run with audits.
+// NewAudited returns the trainer of a run with audits.
 func NewAudited(o Options) (*Audited, error) {
 	t, err := New(o)
 	if err != nil {
@@ -42,7 +42,7 @@ func (t *Trainer) fingerprint() [32]byte {
 	return [32]byte(hash.Sum(nil))
 }
 
-// Train is that of Trainer, with a gradient of some numbers.
+// Train does the same as Trainer.Train, with a gradient of a few numbers.
 func (a *Audited) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	if err := a.wait(ctx); err != nil {
 		return nil, 0, err
@@ -79,7 +79,7 @@ func (a *Audited) Apply(_ context.Context, step uint32, payloads [][]byte, _ boo
 	return nil
 }
 
-// Load replaces the model and forgets the momentum.
+// Load replaces the model and resets the momentum.
 func (a *Audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	if err := a.Trainer.Load(ctx, s); err != nil {
 		return err
@@ -88,20 +88,20 @@ func (a *Audited) Load(ctx context.Context, s checkpoint.Snapshot) error {
 	return nil
 }
 
-// ResetOptimizer forgets the momentum.
+// ResetOptimizer resets the momentum.
 func (a *Audited) ResetOptimizer(context.Context) error {
 	a.Optimizer.Reset()
 	return nil
 }
 
-// MaxResultSize returns the most bytes of a result.
+// MaxResultSize returns the maximum size of a result in bytes.
 func (a *Audited) MaxResultSize() int { return toy.MaxSize() }
 
-// Precisions returns the one type there is.
+// Precisions returns F32, the only type.
 func (*Audited) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
 
-// Recompute returns what the gradient of a batch is, for the model that was after the step of the
-// weights. It takes as long as a training.
+// Recompute returns the gradient of a batch for the model after the step x.Weights. It takes as
+// long as a training.
 func (a *Audited) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
 	if err := a.wait(ctx); err != nil {
 		return nil, err

@@ -20,9 +20,9 @@ import (
 
 // Errors of a trainer.
 var (
-	// ErrResult says that a payload is not a result of the batch it stands for.
+	// ErrResult means that a payload is not a result of its batch.
 	ErrResult = errors.New("invalid dummy result")
-	// ErrModel says that a snapshot is not of the dummy model.
+	// ErrModel means that a snapshot is not a snapshot of the dummy model.
 	ErrModel = errors.New("not the dummy model")
 )
 
@@ -32,10 +32,10 @@ const (
 	elements = 1024
 )
 
-// configuration is the model's config.json, which no other program takes for a model.
+// configuration is the model's config.json, which other programs do not recognize as a model.
 const configuration = `{"architectures":["DummyForTestsOfTheNetwork"],"model_type":"dummy"}` + "\n"
 
-// Model returns the model that runs begin with.
+// Model returns the first model of every run.
 func Model() checkpoint.Snapshot {
 	weights := make([][]float32, tensors)
 	for i := range weights {
@@ -55,19 +55,19 @@ func snapshot(step uint32, weights [][]float32) checkpoint.Snapshot {
 	return s
 }
 
-// Options of a trainer.
+// Options are the settings of a trainer.
 type Options struct {
-	Model     checkpoint.Snapshot // Model, or what a Trainer made of it
+	Model     checkpoint.Snapshot // Model, or the snapshot of a Trainer
 	RunID     string
 	TrainerID [32]byte
-	Delay     time.Duration // of a training
-	ApplyLag  uint32        // rounds after which results are applied; 0: 1
+	Delay     time.Duration // duration of a training
+	ApplyLag  uint32        // rounds after which results are applied; 0 means 1
 
 	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
 	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
 }
 
-// Trainer trains the dummy model. It implements what a client asks of a trainer.
+// Trainer trains the dummy model. It implements the client's interface of a trainer.
 type Trainer struct {
 	run     [32]byte
 	trainer [32]byte
@@ -81,7 +81,7 @@ type Trainer struct {
 	weights [][]float32
 }
 
-// New makes a trainer.
+// New returns a trainer.
 func New(o Options) (*Trainer, error) {
 	t := &Trainer{run: sha256.Sum256([]byte(o.RunID)), trainer: o.TrainerID, delay: o.Delay, lag: max(o.ApplyLag, 1), verified: o.Verified}
 	if t.verified == nil {
@@ -90,7 +90,7 @@ func New(o Options) (*Trainer, error) {
 	return t, t.Load(context.Background(), o.Model)
 }
 
-// header begins a result.
+// header returns the start of a result.
 func (t *Trainer) header(step uint32, batch assign.BatchID, trainer [32]byte) []byte {
 	b := append([]byte(nil), t.run[:]...)
 	b = binary.LittleEndian.AppendUint32(b, step)
@@ -104,8 +104,7 @@ const (
 	resultSize = headerSize + sha256.Size
 )
 
-// Train waits as long as a training is to take, and makes a result. Its loss falls with the
-// steps.
+// Train waits for the duration of a training, and returns a result. Its loss falls with the steps.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(context.Context) error) ([]byte, float64, error) {
 	if err := t.wait(ctx); err != nil {
 		return nil, 0, err
@@ -127,7 +126,7 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	return hash.Sum(t.header(step, batch.ID, t.trainer)), 10 / math.Sqrt(float64(step)+1), nil
 }
 
-// wait takes as long as a training.
+// wait waits for the duration of a training.
 func (t *Trainer) wait(ctx context.Context) error {
 	if pause.For(ctx, t.delay) != nil {
 		return ctx.Err()
@@ -200,10 +199,10 @@ func (t *Trainer) Load(_ context.Context, s checkpoint.Snapshot) error {
 	return nil
 }
 
-// ResetOptimizer does nothing: there is no momentum.
+// ResetOptimizer does nothing, because there is no momentum.
 func (t *Trainer) ResetOptimizer(context.Context) error { return nil }
 
-// SetColdStart does nothing: there is no learning rate.
+// SetColdStart does nothing, because there is no learning rate.
 func (t *Trainer) SetColdStart(context.Context, uint32, uint32) error { return nil }
 
 // MaxResultSize returns the size of every result.

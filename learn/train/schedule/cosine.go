@@ -12,8 +12,8 @@ func halfCosine(step, total uint32) float64 {
 
 const pi = 3.14159265358979323846264338327950288
 
-// reciprocalFactorials are 1/(2n)! with the sign of the cosine's Taylor series. At π/2 the
-// first term left out, of x^24, is below 1e-18.
+// reciprocalFactorials are 1/(2n)! with the sign of the cosine's Taylor series. At π/2 the first
+// omitted term, of x^24, is below 1e-18.
 var reciprocalFactorials = [...]float64{
 	1,
 	-1.0 / 2,

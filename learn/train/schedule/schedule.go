@@ -8,22 +8,22 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// errInvalid says that a schedule's numbers make no sense.
+// errInvalid means that a schedule's numbers are invalid.
 var errInvalid = errors.New("invalid learning-rate schedule")
 
-// Schedule is the learning rate over the steps of a run: a linear rise from init to
-// base, then stages that fall from one rate to the next, then the last rate for ever.
+// Schedule is the learning rate over the steps of a run: a linear rise from init to base, then
+// stages that fall from one rate to the next, then the last rate forever.
 type Schedule struct {
 	base, init  float64
 	warmupSteps uint32
 	stages      []stage
 }
 
-// stage goes from one rate to another in a number of steps.
+// stage changes the rate from one value to another in a number of steps.
 type stage struct {
 	steps    uint32
 	from, to float64
-	cosine   bool // half a cosine, else a straight line
+	cosine   bool // half a cosine instead of a straight line
 }
 
 // New returns the schedule of a run's definition.
@@ -77,11 +77,11 @@ func (s Schedule) check() error {
 	return nil
 }
 
-// LR returns the learning rate of a step, rounded to single precision at the very end.
+// LR returns the learning rate of a step. Only the final value is rounded to single precision.
 func (s Schedule) LR(step uint32) float32 { return float32(s.rate(step)) }
 
-// rate is LR before rounding. Explicit conversions keep compilers from joining a
-// product and a sum into one rounding.
+// rate is LR before rounding. Explicit conversions prevent compilers from fusing a product and a
+// sum into one rounding.
 func (s Schedule) rate(step uint32) float64 {
 	if step < s.warmupSteps {
 		rise := float64((s.base - s.init) * float64(step))

@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	maxParallel = 12 // ranges of one payload that are on their way
-	perHolder   = 2  // of them from one holder: one waits while the other is sent
-	maxStrikes  = 3  // failures of a holder that its deliveries do not make up for
-	// worthwhile is how much has to be delivered for one failure more.
+	maxParallel = 12 // concurrent ranges of one payload
+	perHolder   = 2  // concurrent ranges of one holder: one waits while the other is sent
+	maxStrikes  = 3  // failures of a holder that its deliveries do not outweigh
+	// worthwhile is the number of delivered bytes that outweigh one failure.
 	worthwhile = 8 << 20 // bytes
 	retryPause = 200 * time.Millisecond
 
-	// A holder that is busy is asked again: that others fetch from it too is no failure. It
-	// may be so maxBusy times, and once more for each busyWorth that it delivered.
+	// A busy holder is asked again, because it is not a failure that others also fetch from it. It
+	// may be busy maxBusy times, and once more for each busyWorth bytes that it has delivered.
 	maxBusy   = 16
 	busyWorth = 1 << 20 // bytes
 	busyPause = time.Second
-	// maxHangUps is how often a holder may hang up one after the other: then it is asked on
-	// streams, where a hang-up without word that it is busy is a failure.
+	// maxHangUps is how often in a row a holder may hang up. Afterwards it is asked on streams,
+	// where hanging up without reporting that it is busy is a failure.
 	maxHangUps = 4
 
 	watchEvery = 100 * time.Millisecond
-	// slowGrace is how long a range may take whatever others do.
+	// slowGrace is the time that a range may take in any case.
 	slowGrace = time.Second
-	// slowShare is how many times slower than another holder one must be to lose its
-	// range.
+	// slowShare is how many times slower than another holder one must be to lose its range.
 	slowShare = 8
-	// stallTime is how long a holder may send nothing; a lone one, to whom there is no
-	// alternative, has loneTime.
+	// stallTime is how long a holder may send nothing. A holder without an alternative has
+	// loneTime.
 	stallTime = 3 * time.Second
 	loneTime  = 10 * time.Second
-	// lackPause is the time after which one that did not have a payload is asked whether it has it by now, while somebody
-	// else is waited for; it doubles up to maxLackPause.
+	// lackPause is the time after which a holder that did not have the payload is asked whether it
+	// has it now, while the download waits for other holders. It doubles up to maxLackPause.
 	lackPause    = 2 * time.Second
 	maxLackPause = 8 * time.Second
-	// crawlRate is the lowest rate of an honest member, in bytes per second: its link has 0.25 Mbit/s, and 120 members
-	// fetch from it.
+	// crawlRate is the lowest rate of an honest member, in bytes per second: its link has 0.25
+	// Mbit/s, and 120 members fetch from it.
 	crawlRate = 256
-	// unsureRate is in bytes per second. A range that arrives more slowly moves to an idle holder of unknown rate.
+	// unsureRate is in bytes per second. A range that arrives more slowly moves to an idle holder
+	// of unknown rate.
 	unsureRate = 64 << 10
 )
 
@@ -56,7 +56,7 @@ type download struct {
 	s    *Store
 	into *partial
 
-	pending  []span // nobody is asked for these
+	pending  []span // not assigned to a holder
 	holders  []*holderState
 	active   map[*attempt]struct{}
 	results  chan *attempt
@@ -65,44 +65,44 @@ type download struct {
 	failures []holderError
 }
 
-// holderState is what a download knows of one holder.
+// holderState is the state of one holder in a download.
 type holderState struct {
 	id        identity.ID
 	active    int
 	strikes   int
-	busy      int // times that it had no room, or hung up
-	hangUps   int // of them one after the other
+	busy      int // number of times that it had no capacity, or hung up
+	hangUps   int // consecutive ones
 	delivered uint64
-	slow      bool      // lost a range by being slow
-	silent    bool      // lost a range of which nothing came
-	ready     time.Time // not asked before
-	out       bool      // asked no more
-	lacks     bool      // as it did not have the payload
-	looking   bool      // it is asked whether it has it by now
-	looks     int       // that it was
-	later     bool      // it had it then
+	slow      bool      // lost a range because it was slow
+	silent    bool      // lost a range because it sent nothing
+	ready     time.Time // earliest time of the next request
+	out       bool      // not asked any more
+	lacks     bool      // because it did not have the payload
+	looking   bool      // being asked whether it has the payload now
+	looks     int       // number of such questions
+	later     bool      // it had the payload at a later time
 }
 
-// look is whether a holder that did not have the payload has it by now.
+// look is the answer to whether a holder that did not have the payload has it now.
 type look struct {
 	holder *holderState
 	found  bool
 }
 
-// attempt is one range asked of one holder.
+// attempt is a request for one range to one holder.
 type attempt struct {
 	holder  *holderState
 	span    span
 	started time.Time
-	bulk    bool // asked on a connection of its own
+	bulk    bool // on a bulk connection
 	cancel  context.CancelCauseFunc
-	asked   atomic.Int64  // nanoseconds from started until the request was on its way; 0: not yet
+	asked   atomic.Int64  // nanoseconds from started until the request was sent; 0: not yet
 	arrived atomic.Uint64 // bytes of the response, verified or not
 	done    atomic.Uint64 // bytes verified
-	waited  time.Duration // for the first of them; 0: none came. Valid when the attempt is in results
-	moved   time.Time     // when it was asked, or arrived was last seen to grow; the download's
-	first   time.Time     // when arrived was first seen to have grown; the download's
-	seen    uint64        // bytes that had arrived then; the download's
+	waited  time.Duration // for the first byte; 0: none came. Valid when the attempt is in results
+	moved   time.Time     // when it was sent, or arrived last grew; owned by the download
+	first   time.Time     // when arrived first grew; owned by the download
+	seen    uint64        // bytes that had arrived then; owned by the download
 	err     error         // valid when the attempt is in results
 }
 
@@ -122,8 +122,8 @@ func newDownload(n *p2p.Node, s *Store, into *partial, holders []identity.ID) *d
 	return d
 }
 
-// run hands ranges to holders until all are verified; what is not stays in the partial. It
-// returns when no goroutine of the download is left.
+// run assigns ranges to holders until all are verified. Unverified ranges stay in the partial. It
+// returns when all goroutines of the download have ended.
 func (d *download) run(ctx context.Context) error {
 	if len(d.holders) == 0 && len(d.pending) > 0 {
 		return errNoHolders
@@ -158,7 +158,7 @@ func (d *download) run(ctx context.Context) error {
 	return nil
 }
 
-// collect waits for the attempts and notes what they got.
+// collect waits for the attempts and processes their results.
 func (d *download) collect() {
 	d.attempts.Wait()
 	for len(d.active) > 0 {
@@ -169,7 +169,7 @@ func (d *download) collect() {
 	d.into.missing = d.pending
 }
 
-// requeue makes the part of a range that was not verified pending again.
+// requeue makes the unverified part of a range pending again.
 func (d *download) requeue(a *attempt) {
 	done := a.done.Load()
 	if rest := (span{a.span.offset + done, a.span.length - done}); rest.length > 0 {
@@ -190,11 +190,11 @@ func (d *download) assign(ctx context.Context) {
 	}
 }
 
-// isLate reports whether a holder is asked only when nobody else is left.
+// isLate reports whether a holder is asked only if no other is left.
 func (h *holderState) isLate() bool { return h.slow || h.silent }
 
-// choose takes a stream of the best holder that has one free. The late ones get a range
-// only when nobody else works.
+// choose takes a stream of the best holder that has one free. Late holders get a range only if no
+// other holder is working.
 func (d *download) choose() *holderState {
 	now := time.Now()
 	var free []identity.ID
@@ -231,11 +231,11 @@ func (d *download) start(ctx context.Context, h *holderState, part span) {
 		took := delivery{bytes: a.done.Load(), waited: a.waited, took: time.Since(a.started)}
 		took.silent = took.bytes == 0 && (errors.Is(a.err, errPreempted) || errors.Is(a.err, errSlow))
 		d.s.holders.release(d.node, h.id, took)
-		d.results <- a // never blocks: it has room for every active attempt
+		d.results <- a // does not block: the buffer has space for every active attempt
 	})
 }
 
-// transfer runs in a goroutine of its own and uses nothing of the download that changes.
+// transfer runs in its own goroutine and does not use mutable fields of the download.
 func (d *download) transfer(ctx context.Context, a *attempt) error {
 	p := d.into
 	written := uint64(0)
@@ -263,7 +263,7 @@ func (d *download) transfer(ctx context.Context, a *attempt) error {
 		})
 }
 
-// finish takes an attempt's result: what was verified stays, the rest is pending again.
+// finish processes an attempt's result: verified data stays, the rest becomes pending again.
 func (d *download) finish(a *attempt) {
 	delete(d.active, a)
 	d.requeue(a)
@@ -286,7 +286,7 @@ func (d *download) finish(a *attempt) {
 	case errors.Is(a.err, errSize):
 		d.lose(h, a.err)
 		return
-	case errors.Is(a.err, errPreempted): // no failure: it comes only as often as somebody who is faster may yet fail
+	case errors.Is(a.err, errPreempted): // not a failure: it happens at most as often as the faster holder may fail
 		if a.done.Load() > 0 {
 			h.slow = true
 		} else {
@@ -301,7 +301,7 @@ func (d *download) finish(a *attempt) {
 		h.ready = time.Now().Add(busyPause)
 		return
 	}
-	// Failures are never forgotten, only outweighed: a holder that fails for ever ends.
+	// Failures are never forgotten, only outweighed, so a holder that always fails is dropped.
 	if h.strikes++; h.strikes >= maxStrikes+int(h.delivered/worthwhile) {
 		d.lose(h, a.err)
 		return
@@ -309,18 +309,18 @@ func (d *download) finish(a *attempt) {
 	h.ready = time.Now().Add(retryPause << min(h.strikes, 5))
 }
 
-// lose asks a holder no more.
+// lose stops asking a holder.
 func (d *download) lose(h *holderState, err error) {
 	if h.out {
 		return
 	}
-	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // who said to have it later, and had it not, is done with
+	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // a holder that claimed to have it later but did not is dropped
 	h.ready = time.Now().Add(lackPause)
 	d.failures = append(d.failures, holderError{h.id, err})
 	d.cancel(h, err)
 }
 
-// cancel ends all attempts with a holder: its other range would not end better.
+// cancel ends all attempts with a holder, because its other range would end in the same way.
 func (d *download) cancel(h *holderState, err error) {
 	for a := range d.active {
 		if a.holder == h {
@@ -329,8 +329,9 @@ func (d *download) cancel(h *holderState, err error) {
 	}
 }
 
-// lookAgain asks holders that did not have the payload whether they have it by now, while others are waited for: those
-// may be slow, or give it to some members only, who then have it.
+// lookAgain asks holders that did not have the payload whether they have it now, while the download
+// waits for other holders. Those may be slow, or may send it only to some members, which then have
+// it.
 func (d *download) lookAgain(ctx context.Context) {
 	now := time.Now()
 	for _, h := range d.holders {
@@ -342,7 +343,7 @@ func (d *download) lookAgain(ctx context.Context) {
 		d.attempts.Go(func() {
 			size, err := probe(ctx, from)
 			d.s.holders.release(d.node, h.id, delivery{})
-			d.looks <- look{h, err == nil && size == d.into.key.size} // never blocks: it has room for every holder
+			d.looks <- look{h, err == nil && size == d.into.key.size} // does not block: the buffer has space for every holder
 		})
 	}
 }
@@ -357,16 +358,17 @@ func (h *holderState) looked(found bool) {
 	h.ready = time.Now().Add(min(lackPause<<min(h.looks, 8), maxLackPause))
 }
 
-// errPreempted is why an attempt was cancelled whose range somebody else gets faster.
+// errPreempted is the cause of cancelling an attempt whose range another holder delivers faster.
 var errPreempted = errors.New("another holder is faster")
 
-// watch takes ranges from holders that stand still or that are much slower than another
-// one that has a stream free. It is how a fetch survives a holder that died without a
-// word, which QUIC notices only after half a minute, and one that sends a byte a second.
+// watch takes ranges from holders that stall or that are much slower than another one with a free
+// stream. Therefore a fetch survives a holder that died silently, which QUIC notices only after
+// half a minute, and a holder that sends one byte a second.
 func (d *download) watch() {
 	now := time.Now()
 	for a := range d.active {
-		// A group of 16 KiB takes long on a link that many members share, so arrived counts and not done.
+		// A group of 16 KiB takes long on a link that many members share, so arrived counts instead
+		// of done.
 		if arrived := a.arrived.Load(); arrived > a.seen {
 			if a.seen == 0 {
 				a.first = now
@@ -379,7 +381,7 @@ func (d *download) watch() {
 	for a := range d.active {
 		age, still := now.Sub(a.started), now.Sub(a.moved)
 		if d.isSilent(a, still) {
-			a.cancel(errPreempted) // it is not blamed: it may be far away, or have much to send
+			a.cancel(errPreempted) // without a penalty: it may be far away, or have much to send
 			continue
 		}
 		if age < slowGrace {
@@ -388,9 +390,9 @@ func (d *download) watch() {
 		other := d.fastest(a.holder, false)
 		switch {
 		case other != nil && other.later && still >= slowGrace:
-			a.cancel(errPreempted) // it may send to many
+			a.cancel(errPreempted) // it may be sending to many members
 		case still >= d.s.lone, age >= d.s.lone && float64(a.seen) < crawlRate*age.Seconds(), other != nil && still >= stallTime:
-			if d.node.Reaches(a.holder.id) { // else it may be the relay that stands still, or the member has gone
+			if d.node.Reaches(a.holder.id) { // else the relay may stall, or the member may have gone
 				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
 			}
 			a.holder.slow = true
@@ -401,17 +403,19 @@ func (d *download) watch() {
 	}
 }
 
-// isSilent reports whether nothing of a range has come for longer than holders take as a rule, since it was asked for, and there is
-// another one that was not silent and could be asked in its place. A connection of its own takes four ways through the line
-// before anything can be asked: that is no silence. The one that was silent is asked again when nobody
-// else is left, and then may take its time.
+// isSilent reports whether nothing of a range has come for longer than holders usually take, and
+// there is another holder that was not silent and could be asked instead. A bulk connection takes
+// four one-way trips before it can send a request, which do not count as silence. A holder that was
+// silent is asked again if no other is left, and then has more time.
 func (d *download) isSilent(a *attempt, still time.Duration) bool {
 	return a.seen == 0 && !a.holder.isLate() && a.asked.Load() > 0 && still >= d.s.holders.answerTimeout() &&
 		slices.ContainsFunc(d.holders, func(h *holderState) bool { return h != a.holder && !h.out && !h.silent })
 }
 
-// fastest returns the best other holder that could take a range, now or after its own; of late ones only if they count. They count
-// for who sends, but has lost nothing by being slow: a cheat could send as little as it likes else, once others were silent for a moment.
+// fastest returns the best other holder that could take a range, now or after its own. Late holders
+// count only if late is true. They count for a holder that sends and has lost no range by being
+// slow: otherwise a cheat could send as slowly as it likes once all others were silent for a
+// moment.
 func (d *download) fastest(but *holderState, late bool) *holderState {
 	var best *holderState
 	for _, h := range d.holders {
@@ -425,12 +429,13 @@ func (d *download) fastest(but *holderState, late bool) *holderState {
 	return best
 }
 
-// gains reports whether the rest of a range would be here much sooner from another holder, if there is one:
-// one known to be many times faster, or one that is idle, and gets no other range.
-// Bytes have been coming for so long: the time before is that of the line, and of a connection's handshake.
+// gains reports whether the rest of a range would arrive much sooner from another holder, if there
+// is one: one that is known to be many times faster, or one that is idle and gets no other range.
+// coming is the time since the first byte. The time before belongs to the link and to a
+// connection's handshake.
 func (d *download) gains(a *attempt, coming time.Duration, other *holderState) bool {
 	if other == nil || a.seen == 0 || coming < slowGrace {
-		return false // it may only be far away, or busy; watch ends it when it takes too long
+		return false // it may only be far away, or busy; watch ends it if it takes too long
 	}
 	rate, theirs := float64(a.seen)/coming.Seconds(), d.s.holders.rate(other.id)
 	idle := other.active == 0 && (len(d.pending) == 0 || other.isLate())

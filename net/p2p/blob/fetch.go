@@ -13,19 +13,19 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-const probeTimeout = 5 * time.Second // of one holder that is asked for a size
+const probeTimeout = 5 * time.Second // for one holder that is asked for a size
 
-// Errors of a fetch as a whole.
+// Errors of a whole fetch.
 var (
-	// errNoHolders says that no member was named that could hold the payload.
+	// errNoHolders means that no given holder is a member.
 	errNoHolders = errors.New("no holders")
-	// errTooLarge says that a payload is proven to be larger than the caller takes.
+	// errTooLarge means that a payload is proven to be larger than the caller accepts.
 	errTooLarge = errors.New("blob too large")
 )
 
 var emptyHash = Hash(blake3.Sum256(nil))
 
-// holderError is why one holder did not deliver.
+// holderError is the reason why one holder did not deliver.
 type holderError struct {
 	Holder identity.ID
 	Err    error
@@ -35,7 +35,7 @@ func (e holderError) Error() string { return e.Holder.Short() + ": " + e.Err.Err
 
 func (e holderError) Unwrap() error { return e.Err }
 
-// fetchError is why a payload could not be fetched: the failures of its holders.
+// fetchError is the reason why a payload could not be fetched: the failures of its holders.
 // errors.Is finds the reason of each of them.
 type fetchError struct {
 	Hash     Hash
@@ -66,20 +66,19 @@ type flight struct {
 	err  error
 }
 
-// The size belongs to the key: a wrong announcement must not spoil a right one.
+// The size belongs to the key, so that a wrong announcement does not spoil a right one.
 type flightKey struct {
 	hash Hash
 	size uint64
 }
 
-// Fetch returns the payload of a hash and an announced size, from the store or else from
-// holders, and keeps it in the store until the room is needed. All holders that are
-// members are asked, those with the best record first, new ones in the order given.
-// Callers that want the same payload at the same time share one fetch. It ends when the
-// payload is complete, when every holder has failed, or with ctx; what was verified until
-// then is not fetched again by the next one.
+// Fetch returns the payload with a hash and an announced size, from the store or from holders. The
+// store keeps it until it needs the space. Fetch asks all holders that are members, those with the
+// best record first, and holders without a record in the given order. Concurrent callers that want
+// the same payload share one fetch. Fetch ends when the payload is complete, when every holder has
+// failed, or with ctx. A later call does not fetch data again that was already verified.
 //
-// Errors match ErrFull, errNoHolders, the end of ctx, or are a *fetchError.
+// Errors match ErrFull, errNoHolders or the error of ctx, or are a *fetchError.
 func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
 	key := flightKey{hash, size}
 	for {
@@ -90,7 +89,7 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 			return data, nil
 		}
 		f, mine := s.board(key)
-		if f == nil { // it came meanwhile, or is on a disk that does not answer
+		if f == nil { // it arrived meanwhile, or is on a disk that does not respond
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 			}
@@ -106,15 +105,15 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 		case <-ctx.Done():
 			return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 		}
-		// If the other caller's time ran out, ours has not.
+		// The other caller's context has ended, but ours has not.
 		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			return f.data, f.err
 		}
 	}
 }
 
-// board returns the flight for a payload, which is the caller's to fly if there was none;
-// nil when the payload is here.
+// board returns the flight for a payload, and whether the caller must run it because there was
+// none; nil if the payload is here.
 func (s *Store) board(key flightKey) (f *flight, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +146,7 @@ func fetch(ctx context.Context, n *p2p.Node, s *Store, key flightKey, holders []
 	return s.complete(p), nil
 }
 
-// complete gets what is missing of a partial, or sets it aside.
+// complete gets the missing part of a partial. After an error it keeps the partial for later.
 func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []identity.ID) error {
 	p.open()
 	if p.key.size == 0 && p.key.hash != emptyHash {
@@ -167,8 +166,8 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 	}
 }
 
-// FetchUpTo is Fetch for a payload whose size nobody has announced: holders are asked
-// for a proof of the size first. The error matches errTooLarge if it is over maxSize.
+// FetchUpTo is Fetch for a payload whose size is unknown: it first asks holders for a proof of the
+// size. The error matches errTooLarge if the size exceeds maxSize.
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if data, ok := s.Get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {

@@ -21,19 +21,19 @@ import (
 
 const (
 	blobSuffix  = ".blob"  // hash.blob: a payload
-	partSuffix  = ".part"  // hash-size.part: the bytes of a payload that is not complete
-	spansSuffix = ".spans" // hash-size.spans: which of them were verified
+	partSuffix  = ".part"  // hash-size.part: the bytes of an incomplete payload
+	spansSuffix = ".spans" // hash-size.spans: its verified spans
 	tempSuffix  = ".new"   // hash-….new: a payload that is being written
 	lockName    = "lock"
 
-	// staleAfter is how long a folder keeps what no process used.
+	// staleAfter is how long a folder keeps files that no process uses.
 	staleAfter = 7 * 24 * time.Hour
 )
 
-// ErrInUse means that another process has the folder of a store.
+// ErrInUse means that another process uses the folder of a store.
 var ErrInUse = errors.New("in use by another process")
 
-// errDamaged says that a file is not what its name says.
+// errDamaged means that a file does not match its name.
 var errDamaged = errors.New("file does not have the hash in its name")
 
 // readerAt is a payload that is being read.
@@ -45,9 +45,9 @@ type readerAt interface {
 // Close implements io.Closer.
 func (memory) Close() error { return nil }
 
-// folder is the disk of a store. What is in its files is believed only after its hash was
-// compared: the files survive the process, and whoever may write there, or a machine that
-// lost power, may have changed them.
+// folder is the disk storage of a store. The content of its files is trusted only after its hash
+// was compared, because other users of the disk, or a machine that lost power, may have changed the
+// files since they were written.
 type folder struct {
 	dir  string
 	lock *os.File
@@ -71,7 +71,7 @@ func (f *folder) close() error { return f.lock.Close() }
 
 func (f *folder) path(h Hash) string { return filepath.Join(f.dir, h.String()+blobSuffix) }
 
-// write keeps a payload. What is visible under its name is complete.
+// write stores a payload. A file under its final name is always complete.
 func (f *folder) write(h Hash, data []byte) error {
 	file, err := os.CreateTemp(f.dir, h.String()+"-*"+tempSuffix)
 	if err != nil {
@@ -107,7 +107,7 @@ func (f *folder) read(h Hash, size uint64) ([]byte, error) {
 	return data, nil
 }
 
-// outboard makes the tree of hashes of a payload.
+// outboard computes the hash tree of a payload.
 func (f *folder) outboard(h Hash, size uint64) ([]byte, error) {
 	file, err := os.Open(f.path(h))
 	if err != nil {
@@ -122,17 +122,18 @@ func (f *folder) outboard(h Hash, size uint64) ([]byte, error) {
 	return tree, err
 }
 
-// outboardBuffer is memory to write to at any place.
+// outboardBuffer is memory that can be written at any offset.
 type outboardBuffer []byte
 
 func (b outboardBuffer) WriteAt(p []byte, offset int64) (int, error) {
 	return copy(b[offset:], p), nil
 }
 
-// remove removes a payload; what cannot be removed now is stale at some later start.
+// remove removes a payload. A file that cannot be removed now becomes stale and is removed at a
+// later start.
 func (f *folder) remove(h Hash) { _ = os.Remove(f.path(h)) }
 
-// restore takes over what an earlier process left in the folder, oldest first.
+// restore adds the files that an earlier process left in the folder, oldest first.
 func (s *Store) restore() error {
 	entries, err := os.ReadDir(s.folder.dir)
 	if err != nil {
@@ -187,9 +188,8 @@ func (s *Store) restore() error {
 	return nil
 }
 
-// isLeftover reports whether a file, whose name says that it is a store's, is of no use: its
-// process was interrupted while it wrote the payload, or between the end of a partial's
-// two files.
+// isLeftover reports whether a file, which by its name belongs to a store, is useless: its process
+// was interrupted while it wrote the payload, or between removing a partial's two files.
 func (f *folder) isLeftover(name string) bool {
 	stem := strings.TrimSuffix(name, filepath.Ext(name))
 	hash, _, _ := strings.Cut(stem, "-")
@@ -200,7 +200,7 @@ func (f *folder) isLeftover(name string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// onDisk is a payload whose tree of hashes is made when somebody asks for it.
+// onDisk returns the entry of a payload whose hash tree is computed on demand.
 func (s *Store) onDisk(key flightKey) *entry {
 	return &entry{hash: key.hash, size: key.size, room: &s.disk, outboard: sync.OnceValues(func() ([]byte, error) {
 		return s.folder.outboard(key.hash, key.size)

@@ -12,46 +12,48 @@ import (
 
 const (
 	streamsPerHolder = 4   // of all fetches of a store together
-	maxKnown         = 512 // holders remembered, of those that are members no more
+	maxKnown         = 512 // remembered holders that are no longer members
 	// rateShare is the weight of a new measurement of a holder's rate.
 	rateShare = 0.3
-	// rateFloor is the least that is measured: a small payload says little of a rate.
+	// rateFloor is the minimum number of bytes for a measurement, because a small payload shows
+	// little about a rate.
 	rateFloor = 64 << 10 // bytes
-	// rateMemory is how long a measured rate counts: a holder that was slow is tried again.
+	// rateMemory is how long a measured rate is valid. Afterwards a slow holder is tried again.
 	rateMemory = 5 * time.Minute
 
-	// A holder of whose answer nothing has come after timeoutFactor times the longest wait of late is silent, but not
-	// before leastTimeout. With each answer that is sooner the longest wait loses waitShare of what it is above it.
+	// A holder is silent if no byte of its answer arrives within timeoutFactor times the longest
+	// recent wait, but at least leastTimeout. With each faster answer, the longest wait loses
+	// waitShare of the difference.
 	timeoutFactor = 4
 	leastTimeout  = 500 * time.Millisecond
 	waitShare     = 0.05
-	// silentMemory is how long one that was silent is asked after the others.
+	// silentMemory is how long a holder that was silent is asked after the others.
 	silentMemory = 30 * time.Second
 )
 
-// book is what a store knows of those it fetches from.
+// book contains a store's records about the holders that it fetches from.
 type book struct {
 	mu    sync.Mutex
 	known map[identity.ID]*account
-	wait  time.Duration // the longest for a first byte of late; 0: none was measured
-	freed chan struct{} // closed when a stream was given back; nil: nobody waits
+	wait  time.Duration // longest recent wait for a first byte; 0: not measured
+	freed chan struct{} // closed when a stream becomes free; nil: no waiters
 }
 
-// account is one holder's.
+// account is the record of one holder.
 type account struct {
 	rate     float64 // bytes per second of one stream; 0: not measured
 	measured time.Time
-	load     int       // streams that are open to it
-	bulk     time.Time // since when its streams are known to be slow; zero: they are not
-	silent   time.Time // when an attempt was ended since nothing came; zero: it has delivered since
+	load     int       // open streams to it
+	bulk     time.Time // time since which its streams are known to be slow; zero: they are not
+	silent   time.Time // time at which an attempt was ended because of silence; zero: it has delivered since
 }
 
-// rank is how a holder compares with others.
+// rank is the sort key of a holder.
 type rank struct {
 	avoided bool    // misbehaved, see p2p.Penalty
-	silent  bool    // did not answer when it was asked last
+	silent  bool    // did not answer the last request
 	relayed bool    // reached through another member
-	wait    float64 // for the next byte, relative; 0: not known yet
+	wait    float64 // expected wait for the next byte, relative; 0: unknown
 }
 
 func (b *book) account(id identity.ID, n *p2p.Node) *account {
@@ -73,7 +75,7 @@ func (b *book) account(id identity.ID, n *p2p.Node) *account {
 	return a
 }
 
-// acquire takes one of the streams that may be open to a holder.
+// acquire takes one of the streams to a holder, if one is free.
 func (b *book) acquire(n *p2p.Node, id identity.ID) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +87,7 @@ func (b *book) acquire(n *p2p.Node, id identity.ID) bool {
 	return true
 }
 
-// waitFreed returns a channel that is closed when some holder has a stream free again.
+// waitFreed returns a channel that is closed when some holder has a free stream again.
 func (b *book) waitFreed() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,15 +97,15 @@ func (b *book) waitFreed() <-chan struct{} {
 	return b.freed
 }
 
-// delivery is what one attempt brought.
+// delivery is the result of one attempt.
 type delivery struct {
 	bytes  uint64
-	waited time.Duration // for the first of them; 0: none came
+	waited time.Duration // wait for the first byte; 0: none came
 	took   time.Duration
-	silent bool // it was ended since nothing came
+	silent bool // ended because nothing came
 }
 
-// release gives it back with what was measured.
+// release returns the stream, with the measurements.
 func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +138,9 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	a.measured = time.Now()
 }
 
-// answerTimeout is how long a holder may take until the first byte where others could be asked. Until something was
-// measured it is stallTime: on a slow line that everybody uses at once all take long.
+// answerTimeout returns how long a holder may take until the first byte if other holders could be
+// asked. Until there is a measurement it is stallTime, because all holders are slow on a slow link
+// that all use at the same time.
 func (b *book) answerTimeout() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +150,7 @@ func (b *book) answerTimeout() time.Duration {
 	return min(max(timeoutFactor*b.wait, leastTimeout), stallTime)
 }
 
-// rate returns what a holder delivers on one stream, in bytes per second; 0: not known.
+// rate returns the rate of a holder on one stream, in bytes per second; 0: unknown.
 func (b *book) rate(id identity.ID) float64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -161,8 +164,8 @@ func (b *book) fresh(id identity.ID) float64 {
 	return 0
 }
 
-// slow reports whether a holder's streams are: a range would take one slowTime. They stay so for rateMemory, as what is measured
-// meanwhile is of other connections.
+// slow reports whether a holder's streams are slow: a range would take at least slowTime. They
+// count as slow for rateMemory, because later measurements come from other connections.
 func (b *book) slow(id identity.ID, length uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -188,7 +191,7 @@ func (b *book) rank(n *p2p.Node, id identity.ID, best float64) rank {
 	switch rate := b.fresh(id); {
 	case rate > 0:
 		st.wait = float64(load+1) / rate
-	case load > 0: // is being tried; that need not be done by everything at once
+	case load > 0: // is already being tried; others need not also try it
 		st.wait = float64(load+1) / max(best, 1)
 	}
 	return st
@@ -208,7 +211,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// eligible returns the holders that can be asked: members, each once.
+// eligible returns the holders that are members, without duplicates.
 func eligible(n *p2p.Node, holders []identity.ID) []identity.ID {
 	var ids []identity.ID
 	for _, holder := range holders {
@@ -219,7 +222,7 @@ func eligible(n *p2p.Node, holders []identity.ID) []identity.ID {
 	return ids
 }
 
-// order sorts holders: the best first, among equals as they were given.
+// order sorts holders: the best first, and equal ones in the given order.
 func (b *book) order(n *p2p.Node, holders []identity.ID) []identity.ID {
 	ranks := make(map[identity.ID]rank, len(holders))
 	best := 0.0

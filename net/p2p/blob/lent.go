@@ -12,23 +12,24 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// errChanged says that a file of the caller is not what it was when it was lent.
+// errChanged means that the caller's file has changed since it was lent.
 var errChanged = errors.New("the file was changed")
 
-// readAtOnce is how many bytes of a lent file are read at once for its hash.
+// readAtOnce is the number of bytes of a lent file that are read at once for its hash.
 const readAtOnce = 128 << 10
 
-// lentFile is where data of the caller lie, on its disk.
+// lentFile is the caller's data on its disk.
 type lentFile struct {
 	*io.SectionReader
 	lost func(error)
 }
 
-// Lend is Put for data that the caller keeps in memory until Drop whatever the store does: it takes no room here and is
-// never written to the folder. The tree of its hashes is made with its hash, so that nobody who asks for a part of it waits
-// for that: of data of a gigabyte it takes a second and more, after which a holder counts as silent.
+// Lend is Put for data that the caller keeps in memory until Drop anyway. The data does not count
+// against the store's limits and is never written to the folder. Lend computes the whole hash tree,
+// so that requests for a part of the data do not wait for it. For a gigabyte this takes a second or
+// more; a holder that delays its answer that long counts as silent.
 func (s *Store) Lend(data []byte) Hash {
-	if data == nil { // which would say that it is in a file
+	if data == nil { // nil would mean that it is in a file
 		data = []byte{}
 	}
 	outboard, sum := bao.EncodeBuf(data, group, true)
@@ -42,11 +43,12 @@ func (s *Store) Lend(data []byte) Hash {
 	return h
 }
 
-// LendFrom is Lend for data that lie in a file, which is read once for their hash. The file has to stay open: who opened
-// it leaves it to the collector to close it, since a stream may be sending it when it is dropped. In memory is the tree of
-// the hashes alone, of the data what is being sent; data that were in memory until now are not any more. What is sent,
-// and what Get returns, is compared with the hash before. Data that are others by then, or cannot be read, are dropped,
-// and lost is told why, from any goroutine.
+// LendFrom is Lend for data in a file, which LendFrom reads once to hash it. The file must stay
+// open. Its opener leaves closing to the garbage collector, because a stream may still be sending
+// the data after Drop. Only the hash tree and the part being sent are in memory; if the data was in
+// memory before, it no longer is. The store verifies data against the hash before it sends it or
+// returns it from Get. If the data has changed or cannot be read, the store drops it and calls lost
+// with the reason, from any goroutine.
 func (s *Store) LendFrom(data *io.SectionReader, lost func(error)) (Hash, error) {
 	size := data.Size()
 	tree := make(outboardBuffer, bao.EncodedSize(int(size), group, true))
@@ -65,7 +67,7 @@ func (s *Store) LendFrom(data *io.SectionReader, lost func(error)) (Hash, error)
 	return h, nil
 }
 
-// read returns a payload that is in a file after comparing its hash.
+// read returns a payload from a file after comparing its hash.
 func (s *Store) read(e *entry) ([]byte, error) {
 	if e.from == nil {
 		return s.folder.read(e.hash, e.size)
@@ -80,8 +82,8 @@ func (s *Store) read(e *entry) ([]byte, error) {
 	return data, nil
 }
 
-// checked reads a payload that is in a file, whole groups at a time, and compares them with the tree of hashes: others may
-// change the file, and whoever gets wrong bytes holds that against this member.
+// checked reads a payload from a file, in whole groups, and compares them with the hash tree. Other
+// programs may change the file, and a receiver of wrong bytes penalises this member.
 type checked struct {
 	readerAt
 	store    *Store
@@ -89,7 +91,7 @@ type checked struct {
 	outboard []byte
 }
 
-// ReadAt implements io.ReaderAt for ranges as a request has them.
+// ReadAt implements io.ReaderAt for the ranges of requests.
 func (c checked) ReadAt(p []byte, offset int64) (int, error) {
 	e, part := c.entry, span{uint64(offset), uint64(len(p))}
 	if part.length == 0 {
@@ -116,13 +118,13 @@ func (c checked) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 const (
-	// diskReads is how many answers read from a disk at once. A disk that does not answer keeps their places, and no others:
-	// what is in memory can be had.
+	// diskReads is the number of answers that read from a disk at the same time. A disk that does
+	// not respond occupies only these slots, and payloads in memory stay available.
 	diskReads = 8
-	diskTurn  = 2 * time.Second // for which the others wait
+	diskTurn  = 2 * time.Second // maximum wait of the others
 )
 
-// errDiskTurn says that a disk does not answer.
+// errDiskTurn means that a disk does not respond.
 var errDiskTurn = errors.New("the disk does not answer")
 
 // fromDisk fills p from a file.
@@ -141,5 +143,5 @@ func (s *Store) fromDisk(file io.ReaderAt, p []byte, offset int64) error {
 	return nil
 }
 
-// Close implements io.Closer: the file is the caller's.
+// Close implements io.Closer. It does nothing, because the file belongs to the caller.
 func (*lentFile) Close() error { return nil }

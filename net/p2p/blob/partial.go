@@ -15,17 +15,17 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// persistSize is how much is verified before it is written down: what a process that is
-// killed has to fetch again, of each running range.
+// persistSize is the number of verified bytes after which they are recorded. A killed process has
+// to fetch at most that much again, for each running range.
 const persistSize = 1 << 20
 
-// partial is what is verified of a payload that is not complete. It outlives the fetch
-// that began it, and with a file the process. It is the fetch's alone while one runs.
+// partial contains the verified data of an incomplete payload. It outlives the fetch that started
+// it and, if it has a file, the process. While a fetch runs, only that fetch uses it.
 type partial struct {
 	key     flightKey
-	room    *room  // that holds its reservation
-	place   *place // while no fetch runs
-	path    string // of its file; empty: memory only
+	room    *room  // accounts for its reservation
+	place   *place // nil while a fetch runs
+	path    string // its file; empty: memory only
 	missing []span // each at most maxRange; nil before open
 
 	data   []byte // nil before the first verified bytes
@@ -33,12 +33,12 @@ type partial struct {
 
 	restored uint64 // bytes that an earlier process verified
 	mu       sync.Mutex
-	file     *os.File // of the bytes
-	journal  *os.File // of the verified spans, 16 bytes each
-	broken   error    // why nothing is written down any more
+	file     *os.File // with the bytes
+	journal  *os.File // with the verified spans, 16 bytes each
+	broken   error    // reason why nothing is recorded any more
 }
 
-// take returns what is here of a payload, with its room reserved.
+// take returns the partial of a payload, with space reserved for it.
 func (s *Store) take(key flightKey) (*partial, error) {
 	s.mu.Lock()
 	if p := s.partials[key]; p != nil {
@@ -60,13 +60,13 @@ func (s *Store) take(key flightKey) (*partial, error) {
 	return p, nil
 }
 
-// shelve keeps what a fetch did not complete; s.mu is held.
+// shelve keeps an incomplete partial. The caller must hold s.mu.
 func (s *Store) shelve(p *partial) {
 	s.partials[p.key] = p
 	p.place = p.room.add(func() { s.discard(p) }, cost(p.key.size))
 }
 
-// discard forgets it; s.mu is held.
+// discard drops a partial. The caller must hold s.mu.
 func (s *Store) discard(p *partial) {
 	if s.partials[p.key] == p {
 		delete(s.partials, p.key)
@@ -79,7 +79,7 @@ func (s *Store) discard(p *partial) {
 	}
 }
 
-// setAside ends a fetch that failed: what was verified stays for the next one.
+// setAside ends a failed fetch and keeps the verified data for the next one.
 func (s *Store) setAside(p *partial) {
 	p.close()
 	s.mu.Lock()
@@ -94,7 +94,7 @@ func (s *Store) setAside(p *partial) {
 	s.shelve(p)
 }
 
-// isEmpty reports whether nothing was verified.
+// isEmpty reports whether nothing has been verified.
 func (p *partial) isEmpty() bool {
 	missing := uint64(0)
 	for _, part := range p.missing {
@@ -103,7 +103,7 @@ func (p *partial) isEmpty() bool {
 	return missing == p.key.size
 }
 
-// complete makes a payload of it, whose hash has been verified.
+// complete turns the partial into a payload. Its hash has been verified.
 func (s *Store) complete(p *partial) []byte {
 	p.close()
 	s.mu.Lock()
@@ -125,7 +125,7 @@ func (s *Store) complete(p *partial) []byte {
 		fits := s.memory.makeRoom(cost(p.key.size))
 		s.logger.Warn("blob: a payload could not be written", "blob", p.key.hash.Short(), "bytes", p.key.size, "kept_in_memory", fits, "err", err)
 		s.discard(p)
-		if !fits { // the caller has it; others get it elsewhere
+		if !fits { // the caller has it; other members get it elsewhere
 			return p.data
 		}
 		p.room = &s.memory
@@ -150,7 +150,7 @@ func (p *partial) buffer() []byte {
 	return p.data
 }
 
-// open makes the partial ready for a fetch: it reads what its file has.
+// open prepares the partial for a fetch: it reads the data in its file.
 func (p *partial) open() {
 	if p.missing == nil {
 		p.missing = gaps(nil, p.key.size)
@@ -193,7 +193,7 @@ func (p *partial) load() (err error) {
 	return nil
 }
 
-// persist writes down that a part was verified.
+// persist records that a part was verified.
 func (p *partial) persist(part span) {
 	if part.length == 0 {
 		return
@@ -213,8 +213,8 @@ func (p *partial) persist(part span) {
 	p.broken = cmp.Or(p.broken, err)
 }
 
-// check compares the hash of a payload of which an earlier process verified parts. If it
-// is wrong, the files were changed: everything is missing again.
+// check compares the hash of a payload of which an earlier process verified parts. If it is wrong,
+// the files were changed, and all data counts as missing again.
 func (p *partial) check() bool {
 	if p.restored == 0 || blake3.Sum256(p.data) == p.key.hash {
 		return true
@@ -249,8 +249,8 @@ func encodeSpan(s span) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, s.offset), s.length)
 }
 
-// decodeSpans reads a journal up to the first entry that cannot be one: an end that was
-// not written whole, or a file of something else.
+// decodeSpans decodes a journal up to the first invalid entry: a partially written end, or a file
+// with other content.
 func decodeSpans(raw []byte, size uint64) []span {
 	var spans []span
 	for ; len(raw) >= spanSize; raw = raw[spanSize:] {
@@ -264,7 +264,7 @@ func decodeSpans(raw []byte, size uint64) []span {
 	return spans
 }
 
-// gaps returns what spans leave of a payload, in pieces of at most maxRange.
+// gaps returns the parts of a payload outside spans, in pieces of at most maxRange.
 func gaps(spans []span, size uint64) []span {
 	spans = slices.SortedFunc(slices.Values(spans), func(a, b span) int { return cmp.Compare(a.offset, b.offset) })
 	missing := []span{}

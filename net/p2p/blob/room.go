@@ -2,15 +2,15 @@ package blob
 
 import "container/list"
 
-// room keeps account of the bytes of one medium. The store's mutex guards it.
+// room accounts for the bytes of one storage medium. The store's mutex guards it.
 type room struct {
 	max   int64
 	used  int64     // by payloads, partials and reservations
-	loose int64     // of it: what may be removed
+	loose int64     // part of used that may be removed
 	order list.List // of *place, oldest first
 }
 
-// place is something in a room that may be removed when the room is needed.
+// place is an entry of a room that may be removed when space is needed.
 type place struct {
 	remove  func()
 	bytes   int64
@@ -24,7 +24,7 @@ func (r *room) add(remove func(), bytes int64) *place {
 	return p
 }
 
-// remove takes a place out of the order; nil is one that is not in it.
+// remove removes a place from the order. It does nothing for nil, which is not in the order.
 func (r *room) remove(p *place) {
 	if p == nil || p.element == nil {
 		return
@@ -34,8 +34,8 @@ func (r *room) remove(p *place) {
 	r.loose -= p.bytes
 }
 
-// makeRoom removes the oldest until need more bytes fit. It removes nothing when they
-// never will.
+// makeRoom removes the oldest entries until need more bytes fit. It removes nothing if they can
+// never fit.
 func (r *room) makeRoom(need int64) bool {
 	if r.used-r.loose+need > r.max {
 		return false
@@ -46,9 +46,9 @@ func (r *room) makeRoom(need int64) bool {
 	return true
 }
 
-// GiveWay frees the disk for what is worth more: what may be removed from the folder is, what is retained
-// moves into memory as far as it fits there, and from then on nothing goes to the folder that fits into memory. It
-// returns the bytes that it freed.
+// GiveWay frees disk space for data that is more important. It deletes what may be removed from the
+// folder and moves retained payloads into memory as far as they fit. From then on, payloads that
+// fit into memory are not written to the folder. GiveWay returns the number of bytes that it freed.
 func (s *Store) GiveWay() (freed int64) {
 	if s.folder == nil {
 		return 0
@@ -74,7 +74,7 @@ func (s *Store) GiveWay() (freed int64) {
 	return before - s.disk.used
 }
 
-// moveToMemory takes a retained payload from the disk, if it fits into memory.
+// moveToMemory moves a retained payload from the disk, if it fits into memory.
 func (s *Store) moveToMemory(e *entry) {
 	outboard, err := e.outboard()
 	var data []byte

@@ -13,22 +13,22 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-// Protocol is the name of the protocol, see the package comment.
+// Protocol is the protocol ID; see the package comment.
 const Protocol = "/psyche/blob/1"
 
 const (
 	maxRange    = 4 << 20 // bytes of payload in one response
 	requestSize = 32 + 8 + 8
-	probeOffset = math.MaxUint64 // with length 0: the last group
-	writeBuffer = 256 << 10      // bytes of a payload on disk that are read at once
-	oneWrite    = 32 << 10       // up to which everything is sent with one write
+	probeOffset = math.MaxUint64 // with length 0: requests the last group
+	writeBuffer = 256 << 10      // bytes of a payload on disk per read
+	oneWrite    = 32 << 10       // maximum size of a response that is sent with one write
 
 	servesPerPeer = 16
-	// servesTotal is well over a third of the members of the largest run, which is 256. Each
-	// may hold a writeBuffer.
+	// servesTotal is well over a third of the members of the largest run, which is 256. Each may
+	// use a writeBuffer.
 	servesTotal = 128
-	// minRate is the lowest rate at which a range may arrive, in bytes per second: an eighth of a link of 0.25 Mbit/s.
-	// A holder that stops is noticed much earlier, by its silence.
+	// minRate is the lowest allowed rate of a range, in bytes per second: an eighth of a link of
+	// 0.25 Mbit/s. A holder that stops is detected much earlier, by its silence.
 	minRate    = 4 << 10
 	roundTrips = 20 * time.Second
 )
@@ -76,7 +76,7 @@ func decodeRequest(raw []byte) (request, error) {
 	return r, nil
 }
 
-// within returns the range that the request means in a payload of size bytes.
+// within returns the requested range in a payload of size bytes.
 func (r request) within(size uint64) (part span, ok bool) {
 	if r.offset == probeOffset {
 		offset, length := lastGroup(size)
@@ -105,7 +105,7 @@ func Serve(n *p2p.Node, s *Store) {
 	})
 }
 
-// allowance is the time that a range of length bytes may take.
+// allowance returns the time limit for a range of length bytes.
 func allowance(length uint64) time.Duration {
 	return roundTrips + time.Duration(length/minRate)*time.Second
 }
@@ -131,7 +131,7 @@ func (s *Store) serve(r io.Reader, w io.Writer) error {
 		return err
 	}
 	err = sendSlice(w, statusOK, held.data, held.outboard, part)
-	if errors.Is(err, errUnread) { // others may have it
+	if errors.Is(err, errUnread) { // other holders may have it
 		_, err := w.Write([]byte{statusNotHeld})
 		return err
 	}

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// group is Bao's name for 1 KiB << 4 = 16 KiB hashed as one unit, which is also what
+	// group is Bao's term for 1 KiB << 4 = 16 KiB hashed as one unit, which is also the amount that
 	// the widest vector instructions hash at once.
 	group     = 4
 	groupSize = 1024 << group
 	pairSize  = 64 // bytes of a parent: the hashes of its two subtrees
 )
 
-// errUnread says that nothing of a range could be read.
+// errUnread means that nothing of a range could be read.
 var errUnread = errors.New("nothing of the range can be read")
 
-// span is a range of a payload: a multiple of 16 KiB, then at most 4 MiB.
+// span is a range of a payload: its offset is a multiple of 16 KiB, its length at most 4 MiB.
 type span struct{ offset, length uint64 }
 
 func (s span) end() uint64 { return s.offset + s.length }
@@ -44,11 +44,11 @@ func (m memory) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// The slice of a range is the payload's size as uint64, little-endian; the parent hashes
-// that lead to the range, in pre-order; the bytes of the range. Bao has the parents between
-// the groups. With all of them ahead neither side has to move the bytes about.
+// The slice of a range is the payload's size as uint64, little-endian; the parent hashes on the
+// paths to the range, in pre-order; and the bytes of the range. Bao puts the parents between the
+// groups. With all of them first, neither side has to move the bytes.
 
-// parentsOf returns how many parents lead to the part of the n bytes at pos.
+// parentsOf returns the number of parents on the paths to the part of the n bytes at pos.
 func parentsOf(part span, pos, n uint64) int {
 	if n <= groupSize || pos >= part.end() || pos+n <= part.offset {
 		return 0
@@ -57,8 +57,8 @@ func parentsOf(part span, pos, n uint64) int {
 	return 1 + parentsOf(part, pos, left) + parentsOf(part, pos+left, n-left)
 }
 
-// appendParents appends these parents. outboard is Bao's: all parents in pre-order, of
-// which parent is the index of the subtree's first.
+// appendParents appends these parents. outboard is in Bao's format: all parents in pre-order.
+// parent is the index of the subtree's first one.
 func appendParents(dst, outboard []byte, part span, parent, pos, n uint64) []byte {
 	if n <= groupSize || pos >= part.end() || pos+n <= part.offset {
 		return dst
@@ -69,8 +69,8 @@ func appendParents(dst, outboard []byte, part span, parent, pos, n uint64) []byt
 	return appendParents(dst, outboard, part, parent+left/groupSize, pos+left, n-left)
 }
 
-// sendSlice writes prefix and the slice of a range. outboard is the payload's size and its
-// parents in pre-order. The error is errUnread when the payload cannot be read and nothing has been written.
+// sendSlice writes prefix and the slice of a range. outboard is the payload's size and its parents
+// in pre-order. The error is errUnread if the payload cannot be read and nothing has been written.
 func sendSlice(w io.Writer, prefix byte, data io.ReaderAt, outboard []byte, part span) error {
 	size := binary.LittleEndian.Uint64(outboard)
 	head := make([]byte, 0, 1+8+pairSize*parentsOf(part, 0, size)+oneWrite)
@@ -119,20 +119,20 @@ func readFull(data io.ReaderAt, p []byte, pos uint64) error {
 	return nil
 }
 
-// decoder verifies the slice of a range as it arrives, in place: what is in the memory of
-// the payload counts only after verified was told.
+// decoder verifies the slice of a range as it arrives, in place. Data in the memory of the payload
+// is valid only after verified was called for it.
 type decoder struct {
 	r        io.Reader
 	part     span              // at most maxRange
-	dst      func() []byte     // memory of the range, taken when the path to it is verified
-	verified func(n int) error // so many bytes more are right
+	dst      func() []byte     // returns the memory of the range; called when the path to it is verified
+	verified func(n int) error // called after n more bytes were verified
 
 	parents []byte      // not yet verified
-	groups  [][8]uint32 // hashes of the groups of the range, verified
+	groups  [][8]uint32 // verified hashes of the groups of the range
 	last    [groupSize]byte
 }
 
-// decode reads a slice without its size field.
+// decode decodes a slice without its size field.
 func (d *decoder) decode(size uint64, root Hash) error {
 	d.parents = make([]byte, pairSize*parentsOf(d.part, 0, size))
 	if _, err := io.ReadFull(d.r, d.parents); err != nil {

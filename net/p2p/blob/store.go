@@ -12,19 +12,20 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// spillSize is the smallest payload that goes to the disk first when there is a folder for
-// it: parts of a model do, most results of a round do not, unless the memory is full.
+// spillSize is the minimum size of a payload that is preferably stored on disk, if there is a
+// folder. Parts of a model have that size; most results of a round do not, and go to the disk only
+// if the memory is full.
 const spillSize = 1 << 20
 
 // Errors of a store.
 var (
-	// ErrFull says that a payload does not fit beside what is retained.
+	// ErrFull means that a payload does not fit into the store together with the retained payloads.
 	ErrFull = errors.New("blob store is full")
-	// ErrNotHeld says that a store has no such payload.
+	// ErrNotHeld means that a store does not hold a payload.
 	ErrNotHeld = errors.New("blob not held")
 )
 
-// Hash is the BLAKE3 hash of a payload and its name.
+// Hash is the BLAKE3 hash of a payload, which identifies it.
 type Hash [32]byte
 
 // String returns the hash in hexadecimal.
@@ -33,34 +34,34 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // Short returns the first 8 digits of the hash, for logs.
 func (h Hash) Short() string { return hex.EncodeToString(h[:4]) }
 
-// Options are what a store is made from.
+// Options are the settings of a store.
 type Options struct {
 	MaxMemory int64 // bytes
-	// Dir is the folder for payloads of 1 MiB and more, and for smaller ones that find no
-	// room in memory, one store's at a time; empty: all stay in memory. What it holds of an
-	// earlier process is used again.
+	// Dir is the folder for payloads of 1 MiB or more, and for smaller ones that do not fit into
+	// memory. Only one store may use it at a time. If it is empty, all payloads stay in memory. A
+	// store reuses what an earlier process left in the folder.
 	Dir     string
 	MaxDisk int64        // bytes in Dir
 	Logger  *slog.Logger // may be nil
 }
 
-// Store holds payloads, the small ones in memory, the large ones in a folder if it has
-// one, and each where the other has room when its own place has none. A payload that is retained stays until Drop; others, and what is there of
-// payloads that are not complete, stay until the room is needed, oldest first.
+// Store holds payloads: small ones in memory, large ones in a folder if it has one, and either kind
+// in the other place if its own is full. A retained payload stays until Drop. The store removes
+// other payloads, and the data of incomplete ones, oldest first, when it needs the space.
 //
-// The limits are for what comes from others: Fetch fails with ErrFull rather than exceed
-// them. Put always keeps what the node itself made, because it must be able to serve it.
+// The limits apply to data from other members: Fetch fails with ErrFull rather than exceed them.
+// Put always keeps the node's own data, because the node must be able to serve it.
 type Store struct {
 	logger  *slog.Logger
 	holders book
-	lone    time.Duration // how long a lone holder may stand still
-	reading chan struct{} // answers that read from a disk
+	lone    time.Duration // how long a holder without an alternative may stall
+	reading chan struct{} // answers that are reading from a disk
 
 	mu       sync.Mutex
 	memory   room
 	disk     room
 	folder   *folder // nil: memory only
-	spare    bool    // the disk is needed: the memory comes first
+	spare    bool    // the disk is needed: memory is preferred
 	blobs    map[Hash]*entry
 	partials map[flightKey]*partial
 	flights  map[flightKey]*flight
@@ -70,18 +71,18 @@ type Store struct {
 type entry struct {
 	hash     Hash
 	size     uint64
-	data     memory                 // nil: it is in a file
-	from     *lentFile              // the caller's; nil: the file is in the folder
-	room     *room                  // nil: data is the caller's, and takes no room
+	data     memory                 // nil: the payload is in a file
+	from     *lentFile              // the caller's file; nil: the file is in the folder
+	room     *room                  // nil: data belongs to the caller and takes no space
 	place    *place                 // nil while the payload is retained
-	outboard func() ([]byte, error) // tree of hashes, made at the first call
-	reading  *reading               // by Get, from the file; nil: nobody does
+	outboard func() ([]byte, error) // returns the hash tree, computed at the first call
+	reading  *reading               // by Get, from the file; nil: not being read
 }
 
 // inFolder reports whether the payload is in the store's own folder.
 func (e *entry) inFolder() bool { return e.data == nil && e.from == nil }
 
-// NewStore makes an empty store for at most maxBytes bytes in memory.
+// NewStore returns an empty store with at most maxBytes bytes in memory.
 func NewStore(maxBytes int64) *Store {
 	s := &Store{
 		logger:   slog.New(slog.DiscardHandler),
@@ -95,7 +96,7 @@ func NewStore(maxBytes int64) *Store {
 	return s
 }
 
-// OpenStore makes a store that may have a folder. Close it.
+// OpenStore returns a store that may have a folder. The caller must close it.
 func OpenStore(o Options) (*Store, error) {
 	s := NewStore(o.MaxMemory)
 	if o.Logger != nil {
@@ -115,7 +116,7 @@ func OpenStore(o Options) (*Store, error) {
 	return s, nil
 }
 
-// Close leaves the folder to the next store.
+// Close releases the folder, so that another store can use it.
 func (s *Store) Close() error {
 	if s.folder == nil {
 		return nil
@@ -123,13 +124,13 @@ func (s *Store) Close() error {
 	return s.folder.close()
 }
 
-// cost is what a payload of size bytes takes: its bytes and the tree of their hashes.
+// cost returns the space that a payload of size bytes takes: its bytes and its hash tree.
 func cost(size uint64) int64 {
 	groups := (size + groupSize - 1) / groupSize
 	return int64(size + 8 + pairSize*max(groups, 1) - pairSize)
 }
 
-// Put retains data and returns its hash. The caller must not modify data any more.
+// Put retains data and returns its hash. The caller must not modify data afterwards.
 func (s *Store) Put(data []byte) Hash {
 	outboard, sum := bao.EncodeBuf(data, group, true)
 	e := &entry{hash: Hash(sum), size: uint64(len(data)), data: data, outboard: made(outboard)}
@@ -145,7 +146,7 @@ func (s *Store) Put(data []byte) Hash {
 		}
 		if s.blobs[e.hash] == nil {
 			s.insert(e)
-		} else { // it came while it was written
+		} else { // it arrived while it was written
 			e.room.used -= cost(e.size)
 			if e.inFolder() && !s.blobs[e.hash].inFolder() {
 				s.folder.remove(e.hash)
@@ -156,8 +157,8 @@ func (s *Store) Put(data []byte) Hash {
 	return e.hash
 }
 
-// write moves a new payload from memory into its file. What cannot be written stays in
-// memory, whatever the limit. s.mu is held, and not while it writes.
+// write moves a new payload from memory to its file. A payload that cannot be written stays in
+// memory, even above the limit. The caller must hold s.mu, which write releases while it writes.
 func (s *Store) write(e *entry) {
 	s.mu.Unlock()
 	err := s.folder.write(e.hash, e.data)
@@ -177,9 +178,9 @@ func made(outboard []byte) func() ([]byte, error) {
 	return func() ([]byte, error) { return outboard, nil }
 }
 
-// roomFor makes room for a payload and says where: large ones go to the disk, unless that is to be spared, and small ones
-// to the memory, and where that has no room, to the other. It is nil when neither has.
-// s.mu is held.
+// roomFor makes space for a payload and returns the medium: large payloads go to the disk, unless
+// it is to be spared, and small ones to memory. If the preferred one has no space, it returns the
+// other, or nil if neither has. The caller must hold s.mu.
 func (s *Store) roomFor(size uint64) *room {
 	first, second := &s.memory, &s.disk
 	if size >= spillSize && !s.spare {
@@ -193,7 +194,7 @@ func (s *Store) roomFor(size uint64) *room {
 	return nil
 }
 
-// insert adds a payload whose cost is in used already; s.mu is held.
+// insert adds a payload whose cost is already in used. The caller must hold s.mu.
 func (s *Store) insert(e *entry) {
 	if e.data == nil && e.size == 0 {
 		e.data = memory{}
@@ -202,7 +203,7 @@ func (s *Store) insert(e *entry) {
 	e.place = e.room.add(func() { s.drop(e.hash) }, cost(e.size))
 }
 
-// Get returns a payload, which the caller must not modify. It waits for a disk no longer than ctx lasts.
+// Get returns a payload, which the caller must not modify. It waits for the disk until ctx ends.
 func (s *Store) Get(ctx context.Context, h Hash) ([]byte, bool) {
 	s.mu.Lock()
 	e := s.blobs[h]
@@ -228,10 +229,10 @@ func (s *Store) Get(ctx context.Context, h Hash) ([]byte, bool) {
 	}
 }
 
-// reading is a payload on its way from its file, for all who want it meanwhile. From a disk that does not answer a payload has
-// one at most, which ends when the disk answers.
+// reading is a read of a payload from its file, shared by all concurrent callers. On a disk that
+// does not respond a payload has at most one, which ends when the disk responds.
 type reading struct {
-	done chan struct{} // closed when the others are valid
+	done chan struct{} // closed when the other fields are valid
 	data []byte
 	err  error
 }
@@ -247,7 +248,7 @@ func (s *Store) readFor(r *reading, e *entry) {
 	s.mu.Unlock()
 }
 
-// lost drops a payload whose file is not what it was.
+// lost drops a payload whose file has changed.
 func (s *Store) lost(e *entry, err error) {
 	s.logger.Warn("blob: drop a file that cannot be used", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.mu.Lock()
@@ -278,7 +279,7 @@ func (s *Store) retain(h Hash) {
 	e.place = nil
 }
 
-// Drop removes a payload and what is there of it. Streams that are sending it finish.
+// Drop removes a payload, complete or not. Streams that are sending it finish.
 func (s *Store) Drop(h Hash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,12 +306,12 @@ func (s *Store) drop(h Hash) {
 	}
 }
 
-// reserve makes room for a payload of size bytes before anything is taken for it, and
-// says where.
+// reserve makes space for a payload of size bytes before anything is stored for it, and returns the
+// medium.
 func (s *Store) reserve(size uint64) (*room, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// First of all: the cost of an absurd size would overflow.
+	// This check comes first, because the cost of an absurd size would overflow.
 	if limit := max(s.memory.max, s.disk.max, 0); size > uint64(limit) {
 		return nil, fmt.Errorf("%w: %d bytes, limit %d", ErrFull, size, limit)
 	}
@@ -357,14 +358,14 @@ func (s *Store) open(h Hash) (held, error) {
 	return held{data, e.size, outboard}, nil
 }
 
-// Usage is what a store holds; what was lent takes nothing.
+// Usage is the space that a store uses. Lent data does not count.
 type Usage struct {
 	Blobs  int
 	Memory int64 // bytes of payloads, their hash trees, and running fetches
 	Disk   int64 // the same in the folder
 }
 
-// Usage returns what the store holds now.
+// Usage returns the store's current usage.
 func (s *Store) Usage() Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,36 +15,38 @@ import (
 
 // Errors of one holder.
 var (
-	// errCorrupt says that a holder sent bytes that do not belong to the hash. The
-	// connection is authenticated and encrypted, so nobody but the holder did that.
+	// errCorrupt means that a holder sent bytes that do not belong to the hash. The connection is
+	// authenticated and encrypted, so only the holder can have done that.
 	errCorrupt = errors.New("holder sent wrong bytes")
-	// errSize says that a holder's payload has another size than the announced one. One
-	// of the two is wrong, which one cannot be told from here.
+	// errSize means that a holder's payload has another size than the announced one. One of the two
+	// is wrong, but it is unknown which one.
 	errSize = errors.New("holder claims another size")
-	// errSlow says that a holder sent nothing for some seconds, next to nothing for
-	// longer, or much less than others do.
+	// errSlow means that a holder sent nothing for some seconds, almost nothing for longer, or much
+	// less than others do.
 	errSlow = errors.New("holder is too slow")
 )
 
-// A connection of its own costs a range a handshake and a slow start: over 20 Mbit/s and 100 ms a round whose results have
-// 674 KB took 20.5 s with one, and 15.6 s on the connection that is there. It pays from bulkSize on, and from slowSize on where
-// that connection is slow: over 5 Mbit/s and 100 ms, with 1 % of packets lost, such results took 5.0 s on it, and 1.6 s on one
-// of their own.
+// A bulk connection costs a range a handshake and a slow start. Over 20 Mbit/s and 100 ms, a round
+// whose results have 674 KB took 20.5 s with one, and 15.6 s on the existing connection. It pays
+// from bulkSize on, and from slowSize on if the existing connection is slow: over 5 Mbit/s and 100
+// ms, with 1 % of packets lost, such results took 5.0 s on it, and 1.6 s on a bulk connection.
 const (
 	bulkSize = 1 << 20
 	slowSize = 128 << 10
-	slowTime = 3 * time.Second // that a range would take
+	slowTime = 3 * time.Second // estimated time of a range
 )
 
-// source is one holder as a transfer sees it.
+// source is one holder in a transfer.
 type source struct {
 	node   *p2p.Node
 	holder identity.ID
 	hash   Hash
-	bulk   bool // the range gets a connection of its own, where there can be one
-	// asked is called when a request is on its way, and before if no connection of its own is made for it. It may be nil.
+	bulk   bool // use a bulk connection for the range, if possible
+	// asked is called when a request has been sent, and earlier if no bulk connection is made for
+	// it. It may be nil.
 	asked func()
-	// arrived is called with the number of bytes that each read of the response returns. It may be nil.
+	// arrived is called with the number of bytes that each read of the response returns. It may be
+	// nil.
 	arrived func(n int)
 }
 
@@ -62,7 +64,7 @@ func (r countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read asks for a range of a payload of size bytes. dst and verified are decoder's.
+// read requests a range of a payload of size bytes. dst and verified are as in decoder.
 func (s source) read(ctx context.Context, size uint64, r span, dst func() []byte, verified func(int) error) error {
 	return s.exchange(ctx, request{s.hash, r.offset, r.length}, func(body io.Reader, claimed uint64) error {
 		if claimed != size {
@@ -97,8 +99,7 @@ func (s source) decode(body io.Reader, size uint64, d *decoder) error {
 	return d.decode(size, s.hash)
 }
 
-// exchange sends a request and hands the response's slice, without its size field, to
-// decode.
+// exchange sends a request and passes the response's slice, without its size field, to decode.
 func (s source) exchange(parent context.Context, r request, decode func(body io.Reader, claimed uint64) error) error {
 	ctx, cancel := context.WithTimeout(parent, allowance(r.length))
 	defer cancel()
@@ -122,8 +123,8 @@ func (s source) exchange(parent context.Context, r request, decode func(body io.
 	return nil
 }
 
-// timedOut names the end of a context as the cause of err where it is: the caller's own,
-// or the time that one range may take.
+// timedOut adds the end of a context to err if that is the cause: the caller's context, or the time
+// limit of one range.
 func timedOut(parent, ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errCorrupt) || errors.Is(err, errSize):
@@ -139,8 +140,8 @@ func timedOut(parent, ctx context.Context, err error) error {
 	return err
 }
 
-// receive reads without a buffer: a muxed stream has one, and what is read goes straight
-// into the payload's memory.
+// receive reads without a buffer: a multiplexed stream has one, and the data goes directly into the
+// payload's memory.
 func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader, claimed uint64) error) error {
 	if _, err := stream.Write(r.encode()); err != nil {
 		return err

@@ -18,30 +18,29 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 )
 
-// The library tells a peer once, at the start of a stream, which topics it has joined,
-// and it opens that stream when the peer has been identified. Both can be lost for good
-// while the connection is well:
-//   - When its own stream to a peer ends, it forgets what the peer joined. The peer's
-//     stream to us may be another connection's, or its successor's that was faster, and
-//     then the peer has no reason to tell us again. Two members that dial each other at
-//     the same moment, one of whose connections is then closed, are enough.
-//   - When it cannot open a stream, it waits for the next identification, and it ignores
-//     one that falls into the attempt. After four streams that ended it gives up.
+// The library sends a peer its joined topics once, at the start of a stream, and opens that stream
+// when the peer has been identified. Both can be lost permanently while the connection works:
 //
-// So we repeat both; the library takes a repetition for nothing when nothing was lost.
+//   - When its own stream to a peer ends, it forgets the topics of the peer. The peer's stream to
+//     us may belong to another connection, or to a faster successor, and then the peer has no
+//     reason to announce its topics again. This already happens when two members dial each other at
+//     the same moment, and one of the connections is then closed.
+//   - When it cannot open a stream, it waits for the next identification, and it ignores one that
+//     arrives during the attempt. After four ended streams it gives up.
+//
+// Therefore we repeat both. The library ignores a repetition if nothing was lost.
 const (
 	repairEvery = 2 * time.Second
-	// announceTimeout is how long a stream may take an announcement before it counts as
-	// dead; the library's own messages have as long.
+	// announceTimeout is how long writing an announcement to a stream may take before the stream
+	// counts as dead. The library's own messages have the same limit.
 	announceTimeout = 30 * time.Second
 )
 
-// repair offers the library the connected members that it has no stream to, until the
-// node ends.
+// repair notifies the library of connected members to which it has no stream, until the node ends.
 func (r *router) repair(h host.Host) {
 	ticker := time.NewTicker(repairEvery)
 	defer ticker.Stop()
-	dropped, excess := uint64(0), uint64(0) // reported
+	dropped, excess := uint64(0), uint64(0) // already reported
 	for {
 		select {
 		case <-r.ctx.Done():
@@ -76,7 +75,7 @@ func (r *router) offerLost(h host.Host) error {
 		if _, ok := known[p]; ok || !r.node.Allows(p) || h.Network().Connectedness(p) != network.Connected {
 			continue
 		}
-		// Nothing is supported as long as the peer has not been identified.
+		// The protocols are unknown until the peer has been identified.
 		protocols, err := h.Peerstore().SupportsProtocols(p, pubsub.GossipSubDefaultProtocols...)
 		if err != nil {
 			return fmt.Errorf("protocols of %s: %w", p, err)
@@ -84,7 +83,7 @@ func (r *router) offerLost(h host.Host) error {
 		if len(protocols) == 0 {
 			continue
 		}
-		// The one thing besides an identification that makes the library look at a peer.
+		// Apart from an identification, only this event makes the library check a peer.
 		if err := emitter.Emit(event.EvtPeerProtocolsUpdated{Peer: p, Added: protocols}); err != nil {
 			return err
 		}
@@ -92,8 +91,8 @@ func (r *router) offerLost(h host.Host) error {
 	return nil
 }
 
-// joined and left keep the list of topics that is announced. left comes before the library
-// tells the peers that we leave, so that no announcement can follow that.
+// joined and left maintain the list of topics that is announced. left is called before the library
+// announces that we leave, so that no announcement can follow.
 func (r *router) joined(topic string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -106,7 +105,7 @@ func (r *router) left(topic string) {
 	delete(r.topics, topic)
 }
 
-// announcement is a packet, with its length, that names the topics joined; nil for none.
+// announcement returns a packet, with its length, that announces the joined topics; nil for none.
 func (r *router) announcement() ([]byte, error) {
 	r.mu.Lock()
 	var rpc pb.RPC
@@ -125,7 +124,7 @@ func (r *router) announcement() ([]byte, error) {
 	return slices.Concat(binary.AppendUvarint(nil, uint64(len(body))), body), nil
 }
 
-// announcingHost is the host as the library sees it: what it opens repeats the topics.
+// announcingHost is the host passed to the library. Streams that it opens repeat the topics.
 type announcingHost struct {
 	host.Host
 	router *router
@@ -143,14 +142,14 @@ func (h announcingHost) NewStream(ctx context.Context, p peer.ID, protocols ...p
 	return a, nil
 }
 
-// announcingStream is a stream to a peer on which the joined topics are named from time to
+// announcingStream is a stream to a peer on which the joined topics are announced from time to
 // time. The library writes every packet with one call and ends every stream with Reset.
 type announcingStream struct {
 	network.Stream
 	cancel    context.CancelFunc
-	throttled io.Writer // the stream, at the node's upload rate
+	throttled io.Writer // the stream, limited to the node's upload rate
 
-	mu      sync.Mutex // one packet after the other
+	mu      sync.Mutex // serializes packets
 	greeted bool       // the library's first packet, which must come first, was written
 }
 
@@ -160,7 +159,7 @@ func (s *announcingStream) Write(packet []byte) (int, error) {
 	s.greeted = true
 	n, err := s.throttled.Write(packet)
 	if err != nil {
-		s.cancel() // part of the packet may be out; nothing can follow it
+		s.cancel() // part of the packet may have been written, so that nothing can follow it
 	}
 	return n, err
 }
@@ -185,7 +184,7 @@ func (s *announcingStream) run(ctx context.Context, r *router) {
 		case <-ticker.C:
 		}
 		if err := s.announce(ctx, r); err != nil {
-			_ = s.Reset() // as in Write; the library notices and opens another
+			_ = s.Reset() // as in Write; the library notices and opens another stream
 			return
 		}
 	}

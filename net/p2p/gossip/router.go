@@ -21,33 +21,34 @@ import (
 )
 
 const (
-	// The library's queues of 32 lose messages when all members speak at once: each then
-	// passes on what all others say.
+	// The library's default queues of 32 lose messages when all members send at the same time,
+	// because each then forwards the messages of all others.
 	validateQueue = 4096
 	outboundQueue = 4096
 
-	// What one member may say. An honest one announces one result in a round, and that again
-	// every two seconds until the witnesses have it. What is over is not passed on.
+	// Limits for one author. An honest member announces one result in a round, and repeats it every
+	// two seconds until the witnesses have it. Messages above the limit are not forwarded.
 	authorPerSecond = 20
 	authorBurst     = 256
-	// What one member may say that is older than what it said before. Nothing is lost by
-	// little: an honest one says it again.
+	// Limits for messages of one author that are older than its newest. A low limit loses nothing,
+	// because an honest author repeats its messages.
 	latePerSecond = 2
 	lateBurst     = 32
-	// overtaken is how many later messages may come before one that still counts as new: they
-	// take several ways, and their signatures are checked side by side.
+	// overtaken is how many newer messages may arrive before a message that still counts as new.
+	// Messages take several paths, and their signatures are verified concurrently.
 	overtaken = 64
-	// What one peer may send us that it wrote itself. More is its own fault, whatever the
-	// others do; the burst is what a line that stood still for half a minute holds back.
+	// Limits for messages that one peer sends as their author. Exceeding them is the peer's fault,
+	// independent of other members. The burst covers messages that a link delays when it stalls for
+	// half a minute.
 	ownPerSecond = 2 * authorPerSecond
 	ownBurst     = 4 * authorBurst
-	// What one peer may make us look at. It is nobody's fault to pass on more: all that many
-	// authors say may come through one peer. A third of the members of the largest run, which
-	// is 256, cannot say so much for long.
+	// Limits for all messages through one peer. Exceeding them is not a fault, because the messages
+	// of many authors may come through one peer. A third of the members of the largest run, which
+	// is 256, cannot send so many for long.
 	messagesPerSecond = 2000
 	messagesBurst     = 8192
-	// The last of that is for authors that used no more than one part in quietShare of what
-	// they may say at once.
+	// The last part of that is reserved for authors that used at most one part in quietShare of
+	// their burst.
 	messagesForQuiet = messagesBurst / 2
 	quietShare       = 8
 	topicsPerPeer    = 32
@@ -61,29 +62,29 @@ type router struct {
 	node   *p2p.Node
 	pubsub *pubsub.PubSub
 	ctx    context.Context // ends with the node
-	excess atomic.Uint64   // messages that were over what their authors may say
+	excess atomic.Uint64   // messages above their authors' limits
 
 	mu     sync.Mutex
 	peers  map[peer.ID]*budget
 	topics map[string]struct{} // joined by this node
 }
 
-// budget is what one peer has used of what it may.
+// budget is the part of its limits that one peer has used.
 type budget struct {
-	messages *rate.Limiter // through it
-	own      *rate.Limiter // of them its own
+	messages *rate.Limiter // all messages through it
+	own      *rate.Limiter // those that it sent as their author
 	topics   map[string]struct{}
 
-	// As an author, whoever passed it on. Old messages can be sent again by anybody, so they
-	// take nothing from new ones. A sequence number says nothing of its message's age: the
-	// library counts messages on from the time at which it was started.
+	// As an author, whichever peer forwarded the message. Any peer can send old messages again, so
+	// they do not use the limit of new ones. A sequence number does not show the age of its
+	// message: the library numbers messages from the time at which it was started.
 	newest uint64        // sequence number
-	fresh  *rate.Limiter // messages with a higher one than any before, or one of the last
-	late   *rate.Limiter // others
+	fresh  *rate.Limiter // messages with a higher number than all before, or one of the last numbers
+	late   *rate.Limiter // all other messages
 }
 
-// limiter returns what a message of the author with a sequence number counts against; 0 is
-// that of one without.
+// limiter returns the limiter for a message of the author with a sequence number; 0 means a message
+// without one.
 func (b *budget) limiter(number uint64) *rate.Limiter {
 	if number > b.newest || number > 0 && b.newest-number < overtaken {
 		return b.fresh
@@ -98,8 +99,8 @@ func routerOf(n *p2p.Node) (*router, error) {
 		var err error
 		r.pubsub, err = pubsub.NewGossipSub(ctx, announcingHost{h, r},
 			pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
-			// Otherwise what is published before the first heartbeat after joining goes to
-			// an empty mesh and is lost without an error.
+			// Otherwise a message published before the first heartbeat after joining goes to an
+			// empty mesh and is lost without an error.
 			pubsub.WithFloodPublish(true),
 			pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return n.Allows(p) }),
 			pubsub.WithAppSpecificRpcInspector(r.inspect),
@@ -121,7 +122,7 @@ func routerOf(n *p2p.Node) (*router, error) {
 	return service.(*router), nil
 }
 
-// inspect refuses a packet before any of its signatures is checked.
+// inspect checks a packet before any of its signatures is verified.
 func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 	if !r.node.Allows(from) {
 		return p2p.ErrNotMember
@@ -141,21 +142,22 @@ func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 		return errFlood
 	}
 	messages := len(rpc.GetPublish())
-	rpc.Publish = r.sift(from, rpc.GetPublish()) // the rest of the packet costs next to nothing
+	rpc.Publish = r.sift(from, rpc.GetPublish()) // the rest of the packet costs almost nothing
 	r.dropped.Add(uint64(messages - len(rpc.GetPublish())))
 	return nil
 }
 
-// speaks counts messages that a peer sent of its own, and reports whether it may say so much.
+// speaks counts messages that a peer sent as their author, and reports whether it is within its
+// limits.
 func (r *router) speaks(from peer.ID, own int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return own == 0 || r.budget(from).own.AllowN(time.Now(), own)
 }
 
-// sift counts messages that came through a peer and returns those that there is room for.
-// When it runs short, authors that say much lose theirs first. Nothing is counted against an
-// author here: signatures are checked later.
+// sift counts messages that came through a peer and returns those within its limits. If the limit
+// is nearly reached, messages of authors that send much are dropped first. Nothing counts against
+// an author here, because signatures are verified later.
 func (r *router) sift(from peer.ID, messages []*pb.Message) []*pb.Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,8 +170,8 @@ func (r *router) sift(from peer.ID, messages []*pb.Message) []*pb.Message {
 	})
 }
 
-// quiet reports whether an author has said little of late; r.mu is held. An author that is no member
-// has nothing to say.
+// quiet reports whether an author has sent little recently. It is false for an author that is not a
+// member. The caller must hold r.mu.
 func (r *router) quiet(now time.Time, author peer.ID, seqno []byte) bool {
 	b, known := r.peers[author]
 	if !known {
@@ -179,7 +181,8 @@ func (r *router) quiet(now time.Time, author peer.ID, seqno []byte) bool {
 	return l.TokensAt(now) >= float64(l.Burst()-l.Burst()/quietShare)
 }
 
-// admits counts a signed message of an author, once, and reports whether it may say so much.
+// admits counts a signed message of an author, once, and reports whether the author is within its
+// limits.
 func (r *router) admits(author peer.ID, seqno []byte) bool {
 	number := numberOf(seqno)
 	r.mu.Lock()
@@ -190,7 +193,7 @@ func (r *router) admits(author peer.ID, seqno []byte) bool {
 	return l.Allow()
 }
 
-// numberOf returns a sequence number, which is 0 when it is none.
+// numberOf returns a sequence number, or 0 if it is invalid.
 func numberOf(seqno []byte) uint64 {
 	if len(seqno) != 8 {
 		return 0
@@ -204,8 +207,8 @@ func (r *router) penalise(p peer.ID, fault p2p.Fault, detail string) {
 	}
 }
 
-// budget returns the budget of a peer; r.mu is held. Peers that are members no more are
-// forgotten when the map has grown.
+// budget returns the budget of a peer. It removes the budgets of former members when the map has
+// grown. The caller must hold r.mu.
 func (r *router) budget(p peer.ID) *budget {
 	b, ok := r.peers[p]
 	if ok {
@@ -229,10 +232,10 @@ func (r *router) budget(p peer.ID) *budget {
 	return b
 }
 
-// CanSubscribe is for the node's own topics.
+// CanSubscribe permits the node's own topics.
 func (r *router) CanSubscribe(topic string) bool { return len(topic) <= maxTopicName }
 
-// FilterIncomingSubscriptions bounds how many topics a peer can make us remember.
+// FilterIncomingSubscriptions limits the number of topics that a peer can make this node store.
 func (r *router) FilterIncomingSubscriptions(from peer.ID, options []*pb.RPC_SubOpts) ([]*pb.RPC_SubOpts, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -257,8 +260,8 @@ func (r *router) FilterIncomingSubscriptions(from peer.ID, options []*pb.RPC_Sub
 	return accepted, nil
 }
 
-// tracer counts the messages that the library drops without an error, and names peers
-// that send what no honest member sends.
+// tracer counts the messages that the library drops without an error, and penalises peers that send
+// what no honest member sends.
 type tracer struct {
 	dropped  atomic.Uint64
 	penalise func(p peer.ID, fault p2p.Fault, detail string)

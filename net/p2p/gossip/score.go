@@ -9,20 +9,20 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-// Scores from which on a peer gets no gossip about messages, gets no messages, and is not
-// listened to. Two things bring it there: p2p.Node.GraveScore, where a fault weighs 2 to 50 and
-// halves every ten minutes, and the faults that the library itself sees.
+// Thresholds of the score below which a peer gets no gossip about messages, gets no messages, and
+// is ignored. The score has two parts: p2p.Node.GraveScore, in which a fault costs 2 to 50 points,
+// which halve every ten minutes, and the faults that the library itself detects.
 const (
 	gossipThreshold   = -80
 	publishThreshold  = -160
 	graylistThreshold = -320
 )
 
-// peerScore are the rules of the library's peer score. Nothing is gained by being active
-// and nothing lost by being silent: a member that only witnesses says little.
+// peerScore returns the parameters of the library's peer score. An active peer gains nothing and a
+// silent one loses nothing, because a member that is only a witness sends little.
 func peerScore(n *p2p.Node) (*pubsub.PeerScoreParams, *pubsub.PeerScoreThresholds) {
 	params := &pubsub.PeerScoreParams{
-		Topics:               make(map[string]*pubsub.TopicScoreParams), // topics set theirs when they are joined
+		Topics:               make(map[string]*pubsub.TopicScoreParams), // set for each topic when it is joined
 		SkipAtomicValidation: true,
 		AppSpecificScore: func(p peer.ID) float64 {
 			id, ok := p2p.Identity(p)
@@ -32,8 +32,8 @@ func peerScore(n *p2p.Node) (*pubsub.PeerScoreParams, *pubsub.PeerScoreThreshold
 			return n.GraveScore(id)
 		},
 		AppSpecificWeight: 1,
-		// Peers that break the rules of the mesh, such as joining again too soon. Many
-		// members behind one address are no offence.
+		// For peers that break the rules of the mesh, for example by rejoining too soon. Many
+		// members behind one address are not a fault.
 		BehaviourPenaltyWeight:    -1,
 		BehaviourPenaltyThreshold: 6,
 		BehaviourPenaltyDecay:     pubsub.ScoreParameterDecay(10 * time.Minute),
@@ -49,7 +49,7 @@ func peerScore(n *p2p.Node) (*pubsub.PeerScoreParams, *pubsub.PeerScoreThreshold
 	}
 }
 
-// topicScore are the rules for one topic: invalid messages count, nothing else does.
+// topicScore returns the parameters for one topic: only invalid messages count.
 func topicScore() *pubsub.TopicScoreParams {
 	return &pubsub.TopicScoreParams{
 		SkipAtomicValidation:           true,

@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// MaxMessage is the largest message, in bytes: an announcement has half of that.
+	// MaxMessage is the maximum size of a message in bytes, twice the size of an announcement.
 	MaxMessage = 512
 
 	maxTopicName = 128 // bytes
-	// maxEnvelope is the largest message with what names its topic and its author and is signed
-	// by it. Authors could hide more in it otherwise, and everybody would pass it on.
+	// maxEnvelope is the maximum size of a message including its topic, its author and its
+	// signature. Without it, authors could hide additional data there, which all members would
+	// forward.
 	maxEnvelope = MaxMessage + maxTopicName + 256
-	remembered  = 8192 // messages remembered to recognise repetitions
+	remembered  = 8192 // messages kept to recognise repetitions
 )
 
 // Errors of a topic.
@@ -34,19 +35,21 @@ var (
 	ErrClosed   = errors.New("gossip topic is closed")
 	ErrName     = errors.New("invalid gossip topic name")
 
-	// ErrIgnored is a handler's word for a message that is not passed on, and is held against nobody.
+	// ErrIgnored is the error that a handler returns for a message that should not be forwarded,
+	// but for which the sender should not be penalised.
 	ErrIgnored = errors.New("gossip message ignored")
 )
 
-// Handler takes one message of another member, before it is passed on. An error other than ErrIgnored means
-// that no honest member passes it on, and is held against the one that did. It may run in several goroutines at
-// once, must not block, and must not call Topic.Close. data belongs to the handler.
+// Handler processes one message of another member before the node forwards it. An error other than
+// ErrIgnored means that no honest member forwards such a message; the member that did is penalised.
+// Handlers may run concurrently. A Handler must not block, and must not call Topic.Close. It may
+// keep and modify data.
 type Handler func(from identity.ID, data []byte) error
 
-// errPanicked says that a handler did not come to a decision.
+// errPanicked means that a handler panicked.
 var errPanicked = errors.New("the handler panicked")
 
-// Topic is a joined topic.
+// Topic is a joined gossip topic.
 type Topic struct {
 	node    *p2p.Node
 	router  *router
@@ -57,18 +60,18 @@ type Topic struct {
 	logger  *slog.Logger
 
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the topic has been left and the handler is quiet
+	done   chan struct{} // closed when the topic has been left and no handler is running
 	err    error         // of leaving; valid after done
 
 	handling sync.RWMutex // held for reading by handlers
-	quiet    bool         // under handling: none is called any more
+	quiet    bool         // under handling: no more calls of handlers
 
 	mu   sync.Mutex
 	seen *recent
 }
 
-// Join takes part in a topic until Close, the end of ctx, or the end of the node. A node
-// can join a topic once at a time.
+// Join joins a topic until Close, the end of ctx, or the end of the node. A node cannot join a
+// topic twice at the same time.
 func Join(ctx context.Context, n *p2p.Node, topic string, handler Handler) (*Topic, error) {
 	if topic == "" || len(topic) > maxTopicName {
 		return nil, fmt.Errorf("join gossip topic %.40q…: %w: 1 to %d bytes", topic, ErrName, maxTopicName)
@@ -101,7 +104,7 @@ func (t *Topic) subscribe() (err error) {
 	if t.topic, err = t.router.pubsub.Join(t.name); err != nil {
 		return errors.Join(err, t.router.pubsub.UnregisterTopicValidator(t.name))
 	}
-	// The validator hands over what is heard, so the library's own delivery is not needed.
+	// The validator delivers messages, so the library's own delivery is not needed.
 	if t.unjoin, err = t.topic.Relay(); err != nil {
 		return errors.Join(err, t.leave())
 	}
@@ -112,17 +115,18 @@ func (t *Topic) subscribe() (err error) {
 	return nil
 }
 
-// validate decides whether a message is passed on, and hands it over. That its author has signed it
-// has been checked before.
+// validate decides whether a message is forwarded, and delivers it. Its author's signature has
+// already been verified.
 func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub.ValidationResult {
 	if len(m.GetData()) > MaxMessage {
 		return pubsub.ValidationReject
 	}
-	// A member that others know already and we do not is no offence of the peer that passed it on.
+	// A member that others already know but we do not is not a fault of the peer that forwarded its
+	// message.
 	if !t.node.Allows(m.GetFrom()) {
 		return pubsub.ValidationIgnore
 	}
-	// Nor is it one to pass on what others say too often.
+	// It is also not a fault to forward messages that others send too often.
 	if !t.router.admits(m.GetFrom(), m.GetSeqno()) {
 		t.router.excess.Add(1)
 		return pubsub.ValidationIgnore
@@ -130,7 +134,7 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 	return t.hear(m.GetFrom(), m.GetData())
 }
 
-// hear hands a message over that was not heard before, and decides what becomes of it.
+// hear delivers a new message, and decides whether it is forwarded.
 func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
 	t.handling.RLock()
 	defer t.handling.RUnlock()
@@ -152,7 +156,7 @@ func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
 	return pubsub.ValidationAccept
 }
 
-// repeats reports whether a message was heard before; remember makes it one that was.
+// repeats reports whether a message was received before. remember stores it.
 func (t *Topic) repeats(from identity.ID, data []byte, remember bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,13 +174,13 @@ func (t *Topic) run(ctx context.Context) {
 	t.handling.Lock()
 	t.quiet = true
 	t.handling.Unlock()
-	// When the node has ended, there is nothing left to leave.
+	// If the node has ended, there is nothing to leave.
 	if err := t.leave(); err != nil && t.router.ctx.Err() == nil {
 		t.err = fmt.Errorf("leave gossip topic %q: %w", t.name, err)
 	}
 }
 
-// call contains a panic of the handler: a message that trips it must not end the node.
+// call calls the handler and recovers from a panic, which must not end the node.
 func (t *Topic) call(from identity.ID, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -187,10 +191,10 @@ func (t *Topic) call(from identity.ID, data []byte) (err error) {
 	return t.handler(from, data)
 }
 
-// Publish sends data to the members that have joined the topic. It refuses what is over
-// MaxMessage, and more than 20 messages a second after 256 at once, on all topics of the
-// node together: the network would drop that without a word. No error does not mean that
-// anybody received it; the node's own handler never does.
+// Publish sends data to the members that have joined the topic. It refuses messages larger than
+// MaxMessage. After a burst of 256 messages it also refuses more than 20 messages a second, over
+// all topics of the node, because the network would drop them silently. A nil error does not mean
+// that a member received the message. The node's own handler does not receive it.
 func (t *Topic) Publish(ctx context.Context, data []byte) error {
 	if len(data) > MaxMessage {
 		return fmt.Errorf("publish %d bytes on %q: %w: at most %d bytes", len(data), t.name, ErrTooLarge, MaxMessage)
@@ -200,7 +204,7 @@ func (t *Topic) Publish(ctx context.Context, data []byte) error {
 		return fmt.Errorf("publish on %q: %w", t.name, ErrClosed)
 	default:
 	}
-	// The library keeps the slice until the message has left.
+	// The library keeps the slice until the message has been sent.
 	if err := t.topic.Publish(ctx, slices.Clone(data)); err != nil {
 		if refused, ok := errors.AsType[pubsub.ValidationError](err); ok && refused.Reason == pubsub.RejectValidationIgnored {
 			err = fmt.Errorf("%w: at most %d in a second, after %d", ErrTooMany, authorPerSecond, authorBurst)
@@ -221,8 +225,8 @@ func (t *Topic) Peers() []identity.ID {
 	return ids
 }
 
-// Close leaves the topic and waits for the handler to return. Later calls return the
-// first one's result.
+// Close leaves the topic and waits for the handler to return. Later calls return the result of the
+// first.
 func (t *Topic) Close() error {
 	t.cancel()
 	<-t.done

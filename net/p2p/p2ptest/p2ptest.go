@@ -1,7 +1,7 @@
-// Package p2ptest makes p2p nodes on 127.0.0.1 for tests.
+// Package p2ptest provides p2p nodes on 127.0.0.1 for tests.
 //
-// Order of calls: New for connected members, or Node for single nodes that the test
-// connects itself. Everything ends with the test.
+// Call New for connected members, or Node for single nodes that the test connects itself. The nodes
+// are closed when the test ends.
 package p2ptest
 
 import (
@@ -15,16 +15,16 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-// Wait bounds every wait of a test; it is never reached when things work.
+// Wait bounds every wait of a test. A passing test never reaches it.
 const Wait = 20 * time.Second
 
-// Loopback are the two addresses a node listens on by default.
+// Loopback are the default listen addresses of a node.
 var Loopback = []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}
 
-// Key returns a key that depends on name only.
+// Key returns a key that depends only on name.
 func Key(name string) identity.Key { return identity.FromSeed(sha256.Sum256([]byte(name))) }
 
-// Node starts a node that knows no members, on listen or else on Loopback.
+// Node starts a node without members that listens on listen, or on Loopback if listen is empty.
 func Node(t testing.TB, name string, listen ...string) *p2p.Node {
 	t.Helper()
 	if len(listen) == 0 {
@@ -75,7 +75,7 @@ func Connect(t testing.TB, nodes ...*p2p.Node) {
 	}
 }
 
-// New starts one node per name, connected with each other.
+// New starts one node for each name and connects all of them.
 func New(t testing.TB, names ...string) []*p2p.Node {
 	t.Helper()
 	nodes := make([]*p2p.Node, 0, len(names))

@@ -22,30 +22,30 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
-// cuts are how workers cut the model.
+// cuts are the options with which workers cut the model.
 func cuts(decay float64) momenta.Options {
 	return momenta.Options{Decay: float32(decay), TopK: topK, Edge: chunkEdge, Signs: true, Run: sha256.Sum256([]byte(runID))}
 }
 
-// calibrateCommand trains a run of one trainer of each stack and audits it.
+// calibrateCommand trains a run with one trainer of each stack and audits it.
 type calibrateCommand struct {
 	Name      string  `required:"" help:"Name of the log."`
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Logs      string  `default:"proof/bench/audit/logs" type:"path" help:"Folder of the logs."`
-	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
+	Text      string  `type:"path" help:"Folder of the .go files to train on. Default: the standard library."`
 	Steps     uint32  `default:"200" help:"Training steps."`
-	Every     uint32  `default:"2" help:"Steps between two audited steps."`
+	Every     uint32  `default:"2" help:"Interval of audited steps."`
 	Sequences int     `default:"4" help:"Sequences of a batch."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
 	LR        float64 `default:"0.001" help:"Learning rate."`
-	Seed      uint64  `default:"1" help:"Of batches, challenges and noise."`
-	Decay     float64 `default:"0.999" help:"Of the momentum."`
-	Rare      uint32  `help:"Number of first steps with batches of random tokens; most tokens occur only once."`
+	Seed      uint64  `default:"1" help:"Seed of batches, challenges and noise."`
+	Decay     float64 `default:"0.999" help:"Decay of the momentum."`
+	Rare      uint32  `help:"Initial steps with batches of random tokens; most tokens occur only once."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
-	Count     bool    `help:"Count audits among stacks of one type, and write a row for each pair of them instead of one for each audit."`
+	Count     bool    `help:"For stacks of the same type, count audits and write one row per pair instead of one per audit."`
 }
 
-// calibration is a run while it is calibrated.
+// calibration is a run during calibration.
 type calibration struct {
 	*calibrateCommand
 	text       []byte
@@ -57,7 +57,7 @@ type calibration struct {
 	old        [][][]float32
 	shadows    []*shadow
 	log        *json.Encoder
-	mu         sync.Mutex // of log and counts
+	mu         sync.Mutex // guards log and counts
 	counts     map[[2]string]*row
 }
 
@@ -137,7 +137,7 @@ func (c *calibration) batch(step uint32) [][]int32 {
 	return batch
 }
 
-// all asks all workers at once.
+// all queries all workers concurrently.
 func (c *calibration) all(f func(i int, w *process) error) error {
 	var group sync.WaitGroup
 	errs := make([]error, len(c.workers))
@@ -148,7 +148,7 @@ func (c *calibration) all(f func(i int, w *process) error) error {
 	return errors.Join(errs...)
 }
 
-// step trains a step with all trainers, audits it when it is its turn, and applies it.
+// step trains a step with all trainers, audits it if it is due, and applies it.
 func (c *calibration) step(step uint32) error {
 	n := len(c.workers)
 	batches, answers := make([][][]int32, n), make([][]answer, n) // by verifier, then by trainer
@@ -212,7 +212,7 @@ func (c *calibration) step(step uint32) error {
 	})
 }
 
-// compares says whether one worker verifies another.
+// compares reports whether one worker verifies another.
 func (c *calibration) compares(v, t int, audited bool) bool {
 	return v != t && audited && (!c.Count || c.workers[v].bf16 == c.workers[t].bf16)
 }
@@ -224,7 +224,7 @@ func (c *calibration) challenge(step uint32, t int) []uint32 {
 	return audit.Chunks(seed, step, momenta.Key(t), c.cut.Shapes, audit.DefaultChunks, nil)
 }
 
-// follow lets the shadows of the first trainer take the step.
+// follow applies the step to the shadows of the first trainer.
 func (c *calibration) follow(step uint32, update [][]float32, honest *momenta.State) error {
 	for _, s := range c.shadows {
 		next, err := c.cut.Advance(s.state, step, s.change(step, s, c.cut, update), nil)
@@ -242,7 +242,7 @@ func (c *calibration) follow(step uint32, update [][]float32, honest *momenta.St
 	return nil
 }
 
-// reference is what a verifier computed of trainer t's batch, of the drawn chunks.
+// reference returns a verifier's computation of trainer t's batch, for the drawn chunks.
 func (c *calibration) reference(step uint32, t int, a answer, chunks []uint32) *audit.Reference {
 	return momenta.Reference(&audit.Reference{
 		Shapes: c.cut.Shapes, Step: step, Decay: float32(c.Decay), Signs: true,
@@ -250,10 +250,10 @@ func (c *calibration) reference(step uint32, t int, a answer, chunks []uint32) *
 	}, momenta.Key(t), chunks)
 }
 
-// verifiersOfAttack are as many as audit each attack.
+// verifiersOfAttack is the number of verifiers that audit each attack.
 const verifiersOfAttack = 3
 
-// audit lets every worker verify every other's step, and some of them attacks on one.
+// audit makes every worker verify every other's step, and some of them attacks on one.
 func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer, states []*momenta.State) error {
 	jobs := make(chan func() error)
 	var group sync.WaitGroup
@@ -302,7 +302,7 @@ func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer
 	return errors.Join(errs...)
 }
 
-// scene asks for what attackers need beside what honest trainers computed.
+// scene requests the additional data that attackers need.
 func (c *calibration) scene(step uint32, t int, batches [][][]int32, answers [][]answer, states []*momenta.State) (*momenta.Scene, error) {
 	s := &momenta.Scene{
 		Cutting: c.cut, Random: c.random, Step: step, Own: c.states[t], Honest: c.states[t],
@@ -351,7 +351,7 @@ func (c *calibration) check(kind string, step uint32, t, v int, from, to *moment
 	return c.write(row)
 }
 
-// count adds an honest audit to those of its pair. One that is stopped is written as well.
+// count adds an honest audit to the audits of its pair. A failed audit is also written.
 func (c *calibration) count(r row) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -386,7 +386,7 @@ func (c *calibration) write(r row) error {
 	return c.log.Encode(r)
 }
 
-// round keeps three digits of a number: logs are kept.
+// round keeps three digits of a number, to keep logs small.
 func round(x float64) float64 {
 	if math.IsInf(x, 0) || math.IsNaN(x) {
 		return -1

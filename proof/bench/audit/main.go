@@ -10,21 +10,18 @@ import (
 
 type commands struct {
 	Calibrate   calibrateCommand   `cmd:"" help:"Audit honest trainers of all stacks, and attackers, and write a log."`
-	Table       tableCommand       `cmd:"" help:"Print what the logs say as Markdown tables."`
-	Cost        costCommand        `cmd:"" help:"Measure the processor time of commitments, openings and checks."`
-	Old         oldCommand         `cmd:"" help:"Audit steps that were trained a while ago, as jurors do, and print the errors."`
-	Values      valuesCommand      `cmd:"" help:"Train with signs and with values, attacked or not, and print the losses."`
+	Table       tableCommand       `cmd:"" help:"Print the results in the logs as Markdown tables."`
 	Rounds      roundsCommand      `cmd:"" help:"Audit rounds of local steps by trainers of all stacks, and attackers, and write a log."`
-	RoundsTable roundsTableCommand `cmd:"" help:"Print what the logs of rounds say as a Markdown table."`
-	Worker      workerCommand      `cmd:"" hidden:"" help:"A trainer of a stack, for calibrate."`
+	RoundsTable roundsTableCommand `cmd:"" help:"Print the results in the logs of rounds as a Markdown table."`
+	Worker      workerCommand      `cmd:"" hidden:"" help:"Run a trainer of a stack for calibrate."`
 
-	RoundsWorker roundsWorkerCommand `cmd:"" hidden:"" help:"A trainer of a stack, for rounds."`
+	RoundsWorker roundsWorkerCommand `cmd:"" hidden:"" help:"Run a trainer of a stack for rounds."`
 }
 
 func main() {
 	ctx, stop := signals.Context()
 	defer stop()
-	parsed := kong.Parse(&commands{}, kong.Name("audit"), kong.Description("What audits of training steps find, and what they cost."),
+	parsed := kong.Parse(&commands{}, kong.Name("audit"), kong.Description("Measure what audits of training steps find."),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	parsed.FatalIfErrorf(parsed.Run())
 }

@@ -20,27 +20,28 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
-// roundsCommand audits rounds of local steps: trainers of the stacks take turns, and all others of their type
-// make the steps again.
+// roundsCommand audits rounds of local steps: trainers of the stacks take turns, and all other
+// trainers of their type repeat the steps.
 type roundsCommand struct {
 	Name      string  `required:"" help:"Name of the log."`
 	Model     string  `default:"proof/bench/parity/model-small.json" type:"existingfile" help:"config.json of the model."`
 	Logs      string  `default:"proof/bench/audit/logs/rounds" type:"path" help:"Folder of the logs."`
-	Text      string  `type:"path" help:"Folder with the .go files that are the text; default: the standard library."`
-	Rounds    uint32  `default:"50" help:"Rounds."`
+	Text      string  `type:"path" help:"Folder of the .go files to train on. Default: the standard library."`
+	Rounds    uint32  `default:"50" help:"Number of rounds."`
 	Inner     uint32  `default:"24" help:"Steps of a round."`
-	Muon      bool    `help:"Its steps are of Muon, not of AdamW."`
+	Muon      bool    `help:"Use Muon instead of AdamW for the steps."`
 	Sequences int     `default:"1" help:"Sequences of a step."`
 	Length    int     `default:"64" help:"Tokens of a sequence."`
-	LR        float64 `default:"0.002" help:"Learning rate, after ten rounds."`
+	LR        float64 `default:"0.002" help:"Learning rate after ten rounds."`
 	Final     float64 `default:"0.0002" help:"Learning rate of the last round."`
-	Seed      uint64  `default:"1" help:"Of batches and challenges."`
+	Seed      uint64  `default:"1" help:"Seed of batches and challenges."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
 	F32       bool    `name:"f32" help:"Leave out stacks in bf16."`
-	Most      int     `default:"32" help:"Chunks that are opened."`
+	Most      int     `default:"32" help:"Number of opened chunks."`
 }
 
-// roundAttacks train some of a round's steps on tokens that are not theirs: of so many steps the first number.
+// roundAttacks train some of a round's steps on foreign tokens. steps returns these steps, for a
+// round of inner steps.
 var roundAttacks = []struct {
 	name  string
 	steps func(inner uint32) []uint32
@@ -64,7 +65,7 @@ type roundTrainer struct {
 	newest uint32
 }
 
-// roundsRun is such a run.
+// roundsRun is a run of rounds.
 type roundsRun struct {
 	*roundsCommand
 	source   *calibration // of batches
@@ -72,7 +73,7 @@ type roundsRun struct {
 	trainers []*roundTrainer
 	shapes   audit.Shapes
 	log      *json.Encoder
-	mu       sync.Mutex // of log
+	mu       sync.Mutex // guards log
 }
 
 func (c *roundsCommand) Run(ctx context.Context) (err error) {
@@ -132,7 +133,8 @@ func (r *roundsRun) close() error {
 	return errors.Join(errs...)
 }
 
-// round lets a trainer of each type train a round and the others of the type audit it, and attacks on it.
+// round makes a trainer of each type train a round, and the other trainers of the type audit the
+// round and attacks on it.
 func (r *roundsRun) round(step uint32) error {
 	var payloads [][]byte
 	for _, bf16 := range []bool{false, true} {
@@ -157,7 +159,7 @@ func (r *roundsRun) round(step uint32) error {
 	})
 }
 
-// turn is that of one of some trainers.
+// turn runs the turn of one of the trainers.
 func (r *roundsRun) turn(step uint32, all []*roundTrainer, slot int) ([]byte, error) {
 	own := all[int(step)%len(all)]
 	batch := r.source.batch(step)

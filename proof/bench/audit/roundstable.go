@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
-// roundsTableCommand prints what logs of rounds say.
+// roundsTableCommand prints the results in logs of rounds.
 type roundsTableCommand struct {
 	Logs string `default:"proof/bench/audit/logs/rounds" type:"path" help:"Folder of the logs."`
 }
@@ -27,8 +27,8 @@ func (c *roundsTableCommand) Run() error {
 	return nil
 }
 
-// printRounds prints a line for each log and kind. An audit is stopped where what rounding changes does not explain
-// an error beyond the limits.
+// printRounds prints a line for each log and kind. An audit fails if rounding does not explain an
+// error beyond the limits.
 func printRounds(out io.Writer, rows []row) {
 	type group struct{ log, kind string }
 	all := map[group][]row{}

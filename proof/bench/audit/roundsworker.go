@@ -34,11 +34,12 @@ type roundsWorkerCommand struct {
 	ID      uint8 `name:"id"`
 }
 
-// roundRequest asks for shapes, to train a round and open it, to drop that, to audit, or to apply.
+// roundRequest requests the shapes, training a round and opening it, dropping it, an audit, or
+// applying results.
 type roundRequest struct {
 	Op       string
 	Step     uint32
-	Slot     int // place of the batch in the round
+	Slot     int // index of the batch in the round
 	Batch    [][]int32
 	Chunks   []uint32
 	Claims   []roundClaim
@@ -46,11 +47,11 @@ type roundRequest struct {
 	Payloads [][]byte
 }
 
-// roundClaim is what a trainer shows of a round.
+// roundClaim is a trainer's claim about a round.
 type roundClaim struct {
 	Payload []byte
 	Opening audit.Opening
-	Root    [32]byte // of the result that it goes on from
+	Root    [32]byte // of the result that it continues from
 }
 
 type roundAnswer struct {
@@ -60,7 +61,7 @@ type roundAnswer struct {
 	Header  codec.Header
 	Opening audit.Opening
 	Reports []audit.Report
-	Shaken  []audit.Report // of claims that do not fit; else the same
+	Shaken  []audit.Report // of claims that do not match; else the same
 }
 
 func (a roundAnswer) claim(root [32]byte) roundClaim { return roundClaim{a.Payload, a.Opening, root} }

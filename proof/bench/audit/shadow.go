@@ -8,9 +8,10 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/momenta"
 )
 
-// shadow is an attacker that stays below a limit all the time: beside the gradients of the
-// first stack it adds a part of their length to its momentum, always the same few coefficients, as
-// many as are sent. Nothing of it is applied; what is measured is how much of what it sends it chose.
+// shadow is an attacker that always stays below a limit. In addition to the gradients of the first
+// stack, it adds a vector with a fraction of their length to its momentum. The vector always has
+// the same coefficients, as many as are sent. Its results are not applied. The measurement is its
+// share of the sent coefficients.
 type shadow struct {
 	name   string
 	change func(step uint32, s *shadow, cut *momenta.Cutting, update [][]float32) [][]float32
@@ -42,7 +43,7 @@ func shadows(turn uint32) []*shadow {
 	}})
 }
 
-// begin draws what the attacker wants.
+// begin draws the attacker's coefficients.
 func (s *shadow) begin(cut *momenta.Cutting) {
 	s.state = cut.Begin()
 	random := rand.New(rand.NewPCG(9, 9))
@@ -63,7 +64,7 @@ func (s *shadow) begin(cut *momenta.Cutting) {
 	}
 }
 
-// push adds the wanted coefficients.
+// push adds the attacker's coefficients.
 func (s *shadow) push(cut *momenta.Cutting, update [][]float32, by float32) [][]float32 {
 	other, first := momenta.Copied(update), 0
 	for i, shape := range cut.Shapes {
@@ -77,14 +78,14 @@ func (s *shadow) push(cut *momenta.Cutting, update [][]float32, by float32) [][]
 			}
 		}
 		if err := cut.Kernel.AddBack(cut.Layouts[i], other[i], r); err != nil {
-			panic(err) // a result of the same layout
+			panic(err) // cannot happen: both results have the same layout
 		}
 		first += shape.Chunks
 	}
 	return other
 }
 
-// chosen is the share of what was sent that the attacker wanted.
+// chosen returns the share of the sent coefficients that the attacker wanted.
 func (s *shadow) chosen(cut *momenta.Cutting) float64 {
 	wanted := make([]codec.TensorResult, len(cut.Layouts))
 	first := 0

@@ -11,16 +11,16 @@ import (
 	"strconv"
 )
 
-// Variables that name a second libtorch: a shim that was built against it.
+// envSecondShim is the variable with the path of a shim that was built against a second libtorch.
 const envSecondShim = "PSYCHE_TEST_SHIM2"
 
-// stack is what a trainer computes with: the six of e2e's TestReplicasOfDifferentLibraries.
+// stack is a trainer's combination of libraries: the six of e2e's TestReplicasOfDifferentLibraries.
 type stack struct {
 	name    string
 	second  bool   // the second libtorch, if there is one
 	blas    string // OPENBLAS_CORETYPE
 	aten    string // ATEN_CPU_CAPABILITY
-	generic bool   // without loops of our own over memory
+	generic bool   // without our own loops over memory
 	threads int
 	data    int // data parallelism
 	bf16    bool

@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
-// tableCommand prints what the logs say.
+// tableCommand prints the results in the logs.
 type tableCommand struct {
 	Logs string `default:"proof/bench/audit/logs" type:"path" help:"Folder of the logs."`
 }
@@ -92,8 +92,8 @@ func printTables(out io.Writer, rows []row) {
 	printShadows(out, kinds, byKind)
 }
 
-// printShadows prints, for each tenth of the longest run, how the choices of those below the limits
-// went.
+// printShadows prints the choices of the shadows below the limits, for each tenth of the longest
+// run.
 func printShadows(out io.Writer, kinds []string, byKind map[string][]row) {
 	_, _ = fmt.Fprintf(out, "\n| cheater without audits | chosen share of the sent coefficients, at 25, 50, 75, 100 %% of the run | shared with an honest trainer | opposite to an honest trainer |\n|---|---|---|---|\n")
 	for _, kind := range kinds {
@@ -118,7 +118,7 @@ func printShadows(out io.Writer, kinds []string, byKind map[string][]row) {
 	}
 }
 
-// printHonest prints the errors of honest trainers by the types that the two compute in.
+// printHonest prints the errors of honest trainers by the types of the two trainers.
 func printHonest(out io.Writer, all []row) {
 	_, _ = fmt.Fprintf(out, "| honest pairs | audits | error: median, 99 %%, largest | error of a chunk: median, 99 %%, largest | equal coefficients, lowest share | equal signs, lowest share | stopped |\n|---|---|---|---|---|---|---|\n")
 	for _, class := range []struct {
@@ -153,7 +153,7 @@ func printHonest(out io.Writer, all []row) {
 	}
 }
 
-// printCounted prints what was only counted, by log.
+// printCounted prints the rows that were only counted, by log.
 func printCounted(out io.Writer, of []row) {
 	byLog := map[string][]row{}
 	for _, r := range of {
@@ -175,7 +175,7 @@ func printCounted(out io.Writer, of []row) {
 	}
 }
 
-// bf16 is how many of the two compute in bf16.
+// bf16 returns how many of the two trainers compute in bf16.
 func (r row) bf16() (n int) {
 	for _, stack := range []string{r.Trainer, r.Verifier} {
 		if strings.Contains(stack, "bf16") {
@@ -185,7 +185,7 @@ func (r row) bf16() (n int) {
 	return n
 }
 
-// limits are those for what the two compute in, if there are any.
+// limits returns the limits for the types of the two trainers, if there are any.
 func (r row) limits() (l audit.Limits, ok bool) {
 	if r.bf16() == 2 {
 		return audit.BF16Limits, true
@@ -202,7 +202,8 @@ func stopped(rows []row) (n int) {
 	return n
 }
 
-// caught tells how many of the audits stopped an attacker, where so many of the two compute in bf16.
+// caught formats the number of audits that stopped an attacker, if bf16 of the two trainers compute
+// in bf16.
 func caught(rows []row, bf16 int) string {
 	var of []row
 	for _, r := range rows {
@@ -216,8 +217,8 @@ func caught(rows []row, bf16 int) string {
 	return fmt.Sprintf("%d of %d", stopped(of), len(of))
 }
 
-// upper is the largest probability with which so few of n still happen in 5 % of cases
-// (Clopper and Pearson), found by halving.
+// upper is the largest probability at which at most few of n events still occur in 5 % of cases
+// (Clopper and Pearson), found by bisection.
 func upper(few, n int) float64 {
 	low, high := 0.0, 1.0
 	for range 60 {

@@ -21,7 +21,7 @@ import (
 )
 
 // workerCommand is a trainer with the libraries of its environment. It answers requests on its
-// standard input until that ends.
+// standard input until the end of the input.
 type workerCommand struct {
 	Model   string
 	Threads int
@@ -32,13 +32,13 @@ type workerCommand struct {
 	Micro   int
 }
 
-// request asks for the update of a batch from the present weights, or, with payloads, to
-// apply a step.
+// request requests the update of a batch from the current weights or, with payloads, to apply a
+// step.
 type request struct {
 	Step     uint32
 	Batch    [][]int32
 	Payloads [][]byte
-	Held     [][]int32 // sequences whose loss is wanted
+	Held     [][]int32 // sequences whose loss is requested
 }
 
 // answer is the update of every chunk.
@@ -100,9 +100,9 @@ func (r request) serve(ctx context.Context, t *train.Trainer) (a answer, err err
 
 const runID = "bench"
 
-// options are what trainers of this program differ in.
+// options are the differences between trainers of this program.
 type options struct {
-	lr, decay     float64 // decay 0: that of runs of many parameters
+	lr, decay     float64 // if decay is 0: the decay of runs with many parameters
 	threads, data int
 	micro         int
 	bf16, signs   bool

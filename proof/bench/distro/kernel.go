@@ -86,7 +86,7 @@ func (m *tensors) apply(kernel *distro.Kernel) error {
 	return nil
 }
 
-// receive makes the results of the peers, as a codec gives them.
+// receive makes the results of the peers, as a codec returns them.
 func (m *tensors) receive(kernel *distro.Kernel, o options) error {
 	m.received = make([][]codec.TensorResult, len(m.layouts))
 	for range o.Peers {
@@ -109,7 +109,7 @@ func (m *tensors) receive(kernel *distro.Kernel, o options) error {
 	return nil
 }
 
-// compare lets the kernel, PyTorch and plain copies of memory take turns.
+// compare makes the kernel, PyTorch and plain memory copies take turns.
 func (o options) compare(ctx context.Context, m *tensors, threads int) error {
 	kernel, err := distro.NewKernel(distro.Options{Threads: threads})
 	if err != nil {
@@ -157,8 +157,8 @@ func (o options) compare(ctx context.Context, m *tensors, threads int) error {
 		}
 		copies = append(copies, copying)
 	}
-	// A copy reads and writes; encoding reads two numbers and writes one for each
-	// parameter, decoding reads and writes one.
+	// A copy reads and writes. Encoding reads two numbers and writes one for each parameter,
+	// decoding reads and writes one.
 	floor := map[string]float64{"encode": 1.5 * medians(copies).cpu, "decode": medians(copies).cpu}
 	scale := 1e3 * 1e8 / float64(m.parameters)
 	fmt.Printf("%d threads, kernel %s; ms for 100 M parameters, elapsed (CPU)\n", threads, kernel.ISA())
@@ -192,7 +192,7 @@ func (m memory) copy(threads int) {
 	all.Wait()
 }
 
-// reference is the process of the other side.
+// reference is the PyTorch process.
 type reference struct {
 	command *exec.Cmd
 	in      io.WriteCloser

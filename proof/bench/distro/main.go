@@ -14,25 +14,25 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// options of the program.
+// options are the flags of the program.
 type options struct {
-	Model   string `default:"proof/bench/distro/model.json" type:"existingfile" help:"config.json of the model whose tensors are used."`
+	Model   string `default:"proof/bench/distro/model.json" type:"existingfile" help:"config.json of the model that provides the tensors."`
 	Threads []int  `default:"1,2" help:"Threads of both sides of the comparison with PyTorch."`
-	TopK    int    `name:"topk" default:"8" help:"Coefficients of a chunk."`
-	Chunk   int    `default:"64" help:"Side of a chunk."`
-	Peers   int    `default:"3" help:"Results that are applied together."`
-	Rounds  int    `default:"7" help:"Turns of each side."`
+	TopK    int    `name:"topk" default:"8" help:"Coefficients sent per chunk."`
+	Chunk   int    `default:"64" help:"Side length of a chunk."`
+	Peers   int    `default:"3" help:"Results applied together."`
+	Rounds  int    `default:"7" help:"Repetitions of each side."`
 
-	Python    string `default:"/usr/bin/python3" help:"Interpreter that has PyTorch; empty: leave the comparison out."`
-	Reference string `default:"proof/bench/distro/reference.py" type:"existingfile" help:"The other side."`
+	Python    string `default:"/usr/bin/python3" help:"Python interpreter with PyTorch; empty skips the comparison."`
+	Reference string `default:"proof/bench/distro/reference.py" type:"existingfile" help:"Script of the PyTorch side."`
 
-	Sequences   int `default:"8" help:"Of the training step."`
-	SeqLen      int `default:"512" help:"Their tokens."`
-	Steps       int `default:"2" help:"Training steps; 0: leave them out."`
+	Sequences   int `default:"8" help:"Sequences of the training step."`
+	SeqLen      int `default:"512" help:"Tokens of a sequence in the training step."`
+	Steps       int `default:"2" help:"Training steps; 0 skips them."`
 	StepThreads int `default:"1" help:"Threads of the training step."`
 
 	Device       torch.Choice `default:"cpu" help:"Device for the gradient: cpu, cuda or cuda:N. On a GPU, shares refer to elapsed time instead of CPU time."`
-	ComputeDtype string       `default:"f32" enum:"f32,bf16" help:"Type that the gradient is computed in."`
+	ComputeDtype string       `default:"f32" enum:"f32,bf16" help:"Element type for computing the gradient."`
 }
 
 func main() {
@@ -61,7 +61,7 @@ func (o options) run(ctx context.Context) error {
 	return o.step(ctx, m)
 }
 
-// bar prints a figure beside what it should be.
+// bar prints a result next to its target.
 func bar(label string, figure float64, format string, good bool, want string) {
 	verdict := "met"
 	if !good {
@@ -75,17 +75,17 @@ func median(values []float64) float64 {
 	return values[len(values)/2]
 }
 
-// cost is the time of some work in seconds. On a busy machine only cpu means something.
+// cost is the time of some work in seconds. On a busy machine only cpu is meaningful.
 type cost struct{ wall, cpu float64 }
 
-// timed returns what f costs, if this process does nothing else meanwhile.
+// timed returns the cost of f, if this process does nothing else meanwhile.
 func timed(f func() error) (cost, error) {
 	start, cpu := time.Now(), cpuTime()
 	err := f()
 	return cost{time.Since(start).Seconds(), cpuTime() - cpu}, err
 }
 
-// cpuTime returns the seconds that this process has computed.
+// cpuTime returns the CPU time of this process in seconds.
 func cpuTime() float64 {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// step trains and sets the optimizer's part against the rest, and the bytes of the results
-// against the published format and the bound.
+// step trains and compares the optimizer's part with the rest, and the size of the results with the
+// published format and the bound.
 func (o options) step(ctx context.Context, m *tensors) (err error) {
 	if err := torch.Load(torch.Options{Threads: o.StepThreads}); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 		compute.Compute = torch.BF16
 	}
 	if devices[0] == torch.CPU {
-		devices = nil // the trainer's own engine, without a copy
+		devices = nil // the trainer's engine, without a copy
 	}
 	var parts parts
 	trainer, err := train.New(ctx, train.Options{
@@ -62,7 +62,7 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 		if err != nil {
 			return err
 		}
-		// The encoding is inside of Train; the same work again tells its time.
+		// The encoding is inside of Train, so it is repeated to measure its time.
 		encoding, err := timed(func() error {
 			results, err := m.encode(kernel, o.TopK)
 			if err == nil {
@@ -101,9 +101,9 @@ func (o options) step(ctx context.Context, m *tensors) (err error) {
 	return o.size(m, payload)
 }
 
-// parts are what the trainer says of where its time goes.
+// parts are the durations of a trainer's parts.
 type parts struct {
-	names   []string // in the order in which they were first seen
+	names   []string // in order of appearance
 	seconds map[string][]float64
 }
 
@@ -123,7 +123,7 @@ func (p *parts) print() {
 	}
 }
 
-// size sets the bytes of a result against the published format and the bound.
+// size compares the size of a result with the published format and the bound.
 func (o options) size(m *tensors, payload []byte) error {
 	_, results, err := codec.Decode(payload, m.codecs, true)
 	if err != nil {
@@ -147,7 +147,7 @@ func (o options) size(m *tensors, payload []byte) error {
 	return nil
 }
 
-// batch is sequences of random tokens.
+// batch returns sequences of random tokens.
 func (o options) batch(step uint32) data.Batch {
 	random := rand.New(rand.NewPCG(uint64(step), 1))
 	first := uint64(step) * 100
@@ -162,8 +162,8 @@ func (o options) batch(step uint32) data.Batch {
 	return batch
 }
 
-// payloads are the own result and, in place of other peers' with other contents, results
-// of other batches of the same step.
+// payloads returns this member's result and, as a substitute for other members' results, results of
+// other batches of the same step.
 func (o options) payloads(m *tensors, own []byte, step uint32) ([][]byte, error) {
 	header, _, err := codec.Decode(own, m.codecs, true)
 	if err != nil {

@@ -14,31 +14,31 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// outcome is what a run came to.
+// outcome is the result of a run.
 type outcome struct {
 	Row       string  `json:"row"`
 	Audits    int     `json:"audits"` // verification_percent
 	Seconds   float64 `json:"seconds"`
 	Steps     uint32  `json:"steps"`
 	Epochs    uint32  `json:"epochs"`
-	Lapsed    uint32  `json:"lapsed"`  // steps that the run's model does not have
-	Batches   int     `json:"batches"` // lost, as the member that saw most says
+	Lapsed    uint32  `json:"lapsed"`  // steps that are missing from the run's model
+	Batches   int     `json:"batches"` // lost batches, by the member that saw the most
 	Accused   int     `json:"accused"` // accusations in the log
 	Ejected   int     `json:"ejected"`
-	Lost      int     `json:"lost"`       // times that a member lost the model
+	Lost      int     `json:"lost"`       // number of times that a member lost the model
 	Returned  int     `json:"returned"`   // seats taken back
 	Loss      float64 `json:"loss"`       // mean of the newest hundred of each member
-	Digests   int     `json:"digests"`    // different final models
-	Audited   int     `json:"audited"`    // audits that members say they made
-	NotPassed int     `json:"not_passed"` // of these, that found something wrong
+	Digests   int     `json:"digests"`    // number of different final models
+	Audited   int     `json:"audited"`    // audits that members report
+	NotPassed int     `json:"not_passed"` // failed audits among these
 }
 
-// clean reports whether nobody honest felt anything.
+// clean reports whether honest members had no disadvantage.
 func (o *outcome) clean() bool {
 	return o.Lapsed == 0 && o.Accused == 0 && o.Ejected == 0 && o.Lost == 0 && o.Digests == 1 && o.NotPassed == 0
 }
 
-// read takes the host's log and the members' events together.
+// read combines the host's log and the members' events.
 func (p *play) read(ctx context.Context) (o outcome, err error) {
 	journal := filepath.Join(p.dir, "server", runID+".journal")
 	replay := func(flag string) ([]byte, error) {
@@ -87,7 +87,7 @@ func (o *outcome) state(text []byte) error {
 	return nil
 }
 
-// events reads what the members wrote.
+// events reads the members' events.
 func (o *outcome) events(dir string, members int) error {
 	digests := map[string]bool{}
 	var losses []float64
@@ -125,7 +125,7 @@ func (o *outcome) events(dir string, members int) error {
 	return nil
 }
 
-// printTable writes the outcomes, each beside its control.
+// printTable writes the outcomes, each next to its control.
 func printTable(out io.Writer, outcomes []outcome) error {
 	w := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(w, "| row\t| audits %\t| s\t| steps\t| epochs\t| steps not in the model\t| batches lost\t| seats taken back\t| lost the model\t| accused\t| ejected\t| models\t| audits made\t| not passed\t| loss\t|")

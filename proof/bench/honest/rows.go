@@ -8,33 +8,33 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// row is a run of honest members and its control.
+// row is a run of honest members, with its control.
 type row struct {
 	Name         string           `toml:"name"`
 	Model        string           `toml:"model"`   // "tied", "untied" or "moe"
 	Clients      int              `toml:"clients"` // members
-	BF16         int              `toml:"bf16"`    // how many of them compute in bf16
-	GPU          int              `toml:"gpu"`     // how many of them compute on the first CUDA device
+	BF16         int              `toml:"bf16"`    // number of them that compute in bf16
+	GPU          int              `toml:"gpu"`     // number of them that compute on the first CUDA device
 	Rounds       int              `toml:"rounds"`
-	Epoch        int              `toml:"epoch"`        // rounds of one; 0: all are one
+	Epoch        int              `toml:"epoch"`        // rounds of an epoch; 0: a single epoch
 	Batch        int              `toml:"batch"`        // sequences of a round
 	Length       int              `toml:"length"`       // tokens of a sequence
 	Audits       int              `toml:"audits"`       // verification_percent; the control has 0
 	Data         string           `toml:"data"`         // "local", "http", "bucket" or "server"
-	Permissioned bool             `toml:"permissioned"` // only keys that are authorized may join
+	Permissioned bool             `toml:"permissioned"` // only authorized keys may join
 	Delay        process.Duration `toml:"delay"`        // of every link, one way; 0: loopback
-	Rate         int64            `toml:"rate"`         // of every link, bits a second; 0: no bound
+	Rate         int64            `toml:"rate"`         // of every link, bit/s; 0: unlimited
 	Stress       []string         `toml:"stress"`       // "busy", "stop", "kill"
 	Set          map[string]any   `toml:"set"`          // keys of state.toml, dotted
 }
 
-// Bounds of a row.
+// Limits of a row.
 const (
 	maxRounds  = 10_000
 	maxClients = 16
 )
 
-// readRows reads the file that lists the rows.
+// readRows reads the file with the rows.
 func readRows(path string) ([]row, error) {
 	return process.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
 }
@@ -68,7 +68,7 @@ func (r *row) check() error {
 	return nil
 }
 
-// settings returns the keys of state.toml of a run with so many percent of verifiers.
+// settings returns the keys of state.toml for a run with audits as its verification_percent.
 func (r *row) settings(audits int, w world) map[string]any {
 	epoch := r.Epoch
 	if epoch == 0 {

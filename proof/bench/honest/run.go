@@ -24,17 +24,17 @@ import (
 const (
 	runID      = "honest"
 	eventsFile = "events.jsonl"
-	runTimeout = 40 * time.Minute // of a run: only a hang or a very slow machine reaches it
+	runTimeout = 40 * time.Minute // of a run: only a hang or a very slow machine exceeds it
 )
 
-// setup is what all rows share.
+// setup is the data that all rows share.
 type setup struct {
 	bin   string // folder of both programs
 	state string // path of the state.toml that rows change
-	out   string // folder for what the processes write
+	out   string // folder for the output of the processes
 }
 
-// play is a run that goes on.
+// play is a run in progress.
 type play struct {
 	setup
 	row     row
@@ -48,7 +48,7 @@ type play struct {
 	members []*process.Process
 }
 
-// measure runs a row with so many percent of verifiers.
+// measure runs a row with audits as its verification_percent.
 func (u setup) measure(ctx context.Context, r row, audits int) (o outcome, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("the run took longer than %v", runTimeout))
 	defer cancel()
@@ -136,8 +136,8 @@ func (p *play) run(ctx context.Context, audits int) error {
 	return nil
 }
 
-// endWhenFinished ends the members once all have seen the end of the run: some would stay a while for
-// others that may come back.
+// endWhenFinished ends the members once all have seen the end of the run, because some would wait
+// for members that may come back.
 func (p *play) endWhenFinished(ctx context.Context) {
 	finished := []byte(`"kind":"finished"`)
 	for i := 0; i < len(p.members); {
@@ -155,7 +155,7 @@ func (p *play) endWhenFinished(ctx context.Context) {
 	}
 }
 
-// startServer starts the host, which serves the data too where a row says so.
+// startServer starts the host, which also serves the data if the row requires it.
 func (p *play) startServer(ctx context.Context, audits int) (host *process.Process, close func(), err error) {
 	home, err := process.Folder(p.dir, "server")
 	if err != nil {
@@ -203,7 +203,7 @@ func (p *play) startServer(ctx context.Context, audits int) (host *process.Proce
 
 func memberName(i int) string { return fmt.Sprintf("client-%d", i+1) }
 
-// memberKey returns the key of a member, and where it is kept.
+// memberKey returns the key of a member, and its path.
 func (p *play) memberKey(i int) (own identity.Key, path string, err error) {
 	home, err := process.Folder(p.dir, memberName(i))
 	if err != nil {
@@ -219,7 +219,7 @@ func (p *play) memberKey(i int) (own identity.Key, path string, err error) {
 	return own, path, err
 }
 
-// authorize admits the members' keys to a permissioned run: the host's key is its join authority.
+// authorize admits the members' keys to a permissioned run. The host's key is its join authority.
 func (p *play) authorize(ctx context.Context) error {
 	for i := range p.members {
 		own, _, err := p.memberKey(i)
@@ -235,7 +235,7 @@ func (p *play) authorize(ctx context.Context) error {
 	return nil
 }
 
-// startMember starts a member, or starts it again with the key that it had.
+// startMember starts a member, or restarts it with the same key.
 func (p *play) startMember(ctx context.Context, i int) (*process.Process, error) {
 	name := memberName(i)
 	home, err := process.Folder(p.dir, name)

@@ -19,7 +19,7 @@ const (
 	startAfter = 2 * time.Second
 )
 
-// stress begins what a row's members have to bear, until ctx ends.
+// stress applies a row's stress until ctx ends.
 func (p *play) stress(ctx context.Context) {
 	for _, kind := range p.row.Stress {
 		switch kind {
@@ -35,7 +35,7 @@ func (p *play) stress(ctx context.Context) {
 	}
 }
 
-// stopping stops the first member for some seconds, again and again.
+// stopping suspends the first member for some seconds, again and again.
 func (p *play) stopping(ctx context.Context) {
 	for pause.For(ctx, stopEvery-stopFor) == nil {
 		p.mu.Lock()
@@ -47,7 +47,7 @@ func (p *play) stopping(ctx context.Context) {
 	}
 }
 
-// killing kills one member after the other, and starts it again.
+// killing kills and restarts one member after another.
 func (p *play) killing(ctx context.Context) {
 	for i := 0; pause.For(ctx, killEvery) == nil; i = (i + 1) % len(p.members) {
 		p.mu.Lock()

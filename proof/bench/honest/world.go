@@ -18,7 +18,7 @@ import (
 // kind is a small model.
 type kind struct {
 	architecture string
-	config       map[string]any // what config.json says beside llama or deepseek
+	config       map[string]any // config.json in addition to llama or deepseek
 }
 
 func llama(tied bool) kind {
@@ -30,8 +30,8 @@ func llama(tied bool) kind {
 	}}
 }
 
-// models are the models of rows. Rare tokens leave rows of the untied one, and the experts that are not
-// routed to, without a gradient.
+// models are the models of rows. Rare tokens leave rows of untied, and experts without routed
+// tokens, without a gradient.
 var models = map[string]kind{
 	"tied":   llama(true),
 	"untied": llama(false),
@@ -48,18 +48,18 @@ var models = map[string]kind{
 
 const (
 	vocabulary = 256
-	common     = 100 // tokens that most sequences have
-	rareEach   = 700 // one of so many sequences has others
+	common     = 100 // tokens of most sequences
+	rareEach   = 700 // one of this many sequences has other tokens
 )
 
-// world is what a row's processes find.
+// world is the environment of a row's processes.
 type world struct {
 	model    string         // folder
 	location map[string]any // data_location
 	data     string         // data.toml of the data server, if there is one
 }
 
-// prepare makes a row's model and data in a folder. close ends what serves them.
+// prepare creates a row's model and data in a folder. close ends their servers.
 func prepare(ctx context.Context, bin, dir string, r row, dataAddress string) (w world, close func(), err error) {
 	close = func() {}
 	config, err := json.Marshal(models[r.Model].config)
@@ -121,8 +121,8 @@ func zeros(count int) (list string) {
 	return list
 }
 
-// text returns the sequences of a row as tokens of two bytes: each token follows from the one before
-// but for some noise, so that there is something to learn. Some sequences have rare tokens.
+// text returns the sequences of a row as two-byte tokens. Each token follows from the previous one
+// except for some noise, so that there is something to learn. Some sequences have rare tokens.
 func text(r row) []byte {
 	random := rand.New(rand.NewPCG(1, 2))
 	var b []byte

@@ -9,40 +9,41 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// Scene is what an attacker has in a step. Own is its state before the step, Honest that of a
-// trainer which was honest until then and is now, too; both are the same where it attacks once.
+// Scene is an attacker's data in a step. Own is its state before the step. Honest is the state of a
+// trainer that was always honest. Both are equal for an attacker that attacks once.
 type Scene struct {
 	Cutting *Cutting
 	Random  *rand.Rand
 	Step    uint32
 	Own     *State
 	Honest  *State
-	Update  [][]float32 // what an honest trainer would add
-	Old     [][]float32 // what it added in the step before
+	Update  [][]float32 // an honest trainer's update
+	Old     [][]float32 // its update in the previous step
 	Half    [][]float32 // of the first half of its batch
-	Foreign [][]float32 // of another batch
+	Foreign [][]float32 // of a different batch
 	Others  []codec.TensorResult
-	Most    float64 // the most that an update may measure
-	// Mean is the mean gradient of the honest over the newest steps, which anybody can compute.
+	Most    float64 // maximum length of an update
+	// Mean is the mean gradient of the honest trainers over the newest steps, which every trainer
+	// can compute.
 	Mean    [][]float32
-	Usual   []float64 // chunk for chunk, what is usual in its tensor
-	Longest float64   // the most that a chunk of a momentum may measure
+	Usual   []float64 // per chunk: the usual length in its tensor
+	Longest float64   // maximum length of a chunk's momentum
 }
 
-// Attack is a name and what such an attacker adds to its momentum. All else it does as the rules
-// want, so that only the gradient can give it away.
+// Attack is a named attack with the update that the attacker adds to its momentum. The attacker
+// follows all other rules, so that only the gradient can reveal it.
 type Attack struct {
 	Name string
 	Fake func(s *Scene) [][]float32
 }
 
-// The attacks that a run can be trained under.
+// Attacks for whole training runs.
 var (
 	SignFlip    = Attack{"sign-flip", func(s *Scene) [][]float32 { return scaled(s.Update, -1) }}
 	Noise       = Attack{"noise of the same size", func(s *Scene) [][]float32 { return s.noise(1, false) }}
 	NegatedCopy = Attack{"negated copy", func(s *Scene) [][]float32 { return s.copy(-1) }}
 	// Injection is honest in nine of ten steps. In the tenth it makes its momentum the negative of
-	// what an honest trainer's would be, three times as long.
+	// an honest trainer's momentum, three times as long.
 	Injection = Attack{"momentum turned round, in a tenth of the steps", func(s *Scene) [][]float32 {
 		if s.Step%10 != 1 {
 			return s.Update
@@ -58,11 +59,11 @@ var (
 	}}
 )
 
-// The attacks of those who know how they are audited, and of those who save work.
+// Attacks that are adapted to the audits, and attacks that save work.
 var (
-	// BoundedInjection is honest until a momentum has been renewed. Then it adds the negative of what an
-	// honest trainer's momentum would be, as long as may be for openings of some chunks not to show by
-	// their length that it is no update.
+	// BoundedInjection is honest until a momentum has been renewed. Then it adds the negative of an
+	// honest trainer's momentum, with the greatest length at which openings of some chunks do not
+	// reveal that it is not an update.
 	BoundedInjection = Attack{"injection of the greatest length that openings do not show, once in each memory of the momentum", func(s *Scene) [][]float32 {
 		if memory := uint32(1 / (1 - s.Cutting.Decay)); s.Step%max(memory, 2) != 1 {
 			return s.Update
@@ -77,8 +78,8 @@ var (
 		opened := float64(audit.DefaultChunks) / float64(s.Cutting.Shapes.Chunks())
 		return scaled(added, float32(0.8*s.Most/math.Sqrt(squares*opened)))
 	}}
-	// Lonely adds a pattern of its own to chunks in which it has nearly no gradient, as long as the limits
-	// of an audit let pass.
+	// Lonely adds its own pattern to chunks in which it has almost no gradient, with the greatest
+	// length that passes an audit.
 	Lonely = Attack{"a pattern in chunks without a gradient", func(s *Scene) [][]float32 {
 		usual := make([]float64, len(s.Update))
 		for i, update := range s.Update {
@@ -98,26 +99,28 @@ var (
 			}
 		})
 	}}
-	// Drift takes from each gradient, in each chunk, as much of the mean gradient as audits in bf16 let pass, so
-	// that the momentum sums it up. DriftSent takes it from the coefficients that say most.
+	// Drift subtracts from each gradient, in each chunk, as much of the mean gradient as passes
+	// audits in bf16, so that the momentum accumulates it. DriftSent subtracts it from the
+	// coefficients with the greatest effect.
 	Drift = Attack{"the mean gradient taken away, below the limits of bf16", func(s *Scene) [][]float32 {
 		return s.drift(s.Mean)
 	}}
 	DriftSent = Attack{"the largest coefficients of the mean gradient taken away, below the limits of bf16", func(s *Scene) [][]float32 {
 		return s.drift(s.loudest(512))
 	}}
-	// Stuffed is honest in all but one round of thirty, StuffedOften of ten. In that one it makes what it has not
-	// sent the negative of the mean of what the honest come to, as long as may be.
+	// Stuffed is honest in all but one round of thirty, StuffedOften of ten. In that round it
+	// replaces its residual with the negative of the honest trainers' mean, with the maximum
+	// length.
 	Stuffed      = Attack{"what is not sent made as long as may be, against the others, in one round of 30", func(s *Scene) [][]float32 { return s.stuffed(30, 10) }}
 	StuffedOften = Attack{"the same in one round of ten", func(s *Scene) [][]float32 { return s.stuffed(10, 5) }}
-	// Withheld is honest but for sending nothing, which the rules allow: so all chunks move by less.
+	// Withheld is honest but sends nothing, which the rules permit, so that all chunks move less.
 	Withheld  = Attack{"nothing sent", func(s *Scene) [][]float32 { return s.Update }}
 	HalfBatch = Attack{"half the batch", func(s *Scene) [][]float32 { return s.Half }}
 	OldBatch  = Attack{"the batch before", func(s *Scene) [][]float32 { return s.Old }}
 	Copy      = Attack{"another's result", func(s *Scene) [][]float32 { return s.copy(1) }}
 )
 
-// Single are attacks of one step.
+// Single returns attacks of one step.
 func Single() []Attack {
 	all := []Attack{
 		SignFlip,
@@ -157,8 +160,8 @@ func Single() []Attack {
 	return all
 }
 
-// noise draws a direction for each chunk and gives it a part of the update's length there; with
-// add it is added to the update.
+// noise draws a direction for each chunk, with a fraction of the update's length. If add is set, it
+// is added to the update.
 func (s *Scene) noise(by float64, add bool) [][]float32 {
 	return s.eachChunk(func(_ int, update, _ []float32) {
 		direction, sum := make([]float64, len(update)), 0.0
@@ -176,11 +179,11 @@ func (s *Scene) noise(by float64, add bool) [][]float32 {
 	})
 }
 
-// within is the part of a gradient that Drift moves it by: accusers have 0.075, of which what the types
-// differ by on honest machines, up to 0.02, is left.
+// within is the relative change of a gradient by Drift: the accusers' limit of 0.075, minus room
+// for differences between types on honest machines, which are up to 0.02.
 const within = 0.07
 
-// drift takes something away from each chunk of the update.
+// drift subtracts a direction from each chunk of the update.
 func (s *Scene) drift(direction [][]float32) [][]float32 {
 	all, chunk := Copied(s.Update), 0
 	for i, shape := range s.Cutting.Shapes {
@@ -199,7 +202,7 @@ func (s *Scene) drift(direction [][]float32) [][]float32 {
 	return all
 }
 
-// stuffed is the update of an attack in one of so many rounds of local steps.
+// stuffed returns the update of an attack in one of every rounds of local steps.
 func (s *Scene) stuffed(every, at uint32) [][]float32 {
 	if s.Step%every != at {
 		return s.Update
@@ -221,13 +224,14 @@ func (s *Scene) stuffed(every, at uint32) [][]float32 {
 	})
 }
 
-// loudest returns of each chunk of the mean gradient the signs of so many coefficients, the largest.
+// loudest returns, for each chunk of the mean gradient, the signs of its count largest
+// coefficients.
 func (s *Scene) loudest(count int) [][]float32 {
 	c, mean, all := s.Cutting, Copied(s.Mean), s.Cutting.Zeros()
 	for i, l := range c.Layouts {
 		taken, err := c.Kernel.Encode(l, mean[i], all[i], distro.EncodeParams{Decay: 1, LR: 1, TopK: count})
 		if err != nil {
-			panic(err) // of finite gradients
+			panic(err) // cannot happen: the gradients are finite
 		}
 		for j, v := range taken.Values {
 			if v != 0 {
@@ -235,14 +239,14 @@ func (s *Scene) loudest(count int) [][]float32 {
 			}
 		}
 		if err := c.Kernel.AddBack(l, all[i], taken); err != nil {
-			panic(err) // a result of the same layout
+			panic(err) // cannot happen: both results have the same layout
 		}
 	}
 	return all
 }
 
-// copy makes up a momentum of which exactly what another trainer sent is taken, of the
-// length that the own one has.
+// copy fabricates a momentum from which exactly another trainer's result is taken, with the length
+// of the attacker's momentum.
 func (s *Scene) copy(sign float32) [][]float32 {
 	c, zero, left := s.Cutting, s.Cutting.Zeros(), s.Cutting.Left(s.Own, s.Step)
 	for i, l := range c.Layouts {
@@ -258,7 +262,7 @@ func (s *Scene) copy(sign float32) [][]float32 {
 			}
 		}
 		if err := c.Kernel.AddBack(l, zero[i], r); err != nil {
-			panic(err) // a result of the same layout
+			panic(err) // cannot happen: both results have the same layout
 		}
 	}
 	at := 0
@@ -278,7 +282,7 @@ func (s *Scene) copy(sign float32) [][]float32 {
 	})
 }
 
-// eachChunk lets f change a copy of each chunk of the update.
+// eachChunk applies f to a copy of each chunk of the update.
 func (s *Scene) eachChunk(f func(tensor int, update, momentum []float32)) [][]float32 {
 	all := Copied(s.Update)
 	for i, shape := range s.Cutting.Shapes {

@@ -11,29 +11,29 @@ import (
 	"github.com/psyche-go/psyche/learn/localsteps"
 )
 
-// Options are the optimizer of a run, and its name.
+// Options configure the optimizer of a run.
 type Options struct {
 	Decay float32 // of the momentum
-	TopK  int     // coefficients of a chunk that are sent
+	TopK  int     // sent coefficients per chunk
 	Edge  int     // longest side of a chunk
 	Signs bool    // send signs only
-	Bits  int     // of a value that local steps send; 0: the optimizer is DisTrO
-	Loud  bool    // send of chunks that are below the floor, too
-	Mute  bool    // send nothing of any
+	Bits  int     // per value sent by local steps; 0: the optimizer is DisTrO
+	Loud  bool    // also send coefficients of chunks below the floor
+	Mute  bool    // send nothing
 	Run   [32]byte
 }
 
-// Cutting is the model's chunks as tensors whose chunks lie one after the other, so that the
-// optimizer works on what train.Trainer.Recompute tells of all chunks.
+// Cutting is the model's chunks as tensors of consecutive chunks, so that the optimizer can process
+// the output of train.Trainer.Recompute for all chunks.
 type Cutting struct {
 	Options
 	Kernel  *distro.Kernel
 	Shapes  audit.Shapes
 	Layouts []distro.Layout
-	Reach   float32 // of the present round of local steps: how far it moves a weight
+	Reach   float32 // in the current round of local steps: the maximum change of a weight
 }
 
-// New returns the cutting of a model that is cut into the shapes.
+// New returns the cutting of a model with the given shapes.
 func New(shapes audit.Shapes, o Options) (*Cutting, error) {
 	kernel, err := distro.NewKernel(distro.Options{Threads: 1})
 	if err != nil {
@@ -53,7 +53,7 @@ func New(shapes audit.Shapes, o Options) (*Cutting, error) {
 	return c, nil
 }
 
-// largest is the number of elements of the largest chunk.
+// largest returns the number of elements of the largest chunk.
 func (c *Cutting) largest() (most int) {
 	for _, s := range c.Shapes {
 		most = max(most, s.Rows*s.Cols)
@@ -61,7 +61,7 @@ func (c *Cutting) largest() (most int) {
 	return most
 }
 
-// Zeros returns a momentum of nothing.
+// Zeros returns a zero momentum.
 func (c *Cutting) Zeros() [][]float32 {
 	all := make([][]float32, len(c.Layouts))
 	for i, l := range c.Layouts {
@@ -86,22 +86,22 @@ func (c *Cutting) Tensors(chunks, into [][]float32) [][]float32 {
 	return all
 }
 
-// State is a trainer's after a step. The zero value, with a momentum of zeros, is that before
-// the first.
+// State is a trainer's state after a step. The zero value, with a zero momentum, is the state
+// before the first step.
 type State struct {
-	Step, Previous uint32 // Previous is the step of the state that it goes on from
+	Step, Previous uint32 // Previous is the step of the previous state
 	Momentum       [][]float32
 	Taken          []codec.TensorResult
-	levels         []codec.TensorResult // of local steps: what Taken is sent as
+	levels         []codec.TensorResult // of local steps: the encoded form of Taken
 	tree           *merkle.Tree
 }
 
 // Begin returns the state before the first step.
 func (c *Cutting) Begin() *State { return &State{Momentum: c.Zeros()} }
 
-// Advance makes the next state of a momentum by an update, which is not changed: the gradient times
-// the learning rate. Its momentum is in the memory of spare, a state that nobody wants any more;
-// nil: in its own.
+// Advance returns the next state after an update, which is the gradient times the learning rate. It
+// does not modify the update. The new momentum uses the memory of spare, an unused state, or new
+// memory if spare is nil.
 func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *State) (*State, error) {
 	m := &State{Step: step, Previous: from.Step}
 	if spare != nil {
@@ -132,7 +132,7 @@ func (c *Cutting) Advance(from *State, step uint32, update [][]float32, spare *S
 	return m, nil
 }
 
-// takeLevels is the step of a round of local steps.
+// takeLevels performs the step of a round of local steps.
 func (c *Cutting) takeLevels(m *State, left float32, update [][]float32) error {
 	p := localsteps.EncodeParams{Reach: c.Reach, TopK: c.TopK, LevelBits: c.Bits, Decay: left}
 	for i, l := range c.Layouts {
@@ -149,12 +149,12 @@ func (c *Cutting) takeLevels(m *State, left float32, update [][]float32) error {
 	return nil
 }
 
-// Left is what a step leaves of the momentum of an earlier one.
+// Left returns the factor by which a step scales the momentum of an earlier one.
 func (c *Cutting) Left(from *State, step uint32) float32 {
 	return audit.Decayed(c.Decay, step-from.Step)
 }
 
-// Commit makes the tree of a state, once. That before the first step has none.
+// Commit computes the tree of a state, once. The state before the first step has none.
 func (c *Cutting) Commit(m *State) error {
 	if m.tree != nil || m.Step == 0 {
 		return nil
@@ -171,7 +171,7 @@ func (c *Cutting) Commit(m *State) error {
 	return nil
 }
 
-// Claim opens chunks of a state and of the one that it goes on from.
+// Claim opens chunks of a state and of its previous state.
 func (c *Cutting) Claim(from, to *State, trainer [32]byte, chunks []uint32) (audit.Claim, error) {
 	if err := c.Commit(to); err != nil {
 		return audit.Claim{}, err
@@ -181,7 +181,7 @@ func (c *Cutting) Claim(from, to *State, trainer [32]byte, chunks []uint32) (aud
 		Result:  to.Taken,
 		Header:  codec.Header{Step: to.Step, Trainer: trainer, Momentum: to.tree.Root(), Previous: to.Previous},
 	}
-	if from.Step > 0 { // else it is zeros, of which nothing is opened
+	if from.Step > 0 { // otherwise it is zero and not opened
 		if err := c.Commit(from); err != nil {
 			return audit.Claim{}, err
 		}
@@ -219,7 +219,7 @@ func (c *Cutting) Payload(m *State, member int, first, end uint64) ([]byte, erro
 	return codec.Encode(header, layouts, c.Signs, m.Taken)
 }
 
-// Reference returns the part, of a reference of all chunks, that an audit of the drawn ones has.
+// Reference reduces a reference of all chunks to the part that an audit of the drawn chunks has.
 func Reference(all *audit.Reference, trainer [32]byte, chunks []uint32) *audit.Reference {
 	drawn := *all
 	drawn.Trainer, drawn.Chunks, drawn.Updates, drawn.Usual, drawn.Blur = trainer, chunks, nil, nil, nil
@@ -234,16 +234,16 @@ func Reference(all *audit.Reference, trainer [32]byte, chunks []uint32) *audit.R
 			drawn.Blur = append(drawn.Blur, all.Blur[chunk])
 		}
 	}
-	if all.Blur != nil { // rounds of local steps: as much for each element
+	if all.Blur != nil { // rounds of local steps: the same number for each element
 		drawn.Most *= math.Sqrt(float64(elements) / float64(ofAll))
 	}
 	return &drawn
 }
 
-// Key stands for the public key of a member.
+// Key returns a substitute for the public key of a member.
 func Key(member int) [32]byte { return [32]byte{byte(member) + 1} }
 
-// All returns the chunks of a model.
+// All returns the numbers of all chunks of a model.
 func All(shapes audit.Shapes) []uint32 {
 	all := make([]uint32, shapes.Chunks())
 	for i := range all {
@@ -252,7 +252,7 @@ func All(shapes audit.Shapes) []uint32 {
 	return all
 }
 
-// Copied returns a copy.
+// Copied returns a deep copy.
 func Copied(all [][]float32) [][]float32 {
 	other := make([][]float32, len(all))
 	for i, one := range all {
@@ -261,7 +261,7 @@ func Copied(all [][]float32) [][]float32 {
 	return other
 }
 
-// Length is the Euclidean norm.
+// Length returns the Euclidean norm.
 func Length(x []float32) float64 {
 	sum := 0.0
 	for _, v := range x {

@@ -6,14 +6,14 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// Overlap says how alike the choices of two results are.
+// Overlap measures how similar the choices of two results are.
 type Overlap struct {
 	Entries  int // of the first result
-	Same     int // that the second has too, with the same sign
-	Opposite int // that the second has with the other sign
+	Same     int // in both results, with the same sign
+	Opposite int // in both results, with opposite signs
 }
 
-// Compare compares two results of tensors of these shapes.
+// Compare compares two results of tensors with these shapes.
 func Compare(shapes audit.Shapes, a, b []codec.TensorResult) Overlap {
 	var o Overlap
 	for i, shape := range shapes {
@@ -44,8 +44,8 @@ func (o *Overlap) add(a, b audit.Taken) {
 	}
 }
 
-// Agreement returns which share of what a step took of a chunk would have been taken with another update too,
-// and which share of that with the same sign.
+// Agreement returns the share of the coefficients taken from a chunk in a step that would also have
+// been taken with a different update, and the share of these with the same sign.
 func (c *Cutting) Agreement(from, to *State, chunk uint32, update []float32) (sets, signs float64, err error) {
 	tensor, within, _ := c.Shapes.Find(chunk)
 	shape := c.Shapes[tensor]

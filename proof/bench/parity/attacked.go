@@ -12,8 +12,8 @@ const (
 	usualMomentum = 0.99
 )
 
-// printAttacked compares the runs whose members share a replica with the honest one of as many
-// members as are honest in the attacked ones.
+// printAttacked compares the runs whose members share a replica with the honest run of the same
+// number of honest members.
 func printAttacked(groups []*group) {
 	groups = slices.DeleteFunc(slices.Clone(groups), func(g *group) bool { return !g.runs[0].settings.OneReplica || g.tune })
 	if len(groups) == 0 {
@@ -31,13 +31,14 @@ func printAttacked(groups []*group) {
 	fmt.Println()
 }
 
-// alone is the group of the honest members alone, of the same settings. With audits members may send
-// more coefficients, because they send less often: they are compared with those that do not.
+// alone returns the group of the honest members alone, with the same settings. With audits members
+// may send more coefficients, because they send less often, and are compared with members that do
+// not.
 func (g *group) alone(groups []*group) *group {
 	want := g.runs[0].settings
 	want.Clients -= want.Attackers
 	want.Attackers, want.Attack, want.Verification = 0, "", 0
-	if g.runs[0].settings.Attackers == 0 { // honest: compared with those that attacked runs have
+	if g.runs[0].settings.Attackers == 0 { // an honest run has the same baseline as attacked runs
 		for _, other := range groups {
 			if s := other.runs[0].settings; s.Attackers > 0 {
 				want.Clients = s.Clients - s.Attackers
@@ -90,7 +91,7 @@ func (g *group) attackedRow(groups []*group) string {
 		mean(g.losses()), strings.Join(losses, ", "), worse, g.ejections())
 }
 
-// against says by how much the runs are worse than others of the same seeds.
+// against describes how much worse the runs are than the runs in alone with the same seeds.
 func (g *group) against(alone *group) string {
 	var own, others []float64
 	var each []string
@@ -108,7 +109,7 @@ func (g *group) against(alone *group) string {
 	return fmt.Sprintf("**%+.1f %%** (%s)", 100*(mean(own)/mean(others)-1), strings.Join(each, ", "))
 }
 
-// ejections says how long members were there that were ejected.
+// ejections describes how long ejected members took part.
 func (g *group) ejections() string {
 	var steps []int
 	wanted := 0

@@ -13,15 +13,15 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/momenta"
 )
 
-// court is what members know of each other's results.
+// court is the members' shared knowledge about results.
 type court struct {
 	rounds  [][]judged // the newest, oldest first
-	of      []int      // chunk for chunk, how many results of the round before sent something
-	counted int        // results of the round before
+	of      []int      // per chunk: number of results of the previous round that sent something
+	counted int        // results of the previous round
 	dice    *rand.Rand
 }
 
-// judged is a result, and what an audit of it says: it is the same for everybody, whenever it is made.
+// judged is a result with the outcome of an audit, which is the same for every auditor at any time.
 type judged struct {
 	step   uint32
 	target *member
@@ -29,13 +29,13 @@ type judged struct {
 }
 
 const (
-	auditRounds = 12 // whose results are audited
-	newRounds   = 2  // of them, to which half of the throws go
+	auditRounds = 12 // rounds whose results are audited
+	newRounds   = 2  // newest rounds, which get half of the audits
 	maxJury     = 96
 )
 
-// judge works out what audits of a round's results will find, while their weights are there: of all
-// attackers, and of one of the honest, whom nobody may find guilty.
+// judge computes the outcomes of future audits of a round's results while their weights are
+// available. It audits all attackers, and one honest member, whose audit must pass.
 func (m *members) judge(ctx context.Context, r *round) error {
 	var all []judged
 	sample := m.random.IntN(len(r.trainers))
@@ -74,7 +74,7 @@ func eachChunk(result []codec.TensorResult, f func(chunk int, count uint16)) {
 	}
 }
 
-// finds reports whether an audit of a member's step does not pass.
+// finds reports whether an audit of a member's step fails.
 func (m *members) finds(ctx context.Context, r *round, target *member) (bool, error) {
 	reference, err := m.recompute(ctx, r, target)
 	if err != nil {
@@ -99,8 +99,8 @@ func (m *members) finds(ctx context.Context, r *round, target *member) (bool, er
 	return drawn.Check(claim).Judge(drawn.Limits) != audit.Passed, nil
 }
 
-// audit lets those who do not train in a round audit a result each: by its own dice, with one half
-// among the newest two rounds.
+// audit makes each member that does not train in a round audit one result. It draws the result
+// privately, and in half of the cases from the newest two rounds.
 func (m *members) audit(step uint32) {
 	if m.court.dice == nil {
 		m.court.dice = rand.New(rand.NewPCG(m.command.Seed, 2))
@@ -135,8 +135,8 @@ func (m *members) onTrial(one *member) bool {
 	return slices.ContainsFunc(m.trials, func(t trial) bool { return t.accused == one })
 }
 
-// vote lets juries vote on the members that were accused in the step before, and ejects the guilty at the
-// end of that step. A jury repeats the audit: honest jurors find what the auditor found.
+// vote makes juries vote on the members accused in the previous step, and ejects the guilty ones at
+// the end of that step. A jury repeats the audit, and honest jurors get the auditor's outcome.
 func (m *members) vote(step uint32) (gone []ejected) {
 	remaining := m.trials[:0]
 	for _, t := range m.trials {
@@ -156,7 +156,7 @@ func (m *members) vote(step uint32) (gone []ejected) {
 			}
 		}
 		if jurors < 2 || 20*guilty < 11*jurors {
-			continue // no decision: nobody loses
+			continue // no majority: no ejection
 		}
 		gone = append(gone, ejected{Member: t.accused.number, First: t.accused.first, Audited: t.audited, Gone: step})
 		m.members = slices.DeleteFunc(m.members, func(one *member) bool { return one == t.accused })

@@ -45,7 +45,7 @@ func (a *alone) finish(context.Context) error { return nil }
 
 func (a *alone) close() error { return a.trainer.Close() }
 
-// clients are the members of a run: a replica and a momentum each.
+// clients are the members of a run, each with a replica and a momentum.
 type clients struct {
 	trainers []trainer
 	text     *local.Folder
@@ -53,7 +53,7 @@ type clients struct {
 	waiting  []sent // trained but not applied, oldest first
 }
 
-// trainer is a client: one of DisTrO or of local steps.
+// trainer is a client with DisTrO or local steps.
 type trainer interface {
 	Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error)
 	Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error
@@ -63,7 +63,7 @@ type trainer interface {
 	Close() error
 }
 
-// sent is what the clients sent of a step.
+// sent is the clients' results of a step.
 type sent struct {
 	step     uint32
 	payloads [][]byte
@@ -111,7 +111,7 @@ func newClient(ctx context.Context, o train.Options) (trainer, error) {
 	return train.New(ctx, o)
 }
 
-// key stands for the public key of a client.
+// key returns a substitute for the public key of a client.
 func key(client uint64) [32]byte { return [32]byte{byte(client) + 1} }
 
 func (c *clients) step(ctx context.Context, step uint32, id assign.BatchID) (s stepped, err error) {
@@ -157,7 +157,7 @@ func (c *clients) evaluate(ctx context.Context, sequences [][]int32) (float64, e
 	return c.trainers[0].Evaluate(ctx, sequences)
 }
 
-// finish applies what is outstanding and compares the replicas.
+// finish applies outstanding results and compares the replicas.
 func (c *clients) finish(ctx context.Context) error {
 	for len(c.waiting) > 0 {
 		if err := c.applyOldest(ctx); err != nil {

@@ -17,7 +17,7 @@ import (
 
 type commands struct {
 	Run   runCommand   `cmd:"" help:"Train once and write its log."`
-	Plan  planCommand  `cmd:"" help:"Train every run of a list whose log is missing."`
+	Plan  planCommand  `cmd:"" help:"Train every run of a list that has no log."`
 	Table tableCommand `cmd:"" help:"Print the comparison as Markdown tables."`
 }
 
@@ -30,12 +30,12 @@ func main() {
 }
 
 type planCommand struct {
-	File string `arg:"" type:"existingfile" help:"One run a line: its name and its flags. # begins a remark."`
+	File string `arg:"" type:"existingfile" help:"File with one run per line: its name and flags. # starts a comment."`
 	Logs string `default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
 }
 
-// Run trains what is missing, in the order of the list. The list is read again after each
-// run, so lines may be added while it works. Several processes may share a list.
+// Run trains all missing runs, in the order of the list. It reads the list again after each run, so
+// lines may be added meanwhile. Several processes may share a list.
 func (c *planCommand) Run(ctx context.Context) error {
 	busy := map[string]bool{}
 	for {
@@ -52,7 +52,7 @@ func (c *planCommand) Run(ctx context.Context) error {
 	}
 }
 
-// next returns the first run of the list without a log that nobody is at, or nil.
+// next returns the first run of the list without a log that no process is training, or nil.
 func (c *planCommand) next(busy map[string]bool) (*runCommand, error) {
 	file, err := os.Open(c.File)
 	if err != nil {

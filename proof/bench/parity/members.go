@@ -18,15 +18,16 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// attack is what attackers of a run do. One that has no need of its own gradient takes another's for the
-// length of what it makes up; one that has a momentum of its honest past keeps it.
+// attack is the behaviour of a run's attackers. An attacker that does not need its gradient uses an
+// honest member's gradient for the length of its fabricated one. An attacker with a momentum from
+// an honest past keeps it.
 type attack struct {
 	momenta.Attack
 	ownGradient, honestPast bool
 	half, mute              bool // half of its batch is trained; nothing is sent
 }
 
-// attacks are those that --attack names.
+// attacks are the attacks that --attack can select.
 var attacks = map[string]attack{
 	"sign-flip":         {Attack: momenta.SignFlip, ownGradient: true},
 	"noise":             {Attack: momenta.Noise},
@@ -44,18 +45,18 @@ var attacks = map[string]attack{
 	"stuffed-often":     {Attack: momenta.StuffedOften, ownGradient: true},
 }
 
-// members are those of a run that share one replica: what they know alone is their momentum. The first
-// of them attack, in every step. With audits members are audited, tried and ejected by the rules of a
-// run (docs/protocol.md); attackers audit nobody, and acquit their like as jurors.
+// members are the members of a run with one shared replica. Each has only its own momentum. The
+// first of them attack in every step. With audits, members are audited, tried and ejected by the
+// rules of a run (docs/protocol.md). Attackers do not audit, and as jurors acquit other attackers.
 type members struct {
 	command *runCommand
 	text    *local.Folder
-	trainer replica // weights, and everybody's gradients
+	trainer replica // weights, and all members' gradients
 	cut     *momenta.Cutting
 	attack  attack
 	random  *rand.Rand
-	update  [][]float32 // of whoever trains
-	mean    [][]float32 // of the updates of the honest, over the newest steps
+	update  [][]float32 // of the training member
+	mean    [][]float32 // of the honest members' updates, over the newest steps
 	members []*member
 	trials  []trial
 	court   court
@@ -71,33 +72,33 @@ type replica interface {
 	Close() error
 }
 
-// member is a member of the run while it is not ejected.
+// member is a member of the run until it is ejected.
 type member struct {
 	number int
 	state  *momenta.State
 	honest *momenta.State // of an attacker: its state if it had always been honest
-	spare  *momenta.State // the one before state
-	first  uint32         // step of its first result that counted
-	old    [][]float32    // of an attacker: the update of its batch before
+	spare  *momenta.State // the state before state
+	first  uint32         // step of its first counted result
+	old    [][]float32    // of an attacker: the update of its previous batch
 }
 
-// round is a step of those who train in it.
+// round is a step of its trainers.
 type round struct {
 	step       uint32
 	trainers   []*member // in the order of their numbers
 	batches    map[*member]assign.BatchID
-	from       map[*member]*momenta.State   // what they went on from
-	references map[*member]*audit.Reference // of their batches, as far as somebody computed the gradient
+	from       map[*member]*momenta.State   // their previous states
+	references map[*member]*audit.Reference // of their batches, if already computed
 }
 
-// trial is of a member that an auditor has accused in a step.
+// trial is the trial of a member that an auditor has accused in a step.
 type trial struct {
-	step, audited    uint32 // audited is that of the result
+	step, audited    uint32 // audited is the step of the result
 	accused, accuser *member
 }
 
-// ejected says of a member when it was found out: the step of the result that was audited, the step in
-// which it was accused, and the first one that it has no result in.
+// ejected describes the detection of a member: the step of the audited result, the step of the
+// accusation, and the first step without a result of the member.
 type ejected struct {
 	Member               int
 	First, Audited, Gone uint32
@@ -141,7 +142,7 @@ func newMembers(ctx context.Context, c *runCommand, o train.Options, text *local
 	return m, nil
 }
 
-// precision is the type that the run computes in.
+// precision returns the type in which the run computes.
 func (m *members) precision() audit.Precision {
 	if m.command.Compute == "bf16" {
 		return audit.BF16
@@ -149,7 +150,7 @@ func (m *members) precision() audit.Precision {
 	return audit.F32
 }
 
-// seed is a round's.
+// seed returns the seed of a round.
 func (m *members) seed(step uint32) uint64 {
 	message := binary.LittleEndian.AppendUint64([]byte("round"), m.command.Seed)
 	hash := sha256.Sum256(binary.LittleEndian.AppendUint32(message, step))
@@ -181,7 +182,7 @@ func (m *members) step(ctx context.Context, step uint32, id assign.BatchID) (s s
 	for _, p := range payloads {
 		s.bytes += len(p) / len(payloads)
 	}
-	if m.command.Verification > 0 { // what happens in the next round, while the weights are there
+	if m.command.Verification > 0 { // compute the outcomes of the next round's audits while the weights are available
 		if err := m.judge(ctx, round); err != nil {
 			return s, err
 		}
@@ -203,7 +204,7 @@ func (m *members) begin(step uint32, id assign.BatchID) *round {
 	return r
 }
 
-// payloads are the results of a round in the order of their batches.
+// payloads returns the results of a round in the order of their batches.
 func (m *members) payloads(r *round) (all [][]byte, err error) {
 	sorted := slices.SortedFunc(slices.Values(r.trainers), func(a, b *member) int { return cmp.Compare(r.batches[a].Start, r.batches[b].Start) })
 	for _, one := range sorted {
@@ -216,7 +217,8 @@ func (m *members) payloads(r *round) (all [][]byte, err error) {
 	return all, nil
 }
 
-// recompute computes the gradient of a member's batch, times the learning rate, of all chunks, once.
+// recompute computes the gradient of a member's batch, times the learning rate, for all chunks,
+// once.
 func (m *members) recompute(ctx context.Context, r *round, one *member) (*audit.Reference, error) {
 	if r.references[one] != nil {
 		return r.references[one], nil
@@ -237,7 +239,7 @@ func (m *members) gradient(ctx context.Context, step uint32, batch assign.BatchI
 	}, data.Batch{ID: batch, Sequences: sequences})
 }
 
-// train takes an honest member's step.
+// train performs an honest member's step.
 func (m *members) train(ctx context.Context, r *round, one *member) error {
 	reference, err := m.recompute(ctx, r, one)
 	if err != nil {
@@ -247,7 +249,7 @@ func (m *members) train(ctx context.Context, r *round, one *member) error {
 	return m.advance(r, one, m.update)
 }
 
-// learn makes the mean of the updates of the honest that of ten steps or so.
+// learn updates the mean of the honest members' updates over about ten steps.
 func (m *members) learn(r *round) {
 	if m.command.Attackers == 0 {
 		return
@@ -273,7 +275,7 @@ func (m *members) learn(r *round) {
 	}
 }
 
-// advance adds an update to a member's momentum, and takes its result out of it.
+// advance adds an update to a member's momentum, and removes the result from it.
 func (m *members) advance(r *round, one *member, update [][]float32) (err error) {
 	r.from[one] = one.state
 	cut := *m.cut
@@ -283,11 +285,11 @@ func (m *members) advance(r *round, one *member, update [][]float32) (err error)
 	if one.state, err = cut.Advance(one.state, r.step, update, one.spare); err == nil && one.first == 0 {
 		one.first = r.step
 	}
-	one.spare = r.from[one] // once the round is judged
+	one.spare = r.from[one] // available once the round is judged
 	return err
 }
 
-// fake takes the step of the attackers, who know what the others sent.
+// fake performs the step of the attackers, who know the other members' results.
 func (m *members) fake(ctx context.Context, r *round) error {
 	var honest []*member
 	for _, one := range r.trainers {
@@ -343,7 +345,7 @@ func (m *members) evaluate(ctx context.Context, sequences [][]int32) (float64, e
 	return m.trainer.Evaluate(ctx, sequences)
 }
 
-// finish finds that the run ejected no honest member.
+// finish returns an error if the run ejected an honest member.
 func (m *members) finish(context.Context) error {
 	honest := 0
 	for _, one := range m.members {

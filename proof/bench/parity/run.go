@@ -23,55 +23,55 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// runCommand is one training: settings, and the first line of its log.
+// runCommand is one training: its settings, which are the first line of its log.
 type runCommand struct {
-	Name string `arg:"" help:"Of the log."`
+	Name string `arg:"" help:"Name of the log."`
 	Logs string `json:"-" default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
 	Data string `json:"-" default:"build/parity/data" type:"path" help:"Folder written by psyche data tokenize."`
 
 	Model   string `default:"proof/bench/parity/model.json" help:"config.json of the model."`
-	Seed    uint64 `default:"1" help:"Of the first weights and of the order of the text."`
-	Tokens  uint64 `default:"5000000" help:"To train on; rounded up to whole steps."`
+	Seed    uint64 `default:"1" help:"Seed of the first weights and the order of the text."`
+	Tokens  uint64 `default:"5000000" help:"Training tokens, rounded up to whole steps."`
 	SeqLen  int    `default:"128" help:"Tokens of a sequence."`
-	Batch   uint64 `default:"3" help:"Sequences of a step, of all clients together."`
-	Micro   int    `default:"8" help:"Sequences that go through the model at once."`
-	Threads int    `json:"-" default:"1" help:"Of libtorch and the optimizer."`
-	Compute string `json:",omitempty" name:"compute-dtype" default:"f32" enum:"f32,bf16" help:"Type that gradients are computed in: ${enum}."`
+	Batch   uint64 `default:"3" help:"Sequences of a step, over all clients."`
+	Micro   int    `default:"8" help:"Sequences that the model processes at once."`
+	Threads int    `json:"-" default:"1" help:"Threads of libtorch and the optimizer."`
+	Compute string `json:",omitempty" name:"compute-dtype" default:"f32" enum:"f32,bf16" help:"Element type for computing gradients: ${enum}."`
 
-	Optimizer string  `default:"distro" enum:"adamw,distro,local" help:"${enum}"`
-	LR        float64 `required:"" help:"Highest learning rate."`
-	FinalLR   float64 `default:"0" help:"Of the last step, as a share of the highest."`
-	Warmup    float64 `default:"0.03" help:"Share of the steps in which the learning rate rises."`
+	Optimizer string  `default:"distro" enum:"adamw,distro,local" help:"Optimizer: ${enum}."`
+	LR        float64 `required:"" help:"Maximum learning rate."`
+	FinalLR   float64 `default:"0" help:"Learning rate of the last step, as a fraction of the maximum."`
+	Warmup    float64 `default:"0.03" help:"Fraction of the steps in which the learning rate rises."`
 	Decay     float64 `default:"0" help:"Weight decay."`
-	Clip      float64 `default:"1" help:"Largest norm of a gradient; 0: any."`
-	Beta1     float64 `name:"beta1" default:"0.9" help:"Of AdamW, also of local steps."`
-	Beta2     float64 `name:"beta2" default:"0.95" help:"Of AdamW, also of local steps."`
+	Clip      float64 `default:"1" help:"Maximum norm of a gradient; 0 means unlimited."`
+	Beta1     float64 `name:"beta1" default:"0.9" help:"β1 of AdamW, also in local steps."`
+	Beta2     float64 `name:"beta2" default:"0.95" help:"β2 of AdamW, also in local steps."`
 
-	Clients  uint64  `default:"3" help:"Of DisTrO and local steps."`
-	Momentum float64 `default:"0.99" help:"Of DisTrO: its decay."`
-	TopK     uint16  `name:"topk" default:"8" help:"Of DisTrO and local steps: what is sent of a chunk."`
-	Chunk    uint16  `default:"64" help:"Of DisTrO and local steps: side of a chunk."`
-	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"Of DisTrO: send signs only."`
-	ApplyLag uint8   `default:"1" help:"Of DisTrO and local steps: rounds after which results are applied."`
+	Clients  uint64  `default:"3" help:"DisTrO and local steps: number of clients."`
+	Momentum float64 `default:"0.99" help:"DisTrO: decay of the momentum."`
+	TopK     uint16  `name:"topk" default:"8" help:"DisTrO and local steps: coefficients sent per chunk."`
+	Chunk    uint16  `default:"64" help:"DisTrO and local steps: side length of a chunk."`
+	OneBit   bool    `name:"1bit" default:"true" negatable:"" help:"DisTrO: send signs only."`
+	ApplyLag uint8   `default:"1" help:"DisTrO and local steps: rounds until results are applied."`
 
-	Lookahead bool `help:"Of DisTrO: compute gradients where the momentum leads."`
+	Lookahead bool `help:"DisTrO: compute gradients at the weights that the momentum predicts."`
 
-	InnerSteps uint16  `json:",omitempty" help:"Of local steps: how many a client makes in a round, each on its share of --batch."`
-	Muon       bool    `json:",omitempty" help:"Of local steps: Muon moves the matrices."`
-	ValueBits  uint8   `json:",omitempty" help:"Of local steps: bits of a value."`
+	InnerSteps uint16  `json:",omitempty" help:"Local steps: number of steps per client and round, each on its share of --batch."`
+	Muon       bool    `json:",omitempty" help:"Local steps: use Muon for the matrices."`
+	ValueBits  uint8   `json:",omitempty" help:"Local steps: bits per value."`
 	OuterLR    float64 `json:",omitempty" name:"outer-lr" help:"Local steps: outer learning rate, the factor of the mean in each round's weight update."`
-	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Of local steps: momentum of how far a client came."`
+	OuterBeta  float64 `json:",omitempty" name:"outer-momentum" help:"Local steps: outer momentum, applied to the pseudo-gradients."`
 	ErrorDecay float64 `json:",omitempty" help:"Local steps: decay of the residual."`
 
-	Audited bool `json:",omitempty" help:"Of local steps: as in a run with audits, where the running means begin as zeros in each round."`
+	Audited bool `json:",omitempty" help:"Local steps: reset the running means to zero in each round, as runs with audits do."`
 
-	OneReplica   bool   `json:",omitempty" help:"Of DisTrO: clients share a replica; what they have alone is their momentum."`
-	Attackers    uint64 `json:",omitempty" help:"Of clients that share a replica: how many attack, in every step."`
+	OneReplica   bool   `json:",omitempty" help:"DisTrO: clients share a replica, and have only separate momenta."`
+	Attackers    uint64 `json:",omitempty" help:"Number of clients with a shared replica that attack in every step."`
 	Attack       string `json:",omitempty" help:"Attack: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch, copy, drift, drift-sent, stuffed or stuffed-often."`
 	Verification int    `json:",omitempty" name:"verification-percent" help:"Percentage of clients that audit in a step and do not train, among clients with a shared replica; 0: no audits."`
 }
 
-// record is any line of a log but the first.
+// record is any line of a log except the first.
 type record struct {
 	Step       uint32
 	Tokens     uint64
@@ -84,37 +84,37 @@ type record struct {
 }
 
 const (
-	// Sequences of the held-out text: few while training, many at the end.
+	// Sequences of the held-out text: few during training, many at the end.
 	quickSequences, fullSequences = 64, 512
 	records                       = 100 // of a log
-	measurements                  = 10  // of the validation loss, of them
+	measurements                  = 10  // of the validation loss, among the records
 )
 
 // learner trains one step on the sequences [first, first+batch).
 type learner interface {
 	step(ctx context.Context, step uint32, id assign.BatchID) (stepped, error)
 	evaluate(ctx context.Context, sequences [][]int32) (float64, error)
-	finish(ctx context.Context) error // checks what must hold after the last step
+	finish(ctx context.Context) error // checks the state after the last step
 	close() error
 }
 
-// stepped is what a learner says of a step.
+// stepped is the result of a learner's step.
 type stepped struct {
-	loss    float64 // of training; 0: it is not known
+	loss    float64 // of training; 0: not known
 	bytes   int     // of a client's result, mean
 	ejected []ejected
 }
 
-// sequences is how many a step takes, or a round of local steps.
+// sequences returns the number of sequences in a step, or in a round of local steps.
 func (c *runCommand) sequences() uint64 { return c.Batch * max(uint64(c.InnerSteps), 1) }
 
-// steps is how many steps, or rounds of local steps, the tokens make.
+// steps returns the number of steps, or rounds of local steps, for the tokens.
 func (c *runCommand) steps() uint32 {
 	perStep := c.sequences() * uint64(c.SeqLen)
 	return uint32((c.Tokens + perStep - 1) / perStep)
 }
 
-// Run trains and writes the log, whole or not at all.
+// Run trains and writes the log atomically.
 func (c *runCommand) Run(ctx context.Context) (err error) {
 	if c.Batch < c.Clients || c.Clients < 1 || c.ApplyLag < 1 || c.ApplyLag > 2 || c.steps() < measurements || (c.InnerSteps > 0) != (c.Optimizer == "local") {
 		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps, inner steps %d: want a batch for each client, lag 1 or 2, %d steps, inner steps of local steps only",
@@ -129,7 +129,7 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if _, err := os.Stat(path); err == nil { // it was finished, and the file renamed, before we had the lock
+	if _, err := os.Stat(path); err == nil { // another process finished it before this process got the lock
 		return errBusy
 	}
 	if err := file.Truncate(0); err != nil {
@@ -152,7 +152,7 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 	return os.Rename(path+".part", path)
 }
 
-// errBusy says that another process trains this run.
+// errBusy means that another process is training this run.
 var errBusy = errors.New("another process is at it")
 
 func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *json.Encoder) error {
@@ -206,7 +206,7 @@ func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *js
 	return nil
 }
 
-// last measures the trained model.
+// last evaluates the trained model.
 func (c *runCommand) last(ctx context.Context, l learner, texts *texts, now *record) error {
 	err := l.finish(ctx)
 	if err != nil {
@@ -222,8 +222,8 @@ func (c *runCommand) last(ctx context.Context, l learner, texts *texts, now *rec
 	return nil
 }
 
-// texts is what a run reads: text to train on, and two parts of the held-out text that
-// share no file but the one at their border.
+// texts are the training text of a run and two parts of the held-out text. The parts share at most
+// the file at their border.
 type texts struct {
 	training         *local.Folder
 	validation, test [][]int32
@@ -241,7 +241,7 @@ func (c *runCommand) open() (*texts, error) {
 	if half < fullSequences {
 		return nil, fmt.Errorf("%s: %d held-out sequences, want %d", c.Data, heldOut.Len(), 2*fullSequences)
 	}
-	// Spread over the part, so that no single file decides.
+	// Spread over the part, so that no single file dominates.
 	for part, into := range []*[][]int32{&t.validation, &t.test} {
 		for i := range uint64(fullSequences) {
 			at := uint64(part)*half + (i%quickSequences*(fullSequences/quickSequences)+i/quickSequences)*(half/fullSequences)

@@ -18,7 +18,7 @@ type tableCommand struct {
 	Logs string `default:"proof/bench/parity/logs" type:"path" help:"Folder of the logs."`
 }
 
-// finished is what a log says.
+// finished is the content of a complete log.
 type finished struct {
 	settings runCommand
 	last     record
@@ -26,14 +26,13 @@ type finished struct {
 	ejected  []ejected
 }
 
-// group is runs that differ in their seed alone.
+// group is runs that differ only in their seed.
 type group struct {
 	runs []finished // by seed
 	tune bool
 }
 
-// Run prints the comparison, judged by the test loss, and the tuning, by the validation
-// loss.
+// Run prints the comparison, by the test loss, and the tuning, by the validation loss.
 func (c *tableCommand) Run() error {
 	groups, err := c.groups()
 	if err != nil {
@@ -56,7 +55,7 @@ func (c *tableCommand) Run() error {
 	return nil
 }
 
-// groups reads all finished logs.
+// groups reads all complete logs.
 func (c *tableCommand) groups() ([]*group, error) {
 	paths, err := filepath.Glob(filepath.Join(c.Logs, "*"+rawlog.Suffix))
 	if err != nil {
@@ -122,7 +121,7 @@ func read(path string) (f finished, err error) {
 	return f, nil
 }
 
-// losses are those by which the runs are judged.
+// losses returns the losses for comparing the runs.
 func (g *group) losses() []float64 {
 	var losses []float64
 	for _, run := range g.runs {
@@ -143,8 +142,8 @@ func mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// baseline is the mean loss of the best AdamW with the same seeds on as many tokens, of the
-// same sequences, whatever its batch; NaN when there is none.
+// baseline returns the mean loss of the best AdamW with the same seeds, number of tokens and
+// sequences, with any batch size; NaN if there is none.
 func (g *group) baseline(groups []*group) float64 {
 	s, best := g.runs[0].settings, math.NaN()
 	for _, other := range groups {
@@ -165,7 +164,7 @@ func (g *group) baseline(groups []*group) float64 {
 	return best
 }
 
-// row is a line of a table.
+// row returns a line of a table.
 func (g *group) row(groups []*group) string {
 	s := g.runs[0].settings
 	var seeds, losses []string
@@ -187,7 +186,7 @@ func (g *group) row(groups []*group) string {
 		s.Name, s.describe(), float64(s.Tokens)/1e6, s.Batch, s.SeqLen, strings.Join(seeds, ", "), loss, gap, bytes)
 }
 
-// describe names the settings that matter.
+// describe lists the relevant settings.
 func (c *runCommand) describe() string {
 	parts := []string{fmt.Sprintf("lr %g", c.LR)}
 	if name := strings.TrimSuffix(filepath.Base(c.Model), ".json"); name != "model" {

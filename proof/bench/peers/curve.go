@@ -13,10 +13,10 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// microBatch is how many sequences go through a member's model at once.
+// microBatch is the number of sequences that a member's model processes at once.
 const microBatch = 8
 
-// replica is a member of a run of ours, of either optimizer.
+// replica is a member of a Psyche run, with either optimizer.
 type replica interface {
 	Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error)
 	Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error
@@ -26,8 +26,8 @@ type replica interface {
 	Close() error
 }
 
-// ownCurve trains the whole run of a system of ours in this process, with a replica for each member and the
-// results that members exchange, and measures the held-out loss on the way.
+// ownCurve trains the whole run of a Psyche system in this process, with a replica for each member
+// and the exchanged results. It measures the held-out loss during the run.
 func (b *bench) ownCurve(ctx context.Context, s system) (m measurement, err error) {
 	run, err := b.state(s, s.Exchanges)
 	if err != nil {
@@ -85,7 +85,7 @@ func (b *bench) ownCurve(ctx context.Context, s system) (m measurement, err erro
 	return m, nil
 }
 
-// replicas makes the members of a run with its first weights.
+// replicas creates the members of a run with its first weights.
 func (b *bench) replicas(ctx context.Context, run config.Run) (all []replica, err error) {
 	llm := run.Model
 	for i := range members {
@@ -110,13 +110,14 @@ func (b *bench) replicas(ctx context.Context, run config.Run) (all []replica, er
 	return all, nil
 }
 
-// results are those of a round, which are applied apply_lag rounds later.
+// results are the results of a round, which are applied apply_lag rounds later.
 type results struct {
 	step     uint32
 	payloads [][]byte
 }
 
-// trainRound lets each member train its share. It returns the results, their mean loss, and the mean of their bytes.
+// trainRound makes each member train its share. It returns the results, their mean loss, and their
+// mean size.
 func trainRound(ctx context.Context, replicas []replica, t *text, step uint32, id assign.BatchID) (trained results, loss float64, bytes int, err error) {
 	trained.step = step
 	count := uint64(len(replicas))
@@ -136,7 +137,7 @@ func trainRound(ctx context.Context, replicas []replica, t *text, step uint32, i
 	return trained, loss, bytes, nil
 }
 
-// apply lets all members apply the results of some rounds.
+// apply makes all members apply the results of some rounds.
 func apply(ctx context.Context, replicas []replica, due []results) error {
 	for _, round := range due {
 		for i, one := range replicas {

@@ -16,12 +16,13 @@ import (
 const (
 	killAfter    = 6 // exchanges
 	restartDelay = time.Second
-	timeout      = 5 * time.Minute // for the first exchanges, and for anything to happen after the kill
+	timeout      = 5 * time.Minute // for the first exchanges, and for an effect of the kill
 	killExchange = 40
 )
 
-// killed kills the last member of a run over loopback without a warning, starts it again after a second where
-// the others can go on, and finds out how long they stand still, and when it is back.
+// killed kills the last member of a run over loopback without warning, and restarts it after a
+// second if the other members can continue. It measures how long the other members are blocked, and when the
+// member is back.
 func (b *bench) killed(ctx context.Context, s system) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "kill-")
 	if err != nil {
@@ -71,7 +72,8 @@ func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string
 	return &killed{Before: before, Stall: longest(n.applied(0, at), at), Back: back()[0].Sub(restarted).Seconds()}, nil
 }
 
-// trained and applied are when a member has trained batches, and applied rounds, since a time.
+// trained and applied return the times at which a member trained batches, or applied rounds, since
+// a time.
 func (n *ownNetwork) trained(i int, since time.Time) []time.Time {
 	return times[event.Trained](n, i, since)
 }
@@ -79,7 +81,8 @@ func (n *ownNetwork) applied(i int, since time.Time) []time.Time {
 	return times[event.Applied](n, i, since)
 }
 
-// times are those of a member's events of one kind since a time; the last line may not be whole yet.
+// times returns the times of a member's events of one kind since a time. It ignores an incomplete
+// last line.
 func times[kind any](n *ownNetwork, i int, since time.Time) (all []time.Time) {
 	for e, err := range event.Read(filepath.Join(n.dir, fmt.Sprintf("member-%d", i), "events.jsonl")) {
 		if err != nil {
@@ -92,7 +95,7 @@ func times[kind any](n *ownNetwork, i int, since time.Time) (all []time.Time) {
 	return all
 }
 
-// longest is the longest time between two of some times from one on, in seconds.
+// longest returns the longest interval between consecutive times, starting with from, in seconds.
 func longest(all []time.Time, from time.Time) (longest float64) {
 	for _, t := range all {
 		longest, from = max(longest, t.Sub(from).Seconds()), t
@@ -100,7 +103,7 @@ func longest(all []time.Time, from time.Time) (longest float64) {
 	return longest
 }
 
-// mean is the mean time between two of some times, in seconds.
+// mean returns the mean interval between consecutive times, in seconds.
 func mean(all []time.Time) float64 {
 	if len(all) < 2 {
 		return 0
@@ -108,7 +111,7 @@ func mean(all []time.Time) float64 {
 	return all[len(all)-1].Sub(all[0]).Seconds() / float64(len(all)-1)
 }
 
-// wait waits until something is so, for a while.
+// wait waits until so returns true, with a timeout.
 func wait(ctx context.Context, so func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

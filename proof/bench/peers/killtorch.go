@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// killTorch is killed for a system of PyTorch.
+// killTorch is killed for a PyTorch system.
 func (b *bench) killTorch(ctx context.Context, s system, dir string) (*killed, error) {
 	var more []string
 	if s.Torchrun {
@@ -33,7 +33,7 @@ func (b *bench) killTorch(ctx context.Context, s system, dir string) (*killed, e
 	return r.killForGood(ctx)
 }
 
-// killForGood kills the last member of those that nothing starts again.
+// killForGood kills the last member of a run without restarts.
 func (r *torchRun) killForGood(ctx context.Context) (*killed, error) {
 	k, at, err := r.killLast(ctx)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *torchRun) killForGood(ctx context.Context) (*killed, error) {
 	return k, nil
 }
 
-// killAndRestart kills the last member and starts it again.
+// killAndRestart kills the last member and restarts it.
 func (r *torchRun) killAndRestart(ctx context.Context) (*killed, error) {
 	k, at, err := r.killLast(ctx)
 	if err != nil {
@@ -75,7 +75,8 @@ func (r *torchRun) killAndRestart(ctx context.Context) (*killed, error) {
 	return k, nil
 }
 
-// killLast starts all members, and kills the last one when the first has made some exchanges. It returns when.
+// killLast starts all members, and kills the last one when the first has made some exchanges. It
+// returns the time of the kill.
 func (r *torchRun) killLast(ctx context.Context) (k *killed, at time.Time, err error) {
 	if err := r.startAll(ctx); err != nil {
 		return nil, at, err
@@ -87,7 +88,7 @@ func (r *torchRun) killLast(ctx context.Context) (k *killed, at time.Time, err e
 	return &killed{Before: mean(r.times(rankLog(0), at))}, time.Now(), nil
 }
 
-// killUnderTorchrun kills the last rank of those that torchrun has started, and that it starts again together.
+// killUnderTorchrun kills the last rank of a run under torchrun, which restarts all ranks together.
 func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 	const log = "torchrun.log"
 	port, err := process.FreePort()
@@ -126,7 +127,7 @@ func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 	return k, nil
 }
 
-// exchanges are those that a rank has told of in a log since a time.
+// exchanges returns the exchanges that a rank has logged since a time.
 func (r *torchRun) exchanges(log string, rank int, since time.Time) (made []line) {
 	lines, err := r.lines(log)
 	if err != nil {
@@ -140,7 +141,7 @@ func (r *torchRun) exchanges(log string, rank int, since time.Time) (made []line
 	return made
 }
 
-// times are those of the first member's exchanges since a time.
+// times returns the times of the first member's exchanges since a time.
 func (r *torchRun) times(log string, since time.Time) (all []time.Time) {
 	for _, l := range r.exchanges(log, 0, since) {
 		all = append(all, unix(l.Time))

@@ -21,10 +21,10 @@ import (
 const (
 	members = 3
 	runID   = "peers"
-	first   = "configs/quickstart/state.toml" // whose text, order and first weights all systems have
+	first   = "configs/quickstart/state.toml" // defines the text, order and first weights of all systems
 )
 
-// bench is what all measurements share.
+// bench is the data that all measurements share.
 type bench struct {
 	rows           rows
 	bin, out, logs string
@@ -39,12 +39,12 @@ type bench struct {
 func main() {
 	var b bench
 	var rowsFile, only string
-	flag.StringVar(&rowsFile, "file", "proof/bench/peers/rows.toml", "`file` that lists systems and links")
-	flag.StringVar(&only, "only", "", "only measurements whose name this regular `expression` matches")
+	flag.StringVar(&rowsFile, "file", "proof/bench/peers/rows.toml", "`file` with systems and links")
+	flag.StringVar(&only, "only", "", "make only measurements whose name matches this regular `expression`")
 	flag.StringVar(&b.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
-	flag.StringVar(&b.out, "out", "build/peers", "`folder` for what the processes write")
-	flag.StringVar(&b.logs, "logs", "proof/bench/peers/logs", "`folder` of the measurements; what is there is not measured again")
-	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python that has torch and numpy, and hivemind for Hivemind")
+	flag.StringVar(&b.out, "out", "build/peers", "`folder` for the output of the processes")
+	flag.StringVar(&b.logs, "logs", "proof/bench/peers/logs", "`folder` of the measurements; existing ones are not repeated")
+	flag.StringVar(&b.python, "python", "/usr/bin/python3", "Python interpreter with torch and numpy, and with hivemind for Hivemind")
 	flag.IntVar(&b.exchanges, "exchanges", 24, "exchanges over each link")
 	flag.Parse()
 	ctx, stop := signals.Context()
@@ -77,7 +77,8 @@ func run(ctx context.Context, b *bench, rowsFile, only string) (err error) {
 	return errors.Join(err, writePicture(filepath.Join(b.logs, "..", "loss.svg"), b.rows, done))
 }
 
-// prepare builds what all measurements need: programs are there, the quickstart's data and model are made.
+// prepare prepares all measurements: it builds the programs, and creates the quickstart's data and
+// model.
 func (b *bench) prepare(ctx context.Context) error {
 	for _, program := range []string{"psyche", "psyche-client"} {
 		if _, err := os.Stat(filepath.Join(b.bin, program)); err != nil {
@@ -112,7 +113,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	return err
 }
 
-// makeModel makes the first weights of the model that the rows name, unless they are there.
+// makeModel creates the first weights of the model in the rows, unless they exist.
 func (b *bench) makeModel(ctx context.Context) error {
 	b.model = filepath.Join(b.out, "model")
 	if _, err := os.Stat(filepath.Join(b.model, "model.safetensors")); err == nil {
@@ -126,16 +127,16 @@ func (b *bench) makeModel(ctx context.Context) error {
 	return nil
 }
 
-// job is a measurement that is to be made.
+// job is a measurement to make.
 type job struct {
 	name     string
 	system   system
 	link     *link // nil: the curve
 	kill     bool
-	versions string // of the libraries that it takes
+	versions string // of the required libraries
 }
 
-// missing lists the measurements that there are no logs of, curves first.
+// missing lists the measurements without logs, curves first.
 func (b *bench) missing(wanted *regexp.Regexp) (jobs []job) {
 	for _, s := range b.rows.System {
 		if s.measured(curveOnly) {
@@ -163,7 +164,8 @@ func (b *bench) missing(wanted *regexp.Regexp) (jobs []job) {
 	return all
 }
 
-// measure makes measurements one after the other. One that cannot be made here is skipped with a message.
+// measure makes measurements one after another. It skips measurements that are not possible here,
+// with a message.
 func (b *bench) measure(ctx context.Context, jobs []job) (err error) {
 	if err := b.prepare(ctx); err != nil {
 		return err
@@ -188,7 +190,8 @@ func (b *bench) measure(ctx context.Context, jobs []job) (err error) {
 	return nil
 }
 
-// locked makes a measurement and writes its log, unless another process is at it or was.
+// locked makes a measurement and writes its log, unless another process is making it or has made
+// it.
 func (b *bench) locked(ctx context.Context, j job) (err error) {
 	file, err := filelock.Open(b.path(j.name)+".part", 0o644)
 	if errors.Is(err, filelock.ErrHeld) {
@@ -241,7 +244,7 @@ func (b *bench) one(ctx context.Context, j job) (m measurement, err error) {
 	return b.torchRun(ctx, j.system, places, exchanges, j.system.OnLinks...)
 }
 
-// loadAverage is that of a minute, as Linux tells it.
+// loadAverage returns the one-minute load average in Linux's format.
 func loadAverage() string {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -14,44 +14,45 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
-// jobTimeout bounds a measurement: only a hang or a very slow machine reaches it.
+// jobTimeout limits a measurement: only a hang or a very slow machine exceeds it.
 const jobTimeout = time.Hour
 
-// measurement is what was found out of a system, alone or over a link: a log of one line.
+// measurement is the result for a system, alone or over a link: a log with one line.
 type measurement struct {
 	System, Link string
-	Torch        string    `json:",omitempty"` // versions of the libraries of a system of PyTorch
-	Ended        time.Time // it ended then
-	Load         string    // average of a minute, then
-	Sequences    int       // of an exchange, of all members
+	Torch        string    `json:",omitempty"` // versions of the libraries of a PyTorch system
+	Ended        time.Time // end of the measurement
+	Load         string    // one-minute average at the end
+	Sequences    int       // of an exchange, over all members
 	Points       []point
-	CPU          []float64 `json:",omitempty"` // seconds of processor that each member took
-	Sent         float64   `json:",omitempty"` // bytes of a member and exchange, headers of TCP and IP included; 0: not known
-	Digests      []string  `json:",omitempty"` // of the members' weights at the end
-	Apart        float64   `json:",omitempty"` // relative distance of the two whose weights differ most; 0: not known
+	CPU          []float64 `json:",omitempty"` // CPU time of each member in seconds
+	Sent         float64   `json:",omitempty"` // bytes per member and exchange, including TCP and IP headers; 0: not known
+	Digests      []string  `json:",omitempty"` // of the members' final weights
+	Apart        float64   `json:",omitempty"` // largest relative distance between two members' weights; 0: not known
 	Killed       *killed   `json:",omitempty"`
 }
 
-// point is after an exchange.
+// point is the state after an exchange.
 type point struct {
 	Step    int
-	Seconds float64 // since the first exchange began
+	Seconds float64 // since the start of the first exchange
 	Loss    float64 `json:",omitempty"` // of training
 	HeldOut float64 `json:",omitempty"`
 	Bytes   int     `json:",omitempty"` // of a member's result
 }
 
-// killed is what happened when a member was killed in the middle of a run.
+// killed is the effect of killing a member during a run.
 type killed struct {
-	Before  float64 `json:",omitempty"` // seconds that an exchange took before it; 0: not known
-	Stall   float64 // seconds until another member finished an exchange after it, or ended
+	Before  float64 `json:",omitempty"` // seconds per exchange before the kill; 0: not known
+	Stall   float64 // seconds until another member finished an exchange after the kill, or ended
 	Failed  bool    // the others ended
-	Back    float64 `json:",omitempty"` // seconds from the restart until the member was back at training; 0: never
-	Lost    int     `json:",omitempty"` // exchanges that had to be made again
+	Back    float64 `json:",omitempty"` // seconds from the restart until the member trained again; 0: never
+	Lost    int     `json:",omitempty"` // exchanges that had to be repeated
 	Message string  `json:",omitempty"`
 }
 
-// exchangeSeconds is the mean over exchanges but the first two, in which libraries warm up.
+// exchangeSeconds returns the mean time of exchanges, without the first two, in which libraries
+// warm up.
 func (m measurement) exchangeSeconds() float64 {
 	from, to := m.Points[min(2, len(m.Points)-2)], m.Points[len(m.Points)-1]
 	return (to.Seconds - from.Seconds) / float64(to.Step-from.Step)
@@ -77,7 +78,7 @@ func (m measurement) summary(length int) string {
 
 func (b *bench) path(name string) string { return filepath.Join(b.logs, name+rawlog.Suffix) }
 
-// write writes a log to a file that is called path once it is whole.
+// write writes a log to a file, and renames it to path when it is complete.
 func (m measurement) write(file *os.File, path string) error {
 	log := gzip.NewWriter(file)
 	if err := errors.Join(file.Truncate(0), json.NewEncoder(log).Encode(m), log.Close()); err != nil {
@@ -110,7 +111,7 @@ func (b *bench) read() (map[string]measurement, error) {
 	return all, nil
 }
 
-// ownCPU is how many seconds of processor this process has used.
+// ownCPU returns this process's CPU time in seconds.
 func ownCPU() float64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -24,8 +24,8 @@ func (l link) process() process.Link {
 	return process.Link{Delay: time.Duration(l.Delay), Rate: 1_000_000 * l.Mbits, LossPerMille: l.Loss}
 }
 
-// settings returns the text of a system's state.toml for a run of one epoch, whose learning rates are those of
-// the whole run.
+// settings returns the text of a system's state.toml for a run of one epoch, with the learning
+// rates of the whole run.
 func (b *bench) settings(s system, exchanges int) ([]byte, error) {
 	state, err := os.ReadFile(s.State)
 	if err != nil {
@@ -49,7 +49,7 @@ func (b *bench) state(s system, exchanges int) (config.Run, error) {
 	return config.ParseState(s.State, text)
 }
 
-// ownNetwork is a server and members of ours as processes.
+// ownNetwork is a Psyche server and its members as processes.
 type ownNetwork struct {
 	bench        *bench
 	dir          string
@@ -59,7 +59,7 @@ type ownNetwork struct {
 	members      []*process.Process
 }
 
-// startOwn starts a run of ours. Whoever cancels the context and waits for all of it ends it.
+// startOwn starts a Psyche run. To end it, cancel the context and wait for all processes.
 func (b *bench) startOwn(ctx context.Context, s system, dir string, places []process.Place, exchanges int) (*ownNetwork, error) {
 	n := &ownNetwork{bench: b, dir: dir, places: places}
 	text, err := b.settings(s, exchanges)
@@ -111,7 +111,7 @@ func (b *bench) startOwn(ctx context.Context, s system, dir string, places []pro
 	return n, nil
 }
 
-// startMember starts a member, or starts it again.
+// startMember starts or restarts a member.
 func (n *ownNetwork) startMember(ctx context.Context, i int) (*process.Process, error) {
 	home := filepath.Join(n.dir, fmt.Sprintf("member-%d", i))
 	return process.Start(ctx, n.places[i], fmt.Sprintf("member %d", i), filepath.Join(home, fmt.Sprintf("client-%d.log", time.Now().UnixNano())),
@@ -121,7 +121,7 @@ func (n *ownNetwork) startMember(ctx context.Context, i int) (*process.Process, 
 		"--threads", "1", "--micro-batch-size", strconv.Itoa(microBatch))
 }
 
-// wait waits for the end of the server, once members have ended.
+// wait waits for the end of the server, after members have ended.
 func (n *ownNetwork) wait() {
 	for _, one := range n.members {
 		<-one.Ended()
@@ -131,7 +131,7 @@ func (n *ownNetwork) wait() {
 	}
 }
 
-// ownRun runs a system of ours to the end of so many rounds.
+// ownRun runs a Psyche system for the given number of rounds.
 func (b *bench) ownRun(ctx context.Context, s system, places []process.Place, exchanges int) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "own-")
 	if err != nil {
@@ -172,13 +172,14 @@ func (b *bench) ownRun(ctx context.Context, s system, places []process.Place, ex
 	return m, os.RemoveAll(dir)
 }
 
-// roundTimes is when a member saw rounds begin.
+// roundTimes are the times at which a member saw rounds start.
 type roundTimes struct {
 	at   map[int]time.Time
 	last int
 }
 
-// points are after each round but the last, whose end is not that of a round before another.
+// points returns a point for each round except the last, whose end is not the start of another
+// round.
 func (r roundTimes) points() (all []point) {
 	for _, step := range slices.Sorted(maps.Keys(r.at)) {
 		all = append(all, point{Step: step - 1, Seconds: r.at[step].Sub(r.at[1]).Seconds()})
@@ -186,7 +187,7 @@ func (r roundTimes) points() (all []point) {
 	return all
 }
 
-// rounds reads when a member saw rounds begin, and its last digest.
+// rounds returns the times at which a member saw rounds start, and its last digest.
 func (n *ownNetwork) rounds(i int) (r roundTimes, digest string, err error) {
 	r.at = map[int]time.Time{}
 	for e, err := range event.Read(filepath.Join(n.dir, fmt.Sprintf("member-%d", i), "events.jsonl")) {
@@ -208,7 +209,7 @@ func (n *ownNetwork) rounds(i int) (r roundTimes, digest string, err error) {
 	return r, digest, nil
 }
 
-// sentAt is what each member had sent at a time.
+// sentAt is the traffic that each member had sent at a time.
 type sentAt struct {
 	at    time.Time
 	bytes float64 // mean
@@ -216,7 +217,7 @@ type sentAt struct {
 
 type traffic []sentAt
 
-// watchSent watches what members send until ctx ends. On loopback nobody counts it.
+// watchSent samples the traffic of members until ctx ends. On loopback it is not counted.
 func watchSent(ctx context.Context, places []process.Place) <-chan traffic {
 	done := make(chan traffic, 1)
 	go func() {
@@ -241,7 +242,7 @@ func watchSent(ctx context.Context, places []process.Place) <-chan traffic {
 	return done
 }
 
-// between is what was sent between two times.
+// between returns the traffic between two times.
 func (t traffic) between(from, to time.Time) float64 {
 	at := func(when time.Time) float64 {
 		i, _ := slices.BinarySearchFunc(t, when, func(s sentAt, when time.Time) int { return s.at.Compare(when) })

@@ -15,7 +15,8 @@ const (
 	legendLine              = 15
 )
 
-// colours of the systems, ours first: strong ones for ours, dashes tell the others apart without colour too.
+// strokes are the line styles of the systems: Psyche's, in strong colours, come first. Dashes
+// distinguish the others without colour.
 var strokes = []string{
 	`stroke="#b0202e" stroke-width="2.5"`, `stroke="#e07b39" stroke-width="2.5"`,
 	`stroke="#1f4e8c" stroke-width="1.5"`, `stroke="#1f4e8c" stroke-width="1.5" stroke-dasharray="6 3"`,
@@ -24,7 +25,7 @@ var strokes = []string{
 	`stroke="#8a6d1f" stroke-width="1.5"`,
 }
 
-// writePicture draws held-out loss over seconds, a panel for each link that was measured.
+// writePicture draws held-out loss over seconds, with a panel for each measured link.
 func writePicture(path string, r rows, done map[string]measurement) error {
 	var panels []string
 	var shown []system
@@ -60,7 +61,8 @@ func writePicture(path string, r rows, done map[string]measurement) error {
 	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
-// panel draws a link: as many seconds as the slowest of ours needs for its whole run. Empty without systems.
+// panel draws a link. The time axis ends with the slowest Psyche system's whole run. It returns ""
+// without systems.
 func panel(l link, shown []system, done map[string]measurement) string {
 	longest, low, high := 0.0, math.Inf(1), 0.0
 	for _, s := range shown {
@@ -99,7 +101,7 @@ func panel(l link, shown []system, done map[string]measurement) string {
 	return b.String()
 }
 
-// trace is a curve up to so many seconds.
+// trace returns a curve up to longest seconds.
 func trace(curve measurement, each, longest float64, x, y func(float64) float64) string {
 	var parts []string
 	before := point{}

@@ -13,31 +13,32 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// rows are what is compared: systems, and the links that they run over.
+// rows are the systems to compare, and the links that they run over.
 type rows struct {
 	Model  string   `toml:"model"` // config.json of the model; empty: the quickstart's
 	System []system `toml:"system"`
 	Link   []link   `toml:"link"`
 }
 
-// system is one way to train: a run of this project, peers.py, or hivemind_peer.py.
+// system is a training system: a run of this project, peers.py, or hivemind_peer.py.
 type system struct {
 	Name  string         `toml:"name"`
-	State string         `toml:"state"` // of ours: path of its state.toml
-	Set   map[string]any `toml:"set"`   // of ours: keys of that file which are otherwise here
+	State string         `toml:"state"` // Psyche: path of its state.toml
+	Set   map[string]any `toml:"set"`   // Psyche: keys of that file with different values
 
 	Torch    string   `toml:"torch"`    // of peers.py: its --system, or hivemind
-	Batch    int      `toml:"batch"`    // with torch: sequences of an exchange, of all members
+	Batch    int      `toml:"batch"`    // with torch: sequences of an exchange, over all members
 	Flags    []string `toml:"flags"`    // with torch
-	OnLinks  []string `toml:"on_links"` // with torch: more flags where its exchanges are timed
-	Torchrun bool     `toml:"torchrun"` // of peers.py: torchrun starts it, and starts it again
+	OnLinks  []string `toml:"on_links"` // with torch: additional flags for timing exchanges
+	Torchrun bool     `toml:"torchrun"` // of peers.py: torchrun starts and restarts it
 
 	Exchanges int    `toml:"exchanges"` // of the whole run
 	Measure   int    `toml:"measure"`   // exchanges between two measurements of the held-out loss
-	Only      string `toml:"only"`      // curve or kill: only this is measured; empty: all
+	Only      string `toml:"only"`      // curve or kill: measure only this; empty: everything
 }
 
-// title returns the system's name in tables and pictures, where "ours" is Psyche. Names of logs keep "ours".
+// title returns the system's name in tables and pictures, where "ours" is Psyche. Names of logs
+// keep "ours".
 func (s system) title() string {
 	if rest, found := strings.CutPrefix(s.Name, "ours,"); found {
 		return "Psyche," + rest
@@ -45,10 +46,10 @@ func (s system) title() string {
 	return s.Name
 }
 
-// measured says whether something is measured of a system.
+// measured reports whether something is measured for a system.
 func (s system) measured(thing string) bool { return s.Only == "" || s.Only == thing }
 
-// libraries are Python's that a system takes.
+// libraries returns the Python libraries of a system.
 func (s system) libraries() []string {
 	if s.Torch == hivemind {
 		return []string{"torch", "numpy", "hivemind"}
@@ -62,12 +63,12 @@ const (
 	hivemind  = "hivemind"
 )
 
-// link is what every member's packets go through on their way out.
+// link configures every member's outgoing packets.
 type link struct {
 	Name  string           `toml:"name"`
 	Delay process.Duration `toml:"delay"` // one way
-	Mbits int64            `toml:"mbits"` // a second; 0: no limit
-	Loss  int              `toml:"loss"`  // packets of a thousand
+	Mbits int64            `toml:"mbits"` // Mbit/s; 0: unlimited
+	Loss  int              `toml:"loss"`  // lost packets per thousand
 }
 
 func (l link) loopback() bool { return l.Delay == 0 && l.Mbits == 0 && l.Loss == 0 }
@@ -131,7 +132,7 @@ func readRows(path string) (r rows, err error) {
 	return r, nil
 }
 
-// slug is a name as part of a file's.
+// slug converts a name to a part of a file name.
 func slug(name string) string {
 	return strings.Trim(strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// printTables prints what the logs say as Markdown.
+// printTables prints the results in the logs as Markdown.
 func printTables(w io.Writer, r rows, done map[string]measurement) {
 	losses := levels(r, done)
 	printCurves(w, r, done, losses)
@@ -29,8 +29,8 @@ func linkOf(done map[string]measurement, l link, s system) (measurement, bool) {
 	return m, found && len(m.Points) > 1
 }
 
-// exchangesTo is after how many exchanges a curve is first at a loss, on straight lines between its points;
-// NaN: never.
+// exchangesTo returns the number of exchanges after which a curve first reaches a loss, by linear
+// interpolation between its points; NaN: never.
 func exchangesTo(m measurement, loss float64) float64 {
 	before := point{}
 	for _, p := range m.Points {
@@ -49,7 +49,7 @@ func exchangesTo(m measurement, loss float64) float64 {
 	return math.NaN()
 }
 
-// lowest is the lowest held-out loss of a curve.
+// lowest returns the lowest held-out loss of a curve.
 func lowest(m measurement) float64 {
 	low := math.Inf(1)
 	for _, p := range m.Points {
@@ -60,8 +60,8 @@ func lowest(m measurement) float64 {
 	return low
 }
 
-// levels are the losses that systems are compared at: one that all reach, one that half of those reach that are not ours, and
-// one that the first of ours just reaches.
+// levels returns the losses at which systems are compared: one that all reach, one that half of the
+// other systems reach, and one that the first Psyche system just reaches.
 func levels(r rows, done map[string]measurement) (losses []float64) {
 	own := 0.0
 	var all, others []float64
@@ -113,10 +113,10 @@ func printCurves(w io.Writer, r rows, done map[string]measurement, losses []floa
 	fmt.Fprintln(w)
 }
 
-// sequenceLength is that of the quickstart, in tokens.
+// sequenceLength is the sequence length of the quickstart, in tokens.
 const sequenceLength = 256
 
-// printLink prints who is how fast over a link, the first to the higher loss first.
+// printLink prints the speed of the systems over a link, ordered by the time to the higher loss.
 func printLink(w io.Writer, r rows, l link, done map[string]measurement, losses []float64) {
 	type row struct {
 		first float64
@@ -216,7 +216,7 @@ func orDash(value float64, format string) string {
 	return fmt.Sprintf(format, value)
 }
 
-// replicas says whether all members ended with the same weights.
+// replicas reports whether all members ended with the same weights.
 func replicas(m measurement) string {
 	switch {
 	case m.equal():

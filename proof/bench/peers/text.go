@@ -18,12 +18,12 @@ const (
 	tokenSize        = 2
 )
 
-// text is what all systems read: the sequences of the quickstart's run in its order, and some of the text
-// that is held out, spread over it.
+// text is the data of all systems: the sequences of the quickstart's run in its order, and
+// sequences spread over the held-out text.
 type text struct {
 	training *local.Folder
 	heldOut  [][]int32
-	dir      string // of both as files of tokens of two bytes for peers.py
+	dir      string // of both as two-byte token files for peers.py
 }
 
 const (
@@ -31,7 +31,7 @@ const (
 	heldOutFile = "heldout.u16"
 )
 
-// openText opens the quickstart's data with the order that its state.toml asks for.
+// openText opens the quickstart's data in the order of its state.toml.
 func openText(ctx context.Context, folder, dir string, seed [32]byte, length int) (*text, error) {
 	t := &text{dir: dir}
 	options := local.Options{SeqLen: length, TokenSize: tokenSize}

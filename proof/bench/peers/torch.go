@@ -20,20 +20,20 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// line is what a member of peers.py or hivemind_peer.py prints of an exchange.
+// line is the output of a member of peers.py or hivemind_peer.py for an exchange.
 type line struct {
 	Step    int
 	Time    float64 // Unix
-	CPU     float64 // seconds of processor since it began
+	CPU     float64 // CPU time since the start in seconds
 	Loss    float64
 	HeldOut float64
 	Digest  string
 
-	Rank, PID int // where all members write to one log
-	Sequences int // that the member trained; 0: as many as it was to
+	Rank, PID int // if all members write to one log
+	Sequences int // that the member trained; 0: its full share
 }
 
-// versions returns those of libraries that an interpreter has.
+// versions returns the versions of libraries in an interpreter.
 func versions(ctx context.Context, python string, libraries ...string) (string, error) {
 	names := strings.Join(libraries, ", ")
 	program := "import " + names + "\nprint(*[one.__name__ + ' ' + one.__version__ for one in (" + names + ")], sep=', ')"
@@ -44,7 +44,8 @@ func versions(ctx context.Context, python string, libraries ...string) (string, 
 	return strings.TrimSpace(string(out)), nil
 }
 
-// torchRun is a run of a system of PyTorch: each member is a process whose output goes to a file in a folder.
+// torchRun is a run of a PyTorch system: each member is a process whose output goes to a file in a
+// folder.
 type torchRun struct {
 	bench     *bench
 	system    system
@@ -104,13 +105,13 @@ func (r *torchRun) place(rank int) process.Place {
 	return place
 }
 
-// kill kills a member and, of Hivemind, the processes that it began.
+// kill kills a member and, with Hivemind, its child processes.
 func kill(member *process.Process) {
-	_ = syscall.Kill(-member.PID(), syscall.SIGKILL) // there is such a group where hivemind_peer.py made one
+	_ = syscall.Kill(-member.PID(), syscall.SIGKILL) // the group exists if hivemind_peer.py created one
 	member.Signal(syscall.SIGKILL)
 }
 
-// end kills what still runs.
+// end kills the remaining processes.
 func (r *torchRun) end() {
 	for _, one := range r.members {
 		kill(one)
@@ -118,7 +119,7 @@ func (r *torchRun) end() {
 	}
 }
 
-// lines reads what a log has of a run so far; what is no JSON is a warning of a library.
+// lines reads a log of a run. It ignores lines that are not JSON, which are warnings of a library.
 func (r *torchRun) lines(log string) (lines []line, err error) {
 	text, err := os.ReadFile(filepath.Join(r.dir, log))
 	if err != nil {
@@ -133,7 +134,7 @@ func (r *torchRun) lines(log string) (lines []line, err error) {
 	return lines, nil
 }
 
-// torchRun runs a system of PyTorch to its end.
+// torchRun runs a PyTorch system to its end.
 func (b *bench) torchRun(ctx context.Context, s system, places []process.Place, exchanges int, more ...string) (m measurement, err error) {
 	dir, err := os.MkdirTemp(b.out, "torch-")
 	if err != nil {
@@ -161,7 +162,7 @@ func (b *bench) torchRun(ctx context.Context, s system, places []process.Place, 
 	return m, os.RemoveAll(dir)
 }
 
-// wait waits until all members have ended, or one with an error.
+// wait waits until all members have ended, or one has failed.
 func (r *torchRun) wait() error {
 	failed := make(chan error, len(r.members))
 	for _, one := range r.members {
@@ -175,7 +176,7 @@ func (r *torchRun) wait() error {
 	return nil
 }
 
-// read reads what members said of a run that has ended.
+// read reads the members' output of a run that has ended.
 func (r *torchRun) read(m *measurement, sent traffic) error {
 	trained := 0
 	for rank := range members {
@@ -208,7 +209,8 @@ func (r *torchRun) read(m *measurement, sent traffic) error {
 	return err
 }
 
-// pointsOf are the points that lines tell of; a loss that was measured later belongs to the point of its step.
+// pointsOf converts lines to points. A loss that was measured later belongs to the point of its
+// step.
 func pointsOf(lines []line) (points []point) {
 	for _, l := range lines {
 		if i := slices.IndexFunc(points, func(p point) bool { return p.Step == l.Step }); i >= 0 && l.HeldOut > 0 {
@@ -220,7 +222,7 @@ func pointsOf(lines []line) (points []point) {
 	return points
 }
 
-// apart is the relative distance of the two members whose last weights differ most, of those that left them.
+// apart returns the largest relative distance between the saved final weights of two members.
 func apart(dir string) (most float64, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "rank-*.f32"))
 	if err != nil {
@@ -243,7 +245,8 @@ func apart(dir string) (most float64, err error) {
 	return most, nil
 }
 
-// distance is that of two vectors of 32-bit floats over the length of the second.
+// distance returns the distance between two vectors of 32-bit floats, relative to the length of the
+// second.
 func distance(a, b []byte) float64 {
 	apart, length := 0.0, 0.0
 	for i := 0; i+4 <= len(b); i += 4 {

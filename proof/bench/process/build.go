@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// buildTimeout bounds a build with an empty build cache.
+// buildTimeout limits a build with an empty build cache.
 const buildTimeout = 10 * time.Minute
 
-// Programs are both programs as tests run them.
+// Programs are both programs as built for tests.
 type Programs struct {
-	Server, Client string // paths; no Client where it cannot be built
+	Server, Client string // paths; Client is empty if it cannot be built
 	Shim           string // path of the libtorch shim
-	NoTorch        string // why clients cannot run; empty when they can
+	NoTorch        string // reason why clients cannot run; empty if they can
 }
 
-// Build builds both programs from the repository whose root is given into a folder, and finds out
-// whether clients can run here.
+// Build builds both programs from the repository at root into a folder, and finds out whether
+// clients can run here.
 func Build(ctx context.Context, root, dir string) (p Programs, err error) {
 	ctx, cancel := context.WithTimeout(ctx, buildTimeout)
 	defer cancel()
@@ -41,7 +41,7 @@ func Build(ctx context.Context, root, dir string) (p Programs, err error) {
 	if err := Compile(ctx, p.Client, root, "./cmd/psyche-client", "CGO_ENABLED=1"); err != nil {
 		return p, err
 	}
-	// The programs find the shim beside themselves only where they were installed.
+	// The programs find the shim in their own folder only if they are installed.
 	if p.Shim = os.Getenv("PSYCHE_TORCH_SHIM"); p.Shim == "" {
 		if p.Shim, err = filepath.Abs(filepath.Join(root, "build", "lib", "libpsyche_torch.so")); err != nil {
 			return p, err
@@ -56,10 +56,10 @@ func Build(ctx context.Context, root, dir string) (p Programs, err error) {
 	return p, nil
 }
 
-// Env is the environment of clients.
+// Env returns the environment of clients.
 func (p Programs) Env() []string { return append(os.Environ(), "PSYCHE_TORCH_SHIM="+p.Shim) }
 
-// Compile builds the program of a folder of the repository whose root is given.
+// Compile builds the program in a folder of the repository at root.
 func Compile(ctx context.Context, output, root, program, env string) error {
 	command := exec.CommandContext(ctx, "go", "build", "-o", output, program)
 	command.Dir = root

@@ -1,3 +1,3 @@
-// Package process runs the programs for benchmarks: servers and clients as processes of their own, on
-// loopback or behind links, with settings that a benchmark changes.
+// Package process runs servers and clients for benchmarks as separate processes, on loopback or
+// behind links, with modified settings.
 package process

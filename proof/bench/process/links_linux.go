@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/proof/e2e/netlab"
 )
 
-// Links makes so many places, every one behind a link. end takes them away again. It returns ErrNoLinks
-// where that cannot be had.
+// Links creates count places, each behind a link. end removes them. It returns ErrNoLinks if that
+// is not possible.
 func Links(link Link, count int) (places []Place, end func() error, err error) {
 	lab, err := netlab.New(1)
 	if err != nil {

@@ -4,7 +4,7 @@ package process
 
 import "fmt"
 
-// Links returns ErrNoLinks: links are made of Linux's namespaces.
+// Links returns ErrNoLinks: links need Linux namespaces.
 func Links(Link, int) (places []Place, end func() error, err error) {
 	return nil, nil, fmt.Errorf("%w: only Linux has network namespaces", ErrNoLinks)
 }

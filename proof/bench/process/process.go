@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// Place is where a process runs and the address that others reach it at.
+// Place is the location of a process, with its address for other processes.
 type Place struct {
 	Address string
 	Wrap    func(program string, args ...string) (string, []string) // nil: here
-	Env     []string                                                // of its processes, beside that of this one
-	Sent    func() int64                                            // bytes that left it so far, headers included; nil: not counted
+	Env     []string                                                // of its processes, in addition to this process's environment
+	Sent    func() int64                                            // bytes sent so far, including headers; nil: not counted
 }
 
-// Link is what a place's packets go through on their way out. The zero value is a perfect link.
+// Link configures the outgoing packets of a place. The zero value is a perfect link.
 type Link struct {
 	Delay        time.Duration // of every packet, one way
-	LossPerMille int           // packets lost of a thousand
-	Rate         int64         // bits a second; 0: no limit
+	LossPerMille int           // lost packets per thousand
+	Rate         int64         // bit/s; 0: unlimited
 }
 
-// ErrNoLinks says that this machine cannot make links.
+// ErrNoLinks means that this machine cannot make links.
 var ErrNoLinks = errors.New("links with a delay cannot be made")
 
 // Loopback returns places that are all on this machine's loopback device.
@@ -46,10 +46,10 @@ type Process struct {
 	log     string // path
 	command *exec.Cmd
 	ended   chan struct{}
-	err     error // how it ended
+	err     error // result of the process
 }
 
-// shutdownGrace is how long a process may take to end after being asked to.
+// shutdownGrace is the time limit for a process to end after it was asked to.
 const shutdownGrace = 10 * time.Second
 
 // Start starts a program in a place. The end of ctx ends it.
@@ -85,24 +85,24 @@ func (p *Process) Wait() error {
 	return nil
 }
 
-// ExitCode returns that of a process that has ended; -1 of one that a signal ended.
+// ExitCode returns the exit code of a process that has ended; -1 if a signal ended it.
 func (p *Process) ExitCode() int { return p.command.ProcessState.ExitCode() }
 
-// PID returns the number that the system knows the process by.
+// PID returns the process id.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// CPU returns how long a process that has ended used processors.
+// CPU returns the CPU time of a process that has ended.
 func (p *Process) CPU() time.Duration {
 	return p.command.ProcessState.UserTime() + p.command.ProcessState.SystemTime()
 }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Signal sends the process a signal. One that has ended gets none.
+// Signal sends the process a signal. It does nothing if the process has ended.
 func (p *Process) Signal(s syscall.Signal) { _ = p.command.Process.Signal(s) }
 
-// lastWords returns the end of what the process printed.
+// lastWords returns the end of the process's output.
 func (p *Process) lastWords() string {
 	text, err := os.ReadFile(p.log)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p *Process) lastWords() string {
 	return strings.Join(lines[max(0, len(lines)-3):], " | ")
 }
 
-// Folder makes a folder for a process and returns its path.
+// Folder creates a folder for a process and returns its path.
 func Folder(parent, name string) (string, error) {
 	dir := filepath.Join(parent, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -121,7 +121,7 @@ func Folder(parent, name string) (string, error) {
 	return dir, nil
 }
 
-// FreePort asks the system for a port of the loopback device that nobody listens on.
+// FreePort asks the system for a free port of the loopback device.
 func FreePort() (int, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

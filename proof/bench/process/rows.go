@@ -8,8 +8,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// ReadRows reads the file that lists the rows of a measurement. check returns what a row is called and what is
-// wrong with it, if anything is; it may fill in what the row leaves out.
+// ReadRows reads the rows of a measurement from a file. check returns a row's name, and an error if
+// the row is invalid. It may set defaults in the row.
 func ReadRows[T any](path string, check func(row *T) (name string, err error)) ([]T, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

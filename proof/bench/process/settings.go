@@ -8,8 +8,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Override returns the text of a state.toml with keys set to other values. What the
-// values mean is for psyche to check.
+// Override returns the text of a state.toml with keys set to other values, which psyche validates.
 func Override(state []byte, values map[string]any) ([]byte, error) {
 	var document map[string]any
 	if err := toml.Unmarshal(state, &document); err != nil {
@@ -30,7 +29,7 @@ func Override(state []byte, values map[string]any) ([]byte, error) {
 	return toml.Marshal(document)
 }
 
-// Duration is a time.Duration that is written as text.
+// Duration is a time.Duration in text form.
 type Duration time.Duration
 
 // UnmarshalText implements encoding.TextUnmarshaler.

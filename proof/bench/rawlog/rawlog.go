@@ -1,5 +1,5 @@
-// Package rawlog reads the raw logs that measurements keep beside them: lines of JSON, compressed
-// by gzip. zcat shows one.
+// Package rawlog reads the raw logs of measurements: lines of JSON, compressed with gzip. zcat
+// shows a log.
 package rawlog
 
 import (
@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-// Suffix ends the name of a log.
+// Suffix is the suffix of a log's name.
 const Suffix = ".jsonl.gz"
 
 type log struct {

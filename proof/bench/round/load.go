@@ -15,14 +15,14 @@ const (
 	ticksPerSecond = 100 // of /proc, on every Linux
 )
 
-// sample is how much time of the cores was used until a moment, in seconds.
+// sample is the CPU time used until a moment, in seconds.
 type sample struct {
 	at                     time.Time
 	clients, server, total float64
 }
 
-// watchLoad samples what processes use of the cores until ctx ends. Where the system does
-// not tell, there are no samples.
+// watchLoad samples the CPU time of processes until ctx ends. It returns no samples if the system
+// does not report it.
 func watchLoad(ctx context.Context, server int, clients []int) (samples []sample) {
 	ticker := time.NewTicker(sampleInterval)
 	defer ticker.Stop()
@@ -61,7 +61,7 @@ func processSeconds(pid int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, after, found := strings.Cut(string(text), ") ") // the name may contain blanks
+	_, after, found := strings.Cut(string(text), ") ") // the name may contain spaces
 	fields := strings.Fields(after)
 	if !found || len(fields) < 13 {
 		return 0, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 13 at least", pid, len(fields))
@@ -69,8 +69,8 @@ func processSeconds(pid int) (float64, error) {
 	return ticks(fields[11:13])
 }
 
-// machineSeconds returns the time in which the cores were busy, with what the host of a
-// virtual machine took from it.
+// machineSeconds returns the time in which the cores were busy, including the time that the host of
+// a virtual machine took.
 func machineSeconds() (float64, error) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -97,8 +97,8 @@ func ticks(fields []string) (float64, error) {
 	return sum / ticksPerSecond, nil
 }
 
-// shares returns which share of all cores' time the clients used in the window, and
-// everything that is not of the run; nil when that was not measured.
+// shares returns the shares of all cores' time that the clients and all other programs used in the
+// window; nil if not measured.
 func shares(samples []sample, window span) (clients, elsewhere *float64) {
 	var first, last *sample
 	for i := range samples {
@@ -118,7 +118,7 @@ func shares(samples []sample, window span) (clients, elsewhere *float64) {
 	return &ofClients, &others
 }
 
-// loadAverage returns the load average of a minute; 0 where the system does not tell.
+// loadAverage returns the one-minute load average; 0 if the system does not report it.
 func loadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {

@@ -26,12 +26,12 @@ type options struct {
 
 func main() {
 	o := options{common: map[string]any{}}
-	flag.StringVar(&o.rowsFile, "file", "proof/bench/round/rows.toml", "`file` that lists the rows")
-	flag.StringVar(&o.only, "rows", "", "only rows whose name this regular `expression` matches")
-	flag.StringVar(&o.state, "state", "configs/quickstart/state.toml", "the run's settings, which rows change")
+	flag.StringVar(&o.rowsFile, "file", "proof/bench/round/rows.toml", "`file` with the rows")
+	flag.StringVar(&o.only, "rows", "", "run only rows whose name matches this regular `expression`")
+	flag.StringVar(&o.state, "state", "configs/quickstart/state.toml", "base settings of the rows")
 	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
-	flag.StringVar(&o.out, "out", "build/round", "`folder` for what the processes write")
-	flag.StringVar(&o.json, "json", "", "also write all figures to this `file`")
+	flag.StringVar(&o.out, "out", "build/round", "`folder` for the output of the processes")
+	flag.StringVar(&o.json, "json", "", "also write all results to this `file`")
 	flag.Func("set", "`KEY=VALUE` in the state.toml of every row, such as config.round_witness_time=1; may be repeated", func(text string) error {
 		key, value, err := parseSetting(text)
 		o.common[key] = value
@@ -77,8 +77,8 @@ func run(ctx context.Context, o options) error {
 	return err
 }
 
-// blasKernels returns which kernels the clients' BLAS chose, on which the speed of training
-// depends more than on anything else.
+// blasKernels returns the kernels that the clients' BLAS chose, which have the greatest effect on
+// the speed of training.
 func blasKernels(ctx context.Context, bin string) string {
 	out, err := exec.CommandContext(ctx, filepath.Join(bin, "psyche-client"), "doctor").Output()
 	if err != nil {
@@ -92,11 +92,11 @@ func blasKernels(ctx context.Context, bin string) string {
 	return "not known"
 }
 
-// measureAll measures the rows one after the other. After an error it returns what it has.
+// measureAll measures the rows one after another. After an error it returns the results so far.
 func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp) ([]summary, error) {
 	u := setup{bin: o.bin, state: o.state, out: o.out, common: o.common}
 	var summaries []summary
-	perSequence := 0.0 // seconds, of the first row: rows of one length have one batch
+	perSequence := 0.0 // seconds, of the first row: rows with the same length have the same batch
 	for _, r := range rows {
 		if !only.MatchString(r.Name) {
 			continue
@@ -126,7 +126,7 @@ func measureAll(ctx context.Context, o options, rows []row, only *regexp.Regexp)
 	return summaries, nil
 }
 
-// writeJSON writes all figures to a file, if one is named.
+// writeJSON writes all results to a file, if path is not empty.
 func writeJSON(path string, summaries []summary) error {
 	if path == "" {
 		return nil

@@ -7,24 +7,23 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Parts of a round. Those of computing come from spans, the others from what the client was
-// waiting for.
+// Parts of a round. Parts with computation come from spans, the others from the client's waits.
 const (
-	partSettle   = "settle"         // waiting for the results that are applied now, deciding what counts
+	partSettle   = "settle"         // waiting for the results to apply now, deciding what counts
 	partDecode   = event.SpanDecode // reading results
-	partApply    = "apply"          // moving the weights; with decoding where that is not told apart
-	partTokens   = "tokens"         // reading tokens, and all else before training
-	partTrain    = "train"          // forward, backward; with encoding where that is not told apart
-	partEncode   = event.SpanEncode // compressing the own result
-	partAnnounce = "announce"       // the own result to gossip
+	partApply    = "apply"          // moving the weights; includes decoding if it is not reported separately
+	partTokens   = "tokens"         // reading tokens, and everything else before training
+	partTrain    = "train"          // forward, backward; includes encoding if it is not reported separately
+	partEncode   = event.SpanEncode // compressing this client's result
+	partAnnounce = "announce"       // publishing this client's result
 	partSlowest  = "slowest"        // until the last client has announced its result
-	partGossip   = "gossip"         // until the last announcement has come here
-	partFetch    = "fetch"          // until its result is here and verified
-	partWitness  = "witness"        // until the host has acknowledged the own report, or goes on before
+	partGossip   = "gossip"         // until the last announcement has arrived
+	partFetch    = "fetch"          // until the last result has arrived and is verified
+	partWitness  = "witness"        // until the host has acknowledged this client's proof, or continues before
 	partQuorum   = "quorum"         // until the host publishes RoundWitness
 	partLate     = "late"           // until the host publishes the next round
-	partPush     = "push"           // until that is here
-	partCommit   = event.SpanCommit // of the host: syncing its journal; lies within the others
+	partPush     = "push"           // until the next round's state has arrived
+	partCommit   = event.SpanCommit // of the host: syncing its journal; within the other parts
 )
 
 // parts lists the parts of a round in their order.
@@ -33,25 +32,25 @@ var parts = []string{
 	partSlowest, partGossip, partFetch, partWitness, partQuorum, partLate, partPush,
 }
 
-// computing lists the parts that are computing; where two spans overlap, the earlier here
-// names the time: encoding is a part of what a client reports as training.
+// computing lists the parts with computation. If two spans overlap, the earlier one in this list
+// gets the time, because encoding is included in a client's reported training.
 var computing = []string{partEncode, partDecode, partTrain, partApply}
 
-// dissection is a round of one client: its parts add up to total.
+// dissection is a client's round: its parts add up to total.
 type dissection struct {
 	total time.Duration
 	parts map[string]time.Duration
 }
 
-// stage is a wait that ends at a time. A wait of which nobody wrote the end is left out, and
-// its time is part of the next one.
+// stage is a wait that ends at a time. A wait without a recorded end is left out, and its time is
+// part of the next wait.
 type stage struct {
 	part string
 	end  time.Time
 }
 
-// dissect gives every moment of a round a name. slowest is when the last client announced
-// its result.
+// dissect assigns every moment of a round to a part. slowest is the time at which the last client
+// announced its result.
 func dissect(step uint32, r *clientRound, c *clientRecord, h *hostRecord, slowest time.Time) dissection {
 	var spans []span
 	for _, s := range c.spans {
@@ -76,8 +75,7 @@ func dissect(step uint32, r *clientRound, c *clientRecord, h *hostRecord, slowes
 	return d
 }
 
-// stagesOf returns the waits of a round in their order, the end of each not before that of
-// the one before.
+// stagesOf returns the waits of a round in their order. No wait ends before the previous one.
 func stagesOf(step uint32, r *clientRound, spans []span, h *hostRecord, slowest time.Time) []stage {
 	applying := r.trained.from
 	for _, s := range spans {
@@ -86,7 +84,7 @@ func stagesOf(step uint32, r *clientRound, spans []span, h *hostRecord, slowest 
 		}
 	}
 	witnessed, over := r.witnessSent, h.witness[step]
-	if !over.IsZero() && over.Before(witnessed) { // nobody waits for the acknowledgement then
+	if !over.IsZero() && over.Before(witnessed) { // then the round did not wait for the acknowledgement
 		witnessed = over
 	}
 	all := []stage{
@@ -109,7 +107,7 @@ func stagesOf(step uint32, r *clientRound, spans []span, h *hostRecord, slowest 
 	return append(stages, stage{partPush, r.end})
 }
 
-// nameOf names the time that begins at a moment and ends at the next cut.
+// nameOf returns the part of the time from a moment to the next cut.
 func nameOf(at time.Time, spans []span, stages []stage, fetched span) string {
 	for _, part := range computing {
 		if slices.ContainsFunc(spans, func(s span) bool { return s.part == part && within(at, s) }) {
@@ -129,7 +127,7 @@ func nameOf(at time.Time, spans []span, stages []stage, fetched span) string {
 
 func within(at time.Time, s span) bool { return !at.Before(s.from) && at.Before(s.to) }
 
-// lastAnnounced returns when the last client announced a result of a step.
+// lastAnnounced returns the time at which the last client announced a result of a step.
 func lastAnnounced(clients []*clientRecord, step uint32) time.Time {
 	var last time.Time
 	for _, c := range clients {

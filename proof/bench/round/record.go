@@ -8,13 +8,13 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// span is a stretch of time in which a process did one thing.
+// span is a period in which a process did one thing.
 type span struct {
 	part     string
 	from, to time.Time
 }
 
-// clientRound is what a client wrote about one round. Times that are zero were not written.
+// clientRound is a client's events of one round. Zero times were not recorded.
 type clientRound struct {
 	epoch       uint32
 	start       time.Time // the client sees RoundTrain
@@ -23,28 +23,28 @@ type clientRound struct {
 	tokens      int
 	sequences   uint64
 	resultSent  time.Time
-	held        time.Time // it holds every result
-	fetched     span      // the last of them
-	witnessSent time.Time // the host has acknowledged its report
+	held        time.Time // it has every result
+	fetched     span      // fetch of the last result
+	witnessSent time.Time // the host has acknowledged its proof
 }
 
-// clientRecord is what a client wrote.
+// clientRecord is the events of a client.
 type clientRecord struct {
 	rounds map[uint32]*clientRound
-	spans  []span // of computing
+	spans  []span // of computation
 	wire   []wireAt
 	phases []phaseAt
 	kinds  map[string]bool // of spans
 	heard  bool            // wrote at least one ResultsHeld
 }
 
-// wireAt is how many bytes had passed at a time.
+// wireAt is the transferred bytes at a time.
 type wireAt struct {
 	at   time.Time
 	wire event.Wire
 }
 
-// phaseAt is when a process saw a phase of the run begin.
+// phaseAt is the time at which a process saw a phase of the run start.
 type phaseAt struct {
 	at       time.Time
 	runState string
@@ -52,7 +52,7 @@ type phaseAt struct {
 	step     uint32
 }
 
-// Names of run states that are looked at.
+// Names of relevant run states.
 const (
 	stateTrain    = "RoundTrain"
 	stateWitness  = "RoundWitness"
@@ -60,7 +60,7 @@ const (
 	stateWarmup   = "Warmup"
 )
 
-// readClient gathers the events of a client.
+// readClient collects the events of a client.
 func readClient(events iter.Seq2[event.Event, error]) (*clientRecord, error) {
 	c := &clientRecord{rounds: map[uint32]*clientRound{}, kinds: map[string]bool{}}
 	for e, err := range events {
@@ -102,7 +102,7 @@ func (c *clientRecord) add(e event.Event) {
 	}
 }
 
-// see notes the beginning of a phase.
+// see records the start of a phase.
 func (c *clientRecord) see(at time.Time, s event.State) {
 	if n := len(c.phases); n > 0 {
 		last := c.phases[n-1]
@@ -133,8 +133,8 @@ func (c *clientRecord) round(step uint32) *clientRound {
 	return r
 }
 
-// inner reports whether a round lies between two others of its epoch, all of which the
-// client saw begin: the first of an epoch has nothing to apply, the last ends in Cooldown.
+// inner reports whether a round is between two other rounds of its epoch, and the client saw all
+// three start: the first round of an epoch has nothing to apply, the last ends in Cooldown.
 func (c *clientRecord) inner(step uint32) bool {
 	before, r, after := c.rounds[step-1], c.rounds[step], c.rounds[step+1]
 	for _, other := range []*clientRound{before, r, after} {
@@ -149,15 +149,15 @@ func endingAt(end time.Time, part string, seconds float64) span {
 	return span{part, end.Add(-time.Duration(seconds * float64(time.Second))), end}
 }
 
-// hostRecord is what the server wrote.
+// hostRecord is the events of the server.
 type hostRecord struct {
-	train, witness map[uint32]time.Time // when it published these phases of a step
-	over           map[uint32]time.Time // when it published what follows the round of a step
+	train, witness map[uint32]time.Time // publication times of these phases, by step
+	over           map[uint32]time.Time // publication time of the state after a step's round
 	commits        []span
 	last           event.State
 }
 
-// readHost gathers the events of the server.
+// readHost collects the events of the server.
 func readHost(events iter.Seq2[event.Event, error]) (*hostRecord, error) {
 	h := &hostRecord{train: map[uint32]time.Time{}, witness: map[uint32]time.Time{}, over: map[uint32]time.Time{}}
 	for e, err := range events {

@@ -15,22 +15,22 @@ import (
 // row is one measurement: a run of one epoch.
 type row struct {
 	Name         string           `toml:"name"`
-	Rounds       int              `toml:"rounds"`        // that count; one more comes before them and one after
-	Batch        int              `toml:"batch"`         // sequences, of all clients together
-	TrainSeconds float64          `toml:"train_seconds"` // that training should take; chooses the batch
+	Rounds       int              `toml:"rounds"`        // that count; there is an additional round before and after them
+	Batch        int              `toml:"batch"`         // sequences, over all clients
+	TrainSeconds float64          `toml:"train_seconds"` // desired training time; determines the batch
 	Delay        process.Duration `toml:"delay"`         // of every link, one way; 0: loopback
-	Mbits        int64            `toml:"mbits"`         // a second that every link carries, each way; 0: no limit
-	Loss         int              `toml:"loss"`          // packets of a thousand that get lost
+	Mbits        int64            `toml:"mbits"`         // Mbit/s of every link, each way; 0: unlimited
+	Loss         int              `toml:"loss"`          // lost packets per thousand
 	Set          map[string]any   `toml:"set"`           // keys of state.toml, dotted
 }
 
-// Bounds of a row, so that a slip of the pen does not start a run of days.
+// Limits of a row, so that a typo does not start a run of days.
 const (
 	maxRounds = 1000
 	maxBatch  = 100_000
 )
 
-// readRows reads the file that lists the rows.
+// readRows reads the file with the rows.
 func readRows(path string) ([]row, error) {
 	return process.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
 }
@@ -57,14 +57,14 @@ func (r row) check() error {
 	return nil
 }
 
-// sequencesFor returns the batch whose training takes so many seconds, when a client needs
-// perSequence for one: a multiple of the clients.
+// sequencesFor returns the batch whose training takes the given time, if a client needs perSequence
+// seconds for a sequence. It is a multiple of the clients.
 func sequencesFor(seconds, perSequence float64, clients int) int {
 	return min(max(1, int(seconds/perSequence+0.5)), maxBatch/clients) * clients
 }
 
-// settings returns what the row changes in state.toml; common is for all rows, and those of
-// the row win.
+// settings returns the row's changes to state.toml. common applies to all rows, and the row's
+// settings override it.
 func (r row) settings(common map[string]any) map[string]any {
 	all := map[string]any{
 		"config.total_steps":                     r.Rounds + 2,
@@ -78,7 +78,7 @@ func (r row) settings(common map[string]any) map[string]any {
 	return all
 }
 
-// parseSetting reads KEY=VALUE, where VALUE is written as in TOML.
+// parseSetting parses KEY=VALUE, where VALUE is in TOML syntax.
 func parseSetting(text string) (key string, value any, err error) {
 	key, written, ok := strings.Cut(text, "=")
 	if !ok || key == "" {

@@ -18,13 +18,13 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// clientCount is how many clients the quickstart waits for.
+// clientCount is the number of clients for which the quickstart waits.
 const clientCount = 3
 
-// microBatch is how many sequences go through a client's model at once, as in a testnet.
+// microBatch is the number of sequences that a client's model processes at once, as in a testnet.
 const microBatch = 8
 
-// rowTimeout bounds a row: only a hang or a very slow machine reaches it.
+// rowTimeout limits a row: only a hang or a very slow machine exceeds it.
 const rowTimeout = 15 * time.Minute
 
 const (
@@ -32,15 +32,15 @@ const (
 	eventsFile = "events.jsonl"
 )
 
-// setup is what all rows share.
+// setup is the data that all rows share.
 type setup struct {
 	bin    string         // folder of both programs
 	state  string         // path of the state.toml that rows change
-	out    string         // folder for what the processes write
+	out    string         // folder for the output of the processes
 	common map[string]any // settings of all rows
 }
 
-// measure runs a row and takes its rounds apart.
+// measure runs a row and analyses its rounds.
 func (u setup) measure(ctx context.Context, r row) (_ summary, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, rowTimeout, fmt.Errorf("the row took longer than %v", rowTimeout))
 	defer cancel()
@@ -143,7 +143,7 @@ func (u setup) startServer(ctx context.Context, r row, dir string, p process.Pla
 	return host, net.JoinHostPort(p.Address, strconv.Itoa(port)), own.ID().String(), err
 }
 
-// startClient starts a client. It tries for a while to reach the server.
+// startClient starts a client, which retries for a while to reach the server.
 func (u setup) startClient(ctx context.Context, i int, dir string, p process.Place, address, key string) (*process.Process, error) {
 	name := fmt.Sprintf("client-%d", i+1)
 	home, err := process.Folder(dir, name)
@@ -165,7 +165,7 @@ func (u setup) startClient(ctx context.Context, i int, dir string, p process.Pla
 		"--threads", strconv.Itoa(max(1, runtime.NumCPU()/clientCount)), "--micro-batch-size", strconv.Itoa(microBatch))
 }
 
-// readLogs takes apart the rounds whose event logs are in a row's folder.
+// readLogs analyses the rounds in the event logs of a row's folder.
 func readLogs(dir string) (summary, span, error) {
 	host, err := readHost(event.Read(filepath.Join(dir, "server", eventsFile)))
 	if err != nil {

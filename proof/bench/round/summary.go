@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// summary is what came of a row. Its JSON form is what -json writes.
+// summary is the result of a row. Its JSON form is the output of -json.
 type summary struct {
 	Row     string  `json:"row"`
-	Skipped string  `json:"skipped,omitempty"` // why there is nothing else
+	Skipped string  `json:"skipped,omitempty"` // reason why there are no results
 	Batch   int     `json:"batch"`
 	DelayMS float64 `json:"delay_ms"`
 	Rounds  int     `json:"rounds"` // that counted
-	Lost    int     `json:"lost"`   // rounds of a client without a result of its own
+	Lost    int     `json:"lost"`   // a client's rounds without a result
 
 	RoundMS         figure            `json:"round_ms"`
-	TrainShare      figure            `json:"train_share"`   // training, encoding included, of the round
+	TrainShare      figure            `json:"train_share"`   // training, including encoding, of the round
 	ComputeShare    figure            `json:"compute_share"` // training, decoding and applying
 	Parts           map[string]figure `json:"parts_ms"`
 	CommitMS        *figure           `json:"commit_ms,omitempty"`   // of a round, at the server
-	NotTold         []string          `json:"not_told,omitempty"`    // parts of which the event logs say nothing
+	NotTold         []string          `json:"not_told,omitempty"`    // parts that the event logs do not report
 	StartSeconds    float64           `json:"start_seconds"`         // from the first Warmup to the first round
 	CooldownSeconds float64           `json:"cooldown_seconds"`      // after the last round
 	TokensPerSecond float64           `json:"tokens_per_second"`     // of all clients
-	PeerBytes       float64           `json:"peer_bytes_per_round"`  // that a client sends to peers in a round
-	ServerBytes     float64           `json:"server_bytes_received"` // that a client receives from the server in a round
+	PeerBytes       float64           `json:"peer_bytes_per_round"`  // sent by a client to peers in a round
+	ServerBytes     float64           `json:"server_bytes_received"` // received by a client from the server in a round
 
 	Load        float64  `json:"load_1m"`     // load average at the row's end
-	ClientsCPU  *float64 `json:"clients_cpu"` // share of all cores' time in which clients ran
-	OthersCPU   *float64 `json:"other_cpu"`   // and anything but the run
+	ClientsCPU  *float64 `json:"clients_cpu"` // share of all cores' time used by clients
+	OthersCPU   *float64 `json:"other_cpu"`   // share of all cores' time used by other programs
 	PerSequence float64  `json:"train_seconds_per_sequence"`
 }
 
@@ -59,8 +59,8 @@ func median(values []float64) float64 {
 
 var errNoInnerRounds = errors.New("the event logs have no round between two other rounds of its epoch")
 
-// summarise dissects the inner rounds of all clients. It also returns when the first of
-// them began and the last ended.
+// summarise analyses the inner rounds of all clients. window is from the start of the first to the
+// end of the last of these rounds.
 func summarise(clients []*clientRecord, host *hostRecord) (s summary, window span, err error) {
 	var rounds, train, compute, perSequence []float64
 	ofPart := map[string][]float64{}
@@ -109,7 +109,7 @@ func summarise(clients []*clientRecord, host *hostRecord) (s summary, window spa
 	return s, window, nil
 }
 
-// with widens a span.
+// with extends a span.
 func (w span) with(from, to time.Time) span {
 	if w.from.IsZero() || from.Before(w.from) {
 		w.from = from
@@ -120,7 +120,7 @@ func (w span) with(from, to time.Time) span {
 	return w
 }
 
-// notTold finds the parts that no client tells apart, whose time is in another part.
+// notTold finds the parts that no client reports, whose time is in another part.
 func (s *summary) notTold(clients []*clientRecord, host *hostRecord) {
 	told := map[string]bool{partCommit: len(host.commits) > 0}
 	for _, c := range clients {
@@ -138,7 +138,7 @@ func (s *summary) notTold(clients []*clientRecord, host *hostRecord) {
 	}
 }
 
-// commits sums up what the server's journal took in each of some rounds.
+// commits sums up the journal's time at the server in each of some rounds.
 func commits(host *hostRecord, steps map[uint32]bool) *figure {
 	if len(host.commits) == 0 {
 		return nil
@@ -158,7 +158,7 @@ func commits(host *hostRecord, steps map[uint32]bool) *figure {
 	return &f
 }
 
-// edges returns how long the first warm-up and the last cooldown took that clients saw.
+// edges returns the durations of the first warmup and the last cooldown that clients saw.
 func edges(clients []*clientRecord) (start, cooldown float64) {
 	var starts, cooldowns []float64
 	for _, c := range clients {
@@ -178,8 +178,8 @@ func edges(clients []*clientRecord) (start, cooldown float64) {
 	return figureOf(starts).Median, figureOf(cooldowns).Median
 }
 
-// traffic returns the bytes of a client and round between the first and the last report in
-// the window.
+// traffic returns the bytes per client and round between the first and the last report in the
+// window.
 func traffic(clients []*clientRecord, window span) (peers, server float64) {
 	var toPeers, fromServer []float64
 	for _, c := range clients {

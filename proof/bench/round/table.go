@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// absent stands where there is nothing to say.
+// absent is the table entry for a missing value.
 const absent = "–"
 
-// printTables prints what the rows came to, in Markdown.
+// printTables prints the results of the rows in Markdown.
 func printTables(w io.Writer, rows []summary) error {
 	var text strings.Builder
 	text.WriteString("| row | batch | rounds | round ms | training % median | mean | computing % median | mean | tok/s | to peers B | from server B | warm-up s | cooldown s | load | clients CPU % | other CPU % |\n")
@@ -34,7 +34,7 @@ func printTables(w io.Writer, rows []summary) error {
 	return err
 }
 
-// partCells returns the cells of the parts and of the journal's part in them.
+// partCells returns the cells of the parts and of the journal's share in them.
 func (s summary) partCells() []string {
 	var cells []string
 	for _, part := range parts {
@@ -50,7 +50,7 @@ func (s summary) partCells() []string {
 	return append(cells, fmt.Sprintf("%.1f", s.CommitMS.Median))
 }
 
-// contained says in which part the time is of one that is not told apart.
+// contained maps a part that is not reported to the part that contains its time.
 var contained = map[string]string{
 	partDecode: "part of apply: no client wrote a span of that name",
 	partEncode: "part of train: no client wrote a span of that name",
@@ -59,7 +59,7 @@ var contained = map[string]string{
 	partCommit: "not known: the server wrote no span of that name",
 }
 
-// notes explains what the tables lack.
+// notes explains the missing values in the tables.
 func notes(rows []summary) string {
 	var text strings.Builder
 	seen := map[string]bool{}

@@ -37,18 +37,18 @@ func main() {
 	}
 	var o options
 	flag.StringVar(&o.models, "models", "20m,100m", "`models` to measure: model-NAME.json")
-	flag.StringVar(&o.dtypes, "dtypes", "f32,bf16", "types to compute in")
+	flag.StringVar(&o.dtypes, "dtypes", "f32,bf16", "element types for computation")
 	flag.StringVar(&o.batches, "batches", "1,4", "sequences of a step")
 	flag.StringVar(&o.threads, "threads", "1,2", "threads of a process")
 	flag.StringVar(&o.sides, "sides", "ours,installed,tuned",
-		"of ours, recompute, installed, tuned, pure (bf16 weights), sdpa, compile; ratios are to the first")
+		"sides to measure, from ours, recompute, installed, tuned, pure (bf16 weights), sdpa and compile; ratios are relative to the first")
 	flag.IntVar(&o.tokens, "tokens", 512, "tokens of a sequence")
-	flag.IntVar(&o.rounds, "rounds", 3, "least number of rounds after the first, which does not count")
-	flag.DurationVar(&o.budget, "budget", 12*time.Second, "more rounds until this time is over")
-	flag.StringVar(&o.python, "python", "/usr/bin/python3", "Python that has torch")
+	flag.IntVar(&o.rounds, "rounds", 3, "minimum number of rounds after the first, which does not count")
+	flag.DurationVar(&o.budget, "budget", 12*time.Second, "continue with more rounds until this time is over")
+	flag.StringVar(&o.python, "python", "/usr/bin/python3", "Python interpreter with torch")
 	flag.StringVar(&o.folder, "folder", "proof/bench/step", "folder of reference.py and the models")
-	flag.StringVar(&o.device, "device", "cpu", "cpu, cuda or cuda:N; memory is then what nvidia-smi says of each process after its steps")
-	flag.BoolVar(&o.cpu, "cpu", false, "measure processor time instead of time: less sensitive to other load, blind to waiting")
+	flag.StringVar(&o.device, "device", "cpu", "device: cpu, cuda or cuda:N. On CUDA, memory is nvidia-smi's value for each process after its steps")
+	flag.BoolVar(&o.cpu, "cpu", false, "measure CPU time instead of elapsed time: less affected by other load, but ignores waiting")
 	flag.Parse()
 	if err := run(context.Background(), o); err != nil {
 		fmt.Fprintln(os.Stderr, "step:", err)
@@ -123,7 +123,7 @@ func measure(ctx context.Context, o options, s setup, sides []string) (err error
 	return nil
 }
 
-// command is what runs a side.
+// command returns the command that runs a side.
 func command(ctx context.Context, o options, s setup, name string) (*exec.Cmd, error) {
 	arguments := []string{
 		"--config", filepath.Join(o.folder, "model-"+s.model+".json"), "--dtype", s.dtype,
@@ -157,7 +157,7 @@ func command(ctx context.Context, o options, s setup, name string) (*exec.Cmd, e
 	return c, err
 }
 
-// untuned is this process's environment without what tunes the libraries.
+// untuned returns this process's environment without variables that tune the libraries.
 func untuned() []string {
 	var out []string
 	for _, entry := range os.Environ() {
@@ -172,8 +172,9 @@ func untuned() []string {
 	return out
 }
 
-// tuned gives PyTorch what package torch sets for itself: a process of ours says what it
-// set, and the BLAS and the allocator, which it chooses by calls, are added.
+// tuned returns the environment that gives PyTorch the settings of package torch. A Psyche process
+// reports the variables that it set. The BLAS and the allocator, which package torch chooses by
+// function calls, are added.
 func tuned(ctx context.Context, self, threads string) ([]string, error) {
 	c := exec.CommandContext(ctx, self, "settings", "--threads", threads)
 	c.Env, c.Stderr = untuned(), os.Stderr
@@ -206,7 +207,7 @@ func header(w io.Writer, sides []string) {
 	_, _ = fmt.Fprintln(w, line+" | peak MB | GFLOP/s | of a product | rounds |\n"+rule+"|---|---|---|---|")
 }
 
-// row prints one line. flops are the operations of a token.
+// row prints one line. flops are the operations per token.
 func row(w io.Writer, s setup, tokens int, flops float64, all []*side) {
 	line := fmt.Sprintf("| %s | %s | %s | %s", s.model, s.dtype, s.batch, s.threads)
 	first := all[0]
@@ -219,7 +220,7 @@ func row(w io.Writer, s setup, tokens int, flops float64, all []*side) {
 	for _, one := range all[1:] {
 		line += fmt.Sprintf(" | %.2f", float64(first.peak)/float64(one.peak))
 	}
-	reached, share := flops*float64(tokens)/median(first.seconds), "–" // PyTorch's side measures no product
+	reached, share := flops*float64(tokens)/median(first.seconds), "–" // PyTorch's process does not measure a product
 	if first.product > 0 {
 		share = fmt.Sprintf("%.2f", reached/first.product)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// stepFLOPs counts the floating-point operations of the matrix products of a step, per
-// token: 2 a weight and token forward and 4 backward, and of the scores and of what they mix
-// the half that a causal mask leaves. What is computed twice is counted once.
+// stepFLOPs counts the floating-point operations of the matrix products of a step, per token: 2 per
+// weight and token forward and 4 backward, and for the attention scores and the weighted sums the
+// half that a causal mask leaves. Recomputed products count once.
 func stepFLOPs(path string, tokens int) (float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -35,9 +35,9 @@ func stepFLOPs(path string, tokens int) (float64, error) {
 	return 6*(c.Layers*layer+c.Vocabulary*c.Hidden) + 6*c.Layers*scores, nil
 }
 
-// productFLOPs measures what the machine gives: floating-point operations a second of the
-// product of two square matrices, 2048 wide on a CPU and 8192 on a device, which answers when all
-// that it was given before is done; the best of some.
+// productFLOPs measures the machine's floating-point operations per second for the product of two
+// square matrices, 2048 wide on a CPU and 8192 on a device. A device answers when all earlier work
+// is done. The result is the best of several measurements.
 func productFLOPs(ctx context.Context, engine *torch.Engine, device torch.Device, dtype torch.DType) (float64, error) {
 	n := int64(2048)
 	if device != torch.CPU {

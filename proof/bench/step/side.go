@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// side is a process that does a step when told to.
+// side is a process that performs a step on request.
 type side struct {
 	name    string
 	process *exec.Cmd
-	cpu     bool // measure processor time
+	cpu     bool // measure CPU time
 	device  bool // measure the memory of a device
 	input   io.WriteCloser
 	output  *bufio.Scanner
 	seconds []float64 // of the steps that count
-	peak    int64     // most resident memory, KiB
-	product float64   // FLOP/s of a large matrix product, where the process measures it
+	peak    int64     // peak resident memory, KiB
+	product float64   // FLOP/s of a large matrix product, if the process measures it
 	ended   bool
 }
 
@@ -56,7 +56,7 @@ func (s *side) line() (string, error) {
 	return s.output.Text(), nil
 }
 
-// step lets the process do one step.
+// step makes the process perform one step.
 func (s *side) step(counts bool) error {
 	if _, err := io.WriteString(s.input, "step\n"); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (s *side) step(counts bool) error {
 	return nil
 }
 
-// finish ends the process and reads its peak of memory and what its matrix products reach.
+// finish ends the process and reads its peak memory and the speed of its matrix products.
 func (s *side) finish() error {
 	var held int64
 	if s.device {
@@ -107,8 +107,8 @@ func (s *side) finish() error {
 	return s.process.Wait()
 }
 
-// deviceMemory is what a process holds on CUDA devices, in KiB. Both libraries keep what they once
-// had, so after some steps it is the most that a step needed.
+// deviceMemory returns the memory of a process on CUDA devices, in KiB. Both libraries keep
+// allocated memory, so after some steps it is the peak memory of a step.
 func deviceMemory(pid int) (int64, error) {
 	out, err := exec.Command("nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits").Output()
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *side) kill() error {
 	}
 	s.ended = true
 	err := s.process.Process.Kill()
-	_ = s.process.Wait() // says that it was killed
+	_ = s.process.Wait() // reports that it was killed
 	return err
 }
 

@@ -17,11 +17,11 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// processes are what this program runs itself for.
+// processes are the modes in which this program runs itself.
 var processes = map[string]func(arguments []string) error{"worker": work, "settings": printSettings}
 
-// printSettings prints what package torch sets in the environment, by which the libraries
-// choose kernels and threads.
+// printSettings prints the environment variables that package torch sets, which determine the
+// libraries' kernels and threads.
 func printSettings(arguments []string) error {
 	flags := flag.NewFlagSet("settings", flag.ExitOnError)
 	threads := flags.Int("threads", 1, "threads")
@@ -41,7 +41,7 @@ func printSettings(arguments []string) error {
 	return nil
 }
 
-// work is the process of our side; it speaks as reference.py does.
+// work is the Psyche process; it uses the same protocol as reference.py.
 func work(arguments []string) (err error) {
 	flags := flag.NewFlagSet("worker", flag.ExitOnError)
 	path := flags.String("config", "", "config.json")
@@ -79,7 +79,7 @@ func work(arguments []string) (err error) {
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // what it was made from
+	debug.FreeOSMemory() // memory from building the model
 	ids := make([]int32, *batch**tokens)
 	targets := make([]int32, len(ids))
 	random := rand.New(rand.NewPCG(1, 2))
@@ -119,7 +119,7 @@ func build(ctx context.Context, engine *torch.Engine, config []byte, o model.Opt
 	return model.New(ctx, engine, config, o, tensors)
 }
 
-// processorTime is what all threads of the process used, in seconds.
+// processorTime returns the CPU time of all threads of the process, in seconds.
 func processorTime() float64 {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
@@ -128,7 +128,7 @@ func processorTime() float64 {
 	return float64(used.Utime.Nano()+used.Stime.Nano()) / 1e9
 }
 
-// peakMemory is the most that was resident, in KiB.
+// peakMemory returns the peak resident memory, in KiB.
 func peakMemory() (string, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

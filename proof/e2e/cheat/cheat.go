@@ -1,5 +1,5 @@
-// Package cheat is a trainer of a run, for tests only, that does not send what its batch gives. It
-// wraps a real one, so that all else about it is right.
+// Package cheat implements a trainer that sends false results, for tests only. It wraps a real
+// trainer, and behaves correctly in all other respects.
 //
 //	trainer := &cheat.Trainer{Honest: honest, ID: key.ID(), Attack: cheat.TurnedSign}
 package cheat
@@ -18,23 +18,23 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// Attack is what the trainer does.
+// Attack is a kind of false result.
 type Attack int
 
 // The attacks.
 const (
 	None         Attack = iota
-	TurnedSign          // it sends the negative of its result
-	HalfBatch           // it computes the gradient of half of its batch
-	AnotherBatch        // it computes the gradient of tokens that are not its
-	OldBatch            // it computes the gradient of the first batch that it had
-	Noise               // it sends signs that it draws
-	Copy                // it sends what another trainer sent in the step before
-	NegatedCopy         // it sends the negative of that
-	OneStep             // it trains the middle one of its sequences on tokens that are not its: of local steps one
+	TurnedSign          // sends the negative of its result
+	HalfBatch           // computes the gradient of half of its batch
+	AnotherBatch        // computes the gradient of foreign tokens
+	OldBatch            // computes the gradient of its first batch
+	Noise               // sends random signs
+	Copy                // sends a different trainer's result of the previous step
+	NegatedCopy         // sends the negative of a Copy
+	OneStep             // trains its middle sequence on foreign tokens; with local steps this is one step
 )
 
-// attackNames are what command lines call the attacks.
+// attackNames are the names of attacks in command lines.
 var attackNames = [...]string{
 	None:         "none",
 	TurnedSign:   "negated",
@@ -55,7 +55,7 @@ func (a Attack) String() string {
 	return attackNames[a]
 }
 
-// ParseAttack returns the attack of a name.
+// ParseAttack returns the attack with a name.
 func ParseAttack(name string) (Attack, error) {
 	i := slices.Index(attackNames[:], name)
 	if i < 0 {
@@ -64,7 +64,7 @@ func ParseAttack(name string) (Attack, error) {
 	return Attack(i), nil
 }
 
-// Honest is what cheats: a train.Trainer or a train.LocalTrainer.
+// Honest is the wrapped trainer: a train.Trainer or a train.LocalTrainer.
 type Honest interface {
 	env.Trainer
 	env.Auditor
@@ -74,14 +74,14 @@ type Honest interface {
 // Trainer is an env.Auditor that cheats.
 type Trainer struct {
 	Honest
-	ID     [32]byte // its own key
+	ID     [32]byte // its key
 	Attack Attack
-	Pace   time.Duration // that a step takes longer, without a processor
+	Pace   time.Duration // extra time per step, without computation
 	Levels int           // bits of a value of local steps; 0: results are DisTrO's signs
 
 	mu     sync.Mutex
 	first  [][]int32            // of the first batch
-	others []codec.TensorResult // of another trainer, newest
+	others []codec.TensorResult // newest result of a different trainer
 }
 
 var _ env.Auditor = (*Trainer)(nil)
@@ -100,7 +100,7 @@ func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begu
 	return payload, loss, err
 }
 
-// batch returns what is trained instead of a batch.
+// batch returns the batch to train instead of the given one.
 func (t *Trainer) batch(batch data.Batch) data.Batch {
 	if t.first == nil {
 		t.first = batch.Sequences
@@ -126,8 +126,8 @@ func (t *Trainer) batch(batch data.Batch) data.Batch {
 	return changed
 }
 
-// result returns what is sent instead of a result. Its header is right, and names the batch's tokens, whatever
-// was trained.
+// result returns the result to send instead of the given one. Its header is correct and names the
+// batch's tokens, independently of the trained tokens.
 func (t *Trainer) result(step uint32, payload []byte, tokens [32]byte) ([]byte, error) {
 	header, own, err := t.decode(payload)
 	if err != nil {
@@ -166,7 +166,7 @@ func (t *Trainer) layouts() []codec.TensorLayout {
 	return layouts
 }
 
-// decode reads a result as it is encoded: of local steps levels.
+// decode decodes a result: levels for local steps.
 func (t *Trainer) decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	if t.Levels > 0 {
 		return codec.DecodeLevels(payload, t.layouts(), t.Levels)
@@ -174,7 +174,7 @@ func (t *Trainer) decode(payload []byte) (codec.Header, []codec.TensorResult, er
 	return t.Decode(payload)
 }
 
-// signed returns a result with some signs turned.
+// signed returns a result with some signs inverted.
 func signed(results []codec.TensorResult, turned func(tensor, i int) bool) []codec.TensorResult {
 	changed := make([]codec.TensorResult, len(results))
 	for i, r := range results {
@@ -184,7 +184,7 @@ func signed(results []codec.TensorResult, turned func(tensor, i int) bool) []cod
 				r.Values[j] = -r.Values[j]
 			}
 			if r.Values[j] == 0 {
-				r.Values[j] = 0 // not −0: the place is empty
+				r.Values[j] = 0 // not −0: the entry is empty
 			}
 		}
 		changed[i] = r
@@ -192,7 +192,7 @@ func signed(results []codec.TensorResult, turned func(tensor, i int) bool) []cod
 	return changed
 }
 
-// Verify implements env.Trainer. It reads what others send.
+// Verify implements env.Trainer. It also stores results of other trainers.
 func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
 	if err := t.Honest.Verify(payload, step, batch, trainer); err != nil {
 		return err

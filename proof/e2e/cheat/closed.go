@@ -9,11 +9,10 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// errClosed is the answer to whoever asks for an opening.
+// errClosed is the answer to every request for an opening.
 var errClosed = errors.New("did not open")
 
-// Closed returns the network of a client that opens its results to nobody, neither to members that audit it nor
-// to jurors.
+// Closed returns the network of a client that does not open its results to auditors or jurors.
 func Closed(network env.Network) env.Network { return closedNetwork{network} }
 
 type closedNetwork struct{ env.Network }

@@ -9,8 +9,9 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// Slandering returns the host of a client that accuses a victim, in turn of each of the faults, of one of its newest
-// results after each witness proof that it sends. The host decides which accusations it accepts.
+// Slandering returns the host of a client that accuses a victim after each witness proof that it
+// sends. Each accusation is about one of the victim's newest results, with the faults in turn. The
+// host decides which accusations it accepts.
 func Slandering(host env.Backend, victim identity.ID, faults ...coordinator.Fault) env.Backend {
 	return &slanderer{Backend: host, victim: coordinator.ClientID(victim), faults: faults}
 }
@@ -21,8 +22,8 @@ type slanderer struct {
 	faults []coordinator.Fault
 
 	mu       sync.Mutex
-	accused  uint32 // newest step of the victim that was tried
-	accepted int    // accusations
+	accused  uint32 // newest step of the victim for which an accusation was tried
+	accepted int    // number of accepted accusations
 }
 
 // Submit implements env.Backend.
@@ -38,7 +39,7 @@ func (s *slanderer) Submit(ctx context.Context, a coordinator.Action) error {
 	return err
 }
 
-// accuse accuses the victim of its result of a step, once.
+// accuse accuses the victim of its result in a step, once.
 func (s *slanderer) accuse(ctx context.Context, step uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

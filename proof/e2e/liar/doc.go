@@ -1,6 +1,6 @@
-// Package liar is a host of a run, for tests only, that does not tell the truth. It speaks the
-// protocol of package net/frame well enough for real clients, keeps no journal, and does one
-// of a few things that no honest host does.
+// Package liar implements a Byzantine host of a run, for tests only. It speaks enough of the
+// protocol of package net/frame for real clients, keeps no journal, and performs one of several
+// attacks.
 //
 //	host, err := liar.Listen(liar.Options{Genesis: genesis, Attack: liar.Fork, After: 2})
 //	host.Addr()

@@ -19,25 +19,25 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Attack is what the host does.
+// Attack is the host's attack.
 type Attack int
 
 // The attacks.
 const (
-	Fork         Attack = iota // every other client is shown rounds that began from other seeds
-	FalseReport                // it writes reports of a checkpoint that members did not sign
-	OmitAction                 // every other client is shown a history in which one action is missing
-	OtherGenesis               // when clients come back it shows another run of the same name
+	Fork         Attack = iota // every other client sees rounds with different seeds
+	FalseReport                // writes reports of a checkpoint without the members' signatures
+	OmitAction                 // every other client sees a history without one of the actions
+	OtherGenesis               // shows reconnecting clients a different run with the same name
 )
 
-// Options of a Host.
+// Options configure a Host.
 type Options struct {
 	Genesis func(host coordinator.ClientID) (coordinator.State, error)
 	Attack  Attack
-	After   uint32 // step from which on it lies
+	After   uint32 // step from which on it attacks
 }
 
-// Host is a lying host.
+// Host is a Byzantine host.
 type Host struct {
 	options  Options
 	key      identity.Key
@@ -58,17 +58,17 @@ type branch struct {
 	records [][]byte
 }
 
-// conn is a client's.
+// conn is a client's connection.
 type conn struct {
 	net.Conn
 	id     identity.ID
 	addrs  []string
 	branch int
-	sent   uint64 // records; 0: it does not follow
-	shown  bool   // a head
+	sent   uint64 // records; 0: it does not follow the log
+	shown  bool   // a head was sent
 }
 
-// write sends a frame. Who reads from the connection notices when it is gone.
+// write sends a frame. It ignores errors, because the reader of the connection notices its end.
 func (c *conn) write(kind frame.Type, payload []byte) {
 	_, _ = c.Write(frame.Append(nil, kind, payload))
 }
@@ -91,7 +91,7 @@ func Listen(o Options) (*Host, error) {
 	return h, nil
 }
 
-// begin begins the run, with a salt: both its histories.
+// begin starts both histories of the run, with a salt.
 func (h *Host) begin(salt byte) error {
 	state, err := h.options.Genesis(coordinator.ClientID(h.key.ID()))
 	if err != nil {
@@ -110,16 +110,16 @@ func (h *Host) begin(salt byte) error {
 		}
 		h.branches[i] = &branch{Host: core.New(log, core.Now{Time: time.Now()}, core.Options{
 			Draws:      draws,
-			Connection: func(identity.ID) (from core.Origin, live bool) { return from, true }, // it withdraws nobody
+			Connection: func(identity.ID) (from core.Origin, live bool) { return from, true }, // it withdraws no client
 		})}
 	}
 	return nil
 }
 
-// Addr returns where it listens.
+// Addr returns the host's address.
 func (h *Host) Addr() string { return h.listener.Addr().String() }
 
-// Close ends it.
+// Close ends the host.
 func (h *Host) Close() {
 	close(h.done)
 	_ = h.listener.Close()
@@ -129,7 +129,7 @@ func (h *Host) Close() {
 	h.running.Wait()
 }
 
-// hangUp throws everybody out. The caller holds mu.
+// hangUp disconnects all clients. The caller holds mu.
 func (h *Host) hangUp() {
 	for c := range h.conns {
 		_ = c.Close()
@@ -146,7 +146,7 @@ func (h *Host) accept() {
 	}
 }
 
-// serve talks to one client.
+// serve serves one client.
 func (h *Host) serve(c *conn) {
 	defer func() { _ = c.Close() }()
 	reader := frame.NewReader(c)
@@ -182,7 +182,7 @@ func (h *Host) serve(c *conn) {
 	}
 }
 
-// handle does what a client asks for. The caller holds mu.
+// handle handles a client's frame. The caller holds mu.
 func (h *Host) handle(c *conn, kind frame.Type, payload []byte) {
 	switch kind {
 	case frame.TypeFollow:
@@ -206,16 +206,16 @@ func (h *Host) handle(c *conn, kind frame.Type, payload []byte) {
 	}
 }
 
-// each does something to both histories, at the time that each is told.
+// each calls do for both histories, with the time of each.
 func (h *Host) each(do func(i int, b *branch, now core.Now)) {
 	clock := time.Now()
 	for i, b := range h.branches {
 		now := core.Now{Time: clock, Clock: uint64(clock.UnixMilli())}
 		if h.options.Attack == Fork && i == 1 && b.State().Progress.Step+1 >= h.options.After {
-			now.Clock, h.lied = now.Clock+1, true // it committed to the draws, but not to the time
+			now.Clock, h.lied = now.Clock+1, true // it is committed to the draws, but not to the time
 		}
 		do(i, b, now)
-		records, err := b.Settle(now, func(core.Update) {}) // push shows what there is
+		records, err := b.Settle(now, func(core.Update) {}) // push sends the new records
 		if err != nil {
 			panic(err)
 		}
@@ -250,7 +250,7 @@ func (h *Host) omits(b *branch, a coordinator.Action) bool {
 	return h.options.Attack == OmitAction && witness && !h.lied && b.State().Progress.Step >= h.options.After
 }
 
-// tick lets both histories go on.
+// tick ticks both histories.
 func (h *Host) tick() {
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
@@ -264,7 +264,7 @@ func (h *Host) tick() {
 	}
 }
 
-// step does what is due.
+// step applies due transitions.
 func (h *Host) step(ping bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -280,7 +280,7 @@ func (h *Host) step(ping bool) {
 	}
 }
 
-// lie does what the attack does once.
+// lie performs the one-time attacks.
 func (h *Host) lie() {
 	switch h.options.Attack {
 	case FalseReport:
@@ -288,7 +288,7 @@ func (h *Host) lie() {
 		for _, b := range h.branches {
 			member := b.State().Epoch.Clients[0].ID
 			report := wire.SignAction(h.key, b.Log().Run(), 1<<63, coordinator.ReportCheckpoint{Step: b.State().Progress.Step, Digest: [32]byte{66}})
-			copy(report[1:], member[:]) // the member's name, and not its signature
+			copy(report[1:], member[:]) // the member's name, without its signature
 			b.records = append(b.records, append([]byte{byte(follow.KindAction)}, report...))
 			b.Log().Note(b.records[len(b.records)-1])
 		}
@@ -297,11 +297,11 @@ func (h *Host) lie() {
 		if err := h.begin(2); err != nil {
 			panic(err)
 		}
-		h.hangUp() // they come back to another run
+		h.hangUp() // they reconnect to a different run
 	}
 }
 
-// push sends every client the records that it does not have.
+// push sends every client the records that it lacks.
 func (h *Host) push() {
 	for c := range h.conns {
 		b := h.branches[c.branch]
@@ -326,7 +326,7 @@ func (h *Host) push() {
 	}
 }
 
-// showPeers tells everybody where everybody is.
+// showPeers sends the addresses of all clients to all clients.
 func (h *Host) showPeers() {
 	var peers []backend.Peer
 	for c := range h.conns {

@@ -1,5 +1,5 @@
-// Package netlab is an internet on one machine, for tests: hosts that are Linux network
-// namespaces, joined by links with a delay, a loss, and a rate, each of which may be cut.
+// Package netlab emulates networks on one machine, for tests. Its hosts are Linux network
+// namespaces, connected by links with a delay, a loss rate and a bandwidth. Links can be cut.
 //
 //	lab, err := netlab.New(seed)
 //	defer lab.Close()
@@ -8,18 +8,19 @@
 //	command := exec.Command(program, arguments...) // in the namespace
 //	host.Cut(true)
 //
-// A host's only way out is a TUN device whose packets this process carries: it reads what
-// a host sends, holds it for as long as the link would take, loses some of it, and hands it
-// to the host that it is addressed to. So the links need nothing of the kernel but TUN and
-// namespaces, where tc's netem is a module that many kernels lack. Making namespaces needs
-// root and the ip command; New and Add return ErrUnsupported where that is not to be had.
+// A host's only connection is a TUN device, whose packets this process forwards. It reads each
+// packet, delays it as the link would, drops some packets, and passes the packet to the destination
+// host. Links therefore need only TUN and namespaces from the kernel, and not tc's netem, a module
+// that many kernels lack. Making namespaces requires root and the ip command. If this is not
+// possible, New and Add return ErrUnsupported.
 //
-// The rate of a link may differ between both directions. Packets wait in a FIFO queue or in fair queues
-// like fq_codel. The size of a queue is a time at the rate of the link: one second is a bloated router.
+// The rate of a link may differ between the two directions. Packets wait in a FIFO queue or in fair
+// queues like fq_codel. The size of a queue is a time at the rate of the link: one second is a
+// bloated router.
 //
-// AddThis makes the machine itself a host, and Reach lets another host use a service on the machine's loopback address.
+// AddThis makes the machine itself a host, and Reach lets a host use a service on the machine's
+// loopback address.
 //
-// A Guarded host stands behind a firewall as home routers have: what comes from an address
-// and port to which it has not sent before from the very port that it is for is dropped.
-// Addresses are not translated.
+// A Guarded host is behind a firewall like that of home routers: it drops packets from addresses
+// and ports to which the destination port has not sent before. Addresses are not translated.
 package netlab

@@ -13,33 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported says that this machine or user cannot make namespaces.
+// ErrUnsupported means that this machine or user cannot make namespaces.
 var ErrUnsupported = errors.New("network namespaces cannot be made")
 
-// MTU of the hosts' devices.
+// mtu is the MTU of the hosts' devices.
 const mtu = 1420
 
-// Lab is a set of hosts that reach each other and nothing else.
+// Lab is a set of hosts that can reach only each other.
 type Lab struct {
 	seed  uint64
-	name  string // begins the names of namespaces and devices
+	name  string // prefix of the names of namespaces and devices
 	mu    sync.Mutex
 	hosts []*Host
 	tasks sync.WaitGroup
 	done  chan struct{}
 }
 
-// Host is one namespace with one address.
+// Host is a namespace with an address.
 type Host struct {
 	lab       *Lab
 	namespace string // empty: this machine's
 	address   netip.Addr
 	device    *os.File
 	up, down  *uplink
-	guard     *firewall // nil: everything comes in
+	guard     *firewall // nil: all packets are accepted
 }
 
-// New makes an empty lab. The seed decides which packets are lost of those sent.
+// New returns an empty lab. The seed determines which packets are lost.
 func New(seed uint64) (*Lab, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("%w: needs root", ErrUnsupported)
@@ -52,10 +52,10 @@ func New(seed uint64) (*Lab, error) {
 	return &Lab{seed: seed, name: fmt.Sprintf("lab%d", os.Getpid()), done: make(chan struct{})}, nil
 }
 
-// Add makes a host whose packets leave through a link.
+// Add adds a host whose packets leave through a link.
 func (l *Lab) Add(link Link) (*Host, error) { return l.add(link, nil, true) }
 
-// AddGuarded makes a host behind a firewall that lets in only answers.
+// AddGuarded adds a host behind a firewall that accepts only answers.
 func (l *Lab) AddGuarded(link Link) (*Host, error) {
 	return l.add(link, &firewall{known: map[flow]bool{}}, true)
 }
@@ -106,7 +106,7 @@ func (l *Lab) add(link Link, guard *firewall, apart bool) (*Host, error) {
 	return h, nil
 }
 
-// openTUN makes a TUN device and returns the end at which its packets come and go.
+// openTUN creates a TUN device and returns the file for its packets.
 func openTUN(name string) (*os.File, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -123,7 +123,7 @@ func openTUN(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// read takes what the host sends until its device is closed.
+// read reads packets of the host until its device is closed.
 func (h *Host) read() {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -141,13 +141,13 @@ func (h *Host) read() {
 	}
 }
 
-// receive gives a packet to the host.
+// receive passes a packet to the host.
 func (h *Host) receive(data []byte) bool {
 	_, err := h.device.Write(data)
 	return err == nil
 }
 
-// forward gives a packet to the host that it is addressed to.
+// forward passes a packet to its destination host.
 func (l *Lab) forward(data []byte) bool {
 	w, ok := parse(data)
 	if !ok {
@@ -171,11 +171,11 @@ func (l *Lab) forward(data []byte) bool {
 	return target.receive(data)
 }
 
-// Address is the host's only address that others reach.
+// Address returns the host's address in the lab.
 func (h *Host) Address() netip.Addr { return h.address }
 
-// Wrap returns the program and arguments that run a program on the host; the process that
-// starts is the program itself.
+// Wrap returns the program and arguments that run a program on the host. The started process is the
+// program itself.
 func (h *Host) Wrap(program string, args ...string) (string, []string) {
 	if h.namespace == "" {
 		return program, args
@@ -183,13 +183,13 @@ func (h *Host) Wrap(program string, args ...string) (string, []string) {
 	return "ip", append([]string{"netns", "exec", h.namespace, program}, args...)
 }
 
-// Cut severs the host from all others, or joins it to them again.
+// Cut disconnects the host from all other hosts, or reconnects it.
 func (h *Host) Cut(severed bool) { h.up.cut.Store(severed) }
 
-// Traffic returns what the host sent so far.
+// Traffic returns the host's sent traffic so far.
 func (h *Host) Traffic() Traffic { return h.up.traffic() }
 
-// remove takes the namespace away, and with it the device.
+// remove removes the namespace, and with it the device.
 func (h *Host) remove() error {
 	if h.namespace == "" {
 		return nil
@@ -200,7 +200,7 @@ func (h *Host) remove() error {
 	return nil
 }
 
-// Close removes all hosts. What runs in them must have ended.
+// Close removes all hosts. The processes in them must have ended.
 func (l *Lab) Close() error {
 	l.mu.Lock()
 	hosts := l.hosts

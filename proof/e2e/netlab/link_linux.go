@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// maxQueue is the default size of a queue, in bytes. A link that carries more than that there and back has room for
-// as much as it carries.
+// maxQueue is the default size of a queue, in bytes. A link with a larger bandwidth-delay product
+// has a queue of that size.
 const maxQueue = 256 << 10
 
-// queue returns how many bytes may wait at a rate.
+// queue returns the size of the queue at a rate, in bytes.
 func (l Link) queue(rate int64) int64 {
 	if l.Buffer > 0 {
 		return max(int64(l.Buffer.Seconds()*float64(rate))/8, 4*mtu)
@@ -23,22 +23,22 @@ func (l Link) queue(rate int64) int64 {
 // Link is the connection of a host. The zero value is a perfect link.
 type Link struct {
 	Delay        time.Duration // of every packet, one way
-	LossPerMille int           // packets lost of a thousand, on their way out
-	Rate         int64         // bits a second on the way out; 0: no limit
-	Down         int64         // bits a second on the way in; 0: no limit
+	LossPerMille int           // lost packets per thousand, outgoing
+	Rate         int64         // outgoing, in bit/s; 0: unlimited
+	Down         int64         // incoming, in bit/s; 0: unlimited
 	Queue        Queue         // in both directions
 	Buffer       time.Duration // time that a full queue takes to leave; 0: 256 KiB, or the bandwidth-delay product if larger
 }
 
-// Traffic counts what a host sent.
+// Traffic counts the packets that a host sent.
 type Traffic struct {
-	Bytes, Packets int64 // taken from the host, IP headers included
+	Bytes, Packets int64 // sent by the host, including IP headers
 	Lost           int64 // packets lost on the link, at a cut or at a firewall
 }
 
-// packet is on its way.
+// packet is a packet in transit.
 type packet struct {
-	at   time.Time // when it arrives
+	at   time.Time // time of its arrival
 	data []byte
 }
 
@@ -46,10 +46,10 @@ type packet struct {
 type uplink struct {
 	link   Link
 	rate   int64
-	random *rand.Rand // under mu
+	random *rand.Rand // guarded by mu
 
 	mu      sync.Mutex
-	free    time.Time  // FIFO: when the last packet taken has left
+	free    time.Time  // FIFO: when the last accepted packet has left
 	fair    *fairQueue // nil: FIFO
 	wake    chan struct{}
 	waiting chan packet
@@ -58,10 +58,10 @@ type uplink struct {
 	bytes, packets, lost atomic.Int64
 }
 
-// newUplink returns the way out of a host.
+// newUplink returns the outgoing direction of a host.
 func newUplink(link Link, seed, host uint64) *uplink { return newLine(link, link.Rate, seed, host) }
 
-// newDownlink returns the way in.
+// newDownlink returns the incoming direction.
 func newDownlink(link Link) *uplink {
 	link.Delay, link.LossPerMille = 0, 0
 	return newLine(link, link.Down, 0, 0)
@@ -77,7 +77,7 @@ func newLine(link Link, rate int64, seed, host uint64) *uplink {
 	return u
 }
 
-// take accepts a packet at a time, or loses it.
+// take accepts a packet at a time, or drops it.
 func (u *uplink) take(now time.Time, data []byte) {
 	u.bytes.Add(int64(len(data)))
 	u.packets.Add(1)
@@ -109,7 +109,7 @@ func (u *uplink) take(now time.Time, data []byte) {
 	u.hand(packet{at: u.free.Add(u.link.Delay), data: data})
 }
 
-// hand lets a packet wait for its arrival.
+// hand queues a packet until its arrival.
 func (u *uplink) hand(p packet) {
 	select {
 	case u.waiting <- p:
@@ -145,7 +145,7 @@ func (u *uplink) schedule(done <-chan struct{}) {
 	}
 }
 
-// deliver hands on packets when their time has come, until done. It counts rejected packets as lost.
+// deliver delivers packets at their arrival times, until done. It counts rejected packets as lost.
 func (u *uplink) deliver(done <-chan struct{}, accept func(data []byte) bool) {
 	for {
 		select {
@@ -170,7 +170,7 @@ type flow struct {
 	from, to netip.AddrPort
 }
 
-// firewall remembers whom a guarded host has written to.
+// firewall records the destinations of a guarded host.
 type firewall struct {
 	mu    sync.Mutex
 	known map[flow]bool
@@ -182,15 +182,15 @@ func (f *firewall) sent(w flow) {
 	f.known[w] = true
 }
 
-// admits says whether a packet answers one that went out.
+// admits reports whether a packet answers an outgoing one.
 func (f *firewall) admits(w flow) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.known[flow{protocol: w.protocol, from: w.to, to: w.from}]
 }
 
-// parse reads an IPv4 packet's flow; ok is false for anything else. Packets without
-// ports have port 0.
+// parse reads the flow of an IPv4 packet. ok is false for other packets. Packets without ports have
+// port 0.
 func parse(data []byte) (w flow, ok bool) {
 	if len(data) < 20 || data[0]>>4 != 4 {
 		return flow{}, false

@@ -18,12 +18,14 @@ import (
 // namespaces is the folder in which the ip command keeps namespaces.
 const namespaces = "/var/run/netns"
 
-// AddThis adds this machine itself as a host. Its packets to other hosts go through the link. Its own processes
-// reach each other at its address without the link. A lab can contain this machine once.
+// AddThis adds this machine itself as a host. Its packets to other hosts go through the link. Its
+// own processes reach each other at its address without the link. A lab can contain this machine
+// once.
 func (l *Lab) AddThis(link Link) (*Host, error) { return l.add(link, nil, false) }
 
-// Reach makes a TCP port of this machine's loopback address available at the same port and loopback address of the
-// host. Connections go through the links of both. This machine must be a host of the lab.
+// Reach makes a TCP port of this machine's loopback address available at the same port and loopback
+// address of the host. Connections go through the links of both. This machine must be a host of the
+// lab.
 func (h *Host) Reach(port int) error {
 	this := h.lab.this()
 	if this == nil {
@@ -67,7 +69,8 @@ func (l *Lab) this() *Host {
 	return nil
 }
 
-// inside calls do on a thread in the host's namespace. Sockets that do opens belong to the namespace.
+// inside calls do on a thread in the host's namespace. Sockets that do opens belong to the
+// namespace.
 func (h *Host) inside(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -87,7 +90,8 @@ func (h *Host) inside(do func() error) error {
 	return <-result
 }
 
-// relay connects each accepted connection with a connection that dial makes, until the lab is closed.
+// relay connects each accepted connection with a connection that dial makes, until the lab is
+// closed.
 func (l *Lab) relay(from net.Listener, dial func(context.Context) (net.Conn, error)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l.tasks.Go(func() {

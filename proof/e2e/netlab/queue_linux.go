@@ -2,15 +2,15 @@ package netlab
 
 import "time"
 
-// Queue is how packets wait for a link.
+// Queue is the queue discipline of a link.
 type Queue int
 
 // Queues.
 const (
-	// FIFO sends packets in the order in which they came. A full queue loses new packets.
+	// FIFO sends packets in order of arrival. A full queue drops new packets.
 	FIFO Queue = iota
-	// Fair serves the flows in turn, like fq_codel: a new flow first, and each flow with the same number of bytes.
-	// A flow whose packets wait too long loses one from time to time.
+	// Fair serves the flows in turn, like fq_codel: a new flow first, and each flow with the same
+	// number of bytes. A flow whose packets wait too long loses one from time to time.
 	Fair
 )
 
@@ -22,29 +22,30 @@ const (
 
 // fairQueue shares a rate among flows. It is not safe for concurrent use.
 type fairQueue struct {
-	rate  int64 // bits a second
+	rate  int64 // bit/s
 	most  int64 // bytes in the queue
 	flows map[flow]*flowQueue
-	fresh []*flowQueue // that have had no turn since they came
-	turns []*flowQueue // that wait for their next turn
+	fresh []*flowQueue // flows without a turn since their arrival
+	turns []*flowQueue // flows waiting for their next turn
 	bytes int64
-	free  time.Time // when the last packet taken has left
+	free  time.Time // when the last accepted packet has left
 }
 
 // flowQueue is the packets of one flow.
 type flowQueue struct {
 	of      flow
-	packets []packet // at: when it came
+	packets []packet // at: time of arrival
 	bytes   int64
 	credit  int64
-	dropped time.Time // when it lost a packet
+	dropped time.Time // time of its last loss
 }
 
 func newFairQueue(rate, most int64) *fairQueue {
 	return &fairQueue{rate: rate, most: most, flows: make(map[flow]*flowQueue)}
 }
 
-// put adds a packet. When the queue is full, the longest flow loses packets. It returns how many were lost.
+// put adds a packet. If the queue is full, the longest flow loses packets. It returns the number of
+// lost packets.
 func (q *fairQueue) put(now time.Time, data []byte) (lost int64) {
 	of, _ := parse(data)
 	f := q.flows[of]
@@ -87,7 +88,7 @@ func (q *fairQueue) lose(f *flowQueue) {
 	q.bytes -= size
 }
 
-// next takes the packet that leaves next. The time at is when it has left.
+// next removes the packet that leaves next. at is the time when it has left.
 func (q *fairQueue) next(now time.Time) (p packet, at time.Time, lost int64, ok bool) {
 	for q.bytes > 0 {
 		list := &q.turns
@@ -125,7 +126,7 @@ func (q *fairQueue) next(now time.Time) (p packet, at time.Time, lost int64, ok 
 	return packet{}, time.Time{}, lost, false
 }
 
-// onLink returns how long a packet takes to leave.
+// onLink returns the time that a packet takes to leave.
 func onLink(bytes int, rate int64) time.Duration {
 	return time.Duration(int64(bytes) * 8 * int64(time.Second) / rate)
 }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Feature is something that rows differ in.
+// Feature is a feature of rows, with its levels.
 type Feature struct {
 	Name   string
 	Levels []string
@@ -15,10 +15,10 @@ type Feature struct {
 // Choice is a level of a feature, both as indices.
 type Choice struct{ Feature, Level int }
 
-// Combination is levels of different features that cannot be together, at least two.
+// Combination is a forbidden combination of at least two levels of different features.
 type Combination []Choice
 
-// Plan is what rows are made of.
+// Plan is the input of Rows.
 type Plan struct {
 	Features  []Feature
 	Forbidden []Combination
@@ -27,13 +27,13 @@ type Plan struct {
 // Row has a level of every feature, as indices.
 type Row struct {
 	Levels    []int
-	Forbidden int // index of the one forbidden combination that it has; -1: none
+	Forbidden int // index of its forbidden combination; -1: none
 }
 
 // open stands for a level that is not chosen yet.
 const open = -1
 
-// candidates is how many rows are made for each that is kept: the one with most new pairs.
+// candidates is the number of rows made for each row that is kept: the one with the most new pairs.
 const candidates = 40
 
 // pair is two choices of different features, the lower feature first.
@@ -44,11 +44,12 @@ type maker struct {
 	Plan
 	random *rand.Rand
 	wanted map[pair]bool
-	order  []pair // of wanted, so that nothing depends on the order of a map
+	order  []pair // of wanted, so that the result does not depend on the order of a map
 }
 
-// Rows returns the rows that cover a plan: first those without a forbidden combination, then one for
-// each of them. A combination that cannot be the only one of a row is an error.
+// Rows returns the rows that cover a plan: first the rows without a forbidden combination, then one
+// row for each forbidden combination. It returns an error if a combination cannot be the only one
+// in a row.
 func (p Plan) Rows(seed uint64) ([]Row, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -83,7 +84,7 @@ func (p Plan) Rows(seed uint64) ([]Row, error) {
 	return rows, nil
 }
 
-// check returns what is wrong with a plan.
+// check returns an error if a plan is invalid.
 func (p Plan) check() error {
 	if len(p.Features) < 2 {
 		return fmt.Errorf("%d features, want at least 2", len(p.Features))
@@ -106,7 +107,7 @@ func (p Plan) check() error {
 	return nil
 }
 
-// want notes every pair that some row can have.
+// want registers every pair that a row can have.
 func (m *maker) want() {
 	for a, first := range m.Features {
 		for b := a + 1; b < len(m.Features); b++ {
@@ -132,8 +133,8 @@ func (m *maker) empty() []int {
 	return levels
 }
 
-// row makes a row around a pair that is wanted still: the other features, in any order, get the level
-// that brings most wanted pairs.
+// row makes a row around a wanted pair. The other features, in any order, get the level that covers
+// the most wanted pairs.
 func (m *maker) row() []int {
 	levels := m.empty()
 	begin := m.order[m.random.IntN(len(m.order))]
@@ -159,7 +160,7 @@ func (m *maker) row() []int {
 	return levels
 }
 
-// gain returns how many wanted pairs a row has, which may have open levels.
+// gain returns the number of wanted pairs in a row, which may have open levels.
 func (m *maker) gain(levels []int) (n int) {
 	for p := range pairs(levels) {
 		if m.wanted[p] {
@@ -169,7 +170,7 @@ func (m *maker) gain(levels []int) (n int) {
 	return n
 }
 
-// pairs goes through the pairs of a row.
+// pairs iterates over the pairs of a row.
 func pairs(levels []int) func(yield func(pair) bool) {
 	return func(yield func(pair) bool) {
 		for a, i := range levels {
@@ -182,8 +183,8 @@ func pairs(levels []int) func(yield func(pair) bool) {
 	}
 }
 
-// complete chooses what is open, so that no combination is in the row but the allowed one, and
-// reports whether there is a way.
+// complete chooses the open levels, so that the row contains no combination except the allowed one.
+// It reports whether this is possible.
 func (m *maker) complete(levels []int, allowed int) bool {
 	for i := range m.Forbidden {
 		if i != allowed && m.has(levels, i) {

@@ -1,4 +1,4 @@
-// Package cast says who takes part in a simulated run, and how each of them lies.
+// Package cast selects the members of a simulated run, and their Byzantine behaviour.
 package cast
 
 import (
@@ -12,21 +12,21 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// Member is one client of a run, whether it runs or not.
+// Member is one client of a run, which may not be running.
 type Member struct {
 	Index int
 	Key   identity.Key
 	ID    identity.ID
-	Roles scenario.Faults // how it lies
+	Roles scenario.Faults // its Byzantine behaviours
 }
 
-// Lies reports whether the member lies in one of some ways.
+// Lies reports whether the member has one of the given Byzantine behaviours.
 func (m *Member) Lies(kinds scenario.Faults) bool { return m.Roles&kinds != 0 }
 
-// Honest reports whether the member is held to everything.
+// Honest reports whether the member has no Byzantine behaviour.
 func (m *Member) Honest() bool { return m.Roles == 0 }
 
-// Name is what a trace calls it.
+// Name returns the member's name in a trace.
 func (m *Member) Name() string { return "client " + strconv.Itoa(m.Index) }
 
 // Cast is all members of a run.
@@ -35,8 +35,8 @@ type Cast struct {
 	index   map[identity.ID]int
 }
 
-// New returns the cast that a seed chooses for a plan: those that are there from the beginning, and behind
-// them the keys that a gang has in reserve.
+// New returns the cast of a seed for a plan: the initial members, followed by the reserve keys of a
+// coalition.
 func New(seed uint64, plan *scenario.Plan) *Cast {
 	c := &Cast{index: make(map[identity.ID]int, plan.Clients)}
 	for range plan.Clients {
@@ -60,9 +60,10 @@ func (c *Cast) add() *Member {
 	return m
 }
 
-// appointLiars chooses which clients lie, and how. Fewer than a third of any committee of witnesses
-// lies about what it saw; trainers that do are at most an eighth of the clients for each
-// kind. Where there is a gang, which may be more of a committee, nobody else lies.
+// appointLiars chooses the Byzantine clients and their behaviours. Fewer than a third of any
+// committee of witnesses make false claims. Byzantine trainers are at most an eighth of the clients
+// per kind. In runs with a coalition, which may exceed this share of a committee, there are no
+// others.
 func (c *Cast) appointLiars(seed uint64, plan *scenario.Plan) {
 	n := len(c.Members)
 	if plan.Links != nil && plan.Faults&scenario.Gang == 0 {
@@ -91,7 +92,8 @@ func (c *Cast) appointLiars(seed uint64, plan *scenario.Plan) {
 	}
 }
 
-// appointGang chooses the gang. What single liars do its members do as well, each by itself.
+// appointGang chooses the coalition. Its members also show the behaviours of individual Byzantine
+// members, each independently.
 func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
 	r := random.New(seed, "gang")
 	gang := r.Pick(len(c.Members), scenario.GangSize(len(c.Members), plan.Config))
@@ -114,8 +116,8 @@ func (c *Cast) appointGang(seed uint64, plan *scenario.Plan) {
 	}
 }
 
-// appointLinkLiars gives all drawn roles to some members on fast links. If the plan has a withholder, it is the first
-// of them, without another role.
+// appointLinkLiars gives all drawn roles to some members on fast links. If the plan has a
+// withholder, it is the first of them, without another role.
 func (c *Cast) appointLinkLiars(seed uint64, plan *scenario.Plan) {
 	r := random.New(seed, "liars on links")
 	for n, i := range c.fastOf(r, plan.Links.Liars, plan.Links) {
@@ -132,7 +134,7 @@ func (c *Cast) fastOf(r *random.Source, count int, l *scenario.Links) []int {
 	return all[:min(count, len(all))]
 }
 
-// Find returns the member with a key, or nil for a stranger.
+// Find returns the member with a key, or nil for an unknown key.
 func (c *Cast) Find(id identity.ID) *Member {
 	if i, known := c.index[id]; known {
 		return c.Members[i]
@@ -140,16 +142,17 @@ func (c *Cast) Find(id identity.ID) *Member {
 	return nil
 }
 
-// Of returns the member that a state names.
+// Of returns the member with an id in a state.
 func (c *Cast) Of(id coordinator.ClientID) *Member { return c.Members[c.index[identity.ID(id)]] }
 
-// InGang reports whether a client that a state names is one of the gang's.
+// InGang reports whether a client in a state belongs to the coalition.
 func (c *Cast) InGang(id coordinator.ClientID) bool {
 	m := c.Find(identity.ID(id))
 	return m != nil && m.Lies(scenario.Gang)
 }
 
-// FromNetwork returns the clients of the gang's network that are in the newest epoch, were, or wait.
+// FromNetwork returns the clients of the coalition's network that are in the newest epoch, were in
+// it, or are pending.
 func (c *Cast) FromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
 	there := make(map[coordinator.ClientID]bool)
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending} {
@@ -162,7 +165,7 @@ func (c *Cast) FromNetwork(s *coordinator.State) map[coordinator.ClientID]bool {
 	return there
 }
 
-// GangElected returns how many of the gang witness a round.
+// GangElected returns the number of coalition members among a round's witnesses.
 func (c *Cast) GangElected(round *coordinator.Round, config coordinator.Config) int {
 	elected := 0
 	for _, member := range round.ElectedWitnesses(config) {
@@ -173,8 +176,8 @@ func (c *Cast) GangElected(round *coordinator.Round, config coordinator.Config) 
 	return elected
 }
 
-// Overrun reports whether the gang has a third of an epoch's first members or more: then the
-// protocol promises nothing, and the plan of the run is wrong.
+// Overrun reports whether the coalition has at least a third of an epoch's first members. The
+// protocol then makes no guarantees, and the plan of the run is wrong.
 func (c *Cast) Overrun(members []coordinator.Client) bool {
 	gang := 0
 	for i := range members {

@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Assertion names what has to hold.
+// Assertion is the name of an assertion.
 type Assertion string
 
 // The assertions.
@@ -46,19 +46,19 @@ const (
 	NodeSound      Assertion = "no honest client fails"
 )
 
-// Violation is a broken assertion.
+// Violation is a violated assertion.
 type Violation struct {
 	Assertion Assertion
 	Detail    string
 	Seconds   float64 // virtual time
 }
 
-// Error returns the assertion and what broke it.
+// Error returns the assertion and its violation.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("broken after %.3f s: %s: %s", v.Seconds, v.Assertion, v.Detail)
 }
 
-// Describe says in words what an action is.
+// Describe describes an action.
 func Describe(a coordinator.Action) string {
 	switch a := a.(type) {
 	case coordinator.Join:

@@ -15,35 +15,35 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// second is the unit of virtual times, which are nanoseconds since the start of a run.
+// second is a second in virtual time, which is in nanoseconds since the start of a run.
 const second = int64(time.Second)
 
-// Checker knows what happened and asserts what has to hold.
+// Checker records the events of a history and checks the assertions.
 type Checker struct {
 	run  *Run
-	host Host // whose history it is
+	host Host // host of the history
 
 	chain     chain
-	actions   map[disk.Signature]bool // accepted ones that are not lost in a crash
+	actions   map[disk.Signature]bool // accepted actions that were not lost in a crash
 	acked     map[disk.Signature]bool
-	seedChain [32]byte // while the round before ran
-	drawn     [32]byte // what the next draw has to open
-	secrets   secrets  // that members committed to and revealed
+	seedChain [32]byte // during the previous round
+	drawn     [32]byte // commitment that the next draw has to open
+	secrets   secrets  // members' commitments and reveals
 	nextData  uint64
 	nextStep  uint32
 	votedStep uint32 // of voted
 	voted     []coordinator.ClientID
 
-	late    map[coordinator.ClientID]uint32 // in this epoch, and by the witnesses of which step
+	late    map[coordinator.ClientID]uint32 // late members of this epoch, by the step of the finding
 	slow    map[coordinator.ClientID]bool   // in this epoch, by a second finding
 	dropped map[coordinator.ClientID]bool   // in this epoch, by accusation
 
-	probation map[coordinator.ClientID]uint32 // until when, of all that ever were members
+	probation map[coordinator.ClientID]uint32 // end of probation of all present and former members
 	seats     seats
 	signed    map[signing][32]byte
-	ejected   map[coordinator.ClientID]uint32   // before which epoch it cannot be back
-	joined    map[coordinator.ClientID][32]byte // the seed chain when who waits joined
-	admitted  map[coordinator.ClientID]bool     // who ever joined
+	ejected   map[coordinator.ClientID]uint32   // first epoch in which it may be back
+	joined    map[coordinator.ClientID][32]byte // the seed chain when a pending client joined
+	admitted  map[coordinator.ClientID]bool     // clients that ever joined
 	pace      pace
 	courts    courts
 
@@ -51,17 +51,17 @@ type Checker struct {
 	reports    reports
 	outlet     outlet
 
-	applying    []uint32                  // per client: the step that it applied and whose replica hash is not compared yet
-	Convicted   map[coordinator.Fault]int // how often a vote ejected somebody, in all histories
-	replicas    map[uint32][32]byte       // by step, as the first honest client had it
-	expectation *coordinator.State        // after the crash that was last
+	applying    []uint32                  // per client: the applied step whose replica hash is not compared yet
+	Convicted   map[coordinator.Fault]int // number of ejections by votes, in all histories
+	replicas    map[uint32][32]byte       // by step, from the first honest client
+	expectation *coordinator.State        // after the last crash
 	lostActions []disk.Signature          // in that crash
 	healedAt    int64
 	healedStep  uint32
-	outvoted    bool // the honest members were too few to record the checkpoint of the newest epoch
+	outvoted    bool // too few honest members to record the checkpoint of the newest epoch
 }
 
-// New returns one of a run that has not begun.
+// New returns the Checker of a run that has not started.
 func New(run *Run, h Host) *Checker {
 	c := &Checker{
 		run: run, host: h, actions: make(map[disk.Signature]bool), acked: make(map[disk.Signature]bool),
@@ -77,7 +77,7 @@ func New(run *Run, h Host) *Checker {
 	return c
 }
 
-// Clone returns a checker of another history that has been the same so far.
+// Clone returns a Checker for a fork of the history.
 func (c *Checker) Clone(h Host) *Checker {
 	other := *c
 	other.host = h
@@ -98,12 +98,12 @@ func (c *Checker) Clone(h Host) *Checker {
 	return &other
 }
 
-// Violate says that an assertion is broken; the run ends with the first.
+// Violate reports a violated assertion. The first violation ends the run.
 func (c *Checker) Violate(a Assertion, format string, args ...any) {
 	c.run.Violate(&Violation{a, fmt.Sprintf(format, args...), float64(c.run.Now()) / float64(second)})
 }
 
-// NameOf is what a violation calls whoever acted.
+// NameOf returns the name of a client in a violation.
 func (c *Checker) NameOf(id coordinator.ClientID) string {
 	if id == scenario.HostID {
 		return "the host"
@@ -114,27 +114,27 @@ func (c *Checker) NameOf(id coordinator.ClientID) string {
 	return "a stranger"
 }
 
-// honest reports whether a client is held to everything.
+// honest reports whether all assertions apply to a client.
 func (c *Checker) honest(id coordinator.ClientID) bool {
 	return c.run.Cast.Of(id).Honest()
 }
 
-// stateMark is what the checker remembers of a state before a tick.
+// stateMark is the Checker's memory of a state before a tick.
 type stateMark struct {
 	runState   coordinator.RunState
 	start      uint64
 	step       uint32
 	checkpoint coordinator.Checkpoint
-	seats      int                  // members that the epoch began with
-	waited     []coordinator.Client // for an epoch
-	left       []coordinator.Client // the epoch that is over
-	members    []coordinator.Client // when a round or an epoch ends
+	seats      int                  // members at the start of the epoch
+	waited     []coordinator.Client // pending clients
+	left       []coordinator.Client // clients that left the previous epoch
+	members    []coordinator.Client // members at the end of a round or an epoch
 	earlier    []coordinator.Recorded
 	lapses     []coordinator.Lapse
 	uploads    []coordinator.Upload
 }
 
-// MarkOf returns what has to be remembered of a state.
+// MarkOf returns the stateMark of a state.
 func MarkOf(s *coordinator.State) stateMark {
 	mark := stateMark{s.RunState, s.StateStart, s.Progress.Step, s.Model.Checkpoint, len(s.Epoch.Clients) + len(s.Epoch.Exited), nil, nil, nil, nil, nil, nil}
 	if s.RunState == coordinator.WaitingForMembers {
@@ -148,13 +148,13 @@ func MarkOf(s *coordinator.State) stateMark {
 	return mark
 }
 
-// secrets is what members committed to, and what they revealed together.
+// secrets are the commitments of members, and their combined reveals.
 type secrets struct {
 	committed map[coordinator.ClientID][32]byte
 	revealed  [32]byte
 }
 
-// secretsOf reads them from a state that is not checked against what was before.
+// secretsOf reads secrets from a state without checking it against earlier states.
 func secretsOf(s *coordinator.State) secrets {
 	known := secrets{committed: make(map[coordinator.ClientID][32]byte), revealed: s.Reveals}
 	for _, clients := range [][]coordinator.Client{s.Departed, s.Epoch.Exited, s.Epoch.Clients, s.Pending} {
@@ -165,45 +165,45 @@ func secretsOf(s *coordinator.State) secrets {
 	return known
 }
 
-// pace is when the results of the running round were announced.
+// pace records the times of announcements in the running round.
 type pace struct {
 	step      uint32
 	began     int64
 	announced map[coordinator.ClientID]int64
-	left      int64 // when a member left last: fewer trainers are awaited since
-	trained   int64 // the longest training of an honest client that ended in this round or the one before
-	ended     int64 // the longest that ended in this round
+	left      int64 // time of the last departure of a member, which reduces the awaited trainers
+	trained   int64 // longest training of an honest client that ended in this round or the previous one
+	ended     int64 // longest training that ended in this round
 }
 
-// seats are those that an epoch began with, and how often each was taken back.
+// seats are the seats at the start of an epoch, with the number of returns to each.
 type seats struct {
 	returns map[coordinator.ClientID]int
 }
 
-// signing is what a client signed a result of.
+// signing is a result that a client signed.
 type signing struct {
 	machine int
 	step    uint32
 	batch   assign.BatchID
 }
 
-// tried is what the checker knows of a trial.
+// tried is the Checker's record of a trial.
 type tried struct {
 	slot             uint8
 	accused, accuser coordinator.ClientID
 	fault            coordinator.Fault
 	step, since      uint32
 	sinceTime        uint64
-	jury             []coordinator.ClientID // nil: it is not drawn
+	jury             []coordinator.ClientID // nil: not drawn yet
 	votes            map[coordinator.ClientID]bool
 }
 
-// courts is the checker's own book of trials.
+// courts is the Checker's independent record of trials.
 type courts struct {
 	trials     []*tried
-	complaints map[coordinator.ClientID]int    // of clients that are or were members of the epoch
-	between    map[coordinator.ClientID]int    // that came since the epoch before was over
-	kept       map[coordinator.ClientID]uint32 // until which epoch an ejected client is kept out
+	complaints map[coordinator.ClientID]int    // of present and former members of the epoch
+	between    map[coordinator.ClientID]int    // received since the end of the previous epoch
+	kept       map[coordinator.ClientID]uint32 // last epoch from which an ejected client is excluded
 }
 
 func newCourts() courts {
@@ -223,8 +223,8 @@ func (c *courts) clone() courts {
 	return other
 }
 
-// courtsOf reads them from a state that is not checked against what was before. How each juror has
-// voted is in no state: it is made up from how many have.
+// courtsOf reads courts from a state without checking it against earlier states. A state does not
+// contain the individual votes of jurors, so courtsOf invents votes that match the counts.
 func courtsOf(s *coordinator.State) courts {
 	c := newCourts()
 	for _, members := range [][]coordinator.Client{s.Pending, s.Epoch.Exited, s.Epoch.Clients} {
@@ -249,7 +249,7 @@ func courtsOf(s *coordinator.State) courts {
 				}
 			}
 		}
-		for i := byte(0); len(known.jury) < int(t.Jurors); i++ { // jurors that are forgotten
+		for i := byte(0); len(known.jury) < int(t.Jurors); i++ { // jurors that the state no longer contains
 			known.jury = append(known.jury, coordinator.ClientID{i})
 		}
 		for i := byte(0); len(known.votes) < int(t.Guilty+t.Innocent); i++ {
@@ -263,18 +263,18 @@ func courtsOf(s *coordinator.State) courts {
 	return c
 }
 
-// challenges are what results are audited by: drawn when their round is over, by what its witnesses
-// revealed and by the chain that the next draw went into.
+// challenges are the audit seeds. They are drawn at the end of a round, from its witnesses' reveals
+// and the chain that includes the next draw.
 type challenges struct {
-	running [32]byte            // what the running round's witnesses revealed
-	seeds   map[uint32][32]byte // of rounds that are over, by step
+	running [32]byte            // reveals of the running round's witnesses
+	seeds   map[uint32][32]byte // of completed rounds, by step
 }
 
 func newChallenges() challenges { return challenges{seeds: make(map[uint32][32]byte)} }
 
 func (c *challenges) clone() challenges { return challenges{c.running, maps.Clone(c.seeds)} }
 
-// challengesOf reads them from a state that is not checked against what was before.
+// challengesOf reads challenges from a state without checking it against earlier states.
 func challengesOf(s *coordinator.State) challenges {
 	c := newChallenges()
 	for i := range s.Epoch.Rounds {
@@ -288,15 +288,14 @@ func challengesOf(s *coordinator.State) challenges {
 	return c
 }
 
-// reports are what the checker knows of the models that members of an epoch reported, from their
-// actions alone.
+// reports are the models that members of an epoch reported, computed from their actions alone.
 type reports struct {
-	said   map[coordinator.ClientID]coordinator.Recorded // by each, last
-	commit coordinator.Recorded                          // the newest that enough reported while rounds ran
-	holds  map[coordinator.ClientID]bool                 // who said that it holds that, and did not return since
+	said   map[coordinator.ClientID]coordinator.Recorded // newest report of each member
+	commit coordinator.Recorded                          // newest model with enough reports during the rounds
+	holds  map[coordinator.ClientID]bool                 // members that reported it and did not return since
 }
 
-// reportsOf is what a state says that was read again after a crash.
+// reportsOf reads reports from a state that was recovered after a crash.
 func reportsOf(s *coordinator.State) reports {
 	r := reports{make(map[coordinator.ClientID]coordinator.Recorded), s.Epoch.Commit, make(map[coordinator.ClientID]bool)}
 	if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness && s.RunState != coordinator.Cooldown {
@@ -313,18 +312,18 @@ func reportsOf(s *coordinator.State) reports {
 	return r
 }
 
-// clone is of another history that has been the same so far.
+// clone returns reports for a fork of the history.
 func (r *reports) clone() reports { return reports{maps.Clone(r.said), r.commit, maps.Clone(r.holds)} }
 
-// outlet is what clients saw and heard of their host, and what it could see of them.
+// outlet records the host's communication with clients, and their visible connections.
 type outlet struct {
-	shown    uint64                    // records behind the newest state that was shown
-	promised map[disk.Signature]uint64 // of each accepted action that is shown before its answer: the number of its record
-	away     []int64                   // per client: since when the host can know that its connection is gone; 0: it is not
-	came     []int64                   // per client: when it was let in last
+	shown    uint64                    // number of records at the newest published state
+	promised map[disk.Signature]uint64 // number of the record of each accepted action that must be published before its answer
+	away     []int64                   // per client: since when the host can know that it is disconnected; 0: connected
+	came     []int64                   // per client: time of the last admission
 
-	forgotten map[coordinator.ClientID]bool // whose network the host has not learnt since it started
-	known     bool                          // whoever acts now takes part already, or may come back
+	forgotten map[coordinator.ClientID]bool // clients whose network the host has not learned since its start
+	known     bool                          // the acting client already takes part, or may return
 }
 
 func newOutlet(machines int) outlet {
@@ -336,7 +335,7 @@ func (o outlet) clone() outlet {
 	return o
 }
 
-// electedOf is how many witnesses a round has, from the configuration alone.
+// electedOf returns the number of witnesses of a round, from the configuration alone.
 func electedOf(r *coordinator.Round, config coordinator.Config) int {
 	if config.WitnessNodes > 0 {
 		return min(len(r.Members), int(config.WitnessNodes))
@@ -344,7 +343,7 @@ func electedOf(r *coordinator.Round, config coordinator.Config) int {
 	return min(len(r.Members), 32)
 }
 
-// QuorumOf is ⌈2n/3⌉, counted another way than package assign does.
+// QuorumOf returns ⌈2n/3⌉, computed differently from package assign.
 func QuorumOf(n int) int {
 	q := 0
 	for 3*q < 2*n {

@@ -14,18 +14,18 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/signatures"
 )
 
-// chain is the model as it has to be after every step. The checker works it out from the
-// witnesses' proofs and from everything that was ever announced, which no client knows.
+// chain is the expected model after every step. The Checker computes it from the witnesses' proofs
+// and from all announcements ever made, which no client knows.
 type chain struct {
 	checker *Checker
-	models  map[[32]byte]model.Model // by digest: what an epoch can start from
+	models  map[[32]byte]model.Model // possible starting models of epochs, by digest
 	steps   map[uint32]link
 	starts  map[uint32]start                   // by an epoch's first step
 	skipped map[uint32]map[assign.BatchID]bool // by step: batches whose results do not count
 }
 
-// start is the model that an epoch starts from. The last round of the epoch before keeps
-// its own link: a client that was cut off may apply it when the next epoch has begun.
+// start is the starting model of an epoch. The last round of the previous epoch has its own link,
+// because a disconnected client may apply it after the next epoch has started.
 type start struct {
 	model model.Model
 	known bool
@@ -33,12 +33,12 @@ type start struct {
 
 // link is the outcome of one round.
 type link struct {
-	decided bool // else nobody can know it, and nobody may apply it
+	decided bool // otherwise the outcome cannot be known, and must not be applied
 	counted [][]byte
 	batches []assign.BatchID
 	model   model.Model        // after the step
 	known   bool               // model is known
-	round   *coordinator.Round // when it is not decided
+	round   *coordinator.Round // set if it is not decided
 	slots   []assign.Assignment
 	root    [32]byte
 }
@@ -47,7 +47,7 @@ func newChain(c *Checker) chain {
 	return chain{checker: c, models: make(map[[32]byte]model.Model), steps: make(map[uint32]link), starts: make(map[uint32]start), skipped: make(map[uint32]map[assign.BatchID]bool)}
 }
 
-// begin notes the model that an epoch starts from.
+// begin records the starting model of an epoch.
 func (c *chain) begin(s *coordinator.State) {
 	begin := start{model: model.Initial(), known: true}
 	if s.Model.Checkpoint.Origin != 0 {
@@ -56,7 +56,7 @@ func (c *chain) begin(s *coordinator.State) {
 	c.starts[s.Epoch.StartStep] = begin
 }
 
-// before returns the model that a step is applied to.
+// before returns the model to which a step is applied.
 func (c *chain) before(step uint32) start {
 	if begin, first := c.starts[step]; first {
 		return begin
@@ -65,8 +65,8 @@ func (c *chain) before(step uint32) start {
 	return start{l.model, l.known}
 }
 
-// trainedFrom returns the model that the results of a step have to be made from: what is
-// applied when its round begins, which is everything at an epoch's start.
+// trainedFrom returns the model from which the results of a step must be made: the model at the
+// start of its round, including all results at an epoch's start.
 func (c *chain) trainedFrom(step uint32) start {
 	for range c.checker.run.Plan.ApplyLag - 1 {
 		if _, first := c.starts[step]; first {
@@ -77,7 +77,7 @@ func (c *chain) trainedFrom(step uint32) start {
 	return c.before(step)
 }
 
-// compareTrained checks what honest trainers made the results from that count in a step.
+// compareTrained checks the models from which honest trainers made the counted results of a step.
 func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 	from := c.trainedFrom(step)
 	if !from.known {
@@ -92,7 +92,7 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 	}
 }
 
-// extend works out the outcome of a finished round.
+// extend computes the outcome of a finished round.
 func (c *chain) extend(round *coordinator.Round, config coordinator.Config) {
 	l := c.decide(round, config)
 	before := c.before(round.Step)
@@ -115,8 +115,8 @@ func (c *chain) digest(step uint32) (digest [32]byte, known bool) {
 	return l.model.Digest(step), true
 }
 
-// decide counts the votes of a finished round. It knows all results of all assignees,
-// and does not share code with package client.
+// decide counts the votes of a finished round. It knows all results of all assignees, and shares no
+// code with package client.
 func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link {
 	quorum := QuorumOf(electedOf(round, config))
 	if len(round.Witnesses) < quorum {
@@ -138,13 +138,12 @@ func (c *chain) decide(round *coordinator.Round, config coordinator.Config) link
 			return l
 		}
 	}
-	kept := *round // the state reuses the place
+	kept := *round // the state reuses the memory
 	return link{round: &kept, slots: round.Assignments(config), root: root}
 }
 
-// adopt takes what a client found to be the outcome of a round that the checker could not
-// decide: the results have the root that a quorum of the witnesses signed, so there are
-// no others.
+// adopt records a client's outcome of a round that the Checker could not decide. The results have
+// the root that a quorum of the witnesses signed, so the outcome is unique.
 func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 	leaves, tries := make([][32]byte, len(l.slots)), 10_000
 	for i, a := range l.slots {
@@ -169,8 +168,8 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 	return l.decided
 }
 
-// completes reports whether skipped results, which nobody applies, complete the leaves from a
-// slot on to those that the root is of. Slots have a few results each; tries bounds the roots.
+// completes reports whether skipped results, which are not applied, complete the leaves from a slot
+// on to the leaves of the root. Slots have a few results each. tries limits the tested roots.
 func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tries *int) bool {
 	for ; slot < len(l.slots); slot++ {
 		a := l.slots[slot]
@@ -189,7 +188,7 @@ func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tri
 	return *tries >= 0 && merkle.Root(leaves) == l.root
 }
 
-// elect returns the results with the most votes of at least a threshold.
+// elect returns the results with the most votes and at least a threshold.
 func (c *chain) elect(round *coordinator.Round, config coordinator.Config, threshold int) (link, [][32]byte) {
 	var l link
 	assignments, keys := round.Assignments(config), bloom.NewKeys(round.Seed)
@@ -219,7 +218,7 @@ func (c *chain) elect(round *coordinator.Round, config coordinator.Config, thres
 	return l, leaves
 }
 
-// compare checks what an honest client applied.
+// compare checks the results that an honest client applied.
 func (c *chain) compare(m *cast.Member, step uint32, payloads [][]byte, weights *model.Model) {
 	check := c.checker
 	l, finished := c.steps[step]

@@ -1,5 +1,5 @@
-// Package check says what has to hold in a simulated run, and checks at every step that it does, by a book
-// of its own: it shares no rule with what it checks.
+// Package check contains the assertions about a simulated run and checks them at every step. It
+// keeps independent records, and shares no rules with the code that it checks.
 package check
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Time that a run may take at most, in virtual seconds, once faults have stopped: what is
-// left of the running phase, then the longest that rounds and epochs can last.
+// slack is the time that a run may take after faults have stopped, in virtual seconds: the rest of
+// the current phase, in addition to the maximum durations of rounds and epochs.
 const slack = 120 * second
 
-// Begins notes what a run begins with.
+// Begins records the starting state of a run.
 func (c *Checker) Begins(s *coordinator.State) { c.drawn, c.secrets = s.DrawCommitment, secretsOf(s) }
 
 // Accepted checks an action that the host has accepted.
@@ -56,15 +56,15 @@ func (c *Checker) Accepted(s *coordinator.State, from coordinator.ClientID, nonc
 	case coordinator.Return:
 		c.returned(s, from)
 		delete(c.reports.holds, from)
-		if member, ok := s.Member(from); ok { // its seat's commitment holds, not that of its place among those who wait
+		if member, ok := s.Member(from); ok { // the commitment of its seat counts, not the commitment as a pending client
 			c.secrets.committed[from] = member.Commitment
 		}
 	}
 	c.courtAction(s, from, a)
 }
 
-// witnessed checks that an accepted witness was elected, by its position in the shuffle,
-// and that it is there once.
+// witnessed checks that an accepted witness was elected, by its position in the shuffle, and that
+// it is listed once.
 func (c *Checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
 	round := s.CurrentRound()
 	if round == nil {
@@ -82,7 +82,7 @@ func (c *Checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
 	c.voted = append(c.voted, from)
 }
 
-// accused checks that whoever was dropped is missing from the witnesses' proofs.
+// accused checks that dropped members are missing from the witnesses' proofs.
 func (c *Checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 	round := s.RoundOfStep(a.Step)
 	if round == nil || a.Step != s.Progress.Step-1 {
@@ -107,7 +107,7 @@ func (c *Checker) accused(s *coordinator.State, a coordinator.HealthCheck) {
 	c.mostJudged(s)
 }
 
-// Ticked checks what a tick did.
+// Ticked checks the effect of a tick.
 func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 	c.courtsTick(now)
 	if s.RunState == before.runState {
@@ -204,7 +204,7 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 	}
 }
 
-// roundOver takes note of a round whose witnesses are all there.
+// roundOver records a round whose witnesses have all sent proofs.
 func (c *Checker) roundOver(s *coordinator.State, before stateMark) {
 	round := s.RoundOfStep(before.step)
 	quorum := QuorumOf(electedOf(round, s.Config))
@@ -217,8 +217,8 @@ func (c *Checker) roundOver(s *coordinator.State, before stateMark) {
 	c.chain.extend(round, s.Config)
 }
 
-// presentOf returns how many of the first members are there in a round that begins, or were in one of
-// the four before it.
+// presentOf returns the number of the first members that are present in a starting round, or were
+// present in one of the four rounds before it.
 func presentOf(s *coordinator.State) int {
 	there := len(s.Epoch.Clients)
 	for i := range s.Epoch.Exited {
@@ -229,10 +229,11 @@ func presentOf(s *coordinator.State) int {
 	return there
 }
 
-// Loaded notes that a client begins anew, with a model that it was given.
+// Loaded records that a client starts again with a loaded model.
 func (c *Checker) Loaded(m *cast.Member) { c.applying[m.Index] = 0 }
 
-// Applied checks what an honest client has just made part of its model, which now has some weights.
+// Applied checks the results that an honest client has just applied to its model, and the resulting
+// weights.
 func (c *Checker) Applied(p Client, step uint32, payloads [][]byte, again *assign.BatchID, weights *model.Model) {
 	c.run.Note('P', uint64(p.Member().Index), uint64(step), func() string {
 		return fmt.Sprintf("%s applies step %d: %d results", p.Member().Name(), step, len(payloads))
@@ -259,7 +260,7 @@ func (c *Checker) Stepped(p Client) {
 	if !known {
 		c.replicas[step] = hash
 	} else if first != hash {
-		ours, theirs := hash, first // they escape only here
+		ours, theirs := hash, first // they are allocated only here
 		c.Violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.Member().Name(), ours[:4], step, theirs[:4])
 	}
 }
@@ -284,8 +285,8 @@ func (c *Checker) Ended(p Client, err error) {
 	c.run.End()
 }
 
-// Crashed works out what a host that starts again has to find: the durable state and
-// those records that were written whole.
+// Crashed computes the state that a restarting host must find: the durable state and all completely
+// written records.
 func (c *Checker) Crashed(base *coordinator.State, d *disk.Disk, there int) {
 	expected := base.Clone()
 	c.lostActions = nil
@@ -308,10 +309,10 @@ func (c *Checker) Crashed(base *coordinator.State, d *disk.Disk, there int) {
 	c.expectation = &expected
 }
 
-// entryOverhead is what the journal adds to a record: length, hash before, check, hash.
+// entryOverhead is the journal's overhead per record: length, previous hash, check, hash.
 const entryOverhead = 4 + 32 + 4 + 32
 
-// Replayed checks what a host that starts has found.
+// Replayed checks the state that a restarting host has found.
 func (c *Checker) Replayed(log *follow.Follower, actions []disk.Signature, err error) {
 	if err != nil {
 		c.Violate(ReplayEqual, "%v", err)
@@ -350,7 +351,7 @@ func (c *Checker) lost(id coordinator.ClientID, found map[disk.Signature]bool) {
 	}
 }
 
-// rewind takes back what the checker noted of a state that nobody ever saw.
+// rewind reverts the Checker's records of a state that was never published.
 func (c *Checker) rewind(s *coordinator.State) {
 	c.nextData, c.nextStep, c.seedChain = s.Progress.DataIndex, s.Progress.Step, s.SeedChain
 	c.drawn, c.secrets = s.DrawCommitment, secretsOf(s)
@@ -374,13 +375,13 @@ func (c *Checker) rewind(s *coordinator.State) {
 	}
 }
 
-// Healed notes when faults stopped.
+// Healed records the end of faults.
 func (c *Checker) Healed() {
 	c.healedAt = c.run.Now()
 	c.healedStep = c.host.State().Progress.Step
 }
 
-// Deadline is the time by which the run has to be over.
+// Deadline returns the time by which the run must be over.
 func (c *Checker) Deadline() int64 {
 	if !c.run.Healed() {
 		return 1 << 62
@@ -388,19 +389,19 @@ func (c *Checker) Deadline() int64 {
 	k := c.run.Plan.Config
 	rounds := int64(k.TotalSteps) + 1 - int64(c.healedStep)
 	round := int64(k.MaxRoundTrainTime + k.RoundWitnessTime + 2000)
-	awaited := uint64(k.TotalSteps) * k.MaxRoundTrainTime / 16 // where the model is gone
+	awaited := uint64(k.TotalSteps) * k.MaxRoundTrainTime / 16 // if the model is lost
 	epoch := int64(k.WarmupTime+k.CooldownTime+k.WaitingForMembersExtraTime+awaited) + 20_000
 	return c.healedAt + slack + max(rounds, 1)*(round+epoch)*second/1000
 }
 
-// TooLate is called when the run is not over in time.
+// TooLate is called if the run is not over in time.
 func (c *Checker) TooLate() {
 	if c.run.Plan.HostLies() {
-		return // it can stop its run
+		return // a Byzantine host can stop its run
 	}
 	s := c.host.State()
 	if s.RunState == coordinator.WaitingForMembers && c.run.Plan.Clients-len(s.Authority.Ejections) < int(s.Config.InitMinClients) {
-		return // it waits for as many as there are with those that were rightly ejected
+		return // the run waits for members that were rightly ejected
 	}
 	waiting := ""
 	for _, m := range c.run.Cast.Members {
@@ -412,7 +413,7 @@ func (c *Checker) TooLate() {
 		float64(c.healedAt)/float64(second), c.healedStep, s.RunState, s.Progress.Step, s.Config.TotalSteps, waiting)
 }
 
-// replays checks that the journal gives the state that the host has.
+// replays checks that replaying the journal gives the host's state.
 func (c *Checker) replays() {
 	if h := c.host; h.Idle() {
 		log, actions, err := h.Replay()
@@ -446,7 +447,7 @@ func (c *Checker) Finish() {
 		}
 		digest, step, ok := c.run.Client(m.Index).Model()
 		if !c.admitted[coordinator.ClientID(m.ID)] {
-			continue // it was started when the run was as good as over, or full: members give it nothing
+			continue // it started when the run was almost over, or full, so that members shared nothing with it
 		}
 		if !ok || step != checkpoint.Step || digest != checkpoint.Digest {
 			c.Violate(Progress, "%s does not hold the final model: it has that of step %d", m.Name(), step)

@@ -6,11 +6,11 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// claims checks that the state has what an accepted witness claimed.
+// claims checks that the state contains the claims of an accepted witness.
 func (c *Checker) claims(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
 	round := s.CurrentRound()
 	if round == nil {
-		return // that is found elsewhere
+		return // other checks find this
 	}
 	kept := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool {
 		return round.Members[w.Member] == from && w.Claim == a.Claim
@@ -20,7 +20,7 @@ func (c *Checker) claims(s *coordinator.State, from coordinator.ClientID, a coor
 	}
 }
 
-// learned checks what is shown of the loss of a round that is over.
+// learned checks the published loss of a completed round.
 func (c *Checker) learned(s *coordinator.State, step uint32) {
 	round := s.RoundOfStep(step)
 	if round == nil {

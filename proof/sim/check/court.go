@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Bounds of trials, and how many there may be.
+// Limits of trials.
 const (
 	trialRounds    = 6
 	trialTime      = 60_000 // milliseconds
@@ -18,7 +18,7 @@ const (
 	mostComplaints = 3
 )
 
-// count returns how many of the jury voted for each.
+// count returns the numbers of guilty and innocent votes.
 func (t *tried) count() (guilty, innocent int) {
 	for _, says := range t.votes {
 		if says {
@@ -49,15 +49,14 @@ func (c *courts) end(ended *tried) {
 	c.trials = slices.DeleteFunc(c.trials, func(t *tried) bool { return t == ended })
 }
 
-// complain ends a trial that led to nothing.
+// complain ends a trial without a verdict.
 func (c *courts) complain(t *tried) {
 	c.complaints[t.accuser]++
 	c.between[t.accuser]++
 	c.end(t)
 }
 
-// courtAction checks an accepted action of trials, and that nobody was ejected but by a vote that
-// decides.
+// courtAction checks an accepted action of trials, and that only a deciding vote ejects a client.
 func (c *Checker) courtAction(s *coordinator.State, from coordinator.ClientID, a coordinator.Action) {
 	switch a := a.(type) {
 	case coordinator.Accuse:
@@ -68,7 +67,7 @@ func (c *Checker) courtAction(s *coordinator.State, from coordinator.ClientID, a
 	c.ejections(s)
 }
 
-// accuses checks an accusation, and notes it.
+// accuses checks an accusation, and records it.
 func (c *Checker) accuses(s *coordinator.State, from coordinator.ClientID, a coordinator.Accuse) {
 	accuser, accused := c.NameOf(from), c.NameOf(a.Client)
 	open, of, slots := 0, 0, uint8(0)
@@ -104,7 +103,7 @@ func (c *Checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 	})
 }
 
-// votes checks a vote, and what it decides.
+// votes checks a vote and its effect.
 func (c *Checker) votes(s *coordinator.State, from coordinator.ClientID, a coordinator.Vote) {
 	juror, accused := c.NameOf(from), c.NameOf(a.Client)
 	t := c.courts.of(a.Client, a.Step)
@@ -134,19 +133,19 @@ func (c *Checker) votes(s *coordinator.State, from coordinator.ClientID, a coord
 	}
 }
 
-// sentence notes that a client is ejected, and checks that it deserves it.
+// sentence records the ejection of a client, and checks that it is justified.
 func (c *Checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
 	if c.honest(id) {
 		c.Violate(NobodyFramed, "%s is ejected: %s accused %s, fault %s of step %d", c.NameOf(id), c.NameOf(t.accuser), c.NameOf(t.accused), t.fault, t.step)
 	}
 	c.Convicted[t.fault]++
-	if c.host.State().Progress.Epoch >= c.courts.kept[id] { // else it is out already
+	if c.host.State().Progress.Epoch >= c.courts.kept[id] { // otherwise it is already out
 		c.courts.kept[id] = until
 	}
 }
 
-// ejections checks that those are kept out, and as long, that a vote ejected, and that the trials are
-// those that the checker knows.
+// ejections checks that exactly the ejected clients are excluded, for the right duration, and that
+// the state's trials match the Checker's.
 func (c *Checker) ejections(s *coordinator.State) {
 	for _, e := range s.Authority.Ejections {
 		if until, known := c.courts.kept[e.Client]; !known || until != e.Until {
@@ -176,7 +175,7 @@ func (c *Checker) ejections(s *coordinator.State) {
 	c.jurorsNoted(s)
 }
 
-// jurorsNoted checks that the members of an epoch have the votes and the complaints that they should.
+// jurorsNoted checks the votes and complaints of an epoch's members.
 func (c *Checker) jurorsNoted(s *coordinator.State) {
 	var of [mostTrials]*tried
 	for _, t := range c.courts.trials {
@@ -204,7 +203,7 @@ func (c *Checker) jurorsNoted(s *coordinator.State) {
 	}
 }
 
-// juriesDrawn works out who judges whom was accused before a round that begins.
+// juriesDrawn computes the juries of accusations before a starting round.
 func (c *Checker) juriesDrawn(round *coordinator.Round) {
 	n := uint32(len(round.Members))
 	for _, t := range slices.Clone(c.courts.trials) {
@@ -223,14 +222,14 @@ func (c *Checker) juriesDrawn(round *coordinator.Round) {
 	}
 }
 
-// courtsTick keeps the times of trials where the clock was set back.
+// courtsTick adjusts the times of trials if the clock was set back.
 func (c *Checker) courtsTick(now uint64) {
 	for _, t := range c.courts.trials {
 		t.sinceTime = min(t.sinceTime, now)
 	}
 }
 
-// courtsOver ends the trials whose time is over with a round.
+// courtsOver ends the trials whose time is over at the end of a round.
 func (c *Checker) courtsOver(before stateMark, now uint64) {
 	for _, t := range slices.Clone(c.courts.trials) {
 		if before.step >= t.since+trialRounds && now >= t.sinceTime+trialTime {
@@ -239,7 +238,7 @@ func (c *Checker) courtsOver(before stateMark, now uint64) {
 	}
 }
 
-// courtsBegin gives the members of an epoch that begins the complaints that came since the one before.
+// courtsBegin gives the members of a starting epoch the complaints since the previous epoch.
 func (c *Checker) courtsBegin(s *coordinator.State) {
 	clear(c.courts.complaints)
 	for i := range s.Epoch.Clients {
@@ -251,8 +250,8 @@ func (c *Checker) courtsBegin(s *coordinator.State) {
 	}
 }
 
-// reveals checks what a witness revealed: the value that it had committed to, which is what it commits
-// to now.
+// reveals checks a witness's reveal: the value that it had committed to, which is its new
+// commitment.
 func (c *Checker) reveals(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
 	if a.Reveal != ([32]byte{}) {
 		if sha256.Sum256(a.Reveal[:]) != c.secrets.committed[from] {
@@ -269,7 +268,7 @@ func (c *Checker) reveals(s *coordinator.State, from coordinator.ClientID, a coo
 	}
 }
 
-// challenged checks the audit seeds of an epoch's rounds when one of them is over.
+// challenged checks the audit seeds of an epoch's rounds at the end of a round.
 func (c *Checker) challenged(s *coordinator.State, step uint32) {
 	c.challenges.seeds[step] = sha256.Sum256(slices.Concat([]byte("psyche/audit/seed/v1"), s.SeedChain[:], c.challenges.running[:]))
 	c.challenges.running = [32]byte{}
@@ -282,8 +281,8 @@ func (c *Checker) challenged(s *coordinator.State, step uint32) {
 	}
 }
 
-// blameless checks that the end of a round makes nobody late and drops nobody, whatever it had
-// to do: only findings of witnesses do. Only a new term makes a member less late.
+// blameless checks that the end of a round does not make any member late or drop it. Only findings
+// of witnesses may do this, and only a new term makes a member less late.
 func (c *Checker) blameless(s *coordinator.State, before stateMark) {
 	newTerm := s.RunState == coordinator.RoundTrain && s.CurrentRound().Height%termRounds == 0
 	for i := range before.members {

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// crowded checks that nobody was let in of whose network as many take part as may, as far as the host
-// can know: one that has started again learns the networks of connected clients when somebody joins.
+// crowded checks that no client was admitted beyond the seat limit of its network, as far as the
+// host can know. A restarted host learns the networks of connected clients when a client joins.
 func (c *Checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 	there := 0
 	if !c.run.Cast.InGang(joined) {
@@ -70,14 +70,14 @@ func (c *Checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 	c.ejected[a.Client], c.courts.kept[a.Client] = until, max(until, c.courts.kept[a.Client])
 }
 
-// staysOut checks that a client that takes part was not ejected lately.
+// staysOut checks that a participating client was not ejected recently.
 func (c *Checker) staysOut(s *coordinator.State, id coordinator.ClientID) {
 	if until := c.ejected[id]; s.Progress.Epoch < until {
 		c.Violate(Ejected, "%s is back in epoch %d, not before %d", c.NameOf(id), s.Progress.Epoch, until)
 	}
 }
 
-// rewindEjections takes over those of a host that starts again.
+// rewindEjections adopts the ejections of a restarting host.
 func (c *Checker) rewindEjections(s *coordinator.State) {
 	clear(c.ejected)
 	for _, e := range s.Authority.Ejections {
@@ -85,7 +85,7 @@ func (c *Checker) rewindEjections(s *coordinator.State) {
 	}
 }
 
-// deceived checks what a client ends with that found out that its host lies.
+// deceived checks a client that ended because it found that its host is Byzantine.
 func (c *Checker) deceived(p Client, lie *follow.Lie) {
 	heads := lie.Evidence.Heads
 	if !c.run.Forked() || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
@@ -99,8 +99,9 @@ func (c *Checker) deceived(p Client, lie *follow.Lie) {
 	}
 }
 
-// isOutvoted reports whether members that lie are more than a third of those that are left of an epoch,
-// since honest ones were dropped or left: what the others report is no quorum.
+// isOutvoted reports whether Byzantine members are more than a third of an epoch's remaining
+// members, because honest members were dropped or left. The reports of the honest members are then
+// not a quorum.
 func (c *Checker) isOutvoted(members []coordinator.Client) bool {
 	healthy, honest := 0, 0
 	for i := range members {

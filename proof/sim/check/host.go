@@ -7,12 +7,12 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// Arrives notes who acts next.
+// Arrives records the client that acts next.
 func (c *Checker) Arrives(m *cast.Member) {
 	c.outlet.known = c.run.Cast.FromNetwork(c.host.State())[coordinator.ClientID(m.ID)]
 }
 
-// promised notes the place of an accepted action that does not wait for more of its kind.
+// promised records an accepted action whose answer does not wait for more actions of its kind.
 func (c *Checker) promised(name disk.Signature, a coordinator.Action) {
 	switch a := a.(type) {
 	case coordinator.Join:
@@ -28,10 +28,10 @@ func (c *Checker) promised(name disk.Signature, a coordinator.Action) {
 	}
 }
 
-// Published notes that clients are shown the state behind so many records.
+// Published records that clients see the state after a number of records.
 func (c *Checker) Published(records uint64) { c.outlet.shown = records }
 
-// Acknowledged notes what the host has said is done.
+// Acknowledged records an action that the host has acknowledged.
 func (c *Checker) Acknowledged(from coordinator.ClientID, nonce uint64, a coordinator.Action) {
 	name := disk.Signature{From: from, Nonce: nonce}
 	c.acked[name] = true
@@ -40,7 +40,7 @@ func (c *Checker) Acknowledged(from coordinator.ClientID, nonce uint64, a coordi
 	}
 }
 
-// Restarted notes what a host that starts again can see.
+// Restarted resets the knowledge of a restarted host.
 func (c *Checker) Restarted() {
 	clear(c.outlet.away)
 	c.CutOff()
@@ -50,14 +50,14 @@ func (c *Checker) Restarted() {
 	}
 }
 
-// survived checks that a host that starts again has what it showed.
+// survived checks that a restarted host still has everything that it published.
 func (c *Checker) survived(records uint64) {
 	if c.outlet.shown > records {
 		c.Violate(NothingLost, "clients were shown %d records, the journal has %d", c.outlet.shown, records)
 	}
 }
 
-// CutOff notes whose connections are gone.
+// CutOff records the disconnected clients.
 func (c *Checker) CutOff() {
 	for i := range c.outlet.away {
 		if c.outlet.away[i] == 0 && !c.host.Connected(i) {
@@ -66,7 +66,7 @@ func (c *Checker) CutOff() {
 	}
 }
 
-// Looks notes that the host looks around, and sees which clients are back.
+// Looks records that the host checks the connections, and sees which clients are back.
 func (c *Checker) Looks() {
 	c.CutOff()
 	for i := range c.outlet.away {
@@ -76,7 +76,7 @@ func (c *Checker) Looks() {
 	}
 }
 
-// withdrawn checks that a client that the host withdraws was gone for long enough.
+// withdrawn checks that a withdrawn client was disconnected for long enough.
 func (c *Checker) withdrawn(by, id coordinator.ClientID) {
 	if by != scenario.HostID || c.run.Plan.HostLies() {
 		return
@@ -87,8 +87,8 @@ func (c *Checker) withdrawn(by, id coordinator.ClientID) {
 	}
 }
 
-// waitsNoLonger checks that nobody is gone for longer than the grace and takes part, but for what the
-// disk may take.
+// waitsNoLonger checks that every participant that is disconnected for longer than the grace period
+// is withdrawn, with a tolerance for the disk.
 func (c *Checker) waitsNoLonger(s *coordinator.State) {
 	if c.run.Plan.HostLies() || s.RunState == coordinator.Finished {
 		return

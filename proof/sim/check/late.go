@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// judged takes note of what an accepted health check about a step did to a member, which denied
-// says whether a quorum of the witnesses did not hold its result.
+// judged records the effect of an accepted health check about a step on a member. denied reports
+// whether a quorum of the witnesses did not hold its result.
 func (c *Checker) judged(s *coordinator.State, step uint32, id coordinator.ClientID, denied bool) {
 	member, ok := s.Member(id)
 	if !ok {
@@ -32,15 +32,16 @@ func (c *Checker) judged(s *coordinator.State, step uint32, id coordinator.Clien
 	}
 }
 
-// keepsSeat checks that a dropped member is not honest, if the only faults of the run are liars and slow links.
+// keepsSeat checks that a dropped member is not honest, if the only faults of the run are Byzantine
+// members and slow links.
 func (c *Checker) keepsSeat(id coordinator.ClientID, step uint32) {
 	if c.run.Plan.Links != nil && c.run.Plan.Faults&^scenario.Liars == 0 && c.honest(id) {
 		c.Violate(KeepsSeat, "%s was dropped for step %d", c.NameOf(id), step)
 	}
 }
 
-// mostJudged checks that findings drop no more than a third of the epoch's first members in a
-// round, and make no more of them slow.
+// mostJudged checks that findings drop at most a third of the epoch's first members in a round, and
+// make at most a third slow.
 func (c *Checker) mostJudged(s *coordinator.State) {
 	most, dropped := max(1, (len(s.Epoch.Clients)+len(s.Epoch.Exited))/3), 0
 	for i := range s.Epoch.Clients {
@@ -59,7 +60,7 @@ func (c *Checker) mostJudged(s *coordinator.State) {
 	}
 }
 
-// epochBegins forgets the findings of the epoch before.
+// epochBegins clears the findings of the previous epoch.
 func (c *Checker) epochBegins(s *coordinator.State) {
 	clear(c.late)
 	clear(c.slow)
@@ -73,8 +74,8 @@ func (c *Checker) epochBegins(s *coordinator.State) {
 	}
 }
 
-// rewindFindings takes over the findings of a host that starts again: those that were lost in
-// the crash were never published.
+// rewindFindings adopts the findings of a restarting host. Findings lost in the crash were never
+// published.
 func (c *Checker) rewindFindings(s *coordinator.State) {
 	for _, members := range [][]coordinator.Client{s.Pending, s.Departed, s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range members {

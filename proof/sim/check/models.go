@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// reported checks an accepted report, and the commit point that it may have made.
+// reported checks an accepted report, and the intermediate checkpoint that it may have completed.
 func (c *Checker) reported(s *coordinator.State, from coordinator.ClientID, a coordinator.ReportCheckpoint) {
 	r, model := &c.reports, coordinator.Recorded{Step: a.Step - 1, Digest: a.Digest}
 	if a.Step > s.Progress.Step || a.Step <= s.Epoch.StartStep || s.RunState == coordinator.Cooldown && a.Step != s.Progress.Step {
@@ -36,8 +36,8 @@ func (c *Checker) reported(s *coordinator.State, from coordinator.ClientID, a co
 	}
 }
 
-// enough reports whether two thirds of those that vote and a third of the epoch's first members said
-// that a model is the one they hold.
+// enough reports whether two thirds of the voting members, and a third of the epoch's first
+// members, reported a model.
 func (r *reports) enough(s *coordinator.State, model coordinator.Recorded) bool {
 	voters, count := 0, 0
 	for _, m := range slices.Concat(s.Epoch.Clients, s.Epoch.Exited) {
@@ -52,7 +52,7 @@ func (r *reports) enough(s *coordinator.State, model coordinator.Recorded) bool 
 	return count >= QuorumOf(voters) && 3*count >= s.Seats()
 }
 
-// epochOver checks the checkpoint that an epoch left, and who holds it.
+// epochOver checks the checkpoint of a completed epoch, and its holders.
 func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 	c.outvoted = c.isOutvoted(before.members)
 	checkpoint, r := s.Model.Checkpoint, &c.reports
@@ -69,7 +69,7 @@ func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 			count++
 		}
 	}
-	if recorded != r.commit && 3*count < before.seats { // those of a commit point were counted when it was made
+	if recorded != r.commit && 3*count < before.seats { // the reports of an intermediate checkpoint were counted when it was made
 		c.Violate(CheckpointTrue, "%d of the %d members that the epoch began with reported the checkpoint of step %d", count, before.seats, checkpoint.Step)
 	}
 	if checkpoint.Step != before.step-1 && recorded != r.commit {
@@ -81,8 +81,9 @@ func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 	c.held(s, before, recorded)
 }
 
-// held checks what the state says that those hold that go on to the next epoch: the model that was
-// recorded, and a commit point before it, which is known by then as an earlier model.
+// held checks the recorded holders among the members that continue to the next epoch: holders of
+// the recorded model, and of an earlier intermediate checkpoint, which is known by then as an
+// earlier model.
 func (c *Checker) held(s *coordinator.State, before stateMark, recorded coordinator.Recorded) {
 	r := &c.reports
 	if r.commit.Step != 0 && r.commit != recorded && !slices.Contains(s.Earlier, r.commit) {
@@ -104,8 +105,8 @@ func (c *Checker) held(s *coordinator.State, before stateMark, recorded coordina
 	}
 }
 
-// fellBack checks that an epoch goes on from the newest model that there is: the checkpoint if a member
-// holds it, else the newest of those that members hold or that were uploaded.
+// fellBack checks that an epoch starts from the newest available model: the checkpoint if a member
+// holds it, or else the newest model that a member holds or that was uploaded.
 func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 	after := s.Model.Checkpoint
 	c.reports = reportsOf(s)
@@ -116,7 +117,7 @@ func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 	if !after.FromPeers() {
 		lost = before.checkpoint.Step + 1 - s.OriginStep
 	}
-	for _, l := range before.lapses { // the model had not seen these steps
+	for _, l := range before.lapses { // these steps were missing from the model
 		if l.First >= s.OriginStep && l.Last <= before.checkpoint.Step && (!after.FromPeers() || l.First > after.Step) {
 			lost -= l.Last - l.First + 1
 		}

@@ -20,7 +20,7 @@ func (c *Checker) seeded(s *coordinator.State, round *coordinator.Round) {
 	if s.SeedChain == c.seedChain || round.Seed != binary.LittleEndian.Uint64(s.SeedChain[:]) {
 		c.Violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
 	}
-	draw := s.DrawCommitment // takes the place of what it opened
+	draw := s.DrawCommitment // replaces the commitment that it opened
 	if sha256.Sum256(draw[:]) != c.drawn {
 		c.Violate(SeedsRight, "step %d began with a draw, %x, that the host had not committed to", round.Step, draw)
 	}
@@ -31,7 +31,7 @@ func (c *Checker) seeded(s *coordinator.State, round *coordinator.Round) {
 	c.seedChain, c.drawn = s.SeedChain, draw
 }
 
-// revealed checks what a member revealed, and takes it in.
+// revealed checks and records a member's reveal.
 func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	if committed := c.secrets.committed[from]; committed != ([32]byte{}) {
 		if sha256.Sum256(a.Reveal[:]) != committed {
@@ -45,9 +45,9 @@ func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	c.secrets.committed[from] = a.Next
 }
 
-// Settled checks a host that has done everything that is due at a time of its clock: what is
-// over has ended. Hosts that sleep too long are found by the times that have passed: as long
-// as a beat where the clock was set, or the disk was slow.
+// Settled checks a host that has applied all due transitions at a time of its clock: every phase
+// that is over has ended. The elapsed times reveal hosts that sleep too long: up to a beat if the
+// clock was set, or if the disk was slow.
 func (c *Checker) Settled(s *coordinator.State, now uint64) {
 	c.waitsNoLonger(s)
 	k := s.Config
@@ -66,7 +66,7 @@ func (c *Checker) Settled(s *coordinator.State, now uint64) {
 	}
 }
 
-// punctual checks how late a phase ended that only time ends, where nothing held up the host.
+// punctual checks the delay of a phase that ends by time, if nothing delayed the host.
 func (c *Checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
 	if !c.run.Plan.HostLies() && c.run.Healed() && c.run.Now() > c.healedAt+scenario.Grace+scenario.Beat && !c.host.Holds() && past > limit+late {
@@ -74,8 +74,8 @@ func (c *Checker) punctual(before stateMark, past, limit uint64) {
 	}
 }
 
-// outOfReach reports whether so many elected witnesses have left that the others are no
-// quorum: then nothing of the round can count any more.
+// outOfReach reports whether the remaining elected witnesses are too few for a quorum, so that
+// nothing in the round can count.
 func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool {
 	possible := len(round.Witnesses)
 	for i := range round.Members {
@@ -86,7 +86,8 @@ func outOfReach(s *coordinator.State, round *coordinator.Round, quorum int) bool
 	return possible < quorum
 }
 
-// IsSilent reports whether a member was elected to witness a round, has not, and can still.
+// IsSilent reports whether a member was elected as a witness of a round, has not sent its proof,
+// and still can.
 func IsSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 	voted := slices.ContainsFunc(round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == i })
 	member, ok := s.Member(round.Members[i])
@@ -94,10 +95,10 @@ func IsSilent(s *coordinator.State, round *coordinator.Round, i int) bool {
 		assign.Position(uint32(i), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
 }
 
-// silentWitness returns a member that RoundWitness has to wait for, or -1: one that was elected, is
-// silent and can still come. Where there is a quorum nobody waits for a slow member, nor for a
-// trainer whose own result a quorum of the witnesses does not have. A member that is no longer healthy when a
-// round is over has left it before.
+// silentWitness returns a member that RoundWitness must wait for, or -1. Such a member was elected,
+// has not sent its proof and still can. With a quorum, the round does not wait for a slow member,
+// or for a trainer whose own result a quorum denies. A member that is not healthy at the end of a
+// round has left it before.
 func (c *Checker) silentWitness(s *coordinator.State, round *coordinator.Round) int {
 	quorum := QuorumOf(electedOf(round, s.Config))
 	trains := make(map[int]bool)
@@ -121,8 +122,8 @@ func (c *Checker) silentWitness(s *coordinator.State, round *coordinator.Round) 
 	return -1
 }
 
-// What witnesses wait beyond two thirds of the trainers, and until their proofs are there: a client
-// looks once in a heartbeat, and fetches first.
+// Time that witnesses may take beyond two thirds of the trainers, including their proofs: a client
+// checks once per heartbeat, and fetches first.
 const (
 	leastWait = 2 * second
 	underWay  = 2*scenario.Heartbeat + second/2
@@ -135,14 +136,15 @@ func (p *pace) heard(m *cast.Member, a wire.ResultAnnouncement, now int64) {
 	}
 }
 
-// Trained notes how long a training of an honest client took.
+// Trained records the duration of an honest client's training.
 func (c *Checker) Trained(took int64) {
 	c.pace.trained, c.pace.ended = max(c.pace.trained, took), max(c.pace.ended, took)
 }
 
-// paced checks the end of RoundTrain where no fault but lies goes on and the honest witnesses are a
-// quorum: it waited for two thirds of the trainers, and not for the last. With a lag of two rounds two thirds may have
-// trained ahead. A trainer that did not has as long as an honest training takes, and a quarter, from the round's start.
+// paced checks the end of RoundTrain in runs without faults other than Byzantine members, if the
+// honest witnesses are a quorum: the round waited for two thirds of the trainers, but not for the
+// last. With a lag of two rounds, two thirds may have trained ahead. Other trainers have 1.25 times
+// the duration of an honest training from the round's start.
 func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 	// With links, the checker does not know when results arrive.
 	if c.run.Plan.Links != nil || c.run.Plan.Faults&^(scenario.Liars&^scenario.GangHost) != 0 || c.run.Plan.HostLies() || c.pace.step != round.Step {

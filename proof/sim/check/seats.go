@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// seated checks the members of an epoch that begins, and until when each is on probation.
+// seated checks the members of a starting epoch, and the ends of their probations.
 func (c *Checker) seated(s *coordinator.State, before stateMark) {
 	steps, begin := s.Config.ProbationSteps, s.Epoch.StartStep
 	newcomers := c.newcomers(before)
@@ -43,8 +43,8 @@ func (c *Checker) seated(s *coordinator.State, before stateMark) {
 	}
 }
 
-// newcomers are the clients that waited and have to be drawn: the state may say so of one that never was
-// a member, or not in the epoch that is over, and of one that was ejected in that one.
+// newcomers returns the pending clients that have to be drawn. The state may list a client as such
+// if it was never a member, was not in the previous epoch, or was ejected in it.
 func (c *Checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	was := make(map[coordinator.ClientID]coordinator.ClientState)
 	for id := range c.seats.returns {
@@ -64,7 +64,8 @@ func (c *Checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	return newcomers
 }
 
-// joins notes who joins after which draw: who knows the chain can make a key to suit it.
+// joins records who joins after which draw: a client that knows the chain can choose a key to suit
+// it.
 func (c *Checker) joins(s *coordinator.State, from coordinator.ClientID) {
 	for i := range s.Pending {
 		if s.Pending[i].ID == from && !s.Pending[i].Waited {
@@ -74,8 +75,8 @@ func (c *Checker) joins(s *coordinator.State, from coordinator.ClientID) {
 	c.crowded(s, from)
 }
 
-// drawnFairly checks that of those who waited the ones have seats that were members before, and of the
-// others those whom the seed chain draws.
+// drawnFairly checks that the pending clients with seats are all former members, and the newcomers
+// that the seed chain draws.
 func (c *Checker) drawnFairly(s *coordinator.State, waited []coordinator.Client) {
 	var newcomers []coordinator.Client
 	seats := 0
@@ -111,8 +112,8 @@ func (c *Checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 	}
 }
 
-// skips notes whose results of a new round do not count, and compares it with what the round
-// says: of members on probation, where some trainer is past it.
+// skips determines whose results do not count in a new round, and compares them with the state:
+// members on probation, if some trainer is past its probation.
 func (c *Checker) skips(s *coordinator.State, round *coordinator.Round) {
 	assignments := round.Assignments(s.Config)
 	skipped := make(map[assign.BatchID]bool)
@@ -133,10 +134,10 @@ func (c *Checker) skips(s *coordinator.State, round *coordinator.Round) {
 	c.chain.skipped[round.Step] = skipped
 }
 
-// maxReturns is how often a member may come back in one term of an epoch.
+// maxReturns is the maximum number of a member's returns in one term of an epoch.
 const maxReturns = 3
 
-// seatsBegin notes who has a seat in an epoch that begins.
+// seatsBegin records the seats of a starting epoch.
 func (c *Checker) seatsBegin(s *coordinator.State) {
 	clear(c.seats.returns)
 	for i := range s.Epoch.Clients {
@@ -145,7 +146,7 @@ func (c *Checker) seatsBegin(s *coordinator.State) {
 	}
 }
 
-// rewindSeats takes over the returns of a host that starts again.
+// rewindSeats adopts the returns of a restarting host.
 func (c *Checker) rewindSeats(s *coordinator.State) {
 	clear(c.seats.returns)
 	for _, members := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
@@ -155,8 +156,8 @@ func (c *Checker) rewindSeats(s *coordinator.State) {
 	}
 }
 
-// returned checks an accepted Return: the client had a seat, was not in the running round any
-// more, came back as late as it was, and not too often.
+// returned checks an accepted Return: the client had a seat, was no longer in the running round,
+// kept its lateness, and did not return too often.
 func (c *Checker) returned(s *coordinator.State, from coordinator.ClientID) {
 	name, count := c.NameOf(from), 0
 	had := false
@@ -187,7 +188,7 @@ func (c *Checker) returned(s *coordinator.State, from coordinator.ClientID) {
 	delete(c.dropped, from)
 }
 
-// seatsKept checks that a round's members had seats when the epoch began.
+// seatsKept checks that a round's members had seats at the start of the epoch.
 func (c *Checker) seatsKept(s *coordinator.State, round *coordinator.Round) {
 	for _, id := range round.Members {
 		if _, had := c.seats.returns[id]; !had {

@@ -2,10 +2,10 @@ package check
 
 import "github.com/psyche-go/psyche/core/coordinator"
 
-// termRounds is the number of rounds of an epoch after which findings and returns are forgotten.
+// termRounds is the number of rounds in a term, after which findings and returns are cleared.
 const termRounds = 32
 
-// inTerm begins a new term if a round is the first of one. In every round that begins it compares the
+// inTerm starts a new term if a round is the first of one. In every starting round it compares the
 // lateness and the returns of members with the events of the running term.
 func (c *Checker) inTerm(s *coordinator.State, round *coordinator.Round) {
 	if round.Height%termRounds == 0 {

@@ -1,5 +1,5 @@
-// Package coroutine runs tasks one at a time: a task runs until it waits or ends, then whoever started or
-// resumed it goes on.
+// Package coroutine runs tasks one at a time. A task runs until it waits or ends. Then the caller
+// that started or resumed it continues.
 package coroutine
 
 import "iter"
@@ -12,7 +12,7 @@ type Worker struct {
 	task  func()
 }
 
-// Wait suspends the task that the worker runs until the worker is resumed. Only that task may call it.
+// Wait suspends the worker's task until the worker is resumed. Only that task may call it.
 func (w *Worker) Wait() { w.yield(struct{}{}) }
 
 // Pool is all workers of a run.
@@ -22,13 +22,13 @@ type Pool struct {
 	closing   bool
 }
 
-// Current returns the worker of the task that runs.
+// Current returns the worker of the running task.
 func (p *Pool) Current() *Worker { return p.current }
 
-// Closing reports whether all tasks are to end.
+// Closing reports whether all tasks must end.
 func (p *Pool) Closing() bool { return p.closing }
 
-// Run starts a task and returns when it waits for the first time or has ended.
+// Run starts a task and returns when it first waits or has ended.
 func (p *Pool) Run(task func()) {
 	var w *Worker
 	if n := len(p.idle); n > 0 {
@@ -52,7 +52,7 @@ func (p *Pool) Run(task func()) {
 	p.Resume(w)
 }
 
-// Resume lets a waiting worker go on until it waits again.
+// Resume continues a waiting worker until it waits again.
 func (p *Pool) Resume(w *Worker) {
 	previous := p.current
 	p.current = w
@@ -60,7 +60,7 @@ func (p *Pool) Resume(w *Worker) {
 	p.current = previous
 }
 
-// Close ends all tasks: whoever waits goes on, and finds that the pool is closing.
+// Close ends all tasks: waiting tasks continue, and find that the pool is closing.
 func (p *Pool) Close() {
 	p.closing = true
 	for _, w := range p.all {

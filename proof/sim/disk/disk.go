@@ -1,4 +1,4 @@
-// Package disk is the disk of a simulated host: its journal, of which a crash may leave a part.
+// Package disk simulates the disk of a host: its journal, which a crash may truncate.
 package disk
 
 import (
@@ -14,21 +14,22 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Disk holds the host's journal: what is durable, and what is being written.
+// Disk holds the host's journal: its durable part, and the current write.
 type Disk struct {
 	durable []byte
 	last    [sha256.Size]byte // hash of the newest entry, written or not
 	Writing []byte
-	Records [][]byte // that are being written
+	Records [][]byte // in the current write
 }
 
-// Unsigned returns an action as a record has it, but for the signature, which here nobody can forge.
+// Unsigned returns an action as in a record, without the signature, because simulated signatures
+// cannot be forged.
 func Unsigned(from coordinator.ClientID, nonce uint64, a coordinator.Action) wire.SignedAction {
 	raw := binary.LittleEndian.AppendUint64(from[:], nonce)
 	return wire.SignedAction{From: identity.ID(from), Nonce: nonce, Action: a, Raw: wire.AppendAction(raw, a)}
 }
 
-// DecodeRecord reads a record of the host's log.
+// DecodeRecord parses a record of the host's log.
 func DecodeRecord(b []byte) (r follow.Record, err error) {
 	const sender = 1 + identity.IDSize + 8
 	if len(b) <= sender || follow.Kind(b[0]) != follow.KindAction {
@@ -39,7 +40,7 @@ func DecodeRecord(b []byte) (r follow.Record, err error) {
 	return r, err
 }
 
-// Add appends a record to what is written next.
+// Add appends a record to the current write.
 func (d *Disk) Add(payload []byte) {
 	if len(d.durable) == 0 && len(d.Writing) == 0 {
 		d.Writing = append(d.Writing, journal.Magic...)
@@ -51,14 +52,14 @@ func (d *Disk) Add(payload []byte) {
 // Synced makes everything durable.
 func (d *Disk) Synced() { d.Cut(len(d.Writing)) }
 
-// Cut ends a write: so many of its bytes are there.
+// Cut ends a write after n of its bytes.
 func (d *Disk) Cut(n int) {
 	d.durable = append(d.durable, d.Writing[:n]...)
 	d.Writing, d.Records = d.Writing[:0], nil
 }
 
-// Replay reads the journal as a host does that starts: it cuts a torn tail and returns
-// the log and every action's sender and nonce.
+// Replay reads the journal like a starting host: it truncates a torn tail and returns the log, and
+// the sender and nonce of every action.
 func (d *Disk) Replay(redo func(*coordinator.State, follow.Record) error) (log *follow.Follower, actions []Signature, err error) {
 	summary, err := journal.Read(bytes.NewReader(d.durable), func(payload []byte) error {
 		r, err := DecodeRecord(bytes.Clone(payload))
@@ -86,7 +87,7 @@ func (d *Disk) Clone() Disk {
 	return Disk{durable: slices.Clone(d.durable), last: d.last, Writing: slices.Clone(d.Writing), Records: slices.Clone(d.Records)}
 }
 
-// Signature names an action: nobody signs two with one nonce.
+// Signature identifies an action: no key signs two actions with the same nonce.
 type Signature struct {
 	From  coordinator.ClientID
 	Nonce uint64

@@ -6,16 +6,16 @@ import "slices"
 type fair struct {
 	clock   Clock
 	rate    int64
-	jobs    []*job   // in the order in which they came
+	jobs    []*job   // in order of arrival
 	classes [2]class // other messages, and bulk
-	updated int64    // when left of the jobs was true
+	updated int64    // time at which left of the jobs was correct
 	alarm   uint64
-	woken   bool // an event at the present time looks at all jobs
+	woken   bool // an event at the current time will look at all jobs
 }
 
 // class counts jobs of one kind.
 type class struct {
-	jobs  []int64 // of each machine, of Outside first
+	jobs  []int64 // per machine, starting with Outside
 	peers int64   // machines with jobs
 }
 
@@ -81,7 +81,7 @@ func (f *fair) share(j *job) (numerator, sharers int64) {
 	return numerator, sharers
 }
 
-// advance gives every job what it got since the last change.
+// advance updates every job with its share since the last change.
 func (f *fair) advance() {
 	now := f.clock.Now()
 	if past := now - f.updated; past > 0 {
@@ -93,7 +93,7 @@ func (f *fair) advance() {
 	f.updated = now
 }
 
-// changed looks at the jobs once for all changes of the present time.
+// changed schedules one look at the jobs for all changes at the current time.
 func (f *fair) changed() {
 	if f.woken {
 		return
@@ -105,7 +105,7 @@ func (f *fair) changed() {
 	})
 }
 
-// look ends jobs that are done, and comes back when the next one is.
+// look ends completed jobs, and schedules the next look.
 func (f *fair) look() {
 	f.advance()
 	var done []*job

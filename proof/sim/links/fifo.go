@@ -8,16 +8,16 @@ import (
 
 const (
 	packet = 1500 // bytes
-	// pieces is how many parts a full buffer has at most: larger ones make fewer events.
+	// pieces is the maximum number of parts in a full buffer. Larger parts need fewer events.
 	pieces = 32
 )
 
-// fifo is a link with one buffer for all.
+// fifo is a link with one buffer for all transfers.
 type fifo struct {
 	clock   Clock
 	rate    int64
 	buffer  int64   // nanoseconds
-	waiting []*job  // with bytes that are not in the buffer, in the order in which they came
+	waiting []*job  // jobs with bytes outside the buffer, in order of arrival
 	pieces  []piece // in the buffer
 	held    int64   // bytes in the buffer
 	began   int64   // start of the newest part of the first piece
@@ -36,7 +36,7 @@ func newFIFO(clock Clock, line Line, number uint64) *fifo {
 	return &fifo{clock: clock, rate: max(line.Rate, 1), buffer: line.Buffer, random: random.New(number, "fifo")}
 }
 
-// room returns how many bytes the buffer has, and how many of them a piece has.
+// room returns the capacity of the buffer, and the size of a piece, in bytes.
 func (f *fifo) room() (all, of int64) {
 	all = max(mulDiv(f.rate, f.buffer, 1_000_000_000, 0), 4*packet)
 	return all, max(all/pieces, packet)
@@ -47,7 +47,8 @@ func (f *fifo) add(j *job) {
 	f.fill()
 }
 
-// remove leaves in the buffer what is there: the sender cannot take it back.
+// remove removes a job, but leaves its bytes in the buffer, because the sender cannot take them
+// back.
 func (f *fifo) remove(j *job) {
 	if i := slices.Index(f.waiting, j); i >= 0 {
 		f.waiting = slices.Delete(f.waiting, i, i+1)
@@ -69,8 +70,8 @@ func (f *fifo) setRate(bytesPerSecond int64) {
 	f.fill()
 }
 
-// fill puts bytes of waiting jobs into the buffer while there is room. Which job is next is drawn, as packets of
-// many connections arrive in a random order.
+// fill moves bytes of waiting jobs into the buffer while there is room. It draws the next job,
+// because packets of many connections arrive in a random order.
 func (f *fifo) fill() {
 	all, most := f.room()
 	idle := len(f.pieces) == 0
@@ -91,7 +92,7 @@ func (f *fifo) fill() {
 	}
 }
 
-// next draws a waiting job. While others wait, one draw in bulkShare is of bulk.
+// next draws a waiting job. While other messages wait, one of bulkShare draws selects bulk.
 func (f *fifo) next() int {
 	if len(f.waiting) == 1 {
 		return 0
@@ -134,7 +135,7 @@ func (f *fifo) sendFirst(bytes int64) {
 	})
 }
 
-// sent notes that the first piece has left.
+// sent processes the end of the first piece.
 func (f *fifo) sent() {
 	first := f.pieces[0]
 	f.pieces = slices.Delete(f.pieces, 0, 1)

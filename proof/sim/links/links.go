@@ -1,12 +1,14 @@
-// Package links simulates the connections of machines to the Internet: an up link and a down link per
-// machine, each with a rate that its transfers share. Time is virtual, and equal calls give equal results.
+// Package links simulates the internet connections of machines. Each machine has an uplink and a
+// downlink with rates that its transfers share. Time is virtual, and equal calls give equal
+// results.
 //
 //	net := links.New(clock, machines)
 //	transfer := net.Send(links.Message{From: 0, To: 1, Bytes: 1 << 20}, func() { … }) // calls back when all bytes arrived
 //	received := transfer.Abort()
 //
-// A transfer needs its bytes from the sender's up link and from the receiver's down link, at the same time. It
-// ends when both are done. So each link does exactly the work that it is given, and the slower one decides.
+// A transfer sends its bytes over the sender's uplink and the receiver's downlink at the same time,
+// and ends when both are done. Each link therefore does exactly its own work, and the slower link
+// determines the duration.
 package links
 
 import "math"
@@ -14,7 +16,7 @@ import "math"
 // Clock is the timeline of a run.
 type Clock interface {
 	Now() int64 // nanoseconds
-	// At calls a function at a time, which is not before Now.
+	// At schedules a call at a time that is not before Now.
 	At(time int64, call func())
 }
 
@@ -23,11 +25,12 @@ type Discipline uint8
 
 // Disciplines.
 const (
-	// Fair divides the rate equally among the machines at the other end, and a machine's share equally among its
-	// transfers, like fq_codel and cake.
+	// Fair divides the rate equally among the machines at the other end, and a machine's share
+	// equally among its transfers, like fq_codel and cake.
 	Fair Discipline = iota
-	// FIFO serves bytes in the order in which they entered a buffer. A transfer enters the buffer when there is
-	// room. Bytes in the buffer block later bytes, even if their transfer was aborted.
+	// FIFO serves bytes in the order in which they entered a buffer. A transfer enters the buffer
+	// when there is room. Bytes in the buffer block later bytes, even if their transfer was
+	// aborted.
 	FIFO
 )
 
@@ -43,7 +46,7 @@ func (d Discipline) String() string {
 type Line struct {
 	Rate       int64 // bytes per second, at least 1
 	Discipline Discipline
-	Buffer     int64 // FIFO: nanoseconds of the rate that the buffer holds
+	Buffer     int64 // FIFO: size of the buffer, in nanoseconds at the rate
 }
 
 // Access is a machine's connection.
@@ -53,30 +56,31 @@ type Access struct{ Up, Down Line }
 type Message struct {
 	From, To int // machines
 	Bytes    int64
-	// Bulk yields at the up link: while other messages wait there, all bulk together gets one part in bulkShare.
+	// Bulk yields at the uplink: while other messages wait there, all bulk together gets one part
+	// in bulkShare.
 	Bulk bool
-	Pace int64 // bytes per second at most, however fast the links are; 0: no limit
+	Pace int64 // maximum bytes per second, independently of the links; 0: no limit
 }
 
-// bulkShare is the part of an up link that bulk gets while other messages wait.
+// bulkShare is the inverse share of an uplink that bulk gets while other messages wait.
 const bulkShare = 4
 
 // queue is one direction of a connection.
 type queue interface {
 	add(j *job)
-	remove(j *job) // that is not done
+	remove(j *job) // j is not complete
 	setRate(bytesPerSecond int64)
 }
 
-// micro is the unit in which jobs are measured: a millionth of a byte.
+// micro is the unit of jobs: a millionth of a byte.
 const micro = 1_000_000
 
-// job is the part of a transfer that one link has to do.
+// job is the part of a transfer on one link.
 type job struct {
 	peer   int // machine at the other end
 	bulk   bool
 	left   int64 // millionths of a byte
-	queued int64 // FIFO: bytes of left that are in the buffer
+	queued int64 // FIFO: bytes of left in the buffer
 	done   func()
 }
 
@@ -114,15 +118,16 @@ type Transfer struct {
 	message  Message
 	up, down *job
 	begun    int64
-	waits    int // parts that are not done
+	waits    int // incomplete parts
 	ended    bool
 	arrived  func()
 }
 
-// Outside is the number of a machine with links of unlimited rate, which is not one of the network's.
+// Outside is the number of a machine outside of the network, whose links have an unlimited rate.
 const Outside = -1
 
-// Send begins a transfer and calls arrived when all bytes are there, unless the transfer is aborted before.
+// Send starts a transfer and calls arrived when all bytes have arrived, unless the transfer is
+// aborted before.
 func (n *Network) Send(m Message, arrived func()) *Transfer {
 	t := &Transfer{network: n, message: m, begun: n.clock.Now(), waits: 1, arrived: arrived}
 	bytes := max(m.Bytes, 1)
@@ -148,7 +153,7 @@ func (n *Network) Send(m Message, arrived func()) *Transfer {
 	return t
 }
 
-// part notes that the up link, the down link or the pace is done.
+// part is called when the uplink, the downlink or the pace is done.
 func (t *Transfer) part() {
 	t.waits--
 	if t.waits == 0 && !t.ended {
@@ -159,8 +164,9 @@ func (t *Transfer) part() {
 	}
 }
 
-// Abort stops the transfer and returns how many bytes have arrived. Its share of the links is free at once.
-// Bytes in a FIFO buffer stay there. It does nothing after the transfer has ended.
+// Abort stops the transfer and returns the number of bytes that have arrived. Its share of the
+// links is free at once. Bytes in a FIFO buffer stay there. Abort does nothing after the transfer
+// has ended.
 func (t *Transfer) Abort() (received int64) {
 	m, n := t.message, t.network
 	if t.ended {

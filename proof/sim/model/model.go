@@ -1,4 +1,5 @@
-// Package model is the model of simulated runs: a few integers, and results that are mixed into them.
+// Package model implements the model of simulated runs: a few integers, into which results are
+// mixed.
 package model
 
 import (
@@ -19,18 +20,18 @@ import (
 const (
 	weights    = 8 // numbers of the model
 	headerSize = 4 + 8 + 8 + 32
-	// ResultSize is how many bytes a result has.
+	// ResultSize is the size of a result in bytes.
 	ResultSize = headerSize + sha256.Size
 )
 
-// ErrInvalidResult says that a payload is not the result that it should be.
+// ErrInvalidResult means that a payload is not the expected result.
 var ErrInvalidResult = errors.New("not a result of this step, batch and trainer")
 
-// Model is the simulated model. Number 0 is the end of the newest batch that is part of
-// it; the others mix all results that were applied, in their order.
+// Model is the simulated model. Number 0 is the end of the newest applied batch. All other numbers
+// are a mix of all applied results, in their order.
 type Model [weights]uint64
 
-// Initial returns the model that every run begins with.
+// Initial returns the starting model of every run.
 func Initial() Model {
 	var m Model
 	for i := 1; i < weights; i++ {
@@ -39,8 +40,8 @@ func Initial() Model {
 	return m
 }
 
-// Apply makes results part of the model. It returns the first batch that cannot be: one
-// before the end of another that already is.
+// Apply applies results to the model. It returns the first batch that cannot be applied because it
+// is before the end of an applied batch.
 func (m *Model) Apply(step uint32, payloads [][]byte) (again *assign.BatchID) {
 	for i := 1; i < weights; i++ {
 		m[i] = m[i]*6364136223846793005 + uint64(step)
@@ -58,7 +59,7 @@ func (m *Model) Apply(step uint32, payloads [][]byte) (again *assign.BatchID) {
 	return again
 }
 
-// Snapshot returns the model as a checkpoint has it.
+// Snapshot returns the model as a checkpoint.
 func (m *Model) Snapshot() checkpoint.Snapshot {
 	data := make([]byte, 0, 8*weights)
 	for _, w := range m {
@@ -70,14 +71,14 @@ func (m *Model) Snapshot() checkpoint.Snapshot {
 	}
 }
 
-// Digest returns the digest of the checkpoint that is taken after a step.
+// Digest returns the digest of the checkpoint after a step.
 func (m *Model) Digest(step uint32) [32]byte {
 	s := m.Snapshot()
 	s.Step = step
 	return s.Manifest().Digest()
 }
 
-// Of reads the model of a checkpoint.
+// Of reads the model from a checkpoint.
 func Of(s checkpoint.Snapshot) (Model, error) {
 	var m Model
 	if len(s.Tensors) != 1 || len(s.Tensors[0].Data) != 8*weights {
@@ -89,7 +90,7 @@ func Of(s checkpoint.Snapshot) (Model, error) {
 	return m, nil
 }
 
-// NewResult returns the bytes of a result; variant tells several of one batch apart.
+// NewResult returns the bytes of a result. variant distinguishes several results of one batch.
 func NewResult(m *Model, step uint32, batch assign.BatchID, trainer [32]byte, variant byte) []byte {
 	b := make([]byte, 0, ResultSize)
 	b = binary.LittleEndian.AppendUint32(b, step)
@@ -104,14 +105,16 @@ func NewResult(m *Model, step uint32, batch assign.BatchID, trainer [32]byte, va
 	return append(b, hash[:]...)
 }
 
-// ReadHeader returns whose result it is and of what; payload has at least the size of a header.
+// ReadHeader returns the step, batch and trainer of a result. payload has at least the size of a
+// header.
 func ReadHeader(payload []byte) (step uint32, batch assign.BatchID, trainer [32]byte) {
 	return binary.LittleEndian.Uint32(payload), assign.BatchID{
 		Start: binary.LittleEndian.Uint64(payload[4:]), End: binary.LittleEndian.Uint64(payload[12:]),
 	}, [32]byte(payload[20:headerSize])
 }
 
-// Verify checks that a payload is a result of a step, a batch and a trainer, or else returns ErrInvalidResult.
+// Verify checks that a payload is a result of a step, a batch and a trainer, or else returns
+// ErrInvalidResult.
 func Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
 	if len(payload) != ResultSize {
 		return ErrInvalidResult
@@ -122,7 +125,7 @@ func Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
 	return nil
 }
 
-// Spoil turns a result into something else.
+// Spoil returns an invalid modification of a result.
 func Spoil(payload []byte, r *random.Source) []byte {
 	payload = slices.Clone(payload)
 	switch r.Below(3) {
@@ -136,7 +139,7 @@ func Spoil(payload []byte, r *random.Source) []byte {
 	}
 }
 
-// Definition is what the coordinator knows of the model.
+// Definition returns the coordinator's definition of the model.
 func Definition() coordinator.Model {
 	return coordinator.Model{
 		MaxSeqLen:  scenario.SeqLen,

@@ -1,9 +1,9 @@
-// Package random gives the numbers that a seed decides.
+// Package random generates the random numbers that a seed determines.
 package random
 
-// Source is the splitmix64 generator (Steele, Lea, Flood 2014). Everything that a seed
-// decides comes from one; every purpose has its own, so that leaving one kind of fault
-// out does not change the others.
+// Source is the splitmix64 generator (Steele, Lea, Flood 2014). It generates everything that a seed
+// determines. Every purpose has its own Source, so that leaving out one kind of fault does not
+// change the others.
 type Source struct{ state uint64 }
 
 // New returns the generator of a seed for a purpose.
@@ -24,16 +24,16 @@ func (r *Source) Next() uint64 {
 	return z ^ z>>31
 }
 
-// Below returns a number of 0…n−1; n is at least 1.
+// Below returns a number from 0 to n−1; n is at least 1.
 func (r *Source) Below(n int) int { return int(r.Next() % uint64(n)) }
 
-// Between returns a number of low…high.
+// Between returns a number from low to high.
 func (r *Source) Between(low, high int64) int64 { return low + int64(r.Next()%uint64(high-low+1)) }
 
-// Chance is true in so many of a thousand cases.
+// Chance returns true with a probability of perMille/1000.
 func (r *Source) Chance(perMille int) bool { return perMille > 0 && r.Below(1000) < perMille }
 
-// Pick returns count different numbers of 0…n−1 in random order.
+// Pick returns count different numbers from 0 to n−1 in random order.
 func (r *Source) Pick(n, count int) []int {
 	all := make([]int, n)
 	for i := range all {

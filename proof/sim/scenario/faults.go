@@ -9,52 +9,52 @@ import (
 // Faults is a set of kinds of faults.
 type Faults uint32
 
-// The kinds of faults. Up to DataFailure they stop when the network heals; participants
-// that lie never stop.
+// The kinds of faults. Kinds up to DataFailure stop when the network heals. Byzantine behaviour
+// never stops.
 const (
 	Drop            Faults = 1 << iota // messages are lost, connections break
 	Delay                              // messages take seconds
 	Reorder                            // messages overtake each other
 	Duplicate                          // messages and actions arrive again, also much later
-	Partition                          // clients are cut off from each other or from the host
-	Crash                              // clients are killed and started again
-	HostCrash                          // the host is killed and started again
+	Partition                          // clients are disconnected from each other or from the host
+	Crash                              // clients are killed and restarted
+	HostCrash                          // the host is killed and restarted
 	SlowDisk                           // the host's disk takes seconds
-	TornWrite                          // what the host was writing when it was killed is there in part
+	TornWrite                          // a crash of the host leaves a part of its current write
 	ClockJump                          // the host's clock jumps, forwards and backwards
-	Starve                             // the processors of some clients do nothing for seconds
+	Starve                             // the processors of some clients stall for seconds
 	DataFailure                        // no data server answers for seconds
 	LyingWitness                       // false filters, roots, replicas and checkpoints, and proofs of members that were not elected
-	SilentTrainer                      // trains nothing
-	InvalidResult                      // announces what is no result
-	Equivocation                       // announces two results, each to half of the others
+	SilentTrainer                      // does not train
+	InvalidResult                      // announces an invalid result
+	Equivocation                       // announces two results, each to half of the other members
 	FalseAccuser                       // accuses honest members
-	HiddenResult                       // announces others to some in the place of its result, and many when the round is over
-	Gang                               // nearly a third of the members play every role together: they evict, and replace the model
-	GangHost                           // the host is of the gang: it leaves out, withdraws, turns its clock, and shows two histories
-	CheatingTrainer                    // sends what an audit stops, and opens it or not
-	Silent                             // opens its results to nobody, late, or to some only
-	Fleeing                            // leaves when it is asked to open a result, and comes back
-	Slanderer                          // accuses anybody of anything, and finds everybody guilty
+	HiddenResult                       // announces decoys to some members instead of its result, and many after the round
+	Gang                               // nearly a third of the members coordinate all attacks: they evict members, and replace the model
+	GangHost                           // the host belongs to the coalition: it drops actions, withdraws members, sets its clock, and shows two histories
+	CheatingTrainer                    // sends results that fail audits, and opens them or not
+	Silent                             // opens its results never, late, or to some members only
+	Fleeing                            // leaves after a request for an opening, and returns
+	Slanderer                          // makes arbitrary accusations, and always votes guilty
 	AllFaults       Faults = 1<<iota - 1
 	NoFaults        Faults = 0
-	HonestFaults           = AllFaults &^ Liars // what can go wrong where nobody lies
+	HonestFaults           = AllFaults &^ Liars // all faults without Byzantine behaviour
 )
 
-// Liars of runs whose links have a bandwidth. AllFaults does not contain them.
+// Byzantine behaviour in runs whose links have a bandwidth. AllFaults does not contain it.
 const (
-	Hog      Faults = 1 << (iota + 24) // requests what slow members serve, again and again, and reads slowly
-	Withhold                           // trains, and opens its results in part or to some only
+	Hog      Faults = 1 << (iota + 24) // repeatedly requests data from slow members, and reads slowly
+	Withhold                           // trains, but opens its results in part or to some members only
 )
 
-// LinkLiars are the liars of runs with links, alone or in a coalition.
+// LinkLiars are the Byzantine behaviours in runs with links, alone or in a coalition.
 const LinkLiars = Slanderer | Hog | Withhold | Gang
 
-// Liars are all kinds of members that lie.
+// Liars are all Byzantine behaviours.
 const Liars = LyingWitness | SilentTrainer | InvalidResult | Equivocation | FalseAccuser | HiddenResult | Gang | GangHost |
 	AuditLiars | Hog | Withhold
 
-// AuditLiars are those of whom audits and trials are.
+// AuditLiars are the behaviours that audits and trials target.
 const AuditLiars = CheatingTrainer | Silent | Fleeing | Slanderer
 
 var faultNames = []string{
@@ -64,10 +64,10 @@ var faultNames = []string{
 	"hog", "withhold",
 }
 
-// errUnknownFault says that a list of faults has a name that there is not.
+// errUnknownFault means that a list of faults contains an unknown name.
 var errUnknownFault = errors.New("unknown fault")
 
-// ParseFaults reads "all", "honest", "none", or names separated by commas.
+// ParseFaults parses "all", "honest", "none", or names separated by commas.
 func ParseFaults(text string) (Faults, error) {
 	switch text {
 	case "all":
@@ -91,7 +91,7 @@ next:
 	return set, nil
 }
 
-// String returns what ParseFaults reads.
+// String returns the set in the format of ParseFaults.
 func (f Faults) String() string {
 	switch f {
 	case NoFaults:

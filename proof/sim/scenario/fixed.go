@@ -9,20 +9,20 @@ import (
 	"github.com/psyche-go/psyche/host/core"
 )
 
-// SeqLen is how many tokens a sequence has.
+// SeqLen is the number of tokens in a sequence.
 const SeqLen = 4
 
-// ClockStart is the time at which every run begins.
+// ClockStart is the start time of every run.
 var ClockStart = time.Unix(1_700_000_000, 0)
 
-// RunID names every simulated run.
+// RunID is the id of every simulated run.
 const RunID = "simulation"
 
-// The host is that of package server, with its default times.
+// The times of the host are the defaults of package server.
 const (
 	Beat  = second
 	Grace = int64(core.DefaultGrace)
-	// Heartbeat is how long a client sleeps at most.
+	// Heartbeat is the maximum sleep of a client.
 	Heartbeat = second
 )
 
@@ -33,5 +33,5 @@ var HostKey = func() identity.Key {
 	return identity.FromSeed(seed)
 }()
 
-// HostID is who that is in states.
+// HostID is the host's id in states.
 var HostID = coordinator.ClientID(HostKey.ID())

@@ -7,16 +7,16 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/random"
 )
 
-// Links describes the connections of a run's members and the sizes of their messages. Simulated results and openings are
-// tiny, so they are sent as if they had these sizes.
+// Links describes the connections of a run's members and the sizes of their messages. Simulated
+// results and openings are tiny, so they are sent as if they had these sizes.
 type Links struct {
 	Access  []links.Access // of each client
-	Slow    []int          // honest clients with the slowest links; liars choose them as victims
+	Slow    []int          // honest clients with the slowest links; Byzantine members choose them as victims
 	Changes []RateChange   // ascending times
 	Result  int64          // bytes
 	Opening int64          // bytes of a whole opening, which has Parts parts
-	Train   int64          // longest training
-	Bring   int64          // time in which the slowest link brings a result to all others
+	Train   int64          // maximum training time
+	Bring   int64          // time for the slowest link to send a result to all other members
 	Liars   int
 	Manner  Manner // of members that withhold openings
 }
@@ -41,7 +41,7 @@ const (
 	ServesWrong                // sends parts that do not verify
 	ServesOne                  // serves one member only
 	StaysBusy                  // always answers that it is busy
-	WithholdsOne               // serves all parts but the last one
+	WithholdsOne               // serves all parts except the last one
 	Manners
 )
 
@@ -50,7 +50,8 @@ var mannerNames = [Manners]string{"disconnects", "trickles", "serves wrong parts
 // String describes a manner.
 func (m Manner) String() string { return mannerNames[m] }
 
-// chooseLinkLiars draws who lies in a run with links: liars that accuse in most runs, and a coalition in some.
+// chooseLinkLiars draws the Byzantine behaviours in a run with links: slanderers in most runs, and
+// a coalition in some.
 func chooseLinkLiars(seed uint64) Faults {
 	r := random.New(seed, "choose")
 	faults := Slanderer
@@ -62,20 +63,20 @@ func chooseLinkLiars(seed uint64) Faults {
 	return faults
 }
 
-// Rates between which links are drawn, in bytes per second: 0.25, 16 and 1,000 Mbit/s.
+// Range of link rates, in bytes per second: 0.25, 16 and 1,000 Mbit/s.
 const (
 	slowest     = 31_250
 	slowOctaves = 6
 	fastest     = 125_000_000
 )
 
-// around draws a number whose logarithm is about uniform: of some octaves from the least one on.
+// around draws a number that is approximately log-uniform over the octaves above least.
 func around(r *random.Source, least int64, octaves int) int64 {
 	low := least << r.Below(octaves)
 	return r.Between(low, 2*low)
 }
 
-// drawLinks draws links and sizes, and gives rounds the time that the slowest member needs to take part.
+// drawLinks draws links and sizes, and makes rounds long enough for the slowest member.
 func (p *Plan) drawLinks(o Options) {
 	r := random.New(o.Seed, "bandwidth")
 	n := int64(o.Clients)
@@ -102,7 +103,7 @@ func (p *Plan) drawLinks(o Options) {
 		}
 		l.Access = append(l.Access, links.Access{Up: line(up), Down: line(down)})
 		for at := r.Between(0, 120*second); r.Chance(200); at += r.Between(second, 60*second) {
-			times := r.Between(1, 8) // never below what the rounds are made for
+			times := r.Between(1, 8) // never below the rate for which the rounds are made
 			l.Changes = append(l.Changes, RateChange{at, i, min(up*times, fastest), min(down*times, fastest)})
 		}
 	}
@@ -112,8 +113,8 @@ func (p *Plan) drawLinks(o Options) {
 	p.makeTime(r)
 }
 
-// TrainTime returns how long a client trains at most. Members on slow links have faster machines: a member whose
-// machine is as slow as its link is rightly late.
+// TrainTime returns the maximum training time of a client. Members on slow links have faster
+// machines, because a member with both a slow machine and a slow link is rightly late.
 func (l *Links) TrainTime(client int) int64 {
 	if slices.Contains(l.Slow, client) {
 		return l.Train * 7 / 10
@@ -121,14 +122,15 @@ func (l *Links) TrainTime(client int) int64 {
 	return l.Train
 }
 
-// makeTime derives the times of the run from the links, and turns on audits.
+// makeTime derives the times of the run from the links, and enables audits.
 func (p *Plan) makeTime(r *random.Source) {
 	c, l := &p.Config, p.Links
 	bring := uint64(l.Bring / 1_000_000)
 	c.MaxRoundTrainTime = 2*uint64(l.Train/1_000_000) + 3*bring + 8000
 	c.RoundWitnessTime = 3000 + 2*bring
 	c.WarmupTime, c.CooldownTime = max(c.WarmupTime, 20_000+2*bring), max(c.CooldownTime, 10_000+4*bring)
-	// Two thirds of a round's trainers are more than trained nothing in the round before, and are done early.
+	// Members that did not train in the previous round finish early. With these percentages they
+	// are fewer than two thirds of a round's trainers.
 	c.VerificationPercent = random.One(r, uint8(15), 20, 25, 30)
 	c.GlobalBatchSizeStart, c.GlobalBatchSizeWarmupTokens = uint32(random.One(r, p.Clients, p.Clients+p.Clients/3, 2*p.Clients)), 0
 	c.GlobalBatchSizeEnd = c.GlobalBatchSizeStart

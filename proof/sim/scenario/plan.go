@@ -1,5 +1,5 @@
-// Package scenario draws from a seed what a run is like and what goes wrong in it: its rules, how fast
-// everything is, faults and when they happen.
+// Package scenario draws the plan of a simulated run from a seed: its rules, its speed, and the
+// faults with their times.
 package scenario
 
 import (
@@ -11,30 +11,30 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/random"
 )
 
-// second is the unit of virtual times, which are nanoseconds since the start of a run.
+// second is a second in virtual time, which is in nanoseconds since the start of a run.
 const second = int64(time.Second)
 
-// Options is what whoever begins a run decides of it.
+// Options are the caller's choices for a run.
 type Options struct {
 	Seed    uint64
 	Clients int    // 1 … coordinator.MaxClients
-	Rounds  int    // rounds of the run while faults go on; about as many follow
+	Rounds  int    // rounds of the run with faults; about as many follow
 	Faults  Faults // AllFaults: the seed chooses some
 	Links   bool   // links have a bandwidth; AllFaults then means that the seed chooses some of LinkLiars
 }
 
-// Plan is what a seed makes of a run before it begins.
+// Plan is the plan that a seed determines.
 type Plan struct {
-	Faults   Faults // those that really happen
-	Clients  int    // but for those that a gang adds
+	Faults   Faults // the faults that really happen
+	Clients  int    // without the extra clients of a coalition
 	Config   coordinator.Config
 	ApplyLag uint32
 	Tempo    Tempo
-	HealAt   int64 // when faults stop at the latest
+	HealAt   int64 // latest end of faults
 	HealStep uint32
 	Crew     Crew
 	Events   []Fault // ascending times
-	Links    *Links  // nil: links have a delay only
+	Links    *Links  // nil: links only have a delay
 
 	DropPerMille      int
 	DelayPerMille     int
@@ -44,16 +44,16 @@ type Plan struct {
 	DiskMost          int64 // longest write
 }
 
-// Tempo is how long everything takes that computes, in thousandths of what it takes in most runs.
+// Tempo is the duration of computations relative to most runs, in thousandths.
 type Tempo int64
 
-// Of is how long what takes so long in most runs takes in this one.
+// Of converts a duration in most runs to the duration in this run.
 func (t Tempo) Of(d int64) int64 { return d * int64(t) / 1000 }
 
-// of milliseconds of a configuration, at least so many.
+// wait converts milliseconds of a configuration, with a minimum.
 func (t Tempo) wait(ms int64, least uint64) uint64 { return max(uint64(t.Of(ms)), least) }
 
-// drawTempo has rounds of tenths of seconds in some runs, and of up to a minute in others.
+// drawTempo draws rounds of tenths of seconds in some runs, and of up to a minute in others.
 func drawTempo(seed uint64) Tempo {
 	r := random.New(seed, "tempo")
 	switch r.Below(8) {
@@ -66,17 +66,17 @@ func drawTempo(seed uint64) Tempo {
 	}
 }
 
-// Fault is something that happens at one time.
+// Fault is a fault with its time.
 type Fault struct {
 	At      int64
 	Kind    Faults
 	Clients []int // Partition, Crash, Starve
-	Until   int64 // but for ClockJump: the end
+	Until   int64 // end time, except for ClockJump
 	FromP2P bool  // Partition: from the other clients
 	Jump    int64 // ClockJump: milliseconds
 }
 
-// Describe says it in words, for a trace.
+// Describe describes the fault, for a trace.
 func (f Fault) Describe() string {
 	switch f.Kind {
 	case Partition:
@@ -113,7 +113,7 @@ func New(o Options) Plan {
 				p.Faults |= kind
 			}
 		}
-		if p.Faults&Gang == 0 || !r.Chance(300) { // a run whose host lies need not finish
+		if p.Faults&Gang == 0 || !r.Chance(300) { // a run with a Byzantine host need not finish
 			p.Faults &^= GangHost
 		}
 	}
@@ -168,13 +168,13 @@ func (p *Plan) drawConfig(o Options) {
 	}
 	p.drawAudits(o, &c)
 	if p.Faults&Gang != 0 {
-		// Small committees can be the gang's for a round: that stops the run for an epoch, which
-		// has a test of its own in package client.
+		// The coalition can capture a small committee for a round, which stops the run for an
+		// epoch. A test in package client covers this case.
 		c.WitnessNodes = 0
 		c.WaitingForMembersExtraTime = max(c.WaitingForMembersExtraTime, 3000)
 		p.Crew = drawCrew(o, p.Faults&^Liars == 0)
 		if p.Faults&^Liars == 0 {
-			c.InitMinClients = uint16(n - p.Crew.Equivocators - len(p.Crew.late)) // all others are there
+			c.InitMinClients = uint16(n - p.Crew.Equivocators - len(p.Crew.late)) // all other clients are present
 			if c.VerificationPercent > 0 {
 				c.InitMinClients = min(c.InitMinClients, uint16(n-n/4)) // or are ejected
 			}
@@ -187,27 +187,28 @@ func (p *Plan) drawConfig(o Options) {
 	}
 	faulty := uint32(o.Rounds)
 	if p.Tempo < 1000 {
-		faulty *= 3 // or hardly anything would happen
+		faulty *= 3 // otherwise hardly anything would happen
 	}
 	p.HealStep = faulty + 1
 	c.TotalSteps = faulty + tail
 	if p.Faults&^Liars == 0 {
 		c.TotalSteps = uint32(o.Rounds)
 	}
-	if p.Faults&GangHost != 0 && c.EpochTime == 0 { // what it can do it does within an epoch
+	if p.Faults&GangHost != 0 && c.EpochTime == 0 { // its attacks happen within an epoch
 		rounds = random.One(random.New(o.Seed, "epochs of a host that lies"), rounds, 6, 8, 12)
 		c.RoundsPerEpoch = rounds
 	}
-	if len(p.Crew.late) > 0 { // they have to get their seats
+	if len(p.Crew.late) > 0 { // they need time to get their seats
 		c.TotalSteps = max(c.TotalSteps, 3*rounds)
 	}
 	if p.Crew.Size = GangSize(n, c); p.Crew.Size == 0 {
-		p.Crew.Spare = 0 // too few begin an epoch for a gang of one
+		p.Crew.Spare = 0 // too few members for a coalition of one
 	}
 	p.Config = c
 }
 
-// ejectable returns how many clients may be ejected for what they sign: no epoch can wait for them.
+// ejectable returns the number of clients that may be ejected for their signatures. No epoch may
+// depend on them.
 func (p *Plan) ejectable(n int, config coordinator.Config) int {
 	kinds := (p.Faults & (Equivocation | HiddenResult)).Each()
 	if len(kinds) > 0 && p.Faults&Gang != 0 {
@@ -216,8 +217,8 @@ func (p *Plan) ejectable(n int, config coordinator.Config) int {
 	return len(kinds) * LiarsOfAKind(n)
 }
 
-// drawAudits has more runs audit where somebody can be hurt by that or is to be found by it, and
-// leaves enough members to go on when cheats are ejected.
+// drawAudits enables audits more often in runs with behaviours that audits can detect or that abuse
+// audits. It ensures that enough members remain after ejections.
 func (p *Plan) drawAudits(o Options, c *coordinator.Config) {
 	r := random.New(o.Seed, "audits")
 	if o.Faults == HonestFaults && r.Chance(900) || p.Faults&AuditLiars != 0 && r.Chance(800) || p.Faults&Gang != 0 && r.Chance(500) {
@@ -229,15 +230,15 @@ func (p *Plan) drawAudits(o Options, c *coordinator.Config) {
 	}
 	c.EjectionEpochs = random.One(r, uint16(0), 0, 1, 2)
 	if c.VerificationPercent > 0 && c.EjectionEpochs > 0 {
-		kinds := len(AuditLiars.Each()) // of whom some may be ejected
+		kinds := len(AuditLiars.Each()) // some of each may be ejected
 		c.InitMinClients = uint16(max(int(c.MinClients), o.Clients-kinds*max(1, o.Clients/8)))
 	}
 	if o.Clients < 12 {
-		c.EjectionEpochs = 0 // the others would be too few to go on
+		c.EjectionEpochs = 0 // otherwise too few members would remain
 	}
 }
 
-// drawNetwork draws how bad the network and the disk are.
+// drawNetwork draws the quality of the network and the disk.
 func (p *Plan) drawNetwork(o Options) {
 	r := random.New(o.Seed, "network-plan")
 	drop, delay, delayMost, reorder := r.Between(10, 250), r.Between(20, 200), r.Between(1, 5)*second, r.Between(100, 1500)*second/1000
@@ -260,7 +261,7 @@ func (p *Plan) drawNetwork(o Options) {
 	}
 }
 
-// drawEvents draws when faults of a kind happen.
+// drawEvents draws the times of the faults of a kind.
 func (p *Plan) drawEvents(o Options, kind Faults) {
 	r := random.New(o.Seed, "events "+kind.String())
 	count := 0
@@ -272,7 +273,7 @@ func (p *Plan) drawEvents(o Options, kind Faults) {
 	case HostCrash:
 		count = 1 + r.Below(5)
 	case TornWrite:
-		count = 1 + r.Below(3) // the host has to be killed for it
+		count = 1 + r.Below(3) // this fault requires that the host is killed
 	case ClockJump:
 		count = 1 + r.Below(4)
 	case Starve:
@@ -307,30 +308,31 @@ func (p *Plan) drawEvents(o Options, kind Faults) {
 	}
 }
 
-// GangSize returns how many of a run's clients may be in a gang: fewer than a third of the
-// members that an epoch can begin with, and at most three of ten.
+// GangSize returns the maximum size of a coalition: fewer than a third of the members with which an
+// epoch can start, and at most three tenths of the clients.
 func GangSize(clients int, config coordinator.Config) int {
 	return min((int(config.InitMinClients)-1)/3, clients*3/10)
 }
 
-// LiarsOfAKind returns how many of n clients lie in one way at most.
+// LiarsOfAKind returns the maximum number of n clients with one Byzantine behaviour.
 func LiarsOfAKind(n int) int { return min(max(1, n/8), max(0, (n-1)/3)) }
 
-// HostLies reports whether the host is with the gang of its run.
+// HostLies reports whether the host belongs to the coalition.
 func (p *Plan) HostLies() bool { return p.Faults&GangHost != 0 }
 
-// Crew says which clients join a gang's run beside those that are there from the beginning.
+// Crew is the coalition of a run and the clients that start late.
 type Crew struct {
-	Size         int   // of the gang; as many clients of its network may take part
-	Spare        int   // more keys of the gang, of its one network: they begin later
-	Equivocators int   // of the gang: they sign two results of each batch, and are ejected
-	late         []int // clients that begin when the run has begun, honest or not
-	ForkAt       int64 // when a host of the gang shows some another history
+	Size         int   // of the coalition, which is also the seat limit of its network
+	Spare        int   // reserve keys of the coalition, in the same network: they start later
+	Equivocators int   // coalition members that sign two results of each batch, and are ejected
+	late         []int // clients that start after the run, honest or not
+	ForkAt       int64 // time at which a host of the coalition forks its history
 }
 
-// drawCrew draws them. Where nothing else goes wrong everybody else waits for the first epoch, so that
-// no more equivocate or begin late than an epoch can do without in which the gang is fewer than a
-// third. In one run of five half of the clients begin late, and the gang is smaller.
+// drawCrew draws a crew. If nothing else goes wrong, all other clients wait for the first epoch.
+// The numbers of equivocators and late clients are therefore limited, so that an epoch can start in
+// which the coalition has fewer than a third of the members. In one of five runs, half of the
+// clients start late, and the coalition is smaller.
 func drawCrew(o Options, alone bool) Crew {
 	r := random.New(o.Seed, "crew")
 	gang := o.Clients * 3 / 10
@@ -352,7 +354,7 @@ func drawCrew(o Options, alone bool) Crew {
 	return c
 }
 
-// StartOf returns when a client starts that was to start at a time.
+// StartOf returns the actual start time of a client whose regular start is at.
 func (p *Plan) StartOf(client int, at int64) int64 {
 	switch {
 	case client >= p.Clients:

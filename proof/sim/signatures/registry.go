@@ -1,4 +1,4 @@
-// Package signatures stands for the signatures of announcements in simulated runs: nobody can forge one.
+// Package signatures simulates unforgeable signatures of announcements.
 package signatures
 
 import (
@@ -7,15 +7,15 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// Registry knows who announced what. It stands for signatures: only what its owner signed
-// through it can be opened.
+// Registry stores the author of every announcement, which simulates signatures: Open accepts only
+// announcements that their owner signed through the registry.
 type Registry struct {
 	opened map[string]Statement
 	byStep map[uint32][]Statement
 	raws   map[authored][]byte
 }
 
-// authored is an announcement and whose it is.
+// authored is an announcement with its author.
 type authored struct {
 	author       identity.ID
 	announcement wire.ResultAnnouncement
@@ -28,12 +28,13 @@ type Statement struct {
 	Payload      []byte
 }
 
-// New returns an empty one.
+// New returns an empty registry.
 func New() Registry {
 	return Registry{opened: make(map[string]Statement), byStep: make(map[uint32][]Statement), raws: make(map[authored][]byte)}
 }
 
-// Sign notes that somebody announced a result with this payload, and returns the announcement's bytes.
+// Sign registers the announcement of a result with this payload, and returns the announcement's
+// bytes.
 func (r *Registry) Sign(key identity.Key, a wire.ResultAnnouncement, payload []byte) []byte {
 	of := authored{key.ID(), a}
 	raw, again := r.raws[of]
@@ -49,7 +50,7 @@ func (r *Registry) Sign(key identity.Key, a wire.ResultAnnouncement, payload []b
 	return raw
 }
 
-// Open returns what somebody announced with these bytes, if anybody did.
+// Open returns the announcement with these bytes. known is false if there is none.
 func (r *Registry) Open(raw []byte) (s Statement, known bool) {
 	s, known = r.opened[string(raw)]
 	return s, known

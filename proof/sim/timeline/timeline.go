@@ -1,23 +1,24 @@
-// Package timeline is the queue of what happens in a simulated run, by its virtual time.
+// Package timeline implements the event queue of a simulated run, ordered by virtual time.
 package timeline
 
-// event is a call at a time.
+// event is a scheduled call.
 type event struct {
 	at    int64
 	order uint64
 	call  func()
 }
 
-// Queue is a binary heap; of equal times the event that was put first comes first.
+// Queue is a binary heap of events. Events with equal times are in the order of Put.
 type Queue struct {
 	heap  []event
 	order uint64
 }
 
-// Len returns how many events are to come.
+// Len returns the number of events in the queue.
 func (q *Queue) Len() int { return len(q.heap) }
 
-// Next returns a number above all that it has returned: what has the lower one of two comes first.
+// Next returns a number above all that it has returned. Of two events with the same time, the lower
+// number comes first.
 func (q *Queue) Next() uint64 {
 	q.order++
 	return q.order
@@ -28,7 +29,7 @@ func (q *Queue) less(i, j int) bool {
 	return a.at < b.at || a.at == b.at && a.order < b.order
 }
 
-// Put lets something happen at a time.
+// Put schedules a call.
 func (q *Queue) Put(at int64, call func()) {
 	q.heap = append(q.heap, event{at, q.Next(), call})
 	for i := len(q.heap) - 1; i > 0; {
@@ -41,7 +42,7 @@ func (q *Queue) Put(at int64, call func()) {
 	}
 }
 
-// Take removes what happens first, of a queue that is not empty.
+// Take removes the next event from a queue, which must not be empty.
 func (q *Queue) Take() (at int64, call func()) {
 	first := q.heap[0]
 	last := len(q.heap) - 1

@@ -26,32 +26,32 @@ type Backend interface {
 	Close() error
 }
 
-// Setup is what a host under test has to use.
+// Setup contains settings that a host under test must use.
 type Setup struct {
 	Genesis func(host coordinator.ClientID) (coordinator.State, error)
-	Now     func() uint64 // Unix time in milliseconds; moves only when the suite says so
-	Grace   time.Duration // for participants whose backend is gone
+	Now     func() uint64 // Unix time in milliseconds; advances only when the suite advances it
+	Grace   time.Duration // grace period for participants without a backend
 }
 
-// Attach connects a participant to the host. The suite closes what it returns.
+// Attach connects a participant to the host. The suite closes the returned Backend.
 type Attach func(ctx context.Context, key identity.Key) (Backend, error)
 
-// Promise is a promise of package backend that not every host can keep.
+// Promise is a guarantee of package backend that some hosts cannot give.
 type Promise string
 
-// The promises that a host may be without. For each of them the suite checks what holds instead.
+// Guarantees that a host may lack. For each of them, the suite then checks the opposite behaviour.
 const (
-	// OneBackend: a second live backend of a key is refused.
+	// OneBackend: the host refuses a second live backend of a key.
 	OneBackend Promise = "one key has one live backend"
-	// WithdrawsLost: a client that is gone for the grace period is withdrawn.
+	// WithdrawsLost: the host withdraws a client that is gone for the grace period.
 	WithdrawsLost Promise = "a client that is gone is withdrawn"
 )
 
-// RunID of the run that the suite uses.
+// RunID is the ID of the run that the suite uses.
 const RunID = "conformance"
 
-// Genesis returns the first state of a small run for tests: it begins with initMinClients
-// clients, and times out after a minute wherever it can.
+// Genesis returns the first state of a small run for tests. The run starts with initMinClients
+// clients, and every phase times out after a minute.
 func Genesis(runID string, initMinClients uint16) func(coordinator.ClientID) (coordinator.State, error) {
 	return func(host coordinator.ClientID) (coordinator.State, error) {
 		return coordinator.New(runID, host, coordinator.Config{
@@ -62,7 +62,7 @@ func Genesis(runID string, initMinClients uint16) func(coordinator.ClientID) (co
 	}
 }
 
-// Key returns the n-th key of tests.
+// Key returns the n-th test key.
 func Key(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]byte{n}) }
 
 // fixture is one running host and its clock.
@@ -78,7 +78,7 @@ type client struct {
 	id coordinator.ClientID
 }
 
-// Run runs the suite against a host that keeps all promises but those named.
+// Run runs the suite against a host that gives all guarantees except those in without.
 func Run(t *testing.T, start func(*testing.T, Setup) Attach, without ...Promise) {
 	type entry struct {
 		name string

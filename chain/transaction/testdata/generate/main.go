@@ -1,5 +1,6 @@
-// Command generate writes vectors.txt with github.com/gagliardetto/solana-go, an implementation
-// that is not ours: transactions, addresses with seeds and derived addresses, in hexadecimal.
+// Command generate writes vectors.txt with the independent implementation
+// github.com/gagliardetto/solana-go: transactions, addresses with seeds and derived addresses, in
+// hexadecimal.
 //
 //	go run . > ../vectors.txt
 package main
@@ -21,7 +22,7 @@ func main() {
 	}
 }
 
-// key returns the key whose seed is n and zeros.
+// key returns the key whose seed is n followed by zeros.
 func key(n byte) solana.PrivateKey {
 	return solana.PrivateKey(ed25519.NewKeyFromSeed(append([]byte{n}, make([]byte, 31)...)))
 }
@@ -113,8 +114,8 @@ func allocateWithSeed(base solana.PublicKey) solana.Instruction {
 	return system.NewAllocateWithSeedInstruction(base, "run", 300, id(9), account, base).Build()
 }
 
-// createWithSeed lists base as an account only where it is not the payer, as the chain's own
-// library does.
+// createWithSeed lists base as an account only if it is not the payer, as the chain's own library
+// does.
 func createWithSeed(base solana.PublicKey) solana.Instruction {
 	account, err := solana.CreateWithSeed(base, "run", id(9))
 	if err != nil {

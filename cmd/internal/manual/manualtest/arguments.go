@@ -1,9 +1,9 @@
-// Package manualtest reads the examples of manuals, for tests that want each to be one.
+// Package manualtest parses the examples of manuals for tests.
 package manualtest
 
 import "strings"
 
-// Arguments splits an example as a shell would, where the only quotes are single ones.
+// Arguments splits an example like a shell that knows only single quotes.
 func Arguments(example string) []string {
 	quoted := false
 	words := strings.FieldsFunc(example, func(r rune) bool {

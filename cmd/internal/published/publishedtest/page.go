@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Page compares docs/manual/PROGRAM.md with the help of the program's commands. The tests run at
-// root, relative to their folder.
+// Page compares docs/manual/PROGRAM.md with the help of the program's commands. root is the
+// repository relative to the test's folder.
 func Page(t *testing.T, root, program, help string) {
 	t.Helper()
 	path := filepath.Join(root, "docs", "manual", program+".md")

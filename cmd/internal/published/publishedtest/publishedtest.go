@@ -1,5 +1,5 @@
-// Package publishedtest reads the command lines that docs/command-lines.md promises, for the
-// tests of both programs, and looks at the items of docs/published.md.
+// Package publishedtest reads the command lines that docs/command-lines.md promises, for the tests
+// of both programs, and checks the items of docs/published.md.
 package publishedtest
 
 import (
@@ -11,13 +11,13 @@ import (
 	"testing"
 )
 
-// Line is a command line: the name of a program, and what stands behind it.
+// Line is a command line: the name of a program, and its arguments.
 type Line struct {
 	Program string
 	Args    []string
 }
 
-// String is the line as somebody types it.
+// String returns the line as typed by a user.
 func (l Line) String() string { return strings.Join(append([]string{l.Program}, l.Args...), " ") }
 
 var (
@@ -26,9 +26,8 @@ var (
 	test = regexp.MustCompile(`^func (Test\w+)\(`)
 )
 
-// Lines returns every command line of the page at root/docs/command-lines.md: those that
-// stand there whole, and one for each flag. It fails the test when a row names no test, or
-// one that no package has.
+// Lines returns every command line of the page at root/docs/command-lines.md: the complete ones,
+// and one for each flag. It fails the test if a row has no test, or a test that does not exist.
 func Lines(t *testing.T, root string) []Line {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "command-lines.md"))
@@ -65,11 +64,11 @@ func Lines(t *testing.T, root string) []Line {
 	return lines
 }
 
-// named finds the test that a row of a table ends with.
+// named matches the test at the end of a table row.
 var named = regexp.MustCompile(`\| (Test\w+) \|$`)
 
-// Items fails the test when a row of root/docs/published.md names a test that no package has,
-// and returns how many name one.
+// Items fails the test if a row of root/docs/published.md names a test that does not exist. It
+// returns the number of rows with a test.
 func Items(t *testing.T, root string) (shown int) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "published.md"))
@@ -89,7 +88,7 @@ func Items(t *testing.T, root string) (shown int) {
 	return shown
 }
 
-// allTests returns the names of all tests below a folder.
+// allTests returns the names of all tests in a folder.
 func allTests(t *testing.T, root string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

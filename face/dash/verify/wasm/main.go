@@ -1,13 +1,13 @@
 //go:build js && wasm
 
-// Command wasm is the verifier of the page, for a worker of a browser.
+// Command wasm is the page's verifier, compiled for a web worker of a browser.
 //
 //	verifier.write(bytes)   takes the next Uint8Array of the log; returns how many records are verified, or −1
 //	                        once something was not
 //	verifier.report(told)   takes a description of the log as JSON; returns a report as JSON; write may follow
 //	verifier.close(told)    ends the log; otherwise like report
 //	verifier.show(last)     returns the run, as JSON
-//	verifier.events(before) returns what happened, as JSON
+//	verifier.events(before) returns older events, as JSON
 //	verifier.event(head)    returns the number of a chain's event after which the log had a head, 0 if none
 package main
 
@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
-// asJSON is what the page's server answers with.
+// asJSON returns a value in the JSON form of the page's server.
 func asJSON(value any) any {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package otlptest is an OpenTelemetry collector for tests: it keeps what it is sent.
+// Package otlptest implements an OpenTelemetry collector for tests, which stores what it receives.
 package otlptest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// maxBody bounds a request.
+// maxBody limits a request.
 const maxBody = 16 << 20
 
 // Span is a part of a trace.
@@ -28,7 +28,7 @@ type Span struct {
 	Name, Trace, ID, Parent string
 	Seconds                 float64
 	Labels                  map[string]string
-	Notes                   []string // what happened in it
+	Notes                   []string // events within the span
 	Failed                  bool
 }
 
@@ -38,9 +38,9 @@ type Line struct {
 	Labels      map[string]string
 }
 
-// Collector takes everything at /v1/metrics, /v1/logs and /v1/traces.
+// Collector accepts all data at /v1/metrics, /v1/logs and /v1/traces.
 type Collector struct {
-	URL string // of the collector; without a path
+	URL string // base URL, without a path
 
 	mu      sync.Mutex
 	figures map[string]float64
@@ -50,7 +50,7 @@ type Collector struct {
 	header  string
 }
 
-// Start begins to take what is sent, until the test ends.
+// Start starts a Collector, which runs until the test ends.
 func Start(t testing.TB) *Collector {
 	t.Helper()
 	c := &Collector{figures: map[string]float64{}, labels: map[string]string{}}
@@ -65,35 +65,35 @@ func Start(t testing.TB) *Collector {
 	return c
 }
 
-// Figures are the newest values, by name.
+// Figures returns the newest values, by name.
 func (c *Collector) Figures() map[string]float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.figures
 }
 
-// Labels are those of all who sent something.
+// Labels returns the labels of all senders.
 func (c *Collector) Labels() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.labels
 }
 
-// Lines are the lines of logs.
+// Lines returns the received log lines.
 func (c *Collector) Lines() []Line {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lines
 }
 
-// Spans are the parts of traces.
+// Spans returns the received spans.
 func (c *Collector) Spans() []Span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.spans
 }
 
-// Header is the Authorization of the newest request.
+// Header returns the Authorization header of the newest request.
 func (c *Collector) Header() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,7 +142,7 @@ func (c *Collector) takeFigures(text []byte) error {
 	return nil
 }
 
-// value is that of the first point.
+// value returns the value of the first data point.
 func value(m *metrics.Metric) float64 {
 	points := m.GetGauge().GetDataPoints()
 	if sum := m.GetSum(); sum != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// Version of the protocol. Both sides must have the same one.
+// Version is the protocol version. Both sides must have the same one.
 const Version = 2
 
 // helloDomain separates signatures of a Hello from all others of the same key.
 const helloDomain = "psyche/data/hello/v1"
 
-// The types of frames.
+// Types of frames.
 const (
 	TypeChallenge frame.Type = iota + 0x41
 	TypeHello
@@ -31,22 +31,22 @@ const (
 	TypeReceipt
 )
 
-// Bounds of frames in bytes after the length.
+// Maximum number of bytes of a frame after the length.
 const (
 	MaxToServer = 1 + identity.IDSize + coordinator.MaxRunIDLength + identity.SignatureSize
 	MaxReason   = 512
-	MaxToClient = 1 + 5 + MaxReason // everything but samples; see MaxSample
+	MaxToClient = 1 + 5 + MaxReason // for all frames except samples; see MaxSample
 )
 
 const sampleHeader = 4 + 8 + 1 // request, index, form
 
-// MaxSample returns the bound of a frame with a sample of up to so many tokens.
+// MaxSample returns the limit for a frame with a sample of up to tokens tokens.
 func MaxSample(tokens int) int { return max(MaxToClient, 1+sampleHeader+3*4*tokens) }
 
-// ErrMalformed says that bytes of the other side are not what the protocol allows.
+// ErrMalformed means that the other side sent bytes that the protocol does not allow.
 var ErrMalformed = frame.ErrMalformed
 
-// Challenge is the first frame of a connection: what the client has to sign.
+// Challenge is the first frame of a connection. The client signs its Nonce.
 type Challenge struct {
 	Version uint8
 	Nonce   [32]byte // random, new for every connection
@@ -55,8 +55,8 @@ type Challenge struct {
 // AppendTo appends the payload of the frame.
 func (c Challenge) AppendTo(b []byte) []byte { return append(append(b, c.Version), c.Nonce[:]...) }
 
-// DecodeChallenge reads the payload of a Challenge. Only the version is read of another
-// version's challenge, which may be longer.
+// DecodeChallenge reads the payload of a Challenge. If the challenge has another version, which may
+// be longer, it reads only the version.
 func DecodeChallenge(payload []byte) (Challenge, error) {
 	if len(payload) > 0 && payload[0] != Version {
 		return Challenge{Version: payload[0]}, nil
@@ -67,14 +67,14 @@ func DecodeChallenge(payload []byte) (Challenge, error) {
 	return Challenge{Version: payload[0], Nonce: [32]byte(payload[1:])}, nil
 }
 
-// Hello says who the client is, and of which run.
+// Hello identifies the client and its run.
 type Hello struct {
 	ID    identity.ID
 	RunID string
 }
 
-// SignHello returns the payload of a Hello frame. The signature is good for this
-// connection with this server alone.
+// SignHello returns the payload of a Hello frame. The signature is valid only for this connection
+// with this server.
 func SignHello(key identity.Key, runID string, nonce [32]byte, server identity.ID) []byte {
 	id := key.ID()
 	body := append(id[:], runID...)
@@ -102,11 +102,11 @@ func signedHello(nonce [32]byte, server identity.ID, body []byte) []byte {
 	return append(signed, body...)
 }
 
-// Welcome ends a handshake that succeeded.
+// Welcome ends a successful handshake.
 type Welcome struct {
-	SeqLen    uint32   // tokens of a sequence, without the one that is only a label
-	Sequences uint64   // of one pass
-	Run       [32]byte // hash of the run, which receipts are signed for
+	SeqLen    uint32   // tokens of a sequence, without the additional token that is only a label
+	Sequences uint64   // number of sequences of one pass
+	Run       [32]byte // hash of the run in receipts
 }
 
 // AppendTo appends the payload of the frame.
@@ -127,10 +127,10 @@ func DecodeWelcome(payload []byte) (Welcome, error) {
 	return w, nil
 }
 
-// Kind says what a Request asks for.
+// Kind is the kind of a Request.
 type Kind uint8
 
-// The kinds of requests.
+// Kinds of requests.
 const (
 	Samples     Kind = iota + 1 // the samples of a batch, or of a part of it
 	Fingerprint                 // the hash of one sequence; see data.Fingerprint
@@ -138,7 +138,7 @@ const (
 
 // Request asks for data.
 type Request struct {
-	Number uint32 // chosen by the client, comes back in the answer
+	Number uint32 // chosen by the client, repeated in the answer
 	Kind   Kind
 	Batch  assign.BatchID
 }
@@ -165,7 +165,7 @@ func DecodeRequest(payload []byte) (Request, error) {
 	return r, nil
 }
 
-// Hash answers a Request of the kind Fingerprint.
+// Hash is the answer to a Request of the kind Fingerprint.
 type Hash struct {
 	Number uint32 // of the Request
 	Hash   [32]byte
@@ -184,8 +184,8 @@ func DecodeHash(payload []byte) (Hash, error) {
 	return Hash{Number: binary.LittleEndian.Uint32(payload), Hash: [32]byte(payload[4:])}, nil
 }
 
-// Receipt ends the answer to a Request of the kind Samples: what a data.Receipt has that the client
-// does not know.
+// Receipt ends the answer to a Request of the kind Samples. It contains the part of a data.Receipt
+// that the client does not know.
 type Receipt struct {
 	Number    uint32 // of the Request
 	Hash      [32]byte
@@ -208,8 +208,8 @@ func DecodeReceipt(payload []byte) (Receipt, error) {
 	}, nil
 }
 
-// Sample is one index's part of the answer to a Request. Labels and Positions are nil, or
-// as long as Tokens; see data.Batch.
+// Sample is the part of the answer to a Request for one index. Labels and Positions are nil, or as
+// long as Tokens; see data.Batch.
 type Sample struct {
 	Number                    uint32 // of the Request
 	Index                     uint64
@@ -261,8 +261,8 @@ func needsFour(tokens []int32) bool {
 	return false
 }
 
-// DecodeSample reads the payload of a Sample. Token ids are not negative; what else they
-// have to be is for the caller to check.
+// DecodeSample reads the payload of a Sample. Token IDs are not negative. The caller must check all
+// other requirements.
 func DecodeSample(payload []byte) (Sample, error) {
 	if len(payload) < sampleHeader {
 		return Sample{}, wrongSize("sample", payload)
@@ -315,22 +315,22 @@ func column(raw []byte, n int) []int32 {
 	return values
 }
 
-// Code says why a server refuses a connection or denies a request.
+// Code is the reason why a server refuses a connection or denies a request.
 type Code uint8
 
-// The reasons. Name has their names.
+// Reasons of a Code. String returns their names.
 const (
-	Malformed   Code = iota + 1 // a frame outside the protocol
+	Malformed   Code = iota + 1 // a frame that the protocol does not allow
 	WrongRun                    // the server serves another run
-	NotMember                   // the key is no member of the run
-	NotAssigned                 // the batch is not the client's in a round of the state, nor of a round that is over
-	Repeated                    // the client got this batch, or those of others, too often
+	NotMember                   // the key is not a member of the run
+	NotAssigned                 // the batch is neither the client's in a round of the state, nor from a finished round
+	Repeated                    // the client got this batch, or batches of others, too often
 	Unavailable                 // the data cannot be read now
-	BadData                     // the data is wrong, and stays so
-	Replaced                    // the key has connected anew
+	BadData                     // the data is permanently wrong
+	Replaced                    // a newer connection of the key has replaced this one
 	TooSlow                     // the client did not send or read in time
 	Stopping                    // the server stops
-	NotTrained                  // a fingerprint of a sequence that no round had yet
+	NotTrained                  // a fingerprint of a sequence that no round has used yet
 )
 
 var names = [...]string{
@@ -338,7 +338,7 @@ var names = [...]string{
 	"replaced", "too slow", "stopping", "not trained",
 }
 
-// String returns the reason's name, which metrics have as well.
+// String returns the reason's name, which is also used in metrics.
 func (c Code) String() string {
 	if int(c) < len(names) && c > 0 {
 		return names[c]
@@ -346,19 +346,19 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint8(c))
 }
 
-// Refusal is the last frame of a server that hangs up.
+// Refusal is the last frame of a server before it closes the connection.
 type Refusal struct {
 	Code   Code
-	Reason string // text for people
+	Reason string // readable text
 }
 
-// AppendTo appends the payload of the frame; a long reason is cut.
+// AppendTo appends the payload of the frame. A long reason is truncated.
 func (r Refusal) AppendTo(b []byte) []byte {
 	return append(append(b, byte(r.Code)), r.Reason[:min(len(r.Reason), MaxReason)]...)
 }
 
-// DecodeRefusal reads the payload of a Refusal. A reason that is no printable text comes
-// out quoted, because it is shown to people.
+// DecodeRefusal reads the payload of a Refusal. It quotes a reason that is not printable text,
+// because programs show it to users.
 func DecodeRefusal(payload []byte) (Refusal, error) {
 	if len(payload) == 0 || len(payload) > 1+MaxReason || payload[0] == 0 {
 		return Refusal{}, wrongSize("refusal", payload)
@@ -366,7 +366,7 @@ func DecodeRefusal(payload []byte) (Refusal, error) {
 	return Refusal{Code: Code(payload[0]), Reason: frame.Printable(string(payload[1:]))}, nil
 }
 
-// Denied answers a Request that is not granted.
+// Denied is the answer to a Request that is denied.
 type Denied struct {
 	Number uint32 // of the Request
 	Refusal
@@ -394,7 +394,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("the data server refused the request (%s): %s", e.Code, e.Reason)
 }
 
-// Is reports whether an error is a refusal for one of the reasons.
+// Is reports whether an error is a refusal for one of the reasons in codes.
 func Is(err error, codes ...Code) bool {
 	refused, ok := errors.AsType[*Error](err)
 	if !ok {

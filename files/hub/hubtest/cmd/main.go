@@ -1,5 +1,5 @@
-// Command cmd serves a Hugging Face Hub in memory until it is interrupted. It prints its
-// address and takes the token hf_write.
+// Command cmd serves an in-memory Hugging Face Hub until it is interrupted. It prints its address
+// and accepts the token hf_write.
 package main
 
 import (

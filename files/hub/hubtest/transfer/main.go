@@ -1,5 +1,5 @@
-// Command transfer uploads a folder, or downloads a repository and prints its folder,
-// with package hub: our side of scripts/reference/hub_oracle.sh.
+// Command transfer uploads a folder, or downloads a repository and prints its folder, with package
+// hub. scripts/reference/hub_oracle.sh uses it.
 package main
 
 import (

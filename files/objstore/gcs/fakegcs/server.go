@@ -21,9 +21,9 @@ import (
 // pageSize is small, so that tests see pages.
 const pageSize = 2
 
-// Server holds buckets; each name makes one.
+// Server contains buckets, which are created on first use.
 type Server struct {
-	Host string // of STORAGE_EMULATOR_HOST
+	Host string // value for STORAGE_EMULATOR_HOST
 
 	mu         sync.Mutex
 	objects    map[string]object // by bucket and name
@@ -44,14 +44,14 @@ type upload struct {
 	content                 []byte
 }
 
-// New starts a server that ends with the test.
+// New starts a server that is closed when the test ends.
 func New(t testing.TB) *Server {
 	s, end := Start()
 	t.Cleanup(end)
 	return s
 }
 
-// Start starts a server, and returns what ends it.
+// Start starts a server. end stops it.
 func Start() (s *Server, end func()) {
 	s = &Server{objects: map[string]object{}, uploads: map[string]*upload{}, generation: 1_000_000}
 	server := httptest.NewServer(s)
@@ -59,7 +59,7 @@ func Start() (s *Server, end func()) {
 	return s, server.Close
 }
 
-// Objects returns what a bucket holds, by name.
+// Objects returns the objects of a bucket by name.
 func (s *Server) Objects(bucket string) map[string][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,14 +86,14 @@ func (s *Server) set(bucket, name string, content []byte) object {
 	return o
 }
 
-// Fail makes the next n requests fail as an overloaded service does.
+// Fail makes the next n requests fail as in an overloaded service.
 func (s *Server) Fail(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failing = n
 }
 
-// Authorization returns the last request's header of that name.
+// Authorization returns the Authorization header of the last request.
 func (s *Server) Authorization() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package cudatest gives tests a CUDA driver and NVRTC without a GPU: one library for both,
-// compiled at test time, that runs the kernels of package cuda on the CPU. An address in
-// the device's memory is one in the process's.
+// Package cudatest provides a fake CUDA driver and NVRTC for tests without a GPU. It is one library
+// for both, compiled at test time, that runs the kernels of package cuda on the CPU. Addresses in
+// device memory are addresses in the process.
 //
 //	library := cudatest.Library(t)
 //	device, err := cuda.OpenWith(library, library, 0)
@@ -19,18 +19,18 @@ import (
 	"testing"
 )
 
-// EnvFailure names the environment variable that makes a call fail with a code, as in
-// "cuLaunchKernel 700". The driver looks at it in each call.
+// EnvFailure is the environment variable that makes a call fail with a code, as in "cuLaunchKernel
+// 700". The driver reads it in each call.
 const EnvFailure = "PSYCHE_EMULATED_FAILURE"
 
-// ErrNoCompiler says that there is no compiler for C.
+// ErrNoCompiler means that there is no C compiler.
 var ErrNoCompiler = errors.New("no C compiler in PATH to compile the kernels for this CPU")
 
 //go:embed testdata/driver.c
 var driver string
 
-// Library compiles the library for one test, or skips it without a compiler. A device with
-// memory of its own needs a library of its own.
+// Library compiles the library for one test, or skips the test if there is no compiler. Each device
+// with separate memory needs its own library.
 func Library(t testing.TB) string {
 	t.Helper()
 	library, err := Build(t.TempDir())
@@ -43,8 +43,8 @@ func Library(t testing.TB) string {
 	return library
 }
 
-// Build compiles the library into a directory and returns its path. It is called in a
-// folder of the module, as tests are.
+// Build compiles the library into a directory and returns its path. The working directory must be a
+// folder of the module, as in tests.
 func Build(directory string) (string, error) {
 	compiler, err := findCompiler()
 	if err != nil {

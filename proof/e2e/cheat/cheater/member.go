@@ -26,7 +26,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// sharedMemory is what a member keeps of results and parameters of a small model.
+// sharedMemory is a member's memory for results and parameters of a small model.
 const sharedMemory = 64 << 20
 
 // cheater is a member that cheats.
@@ -36,7 +36,7 @@ type cheater struct {
 	listen              string // address
 	attack              cheat.Attack
 	closed              bool
-	victim              identity.ID         // that it accuses; zero: none
+	victim              identity.ID         // member that it accuses; zero: none
 	faults              []coordinator.Fault // of the accusations, in turn
 	pace                time.Duration
 	logger              *slog.Logger
@@ -96,7 +96,7 @@ func (c *cheater) takePart(ctx context.Context) (err error) {
 	return joined.Run(ctx)
 }
 
-// initial reads the model that the run begins with.
+// initial reads the run's starting model.
 func initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	if from.Kind != coordinator.CheckpointLocal {
 		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with a model of kind %v: a test's is Local", from.Kind)
@@ -104,7 +104,7 @@ func initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapsho
 	return checkpoint.ReadDir(from.Repo)
 }
 
-// factory makes the trainer of the run and opens its data.
+// factory returns the factory for the run's trainer and data.
 func (c *cheater) factory() *member.Factory {
 	return member.NewFactory(member.Options{
 		Train: train.Options{MicroBatch: 1, Threads: 1, RunID: c.runID, TrainerID: c.key.ID(), Logger: c.logger},
@@ -114,7 +114,7 @@ func (c *cheater) factory() *member.Factory {
 	})
 }
 
-// cheats makes a member's trainer one that cheats.
+// cheats wraps a member's trainer in a cheating one.
 func (c *cheater) cheats(made env.Trainer) (env.Trainer, error) {
 	honest, ok := made.(*member.Trainer)
 	if !ok {

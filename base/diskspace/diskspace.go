@@ -1,0 +1,111 @@
+// Package diskspace compares the free space of a file system with the bytes that are about to be written, and recognises
+// errors of a full disk.
+//
+//	if err := diskspace.Check("/data/out", "the weights", 4<<30, nil); err != nil {
+//		return fmt.Errorf("--output: %w, or choose another folder", err)
+//	}
+package diskspace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrTooLittle means that a file system has less free space than a write needs.
+var ErrTooLittle = errors.New("not enough disk space")
+
+// Space is the free space of a file system. The zero value means that it is unknown.
+type Space struct {
+	bytes uint64
+	known bool
+}
+
+// Bytes returns a known space. 0 is a full disk.
+func Bytes(n uint64) Space { return Space{n, true} }
+
+// Known returns the free bytes, and whether they are known.
+func (s Space) Known() (bytes uint64, known bool) { return s.bytes, s.known }
+
+// Plus returns the space with bytes that will be freed. An unknown space stays unknown.
+func (s Space) Plus(bytes uint64) Space {
+	s.bytes += bytes
+	return s
+}
+
+// Fits reports whether bytes fit. Everything fits into an unknown space.
+func (s Space) Fits(bytes uint64) bool { return !s.known || bytes <= s.bytes }
+
+// Probe returns the free space at a path. Tests replace Of by another.
+type Probe func(path string) Space
+
+// Of returns the space that this user can write to at a path, or where the path will be made.
+func Of(path string) Space {
+	dir := Folder(path)
+	if dir == "" {
+		return Space{}
+	}
+	return of(dir)
+}
+
+// Folder returns the nearest folder at or above a path that exists, or "" if there is none.
+func Folder(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
+}
+
+// Check returns an error that wraps ErrTooLittle if need bytes do not fit at a path. kind names what is written, in the
+// plural. A nil probe is Of. The caller appends other remedies than free space.
+func Check(path, kind string, need uint64, probe Probe) error {
+	if probe == nil {
+		probe = Of
+	}
+	return probe(path).Check(path, kind, need)
+}
+
+// Check is the function Check for a space that was measured.
+func (s Space) Check(path, kind string, need uint64) error {
+	if s.Fits(need) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s take %s, but %s are free in %s; remove files there", ErrTooLittle, kind, Format(need), Format(s.bytes), path)
+}
+
+// IsFull reports whether an error means that the disk, or the user's quota, is full.
+func IsFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// Explain appends a remedy to an error of a full disk, and returns any other error unchanged.
+func Explain(err error, remedy string) error {
+	if !IsFull(err) {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, remedy)
+}
+
+// Format writes a number of bytes with a unit.
+func Format(n uint64) string {
+	const unit = 1 << 10
+	switch {
+	case n >= unit*unit*unit:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(unit*unit*unit))
+	case n >= unit*unit:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(unit*unit))
+	case n >= unit:
+		return fmt.Sprintf("%.1f KiB", float64(n)/unit)
+	}
+	return fmt.Sprintf("%d B", n)
+}

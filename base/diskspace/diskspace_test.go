@@ -1,0 +1,88 @@
+package diskspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
+)
+
+func TestCheck(t *testing.T) {
+	dir := t.TempDir()
+	of := func(s Space) Probe { return func(string) Space { return s } }
+	for _, test := range []struct {
+		free Space
+		need uint64
+		fits bool
+	}{
+		{Space{}, 1 << 60, true}, {Bytes(0), 0, true}, {Bytes(0), 1, false}, {Bytes(5), 5, true}, {Bytes(5), 6, false}, {Bytes(5).Plus(1), 6, true}, {Space{}.Plus(1), 6, true},
+	} {
+		err := Check(dir, "the files", test.need, of(test.free))
+		if errors.Is(err, ErrTooLittle) == test.fits {
+			t.Errorf("%d bytes in %+v: %v", test.need, test.free, err)
+		}
+	}
+	err := Check(dir, "the files", 3<<30, of(Bytes(5<<20)))
+	if want := "not enough disk space: the files take 3.0 GiB, but 5.0 MiB are free in " + dir + "; remove files there"; err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
+	}
+	if err := Check(dir, "the files", 0, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOf: a folder that does not exist yet has the space of the folder above.
+func TestOf(t *testing.T) {
+	dir := t.TempDir()
+	free, known := Of(dir).Known()
+	if !known {
+		t.Skip("the free space is not known here")
+	}
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "a", "b"), filepath.Join(file, "c")} {
+		if later, known := Of(path).Known(); !known || later > 2*free+1<<30 || Folder(path) != dir {
+			t.Errorf("%s: %d, %v; %s", path, later, known, Folder(path))
+		}
+	}
+	if _, known := Of("/proc/self").Known(); known {
+		t.Error("/proc has free space")
+	}
+}
+
+// TestFullDisk: a full file system has 0 bytes, and is not unknown.
+func TestFullDisk(t *testing.T) {
+	dir := diskspacetest.Mount(t, 1<<20)
+	if free, known := Of(dir).Known(); !known || free != 1<<20 {
+		t.Errorf("empty: %d, %v", free, known)
+	}
+	err := os.WriteFile(filepath.Join(dir, "a"), make([]byte, 2<<20), 0o600)
+	if !IsFull(err) {
+		t.Error(err)
+	}
+	if free, known := Of(dir).Known(); !known || free != 0 {
+		t.Errorf("full: %d, %v", free, known)
+	}
+	if err := Check(filepath.Join(dir, "b"), "the files", 1, nil); err == nil || !strings.Contains(err.Error(), "the files take 1 B, but 0 B are free") {
+		t.Error(err)
+	}
+}
+
+func TestIsFull(t *testing.T) {
+	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT} {
+		if !IsFull(fmt.Errorf("a: %w", &fs.PathError{Op: "write", Path: "b", Err: cause})) {
+			t.Error(cause)
+		}
+	}
+	if IsFull(nil) || IsFull(fs.ErrPermission) {
+		t.Error("another error")
+	}
+}

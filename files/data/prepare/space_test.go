@@ -1,0 +1,154 @@
+package prepare
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
+	"github.com/psyche-go/psyche/files/tokenizer"
+	"github.com/psyche-go/psyche/files/tokenizer/chat"
+)
+
+// free is a probe of a disk with a number of free bytes.
+func free(bytes uint64) diskspace.Probe {
+	return func(string) diskspace.Space { return diskspace.Bytes(bytes) }
+}
+
+// TestNoSpaceForTokens: what does not fit is refused before it begins, with numbers.
+func TestNoSpaceForTokens(t *testing.T) {
+	const size = 100 << 10 // of each text
+	text := strings.Repeat("0123456789abcde\n", size/16)
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{
+		"in/a.txt": text, "in/b.txt": text, "in/small.txt": "a", "in/c.bin": "\x00" + text, "in/d.jsonl": `{"text": "a"}` + "\n", "table/a.csv": "text\n" + text,
+	})
+	run := func(input string, probe diskspace.Probe) error {
+		o := options(filepath.Join(dir, input))
+		o.Output, o.Space = filepath.Join(dir, "out"+strings.ReplaceAll(input, "/", "-")), probe
+		_, err := Run(t.Context(), o)
+		return err
+	}
+	const need = 2 * 2 * size // two texts, of two bytes per token
+	for input, least := range map[string]uint64{"in": need, "in/a.txt": need / 2, "in/small.txt": 1, "in/d.jsonl": 1, "table": 1} {
+		err := run(input, free(least-1))
+		want := fmt.Sprintf("the token files take %s, but %s are free in %s; remove files there, choose another output folder, or fewer files",
+			diskspace.Format(least), diskspace.Format(least-1), filepath.Join(dir, "out"+strings.ReplaceAll(input, "/", "-")))
+		if !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", input, err, want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "out"+strings.ReplaceAll(input, "/", "-"))); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the folder is left: %v", input, err)
+		}
+		if err := run(input, free(least)); err != nil {
+			t.Errorf("%s, with enough space: %v", input, err)
+		}
+	}
+	if err := run("in/b.txt", func(string) diskspace.Space { return diskspace.Space{} }); err != nil {
+		t.Errorf("unknown space: %v", err)
+	}
+}
+
+// TestEstimateIsLow: the estimate for other tokenizers never exceeds the tokens of a text, cut characters included.
+func TestEstimateIsLow(t *testing.T) {
+	dir := t.TempDir()
+	text := strings.Repeat("中é ", sampleSize/3)
+	tree(t, dir, map[string]string{"a.txt": text})
+	if got := startOf(filepath.Join(dir, "a.txt"), sampleSize); len(got) < sampleSize-3 || !strings.HasPrefix(text, string(got)) {
+		t.Errorf("%d bytes", len(got))
+	}
+	if startOf(filepath.Join(dir, "missing"), 1) != nil || beginsAsText(filepath.Join(dir, "missing")) {
+		t.Error("a missing file is text")
+	}
+}
+
+// TestDiskFillsWhileTokensAreWritten: the error names the file, what is kept and how to resume; no data.json is there until
+// the run is complete.
+func TestDiskFillsWhileTokensAreWritten(t *testing.T) {
+	input := t.TempDir()
+	random := rand.New(rand.NewPCG(3, 4))
+	files := map[string]string{}
+	for i := range 40 {
+		content := make([]byte, 16<<10)
+		for j := range content {
+			content[j] = byte('a' + random.IntN(26))
+		}
+		files[fmt.Sprintf("in/%02d.txt", i)] = string(content)
+	}
+	tree(t, input, files)
+	o := options(filepath.Join(input, "in"))
+	o.Output, o.journalEvery, o.jobBytes, o.Workers = filepath.Join(input, "whole"), 1, 1<<14, 2
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	want := contents(t, o.Output)
+	dir := diskspacetest.Mount(t, 2<<20)
+	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 3<<19), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o.Output = filepath.Join(dir, "out")
+	_, err := Run(t.Context(), o)
+	if !diskspace.IsFull(err) || !strings.Contains(err.Error(), filepath.Join(o.Output, workName, "train-00000.ds")) ||
+		!strings.Contains(err.Error(), " tokens are kept in "+filepath.Join(o.Output, workName)+"; remove other files, and run the command again to resume") {
+		t.Fatal(err)
+	}
+	if entries, _ := os.ReadDir(o.Output); len(entries) != 1 || entries[0].Name() != workName {
+		t.Errorf("%v look complete", entries)
+	}
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	first := true
+	o.Progress = func(p Progress) {
+		if first && p.Files < 5 {
+			t.Errorf("it starts again, from file %d", p.Files)
+		}
+		first = false
+	}
+	if _, err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	same(t, want, contents(t, o.Output))
+}
+
+// TestNoSpaceForSamples: a full disk is refused, and a disk that fills later leaves no samples.
+func TestNoSpaceForSamples(t *testing.T) {
+	in := t.TempDir()
+	var lines bytes.Buffer
+	random := rand.New(rand.NewPCG(5, 6))
+	for range 400 {
+		lines.WriteString(`{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"`)
+		for range 500 {
+			lines.WriteByte(byte('a' + random.IntN(26)))
+		}
+		lines.WriteString("\"}]}\n")
+	}
+	tree(t, in, map[string]string{"a.jsonl": lines.String()})
+	template, err := chat.Parse(talk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := SampleOptions{
+		Paths: []string{filepath.Join(in, "a.jsonl")}, Output: filepath.Join(in, "out"), SeqLen: 1024, Tokenizer: tokenizer.Bytes(), Template: template, Space: free(0),
+	}
+	if _, err := Converse(context.Background(), o); !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), "but 0 B are free in "+o.Output) {
+		t.Error(err)
+	}
+	dir := diskspacetest.Mount(t, 64<<10)
+	o.Output, o.Space = filepath.Join(dir, "out"), nil
+	_, err = Converse(context.Background(), o)
+	if !diskspace.IsFull(err) || !strings.Contains(err.Error(), o.Output) || !strings.Contains(err.Error(), "nothing was kept; remove other files") {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(o.Output); len(left) > 0 {
+		t.Errorf("%v are left", left)
+	}
+}

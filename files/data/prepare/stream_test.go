@@ -1,0 +1,76 @@
+package prepare
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestNotOneObjectPerLine: the error names a format that reads the file.
+func TestNotOneObjectPerLine(t *testing.T) {
+	const hint = "line 1: the file does not have one JSON object per line; read it with --format json"
+	for name, content := range map[string]string{
+		"indented":       "{\n  \"text\": \"one\"\n}\n{\n  \"text\": \"two\"\n}\n",
+		"CR LF":          "{\r\n  \"text\": \"one\"\r\n}\r\n{\"text\": \"two\"}\r\n",
+		"cut in a value": "{\"text\":\n\"one\"}\n{\"text\":\n\"two\"}\n",
+		"no line break":  `{"text": "one"}{"text": "two"}`,
+		"array":          `[{"text": "one"}, {"text": "two"}]`,
+		"indented array": "[\n  {\n    \"text\": \"one\"\n  },\n  {\"text\": \"two\"}\n]\n",
+	} {
+		for _, file := range []string{"a.jsonl", "a.ndjson", "a.jsonl.gz"} {
+			packed := content
+			if strings.HasSuffix(file, ".gz") {
+				packed = packGzip(t, content)
+			}
+			if got, err := madeOf(t, file, packed, func(*Options) {}); err == nil || !strings.Contains(err.Error(), hint) {
+				t.Errorf("%s of %s: %q, %v", file, name, got, err)
+			}
+			try(t, file, packed, "one|two|", func(o *Options) { o.Format = FormatJSON })
+		}
+		try(t, "a.json", content, "one|two|", func(*Options) {})
+	}
+	try(t, "a.jsonl", "{\n  \"text\": \"one\"\n}\n", "one|", func(o *Options) { o.Format = FormatJSON })
+	// A later line without end is truncated, and no other format reads it.
+	for _, content := range []string{"{\"text\": \"one\"}\n{\"text\": ", "{\"text\": \"one\"}\n}\n", "[1,"} {
+		_, err := madeOf(t, "a.jsonl", content, func(*Options) {})
+		if err == nil || errors.Is(err, errNotLines) != (content == "[1,") {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+}
+
+// TestStreamsGoOn reads objects from each place on.
+func TestStreamsGoOn(t *testing.T) {
+	dir := t.TempDir()
+	tree(t, dir, map[string]string{"a.json": "{\n\"text\": \"one\"}{\"text\": \"two\"}\n{\"text\":\n\"three\"}"})
+	o := options(dir).withDefaults()
+	for position, want := range []string{"one", "two", "three", ""} {
+		r, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: FormatJSON}, int64(position))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := r.next(); string(got.text) != want || (err != nil) != (want == "") {
+			t.Errorf("from %d: %q, %v", position, got.text, err)
+		}
+		_ = r.Close()
+	}
+	if _, err := o.open(t.Context(), source{path: filepath.Join(dir, "a.json"), format: FormatJSON}, 4); err == nil || !strings.Contains(err.Error(), "up to object 4") {
+		t.Error(err)
+	}
+}
+
+// TestConversationsNotOnePerLine: the remedy in the error reads the conversations.
+func TestConversationsNotOnePerLine(t *testing.T) {
+	const one = "{\n  \"messages\": [\n    {\"role\": \"user\", \"content\": \"q\"},\n    {\"role\": \"assistant\", \"content\": \"a\"}\n  ]\n}\n"
+	for name, content := range map[string]string{"one": one, "two": one + one, "array": "[" + one + "," + one + "]", "one line": strings.ReplaceAll(one+one, "\n", "")} {
+		_, _, err := converse(t, 64, map[string]string{"a.jsonl": content})
+		if name == "one line" && err != nil && strings.Contains(err.Error(), "rename it to end in .json") || err != nil && strings.Contains(err.Error(), "a.jsonl, line 1: the file does not have one JSON object per line; rename it to end in .json") {
+			if made, _, err := converse(t, 64, map[string]string{"a.json": content}); err != nil || made.Conversations == 0 {
+				t.Errorf("%s, renamed: %v, %+v", name, err, made)
+			}
+			continue
+		}
+		t.Errorf("%s: %v", name, err)
+	}
+}

@@ -1,0 +1,124 @@
+package preprocessed
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// masked is a row as tokenizers of Hugging Face write it.
+type masked struct {
+	IDs  []int32 `parquet:"input_ids,list"`
+	Mask []int8  `parquet:"attention_mask,list"`
+}
+
+// TestMaskedTokensAreNotLearned: padding is never a target and has no attention, on either side, with and without labels.
+func TestMaskedTokensAreNotLearned(t *testing.T) {
+	const no = IgnoreLabel
+	type labelled struct {
+		IDs    []int32 `parquet:"input_ids,list"`
+		Mask   []int8  `parquet:"attention_mask,list"`
+		Labels []int32 `parquet:"labels,list"`
+	}
+	type packedMask struct {
+		IDs     []int32 `parquet:"input_ids,list"`
+		Mask    []bool  `parquet:"attention_mask,list"`
+		Lengths []int32 `parquet:"sequence_lengths,list"`
+	}
+	type completion struct {
+		IDs  []int32 `parquet:"input_ids,list"`
+		Mask []int64 `parquet:"completion_mask,list"`
+	}
+	type assistant struct {
+		IDs  []int32 `parquet:"input_ids,list"`
+		Mask []int64 `parquet:"attention_mask,list"`
+		Said []int64 `parquet:"assistant_masks,list"`
+	}
+	for name, test := range map[string]struct {
+		file []byte
+		want []Sample
+	}{
+		"right": {
+			encode(t, []masked{{[]int32{5, 6, 7, 0, 0}, []int8{1, 1, 1, 0, 0}}, {[]int32{5, 6, 7, 8, 9}, []int8{1, 1, 1, 1, 1}}}),
+			[]Sample{
+				{Tokens: []int32{5, 6, 7, 0, 0}, Labels: []int32{no, 6, 7, no, no}, Positions: []int32{0, 1, 2, 3, 4}},
+				{Tokens: []int32{5, 6, 7, 8, 9}, Labels: []int32{no, 6, 7, 8, 9}, Positions: []int32{0, 1, 2, 3, 4}},
+			},
+		},
+		"left": {
+			encode(t, []masked{{[]int32{0, 0, 5, 6, 7}, []int8{0, 0, 1, 1, 1}}, {[]int32{0, 5, 6, 7, 0}, []int8{0, 1, 1, 1, 0}}}),
+			[]Sample{
+				{Tokens: []int32{0, 0, 5, 6, 7}, Labels: []int32{no, no, no, 6, 7}, Positions: []int32{0, 1, 0, 1, 2}},
+				{Tokens: []int32{0, 5, 6, 7, 0}, Labels: []int32{no, no, 6, 7, no}, Positions: []int32{0, 0, 1, 2, 3}},
+			},
+		},
+		"only padding": {
+			encode(t, []masked{{[]int32{0, 0}, []int8{0, 0}}}),
+			[]Sample{{Tokens: []int32{0, 0}, Labels: []int32{no, no}, Positions: []int32{0, 1}}},
+		},
+		"labels of padding": {
+			encode(t, []labelled{{[]int32{0, 5, 6, 0}, []int8{0, 1, 1, 0}, []int32{0, 5, 6, 0}}}),
+			[]Sample{{Tokens: []int32{0, 5, 6, 0}, Labels: []int32{no, no, 6, no}, Positions: []int32{0, 0, 1, 2}}},
+		},
+		"packed": {
+			encode(t, []packedMask{{[]int32{5, 6, 7, 8, 0}, []bool{true, true, true, true, false}, []int32{2, 2}}}),
+			[]Sample{{Tokens: []int32{5, 6, 7, 8, 0}, Labels: []int32{no, 6, no, 8, no}, Positions: []int32{0, 1, 0, 1, 0}}},
+		},
+		"completion": {
+			encode(t, []completion{{[]int32{5, 6, 7}, []int64{0, 0, 1}}}),
+			[]Sample{{Tokens: []int32{5, 6, 7}, Labels: []int32{no, no, 7}}},
+		},
+		"two masks": {
+			encode(t, []assistant{{[]int32{5, 6, 7, 0}, []int64{1, 1, 1, 0}, []int64{0, 1, 0, 1}}}),
+			[]Sample{{Tokens: []int32{5, 6, 7, 0}, Labels: []int32{no, 6, no, no}, Positions: []int32{0, 1, 2, 3}}},
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "a.parquet")
+		write(t, path, test.file)
+		d := open(t, path, Options{SeqLen: 5})
+		var indices []uint64
+		for i := range d.Len() {
+			indices = append(indices, i)
+		}
+		got, err := d.Read(t.Context(), indices)
+		if diff := cmp.Diff(test.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
+	}
+}
+
+// TestMasksThatAreRefused: a mask that is not applied as the writer meant it is an error.
+func TestMasksThatAreRefused(t *testing.T) {
+	type fractions struct {
+		IDs  []int32   `parquet:"input_ids,list"`
+		Mask []float32 `parquet:"attention_mask,list"`
+	}
+	type flat struct {
+		IDs  []int32 `parquet:"input_ids,list"`
+		Mask int32   `parquet:"loss_mask"`
+	}
+	for name, test := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"hole":      {encode(t, []masked{{[]int32{5, 6, 7}, []int8{1, 0, 1}}}), "row 0: invalid samples: attention_mask 2 is 1 after padding"},
+		"short":     {encode(t, []masked{{[]int32{5, 6, 7}, []int8{1, 1}}}), "row 0: invalid samples: 2 values of attention_mask for 3 tokens"},
+		"numbered":  {encode(t, []masked{{[]int32{5, 6, 7}, []int8{1, 2, 2}}}), "attention_mask 1 is 2, want 0 or 1; pack texts with sequence_lengths"},
+		"negative":  {encode(t, []masked{{[]int32{5, 6, 7}, []int8{1, 1, -1}}}), "attention_mask 2 is -1, want 0 or 1"},
+		"fractions": {encode(t, []fractions{{[]int32{5, 6}, []float32{1, 0}}}), "column attention_mask is not a list of integers"},
+		"no list":   {encode(t, []flat{{[]int32{5, 6}, 1}}), "column loss_mask is not a list of integers"},
+	} {
+		path := filepath.Join(t.TempDir(), "a.parquet")
+		write(t, path, test.file)
+		d, err := Open(path, Options{SeqLen: 5})
+		if err == nil {
+			_, err = d.Read(t.Context(), []uint64{0})
+			_ = d.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+}

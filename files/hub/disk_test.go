@@ -1,0 +1,77 @@
+package hub_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
+	"github.com/psyche-go/psyche/files/hub"
+)
+
+// TestNoSpaceForASnapshot: a download that does not fit is refused before the first file, and counts only what is missing.
+func TestNoSpaceForASnapshot(t *testing.T) {
+	s := newServer(t)
+	big := noise(300_000, 1)
+	s.Put(repo, map[string][]byte{"a.bin": big, "the-same.bin": big, "config.json": []byte("{}")})
+	free := uint64(0)
+	c := newClient(t, s, func(o *hub.Options) {
+		o.Space = func(string) diskspace.Space { return diskspace.Bytes(free) }
+	})
+	for _, free = range []uint64{0, 1, 300_000} {
+		_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
+		if !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), "KiB, but "+diskspace.Format(free)+" are free in "+c.CacheDir+"; remove files there, or choose another cache folder with HF_HUB_CACHE") {
+			t.Errorf("%d bytes free: %v", free, err)
+		}
+		if blobs, _ := filepath.Glob(filepath.Join(c.CacheDir, "*", "blobs", "*")); len(blobs) > 0 {
+			t.Errorf("%v were written", blobs)
+		}
+	}
+	free = 400_000
+	got, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
+	if err != nil || !bytes.Equal(readAll(t, got.Dir)["the-same.bin"], big) {
+		t.Fatal(err)
+	}
+	free = 10_000
+	s.Put(repo, map[string][]byte{"README.md": []byte("new")})
+	if _, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{}); err != nil {
+		t.Errorf("only small files are missing: %v", err)
+	}
+}
+
+// TestDiskFillsDuringADownload: the error names the file and how to resume, and the next download resumes.
+func TestDiskFillsDuringADownload(t *testing.T) {
+	s := newServer(t)
+	big := noise(2<<20, 1)
+	s.Put(repo, map[string][]byte{"model.safetensors": big})
+	dir := diskspacetest.Mount(t, 4<<20)
+	ballast := filepath.Join(dir, "ballast")
+	if err := os.WriteFile(ballast, make([]byte, 3<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newClient(t, s, func(o *hub.Options) {
+		o.CacheDir, o.Space = dir, func(string) diskspace.Space { return diskspace.Space{} }
+	})
+	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
+	if !diskspace.IsFull(err) || !strings.Contains(err.Error(), "model.safetensors") || !strings.Contains(err.Error(), "the start of this file are kept; remove other files, and run the command again to resume") {
+		t.Fatal(err)
+	}
+	if whole, _ := filepath.Glob(filepath.Join(dir, "*", "snapshots", "*", "model*")); len(whole) > 0 {
+		t.Errorf("%v look complete", whole)
+	}
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	var last hub.Progress
+	got, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{Progress: func(p hub.Progress) { last = p }})
+	if err != nil || !bytes.Equal(readAll(t, got.Dir)["model.safetensors"], big) {
+		t.Fatal(err)
+	}
+	if last.TransferredBytes >= int64(len(big)) {
+		t.Errorf("%d bytes were transferred again", last.TransferredBytes)
+	}
+}

@@ -1,0 +1,228 @@
+package chat
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// braces computes str.format within the sandbox. The fields are {}, {0}, {name}, {name.field}, {name[key]}, each with
+// a conversion (!r) and a specification (:>5), which may contain fields.
+type braces struct {
+	r      *renderer
+	given  given
+	escape bool // of a safe string: escape the values
+	next   int  // place of the next field without a name
+	manual bool // a field has a place, so no field may leave it out
+}
+
+// text returns a format with its fields replaced.
+func (f *braces) text(format string, depth int) string {
+	if depth > 2 {
+		f.r.wrong("a format within a format within a format")
+	}
+	b := f.r.buffer()
+	for format != "" {
+		f.r.step(1)
+		at := strings.IndexAny(format, "{}")
+		if at < 0 {
+			b.add(format)
+			break
+		}
+		b.add(format[:at])
+		if strings.HasPrefix(format[at:], "{{") || strings.HasPrefix(format[at:], "}}") {
+			b.add(format[at : at+1])
+			format = format[at+2:]
+			continue
+		}
+		if format[at] == '}' {
+			f.r.wrong("unmatched brace in a format")
+		}
+		field, rest := f.field(format[at+1:])
+		b.add(f.replaced(field, depth))
+		format = rest
+	}
+	return b.String()
+}
+
+// field cuts a format behind the brace that ends its first field.
+func (f *braces) field(format string) (field, rest string) {
+	depth, bracket := 1, false
+	for i := range len(format) {
+		switch c := format[i]; {
+		case c == '[':
+			bracket = true
+		case c == ']':
+			bracket = false
+		case bracket:
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return format[:i], format[i+1:]
+			}
+		}
+	}
+	f.r.wrong("unmatched brace in a format")
+	return "", ""
+}
+
+// parts cuts a field into its name, its conversion and its specification.
+func (f *braces) parts(field string) (name, conversion, spec string) {
+	end, bracket := len(field), false
+	for i := range len(field) {
+		c := field[i]
+		switch {
+		case c == '[':
+			bracket = true
+			continue
+		case c == ']':
+			bracket = false
+			continue
+		case bracket:
+			continue
+		case c == '{' || c == '}':
+			f.r.wrong("unexpected brace in the field {%.40s}", field)
+		}
+		if c == ':' || c == '!' {
+			end = i
+			break
+		}
+	}
+	name, rest := field[:end], field[end:]
+	if strings.HasPrefix(rest, "!") {
+		_, n := utf8.DecodeRuneInString(rest[1:])
+		if conversion = rest[1 : 1+n]; conversion == "" {
+			f.r.wrong("a field without its conversion")
+		}
+		if rest = rest[1+n:]; rest != "" && rest[0] != ':' {
+			f.r.wrong("unexpected text behind the conversion of the field {%.40s}", field)
+		}
+	}
+	return name, conversion, strings.TrimPrefix(rest, ":")
+}
+
+// replaced returns the text of a field.
+func (f *braces) replaced(field string, depth int) string {
+	name, conversion, spec := f.parts(field)
+	value := f.value(name)
+	switch conversion {
+	case "":
+	case "s":
+		value = f.r.text(value)
+	case "r":
+		b := f.r.buffer()
+		f.r.repr(b, value, 0)
+		value = b.String()
+	case "a":
+		value = f.r.ascii(value)
+	default:
+		f.r.wrong("the conversion !%s", conversion)
+	}
+	if strings.ContainsAny(spec, "{}") {
+		spec = f.text(spec, depth+1)
+	} else if depth == 2 {
+		f.r.wrong("a format within a format within a format")
+	}
+	if !f.escape {
+		return f.r.inFormat(value, spec)
+	}
+	if safe, isSafe := value.(markup); isSafe {
+		if spec != "" {
+			f.r.wrong("the format %.40q of a safe string", spec)
+		}
+		return string(safe)
+	}
+	return string(f.r.escaped(f.r.inFormat(value, spec)))
+}
+
+// value returns the value of a field: an argument, or one of its attributes or items.
+func (f *braces) value(name string) any {
+	end := strings.IndexAny(name, ".[")
+	if end < 0 {
+		end = len(name)
+	}
+	value := f.argument(name[:end], end < len(name))
+	for rest := name[end:]; rest != ""; {
+		f.r.step(1)
+		if rest[0] == '.' {
+			end := strings.IndexAny(rest[1:], ".[") + 1
+			if end == 0 {
+				end = len(rest)
+			}
+			if end == 1 {
+				f.r.wrong("an empty attribute in the field {%.40s}", name)
+			}
+			value, rest = f.r.attribute(value, rest[1:end]), rest[end:]
+			continue
+		}
+		end := strings.IndexByte(rest, ']')
+		if rest[0] != '[' || end <= 1 {
+			f.r.wrong("the field {%.40s}", name)
+		}
+		var key any = rest[1:end]
+		if n, isPlace := f.place(rest[1:end]); isPlace {
+			key = n
+		}
+		value, rest = f.r.item(value, key), rest[end+1:]
+	}
+	return value
+}
+
+// place reads a number. It refuses numbers that Python and this program read differently.
+func (f *braces) place(text string) (n int64, isPlace bool) {
+	if !every(text, decimalRune) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		f.r.unsupported("the number %.40s in a format", text)
+	}
+	return n, true
+}
+
+func decimalRune(c rune) bool { _, isDecimal := decimalValue(c); return isDecimal }
+
+// argument returns the argument that a field names.
+func (f *braces) argument(name string, more bool) any {
+	at, isPlace := f.place(name)
+	switch {
+	case name == "" && more:
+		f.r.unsupported("a field of a format without a name, but with an attribute or an item")
+	case name == "" && f.manual, isPlace && f.next > 0 && !more:
+		f.r.wrong("a format with fields with and without places")
+	case name == "":
+		at = int64(f.next)
+		f.next++
+	case isPlace:
+		f.manual = f.manual || !more
+	default:
+		if i := slices.Index(f.given.names, name); i >= 0 {
+			return f.given.named[i]
+		}
+		f.r.wrong("a format has the missing key %.40s", name)
+	}
+	if at >= int64(len(f.given.placed)) {
+		f.r.wrong("a format has more fields than values")
+	}
+	return f.given.placed[at]
+}
+
+// formatMap is str.format_map.
+func (r *renderer) formatMap(text string, g given, escape bool) string {
+	values := g.one()
+	d, isDict := values.(*dict)
+	if !isDict {
+		r.unsupported("format_map with a value of the type %s", typeName(values))
+	}
+	inner := given{r: r, call: g.call}
+	for i, key := range d.keys {
+		if name, isText := str(key); isText {
+			r.spend(32)
+			inner.names, inner.named = append(inner.names, name), append(inner.named, d.values[d.hashes[i]])
+		}
+	}
+	f := &braces{r: r, given: inner, escape: escape}
+	return f.text(text, 0)
+}

@@ -1,0 +1,26 @@
+package chat
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestDeepNesting renders what is nested nearly up to the bounds, also within macros that call each other.
+func TestDeepNesting(t *testing.T) {
+	const n = 190
+	for source, want := range map[string]string{
+		"{{ " + strings.Repeat("(", n) + "1" + strings.Repeat(")", n) + " }}":                                                               "1",
+		"{{ " + strings.Repeat("[", n) + "1" + strings.Repeat("][0]", n) + " }}":                                                            "1",
+		strings.Repeat("{% if 1 %}", n) + "x" + strings.Repeat("{% endif %}", n):                                                            "x",
+		"{{ " + strings.Repeat("not ", n) + "1 }}":                                                                                          "True",
+		"{{ 1" + strings.Repeat(" + 1", n) + " }}":                                                                                          "191",
+		"{% if 0 %}" + strings.Repeat("{% elif 0 %}", n) + "{% else %}x{% endif %}":                                                         "x",
+		"{{ " + strings.Repeat("'a' if 0 else ", n) + "1 }}":                                                                                "1",
+		"{{ 'a'" + strings.Repeat(" | upper", n) + " }}":                                                                                    "A",
+		"{% macro m(i) %}{{ " + strings.Repeat("(", n) + "m(i - 1) if i else 'x'" + strings.Repeat(")", n) + " }}{% endmacro %}{{ m(90) }}": "x",
+	} {
+		if text, err := render(source, Input{}); err != nil || text != want {
+			t.Errorf("%.60s: %q, %v; want %q", source, text, err, want)
+		}
+	}
+}
