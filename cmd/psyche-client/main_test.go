@@ -53,7 +53,7 @@ func succeed(t *testing.T, args ...string) string {
 // differing matches text of messages that differs between machines and runs: times, processes, sizes of the machine,
 // the libtorch in use, keys and hashes.
 var differing = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}|process \d+|[\d.]+ GiB are available|at most \d+ on a machine of \d+ CPUs|` +
-	`at most \d+ groups|libtorch \S+ of the shim \S+|\b[1-9A-HJ-NP-Za-km-z]{43,44}\b|\b[0-9a-f]{64}\b`)
+	`at most \d+ groups|\d+ attempts in \w+|libtorch \S+ of the shim \S+|\b[1-9A-HJ-NP-Za-km-z]{43,44}\b|\b[0-9a-f]{64}\b`)
 
 // fail runs a command that must end with code and print the message of that name.
 func fail(t *testing.T, code int, name string, args ...string) {
