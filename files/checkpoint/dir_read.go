@@ -294,6 +294,9 @@ func checkConfig(s Snapshot) error {
 	if err == nil {
 		err = json.Unmarshal(pythonjson.Quoted(data), &config)
 	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return fmt.Errorf("%w: %s: %s has the wrong type: %s", ErrInvalid, ConfigFile, wrong.Field, wrong.Value)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, ConfigFile, err)
 	}

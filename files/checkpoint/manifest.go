@@ -83,7 +83,7 @@ func (m Manifest) Validate() error {
 	}
 	for i, e := range m.Files {
 		if !besideTensors(e.Name) {
-			return fmt.Errorf("%w: file name %q is not one of a Hugging Face model", ErrInvalid, e.Name)
+			return fmt.Errorf("%w: file name %q does not belong to a Hugging Face model", ErrInvalid, e.Name)
 		}
 		if e.Size > MaxFileSize {
 			return fmt.Errorf("%w: file %s of %d bytes, at most %d are allowed", ErrInvalid, e.Name, e.Size, MaxFileSize)

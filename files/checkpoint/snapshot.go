@@ -139,7 +139,7 @@ func besideTensors(name string) bool {
 
 func checkTensorName(name string) error {
 	if name == "" || len(name) > MaxNameLength || !utf8.ValidString(name) || strings.HasPrefix(name, "__") {
-		return fmt.Errorf("%w: tensor name %q", ErrInvalid, name)
+		return fmt.Errorf("%w: tensor name %q is not allowed", ErrInvalid, name)
 	}
 	return nil
 }

@@ -68,7 +68,14 @@ func decode(text []byte, into any) error {
 	if err := filestart.Check(text); err != nil {
 		return err
 	}
-	return json.Unmarshal(pythonjson.Quoted(text), into)
+	err := json.Unmarshal(pythonjson.Quoted(text), into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("want a JSON object, not %s", wrong.Value)
+		}
+		return fmt.Errorf("%s has the wrong type: %s", wrong.Field, wrong.Value)
+	}
+	return err
 }
 
 // LoadDir reads the tokenizer of a model's folder.
@@ -144,6 +151,9 @@ func (t *Tokenizer) configure(text []byte) error {
 
 // named returns the ID of a token that is given as a string, or as an object with its content.
 func (t *Tokenizer) named(key string, raw json.RawMessage) ([]int32, error) {
+	if len(raw) == 0 {
+		return nil, fmt.Errorf("%w: %s is missing", errUnsupported, key)
+	}
 	var name string
 	if json.Unmarshal(raw, &name) != nil {
 		var token struct {

@@ -207,7 +207,7 @@ func (m *bpe) parseVocab(path string, raw []byte) error {
 		token, _ := key.(string)
 		var id int64
 		if err := decoder.Decode(&id); err != nil {
-			return fmt.Errorf("%w: %s: the id of %.80q is not a whole number: %w", errUnsupported, path, token, err)
+			return fmt.Errorf("%w: %s: the id of %.80q is not a whole number", errUnsupported, path, token)
 		}
 		_, twice := m.vocab[token]
 		switch {

@@ -110,7 +110,7 @@ func (o *object) want(key string, values ...string) {
 		return
 	}
 	if found := compact.String(); !slices.Contains(values, found) {
-		o.fail("%s is %s, only %s is", o.path(key), shorten([]byte(found)), strings.Join(values, " or "))
+		o.fail("%s is %s, only %s is supported", o.path(key), shorten([]byte(found)), strings.Join(values, " or "))
 	}
 }
 

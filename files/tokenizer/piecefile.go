@@ -58,7 +58,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 	for len(raw) > 0 {
 		number, kind, size := protowire.ConsumeTag(raw)
 		if size < 0 {
-			return fmt.Errorf("%w: %s is not a protobuf message: %w", errUnsupported, path, protowire.ParseError(size))
+			return fmt.Errorf("%w: %s is not a protobuf message", errUnsupported, path)
 		}
 		raw = raw[size:]
 		f := field{number: number, kind: kind}
@@ -75,7 +75,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 			size = protowire.ConsumeFieldValue(number, kind, raw)
 		}
 		if size < 0 {
-			return fmt.Errorf("%w: field %d of %s: %w", errUnsupported, number, path, protowire.ParseError(size))
+			return fmt.Errorf("%w: field %d of %s is damaged or truncated", errUnsupported, number, path)
 		}
 		raw = raw[size:]
 		if err := yield(f); err != nil {
@@ -224,11 +224,11 @@ func checkDenormalizer(raw []byte) error {
 func (p *pieceFile) check() error {
 	switch {
 	case p.modelType != modelUnigram && p.modelType != modelBPE:
-		return fmt.Errorf("%w: trainer_spec.model_type is %d, only 1 (unigram) and 2 (BPE) are", errUnsupported, p.modelType)
+		return fmt.Errorf("%w: trainer_spec.model_type is %d, only 1 (unigram) and 2 (BPE) are supported", errUnsupported, p.modelType)
 	case p.suffixing:
-		return fmt.Errorf("%w: trainer_spec.treat_whitespace_as_suffix is true, only false is", errUnsupported)
+		return fmt.Errorf("%w: trainer_spec.treat_whitespace_as_suffix is true, only false is supported", errUnsupported)
 	case !p.escape:
-		return fmt.Errorf("%w: normalizer_spec.escape_whitespaces is false, only true is", errUnsupported)
+		return fmt.Errorf("%w: normalizer_spec.escape_whitespaces is false, only true is supported", errUnsupported)
 	}
 	seen := map[string]bool{}
 	unknown, bytes := 0, 0

@@ -173,7 +173,7 @@ func grow(buffer []byte, size int) []byte {
 }
 
 func unreadable(encoding format.Encoding) error {
-	return refusal(fmt.Sprintf("encoding %v is not supported; use dictionary or plain encoding", encoding))
+	return refusal(fmt.Sprintf("encoding %d (%v) is not supported; use dictionary or plain encoding", encoding, encoding))
 }
 
 // checkValues reports whether there are at most as many encoded values as announced.

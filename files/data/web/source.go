@@ -202,6 +202,9 @@ func (v version) changed(other version) bool {
 }
 
 func changed(opened, found version) error {
+	if found.size < 0 {
+		return fmt.Errorf("%w: the server has another version", tokens.ErrChanged)
+	}
 	if opened.size != found.size {
 		return fmt.Errorf("%w: size was %d bytes, now %d", tokens.ErrChanged, opened.size, found.size)
 	}

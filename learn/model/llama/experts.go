@@ -80,7 +80,7 @@ const correction = "e_score_correction_bias"
 // addExperts adds experts to the layers for which sparse is true.
 func (c *Config) addExperts(p *hfconfig.Checker, e Experts, field string, sparse func(layer int) bool) {
 	if total := e.Count * c.NumHiddenLayers; total > maxExperts {
-		p.Fail("%s %d in %d layers are more than %d", field, e.Count, c.NumHiddenLayers, maxExperts)
+		p.Fail("%s %d in %d layers exceeds the limit of %d experts in a model", field, e.Count, c.NumHiddenLayers, maxExperts)
 	}
 	if e.PerToken > e.Count {
 		p.Fail("num_experts_per_tok %d is more than %s %d", e.PerToken, field, e.Count)
