@@ -31,14 +31,19 @@ func TestMain(m *testing.M) {
 	}})
 }
 
-// TestScripts runs the programs of testdata.
+// TestScripts runs the scripts in testdata: the .txt files except messages.txt.
 func TestScripts(t *testing.T) {
 	samples, err := filepath.Abs("../../record/config/testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
+	scripts, err := filepath.Glob("testdata/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scripts = slices.DeleteFunc(scripts, func(path string) bool { return filepath.Base(path) == "messages.txt" })
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Files: scripts,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("SAMPLES", samples)
 			return nil
