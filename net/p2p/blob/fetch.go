@@ -66,7 +66,8 @@ type flight struct {
 	err  error
 }
 
-// The size belongs to the key, so that a wrong announcement does not spoil a right one.
+// flightKey identifies a download. It includes the size, so that an announcement with a wrong size
+// does not disturb one with the right size.
 type flightKey struct {
 	hash Hash
 	size uint64
