@@ -14,7 +14,7 @@ func TestVerifyBindsDomainAndMessage(t *testing.T) {
 	}
 	if Verify(key.ID(), "domai", []byte("nmessage"), signature) || Verify(key.ID(), "other", []byte("message"), signature) ||
 		Verify(key.ID(), "domain", []byte("other"), signature) {
-		t.Fatal("the signature is valid for another domain or message")
+		t.Fatal("the signature is valid for a different domain or message")
 	}
 }
 

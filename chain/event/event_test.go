@@ -57,7 +57,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"a large instruction": (&Event{Instruction: 4 + 1<<32, Sequence: 2}).AppendTo(nil),
 	} {
 		if e, err := Decode(b); err == nil {
-			t.Errorf("%s is read as %+v", name, e)
+			t.Errorf("%s was decoded as %+v", name, e)
 		}
 	}
 }

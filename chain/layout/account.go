@@ -62,7 +62,7 @@ type Account struct {
 // detect changes and progress of the run.
 type Summary struct {
 	Main     [32]byte             // main authority, which created the account
-	RunID    string               // empty before the run's genesis, as are all fields below
+	RunID    string               // empty before the run's genesis, like all fields below
 	RunState coordinator.RunState // Uninitialized before the run's genesis
 	Closed   bool
 	Slot     uint64   // of the newest change of the state

@@ -222,7 +222,7 @@ func TestFaults(t *testing.T) {
 	}
 	n.endpoint.SetFaults(Faults{Lost: 1})
 	if lost := n.sendRaw(n.transfer(1 * sol)); n.status(lost) != nil {
-		t.Error("it landed")
+		t.Error("the transaction landed")
 	}
 	n.endpoint.SetFaults(Faults{Lost: 0.5})
 	landed := 0

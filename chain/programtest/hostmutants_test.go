@@ -140,7 +140,7 @@ func TestHostMutants(t *testing.T) {
 			if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 				t.Errorf("no test finds the mistake %q: %v", m.new, err)
 			} else if !strings.Contains(string(out), "--- FAIL") {
-				t.Errorf("the tests fail for another reason: %s", out)
+				t.Errorf("the tests fail for a different reason: %s", out)
 			}
 		})
 	}

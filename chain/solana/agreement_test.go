@@ -195,7 +195,7 @@ func TestFaults(t *testing.T) {
 			}
 			a.observe(2, shown(100, 40, 'a', 'a'), at(41))
 			if changes := a.judge(at(41)); test.want != noFault && changes[2] != noFault || a.witnesses[2].fault != noFault {
-				t.Errorf("it shows the same as the other endpoints: %v", changes)
+				t.Errorf("a fault of an endpoint that agrees with the others: %v", changes)
 			}
 		})
 	}

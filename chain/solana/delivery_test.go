@@ -118,7 +118,7 @@ func TestDeliveryEnds(t *testing.T) {
 		now = now.Add(time.Second)
 		d.answered(0, make([]*rpc.Status, signatures), d.heights[0]+2)
 	}
-	t.Error("it does not end")
+	t.Error("the delivery does not end")
 }
 
 func TestHalt(t *testing.T) {

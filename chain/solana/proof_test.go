@@ -183,7 +183,7 @@ func testReplay(t *testing.T, beside bool) {
 	}
 	target := sighting{claim: claim{h.account.Sequence, h.account.Head}, account: &h.account}
 	if !r.shows(&target) {
-		t.Errorf("it leads to event %d, want %d", r.run.Sequence, target.sequence)
+		t.Errorf("the proof leads to event %d, want %d", r.run.Sequence, target.sequence)
 	}
 	if string(from.State.AppendTo(nil)) != before {
 		t.Error("the given start of the proof was modified")

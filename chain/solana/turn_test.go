@@ -177,7 +177,7 @@ func TestClock(t *testing.T) {
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 	c := newClock(3)
 	if c.now(begin) != 0 || c.slot(begin) != 0 {
-		t.Error("it reports a time without a sample")
+		t.Error("the clock reports a time without a sample")
 	}
 	// The chain's time is 1,000.6 s at the start, which it shows in whole seconds.
 	for ms := 0; ms < 3000; ms += 300 {

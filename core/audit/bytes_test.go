@@ -87,7 +87,7 @@ func TestRefusedOpenings(t *testing.T) {
 	descending := all[1]
 	descending.Chunks = []audit.Opened{descending.Chunks[1], descending.Chunks[0]}
 	if _, err := descending.Encode(shapes); !errors.Is(err, audit.ErrInvalid) {
-		t.Errorf("chunks in another order: error %v", err)
+		t.Errorf("chunks in a different order: error %v", err)
 	}
 }
 

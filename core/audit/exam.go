@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// Reference contains an auditor's data about a step: the run's rules, and its own computation of
-// what the gradient adds to the momentum of each challenged chunk.
+// Reference contains an auditor's data about a step: the run's rules, and the auditor's own
+// gradient for each challenged chunk, as it is added to the momentum.
 type Reference struct {
 	Shapes  Shapes
 	Step    uint32

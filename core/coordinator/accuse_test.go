@@ -49,7 +49,7 @@ func TestAccusationsThatAreRefused(t *testing.T) {
 			c.step++
 			a := Accuse{Step: c.step, Client: c.accused, Fault: FaultResult}
 			if err := c.MayAccuse(c.accuser, a); err != nil {
-				t.Fatalf("it may accuse: %v", err)
+				t.Fatalf("the member may accuse: %v", err)
 			}
 			test.alter(c)
 			test.a(&a)

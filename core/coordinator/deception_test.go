@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// witnessedRound returns a finished round. The first silent trainers have no result, and a witness
-// misses the results of the members for which skips returns true.
+// witnessedRound returns a finished round. The first trainers, silent in number, have no result,
+// and a witness misses the results of the members for which skips returns true.
 func witnessedRound(members, silent int, seed uint64, skips func(witness, member int) bool) Round {
 	r := Round{Seed: seed, BatchSize: uint32(members)}
 	for i := range members {

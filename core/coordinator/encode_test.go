@@ -341,7 +341,7 @@ func TestDecoderRemembersNoWrongElection(t *testing.T) {
 	s := run.Clone()
 	s.Config.WitnessNodes = 0
 	if _, err := following.Decode(s.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
-		t.Errorf("one witness elected where all should be: %v", err)
+		t.Errorf("one witness elected instead of all: %v", err)
 	}
 }
 

@@ -2,9 +2,9 @@ package coordinator
 
 import "testing"
 
-// TestHostAndItsKeysDoNotReplaceTheModel checks a host that withdraws all members except two of its
-// own, which report a different model. Fewer than a third of the first members of an epoch cannot
-// record a model, whichever members were withdrawn.
+// TestHostAndItsKeysDoNotReplaceTheModel checks a host that withdraws all members except two that
+// it controls, which report a different model. Fewer than a third of the first members of an epoch
+// cannot record a model, whichever members were withdrawn.
 func TestHostAndItsKeysDoNotReplaceTheModel(t *testing.T) {
 	const honest, own = 20, 2
 	config := testConfig()

@@ -66,8 +66,8 @@ func (s *State) isAbandoned(step uint32) bool {
 	return s.Seats()-gone < s.fewestReports()
 }
 
-// roundOf returns the fields of a step's round that are known before it starts: all except those
-// that depend on its Seed.
+// roundOf returns the fields of a step's round that are known before it starts: all fields that do
+// not depend on its Seed.
 func (s *State) roundOf(step uint32) Round {
 	members := make([]ClientID, 0, len(s.Epoch.Clients))
 	for i := range s.Epoch.Clients {

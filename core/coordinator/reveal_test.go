@@ -128,7 +128,7 @@ func TestReadyRevealsWhatWasCommittedTo(t *testing.T) {
 		r.nonce++
 		err := r.Apply(clientID(name), r.nonce, Ready{Epoch: r.Progress.Epoch, Reveal: wrong})
 		if !errors.Is(err, ErrInvalidAction) || r.Hash() != before {
-			t.Errorf("%s reveals another value: %v", name, err)
+			t.Errorf("%s reveals a wrong value: %v", name, err)
 		}
 	}
 	r.must("c", Ready{Epoch: r.Progress.Epoch, Next: commitmentTo("c2")})
@@ -181,7 +181,7 @@ func TestRevealsMakeTheSeed(t *testing.T) {
 	}
 	all := begin("", "a", "b", "c")
 	if other := begin("", "c", "a", "b"); other != all {
-		t.Errorf("in another order: %v, want %v", other, all)
+		t.Errorf("in a different order: %v, want %v", other, all)
 	}
 	if other := begin("c", "a", "b", "c"); other != all {
 		t.Errorf("after c left: %v, want %v", other, all)

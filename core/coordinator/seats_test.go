@@ -144,7 +144,7 @@ func TestReturningMembersKeepTheirPlaces(t *testing.T) {
 	for i, until := range map[int]uint32{3: 3, 4: 3, 6: 3, 7: 3} {
 		at := indexOf(r.Pending, clientID("m"+strconv.Itoa(i)))
 		if at < 0 || r.Pending[at].ProbationUntil != until {
-			t.Fatalf("m%d waits at %d with another probation than until step %d:\n%+v", i, at, until, r.Pending[max(at, 0)])
+			t.Fatalf("m%d at index %d, want it pending with a probation until step %d:\n%+v", i, at, until, r.Pending[max(at, 0)])
 		}
 	}
 	r.finishEpoch("y")

@@ -103,7 +103,7 @@ func TestVerdictsOfJuries(t *testing.T) {
 				c.vote(!test.guilty, others)
 				c.vote(test.guilty, size.needed-1)
 				if c.trial() == nil {
-					t.Fatalf("%d of %d decided", size.needed-1, size.members-2)
+					t.Fatalf("%d of %d votes decide the trial", size.needed-1, size.members-2)
 				}
 				c.check()
 				before := c.Clone()
@@ -111,7 +111,7 @@ func TestVerdictsOfJuries(t *testing.T) {
 				c.check()
 				c.wantNoJurors()
 				if c.trial() != nil {
-					t.Fatalf("%d of %d do not decide", size.needed, size.members-2)
+					t.Fatalf("%d of %d votes do not decide the trial", size.needed, size.members-2)
 				}
 				if test.ejected == nil {
 					if len(c.Authority.Ejections) > 0 || c.complaints() != 1 {

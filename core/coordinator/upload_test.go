@@ -37,8 +37,8 @@ func uploadOf(step uint32, digest, bucket string) ReportUpload {
 	return ReportUpload{Step: step, Digest: clientID(digest), Place: Place{Kind: CheckpointGcs, Repo: bucket}}
 }
 
-// TestFullListOfUploads checks that a later checkpoint replaces an entry if its reporter is gone or
-// if the run has forgotten its checkpoint.
+// TestFullListOfUploads checks that a later checkpoint replaces an entry if its reporter has left
+// or if the run has forgotten its checkpoint.
 func TestFullListOfUploads(t *testing.T) {
 	r := newRun(t, testConfig(), "a", "b", "c", "d", "e", "f")
 	r.finishEpoch("x")

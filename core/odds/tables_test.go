@@ -24,8 +24,8 @@ type Jury struct {
 	Lax           *big.Rat // the same if a tenth of the honest members cannot judge
 }
 
-// JuryOf returns the odds of a jury drawn from all members except the accused and the accuser, one
-// of which belongs to the coalition.
+// JuryOf returns the odds of a jury drawn from all members except the accused and the accuser. One
+// of these belongs to the coalition.
 func JuryOf(members, gang int) Jury {
 	size := min(members-2, coordinator.MaxJury)
 	needed := (11*size + 19) / 20

@@ -17,7 +17,7 @@ import (
 
 const (
 	certsMagic  = "psychecert/1\n"
-	maxLinks    = 256 // certificates that a run keeps; a new certificate replaces the ones that it makes superfluous
+	maxLinks    = 256 // certificates that a run keeps; a new certificate replaces superfluous ones
 	maxBegun    = 4   // epochs with an incomplete certificate
 	maxCertFile = 64 << 20
 )

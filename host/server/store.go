@@ -361,7 +361,7 @@ func compare(prefix string, saved, given reflect.Value, differences *[]string) {
 		case reflect.DeepEqual(a.Interface(), b.Interface()):
 		case a.Kind() == reflect.Slice || a.Kind() == reflect.Array:
 			*differences = append(*differences, name+" differs")
-		case strings.HasSuffix(name, "Time"): // milliseconds, which nobody has written in a file
+		case strings.HasSuffix(name, "Time"): // milliseconds; files use seconds
 			*differences = append(*differences, fmt.Sprintf("%s is %v s in the journal, want %v s", name, float64(a.Uint())/1000, float64(b.Uint())/1000))
 		default:
 			*differences = append(*differences, fmt.Sprintf("%s is %v in the journal, want %v", name, a, b))

@@ -97,7 +97,7 @@ func TestRestartWaitsForClients(t *testing.T) {
 	})
 }
 
-// TestLivingClientsAreNotWithdrawn checks a client that loses its connection, reconnects in vain
+// TestLivingClientsAreNotWithdrawn checks a client that loses its connection, fails to reconnect
 // while its network is away, and reconnects after the longest pause between attempts.
 func TestLivingClientsAreNotWithdrawn(t *testing.T) {
 	var withdrawn atomic.Bool

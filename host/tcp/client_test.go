@@ -242,7 +242,7 @@ func TestOnlyThePinnedServerIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.ServerKey = host
-	o.Key = backendtest.Key(9) // the server may not know yet that the first client is gone
+	o.Key = backendtest.Key(9) // the server may not know yet that the first client has left
 	if c, err = tcp.Dial(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func DecodeFollow(payload []byte) (Follow, error) {
 // Sign contains the sender's signature that its own copy of the log has led to the start of an
 // epoch.
 type Sign struct {
-	Index     uint64 // number of records up to the one that started the epoch
+	Index     uint64 // number of records up to the start of the epoch
 	Signature [identity.SignatureSize]byte
 }
 

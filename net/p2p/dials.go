@@ -148,7 +148,7 @@ func (r *dialRecord) spend(a *attempts, now time.Time, reach reach) bool {
 	return false
 }
 
-// attemptsAt returns the attempts for an address, or nil if there is no space for another one.
+// attemptsAt returns the attempts for an address, or nil if there is no space for another address.
 func (r *dialRecord) attemptsAt(addr string, now time.Time) *attempts {
 	if a := r.tried[addr]; a != nil {
 		return a

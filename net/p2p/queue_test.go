@@ -180,7 +180,7 @@ func TestSlowGiveWay(t *testing.T) {
 				}
 			}
 		}
-		_, stop := c.come(1, 3, 0) // a member with a slot gets none of them
+		_, stop := c.come(1, 3, 0) // a member with a slot does not get another
 		count(1, 1, 1)
 		stop()
 		served[4], stop = c.come(4, 2, 0) // one slot is enough

@@ -72,7 +72,7 @@ type Options struct {
 	Key     identity.Key
 	Dir     string // for files of this member in all runs; empty: temporary files, which are lost at a restart
 	Run     string // name of the run in file names
-	Memory  uint64 // bytes of results to keep in memory; the others are in files
+	Memory  uint64 // bytes of results to keep in memory; other results are in files
 	Tasks   *env.Tasks
 	Network interface {
 		env.Requests
@@ -94,7 +94,7 @@ type Options struct {
 // audits other members' results when it has time, and votes in trials. No part of this work is
 // obligatory: a member that is slow or was away audits less.
 //
-// All methods except those of Chain and Record are called in the member's loop.
+// All methods except the methods of Chain and Record are called in the member's loop.
 type Auditor struct {
 	Options
 	me coordinator.ClientID

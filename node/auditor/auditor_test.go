@@ -233,11 +233,11 @@ func TestOwnResultsGoOn(t *testing.T) {
 	r.round()
 	r.tallies[newest-1] = r.tallies[newest]
 	if r.MayTrain(newest) || len(r.submitted) > 0 {
-		t.Error("it continues from a result of an unfinished round")
+		t.Error("the trainer continues from a result of an unfinished round")
 	}
 	delete(r.tallies, newest-1)
 	if r.MayTrain(newest+1) || r.engine.resets != 1 {
-		t.Errorf("it continues from an unknown result; %d resets", r.engine.resets)
+		t.Errorf("the trainer continues from an unknown result; %d resets", r.engine.resets)
 	}
 	if r.MayTrain(newest+1) || r.submitted["withdraw"] == nil {
 		t.Errorf("the run does not know of the reset of the momentum: %+v", r.submitted)
@@ -246,7 +246,7 @@ func TestOwnResultsGoOn(t *testing.T) {
 	s.Epoch.Clients[0].OptimizerSince = newest + 1
 	r.state = &s
 	if !r.MayTrain(newest + 1) {
-		t.Error("it does not train after the reset")
+		t.Error("no training after the reset")
 	}
 }
 

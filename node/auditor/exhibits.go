@@ -15,7 +15,7 @@ import (
 // keptExhibits is the maximum number of evidence files of a run. The newest are kept.
 const keptExhibits = 8
 
-// exhibit writes the evidence for an accusation to a file, so that others can examine it again.
+// exhibit writes the evidence for an accusation to a file, so that anyone can examine it again.
 // There is no file for a trainer that opens nothing, or if this client has no folder.
 func (a *Auditor) exhibit(q *auditCase) {
 	root, _ := a.past.Previous(&q.result)

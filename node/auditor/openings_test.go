@@ -43,7 +43,7 @@ func TestOpeningsAreServed(t *testing.T) {
 		t.Errorf("the wanted part: %q, %v", got, err)
 	}
 	if got, err := ask(o, others, 7, identity.ID{2}); err != nil || got != "middle" {
-		t.Errorf("a part of another member: %q, %v", got, err)
+		t.Errorf("a part of a different member: %q, %v", got, err)
 	}
 	if _, err := ask(o, mine, 1, identity.ID{3}); !errors.Is(err, errNotServed) {
 		t.Errorf("a client that is not a member: %v", err)

@@ -210,7 +210,7 @@ func TestTrainingAheadIsGivenUp(t *testing.T) {
 			begun := time.Now()
 			quick.wait()
 			if took := time.Since(begun); took > time.Second {
-				t.Errorf("it ended %v later", took)
+				t.Errorf("the client ended %v after the interrupt", took)
 			}
 		},
 	} {

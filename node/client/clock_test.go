@@ -80,7 +80,7 @@ func TestMemberClockJumps(t *testing.T) {
 		t.Run(fmt.Sprint(jump), func(t *testing.T) {
 			for _, monotonic := range []bool{true, false} {
 				if took := run(t, jump, monotonic); took < usual-2*time.Second || took > usual+2*time.Second {
-					t.Errorf("it took %v, without a jump %v; monotonic %v", took, usual, monotonic)
+					t.Errorf("the run took %v, without a jump %v; monotonic %v", took, usual, monotonic)
 				}
 			}
 		})

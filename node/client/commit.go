@@ -51,8 +51,8 @@ type commitPoint struct {
 // isDue reports whether to copy the model after a step: every commit_every_rounds rounds. As long
 // as no model has enough reports, the distance doubles each time, so that members that need longer
 // than that to hash their copies, or that see the run later, come to report the same models. A
-// client also copies the model that the others have agreed on when it reaches that step, because
-// they may have left when the model is needed.
+// client also copies the model that the other members have agreed on when it reaches that step,
+// because they may have left when the model is needed.
 func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false

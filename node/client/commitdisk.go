@@ -24,7 +24,7 @@ const (
 	maxDiskPause   = time.Minute
 )
 
-// maxHung is the number of hanging writes up to which a new write is started. Each keeps its copy
+// maxHung is the maximum number of hanging writes at the start of a new write. Each keeps its copy
 // in memory.
 const maxHung = 1
 

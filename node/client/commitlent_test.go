@@ -73,10 +73,10 @@ func TestLeavingAwaitsALentModel(t *testing.T) {
 		l.since = time.Now()
 		l.until = l.since.Add(5 * time.Second)
 		if time.Sleep(20*time.Second - time.Nanosecond); !l.worthWaiting() {
-			t.Error("it leaves before a model that takes 20 s can be on the disk")
+			t.Error("the client leaves before a model that takes 20 s can be on the disk")
 		}
 		if time.Sleep(time.Nanosecond); l.worthWaiting() {
-			t.Error("it waits too long")
+			t.Error("the client waits too long")
 		}
 		end := &farewell{own: own, points: &rounds.points, engine: l.engine, saver: &keep.Saver{}}
 		if _, bytes := end.unwritten(); bytes != 20*slowHash {

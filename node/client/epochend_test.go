@@ -118,7 +118,7 @@ func dieWithTheirReports(t *testing.T, epoch uint32, p promise, written bool) {
 	}
 	w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 	s = w.host.State()
-	t.Logf("the run recorded the model of step %d, and goes on from that of step %d, %v after its members came back", step, s.Model.Checkpoint.Step, time.Since(back))
+	t.Logf("the run recorded the model of step %d, but continues from the model of step %d, %v after its members came back", step, s.Model.Checkpoint.Step, time.Since(back))
 	if from := s.Model.Checkpoint.Step; from > step || from+most < step {
 		t.Errorf("the run continues from the model of step %d, it recorded step %d", from, step)
 	}

@@ -86,7 +86,7 @@ func TestEquivocatorIsEjected(t *testing.T) {
 				bad := launch(honest, true)
 				w.until("it is ejected", func(s *coordinator.State) bool { return stateOf(s, bad.id) == coordinator.Ejected })
 				if s := w.host.State(); s.Progress.Step > 3 {
-					t.Errorf("it was ejected in step %d", s.Progress.Step)
+					t.Errorf("the client was ejected in step %d", s.Progress.Step)
 				}
 				if sent.Load() > 4 || accepted.Load() != 1 {
 					t.Errorf("%d times sent, %d times accepted", sent.Load(), accepted.Load())
@@ -250,7 +250,7 @@ func killedAt(t *testing.T, moment string, step uint32, saves bool) {
 	})
 	w.until("the end", func(s *coordinator.State) bool {
 		if got := stateOf(s, second.id); got == coordinator.Ejected {
-			t.Fatalf("it was ejected in step %d", s.Progress.Step)
+			t.Fatalf("the client was ejected in step %d", s.Progress.Step)
 		}
 		return s.RunState == coordinator.Finished
 	})
@@ -270,6 +270,6 @@ func killedAt(t *testing.T, moment string, step uint32, saves bool) {
 		again = max(again, int(e.Step))
 	}
 	if again == 0 {
-		t.Error("it never signed again, so little was tested")
+		t.Error("the client never signed again, so little was tested")
 	}
 }

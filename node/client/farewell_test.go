@@ -93,11 +93,11 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				time.Sleep(time.Minute)
 				select {
 				case <-hung.done:
-					t.Fatalf("it ended by itself: %v", hung.err)
+					t.Fatalf("the client ended without an interrupt: %v", hung.err)
 				default:
 				}
 				if len(log.lines("level=WARN", `"models of steps"=`)) != 1 {
-					t.Error("it does not report why it waits")
+					t.Error("the client does not report why it waits")
 				}
 				hung.cancel()
 				begun := time.Now()
@@ -106,7 +106,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				}
 				hung.wait()
 				if took := time.Since(begun); took > 5*time.Second || !errors.Is(hung.err, context.Canceled) {
-					t.Errorf("it ended %v after the interrupt: %v", took, hung.err)
+					t.Errorf("the client with the hung disk ended %v after the interrupt: %v", took, hung.err)
 				}
 				said := log.lines("level=ERROR", `"not saved"=`)
 				if (test.answers == 0) != (len(said) == 1) || hangs != (test.answers == 0) {

@@ -267,7 +267,7 @@ func TestComesAfterTheEnd(t *testing.T) {
 		late := w.launch(2, func(o *options) { o.CheckpointDir = t.TempDir() })
 		late.wait()
 		if took := time.Since(begun); late.err != nil || took > time.Second || len(all[event.Finished](late)) != 1 {
-			t.Errorf("it ended after %v: %v; events of the end: %v", took, late.err, all[event.Finished](late))
+			t.Errorf("the client ended after %v: %v; events of the end: %v", took, late.err, all[event.Finished](late))
 		}
 	})
 }

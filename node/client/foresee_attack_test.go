@@ -85,7 +85,7 @@ func TestWrongForesightCostsNoSeat(t *testing.T) {
 					}
 				}
 				if m := members[0].node.engine.outlook.mistakes; m != test.mistakes {
-					t.Errorf("it mispredicted %d times, want %d", m, test.mistakes)
+					t.Errorf("the victim mispredicted %d times, want %d", m, test.mistakes)
 				}
 			})
 		})

@@ -110,7 +110,7 @@ func TestForeseenOutcomeDoesNotCome(t *testing.T) {
 			t.Errorf("%+v", lost)
 		}
 		if m := a.node.engine.outlook.mistakes; m != 1 {
-			t.Errorf("it mispredicted %d times, want once", m)
+			t.Errorf("the victim mispredicted %d times, want once", m)
 		}
 		if begun := noted.of(5); len(begun) != 2 || !begun[0].ahead || begun[1].ahead || begun[0].weights == begun[1].weights || begun[1].weights != noted.after[4] {
 			t.Errorf("step 5: %+v", begun)

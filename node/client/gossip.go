@@ -176,7 +176,7 @@ func (g *gossipReader) publish(raw []byte) {
 }
 
 // maxPushes is the maximum number of results that a member may push in a round. An honest member
-// pushes one, and a second one only after a restart.
+// pushes one result, and a second result only after a restart.
 const maxPushes = 4
 
 // pushed handles a result that a member pushes with its announcement. It runs in goroutines of the

@@ -123,15 +123,15 @@ func TestGossipOutOfTime(t *testing.T) {
 	}
 	message = wire.SignAnnouncement(author, wire.ResultAnnouncement{Run: [32]byte{1}, Step: g.step.Load(), Batch: assign.BatchID{End: 1}, Size: 1})
 	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) {
-		t.Errorf("of another run: %v", err)
+		t.Errorf("of a different run: %v", err)
 	}
 	if err := g.pushed(author.ID(), message, []byte{1}); !errors.Is(err, env.ErrUnasked) {
-		t.Errorf("pushed of another run: %v", err)
+		t.Errorf("pushed, of a different run: %v", err)
 	}
 	g.run.Store(&issuer{run: clienttest.Run, host: author.ID(), known: make(map[uint32]wire.Head)})
 	head := wire.Head{Index: 1, Step: g.step.Load()}
 	if err := g.listen(author.ID(), head.Sign(author, [32]byte{1}).AppendTo(nil)); !errors.Is(err, env.ErrUnasked) {
-		t.Errorf("head of another run: %v", err)
+		t.Errorf("head of a different run: %v", err)
 	}
 	<-g.heard
 	if err := g.listen(author.ID(), head.Sign(author, clienttest.Run).AppendTo(nil)); err != nil || len(g.heard) != 1 {

@@ -74,16 +74,16 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 				w.until("it has the model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
 				synctest.Wait() // until the report appears too
 				if took := time.Since(begun); took < test.least || took > test.most {
-					t.Errorf("it began after %v, want %v to %v", took, test.least, test.most)
+					t.Errorf("the epoch began after %v, want %v to %v", took, test.least, test.most)
 				}
 				if ready := all[event.Ready](again)[0]; ready.Step != want {
-					t.Errorf("it began with %+v, want the model of step %d", ready, want)
+					t.Errorf("the epoch began with %+v, want the model of step %d", ready, want)
 				}
 				if said := log.lines("level=WARN", "--accept-loss"); (len(said) > 0) == test.accept {
 					t.Errorf("reported %q", said)
 				}
 				if said := log.lines("level=WARN", fmt.Sprintf("first_step=%d", older+1)); len(said) == 0 && test.holder == 0 {
-					t.Errorf("it logged %q about the loss of step %d: %q", said, newest, log.lines("level=WARN"))
+					t.Errorf("the client logged %q about the loss of step %d: %q", said, newest, log.lines("level=WARN"))
 				}
 				for _, m := range members {
 					m.cancel()
@@ -114,10 +114,10 @@ func TestNewcomersWaitForAMember(t *testing.T) {
 				b := w.launch(1, log.keeps)
 				time.Sleep(20 * time.Minute)
 				if ready := all[event.Ready](b); len(ready) > 0 {
-					t.Fatalf("alone it began with %+v", ready)
+					t.Fatalf("without a holder the client became ready: %+v", ready)
 				}
 				if said := log.lines("level=INFO", fmt.Sprintf("step %d", newest)); len(said) == 0 {
-					t.Error("it did not report why it waits")
+					t.Error("the client did not report why it waits")
 				}
 				again := w.launch(index, kept)
 				w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
@@ -158,7 +158,7 @@ func TestKilledAfterItsReport(t *testing.T) {
 		}
 		older, found := f.NewestBefore(newest)
 		if !found {
-			t.Fatal("it has no older model")
+			t.Fatal("the client has no older model")
 		}
 		begun, again := time.Now(), w.launch(0, kept)
 		w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
@@ -166,7 +166,7 @@ func TestKilledAfterItsReport(t *testing.T) {
 			t.Errorf("an epoch began and ended without a model: %s", s.String())
 		}
 		if ready := all[event.Ready](again)[0]; ready.Step != older || time.Since(begun) < holderTimeout {
-			t.Errorf("it began with %+v after %v, want the model of step %d, when no holder came for %v", ready, time.Since(begun), older, holderTimeout)
+			t.Errorf("the epoch began with %+v after %v, want the model of step %d after %v without a holder", ready, time.Since(begun), older, holderTimeout)
 		}
 		again.cancel()
 		again.wait()

@@ -62,7 +62,7 @@ func TestModelPutDownTooLate(t *testing.T) {
 			synctest.Wait()
 			model := node.models.Held
 			if model == nil {
-				t.Fatalf("%v late: it holds no model", late)
+				t.Fatalf("%v late: the client holds no model", late)
 			}
 			for i, hash := range model.Blobs {
 				if _, err := m.net.FetchUpTo(t.Context(), hash, 1<<30, nil); err != nil {
@@ -111,7 +111,7 @@ func TestLeavingAwaitsAModelThatIsPutDown(t *testing.T) {
 		m.cancel()
 		m.wait()
 		if !said.Load() {
-			t.Error("it left without reporting which model it holds")
+			t.Error("the client left without reporting which model it holds")
 		}
 		crash(others...)
 	})
@@ -174,7 +174,7 @@ func TestDiskThatComesLate(t *testing.T) {
 			synctest.Wait()
 			for step, want := range map[uint32]bool{1: late > 0, 3: true, 6: late > 0} {
 				if _, err := f.Commits().Digest(step); (err == nil) != want {
-					t.Errorf("%v late: the folder of step %d is there: %v", late, step, err == nil)
+					t.Errorf("%v late: the folder of step %d exists: %v", late, step, err == nil)
 				}
 			}
 			cancel()

@@ -280,7 +280,7 @@ func TestLeaverWithALargeModel(t *testing.T) {
 				t.Errorf("copies take %v: it left after %v, and reported step %d", copying, took, said.Step)
 			}
 			if len(log.lines("level=INFO", "bytes=", "for=")) == 0 {
-				t.Error("it does not report that it needs more time")
+				t.Error("the client does not report that it needs more time")
 			}
 			leaver.wait()
 			time.Sleep(copying) // until the copy that the client did not wait for ends

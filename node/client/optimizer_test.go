@@ -127,7 +127,7 @@ func TestInterruptWaitsForTheMomentum(t *testing.T) {
 				}
 				files, err := filepath.Glob(filepath.Join(dir, ".optimizer", "*"+".safetensors"))
 				if err != nil || len(files) > 0 != test.waits {
-					t.Errorf("it is on the disk: %q, %v", files, err)
+					t.Errorf("the momentum is on the disk: %q, %v", files, err)
 				}
 				if !test.waits {
 					time.Sleep(15 * time.Second) // the goroutine that writes it

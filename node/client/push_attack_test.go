@@ -95,7 +95,7 @@ func (h *hostilePusher) Request(ctx context.Context, to identity.ID, name string
 }
 
 // TestHostilePushes checks a member, one of six, that pushes its results to only some members, with
-// false bytes, late, repeatedly, for other rounds, and together with other members' results. No
+// false bytes, late, repeatedly and for other rounds. It also pushes results of other members. No
 // other member is late, loses its seat or its model, or forgets any of its results.
 func TestHostilePushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -86,9 +86,9 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 				})
 				s := w.host.State()
 				if s.Progress.Step > killed+14 {
-					t.Errorf("it trains again in step %d of the run", s.Progress.Step)
+					t.Errorf("the client trains again in step %d of the run", s.Progress.Step)
 				}
-				t.Logf("it trains again after %v, %d rounds later", time.Since(died), s.Progress.Step-killed)
+				t.Logf("the client trains again after %v, %d rounds later", time.Since(died), s.Progress.Step-killed)
 				finishEqual(w, a, b, back)
 				if rejoined := all[event.Rejoined](back); len(rejoined) != 1 || rejoined[0].Epoch != s.Progress.Epoch {
 					t.Errorf("rejoined: %+v", rejoined)

@@ -155,7 +155,7 @@ func (last waiting) said(next waiting, now time.Time, log *slog.Logger) waiting 
 	return next
 }
 
-// waitsFor returns what this client waits for.
+// waitsFor returns the reason for which this client waits.
 func (v *view) waitsFor() waiting {
 	if !v.hasSeat() {
 		return waiting{}

@@ -143,7 +143,7 @@ func (r *reveals) withProof(member *coordinator.Client, epoch uint32) [32]byte {
 		return [32]byte{}
 	}
 	if member.Commitment == r.next {
-		r.next = [32]byte{} // others know the values from now on
+		r.next = [32]byte{} // other members know the values from now on
 	}
 	return value
 }

@@ -69,12 +69,12 @@ func TestForeignCommitment(t *testing.T) {
 	r := newReveals(clienttest.Key(1), [32]byte{9})
 	member := &coordinator.Client{Commitment: [32]byte{1}}
 	if r.opens(member, 1) || r.withProof(member, 1) != [32]byte{} {
-		t.Error("it opens what it did not commit to")
+		t.Error("a foreign commitment can be opened")
 	}
 	if _, ok := r.ready(member, 1, time.UnixMilli(5)); ok {
-		t.Error("it is ready")
+		t.Error("Ready is possible with a foreign commitment")
 	}
 	if r.withProof(&coordinator.Client{}, 1) != [32]byte{} {
-		t.Error("it reveals something without a commitment")
+		t.Error("a value is revealed without a commitment")
 	}
 }

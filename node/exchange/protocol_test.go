@@ -89,7 +89,7 @@ func TestAskedAndServed(t *testing.T) {
 	}
 	ask("all is there", nil)
 	if want := blake3.Sum256(encodeApplied(history.rounds)); said != want {
-		t.Error("the hash of the answer is another's")
+		t.Error("the answer has a wrong hash")
 	}
 	peer.instead = []byte{1, 0, 0}
 	ask("something else is sent", errMalformed)

@@ -17,7 +17,7 @@ import (
 type Owner interface {
 	// Late reports whether a round's results are no longer useful.
 	Late(b *tally.Tally) bool
-	// Held is called for a result that was fetched and verified, Rejected for one that failed
+	// Held is called for a result that was fetched and verified, Rejected for a result that failed
 	// verification.
 	Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate)
 	Rejected(b *tally.Tally, s *tally.Slot, reason string)

@@ -100,7 +100,7 @@ func (a *Attempt) run(ctx context.Context) error {
 	return err
 }
 
-// snapshot gets the model's content from the first source that has it.
+// snapshot gets the model's content from the first source that succeeds.
 func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	var before error // ErrNoHolder of a previous source, which is added to a later source's error
 	for _, from := range a.sources() {

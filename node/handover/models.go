@@ -22,7 +22,7 @@ const replayShare = 3
 type Models struct {
 	// Held is the model that the trainer holds; nil while the trainer's weights match no manifest.
 	Held *Model
-	// Large is the size in bytes up to which copies of a model are kept in memory.
+	// Large is the maximum size in bytes of a model whose copies are kept in memory.
 	Large uint64
 
 	options *Options

@@ -56,7 +56,7 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 		return err == nil
 	}
 	if _, err := c.obtain(); err == nil || !kept() {
-		t.Fatalf("after %v the part is here: %v", err, kept())
+		t.Fatalf("after %v the client has the part: %v", err, kept())
 	}
 	c.peer.Drop(hash) // now only this client has the part
 	c.must((&Model{}).Publish(c.t.Context(), c.options.Tasks, Idle, c.peer.Lend, c.after))
@@ -70,7 +70,7 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 	_, err = c.peer.Put(config)
 	c.must(err)
 	if _, err := c.obtain(); err == nil || !kept() {
-		t.Fatalf("after %v the part is here: %v", err, kept())
+		t.Fatalf("after %v the client has the part: %v", err, kept())
 	}
 	c.request.Definition.Checkpoint.Digest = digestOf(c.wrong)
 	if _, err := c.obtain(); err == nil || kept() {

@@ -38,7 +38,7 @@ func (m *Models) PutDown(model *Model, dir string) {
 			case err != nil:
 				m.options.Log.Warn("cannot share the model from its folder", "dir", dir, "step", model.Step, "err", err)
 			}
-			m.store.Drop(lies.Blobs...) // except those of models that are shared
+			m.store.Drop(lies.Blobs...) // except blobs of models that are shared
 			m.options.Tasks.Spawn(GiveBack)
 		}
 	})

@@ -63,7 +63,7 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 	return true, nil
 }
 
-// keepOptimizers removes all but the newest files of this run and key up to the step upTo. It first
+// keepOptimizers keeps only the newest files of this run and key up to the step upTo. It first
 // removes files of later steps, from a future that the run's host lost.
 func (f Folder) keepOptimizers(keep int, upTo uint32) error {
 	steps := map[string]int64{}

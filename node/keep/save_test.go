@@ -100,7 +100,7 @@ func TestWhatMakesRoom(t *testing.T) {
 			b.SaveAgreed(stateAfter(step, recorded(m)))
 			b.work()
 		}
-		for _, step := range []uint32{11, 14} { // the second is of the next epoch and is kept
+		for _, step := range []uint32{11, 14} { // the second belongs to the next epoch and is kept
 			if err := b.Folder.SaveCommit(modelOf(step).Snapshot, checkpoint.Facts{RunID: b.Folder.RunID, Step: step}); err != nil {
 				t.Fatal(err)
 			}

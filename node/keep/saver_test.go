@@ -263,6 +263,6 @@ func TestWhereLies(t *testing.T) {
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}
 	golden.Message(t, "the initial model", errors.New(b.WhereLies(s)))
 	if b.Holds(s.Model.Checkpoint) {
-		t.Error("it holds a dummy")
+		t.Error("the saver holds a dummy checkpoint")
 	}
 }

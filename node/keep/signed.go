@@ -15,7 +15,7 @@ const (
 	signedFolder = ".signed"
 
 	signedSlots    = 2
-	signedSlotSize = 32 + 4 + 4 // run, step, check of both
+	signedSlotSize = 32 + 4 + 4 // run, step, checksum of both
 )
 
 // errUnreadable means that a signing record has no complete slot.

@@ -126,7 +126,7 @@ func TestTrainerOfLocalSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, audits := trainer.(env.Auditor); audits {
-		t.Error("it reports that it can be audited")
+		t.Error("a trainer without audits can be audited")
 	}
 	round(t, f, trainer, 1)
 	round(t, f, trainer, 2)
@@ -303,7 +303,7 @@ func TestAuditedExpertsComputeInF32(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := trainer.(env.Auditor).Precisions(); got[0] != audit.F32 {
-		t.Errorf("it trains in %v", got[0])
+		t.Errorf("the trainer computes in %v", got[0])
 	}
 	payload, _, err := trainer.Train(t.Context(), 1, batch(t, f), func(context.Context) error { return nil })
 	if err != nil {

@@ -226,7 +226,7 @@ func (t count) lacks(batch, witness int) bool {
 
 // informed lists the members that know more about the batches unknown here: the witnesses that
 // signed the root of a quorum, because they hold exactly what counts. Without such a root it lists
-// those that claim a result of one of the batches and hold none of its candidates.
+// the witnesses that claim a result of one of the batches and hold none of its candidates.
 func (b ballot) informed(unknown []int) []uint16 {
 	t := b.tally()
 	root, agreed := b.round.QuorumRoot()

@@ -190,7 +190,7 @@ func (b *Tally) ballot() ballot {
 }
 
 // IsHeld reports whether witnesses hold a result, according to an outcome of the round. known is
-// false as long as the answer depends on what dishonest witnesses may hide.
+// false as long as dishonest witnesses may hide results that change the answer.
 func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
 	liars := (max(int(b.Round.WitnessesElected), len(b.Round.Witnesses)) - 1) / 3
 	switch votes, needed := b.Round.Votes(c), int(b.Round.WitnessesNeeded); {

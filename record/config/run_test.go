@@ -156,7 +156,7 @@ func TestTimesMayHaveFractions(t *testing.T) {
 		"0.2": 200, "0.001": 1, "1.0": 1000, "1": 1000, "2e-1": 200, "999999999.999": 999_999_999_999, "1e9": coordinator.MaxTime, "0.1e1": 1000,
 	} {
 		if got := read(value); got != want {
-			t.Errorf("%s is read as %d ms, want %d", value, got, want)
+			t.Errorf("%s was parsed as %d ms, want %d", value, got, want)
 		}
 	}
 	for ms := uint64(1); ms <= 3000; ms += 7 {

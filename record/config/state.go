@@ -101,7 +101,7 @@ func readProgress(root *table) coordinator.Progress {
 }
 
 // readDiscarded checks and discards the part of a saved state that describes the running epoch. Its
-// members are gone, and the run continues with a new epoch.
+// members have left, and the run continues with a new epoch.
 func readDiscarded(root *table) {
 	if root.has("epoch_state") {
 		root.sub("epoch_state", root.values["epoch_state"])
@@ -191,9 +191,9 @@ func clipAudited(llm *table, run *Run) string {
 }
 
 // checkAudits reports an audited run without a bound for its steps. An audit checks parts of a
-// step. For the rest it relies on the fact that the whole step was clipped.
-// checkAudits also reports local steps that depend on data only the member has, and local steps that
-// keep the effect of a false result for ever.
+// step. For the rest it relies on the fact that the whole step was clipped. checkAudits also
+// reports local steps that depend on data only the member has, and local steps that keep the effect
+// of a false result forever.
 func checkAudits(llm *table, run Run) {
 	if local := run.Model.Optimizer.LocalSteps; run.Config.VerificationPercent > 0 && local != nil {
 		if local.OuterMomentum > 0 {

@@ -126,7 +126,7 @@ func TestExamine(t *testing.T) {
 		})
 	}
 	if _, err := lied.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrExhibit) {
-		t.Errorf("with another model: %v", err)
+		t.Errorf("with a different model: %v", err)
 	}
 }
 

@@ -24,7 +24,7 @@ type Evidence struct {
 	Genesis      []byte      // signed genesis of the run
 	Heads        []wire.Head // signed by the host
 	Index        uint64      // number of records before Records
-	Records      [][]byte    // as sent by the host, up to the one that does not follow; may be empty
+	Records      [][]byte    // as sent by the host, up to the record that does not follow; may be empty
 	Announcement []byte      // of the member that got another head; may be empty
 }
 

@@ -24,7 +24,7 @@ const (
 // it.
 type Bytes struct {
 	Model  uint64 `json:"model"`  // weights, as sent and stored
-	Memory uint64 `json:"memory"` // weights, gradient, optimizer state and, unless it is on the disk, a copy of the model for others, without the memory of a micro batch
+	Memory uint64 `json:"memory"` // weights, gradient, optimizer state and, unless it is on the disk, a copy of the model for other members, without the memory of a micro batch
 	Disk   uint64 `json:"disk"`   // kept checkpoints, one checkpoint being written, and the optimizer state
 	Result uint64 `json:"result"` // approximate size of a member's result; 0: not known
 }
@@ -36,7 +36,7 @@ func Of(run config.Model, audited bool, parameters uint64, keep int) Bytes {
 	weights := Value * parameters
 	b := Bytes{Model: weights, Memory: 3 * weights} // weights, gradient, momentum
 	if weights <= MaxCopied || keep < 0 {
-		b.Memory += weights // the newest model, for other members; a large one is on disk
+		b.Memory += weights // the newest model, for other members; a large model is on disk
 	}
 	if audited {
 		b.Memory += weights // momentum or unsent values before the newest result

@@ -125,7 +125,7 @@ func (s *Store) complete(p *partial) []byte {
 		fits := s.memory.makeRoom(cost(p.key.size))
 		s.logger.Warn("blob: a payload could not be written", "blob", p.key.hash.Short(), "bytes", p.key.size, "kept_in_memory", fits, "err", err)
 		s.discard(p)
-		if !fits { // the caller has it; other members get it elsewhere
+		if !fits { // only the caller keeps the data; members fetch it from other holders
 			return p.data
 		}
 		p.room = &s.memory

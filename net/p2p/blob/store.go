@@ -73,7 +73,7 @@ type entry struct {
 	size     uint64
 	data     memory                 // nil: the payload is in a file
 	from     *lentFile              // the caller's file; nil: the file is in the folder
-	room     *room                  // nil: data belongs to the caller and takes no space
+	room     *room                  // nil: data belongs to the caller and does not count as used space
 	place    *place                 // nil while the payload is retained
 	outboard func() ([]byte, error) // returns the hash tree, computed at the first call
 	reading  *reading               // by Get, from the file; nil: not being read

@@ -364,7 +364,7 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := joinRaw(t, loud)
-	// The relay forwards nothing before it knows the subscribers, which takes up to a second.
+	// The relay forwards nothing before it knows the subscribers. That takes up to a second.
 	for ctx, i, known := testContext(t), 0, false; !known; i++ {
 		if err := raw.Publish(ctx, fmt.Appendf(nil, "first %d", i)); err != nil {
 			t.Fatal(err)

@@ -43,7 +43,7 @@ type Promise string
 const (
 	// OneBackend: the host refuses a second live backend of a key.
 	OneBackend Promise = "one key has one live backend"
-	// WithdrawsLost: the host withdraws a client that is gone for the grace period.
+	// WithdrawsLost: the host withdraws a client without a backend for the grace period.
 	WithdrawsLost Promise = "a client that is gone is withdrawn"
 )
 
