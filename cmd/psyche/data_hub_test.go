@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 )
 
-// TestTokenizeFromTheHub names a data set and a tokenizer that are nowhere but on the Hub.
+// TestTokenizeFromTheHub uses a data set and a tokenizer that are only on the Hub.
 func TestTokenizeFromTheHub(t *testing.T) {
 	tokenizer, err := os.ReadFile("../../files/tokenizer/testdata/bytes.json")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestOrderOfAMixture has the example of docs/data.md: 7 and 3 shares, and the seed of 7.
+// TestOrderOfAMixture checks the example of docs/data.md, with 7 and 3 shares and the seed 7.
 func TestOrderOfAMixture(t *testing.T) {
 	dir := t.TempDir()
 	server := httptest.NewServer(http.FileServer(http.Dir(dir)))

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestMeter: nothing is said of what is short; then how far it is, and how long it takes by what was done since it began.
+// TestMeter checks that short work is not reported. Longer work is reported with its progress and
+// with the remaining time, estimated from the rate since the start.
 func TestMeter(t *testing.T) {
 	for _, screen := range []bool{false, true} {
 		var out strings.Builder
@@ -32,7 +33,7 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// TestLogged: a log gets a line every ten seconds, with what is left.
+// TestLogged checks that a log gets a line every ten seconds, with the remaining time.
 func TestLogged(t *testing.T) {
 	var out strings.Builder
 	m := New(io.Discard, "hashing")
@@ -49,7 +50,7 @@ func TestLogged(t *testing.T) {
 	}
 }
 
-// TestReader: what is read is counted.
+// TestReader checks that the bytes that a reader returns are counted.
 func TestReader(t *testing.T) {
 	var out strings.Builder
 	m := New(&out, "reading")
