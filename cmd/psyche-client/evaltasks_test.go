@@ -18,7 +18,7 @@ const (
 	evalData  = "../../learn/eval/testdata/data"
 )
 
-// evaluateTasks runs the command and returns what it printed as JSON.
+// evaluateTasks runs the command and returns its decoded JSON output.
 func evaluateTasks(t *testing.T, more ...string) (all evaluations) {
 	t.Helper()
 	out := succeed(t, append([]string{"evaluate", "--model", evalModel, "--threads", "1", "--json"}, more...)...)

@@ -20,7 +20,8 @@ import (
 // chainRun is a run on a chain.
 var chainRun = dashtest.Options{RunID: "on-chain", Members: 12, Rounds: 40, RoundsPerEpoch: 10, Silent: 4, Eject: 5, Boast: 2}
 
-// verifiesChain has the browser check the archive of a run on a chain, and compare its head.
+// verifiesChain checks that the browser verifies the archive of a run on a chain and compares its
+// head.
 func (b *browser) verifiesChain(t *testing.T) {
 	if built() == nil {
 		t.Skip("the verifier was not built (make verifier): no browser tried it")
@@ -78,7 +79,8 @@ func (b *browser) verifiesChain(t *testing.T) {
 	}
 }
 
-// paste gives the page the link, hash or head that somebody else gave to the reader, and wants it to say something.
+// paste enters a link, hash or head that a third party gave to the reader, and checks the page's
+// answer.
 func (b *browser) paste(t *testing.T, text, want string) {
 	t.Helper()
 	b.text(t, `(() => { const field = document.querySelector("#verify-told"); field.value = "`+text+`"; field.dispatchEvent(new Event("input")); return ""; })()`)

@@ -19,10 +19,11 @@ import (
 	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
-// lossChart is the chart of the loss, for querySelector.
+// lossChart is the querySelector selector of the loss chart.
 const lossChart = `[data-chart=\"Loss\"]`
 
-// TestCharts has a browser save a chart, show a part of it, and lay another run over it.
+// TestCharts checks that a browser can save a chart, zoom into it, and draw a different run over
+// it.
 func TestCharts(t *testing.T) {
 	b := open(t)
 	web := page(t, shownRun)
@@ -54,7 +55,7 @@ func TestCharts(t *testing.T) {
 	}
 }
 
-// savesPicture presses the button of a chart, and looks at the file.
+// savesPicture presses the button of a chart and examines the file.
 func (b *browser) savesPicture(t *testing.T) {
 	saved := b.text(t, `new Promise((done) => {
 	  const make = URL.createObjectURL, click = HTMLAnchorElement.prototype.click;
@@ -102,12 +103,12 @@ func (b *browser) savesPicture(t *testing.T) {
 	}
 }
 
-// label is what a chart says of itself.
+// label returns the text that describes a chart to screen readers.
 func (b *browser) label(t *testing.T) string {
 	return b.text(t, `document.querySelector("`+lossChart+` svg").getAttribute("aria-label").split(". ")[0]`)
 }
 
-// zooms drags over a part of a chart, uses its keys, and its buttons.
+// zooms drags over a part of a chart and uses its keys and buttons.
 func (b *browser) zooms(t *testing.T) {
 	whole := b.label(t)
 	back := `!!document.getElementById("Whole range Loss")`
@@ -171,7 +172,7 @@ func (b *browser) mouse(t *testing.T, kind input.DispatchMouseEventType, x, y fl
 	}
 }
 
-// choose gives the page a file, as if the reader had chosen it.
+// choose gives a file to the page, as if the reader had chosen it.
 func (b *browser) choose(t *testing.T, name string, content []byte) {
 	t.Helper()
 	b.text(t, `(() => { const files = new DataTransfer();
@@ -181,7 +182,7 @@ func (b *browser) choose(t *testing.T, name string, content []byte) {
 	b.text(t, `(async () => { const end = Date.now() + 50000; while (document.querySelector("#other-busy")) { if (Date.now() > end) throw new Error("it is busy for ever"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
 }
 
-// overlays lays a log, and a saved page, over a run, and gives it what is neither.
+// overlays draws a log, and a saved page, over a run, and then chooses files of other kinds.
 func (b *browser) overlays(t *testing.T, address string) {
 	verifier := built()
 	if verifier == nil {
@@ -247,7 +248,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 	}
 }
 
-// TestReadingShown: the page of a log that is being read says how far that is.
+// TestReadingShown checks that the page shows the progress of reading a log.
 func TestReadingShown(t *testing.T) {
 	b := open(t)
 	web := page(t, shownRun)

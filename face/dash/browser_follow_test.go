@@ -67,7 +67,7 @@ func (b *browser) badJournal(t *testing.T, g *growing, at int) {
 	g.to(t, at+20)
 	b.stays(t, step, "newer entries that somebody changed", "Not verified. ", "the log does not verify: entry ", "Follows from the first ")
 	g.lie(nil)
-	b.stays(t, step, "a log that did not verify", "Not verified. ") // until the reader has it checked again
+	b.stays(t, step, "a log that did not verify", "Not verified. ") // until the reader starts the check again
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	b.text(t, `(async () => { while (!document.querySelector("#verify-told")) await new Promise((go) => setTimeout(go, 50)); })()`)
 	if got := b.verified(t); !strings.HasPrefix(got, "Verified by your browser. ") {

@@ -169,7 +169,7 @@ func (g *growing) to(t *testing.T, entries int) {
 	g.written = end
 	for deadline := time.Now().Add(time.Minute); g.run.Log != nil; time.Sleep(5 * time.Millisecond) {
 		if view := g.run.Log.View(); view.Log != nil && view.Log.Records == entries {
-			time.Sleep(600 * time.Millisecond) // until an answer that is kept is too old
+			time.Sleep(600 * time.Millisecond) // until a cached answer has expired
 			return
 		}
 		if time.Now().After(deadline) {

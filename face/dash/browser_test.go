@@ -36,11 +36,10 @@ var (
 	ofFolder = flag.String("dash.of", "", "folder of runs, such as a testnet's, of whose newest run TestPictures takes screenshots")
 )
 
-// axeVariable names the file axe.min.js of axe-core, which looks for what people with disabilities
-// cannot use.
+// axeVariable names the file axe.min.js of axe-core, which finds accessibility problems.
 const axeVariable = "PSYCHE_TEST_AXE"
 
-// browser is a browser and what it complained about.
+// browser is a browser and its error messages.
 type browser struct {
 	ctx context.Context
 
@@ -48,7 +47,7 @@ type browser struct {
 	complaints []string
 }
 
-// open starts chromium, or skips the test.
+// open starts chromium, or skips the test if chromium is missing.
 func open(t *testing.T) *browser {
 	t.Helper()
 	program := ""
@@ -129,7 +128,7 @@ func (b *browser) said() string {
 	return strings.Join(b.complaints, "\n")
 }
 
-// show opens the page at a run, in a window of a size and a theme.
+// show opens the page at a run, in a window of the given size and theme.
 func (b *browser) show(t *testing.T, address, run, theme string, width, height int64) {
 	t.Helper()
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}}
@@ -142,7 +141,7 @@ func (b *browser) show(t *testing.T, address, run, theme string, width, height i
 
 var shownRun = dashtest.Options{RunID: "tiny-llama", Members: 12, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Eject: 5, Wrong: 3, Boast: 2}
 
-// courtRun has audits: a jury ejects who cheats, another one who slanders.
+// courtRun has audits: a jury ejects a cheat, and a different jury ejects a slanderer.
 var courtRun = dashtest.Options{RunID: "audited", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
 
 func TestBrowser(t *testing.T) {
@@ -262,7 +261,8 @@ func TestBrowser(t *testing.T) {
 	}
 }
 
-// trials wants who was ejected by a jury, why, until when, and the entry that did it.
+// trials checks that the page shows the members that a jury ejected, the reason, the end of the
+// ejection, and the entry that ejected them.
 func (b *browser) trials(t *testing.T, address string) {
 	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
 	cheat := dashtest.Key(courtRun.Cheat).ID().String()
@@ -305,9 +305,9 @@ func (b *browser) trials(t *testing.T, address string) {
 	b.window(t, "dashboard-trials")
 }
 
-// progress wants a log that nobody writes any more to be called silent, and how long a run still takes, and what it
-// waits for, to be told from its rounds and its state. What curves are drawn over, and the cursor in one, stay as
-// the reader set them.
+// progress checks that a log without new entries is shown as silent, and that the page derives the
+// remaining time of a run, and the event that it waits for, from the run's rounds and state.
+// Overlays of charts, and the cursor in a chart, stay as the reader set them.
 func (b *browser) progress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "gone.journal")
@@ -318,7 +318,7 @@ func (b *browser) progress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil { // in a round; what is torn is left out
+	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil { // in a round; a torn line is left out
 		t.Fatal(err)
 	}
 	g := gather.New(t.Context(), gather.Options{})
@@ -371,7 +371,7 @@ func (b *browser) progress(t *testing.T) {
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
 	readout := `document.querySelector('[data-chart="Tokens per second"] .readout').textContent`
 	first := b.text(t, readout)
-	b.text(t, `document.querySelector("#find").dispatchEvent(new Event("input")), ""`) // which draws all of it anew
+	b.text(t, `document.querySelector("#find").dispatchEvent(new Event("input")), ""`) // it redraws the whole page
 	if again := b.text(t, readout); !strings.HasPrefix(first, "Tokens ") || again != first {
 		t.Errorf("the cursor reads %q, and after a redraw %q", first, again)
 	}
@@ -382,7 +382,7 @@ func (b *browser) progress(t *testing.T) {
 	}
 }
 
-// verified waits until the page says what the check of its log found.
+// verified waits until the page shows the result of the check of its log.
 func (b *browser) verified(t *testing.T) string {
 	t.Helper()
 	found := `document.querySelector("#h-believe-nothing").closest("section").querySelector("p[role=status], p[role=alert]")`
@@ -390,7 +390,7 @@ func (b *browser) verified(t *testing.T) string {
 	return b.text(t, found+`.textContent`)
 }
 
-// verifies has the browser check the log of a run.
+// verifies checks that the browser can verify the log of a run.
 func (b *browser) verifies(t *testing.T, address string) {
 	if built() == nil {
 		t.Skip("the verifier was not built (make verifier): no browser tried it")
@@ -408,7 +408,7 @@ func (b *browser) verifies(t *testing.T, address string) {
 	}
 }
 
-// saved has the browser open pages that are files: a sound one, and one whose log somebody changed.
+// saved checks that the browser opens saved pages: a valid page, and a page whose log was changed.
 func (b *browser) saved(t *testing.T) {
 	verifier := built()
 	if verifier == nil {
@@ -461,7 +461,7 @@ func (b *browser) saved(t *testing.T) {
 	}
 }
 
-// window keeps a screenshot of the window where -dash.pictures says.
+// window saves a screenshot of the window to the folder of -dash.pictures.
 func (b *browser) window(t *testing.T, name string) {
 	t.Helper()
 	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
@@ -473,7 +473,7 @@ func (b *browser) window(t *testing.T, name string) {
 	}
 }
 
-// axe wants a checker to find nothing serious.
+// axe checks that axe-core finds no serious problem.
 func (b *browser) axe(t *testing.T) {
 	t.Helper()
 	path := os.Getenv(axeVariable)
@@ -500,7 +500,7 @@ func (b *browser) axe(t *testing.T) {
 	}
 }
 
-// picture keeps a screenshot of the whole page where -dash.pictures says.
+// picture saves a screenshot of the whole page to the folder of -dash.pictures.
 func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
 	if *pictures == "" {

@@ -90,7 +90,7 @@ func TestServerScreensFit(t *testing.T) {
 	})
 }
 
-// TestPauseAsksFirst pauses a run with two keys, and with fewer nothing.
+// TestPauseAsksFirst checks that two keys pause a run and that one key does nothing.
 func TestPauseAsksFirst(t *testing.T) {
 	var did []string
 	s := host(t)

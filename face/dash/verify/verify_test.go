@@ -64,7 +64,7 @@ func check(log []byte, told verify.Told) (verify.Report, *verify.Verifier) {
 	return v.Close(told), v
 }
 
-// entries are the payloads of a log.
+// entries returns the payloads of a log.
 func entries(t testing.TB, log []byte) (all [][]byte) {
 	t.Helper()
 	_, err := journal.Read(bytes.NewReader(log), func(payload []byte) error {
@@ -77,7 +77,7 @@ func entries(t testing.TB, log []byte) (all [][]byte) {
 	return all
 }
 
-// chained is a log of entries, whose chain of hashes is right whatever they are.
+// chained returns a log of entries with a correct chain of hashes, whatever the entries are.
 func chained(all [][]byte) []byte {
 	log, previous := []byte(journal.Magic), [sha256.Size]byte{}
 	for _, payload := range all {
@@ -159,7 +159,7 @@ func TestGrowingLog(t *testing.T) {
 	}
 }
 
-// TestForgedLogs changes a log in the ways of somebody who wants to be believed, with a right chain of hashes.
+// TestForgedLogs changes a log as a forger would, with a correct chain of hashes.
 func TestForgedLogs(t *testing.T) {
 	log := logOf(t, options())
 	all := entries(t, log)
@@ -216,12 +216,13 @@ func TestForgedLogs(t *testing.T) {
 				t.Fatalf("found %+v", r)
 			}
 			golden.Message(t, name, problem(r))
-			_ = v.Show(0) // what did verify can be shown
+			_ = v.Show(0) // the verified part can be shown
 		})
 	}
 }
 
-// formats matches what changes with the encoding of a log: keys, hashes, signatures, offsets and the format's number.
+// formats matches the text that changes with the encoding of a log: keys, hashes, signatures,
+// offsets and the format's number.
 var formats = regexp.MustCompile(`[0-9A-Za-z]{43,}|(offset|writes) \d+`)
 
 // problem returns the problem of a report as an error, without the text that formats matches.
@@ -259,7 +260,7 @@ func TestInBrowser(t *testing.T) {
 
 func first(log []byte, _ archive.Header) []byte { return log }
 
-// inNode has Node verify a log, and wants it to find and show what it is natively.
+// inNode verifies a log in Node, and checks that the result equals the native result.
 func inNode(t *testing.T, node, lib string, log []byte) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, log, 0o600); err != nil {
@@ -289,7 +290,7 @@ func inNode(t *testing.T, node, lib string, log []byte) {
 	t.Logf("%d records, %d signatures in %.2f s, %d MiB (%s)", want.Records, want.Signatures, got.Seconds, got.Memory>>20, runtime.GOARCH)
 }
 
-// FuzzVerifier takes any bytes as a log.
+// FuzzVerifier verifies arbitrary bytes as a log.
 func FuzzVerifier(f *testing.F) {
 	log := logOf(f, dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})
 	f.Add(log, uint32(0))
