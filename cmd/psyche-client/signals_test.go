@@ -153,7 +153,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// startLine starts a command line, as the argument of the command before if before is set.
+// startLine starts this program with a command line. The words of before come first.
 func startLine(t *testing.T, dir string, line []string, before ...string) *signalstest.Process {
 	t.Helper()
 	text, err := json.Marshal(line)

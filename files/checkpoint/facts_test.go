@@ -15,7 +15,7 @@ import (
 
 var facts = Facts{RunID: "my run", Epoch: 3, Step: 120, DataIndex: 9600, MaxSeqLen: 2048, Digest: strings.Repeat("ab", 32)}
 
-// TestFactsAreBesideTheCheckpoint wants facts to be found, and to change neither the
+// TestFactsAreBesideTheCheckpoint checks that facts are found, and that they change neither the
 // checkpoint nor its digest.
 func TestFactsAreBesideTheCheckpoint(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "model")
@@ -81,7 +81,7 @@ func FuzzParseFacts(f *testing.F) {
 	})
 }
 
-// FuzzReadDir reads folders with a foreign index and config.json around a good shard.
+// FuzzReadDir reads folders with a foreign index and config.json next to a valid shard.
 func FuzzReadDir(f *testing.F) {
 	const shard = "model-00001-of-00001.safetensors"
 	whole := f.TempDir()

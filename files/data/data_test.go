@@ -98,9 +98,9 @@ func TestIsPermanent(t *testing.T) {
 	}
 }
 
-// TestTheSizeOfATokenIsNotMistaken reads a folder that says that its tokens have so many bytes,
-// as a location of the run and in its place. Two bytes are also what a location has that names
-// none, so the folder is believed; four are not.
+// TestTheSizeOfATokenIsNotMistaken reads a folder that states the size of its tokens, as a location
+// of the run and as a replacement of it. A location without a size also means two bytes, so the
+// folder's size is used. A folder that contradicts a location of four bytes is an error.
 func TestTheSizeOfATokenIsNotMistaken(t *testing.T) {
 	for _, test := range []struct {
 		size config.TokenSize

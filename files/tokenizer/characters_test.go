@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// page is the number of characters that a digest stands for.
+// page is the number of characters that share a digest.
 const page = 0x4000
 
-// checkClass compares what a Split by a class of characters makes of all of Unicode.
+// checkClass compares the result of a Split by a class of characters, for all of Unicode.
 func checkClass(t *testing.T, expression string, digests []string) {
 	t.Helper()
 	class, err := compilePattern("here", expression)
@@ -40,8 +40,8 @@ func checkClass(t *testing.T, expression string, digests []string) {
 	}
 }
 
-// TestEveryCharacterIsNormalizedAsByTheReference compares all of Unicode with what
-// scripts/reference/tokenizer_characters.py wrote.
+// TestEveryCharacterIsNormalizedAsByTheReference compares all of Unicode with the output of
+// scripts/reference/tokenizer_characters.py.
 func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "characters.json"))
 	if err != nil {
@@ -95,7 +95,7 @@ func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
 	}
 }
 
-// pieces returns what stages make of a text.
+// pieces returns the pieces into which stages split a text.
 func pieces(t *testing.T, stages []stage, text string) []string {
 	var all []string
 	collect := stageFunc(func(p piece) { all = append(all, string(p.text)) })

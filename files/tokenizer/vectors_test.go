@@ -165,8 +165,8 @@ func checkString(t *testing.T, tokenizer *Tokenizer, name string, i int, text st
 	return true
 }
 
-// TestStreamsAreDecodedTexts streams what the reference was compared with, forwards and in
-// reverse, which is mostly broken text.
+// TestStreamsAreDecodedTexts streams the ids of the reference vectors, forwards and in reverse. The
+// reversed text is mostly broken.
 func TestStreamsAreDecodedTexts(t *testing.T) {
 	for _, name := range families {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestStreamsAreDecodedTexts(t *testing.T) {
 	}
 }
 
-// TestScannersAreTheirPatterns compares scanners with the regular expressions they stand for.
+// TestScannersAreTheirPatterns compares scanners with the regular expressions that they replace.
 func TestScannersAreTheirPatterns(t *testing.T) {
 	for expression, scan := range scanners {
 		slow, err := compilePattern("pattern", expression)

@@ -18,7 +18,7 @@ func packedDeltas(t testing.TB, numbers []int32) []byte {
 	return raw
 }
 
-// TestDeltas reads what package parquet packed, of numbers of all sizes.
+// TestDeltas reads numbers of all sizes that package parquet has packed.
 func TestDeltas(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for width := range 33 {
@@ -50,7 +50,8 @@ func TestDeltas(t *testing.T) {
 	}
 }
 
-// FuzzDeltas wants package parquet to read what passes, and no more than was counted.
+// FuzzDeltas checks that package parquet can read all accepted bytes, and that they contain no more
+// numbers than counted.
 func FuzzDeltas(f *testing.F) {
 	texts, ends := []byte("onetwotwentytwenty-one"), []uint32{0, 3, 6, 12, 22}
 	for _, encode := range []func([]byte, []byte, []uint32) ([]byte, error){parquet.DeltaByteArray.EncodeByteArray, parquet.DeltaLengthByteArray.EncodeByteArray} {
