@@ -95,7 +95,7 @@ func (g *gather) add(text []byte) error {
 	return nil
 }
 
-// addID adds a token. The writer checks whether the vocabulary has it.
+// addID adds a token. The writer checks whether the vocabulary contains it.
 func (g *gather) addID(id int64) error {
 	switch {
 	case g.texts > 0:

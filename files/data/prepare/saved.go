@@ -22,8 +22,8 @@ const maxSaved = 16 << 20
 
 // saved is the description of a folder by save_to_disk. It is empty for other folders.
 type saved struct {
-	files  []string // splits of a DatasetDict
-	splits []string // of a DatasetDict
+	files  []string // files of a Dataset
+	splits []string // splits of a DatasetDict
 }
 
 // readSaved reads the description of a folder.
