@@ -79,7 +79,7 @@ func pack(t *testing.T, parts ...any) []byte {
 	return b.Bytes()
 }
 
-// TestOtherCompilationsHaveTheSameBits compiles the kernels in two other ways: at another
+// TestOtherCompilationsHaveTheSameBits compiles the kernels in two other ways: at a different
 // optimisation level, and for this machine's processor with contraction enabled on the command
 // line. Package distro itself is compiled with -O3. The test runs every instruction set of each
 // build in a floating-point mode that is not the default.

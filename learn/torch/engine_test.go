@@ -186,7 +186,7 @@ func TestLoopsShareTheThreads(t *testing.T) {
 }
 
 // TestThreadsComputeTheSame checks results with several threads: each thread's part of a loop must
-// begin where the previous part ends. Matrix products may add in another order, so the test
+// begin at the end of the previous part. Matrix products may add in a different order, so the test
 // compares only results without them bit for bit.
 func TestThreadsComputeTheSame(t *testing.T) {
 	torchtest.Load(t)

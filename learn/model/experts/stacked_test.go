@@ -57,7 +57,7 @@ func TestStackedWays(t *testing.T) {
 	}
 }
 
-// TestChosenWay checks the way for tokens and used experts.
+// TestChosenWay checks the selected way for numbers of tokens and of used experts.
 func TestChosenWay(t *testing.T) {
 	for _, test := range []struct {
 		choices []int64
