@@ -197,7 +197,7 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// faults are answers that a download must survive or refuse.
+// TestSnapshotWithFaults has faulty answers that a download must survive or refuse.
 func TestSnapshotWithFaults(t *testing.T) {
 	content := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/blob/") }
 	cut := func(w http.ResponseWriter, data []byte) { // half of the content, with the length of the whole content

@@ -97,7 +97,8 @@ func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 	return fmt.Sprint(trace)
 }
 
-// Sums over a whole tensor must have the same bits on every machine, for any length.
+// TestSumsOfSquaresHaveTheBitsOfTheReference checks that sums over a whole tensor have the same
+// bits on every machine, for any length.
 func TestSumsOfSquaresHaveTheBitsOfTheReference(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 15, 16, 127, 128, 129, 513, 1<<15 + 3, 1<<17 + 77} {
 		delta, grad := normal(uint64(n), n, 1), normal(uint64(n)+1, n, 0.1)

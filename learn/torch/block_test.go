@@ -49,8 +49,9 @@ func (l layer) composed() *torch.Tensor {
 	return y.Add(h.Linear(l.gate).SwiGLU(h.Linear(l.up)).Linear(l.down))
 }
 
-// Single elements are sums that cancel, so they show the order of f32 additions. The test therefore
-// compares each gradient as a whole with the gradient of the composition in f64.
+// TestBlocksAgainstComposition compares each gradient as a whole with the gradient of the
+// composition in f64. Single elements are sums that cancel, so they depend on the order of f32
+// additions.
 func TestBlocksAgainstComposition(t *testing.T) {
 	e := torchtest.Engine(t)
 	for _, recompute := range []bool{false, true} {
@@ -73,7 +74,7 @@ func TestBlocksAgainstComposition(t *testing.T) {
 	}
 }
 
-// The code path for devices without our own loops runs on the CPU in f64.
+// TestBlocksElsewhere runs the code path for devices without our own loops on the CPU in f64.
 func TestBlocksElsewhere(t *testing.T) {
 	e := torchtest.Engine(t)
 	torchtest.Do(t, e, true, func(s *torch.Scope) error {
@@ -119,7 +120,7 @@ func TestBlocksInBF16(t *testing.T) {
 	})
 }
 
-// On devices whose libtorch supports it, texts may be generated in f16, without gradients.
+// TestBlocksInF16 generates in f16, without gradients, on devices whose libtorch supports it.
 func TestBlocksInF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	needs(t, e, torch.F16)
@@ -145,7 +146,7 @@ func needs(t *testing.T, e *torch.Engine, dtype torch.DType) {
 	}
 }
 
-// A second backward pass adds to the gradients, in f32.
+// TestBlocksAccumulate checks that a second backward pass adds to the gradients, in f32.
 func TestBlocksAccumulate(t *testing.T) {
 	e := torchtest.Engine(t)
 	torchtest.Do(t, e, true, func(s *torch.Scope) error {

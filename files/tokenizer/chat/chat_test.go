@@ -191,7 +191,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// Any template must end with a text or an error of this package.
+// FuzzTemplate checks that any template ends with a text or an error of this package.
 func FuzzTemplate(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(v.Template)

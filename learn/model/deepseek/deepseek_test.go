@@ -90,7 +90,8 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// In bf16 the loss is close to the loss in f32: the same scores select the experts.
+// TestBF16 checks that the loss in bf16 is close to the loss in f32, because the same scores select
+// the experts.
 func TestBF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v3")
@@ -135,8 +136,8 @@ func TestRecomputeIsTheSame(t *testing.T) {
 	}
 }
 
-// Checkpoints that stack the experts of a layer, or that contain layers for additional tokens, give
-// the same model.
+// TestStackedExperts checks that checkpoints that stack the experts of a layer, or that contain
+// layers for additional tokens, give the same model.
 func TestStackedExperts(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v3")
@@ -225,7 +226,7 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// In a config without experts, the error is about the empty stacks.
+// TestStackOfNoExperts checks that the error is about the empty stacks if a config has no experts.
 func TestStackOfNoExperts(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v3")

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Compares with sorting, the slow and obvious method.
+// TestRouterChoosesTheBest compares with sorting, the slow and obvious method.
 func TestRouterChoosesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size, groups := rapid.IntRange(2, 5).Draw(t, "size"), rapid.IntRange(1, 5).Draw(t, "groups")
@@ -56,7 +56,8 @@ func TestRouterChoosesTheBest(t *testing.T) {
 	})
 }
 
-// Scores that are not numbers make a useless model, but no crash, and no expert twice.
+// TestRouterWithoutNumbers checks that scores that are not numbers cause no crash and select no
+// expert twice. The model is useless, though.
 func TestRouterWithoutNumbers(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, pairs := range []bool{false, true} {

@@ -133,8 +133,8 @@ var models = []struct{ folder, context string }{
 // cannot be used for them.
 var lengthened = []struct{ folder, context string }{{"llama/testdata/phi3_longrope", "128"}}
 
-// With a cache a model generates the same text as without a cache, also beyond its longest
-// sequence.
+// TestCacheChangesNothing checks that a model with a cache generates the same text as without a
+// cache, also beyond its longest sequence.
 func TestCacheChangesNothing(t *testing.T) {
 	e := torchtest.Engine(t)
 	prompt := []int32{3, 1, 4, 1, 5}
@@ -167,7 +167,8 @@ func TestCacheChangesNothing(t *testing.T) {
 	}
 }
 
-// However a text is divided into pieces for the cache, the logits are the same as without a cache.
+// TestNextInPieces checks that the logits are the same as without a cache, however a text is
+// divided into pieces for the cache.
 func TestNextInPieces(t *testing.T) {
 	e := torchtest.Engine(t)
 	ids := make([]int32, 90)
@@ -229,8 +230,8 @@ func (w *watched) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	return w.Model.Next(s, texts...)
 }
 
-// A long prompt is computed in pieces, so that other work can run in between, and stops when its
-// context ends.
+// TestLongPrompt checks that a long prompt is computed in pieces, so that other work can run in
+// between, and that it stops when its context ends.
 func TestLongPrompt(t *testing.T) {
 	e := torchtest.Engine(t)
 	m := &watched{Model: read(t, e, "llama/testdata/tied", "256", "1000", model.Options{})}

@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// In whatever portions tokens arrive, the cache contains all tokens in their order, in every layer.
+// TestCacheHoldsAll checks that the cache contains all tokens in their order, in every layer, in
+// whatever portions they arrive.
 func TestCacheHoldsAll(t *testing.T) {
 	e := torchtest.Engine(t)
 	rapid.Check(t, func(r *rapid.T) {

@@ -90,8 +90,8 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// A model trains: the loss on one batch decreases, and the memory that remains after a step is
-// constant.
+// TestTrainingKeepsMemoryFlat checks that a model trains: the loss on one batch decreases. The
+// memory that remains after a step must be constant.
 func TestTrainingKeepsMemoryFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "tied")

@@ -14,8 +14,8 @@ import (
 
 var memorySteps = flag.Int("memory-steps", 300, "steps of TestResidentMemoryIsFlat; 2000 for the long run")
 
-// Between step 100 and the last step, the process grows by at most a hundredth, and no tensor
-// remains.
+// TestResidentMemoryIsFlat checks that the process grows by at most a hundredth between step 100
+// and the last step, and that no tensor remains.
 func TestResidentMemoryIsFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "long")

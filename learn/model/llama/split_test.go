@@ -29,7 +29,8 @@ func ints(t safetensors.Tensor) []int32 {
 	return out
 }
 
-// The gradients of a split model equal the gradients of the reference, which has no engines.
+// TestSplitAgainstReference compares the gradients of a split model with the gradients of the
+// reference, which has no engines.
 func TestSplitAgainstReference(t *testing.T) {
 	for _, test := range []struct {
 		name      string
