@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// joining are the flags of a member on this machine that joins by a link.
+// joining are the flags of a member on this machine that joins by an invite link.
 func (n *network) joining(link string, flags ...string) []string {
 	return append([]string{
 		"join", link, "--bind-p2p-address", "127.0.0.1", "--data-path", n.data,
@@ -18,8 +18,8 @@ func (n *network) joining(link string, flags ...string) []string {
 	}, flags...)
 }
 
-// TestJoinByLink lets members join by what the server prints, and by nothing else: the model comes
-// from the server, a key is made and kept, and a link that is not of this server or run is refused.
+// TestJoinByLink has members that join only by the link that the server prints. They get the model
+// from the server, and create and store a key. A link of a different server or run is refused.
 func TestJoinByLink(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{2, 2, 2, 2})
@@ -69,8 +69,9 @@ func TestJoinByLink(t *testing.T) {
 	}
 }
 
-// TestSecondJoinInOneFolder starts a client for a run that another client of this user is in. It is refused with the folder,
-// the process and the remedy, and the first client finishes the run undisturbed.
+// TestSecondJoinInOneFolder starts a client for a run that another client of the same user has
+// joined. The second client is refused with the folder, the process and the remedy, and the first
+// client completes the run undisturbed.
 func TestSecondJoinInOneFolder(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{2, 2, 2, 2})
@@ -86,7 +87,7 @@ func TestSecondJoinInOneFolder(t *testing.T) {
 	if err != nil || len(folders) != 1 {
 		t.Fatal(folders, err)
 	}
-	for _, flags := range [][]string{nil, {"--identity-secret-key-path", keyFile(t, n.dir)}} { // the folder is in use by any key
+	for _, flags := range [][]string{nil, {"--identity-secret-key-path", keyFile(t, n.dir)}} { // the folder is in use, whatever the key
 		second := start(t, "second", filepath.Join(n.dir, "second.log"), clientBinary, environment, n.joining(link, flags...)...)
 		code := second.exitCode(t, exitTimeout)
 		checkRefusal(t, "join", code, second.text(t), []string{
@@ -106,7 +107,7 @@ func TestSecondJoinInOneFolder(t *testing.T) {
 	}
 }
 
-// keyFile makes a key.
+// keyFile creates a key file.
 func keyFile(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "second.json")

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// testnetArgs are those of a testnet of two clients of the network's run, in a folder of its own.
+// testnetArgs are the arguments of a testnet with two clients of the network's run, in a separate
+// folder.
 func (n *network) testnetArgs(flags ...string) []string {
 	n.t.Helper()
 	config := filepath.Join(n.dir, "config")
@@ -37,8 +38,8 @@ func (n *network) testnetArgs(flags ...string) []string {
 	}, flags...)
 }
 
-// TestInterruptedTestnetLosesNothing closes the terminal of a testnet, which serves its data, in the middle of an
-// epoch, and goes on with the model of the last round that was counted.
+// TestInterruptedTestnetLosesNothing closes the terminal of a testnet that serves its data, in the
+// middle of an epoch. The testnet must resume with the model of the last counted round.
 func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	t.Parallel()
 	text, dir := interruptAndResume(t, syscall.SIGHUP, 120, 8)
@@ -49,8 +50,8 @@ func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	completeLog(t, journals[0], text)
 }
 
-// TestInterruptedChainLosesNothing is the same on a chain of this machine, which goes on with its
-// transactions: the archive has the run from its beginning to its end.
+// TestInterruptedChainLosesNothing is the same on a chain of this machine. The chain resumes with
+// its transactions: the archive must contain the run from its beginning to its end.
 func TestInterruptedChainLosesNothing(t *testing.T) {
 	t.Parallel()
 	text, dir := interruptAndResume(t, syscall.SIGINT, 20, 5, "--backend", "solana", "--slot-ms", "50")
@@ -60,7 +61,7 @@ func TestInterruptedChainLosesNothing(t *testing.T) {
 	completeLog(t, filepath.Join(dir, "server", "run.archive"), text)
 }
 
-// completeLog wants a log of a run that is finished and has every counted round in its model.
+// completeLog checks that a log belongs to a finished run and has every counted round in its model.
 func completeLog(t *testing.T, log, text string) {
 	t.Helper()
 	if out := must(t, serverBinary, "run", "replay", log); !strings.Contains(out, "Finished") || strings.Contains(out, "not in the model") {
@@ -68,8 +69,8 @@ func completeLog(t *testing.T, log, text string) {
 	}
 }
 
-// interruptAndResume interrupts a testnet by a signal in the middle of its one epoch and resumes it. It returns the
-// output of the second life, and the run's folder.
+// interruptAndResume interrupts a testnet by a signal in the middle of its only epoch and resumes
+// it. It returns the output of the resumed testnet, and the run's folder.
 func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags ...string) (said, dir string) {
 	t.Helper()
 	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: rounds, steps: rounds})
