@@ -72,7 +72,7 @@ func TestDownloadsAreTold(t *testing.T) {
 			if told := taken(); again == 0 {
 				checkDownload(t, "initial: "+at.String(), told, 0, files)
 			} else if len(told) > 0 {
-				t.Errorf("%s is here, but was reported as %+v", at, told)
+				t.Errorf("%s is on this machine, but was reported as %+v", at, told)
 			}
 		}
 	}

@@ -37,7 +37,7 @@ func TestUploadAndDownload(t *testing.T) {
 	}
 	got, err := checkpoint.ReadDir(strings.TrimSpace(succeed(t, "download", "org/name")))
 	if err != nil || got.Manifest().Digest() != want.Manifest().Digest() {
-		t.Errorf("downloaded another model, %v", err)
+		t.Errorf("downloaded a different model, %v", err)
 	}
 	fail(t, exitFailure, "missing repository", "download", "org/missing")
 	fail(t, exitFailure, "wrong token", "download", "org/name", "--hf-token", "hf_wrong")
@@ -89,7 +89,7 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	}
 	handed.Digest[0]++
 	if _, err := c.archive(context.Background(), handed, coordinator.Place{}); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
-		t.Errorf("archive with another digest: %v", err)
+		t.Errorf("archive with a different digest: %v", err)
 	}
 }
 
@@ -116,7 +116,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	}
 	got, err := checkpoint.ReadDir(strings.TrimSpace(succeed(t, "download", "gs://bucket/some/where/run-step3")))
 	if err != nil || got.Manifest().Digest() != digest {
-		t.Errorf("downloaded another model, %v", err)
+		t.Errorf("downloaded a different model, %v", err)
 	}
 	fail(t, exitFailure, "empty prefix", "download", "gs://bucket/nothing")
 	fail(t, exitFailure, "path that leads up", "download", "gs://bucket/a/../b")
@@ -145,7 +145,7 @@ func testBucketOfRun(t *testing.T, digest [32]byte) {
 	}
 	wanted.Step = 4
 	if _, err := c.archive(t.Context(), wanted, coordinator.Place{}); err == nil {
-		t.Error("found a step that is not there")
+		t.Error("found a step that does not exist")
 	}
 }
 

@@ -127,7 +127,7 @@ func TestKeysByPrecedence(t *testing.T) {
 		return key.ID()
 	}
 	if of(path, true) != named.ID() {
-		t.Error("the key of --identity-secret-key-path does not come first")
+		t.Error("the key of --identity-secret-key-path has no precedence")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "psyche")); err == nil {
 		t.Error("a key was made although one is named")
@@ -189,7 +189,7 @@ func TestFirstStartsAtOnce(t *testing.T) {
 	count := 0
 	for i := range keys {
 		if keys[i].ID() != keys[0].ID() {
-			t.Errorf("start %d has another key", i)
+			t.Errorf("start %d has a different key", i)
 		}
 		if made[i] {
 			count++

@@ -118,7 +118,7 @@ func TestInitModel(t *testing.T) {
 	again, _ := toy(t)
 	other, err := checkpoint.ReadDir(again)
 	if err != nil || s.Manifest().Digest() != other.Manifest().Digest() {
-		t.Errorf("the same seed gave another model, %v", err)
+		t.Errorf("the same seed gave a different model, %v", err)
 	}
 
 	config := filepath.Join(t.TempDir(), "config.json")
@@ -387,7 +387,7 @@ func TestGenerateChat(t *testing.T) {
 	const rendered = "<user>What<model>"
 	plain, answer := succeed(t, append(ask, rendered)...), succeed(t, append(ask, "What", "--chat")...)
 	if plain != rendered+answer {
-		t.Errorf("%q, want what follows the prompt in %q", answer, plain)
+		t.Errorf("%q, want the text after the prompt in %q", answer, plain)
 	}
 	fail(t, exitFailure, "control token", append(ask, "a\x00b", "--chat")...) // 0 is eos_token_id
 	write("{{ messages | nosuch }}")

@@ -158,7 +158,7 @@ func TestRefusal(t *testing.T) {
 		}
 	}
 	if n.Disk = 0; n.refusal(machine{disk: diskspace.Bytes(0)}, "") != nil {
-		t.Error("refused because of the disk, on which nothing is saved")
+		t.Error("refused because of the disk, although nothing is saved")
 	}
 }
 

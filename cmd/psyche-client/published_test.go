@@ -353,7 +353,7 @@ func TestTrackers(t *testing.T) {
 	}
 	t.Setenv("WANDB_MODE", "disabled")
 	if n := trained(trackerFlags{WandbRun: "r"}); n != 0 {
-		t.Errorf("%d trackers where they are disabled", n)
+		t.Errorf("%d trackers, although trackers are disabled", n)
 	}
 }
 

@@ -188,7 +188,7 @@ func TestReportIsBounded(t *testing.T) {
 	c.shared = 1
 	for _, wanted := range origins {
 		if limit := c.sizeLimit(t.Context(), wanted); limit != 1<<20 {
-			t.Errorf("limit %d, want what can be shared", limit)
+			t.Errorf("limit %d, want the size that can be shared", limit)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestReportIsTakenUp(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 	if len(left(t, c)) == 0 {
-		t.Error("nothing is left")
+		t.Error("no file is left of the interrupted download")
 	}
 	repos.Intercept(nil)
 	if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {

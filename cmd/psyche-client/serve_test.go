@@ -400,17 +400,17 @@ func TestServeLooks(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := look(host.Address, backendtest.Key(3).ID(), genesis, "run"); got.prospect != isStranger {
-		t.Errorf("another server: %+v", got)
+		t.Errorf("different server: %+v", got)
 	} else {
 		golden.Message(t, "another server", errors.New(got.reason), key.String(), "KEY", backendtest.Key(3).ID().String(), "WANTED")
 	}
 	if got := look(host.Address, key, genesis, "other"); got.prospect != isLater {
-		t.Errorf("another name: %+v", got)
+		t.Errorf("different name: %+v", got)
 	} else {
 		golden.Message(t, "another name", errors.New(got.reason))
 	}
 	if got := look(host.Address, key, strings.Repeat("1", 64), "run"); got.prospect != isHopeless {
-		t.Errorf("another hash: %+v", got)
+		t.Errorf("different hash: %+v", got)
 	} else {
 		golden.Message(t, "another hash", errors.New(got.reason), genesis, "GENESIS")
 	}

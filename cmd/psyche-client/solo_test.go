@@ -170,7 +170,7 @@ func TestSoloSettingsOfAResume(t *testing.T) {
 		fail(t, exitFailure, test.name, test.line...)
 	}
 	if digest(t, save) != first {
-		t.Error("a refused resume changed what was saved")
+		t.Error("a refused resume changed the saved training")
 	}
 	moved := filepath.Join(t.TempDir(), "moved")
 	if err := os.CopyFS(moved, os.DirFS(data)); err != nil {

@@ -221,7 +221,7 @@ func TestCheckpointDirInUse(t *testing.T) {
 	other := checkpointFlags{CheckpointDir: filepath.Join(filepath.Dir(c.CheckpointDir), "b")}
 	releaseOther, err := other.claimCheckpointDir(logger)
 	if err != nil {
-		t.Errorf("another folder: %v", err)
+		t.Errorf("different folder: %v", err)
 	}
 	if err := errors.Join(release(), releaseOther()); err != nil {
 		t.Error(err)

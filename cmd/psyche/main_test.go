@@ -217,7 +217,7 @@ func TestInterruptedTokenizeLeavesNothing(t *testing.T) {
 		t.Errorf("exit code %d, want %d: %s", code, exitInterrupted, errs.String())
 	}
 	if _, err := os.Stat(output); !os.IsNotExist(err) {
-		t.Errorf("the output folder is there: %v", err)
+		t.Errorf("the output folder exists: %v", err)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestRunInThreeSteps(t *testing.T) {
 	dump := a.does(exitOK, `"name": "N"`, "solana", "json-dump-run", "--run-id", "r")
 	for _, want := range []string{`"description": "E"`, `"permissioned": true`, id(2)} {
 		if !strings.Contains(dump, want) {
-			t.Errorf("the run lacks %q:\n%s", want, dump)
+			t.Errorf("the run does not contain %q:\n%s", want, dump)
 		}
 	}
 	a.does(exitOK, "1 run of program", "run", "list")

@@ -117,7 +117,7 @@ func (a *chainAdministrator) documented(line string) {
 		a.t.Fatal(err)
 	}
 	if !strings.Contains(string(text), line) {
-		a.t.Errorf("docs/solana.md has another price than was paid: want %q", line)
+		a.t.Errorf("the price in docs/solana.md differs from the paid price: want %q", line)
 	}
 }
 

@@ -45,7 +45,7 @@ func (b *browser) verifiesChain(t *testing.T) {
 	b.show(t, web.URL, chainRun.RunID, "light", 1400, 1000)
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") || !strings.Contains(said, "compare the head of the log with the head of the run's account") {
-		t.Errorf("it reports %q", said)
+		t.Errorf("the page reports %q", said)
 	}
 	source := `document.querySelector("#h-members").nextElementSibling.textContent`
 	if got := b.text(t, source); !strings.HasPrefix(got, "Follows from signed actions") {

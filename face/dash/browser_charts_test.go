@@ -46,12 +46,12 @@ func TestCharts(t *testing.T) {
 		got := b.text(t, `import("./learning.js").then(({ learning }) => { const rounds = [1, 2, 3].map((s) => ({ s, n: 1, t: s, w: [], k: 1, a: 1, x: 2000, ...(s === 2 ? {} : { y: 5, z: 7 }) }));
 		  return [...learning({ status: null, history: { rounds, tokens: 3, began: 0 } }).querySelectorAll("svg.chart path")].filter((p) => p.getAttribute("d").includes("NaN")).length; })`)
 		if got != "0" {
-			t.Errorf("%s curves end where all witnesses claim the same", got)
+			t.Errorf("%s curves contain NaN if all witnesses claim the same", got)
 		}
 	})
 	t.Run("another run", func(t *testing.T) { b.overlays(t, web.URL) })
 	if said := b.said(); said != "" {
-		t.Errorf("the browser complained:\n%s", said)
+		t.Errorf("the browser reported errors:\n%s", said)
 	}
 }
 
@@ -129,7 +129,7 @@ func (b *browser) zooms(t *testing.T) {
 		t.Errorf("after dragging the chart still reports %q", got)
 	}
 	if got := b.text(t, back); got != "true" {
-		t.Error("there is no visible way back")
+		t.Error("no visible button restores the whole chart")
 	}
 	b.axe(t)
 	b.do(t, chromedp.Click(chromedp.CSS(`[id="Whole range Loss"]`)))
@@ -186,7 +186,7 @@ func (b *browser) choose(t *testing.T, name string, content []byte) {
 func (b *browser) overlays(t *testing.T, address string) {
 	verifier := built()
 	if verifier == nil {
-		t.Skip("the verifier was not built (make verifier): no run was laid over another one")
+		t.Skip("the verifier was not built (make verifier): no run was drawn over a different run")
 	}
 	second := dashtest.Options{RunID: "second", Members: 6, Rounds: 90, RoundsPerEpoch: 15}
 	path := filepath.Join(t.TempDir(), "log")
@@ -206,7 +206,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 		t.Errorf("the loss is of %q", got)
 	}
 	if got := b.text(t, `said.join("; ")`); !strings.Contains(got, "Verifying second.log: ") || !strings.Contains(got, " %") {
-		t.Errorf("meanwhile it reported %q", got)
+		t.Errorf("during the reading, the page reported %q", got)
 	}
 	if got := b.label(t); got == alone {
 		t.Errorf("the chart is as wide as without the longer run: %q", got)

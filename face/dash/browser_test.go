@@ -58,7 +58,7 @@ func open(t *testing.T) *browser {
 		}
 	}
 	if program == "" {
-		t.Skip("there is no chromium here (Debian: apt-get install chromium): the page was not tried in a browser")
+		t.Skip("chromium is missing (Debian: apt-get install chromium): the page was not tested in a browser")
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.Flag("force-prefers-reduced-motion", true))
 	if os.Getuid() == 0 {
@@ -173,7 +173,7 @@ func TestBrowser(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 		for _, heading := range []string{"Learning", "Time", "Curves", "Members", "Events", "Checkpoints", "Take part", "Configuration"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
-				t.Errorf("there is no section %s", heading)
+				t.Errorf("section %s is missing", heading)
 			}
 		}
 		log := b.text(t, `document.querySelector("#s-log").textContent`)
@@ -248,7 +248,7 @@ func TestBrowser(t *testing.T) {
 						t.Errorf("the page of %s is wider than the window: %s", run, b.text(t, `document.documentElement.scrollWidth`))
 					}
 					if got := b.text(t, close); got != "" {
-						t.Errorf("buttons touch what stands below them: %s", got)
+						t.Errorf("buttons touch the elements below them: %s", got)
 					}
 					b.axe(t)
 				}
@@ -257,7 +257,7 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	if said := b.said(); said != "" {
-		t.Errorf("the browser complained:\n%s", said)
+		t.Errorf("the browser reported errors:\n%s", said)
 	}
 }
 
@@ -365,7 +365,7 @@ func (b *browser) progress(t *testing.T) {
 	}
 	waits := `(async () => (await import("/progress.js")).waits({ status: { run_state: "WaitingForMembers", pending: ["a"], config: { init_min_clients: 3 } } }).textContent)()`
 	if got := b.text(t, waits); got != "The run waits for members: 1 of the 3 that an epoch needs have joined." {
-		t.Errorf("it reports %q", got)
+		t.Errorf("the page reports %q", got)
 	}
 	b.text(t, `document.querySelector("#axes-x").value = "tokens", document.querySelector("#axes-x").dispatchEvent(new Event("change")), document.querySelector("#axes-log").click(), ""`)
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
@@ -398,7 +398,7 @@ func (b *browser) verifies(t *testing.T, address string) {
 	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") {
-		t.Errorf("it reports %q", said)
+		t.Errorf("the page reports %q", said)
 	}
 	b.names(t)
 	b.axe(t)
@@ -446,14 +446,14 @@ func (b *browser) saved(t *testing.T) {
 		}
 		b.do(t, chromedp.Navigate("file://"+file), chromedp.WaitVisible(chromedp.CSS("#title")))
 		if said := b.verified(t); !strings.HasPrefix(said, test.says) {
-			t.Errorf("%s: it reports %q", name, said)
+			t.Errorf("%s: the page reports %q", name, said)
 		}
 		if name == "forged" {
 			continue
 		}
 		for _, heading := range []string{"Learning", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "Events"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
-				t.Errorf("there is no section %s", heading)
+				t.Errorf("section %s is missing", heading)
 			}
 		}
 		b.text(t, `document.querySelector("#last").value = "100", document.querySelector("#last").dispatchEvent(new Event("change")), ""`)

@@ -163,7 +163,7 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 		if got.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("GET %s may be interpreted as another type", path)
+			t.Errorf("GET %s may be interpreted as a different type", path)
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {

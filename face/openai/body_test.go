@@ -149,7 +149,7 @@ func TestBodiesOfOneAddress(t *testing.T) {
 			t.Errorf("one more of the same address gets %d", status)
 		}
 		if status := post(p.dial(2), 60, 60); status != http.StatusOK {
-			t.Errorf("another address gets %d", status)
+			t.Errorf("a different address gets %d", status)
 		}
 		statuses := make(map[int]int)
 		for range maxBodies {
@@ -171,7 +171,7 @@ func TestSilentConnections(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, conn) }()
 		}
 		if status := post(p.dial(2), 60, 60); status != http.StatusOK || time.Since(began) > 2*time.Second {
-			t.Errorf("another address gets %d after %v", status, time.Since(began))
+			t.Errorf("a different address gets %d after %v", status, time.Since(began))
 		}
 	})
 }

@@ -59,7 +59,7 @@ func TestOneAddressOfMany(t *testing.T) {
 	<-began
 	release <- struct{}{}
 	if status := <-one; status != "200" {
-		t.Errorf("the one of another address got %s", status)
+		t.Errorf("the request of a different address got %s", status)
 	}
 	close(release)
 	for _, answered := range many[1:4] {
@@ -130,7 +130,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 		q.leave(others[i])
 		others[i] = enter(byte(2 + i))
 	}
-	t.Errorf("the second request of an address waits, while each of %d others had two turns", len(others))
+	t.Errorf("the second request of an address waits, although each of %d other addresses had two turns", len(others))
 }
 
 // TestQueueShares checks four rules for any order of requests: no more requests run and wait than

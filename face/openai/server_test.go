@@ -412,7 +412,7 @@ func TestQueue(t *testing.T) {
 	}
 	close(release)
 	if a, b := <-statuses, <-statuses; a != 200 || b != 200 {
-		t.Errorf("those in the queue got %d and %d", a, b)
+		t.Errorf("the requests in the queue got %d and %d", a, b)
 	}
 	inTheQueue(t, url, 0, 0)
 }

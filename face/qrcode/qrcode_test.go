@@ -44,7 +44,7 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(shown) != fmt.Sprint(drawn) {
-		t.Error("the terminal shows another code than the picture")
+		t.Error("the codes in the terminal and in the picture differ")
 	}
 	for y := range size {
 		for x := range size {

@@ -256,7 +256,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	expect("no model")
 	write(filepath.Join(model, "config.json"))
 	if err := check(options, run); err != nil {
-		t.Errorf("all is there: %v", err)
+		t.Errorf("nothing is missing: %v", err)
 	}
 	options.Faults = Faults{AllowedToKill: []int{4}}
 	expect("victim that does not exist")
@@ -376,7 +376,7 @@ func TestTrackerKnowsClients(t *testing.T) {
 	see(a, at(35, event.ResultsHeld{Step: 3, Held: 2, Batches: 2}), at(36, event.Transfer{What: event.TransferUpload, Bytes: 1, Total: 2}))
 	see(c, at(36, event.Desynchronised{}), at(36, event.Transfer{What: event.TransferModel, Bytes: 1, Total: 2}))
 	if got := tracker.progress().Results; got != 2 {
-		t.Errorf("%d results are known, want what a client holds", got)
+		t.Errorf("%d results are known, want the number that a client has", got)
 	}
 	if first, third := of(0), of(2); first.Uploads.Total != 2 || first.Arrives.Total != 0 || !third.Lost || third.Arrives.Bytes != 1 {
 		t.Errorf("client-1: %+v; client-3: %+v", first, third)
@@ -408,6 +408,6 @@ func TestTrackerKnowsClients(t *testing.T) {
 	}
 	see(a, at(50, event.State{RunState: "WaitingForMembers", Epoch: 3}))
 	if got := of(2); got.Ejected || got.Dropped {
-		t.Errorf("another epoch: %+v", got)
+		t.Errorf("a different epoch: %+v", got)
 	}
 }

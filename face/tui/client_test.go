@@ -132,7 +132,7 @@ func TestModel(t *testing.T) {
 		t.Errorf("%+v, interrupted %d times, asked %d times", got, interrupted, asked)
 	}
 	if !m.View().AltScreen {
-		t.Error("the display draws over what stood there")
+		t.Error("the display overwrites the earlier text")
 	}
 }
 
@@ -167,7 +167,7 @@ func TestHandler(t *testing.T) {
 
 func TestChart(t *testing.T) {
 	if chart(nil, 80, 5) != nil || chart([]point{{1, 1}}, 80, 5) != nil || chart([]point{{1, 1}, {2, 2}}, 5, 5) != nil || chart([]point{{1, 1}, {2, 2}}, 80, 1) != nil {
-		t.Error("a chart where there is none to draw")
+		t.Error("a chart without data")
 	}
 	for _, points := range [][]point{{{1, 1}, {2, 1}}, {{9, 1}, {2, 5}}, {{4, 1e300}, {4, -1e300}}, {{1, math.MaxFloat64}, {2, -math.MaxFloat64}}, {{1, math.MaxFloat64}, {2, math.MaxFloat64}}} { // flat; steps that go back; one step
 		if lines := chart(points, 20, 3); len(lines) != 3 || lipgloss.Width(lines[0]) > 20 {

@@ -21,7 +21,7 @@ func TestDigestDir(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := DigestDir(t.Context(), dir, nil); err != nil || got != s.Manifest().Digest() {
-				t.Errorf("digest %x, %v, want that of the snapshot", got[:8], err)
+				t.Errorf("digest %x, %v, want the digest of the snapshot", got[:8], err)
 			}
 			ended, end := context.WithCancelCause(t.Context())
 			cause := errors.New("ended")

@@ -76,7 +76,7 @@ func FuzzParseFacts(f *testing.F) {
 			return
 		}
 		if again, err := ParseFacts(got.Encode()); err != nil || again != got {
-			t.Fatalf("%+v comes back as %+v, %v", got, again, err)
+			t.Fatalf("%+v is read as %+v, %v", got, again, err)
 		}
 	})
 }
@@ -117,7 +117,7 @@ func FuzzReadDir(f *testing.F) {
 			t.Fatalf("%d tensors, %v", len(got.Tensors), err)
 		}
 		if digest, err := DigestDir(t.Context(), dir, nil); err != nil || digest != got.Manifest().Digest() {
-			t.Fatalf("digest %x, %v; the snapshot has another", digest, err)
+			t.Fatalf("digest %x, %v, differs from the digest of the snapshot", digest, err)
 		}
 	})
 }

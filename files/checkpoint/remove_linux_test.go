@@ -40,6 +40,6 @@ func TestRemoveDirGivesUpTheNameFirst(t *testing.T) {
 		t.Errorf("its file was removed from the folder %s", name)
 	}
 	if err := RemoveDir(dir); err != nil {
-		t.Errorf("of a folder that is not there: %v", err)
+		t.Errorf("of a missing folder: %v", err)
 	}
 }

@@ -71,7 +71,7 @@ func TestKilledWriterLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := names(t, filepath.Dir(dir)); len(found) != 2 {
-		t.Errorf("while another process writes: %q", found)
+		t.Errorf("while a different process writes: %q", found)
 	}
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)

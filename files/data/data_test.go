@@ -42,7 +42,7 @@ func TestNewTakesTheFirstLocationThatWorks(t *testing.T) {
 	}
 	_, err = New(context.Background(), locations[:3], Options{SeqLen: 2})
 	if !errors.Is(err, ErrFailing) || !errors.Is(err, ErrUnsupported) || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want what is wrong with each location", err)
+		t.Errorf("got %v, want an error for each location", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "data location Server 127.0.0.1:1") {
 		t.Errorf("got %v, want it to name the kinds", err)

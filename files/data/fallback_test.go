@@ -136,7 +136,7 @@ func TestServerIsKilledAndRestarted(t *testing.T) {
 		t.Errorf("without the server: %v", err)
 	}
 	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Skip("somebody else took the port:", err)
+		t.Skip("a different process took the port:", err)
 	}
 	server = start(listener)
 	defer func() { _ = server.Close() }()

@@ -80,7 +80,7 @@ func TestUploadReplaces(t *testing.T) {
 	wantFiles(t, s, next)
 	for _, request := range s.Requests()[before:] {
 		if strings.HasPrefix(request, "PUT") {
-			t.Errorf("sent again what is stored: %s", request)
+			t.Errorf("sent stored content again: %s", request)
 		}
 	}
 }

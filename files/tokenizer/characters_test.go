@@ -35,7 +35,7 @@ func checkClass(t *testing.T, expression string, digests []string) {
 			}
 		}
 		if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
-			t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", expression, i*page, (i+1)*page-1)
+			t.Errorf("%s: a character between U+%04X and U+%04X differs from the reference", expression, i*page, (i+1)*page-1)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
 				}
 			}
 			if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
-				t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", name, i*page, (i+1)*page-1)
+				t.Errorf("%s: a character between U+%04X and U+%04X differs from the reference", name, i*page, (i+1)*page-1)
 			}
 		}
 	}

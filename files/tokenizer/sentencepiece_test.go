@@ -78,7 +78,7 @@ func checkPieces(t *testing.T, tokenizer *Tokenizer, name string, i int, want []
 		slices.Reverse(ids)
 	}
 	if !bytes.Equal(textDigest(decoded[:]...), want[4:]) {
-		t.Errorf("string %d %+q: ids %v decode to %+q, which is not what they do in the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, decoded, name, i)
+		t.Errorf("string %d %+q: ids %v decode to %+q, which differs from the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, decoded, name, i)
 		return false
 	}
 	return true

@@ -289,7 +289,7 @@ func TestNormalFormsAreThoseOfUnicode(t *testing.T) {
 // unicode16 complements.
 func TestUnicodeVersion(t *testing.T) {
 	if unicode.Version != "15.0.0" {
-		t.Errorf("package unicode has Unicode %s: look at unicode16, which complements 15.0.0", unicode.Version)
+		t.Errorf("package unicode has Unicode %s: check unicode16, which complements 15.0.0", unicode.Version)
 	}
 }
 
@@ -404,7 +404,7 @@ func FuzzEncode(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got, err := tokenizer.Decode(ids); err != nil || string(got) != text {
-			t.Fatalf("%q comes back as %q, %v", text, got, err)
+			t.Fatalf("%q is decoded as %q, %v", text, got, err)
 		}
 	})
 }

@@ -159,7 +159,7 @@ func checkString(t *testing.T, tokenizer *Tokenizer, name string, i int, text st
 		decoded[j] = lossy(text)
 	}
 	if !bytes.Equal(textDigest(decoded[:]...), want[4:]) {
-		t.Errorf("string %d %+q: ids %v decode to %+q, which is not what they do in the reference; see: tokenizer_vectors.py --show %s %d", i, text, plain, decoded, name, i)
+		t.Errorf("string %d %+q: ids %v decode to %+q, which differs from the reference; see: tokenizer_vectors.py --show %s %d", i, text, plain, decoded, name, i)
 		return false
 	}
 	return true

@@ -260,7 +260,7 @@ func TestOrderOfSignsDoesNotMatter(t *testing.T) {
 		}
 		want := update(results)
 		if got := update(rapid.Permutation(results).Draw(rt, "order")); got != want {
-			rt.Errorf("another order of the results gave other weights")
+			rt.Errorf("a different order of the results gave different weights")
 		}
 	})
 }

@@ -90,7 +90,7 @@ func TestContexts(t *testing.T) {
 				t.Fatalf("%s, %d examples, question %d: context\n%q, want\n%q", c.Task, c.Fewshot, i, context, want.Context)
 			}
 			if sum := sha256.Sum256([]byte(context)); hex.EncodeToString(sum[:]) != want.SHA256 {
-				t.Errorf("%s, %d examples, question %d: another context: %q", c.Task, c.Fewshot, i, context)
+				t.Errorf("%s, %d examples, question %d: a different context: %q", c.Task, c.Fewshot, i, context)
 			}
 		}
 	}

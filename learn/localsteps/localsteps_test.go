@@ -70,7 +70,7 @@ func TestWhatIsSentIsTakenOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before, left := norm(far), norm(sums); left > before*(1+1e-5) {
-			t.Fatalf("%v was there, and %v is left", before, left)
+			t.Fatalf("%v before, %v remaining", before, left)
 		}
 		if err := AddBack(k, l, sums, got[0], p.Reach, 1); err != nil {
 			t.Fatal(err)

@@ -250,7 +250,7 @@ func TestThreadsComputeTheSame(t *testing.T) {
 	for dtype, tolerance := range map[torch.DType]float64{torch.F32: 1e-6, torch.BF16: 1e-2} {
 		one, three := compute(1, dtype), compute(3, dtype)
 		if d := far(three.y, one.y); !(d < tolerance) {
-			t.Errorf("%s: the layer is %.1e away from that of one thread", dtype, d)
+			t.Errorf("%s: the layer differs by %.1e from the layer of one thread", dtype, d)
 		}
 		if d := far(three.loss, one.loss); !(d < tolerance) {
 			t.Errorf("%s: the loss is %.1e away", dtype, d)

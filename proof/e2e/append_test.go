@@ -77,7 +77,7 @@ func TestOtherRunInOneFolder(t *testing.T) {
 	own, other := filepath.Join("e2e-step2", "model.safetensors"), filepath.Join("e2e-step2.forgotten", "model.safetensors")
 	after := contents(t, checkpoints)
 	if after[other] != before[own] || after[own] == "" || after[own] == before[own] {
-		t.Errorf("the model of step 2 was %s; is %s, and the other one is %s", before[own], after[own], after[other])
+		t.Errorf("the model of step 2 was %s, is now %s, and the other model is %s", before[own], after[own], after[other])
 	}
 }
 

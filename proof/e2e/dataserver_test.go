@@ -156,7 +156,7 @@ func askForOthers(t *testing.T, n *network, address, serverKey string) {
 	defer func() { _ = c.Close() }()
 	// A round has six sequences: the member's and the other member's.
 	if _, err := c.Batch(t.Context(), assign.BatchID{Start: 0, End: 6}); !message.Is(err, message.NotAssigned) {
-		t.Errorf("another's batch: %v", err)
+		t.Errorf("batch of a different member: %v", err)
 	}
 }
 
@@ -181,7 +181,7 @@ func TestServerServesData(t *testing.T) {
 		t.Error("the data server's requests are not among the metrics")
 	}
 	if known, err := os.ReadFile(n.saved + ".known"); err != nil || strings.Count(string(known), "\n") != 1 {
-		t.Errorf("the run's own server is known by another address as well, %v:\n%s", err, known)
+		t.Errorf("the run's own server also is known by a second address, %v:\n%s", err, known)
 	}
 }
 

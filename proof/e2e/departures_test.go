@@ -126,7 +126,7 @@ var departures = []departure{
 		d.startServer()
 		for _, c := range d.clients {
 			if code := c.exitCode(d.t, runTimeout); code != 7 {
-				d.t.Fatalf("%s ended with exit code %d when its server had forgotten what it signed, want 7", c.name, code)
+				d.t.Fatalf("%s ended with exit code %d after its server had lost its signed actions, want 7", c.name, code)
 			}
 		}
 		d.startAgain(d.clients...)

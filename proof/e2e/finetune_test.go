@@ -86,7 +86,7 @@ func (n *network) finetunes(t *testing.T) {
 }
 
 // batchLosses returns the loss of each batch by its first sample, and the first step with a lost
-// result. If no result is lost, this step is one that no run has.
+// result. If no result is lost, this step is beyond the end of any run.
 func batchLosses(clients []*client) (losses map[uint64]float64, lost uint32) {
 	losses, lost = map[uint64]float64{}, math.MaxUint32
 	for _, c := range clients {

@@ -36,7 +36,7 @@ func (n *network) beginFrom(repo string) {
 	before, rest, _ := strings.Cut(string(text), "[model.LLM.checkpoint.Local]")
 	_, after, found := strings.Cut(rest, "[model.LLM.lr_schedule")
 	if !found {
-		n.t.Fatal("the state file has another order")
+		n.t.Fatal("the state file has a different order")
 	}
 	writeFile(n.t, n.state, []byte(before+"[model.LLM.checkpoint.Hub]\nrepo_id = \""+repo+"\"\n[model.LLM.lr_schedule"+after))
 }

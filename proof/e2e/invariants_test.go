@@ -96,7 +96,7 @@ func checkRun(t *testing.T, n *network, clients ...*client) {
 				step = body.Step
 			case event.ResultSent:
 				if owner := plans[body.Step-1].owner(body.Batch); owner != c.id {
-					t.Errorf("%s announced batch %v of step %d, which is %q's", c.name, body.Batch, body.Step, owner)
+					t.Errorf("%s announced batch %v of step %d, which belongs to %q", c.name, body.Batch, body.Step, owner)
 				}
 				if other, twice := announced[body.Batch]; twice {
 					t.Errorf("batch %v was announced by %s and again by %s", body.Batch, other, c.name)
@@ -109,7 +109,7 @@ func checkRun(t *testing.T, n *network, clients ...*client) {
 				own[body.Step] = true
 				checkApplied(t, c, plans[body.Step-1], body)
 				if replica, known := replicas[body.Step]; known && replica != body.Replica {
-					t.Errorf("step %d: replica of %s is %s, another client's %s", body.Step, c.name, body.Replica, replica)
+					t.Errorf("step %d: the replica of %s is %s, of a different client %s", body.Step, c.name, body.Replica, replica)
 				}
 				replicas[body.Step], applied[body.Step] = body.Replica, body
 				if body.OwnCounted && !mine[body.Step] {

@@ -31,7 +31,7 @@ func TestJoinByLink(t *testing.T) {
 	}
 	link, err := invite.Parse(out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:])
 	if err != nil || !strings.Contains(server.text(t), link.ForShell()) {
-		t.Fatalf("%v; the server's log has another link than\n%s", err, out)
+		t.Fatalf("%v; the server's log has a different link than\n%s", err, out)
 	}
 
 	t.Run("of another server or run", func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestSecondJoinInOneFolder(t *testing.T) {
 	}
 	log, err := os.ReadFile(filepath.Join(folders[0], "events.jsonl"))
 	if err != nil || strings.Count(string(log), `"started"`) != 1 {
-		t.Errorf("%v; the event log has another life than the first client's\n%s", err, log)
+		t.Errorf("%v; the event log has more than the first client's start\n%s", err, log)
 	}
 }
 

@@ -248,7 +248,7 @@ func checkDigests(t *testing.T, epochs int, last string, clients []*client) {
 				continue
 			}
 			if other, known := held[body.Step]; known && other != body.Digest {
-				t.Errorf("step %d: %s holds %s, another client %s", body.Step, c.name, body.Digest, other)
+				t.Errorf("step %d: %s has %s, a different client has %s", body.Step, c.name, body.Digest, other)
 			}
 			held[body.Step], seen[body.Digest] = body.Digest, true
 		}

@@ -56,7 +56,7 @@ func TestInterruptedChainLosesNothing(t *testing.T) {
 	t.Parallel()
 	text, dir := interruptAndResume(t, syscall.SIGINT, 20, 5, "--backend", "solana", "--slot-ms", "50")
 	if chain := regexp.MustCompile(`the chain continues after slot \d+, from \S+chain.ledger\n`); !chain.MatchString(text) {
-		t.Errorf("the resumed testnet does not say where its chain is from:\n%s", text)
+		t.Errorf("the resumed testnet does not report the origin of its chain:\n%s", text)
 	}
 	completeLog(t, filepath.Join(dir, "server", "run.archive"), text)
 }

@@ -53,7 +53,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 		}
 	}
 	if counted < 3 {
-		t.Errorf("%d of its results counted in the epoch in which it was killed", counted)
+		t.Errorf("%d of its results counted in the epoch of the kill", counted)
 	}
 	var begun time.Time
 	var longest time.Duration

@@ -21,7 +21,7 @@ var share = []string{
 // TestShare runs the share and checks that there are no findings.
 func TestShare(t *testing.T) {
 	if testing.Short() {
-		t.Skip("real processes are left out by -short")
+		t.Skip("-short: starts real processes")
 	}
 	dir := t.TempDir()
 	programs, err := process.Build(t.Context(), filepath.Join("..", ".."), dir)

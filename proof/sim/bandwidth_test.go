@@ -98,7 +98,7 @@ func TestHandlersServeInTurns(t *testing.T) {
 		slices.Sort(got)
 		for i := 1; i <= 3; i++ {
 			if seconds := float64(got[i]) / float64(second); seconds < want[i]-0.05 || seconds > want[i]+0.7 {
-				t.Errorf("gives up: %t: the answer number %d is there after %.2f s, want %.2f s", givesUp, i, seconds, want[i])
+				t.Errorf("gives up: %t: answer %d arrived after %.2f s, want %.2f s", givesUp, i, seconds, want[i])
 			}
 		}
 		if len(turns.served) != 3 || turns.active.Err() == nil {

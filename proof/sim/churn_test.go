@@ -140,6 +140,6 @@ func compareTable(t *testing.T, file, mark, table string) {
 			t.Fatal(err)
 		}
 	case have != table:
-		t.Errorf("%s has another table than was measured; go test ./proof/sim -run TestChurn -update writes it:\n%s", file, table)
+		t.Errorf("the table in %s differs from the measurement; go test ./proof/sim -run TestChurn -update writes it:\n%s", file, table)
 	}
 }

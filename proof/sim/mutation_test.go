@@ -113,7 +113,7 @@ func TestCheckerCatchesMutations(t *testing.T) {
 					continue
 				}
 				if !slices.Contains(m.want, r.Violation.Assertion) {
-					t.Errorf("seed %d: caught by another assertion than expected: %v", seed, r.Violation)
+					t.Errorf("seed %d: caught by an unexpected assertion: %v", seed, r.Violation)
 				}
 				t.Logf("caught by seed %d: %v", seed, r.Violation)
 				return

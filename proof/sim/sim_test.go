@@ -115,7 +115,7 @@ func TestSameSeedSameRun(t *testing.T) {
 		distinct[hash] = true
 		options.Seed, options.Trace = seed, true
 		if r := Run(options); r.Hash != hash || len(r.Trace) == 0 {
-			t.Errorf("seed %d has another hash with a trace of %d lines", seed, len(r.Trace))
+			t.Errorf("seed %d has a different hash with a trace of %d lines", seed, len(r.Trace))
 		}
 	}
 	if len(distinct) != seeds {

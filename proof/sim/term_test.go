@@ -94,7 +94,7 @@ func TestCheckerKnowsTerms(t *testing.T) {
 				switch v := inOneEpoch(seed, scenario.SilentTrainer, rules); {
 				case v == nil || v.Assertion == check.Progress:
 				case v.Assertion != check.NotFramed && v.Assertion != check.OwnSeat:
-					t.Fatalf("seed %d: found by another assertion: %v", seed, v)
+					t.Fatalf("seed %d: found by an unexpected assertion: %v", seed, v)
 				default:
 					t.Logf("found by seed %d: %v", seed, v)
 					return

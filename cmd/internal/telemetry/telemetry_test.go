@@ -59,7 +59,7 @@ func TestNothingIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sent.Logger() != base {
-		t.Error("another logger where no logs are sent")
+		t.Error("a different logger although no logs are sent")
 	}
 	sent.Watch("r", nil)
 	if err := sent.Board(t.Context(), metrics.New()); err != nil {

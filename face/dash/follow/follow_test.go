@@ -179,7 +179,7 @@ func TestReading(t *testing.T) {
 		}
 	}
 	if len(told) < 3 {
-		t.Fatalf("it reports %v", told)
+		t.Fatalf("the log reports %v", told)
 	}
 	for i, r := range told {
 		if r.Size != info.Size() || r.Bytes > r.Size || i > 0 && r.Bytes <= told[i-1].Bytes {

@@ -63,7 +63,7 @@ func TestWhatBecameOfMembers(t *testing.T) {
 		t.Errorf("entry %d of its drop is %+v", hangs.Entry, a)
 	}
 	if wrong := h.Members[member(3)]; wrong.Disagreed != 4 || wrong.Reports != 4 {
-		t.Errorf("the member with another model: %+v", wrong)
+		t.Errorf("the member with a different model: %+v", wrong)
 	}
 	if clean := h.Members[member(11)]; clean.Disagreed+clean.Dropped+clean.Ejected+clean.Accused+clean.Lost != 0 || clean.Standing != history.StandingMember {
 		t.Errorf("a member that did nothing wrong: %+v", clean)

@@ -247,7 +247,7 @@ func must(b []byte, err error) []byte {
 func TestInBrowser(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("there is no node here: the verifier was not tried as WebAssembly")
+		t.Skip("node is missing: the verifier was not tested as WebAssembly")
 	}
 	lib := filepath.Join("..", "..", "..", "build", "lib")
 	if _, err := os.Stat(filepath.Join(lib, "verifier.wasm.gz")); err != nil {

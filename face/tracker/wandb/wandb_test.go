@@ -145,7 +145,7 @@ func TestServicesThatFail(t *testing.T) {
 		})
 	}
 	if _, err := Online(Service{URL: "ftp://h"}, Run{}); err == nil {
-		t.Error("an address of another protocol")
+		t.Error("an address with a different protocol was accepted")
 	}
 }
 

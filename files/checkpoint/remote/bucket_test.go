@@ -126,7 +126,7 @@ func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
 	}
 	at := b.Folder("run", 10)
 	if done, err := at.isThere(t.Context(), facts); done || err != nil {
-		t.Errorf("half an upload is there: %t, %v", done, err)
+		t.Errorf("found half an upload: %t, %v", done, err)
 	}
 	wrong := bytes.Repeat([]byte("x"), 7)
 	old, err := b.Store.Put(t.Context(), at.Prefix+"/config.json", bytes.NewReader(wrong), 7, objstore.Condition{})
@@ -364,7 +364,7 @@ func TestBucketWithoutManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if snapshot, err := checkpoint.ReadDir(got); err != nil || snapshot.Manifest().Digest() != want.Manifest().Digest() {
-		t.Errorf("another model, %v", err)
+		t.Errorf("a different model, %v", err)
 	}
 }
 

@@ -170,7 +170,7 @@ func TestBuffersThatAreRepeated(t *testing.T) {
 	b.texts = binary.LittleEndian.AppendUint64(nil, 1<<40)
 	w := walk{batch: b, left: maxColumn}
 	if _, err := w.read(field); !errors.Is(err, ErrInvalid) {
-		t.Errorf("buffers that are not there: %v", err)
+		t.Errorf("missing buffers: %v", err)
 	}
 }
 

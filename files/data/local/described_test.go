@@ -113,7 +113,7 @@ func TestFingerprint(t *testing.T) {
 	o := Options{SeqLen: 4, TokenSize: 2}
 	first, again := open(t, described(t), o), open(t, described(t), o)
 	if first.Fingerprint() != again.Fingerprint() {
-		t.Error("the same data in another folder has another fingerprint")
+		t.Error("the same data in a different folder has a different fingerprint")
 	}
 	dir := described(t)
 	writeManifest(t, dir, manifest.Manifest{

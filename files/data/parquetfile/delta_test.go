@@ -44,7 +44,7 @@ func TestDeltas(t *testing.T) {
 				t.Fatalf("%d numbers of %d bits: got %d, and %q behind them, want %d", count, width, got, d.behind, want)
 			}
 			if _, err := deltasOf(raw, max(count-1, 0)); err == nil && count > 0 {
-				t.Errorf("%d numbers where there may be %d", count, count-1)
+				t.Errorf("%d numbers, want at most %d", count, count-1)
 			}
 		}
 	}

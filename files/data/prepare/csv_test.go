@@ -108,7 +108,7 @@ func FuzzQuotedReturns(f *testing.F) {
 		}
 		again, err := csv.NewReader(&quotedReturns{from: strings.NewReader(written.String())}).ReadAll()
 		if diff := cmp.Diff(got, again); err != nil || diff != "" {
-			t.Fatalf("%q comes back differently: %v, %s", text, err, diff)
+			t.Fatalf("%q is read differently: %v, %s", text, err, diff)
 		}
 		for i := range got {
 			for j := range got[i] {

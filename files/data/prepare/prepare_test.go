@@ -210,7 +210,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
 			}
 			if _, err := os.Stat(o.Output); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the output folder is there: %v", err)
+				t.Errorf("the output folder exists: %v", err)
 			}
 		})
 	}

@@ -147,7 +147,7 @@ func TestHostileClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) { act(newPeer(t, server)) })
 	}
 	if _, err := connect(t, options(server, 2)).Batch(t.Context(), owned(t, s, 2)); err != nil {
-		t.Errorf("another client: %v", err)
+		t.Errorf("a different client: %v", err)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestRequestsAreSlowedDown(t *testing.T) {
 		p.expect(message.TypeFingerprint)
 	}
 	if took := time.Since(began); took < 500*time.Millisecond {
-		t.Errorf("22 requests took %v: 20 may come at once, then 2 a second", took)
+		t.Errorf("22 requests took %v, want 20 at once, then 2 per second", took)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestFalseReceipts(t *testing.T) {
 	o := options(&running{address: hostileServer(t, nil)}, 1)
 	o.Run = func() [32]byte { return [32]byte{5} }
 	if _, err := remote.Open(t.Context(), o); !errors.Is(err, data.ErrUnusable) {
-		t.Errorf("a server of another run of the same name: %v", err)
+		t.Errorf("a server of a different run with the same name: %v", err)
 	}
 }
 

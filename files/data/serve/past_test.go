@@ -162,7 +162,7 @@ func TestAuditsAreBounded(t *testing.T) {
 	}
 	r.follow(audited(4, 50, 4), [32]byte{1})
 	if n := had(); n != 12*sharePerRound {
-		t.Errorf("had %d sequences after another round, want %d", n, 12*sharePerRound)
+		t.Errorf("got %d sequences after one more round, want %d", n, 12*sharePerRound)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestPastIsBounded(t *testing.T) {
 			for start := range running + 24 {
 				d := r.grant(member(shift), samples(assign.BatchID{Start: start, End: start + 1}))
 				if d.others && start >= running {
-					t.Fatalf("got sequence %d of another member, but round %d begins at %d", start, s.Progress.Step, running)
+					t.Fatalf("got sequence %d of a different member, but round %d begins at %d", start, s.Progress.Step, running)
 				}
 			}
 		}

@@ -289,7 +289,7 @@ func TestLabelsAndPositions(t *testing.T) {
 	o := options(server, 2)
 	o.VocabSize = 70_000
 	if _, err := connect(t, o).Batch(t.Context(), id); !errors.Is(err, tokens.ErrTokenRange) || !data.IsPermanent(err) {
-		t.Errorf("with another vocabulary: %v", err)
+		t.Errorf("with a different vocabulary: %v", err)
 	}
 }
 

@@ -116,7 +116,7 @@ func TestNextRoundIsRead(t *testing.T) {
 			t.Errorf("member %d asks for its next batch %v: %v", n, batch, d.refused)
 		}
 		if d := r.grant(member((n+1)%3), samples(batch)); d.refused == nil || d.wait == nil {
-			t.Errorf("the next batch of member %d for another: %+v", n, d)
+			t.Errorf("the next batch of member %d for a different member: %+v", n, d)
 		}
 	}
 	if len(batches) != 3 {
@@ -129,7 +129,7 @@ func TestNextRoundIsRead(t *testing.T) {
 	}
 	again, _ := s.NextRound()
 	for _, a := range again.Assignments(s.Config) {
-		owner := member(a.Member + 1) // member 0 is gone
+		owner := member(a.Member + 1) // member 0 has left
 		if d := r.grant(owner, samples(a.Batch)); d.refused != nil {
 			t.Errorf("of two members, %v: %v", a.Batch, d.refused)
 		}
@@ -182,7 +182,7 @@ func TestDeliveriesAreBounded(t *testing.T) {
 		t.Errorf("delivered %d times, want %d", granted, maxDeliveries)
 	}
 	if r.grant(member(0), samples(owned(s, 0, 0))).refused != nil || r.grant(member(1), samples(owned(s, 1, 1))).refused != nil {
-		t.Error("another batch counts as well")
+		t.Error("a different batch also counts")
 	}
 	r.follow(stateOf(3, 6, 2, 0), [32]byte{1})
 	if len(r.delivered) != 0 {

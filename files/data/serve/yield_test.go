@@ -64,7 +64,7 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 		}
 		for i, sequence := range got.Sequences {
 			if sequence[long-1] != int32(own.Start)+int32(i) {
-				t.Fatalf("step %d: the tokens of another sequence", step)
+				t.Fatalf("step %d: the tokens of a different sequence", step)
 			}
 		}
 		givenUp.Wait()

@@ -118,7 +118,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		t.Errorf("no files: %v", err)
 	}
 	if _, err := New(make([]File, MaxFiles+1), o); err == nil {
-		t.Error("too many files were taken")
+		t.Error("too many files were accepted")
 	}
 	if _, err := Begin(&memory{}, []byte("\x93NUMPY\x01\x00"), o); !errors.Is(err, ErrNumpyHeader) {
 		t.Errorf("numpy header: %v", err)

@@ -127,7 +127,7 @@ func TestEnter(t *testing.T) {
 func TestFilesRefuses(t *testing.T) {
 	dir := lay(t, "a.txt")
 	if _, err := Files(filepath.Join(dir, "none"), Options{}); err == nil {
-		t.Error("a folder that is not there was listed")
+		t.Error("a missing folder was listed")
 	}
 	_, err := Files(filepath.Join(dir, "a.txt"), Options{})
 	golden.Message(t, "file", err)

@@ -133,7 +133,7 @@ func TestAdvanceInPlace(t *testing.T) {
 	for i := range fresh.Momentum {
 		for j, v := range fresh.Momentum[i] {
 			if again.Momentum[i][j] != v || r.state.Momentum[i][j] != before[i][j] {
-				t.Fatalf("tensor %d, element %d: %v in its own memory, %v in another's; before it was %v, is %v",
+				t.Fatalf("tensor %d, element %d: %v in new memory, %v in reused memory; source state %v, was %v",
 					i, j, v, again.Momentum[i][j], before[i][j], r.state.Momentum[i][j])
 			}
 		}

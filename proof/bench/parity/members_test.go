@@ -55,7 +55,7 @@ func TestMembersAreAudited(t *testing.T) {
 		t.Skip(err)
 	}
 	text := randomText(t)
-	for attack, attackers := range map[string]int{"sign-flip": 2, "noise": 2, "negated-copy": 2, "injection": 1} { // injection: only one is found in so few steps
+	for attack, attackers := range map[string]int{"sign-flip": 2, "noise": 2, "negated-copy": 2, "injection": 1} { // injection: only one is found in these few steps
 		for _, percent := range []int{0, 50} {
 			c := &runCommand{
 				Seed: 2, Model: "model-small.json", Clients: 8, Attackers: 2, Attack: attack, Verification: percent,
