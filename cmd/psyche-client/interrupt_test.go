@@ -89,7 +89,7 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("the process ended without saying %q", want)
+		t.Errorf("the process ended without printing %q", want)
 	}
 	interrupt := func() {
 		if err := command.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {

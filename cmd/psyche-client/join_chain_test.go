@@ -56,6 +56,6 @@ func TestJoinSignsNothingForForeignPrograms(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if strings.Contains(asked.String(), "sendTransaction") || !strings.Contains(asked.String(), "getAccountInfo") {
-		t.Errorf("the node was asked %s", asked.String())
+		t.Errorf("the node received %s", asked.String())
 	}
 }

@@ -102,7 +102,7 @@ func TestKeyIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := dir.key(); !errors.Is(err, identity.ErrInvalidKey) {
-		t.Errorf("a damaged key has to stop, not to be replaced: %v", err)
+		t.Errorf("a damaged key must be an error and must not be replaced: %v", err)
 	}
 }
 

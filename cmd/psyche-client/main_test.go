@@ -230,7 +230,7 @@ func loss(t *testing.T, model, data string) float64 {
 	}
 	log, err := os.ReadFile(filepath.Join(events, "events.jsonl"))
 	if want := fmt.Sprintf(`"task":"loss","scores":{"loss":%v,`, result.Loss); err != nil || !strings.Contains(string(log), want) {
-		t.Errorf("no %s in the event log: %v\n%s", want, err, log)
+		t.Errorf("%s is missing in the event log: %v\n%s", want, err, log)
 	}
 	return result.Loss
 }

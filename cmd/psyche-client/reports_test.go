@@ -216,7 +216,7 @@ func TestReportIsTakenUp(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 	if len(left(t, c)) == 0 {
-		t.Error("no file is left of the interrupted download")
+		t.Error("the interrupted download left no file")
 	}
 	repos.Intercept(nil)
 	if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
@@ -238,6 +238,6 @@ func TestReportsDir(t *testing.T) {
 		return dir
 	}
 	if a := dir("run", 1); a != dir("run", 1) || a == dir("run", 2) || a == dir("walk", 1) {
-		t.Errorf("folder %s is not of one client of one run", a)
+		t.Errorf("folder %s does not belong to one client of one run", a)
 	}
 }

@@ -260,7 +260,7 @@ func TestServeAnotherServer(t *testing.T) {
 				most += asideEvery
 			}
 			if at := s.began[1].Sub(began); at < time.Hour || at > most {
-				t.Errorf("met before: %v; took part after %v, want at most %v", met, at, most)
+				t.Errorf("met before: %v; joined after %v, want at most %v", met, at, most)
 			}
 			if n := strings.Count(s.log.String(), "another key"); n != 1 {
 				t.Errorf("logged %d times", n)
@@ -310,7 +310,7 @@ func TestServeLeavesWhoWaitsForEver(t *testing.T) {
 				}
 				if test.after == 0 {
 					if len(s.starts) != 1 {
-						t.Errorf("went to the other one after %v", s.began[1].Sub(began))
+						t.Errorf("changed to the other run after %v", s.began[1].Sub(began))
 					}
 					return
 				}
@@ -318,7 +318,7 @@ func TestServeLeavesWhoWaitsForEver(t *testing.T) {
 					t.Fatalf("took part in %v", s.starts)
 				}
 				if at := s.began[1].Sub(began); at < time.Duration(test.after)*time.Hour || at > time.Duration(test.after)*time.Hour+3*lookEvery {
-					t.Errorf("went to the other one after %v, want %d hours", at, test.after)
+					t.Errorf("changed to the other run after %v, want %d hours", at, test.after)
 				}
 			})
 		})
@@ -571,7 +571,7 @@ func TestServeReads(t *testing.T) {
 	t.Setenv(identity.SecretKeyVariable, strings.Repeat("09", 32))
 	first := *r.key
 	if err := r.identify(); err != nil || *r.key == first {
-		t.Errorf("the key of the environment does not count: %v, %v", r.key, err)
+		t.Errorf("the key of the environment is ignored: %v, %v", r.key, err)
 	}
 	t.Setenv(identity.SecretKeyVariable, "no key")
 	r.joins.IdentitySecretKeyPath = filepath.Join(t.TempDir(), "key.json")
@@ -579,7 +579,7 @@ func TestServeReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.identify(); err != nil || *r.key != backendtest.Key(1).ID() {
-		t.Errorf("the key file that a flag names does not count: %v, %v", r.key, err)
+		t.Errorf("the key file that a flag names is ignored: %v, %v", r.key, err)
 	}
 }
 

@@ -63,7 +63,7 @@ func TestTokenSizeComesFromTheData(t *testing.T) {
 	before := loss(t, model, data)
 	widen(t, data)
 	if after := loss(t, model, data); after != before {
-		t.Errorf("tokens of four bytes have the loss %v, of two %v", after, before)
+		t.Errorf("four-byte tokens have the loss %v, two-byte tokens %v", after, before)
 	}
 	if out := succeed(t, soloLine(model, data, "--steps", "1", "--held-out", data, "--held-out-sequences", "9")...); !strings.Contains(out, "9 of 108") {
 		t.Errorf("printed %s", out)

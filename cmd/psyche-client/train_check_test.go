@@ -88,7 +88,7 @@ func TestModelIsTooShort(t *testing.T) {
 		golden.Message(t, when, err)
 	}
 	if err := f.checkRun(t.Context(), env.Definition{Model: runOf(t, "elsewhere", "elsewhere", 32)}); err != nil {
-		t.Errorf("sequences as long as the model takes: %v", err)
+		t.Errorf("sequences of the model's maximum length: %v", err)
 	}
 }
 

@@ -65,7 +65,7 @@ func TestRoundLine(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if len(line.losses) > 0 {
-		t.Errorf("losses of rounds that are over are kept: %v", line.losses)
+		t.Errorf("losses of finished rounds are kept: %v", line.losses)
 	}
 }
 

@@ -43,6 +43,6 @@ func TestOrderOfAMixture(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if code := run(t.Context(), line[:7], console{&out, &errs}); code == exitOK {
-		t.Error("an inner address was read without --allow-inner-data")
+		t.Error("a private address was read without --allow-inner-data")
 	}
 }

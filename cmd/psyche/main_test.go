@@ -161,7 +161,7 @@ func TestServerRunKeepsItsPort(t *testing.T) {
 	}
 	again := host(t, args...)
 	if again.address != first.address {
-		t.Errorf("the server was on %s, and is on %s after a restart", first.address, again.address)
+		t.Errorf("the server's address was %s, and is %s after a restart", first.address, again.address)
 	}
 	again.stop()
 	<-again.code

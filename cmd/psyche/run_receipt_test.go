@@ -64,7 +64,7 @@ func TestReceiptsAddUp(t *testing.T) {
 		}
 		head := log.Head().Hash
 		if r.Head != hex.EncodeToString(head[:]) || summary.Last != head || r.Entries != uint64(summary.Entries) {
-			t.Errorf("it ends with entry %d, %s, the log with %d, %x", r.Entries, r.Head, summary.Entries, head)
+			t.Errorf("the receipt ends with entry %d, %s, the log with %d, %x", r.Entries, r.Head, summary.Entries, head)
 		}
 		if r.ModelStep != 40 || r.InModel != r.Rounds || r.TokensInModel != r.Tokens || r.Rounds == 0 {
 			t.Errorf("member %d: in the model is %+v", i, r)

@@ -121,7 +121,7 @@ func TestAuthorizationScripts(t *testing.T) {
 	read := n.call("may join run light, and 1 key on its behalf: "+n.id(two), n.psyche, "solana", "join-authorization-read",
 		"--rpc", n.rpc, "--run-id", "light", "--authorizer", n.id(grantee))
 	if strings.Contains(read, n.id(one)) {
-		t.Errorf("the first delegate is still there:\n%s", read)
+		t.Errorf("the first delegate still exists:\n%s", read)
 	}
 	n.call("0 delegates may join run light", "sh", delegates...)
 }

@@ -24,7 +24,7 @@ var chainRun = dashtest.Options{RunID: "on-chain", Members: 12, Rounds: 40, Roun
 // head.
 func (b *browser) verifiesChain(t *testing.T) {
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	dir := t.TempDir()
 	header, err := dashtest.WriteArchive(filepath.Join(dir, "on-chain.archive"), chainRun)

@@ -346,7 +346,7 @@ func (b *browser) progress(t *testing.T) {
 	command := b.text(t, `document.querySelector("#command").textContent`)
 	link, _ := strings.CutPrefix(command, "psyche-client join ")
 	if l, err := invite.Parse(link); err != nil || l.Addr() != "127.0.0.1:39405" || l.RunID != shownRun.RunID || l.Key != dashtest.Key(-1).ID() {
-		t.Errorf("the command to take part is %q: %v", command, err)
+		t.Errorf("the command to join is %q: %v", command, err)
 	}
 	b.text(t, `document.querySelector("#as-qr").open = true, document.querySelector("#as-qr").scrollIntoView(), ""`)
 	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
@@ -393,7 +393,7 @@ func (b *browser) verified(t *testing.T) string {
 // verifies checks that the browser can verify the log of a run.
 func (b *browser) verifies(t *testing.T, address string) {
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))

@@ -74,7 +74,7 @@ func TestLargeRun(t *testing.T) {
 	over, ejected := tried(t, web.URL+"/api/run?run=large")
 	t.Logf("shows %d trials that are over, by which %d members lost their places", over, ejected)
 	if *largeAudits > 0 && ejected < 2 { // the cheat and the slanderer
-		t.Errorf("%d members lost their places by trials, want 2", ejected)
+		t.Errorf("%d members lost their seats by trials, want 2", ejected)
 	}
 	limit := longestAnswer
 	if raceEnabled {

@@ -186,7 +186,7 @@ func TestFilesArePacked(t *testing.T) {
 		}
 		got, err := io.ReadAll(from)
 		if err != nil || string(got) != as.body || sent.header.Get("Content-Encoding") != "gzip" || sent.header.Get("Content-Type") != as.header.Get("Content-Type") {
-			t.Errorf("%s: packed it is something else: %v, %v", path, err, sent.header)
+			t.Errorf("%s: the compressed file has different content: %v, %v", path, err, sent.header)
 		}
 		if again := ask(t, web.URL+path, http.Header{"If-None-Match": {as.header.Get("ETag")}}); again.status != http.StatusNotModified || again.body != "" {
 			t.Errorf("%s: a browser with the file gets %d and %d bytes", path, again.status, len(again.body))

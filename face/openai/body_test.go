@@ -184,7 +184,7 @@ func TestAnswerNeedsNoPlace(t *testing.T) {
 	v.place = d.limiter.Enter(far.RemoteAddr(), v.evict)
 	answered := v.answering()
 	if d.limiter.Enter(far.RemoteAddr(), func() { t.Error("the newer connection is evicted") }) == nil {
-		t.Error("no place is free while the only connection is being answered")
+		t.Error("no slot is free while the only connection is being answered")
 	}
 	answered()
 	_ = v.Close()

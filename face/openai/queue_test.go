@@ -50,7 +50,7 @@ func TestOneAddressOfMany(t *testing.T) {
 	}
 	one := send("127.0.0.2", "b")
 	if status := <-many[4]; status != "429" {
-		t.Errorf("the newest that waited of the address with five places got %s, want 429", status)
+		t.Errorf("the newest waiting request of the address with five slots got %s, want 429", status)
 	}
 	release <- struct{}{}
 	if status := <-many[0]; status != "200" {

@@ -459,7 +459,7 @@ func TestTimeIsOver(t *testing.T) {
 	}
 	r := ask(t, "POST", start(t, described(t, silent), short, "")+"/v1/chat/completions", `{`+hello+`}`)
 	if got := parse(t, text(t, r)); r.StatusCode != http.StatusServiceUnavailable || got.Error.Code != "timeout" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("an answer that did not begin: %d %+v", r.StatusCode, got.Error)
+		t.Errorf("an answer that has not started: %d %+v", r.StatusCode, got.Error)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestCourtScreens(t *testing.T) {
 	for source, c := range map[string]*Client{"peers": arrives, "archive": downloads} {
 		c.See(event.Event{Time: at, Body: event.Ready{Step: 25, Source: source, Bytes: 400 << 20, Seconds: 9}})
 		if c.seen.arriving.Total != 0 {
-			t.Errorf("the bar stays when the model is here, from %s", source)
+			t.Errorf("the bar remains after the model has arrived, from %s", source)
 		}
 	}
 }

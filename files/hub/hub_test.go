@@ -157,7 +157,7 @@ func TestSnapshotAsksOnlyForWhatIsMissing(t *testing.T) {
 	}
 	snapshot(hub.SnapshotOptions{})
 	if _, asked := snapshot(hub.SnapshotOptions{}); len(asked) != 1 {
-		t.Errorf("a branch that is here asked %v, want the commit only", asked)
+		t.Errorf("a cached branch requested %v, want only the commit", asked)
 	}
 	if _, asked := snapshot(hub.SnapshotOptions{Revision: first}); len(asked) != 0 {
 		t.Errorf("a commit that is here asked %v", asked)

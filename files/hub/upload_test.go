@@ -226,7 +226,7 @@ func TestConcurrentUploads(t *testing.T) {
 	want["other.txt"] = []byte("theirs")
 	wantFiles(t, s, want)
 	if checked != 2 {
-		t.Errorf("checked %d times, want for each commit that was built upon", checked)
+		t.Errorf("checked %d times, want once for each parent commit", checked)
 	}
 	refusal := errors.New("newer")
 	_, err := newClient(t, s).Upload(t.Context(), repo, toUpload(model(2)), hub.UploadOptions{Check: func(context.Context, string) error { return refusal }})

@@ -146,7 +146,7 @@ func TestReadHeader(t *testing.T) {
 	}
 	for _, length := range []int{0, 5, 8, 30} {
 		if _, err := ReadHeader(bytes.NewReader(content[:length]), int64(len(content))); !errors.Is(err, errInvalid) {
-			t.Errorf("%d bytes of a file that has more: %v", length, err)
+			t.Errorf("the first %d bytes of a longer file: %v", length, err)
 		}
 	}
 }

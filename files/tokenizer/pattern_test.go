@@ -26,7 +26,7 @@ func TestPatternsSplitAsTheReference(t *testing.T) {
 		compiled, err := compilePattern("here", test.Pattern)
 		if test.Pieces == nil {
 			if err == nil {
-				t.Errorf("%s is taken, and the reference refuses it", test.Pattern)
+				t.Errorf("%s is accepted, but the reference refuses it", test.Pattern)
 			}
 			continue
 		}

@@ -123,7 +123,7 @@ func TestStreamWithoutEndIsLinear(t *testing.T) {
 				got := streamed(t, tokenizer, ids, ids)
 				runtime.ReadMemStats(&after)
 				if whole, err := tokenizer.DecodeSkipSpecial(ids); err != nil || name == "bare pieces" && strings.Join(got, "") != string(whole) {
-					t.Errorf("%s, id %d: %v, or the stream is not the text", name, id, err)
+					t.Errorf("%s, id %d: %v, or the stream differs from the text", name, id, err)
 				}
 				return after.TotalAlloc - before.TotalAlloc
 			}

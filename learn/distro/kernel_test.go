@@ -109,7 +109,7 @@ func TestSumsOfSquaresHaveTheBitsOfTheReference(t *testing.T) {
 				want = got
 			}
 			if got != want {
-				t.Errorf("%d values: %s with %d threads has other bits", n, kernel.ISA(), kernel.threads)
+				t.Errorf("%d values: %s with %d threads has different bits", n, kernel.ISA(), kernel.threads)
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func TestTiesGoToTheLowestIndex(t *testing.T) {
 				}
 			}
 			if alone != topK%2 {
-				t.Errorf("%s: top %d: %d pairs of equals were parted", kernel.ISA(), topK, alone)
+				t.Errorf("%s: top %d: %d equal pairs were separated", kernel.ISA(), topK, alone)
 			}
 		}
 	}
@@ -507,7 +507,7 @@ func TestQuietChunksWait(t *testing.T) {
 				t.Errorf("%s: %d coefficients of the quiet chunk", kernel.ISA(), got.Counts[0])
 			}
 			if !slices.Equal(got.Counts[1:], all.Counts[1:]) || !slices.Equal(got.Indices[topK:], all.Indices[topK:]) || !slices.Equal(got.Values[topK:], all.Values[topK:]) {
-				t.Errorf("%s: the other chunks send something else", kernel.ISA())
+				t.Errorf("%s: the other chunks send different entries", kernel.ISA())
 			}
 		}
 	}

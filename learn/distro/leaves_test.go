@@ -41,7 +41,7 @@ func TestLeavesAreOfTheChunks(t *testing.T) {
 				first = leaves
 			}
 			if !slices.Equal(first, leaves) {
-				t.Errorf("%v: %d threads give other leaves", shape, threads)
+				t.Errorf("%v: %d threads give different leaves", shape, threads)
 			}
 			for c := range layout.Chunks() {
 				digest := audit.Digest(layout.Chunk(delta, c, nil))

@@ -79,7 +79,7 @@ func TestWhatIsSentIsTakenOut(t *testing.T) {
 			sums[i] = back - far[i]
 		}
 		if off := norm(sums); off > 1e-5*norm(far) {
-			t.Fatalf("the restored value is off by %v of %v", off, norm(far))
+			t.Fatalf("the restored value differs by %v, of %v", off, norm(far))
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestFar(t *testing.T) {
 	}
 	after := []float32{1}
 	if Far([]float32{3}, after, nil, 0); after[0] != 2 {
-		t.Errorf("without a momentum it came %v", after[0])
+		t.Errorf("without a momentum the result is %v, want 2", after[0])
 	}
 }
 
@@ -210,7 +210,7 @@ func TestUnits(t *testing.T) {
 	}
 	for code := uint8(1); code <= codec.MaxUnit; code++ {
 		if Unit(code) >= Unit(code-1) {
-			t.Errorf("unit %d is %v, the one before %v", code, Unit(code), Unit(code-1))
+			t.Errorf("unit %d is %v, the previous unit is %v", code, Unit(code), Unit(code-1))
 		}
 	}
 }

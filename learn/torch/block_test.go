@@ -60,13 +60,13 @@ func TestBlocksAgainstComposition(t *testing.T) {
 			exact, want := newLayer(s, torch.F64)
 			y, z := l.fused(l.x, recompute), exact.composed()
 			if d := distance(y, z); !(d < 5e-6) {
-				t.Errorf("the result is %.1e away from the composition's", d)
+				t.Errorf("the result differs by %.1e from the composition", d)
 			}
 			y.Mul(l.x.Detach()).Sum().Backward()
 			z.Mul(exact.x.Detach()).Sum().Backward()
 			for i := range in {
 				if d := distance(in[i].Grad(), want[i].Grad()); !(d < 5e-6) {
-					t.Errorf("gradient %d is %.1e away from the composition's", i, d)
+					t.Errorf("gradient %d differs by %.1e from the composition", i, d)
 				}
 			}
 			return nil
@@ -114,7 +114,7 @@ func TestBlocksInBF16(t *testing.T) {
 			}
 		}
 		if d := distance(x.Grad(), want[0]); !(d < 3e-2) {
-			t.Errorf("gradient of x in bf16 is %.1e away from f32's", d)
+			t.Errorf("the gradient of x in bf16 differs by %.1e from f32", d)
 		}
 		return nil
 	})
@@ -159,7 +159,7 @@ func TestBlocksAccumulate(t *testing.T) {
 		l.fused(l.x, false).Sum().Backward()
 		for i, p := range in {
 			if d := distance(p.Grad(), once[i].MulScalar(2)); !(d < 1e-6) {
-				t.Errorf("gradient %d after two passes is %.1e away from twice the first", i, d)
+				t.Errorf("gradient %d after two passes differs by %.1e from twice the first", i, d)
 			}
 		}
 		return nil

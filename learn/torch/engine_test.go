@@ -25,7 +25,7 @@ func TestBackward(t *testing.T) {
 		}
 		x.ClearGrad()
 		if x.Grad() != nil {
-			t.Error("the gradient is still there after ClearGrad")
+			t.Error("the gradient still exists after ClearGrad")
 		}
 		return nil
 	})
@@ -92,7 +92,7 @@ func TestErrors(t *testing.T) {
 			if test.op == "" {
 				golden.Message(t, test.name, err)
 			} else if err == nil || !strings.Contains(err.Error(), test.op) {
-				t.Fatalf("error %v, want one that names %s", err, test.op)
+				t.Fatalf("error %v, want an error with the operation %s", err, test.op)
 			}
 			if strings.HasPrefix(test.name, "own ") != errors.Is(err, mistake) {
 				t.Errorf("errors.Is does not find the cause in %v", err)
@@ -253,7 +253,7 @@ func TestThreadsComputeTheSame(t *testing.T) {
 			t.Errorf("%s: the layer differs by %.1e from the layer of one thread", dtype, d)
 		}
 		if d := far(three.loss, one.loss); !(d < tolerance) {
-			t.Errorf("%s: the loss is %.1e away", dtype, d)
+			t.Errorf("%s: the loss differs by %.1e", dtype, d)
 		}
 		for i := range one.gradients {
 			if d := far(three.gradients[i], one.gradients[i]); !(d < 5*tolerance) {

@@ -45,7 +45,7 @@ func TestTwoLivesInOneFolder(t *testing.T) {
 		}
 	}
 	if starts != 3 {
-		t.Errorf("%d lives in the event log, want 3", starts)
+		t.Errorf("%d starts in the event log, want 3", starts)
 	}
 	last := filepath.Join(c.dir, "checkpoints", "e2e-step10")
 	if _, err := os.Stat(filepath.Join(last, "model.safetensors")); err != nil {

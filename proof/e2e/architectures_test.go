@@ -58,7 +58,7 @@ func TestArchitectures(t *testing.T) {
 			}
 			t.Logf("digest %s, %d audits passed, %d were not made", digest, passed, missed)
 			if !countedAgain(t, victim) {
-				t.Error("no result counted of the member that came back")
+				t.Error("no result of the restarted member counted")
 			}
 		})
 	}
@@ -94,7 +94,7 @@ func honestAudits(t *testing.T, clients []*client, victim *client) (passed, miss
 					t.Errorf("%s audited step %d: %s, %s", c.name, body.Step, body.Outcome, body.Detail)
 				}
 			case event.Accused, event.Voted, event.Ejected:
-				t.Errorf("%s: of an honest member: %+v", c.name, body)
+				t.Errorf("%s reports about an honest member: %+v", c.name, body)
 			}
 		}
 	}

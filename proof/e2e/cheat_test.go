@@ -142,7 +142,7 @@ func checkEjections(t *testing.T, n *network, attackers []*client) {
 		}
 		line := fmt.Sprintf("%s until epoch %d: %s", c.id, until, reason)
 		if !found || !strings.Contains(text, line) {
-			t.Errorf("%s (%s) is not ejected as it should be: %+v\n%s", c.name, c.id, status.Ejections, text)
+			t.Errorf("%s (%s) has no correct ejection: %+v\n%s", c.name, c.id, status.Ejections, text)
 		}
 	}
 }

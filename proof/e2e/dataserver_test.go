@@ -181,7 +181,7 @@ func TestServerServesData(t *testing.T) {
 		t.Error("the data server's requests are not among the metrics")
 	}
 	if known, err := os.ReadFile(n.saved + ".known"); err != nil || strings.Count(string(known), "\n") != 1 {
-		t.Errorf("the run's own server also is known by a second address, %v:\n%s", err, known)
+		t.Errorf("the run's own server is also known by a second address, %v:\n%s", err, known)
 	}
 }
 

@@ -150,7 +150,7 @@ func TestDepartures(t *testing.T) {
 			lost, forgotten := way.play(t)
 			row(way.name, fmt.Sprint(lost, forgotten), fmt.Sprint(way.most))
 			if lost > way.most {
-				t.Errorf("%d rounds that counted are lost, want %d at most", lost, way.most)
+				t.Errorf("%d counted rounds are lost, want at most %d", lost, way.most)
 			}
 		})
 	}
@@ -163,7 +163,7 @@ func TestDepartures(t *testing.T) {
 			lost := moment.play(t)
 			row(name, fmt.Sprint(lost), "0")
 			if lost > 0 {
-				t.Errorf("%d rounds that counted are lost", lost)
+				t.Errorf("%d counted rounds are lost", lost)
 			}
 		})
 	}
@@ -319,7 +319,7 @@ func (i interruption) play(t *testing.T) (lost int) {
 	}
 	text := first.text(t)
 	if strings.Contains(text, "may be lost") {
-		t.Errorf("it reports that rounds may be lost:\n%s", tail(text, 30))
+		t.Errorf("the testnet reports that rounds may be lost:\n%s", tail(text, 30))
 	}
 	saved := filepath.Dir(seen[0])
 	again := regexp.MustCompile(`continue with: psyche (testnet start --resume \S+.*)`).FindStringSubmatch(text)

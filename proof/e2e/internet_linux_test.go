@@ -89,7 +89,7 @@ func TestInternet(t *testing.T) {
 	reached := lastStep(clients[0])
 	hosts[4].Cut(false)
 	if reached <= 4 {
-		t.Errorf("the run reached only step %d while one client of five was cut off", reached)
+		t.Errorf("the run reached only step %d while one of five clients was disconnected", reached)
 	}
 	t.Logf("cut off at step 3, back at step %d", reached)
 	digest := finish(t, clients...)
@@ -103,7 +103,7 @@ func TestInternet(t *testing.T) {
 		}
 	}
 	if trained == 0 {
-		t.Error("the client that was cut off trained nothing after it came back")
+		t.Error("the disconnected client trained nothing after its return")
 	}
 	for i, h := range hosts {
 		t.Logf("%s: %+v", clients[i].name, h.Traffic())
@@ -146,7 +146,7 @@ func TestLocalStepsOverSlowLines(t *testing.T) {
 	digest := finish(t, honest...)
 	checkRun(t, n, honest...)
 	if !countedAgain(t, victim) {
-		t.Error("no result counted of the member that came back")
+		t.Error("no result of the restarted member counted")
 	}
 	outcomes := make(map[string]int) // of audits of the cheat
 	for _, c := range honest {

@@ -59,11 +59,11 @@ func readPlans(t *testing.T, n *network) []plan {
 			t.Fatalf("round %d of the journal has step %d", i+1, p.round.Step)
 		}
 		if p.round.DataIndex != next {
-			t.Errorf("step %d begins at sequence %d, the step before ended at %d", p.round.Step, p.round.DataIndex, next)
+			t.Errorf("step %d begins at sequence %d, but the previous step ended at %d", p.round.Step, p.round.DataIndex, next)
 		}
 		for _, a := range p.assignments {
 			if a.Batch.Start != next {
-				t.Errorf("step %d: batch %v begins elsewhere than at %d", p.round.Step, a.Batch, next)
+				t.Errorf("step %d: batch %v does not begin at %d", p.round.Step, a.Batch, next)
 			}
 			next = a.Batch.End
 		}

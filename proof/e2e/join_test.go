@@ -59,7 +59,7 @@ func TestJoinByLink(t *testing.T) {
 		t.Errorf("the key's file: %v, %v", info, err)
 	}
 	if id := strings.TrimSpace(must(t, serverBinary, "keys", "show", file)); !strings.Contains(stay.text(t), "id="+id) {
-		t.Errorf("the member was not %s", id)
+		t.Errorf("the client is not the member %s", id)
 	}
 	if saved, err := filepath.Glob(filepath.Join(kept, "psyche", "runs", "e2e-*", "e2e-step2", "model.safetensors")); err != nil || len(saved) != 1 {
 		t.Errorf("saved checkpoints: %v, %v", saved, err)

@@ -81,7 +81,7 @@ func checkLie(t *testing.T, c *client, reason string, proof bool) {
 			t.Errorf("%s applied step %d, long after the lie", c.name, saved.Step)
 		}
 		if _, ok := e.Body.(event.Finished); ok {
-			t.Errorf("%s finished the run of a liar", c.name)
+			t.Errorf("%s finished the run of a dishonest host", c.name)
 		}
 	}
 }

@@ -49,7 +49,7 @@ func TestAuditedLocalSteps(t *testing.T) {
 				if body.Outcome == "passed" {
 					passed++
 				} else if body.Outcome != "unclear" {
-					t.Errorf("%s reports of an honest member: %+v", c.name, body)
+					t.Errorf("%s reports about an honest member: %+v", c.name, body)
 				}
 			case event.Accused, event.Ejected:
 				t.Errorf("%s: %+v", c.name, body)
@@ -87,7 +87,7 @@ func trainLocalSteps(t *testing.T, r rules, lines, audits string) []*client {
 	finish(t, clients...)
 	checkRun(t, n, clients...)
 	if !countedAgain(t, victim) {
-		t.Error("no result counted of the member that came back")
+		t.Error("no result of the restarted member counted")
 	}
 	return clients
 }

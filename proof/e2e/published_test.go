@@ -220,7 +220,7 @@ func TestSampleCall(t *testing.T) {
 			}
 		}
 		if stats != 2 {
-			t.Errorf("%s wrote figures of its tensors %d times", name, stats)
+			t.Errorf("%s wrote metrics of its tensors %d times", name, stats)
 		}
 	}
 }

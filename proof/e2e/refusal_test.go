@@ -42,7 +42,7 @@ func checkRefusal(t *testing.T, name string, code int, out string, words []strin
 	}
 	for _, word := range words {
 		if !strings.Contains(out[start:], word) {
-			t.Errorf("%s: the error does not say %q:\n%s", name, word, out[start:])
+			t.Errorf("%s: the error does not contain %q:\n%s", name, word, out[start:])
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestUnknownConfigurationKey(t *testing.T) {
 		})
 	}
 	if files := contents(t, dir); len(files) != 1 {
-		t.Errorf("something was made for a wrong configuration: %v", files)
+		t.Errorf("files were created for a wrong configuration: %v", files)
 	}
 }
 

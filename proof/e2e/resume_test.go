@@ -87,7 +87,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 	paused := regexp.MustCompile(`the run is paused before round \d+; the model of (step \d+) is on the disks of 2 clients`).FindStringSubmatch(text)
 	again := regexp.MustCompile(`continue with: psyche (testnet start --resume (\S+).*)`).FindStringSubmatch(text)
 	if paused == nil || again == nil {
-		t.Fatalf("no pause, or no way to continue:\n%s", tail(text, 30))
+		t.Fatalf("no message about a pause or how to continue:\n%s", tail(text, 30))
 	}
 	next := start(t, "resumed testnet", filepath.Join(n.dir, "next.txt"), serverBinary, nil, append(strings.Fields(again[1]), "--no-tui", "--client", clientBinary)...)
 	next.waitText(t, "goes on with the model of "+paused[1]+" from its disk", 2)
@@ -95,7 +95,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 		t.Fatalf("exit code %d of the resumed testnet\n%s", code, tail(next.text(t), 30))
 	}
 	if resumed := "its newest recorded model, of " + paused[1] + ", from the disk of client-1, client-2\n"; !strings.Contains(next.text(t), resumed) {
-		t.Errorf("the resumed testnet does not say %q:\n%s", resumed, next.text(t))
+		t.Errorf("the output of the resumed testnet does not contain %q:\n%s", resumed, next.text(t))
 	}
 	return next.text(t), again[2]
 }

@@ -49,6 +49,6 @@ func TestServe(t *testing.T) {
 	}
 	two.interrupt(t) // it waits for a server that does not exist
 	if code := two.exitCode(t, promptExit); code != interrupted {
-		t.Errorf("the second ended with exit code %d", code)
+		t.Errorf("the second keeper ended with exit code %d", code)
 	}
 }

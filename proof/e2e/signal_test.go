@@ -44,7 +44,7 @@ func TestClientInterrupted(t *testing.T) {
 		checkStayed(t, c, steps)
 	}
 	if farewells := withdrawals(t, n, leaver); farewells != 1 {
-		t.Errorf("the server accepted %d farewells of the client, want 1", farewells)
+		t.Errorf("the server accepted %d withdrawals of the client, want 1", farewells)
 	}
 }
 

@@ -100,7 +100,7 @@ func checkCosts(t *testing.T, s testnet.Summary, out string) {
 		}
 	}
 	if returned != 1 {
-		t.Errorf("%d clients came back after being killed, want 1", returned)
+		t.Errorf("%d clients returned after a kill, want 1", returned)
 	}
 	if s.Chain.PerRound <= 1 || s.Chain.PerRound > 20 || s.Chain.Rent == 0 || s.Chain.SetUp == 0 {
 		t.Errorf("costs: %+v", *s.Chain)

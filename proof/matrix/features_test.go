@@ -68,7 +68,7 @@ func TestRowAgain(t *testing.T) {
 	for _, r := range rows {
 		again, err := parseRow(r.String())
 		if err != nil || !reflect.DeepEqual(again.levels, r.levels) || again.refused != r.refused {
-			t.Errorf("row %d came back as %v, %v", r.number, again, err)
+			t.Errorf("row %d was parsed as %v, %v", r.number, again, err)
 		}
 	}
 	for _, text := range []string{"lags=2", "lag=3", ""} {

@@ -172,7 +172,7 @@ func TestFallingBackWaits(t *testing.T) {
 		}
 	}
 	if atOnce == 0 || tooSoon == 0 { // it may begin with so few members that none crashes
-		t.Errorf("of 8 hosts that fall back at once %d are found, of 8 that do it after a Warmup's time %d", atOnce, tooSoon)
+		t.Errorf("found %d of 8 hosts that fall back at once, %d of 8 that fall back after a Warmup's time", atOnce, tooSoon)
 	}
 }
 

@@ -134,7 +134,7 @@ func compareTable(t *testing.T, file, mark, table string) {
 	have, after, ended := strings.Cut(rest, end)
 	switch {
 	case !found || !ended:
-		t.Fatalf("%s has no marks of %s", file, mark)
+		t.Fatalf("%s does not contain the marks of %s", file, mark)
 	case *update:
 		if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
 			t.Fatal(err)

@@ -132,7 +132,7 @@ func TestShrinkFindsSmallerRun(t *testing.T) {
 	o.Faults = r.Faults
 	small, again := Shrink(t.Context(), Failure{o, r.Violation})
 	if again.Violation == nil || again.Violation.Assertion != r.Violation.Assertion {
-		t.Fatalf("the smaller run breaks %v", again.Violation)
+		t.Fatalf("the smaller run violates %v", again.Violation)
 	}
 	if small.Options.Clients > 3 || small.Options.Faults != scenario.NoFaults || small.Options.Rounds > 1 {
 		t.Errorf("not small: %s", small.Options.Command())

@@ -28,7 +28,7 @@ func TestMeter(t *testing.T) {
 			t.Errorf("screen %v: %q", screen, got)
 		}
 		if screen != strings.HasSuffix(out.String(), "\r\x1b[K") {
-			t.Errorf("screen %v: it ends with %q", screen, out.String())
+			t.Errorf("screen %v: the output ends with %q", screen, out.String())
 		}
 	}
 }

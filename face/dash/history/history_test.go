@@ -95,7 +95,7 @@ func TestRoundsPhasesAndCheckpoints(t *testing.T) {
 	}
 	for i, p := range h.Phases {
 		if i > 0 && h.Phases[i-1].End != p.Start {
-			t.Errorf("phase %d begins at %d, the one before ended at %d", i, p.Start, h.Phases[i-1].End)
+			t.Errorf("phase %d begins at %d, but the previous phase ended at %d", i, p.Start, h.Phases[i-1].End)
 		}
 		if p.End > 0 {
 			phases += p.End - p.Start

@@ -151,7 +151,7 @@ func TestGrowingLog(t *testing.T) {
 	}
 	for _, again := range []bool{false, true} {
 		if _, err := v.Write(log); err == nil {
-			t.Errorf("Write takes a log that does not verify, again: %v", again)
+			t.Errorf("Write accepts a log that does not verify; second attempt: %v", again)
 		}
 		if r := v.Report(verify.Told{}); r.Verified || !r.Broken || r.Records != whole.Records {
 			t.Errorf("the report of a log with a wrong continuation: %+v", r)
@@ -251,7 +251,7 @@ func TestInBrowser(t *testing.T) {
 	}
 	lib := filepath.Join("..", "..", "..", "build", "lib")
 	if _, err := os.Stat(filepath.Join(lib, "verifier.wasm.gz")); err != nil {
-		t.Skip("the verifier was not built (make verifier): it was not tried as WebAssembly")
+		t.Skip("the verifier was not built (make verifier): not tested as WebAssembly")
 	}
 	for name, log := range map[string][]byte{"of a server": logOf(t, options()), "of a chain": first(archiveOf(t, options()))} {
 		t.Run(name, func(t *testing.T) { inNode(t, node, lib, log) })
@@ -285,7 +285,7 @@ func inNode(t *testing.T, node, lib string, log []byte) {
 	}
 	shown, err := json.Marshal(native.Show(0))
 	if err != nil || !bytes.Equal(shown, got.Shown) {
-		t.Errorf("as WebAssembly it shows something else: %v", err)
+		t.Errorf("the WebAssembly verifier shows a different report: %v", err)
 	}
 	t.Logf("%d records, %d signatures in %.2f s, %d MiB (%s)", want.Records, want.Signatures, got.Seconds, got.Memory>>20, runtime.GOARCH)
 }

@@ -119,11 +119,11 @@ func TestOpenTrialsKeepTheirRounds(t *testing.T) {
 		t.Error("the round after that")
 	}
 	if n := len(r.past.notes); n != pastRounds+1 {
-		t.Errorf("%d rounds are noted, want %d", n, pastRounds+1)
+		t.Errorf("%d rounds are recorded, want %d", n, pastRounds+1)
 	}
 	r.follow(audited(4, 200, 4), [32]byte{1})
 	if n := len(r.past.notes); n != pastRounds {
-		t.Errorf("%d rounds are noted after the trial, want %d", n, pastRounds)
+		t.Errorf("%d rounds are recorded after the trial, want %d", n, pastRounds)
 	}
 }
 

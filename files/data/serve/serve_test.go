@@ -384,7 +384,7 @@ func TestStatesThatComeLate(t *testing.T) {
 	deadline := time.Now().Add(10 * time.Second)
 	for count(t, server, "connections") > 0 {
 		if time.Now().After(deadline) {
-			t.Fatal("the connection of a client that left is still there")
+			t.Fatal("the connection of a client that left is still open")
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -113,7 +113,7 @@ func TestNextRoundIsRead(t *testing.T) {
 	r.follow(s, [32]byte{1})
 	for n, batch := range batches {
 		if d := r.grant(member(n), samples(batch)); d.refused != nil {
-			t.Errorf("member %d asks for its next batch %v: %v", n, batch, d.refused)
+			t.Errorf("member %d requests its next batch %v: %v", n, batch, d.refused)
 		}
 		if d := r.grant(member((n+1)%3), samples(batch)); d.refused == nil || d.wait == nil {
 			t.Errorf("the next batch of member %d for a different member: %+v", n, d)

@@ -241,7 +241,7 @@ func TestFewQuestionsInACrowd(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(time.Minute)
 		if more := asked() - before; more < 58 {
-			t.Errorf("%d questions in the minute after the crowd has gone", more)
+			t.Errorf("%d questions in the minute after the other processes have ended", more)
 		}
 	})
 }

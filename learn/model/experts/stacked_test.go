@@ -50,7 +50,7 @@ func TestStackedWays(t *testing.T) {
 		for how, got := range results {
 			for i, want := range results[oneByOne] {
 				if math.Abs(float64(got[i]-want)) > 1e-5 {
-					t.Fatalf("scaled input %t, way %d: number %d is %v, one by one %v", scaleInput, how, i, got[i], want)
+					t.Fatalf("scaled input %t, way %d: number %d is %v, computed one by one %v", scaleInput, how, i, got[i], want)
 				}
 			}
 		}

@@ -270,7 +270,7 @@ func roundTrip(t *testing.T, name string) {
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		for i, got := range weights.Export(m.Parameters()) {
 			if want := v.Weights[i]; got.Name != want.Name || string(got.Data) != string(want.Data) {
-				t.Errorf("%s came back as %s with other bits", want.Name, got.Name)
+				t.Errorf("%s was read as %s with different bits", want.Name, got.Name)
 			}
 		}
 		return nil

@@ -103,7 +103,7 @@ func compare(t *testing.T, e *torch.Engine, m *llama.Llama, v modeltest.Vectors)
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		for i, got := range weights.Export(stored(m)) {
 			if want := v.Weights[i]; got.Name != want.Name || !slices.Equal(got.Shape, want.Shape) || string(got.Data) != string(want.Data) {
-				t.Errorf("%s came back as %s with other bits", want.Name, got.Name)
+				t.Errorf("%s was read as %s with different bits", want.Name, got.Name)
 			}
 		}
 		return nil
@@ -174,7 +174,7 @@ func TestVariantsInBF16(t *testing.T) {
 			loss := m.Loss(s, s.FromBytes(ids.Data, torch.I64, ids.Shape...), s.FromBytes(targets.Data, torch.I64, targets.Shape...))
 			loss.Backward()
 			if off := math.Abs(loss.Item()/float64(modeltest.Float32s(t, v.Other["loss"])[0]) - 1); off > 0.03 {
-				t.Errorf("%s: loss is off by %.3f of it", name, off)
+				t.Errorf("%s: relative error of the loss %.3f", name, off)
 			}
 			return nil
 		})

@@ -64,12 +64,12 @@ func TestTablesOfTheLogs(t *testing.T) {
 		switch r.Kind {
 		case "honest":
 			if l, ok := r.limits(); ok && !r.passes(l) {
-				t.Errorf("an honest trainer is stopped: %+v", r)
+				t.Errorf("an honest trainer was stopped: %+v", r)
 			}
 		case "sign-flip", "noise of the same size", "twice the gradient", "old gradient", "half the batch", "another batch",
 			"no gradient", "copy", "negated copy", "momentum turned round, once":
 			if l, ok := r.limits(); ok && r.passes(l) {
-				t.Errorf("an attack is not found: %+v", r)
+				t.Errorf("an attack was not detected: %+v", r)
 			}
 		}
 	}

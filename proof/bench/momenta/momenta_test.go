@@ -112,7 +112,7 @@ func TestCopiesAreCopies(t *testing.T) {
 		}
 		o := Compare(r.cut.Shapes, r.other.Taken, to.Taken)
 		if same, opposite := o.Same == o.Entries, o.Opposite == o.Entries; o.Entries == 0 || same != (sign > 0) || opposite != (sign < 0) {
-			t.Errorf("sign %v: of %d choices %d are the same and %d the opposite", sign, o.Entries, o.Same, o.Opposite)
+			t.Errorf("sign %v: of %d entries %d are the same and %d are opposite", sign, o.Entries, o.Same, o.Opposite)
 		}
 	}
 }

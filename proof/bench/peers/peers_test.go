@@ -65,7 +65,7 @@ func TestExchangesToALoss(t *testing.T) {
 		}
 	}
 	if got := exchangesTo(m, 2); !math.IsNaN(got) {
-		t.Errorf("at a loss that it never has after %g exchanges", got)
+		t.Errorf("%g exchanges to a loss that is never reached, want NaN", got)
 	}
 }
 

@@ -164,7 +164,7 @@ func TestAbsentEvents(t *testing.T) {
 	}
 	for _, part := range []string{partDecode, partEncode, partGossip, partFetch, partCommit} {
 		if _, told := s.Parts[part]; told {
-			t.Errorf("%s is listed, but no log has it", part)
+			t.Errorf("%s is listed, but is missing in all logs", part)
 		}
 		if note := part + " (" + absent + "): "; !strings.Contains(text.String(), note) {
 			t.Errorf("no note %q in\n%s", note, text.String())

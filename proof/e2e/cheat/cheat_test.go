@@ -174,7 +174,7 @@ func TestHonestLocalSteps(t *testing.T) {
 			switch body := e.Body.(type) {
 			case event.Audit:
 				if outcomes[body.Outcome]++; body.Outcome == "faulty" || body.Outcome == "silent" {
-					t.Errorf("%s reports of an honest member: %+v", m.id.Short(), body)
+					t.Errorf("%s reports about an honest member: %+v", m.id.Short(), body)
 				}
 			case event.Accused:
 				t.Errorf("%s accused an honest member: %+v", m.id.Short(), body)
@@ -182,7 +182,7 @@ func TestHonestLocalSteps(t *testing.T) {
 		}
 	}
 	if outcomes["passed"] < 10 {
-		t.Errorf("audits: %v, want some that passed", outcomes)
+		t.Errorf("audits: %v, want some passed audits", outcomes)
 	}
 	t.Logf("audits: %v", outcomes)
 }
@@ -229,7 +229,7 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer
 	for _, m := range honest {
 		digest, step, ok := m.node.Model()
 		if m.err != nil || !ok || digest != state.Model.Checkpoint.Digest || step != state.Progress.Step-1 {
-			t.Errorf("%s: %v; it holds a model: %v, of step %d", m.id.Short(), m.err, ok, step)
+			t.Errorf("%s: %v; has a model: %v, of step %d", m.id.Short(), m.err, ok, step)
 		}
 	}
 	return honest

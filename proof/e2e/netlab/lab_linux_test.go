@@ -144,15 +144,15 @@ func TestDelayAndCut(t *testing.T) {
 	address := startEcho(t, b)
 	took, err := time.ParseDuration(pingFrom(t, a, address))
 	if err != nil || took < 60*time.Millisecond {
-		t.Errorf("there and back took %v (%v), want at least 60ms", took, err)
+		t.Errorf("the round trip took %v (%v), want at least 60ms", took, err)
 	}
 	b.Cut(true)
 	if answer := pingFrom(t, a, address); answer != "none" {
-		t.Errorf("a host that is cut off answered after %s", answer)
+		t.Errorf("a disconnected host answered after %s", answer)
 	}
 	b.Cut(false)
 	if answer := pingFrom(t, a, address); answer == "none" {
-		t.Error("no answer after the cut was mended")
+		t.Error("no answer after the host was reconnected")
 	}
 	if sent := a.Traffic(); sent.Packets < 3 || sent.Lost < 1 {
 		t.Errorf("traffic %+v, want three packets and a lost one", sent)
@@ -236,7 +236,7 @@ func TestFIFOQueueHoldsASecond(t *testing.T) {
 		last = <-u.waiting
 	}
 	if late := last.at.Sub(now); late < time.Second || late > 1010*time.Millisecond {
-		t.Errorf("a packet behind a full queue leaves after %v, want a second", late)
+		t.Errorf("a packet in a full queue leaves after %v, want a second", late)
 	}
 }
 
@@ -333,7 +333,7 @@ func TestAsymmetricLink(t *testing.T) {
 			b := add(t, lab.Add, Link{})
 			took, err := time.ParseDuration(pingFrom(t, a, startEcho(t, b)))
 			if err != nil || took < 130*time.Millisecond {
-				t.Errorf("there and back took %v (%v), want at least 130ms", took, err)
+				t.Errorf("the round trip took %v (%v), want at least 130ms", took, err)
 			}
 		})
 	}

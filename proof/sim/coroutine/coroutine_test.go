@@ -25,7 +25,7 @@ func TestTurns(t *testing.T) {
 	log.WriteString("e")
 	p.Run(func() {
 		if p.Current() != waiting {
-			t.Error("a worker that is idle was not taken")
+			t.Error("an idle worker was not used")
 		}
 		log.WriteString("f")
 	})

@@ -116,7 +116,7 @@ func TestFIFOBlocksWhatComesBehind(t *testing.T) {
 	})
 	r.run(20 * second)
 	if at := r.arrived["small"]; at < 2.9 || at > 3.3 {
-		t.Errorf("arrived after %.3f s, want a buffer of one second later than 2 s", at)
+		t.Errorf("arrived after %.3f s, want 2 s and one second for the buffer", at)
 	}
 	if at := r.arrived["behind the aborted"]; at < 5.9 || at > 6.1 {
 		t.Errorf("arrived after %.3f s, want the buffer to empty first", at)
