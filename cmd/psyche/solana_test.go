@@ -233,7 +233,8 @@ func (a *chainAdministrator) archives(runID, want string) {
 	}
 }
 
-// TestPublishedSolanaCommands does what the original's documentation describes, with its names.
+// TestPublishedSolanaCommands runs the commands of the original's documentation, with their
+// original names.
 func TestPublishedSolanaCommands(t *testing.T) {
 	a := startChain(t)
 	main, other := a.key(1, "9"), a.key(2, "3") // the program is already deployed

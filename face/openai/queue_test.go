@@ -140,7 +140,7 @@ func TestQueueShares(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		q := newQueue(rapid.IntRange(1, 3).Draw(r, "running"), rapid.IntRange(0, 4).Draw(r, "waiting"))
 		var here []*turn
-		evicted, given := 0, 0 // requests that were evicted, and requests that lost their slots
+		evicted, given := 0, 0 // calls of the evict function, and requests that lost their slots
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
 			switch i := rapid.IntRange(0, 2*q.places).Draw(r, "what"); {
 			case i < len(here) && here[i].ready:

@@ -71,7 +71,7 @@ func parseField(field string) ([]step, error) {
 // gather builds a sample from the values that a field names.
 type gather struct {
 	sample
-	texts int   // values added so far
+	texts int   // texts added so far
 	lists int   // number of lists around the current value
 	wrong error // error of any value, because of the type of its column
 }

@@ -28,7 +28,7 @@ type SampleOptions struct {
 	SeqLen    int      // maximum tokens of a sample
 	Tokenizer *tokenizer.Tokenizer
 	Template  *chat.Template
-	Tokens    map[string]string // today's date for the template
+	Tokens    map[string]string // tokens that the template can use
 	Space     diskspace.Probe   // of the output folder; nil: diskspace.Of
 }
 

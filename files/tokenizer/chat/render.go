@@ -20,7 +20,7 @@ const (
 type Template struct {
 	body   []statement
 	marks  bool    // the template marks some text as generated
-	tokens []token // text of its source
+	tokens []token // tokens of its source
 }
 
 // A Message is a part of a conversation.

@@ -25,7 +25,7 @@ type (
 	view struct {
 		kind           string // Python's name of the type
 		items          []any
-		from, to, step int64 // number of items of a range
+		from, to, step int64 // bounds and step of a range
 	}
 	method struct {
 		of   any
