@@ -106,7 +106,7 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 		}
 		ended <- command.Wait()
 	}()
-	for again := time.NewTicker(50 * time.Millisecond); ; { // until its handler has ended
+	for again := time.NewTicker(50 * time.Millisecond); ; { // until its signal handler has been removed
 		interrupt()
 		select {
 		case err = <-ended:

@@ -22,7 +22,7 @@ func TestLyingHost(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		attack    liar.Attack
-		everybody bool // one client detects it alone, or the other clients notify some clients
+		everybody bool // every client detects it itself; otherwise some clients learn it from other clients
 		reason    string
 		proof     bool // two contradicting heads that the host signed
 	}{

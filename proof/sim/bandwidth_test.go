@@ -46,7 +46,7 @@ func (w *world) runUntil(until int64) {
 // inTurns is a handler that serves one request at a time. All other clients must repeat their
 // requests.
 type inTurns struct {
-	active context.Context // client of the current request; nil: there was none
+	active context.Context // context of the current request; nil: there was none
 	served []identity.ID
 }
 
