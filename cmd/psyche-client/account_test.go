@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestAccount: what a process is told that it gave, when it ends.
+// TestAccount checks the summary of its contribution that a process prints when it ends.
 func TestAccount(t *testing.T) {
 	id := identity.ID{5}
 	told := func(onTCP bool, bodies ...event.Body) string {

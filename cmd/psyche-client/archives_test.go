@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// downloadsOf has a client's event log watched; what it returns takes the transfers since the last call.
+// downloadsOf watches a client's event log. The function that it returns takes the transfers since
+// the previous call.
 func downloadsOf(c *archives) func() []event.Transfer {
 	c.events = event.Unwritten()
 	var seen []event.Transfer
@@ -24,7 +25,7 @@ func downloadsOf(c *archives) func() []event.Transfer {
 	}
 }
 
-// checkDownload wants a download to be told of until all of it was here.
+// checkDownload checks that the events report a download until it is complete.
 func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32, files map[string][]byte) {
 	t.Helper()
 	total := uint64(0)
@@ -49,15 +50,15 @@ func checkDownload(t *testing.T, from string, told []event.Transfer, step uint32
 	}
 }
 
-// TestDownloadsAreTold: whatever archive a model comes from, the event log has how far it is, once for
-// each download; what is on this machine already is no download.
+// TestDownloadsAreTold checks that the event log has the progress of a model's download once, for
+// each kind of archive. A model that is already on this machine is not a download.
 func TestDownloadsAreTold(t *testing.T) {
 	files, digest := testModel(t, truly)
 	for _, at := range reportedPlaces(t, files) {
 		c := reporting(t)
 		taken := downloadsOf(c)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
-		for range 2 { // nothing of it stays: it comes again
+		for range 2 { // nothing of it remains: it is downloaded again
 			if _, err := c.archive(t.Context(), wanted, at); err != nil {
 				t.Fatalf("%s: %v", at, err)
 			}
@@ -71,13 +72,14 @@ func TestDownloadsAreTold(t *testing.T) {
 			if told := taken(); again == 0 {
 				checkDownload(t, "initial: "+at.String(), told, 0, files)
 			} else if len(told) > 0 {
-				t.Errorf("%s is here, but was reported as %+v", at, told)
+				t.Errorf("%s is on this machine, but was reported as %+v", at, told)
 			}
 		}
 	}
 }
 
-// TestDownloadsFromOwnArchivesAreTold has those that --hub-repo and --gcs-bucket name.
+// TestDownloadsFromOwnArchivesAreTold checks the same for the archives that --hub-repo and
+// --gcs-bucket name.
 func TestDownloadsFromOwnArchivesAreTold(t *testing.T) {
 	files, digest := testModel(t, truly)
 	under := make(map[string][]byte, len(files))

@@ -11,7 +11,8 @@ const toyDeepSeek = `{"architectures":["DeepseekV3ForCausalLM"],"model_type":"de
 "qk_nope_head_dim":8,"qk_rope_head_dim":4,"v_head_dim":8,"n_routed_experts":4,"num_experts_per_tok":2,"n_group":2,
 "topk_group":1,"first_k_dense_replace":1,"aux_loss_alpha":0.001,"max_position_embeddings":32,"eos_token_id":null}`
 
-// A model with experts is made, trained on several engines, measured, and writes text.
+// TestExpertsFromConfigToText checks that a model with experts can be created, trained on several
+// engines, measured, and used to generate text.
 func TestExpertsFromConfigToText(t *testing.T) {
 	requireTorch(t)
 	_, data := toy(t)

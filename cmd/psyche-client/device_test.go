@@ -7,7 +7,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// TestDeviceRefused asks for devices that are not there, before anything else is done.
+// TestDeviceRefused checks that a device that does not exist is refused before anything else is
+// done.
 func TestDeviceRefused(t *testing.T) {
 	requireTorch(t)
 	info, err := torch.Loaded()
@@ -34,7 +35,7 @@ func TestDeviceRefused(t *testing.T) {
 	fail(t, exitFailure, "f16 on the CPU", "evaluate", "--model", model, "--data", data, "--seq-len", "16", "--device", "cpu", "--compute-dtype", "f16")
 }
 
-// TestDeviceCPU computes on the CPU, whatever else there is.
+// TestDeviceCPU checks that the CPU can be selected, whatever other devices exist.
 func TestDeviceCPU(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// TestEndTokens reads generation_config.json as transformers does; files that do not parse are errors.
+// TestEndTokens checks that generation_config.json is read as transformers reads it. Files that do
+// not parse are errors.
 func TestEndTokens(t *testing.T) {
 	for _, c := range []struct {
 		generation string
@@ -62,7 +63,7 @@ func TestEndTokens(t *testing.T) {
 	golden.Message(t, "bos_token_id is a string", err)
 }
 
-// TestGenerateNamesAWrongFile wants commands to name the file before they load libtorch.
+// TestGenerateNamesAWrongFile checks that commands name an invalid file before they load libtorch.
 func TestGenerateNamesAWrongFile(t *testing.T) {
 	model, _ := toy(t)
 	write(t, filepath.Join(model, generationFile), []byte(`{"do_sample": true.}`))
@@ -74,7 +75,8 @@ func TestGenerateNamesAWrongFile(t *testing.T) {
 	}
 }
 
-// TestTokensBeyondTheVocabulary: loading a model reports ids that the model does not have.
+// TestTokensBeyondTheVocabulary checks that loading a model reports ids outside the model's
+// vocabulary.
 func TestTokensBeyondTheVocabulary(t *testing.T) {
 	toyed, _ := toy(t)
 	config, err := os.ReadFile(filepath.Join(toyed, checkpoint.ConfigFile))
@@ -105,7 +107,7 @@ func TestTokensBeyondTheVocabulary(t *testing.T) {
 			t.Errorf("%s %s: %q, want %q", test.file, test.content, got, test.want)
 		}
 	}
-	// A text cannot begin with such a token.
+	// A text cannot begin with a token outside the vocabulary.
 	begin, err := beginToken(checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(changed(`"bos_token_id":1000`))}}})
 	if err == nil || err.Error() != "config.json: bos_token_id is 1000, but vocab_size is 256; correct the file" {
 		t.Errorf("%v, %v", begin, err)

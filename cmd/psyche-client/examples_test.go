@@ -9,7 +9,8 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/manual/manualtest"
 )
 
-// TestExamples parses every example of the help; what they name need not exist.
+// TestExamples parses every example of the help. The files and runs that the examples name need not
+// exist.
 func TestExamples(t *testing.T) {
 	for _, example := range examples {
 		parser, err := newParser(t.Context(), &commands{}, terminal{io.Discard, io.Discard})

@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// TestLittleGarbageBesideLargeModels: how much is left follows the model that is trained, unless the user says it.
+// TestLittleGarbageBesideLargeModels checks that the garbage collector's percentage follows the
+// size of the trained model, unless the user sets it.
 func TestLittleGarbageBesideLargeModels(t *testing.T) {
 	before := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(before)

@@ -37,7 +37,7 @@ func TestUploadAndDownload(t *testing.T) {
 	}
 	got, err := checkpoint.ReadDir(strings.TrimSpace(succeed(t, "download", "org/name")))
 	if err != nil || got.Manifest().Digest() != want.Manifest().Digest() {
-		t.Errorf("downloaded another model, %v", err)
+		t.Errorf("downloaded a different model, %v", err)
 	}
 	fail(t, exitFailure, "missing repository", "download", "org/missing")
 	fail(t, exitFailure, "wrong token", "download", "org/name", "--hf-token", "hf_wrong")
@@ -48,7 +48,8 @@ func TestUploadAndDownload(t *testing.T) {
 	testRunRepo(t, want)
 }
 
-// testRunRepo wants a run to read what everybody may read, and nothing else without consent.
+// testRunRepo checks that a run reads public files, and reads private files only with the user's
+// consent.
 func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	digest := want.Manifest().Digest()
 	c := archives{hubFlags: hubFlags{HubMaxConcurrentDownloads: 1}, logger: slog.New(slog.DiscardHandler)}
@@ -61,7 +62,7 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	if got, err := c.initial(context.Background(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
 	}
-	// The cache has it now; so has that of a user whose own tools fetched it.
+	// The cache has the files now. So has the cache of a user whose own tools downloaded them.
 	place, err := c.runRepo(begin)
 	if err != nil {
 		t.Fatal(err)
@@ -88,11 +89,12 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	}
 	handed.Digest[0]++
 	if _, err := c.archive(context.Background(), handed, coordinator.Place{}); err == nil || strings.Contains(err.Error(), hex.EncodeToString(digest[:])) {
-		t.Errorf("archive with another digest: %v", err)
+		t.Errorf("archive with a different digest: %v", err)
 	}
 }
 
-// TestUploadAndDownloadOfBuckets goes through the driver and a stand-in of its service.
+// TestUploadAndDownloadOfBuckets checks both directions with the real driver and a fake of its
+// service.
 func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	server := fakegcs.New(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", server.Host)
@@ -114,7 +116,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	}
 	got, err := checkpoint.ReadDir(strings.TrimSpace(succeed(t, "download", "gs://bucket/some/where/run-step3")))
 	if err != nil || got.Manifest().Digest() != digest {
-		t.Errorf("downloaded another model, %v", err)
+		t.Errorf("downloaded a different model, %v", err)
 	}
 	fail(t, exitFailure, "empty prefix", "download", "gs://bucket/nothing")
 	fail(t, exitFailure, "path that leads up", "download", "gs://bucket/a/../b")
@@ -122,7 +124,7 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	testBucketOfRun(t, digest)
 }
 
-// testBucketOfRun reads a run's initial model, and one that no member gives, from the bucket.
+// testBucketOfRun reads from the bucket a run's initial model, and a model that no member provides.
 func testBucketOfRun(t *testing.T, digest [32]byte) {
 	c := archives{logger: slog.New(slog.DiscardHandler), runID: "run", shared: 1, reports: reports{dir: t.TempDir()}}
 	begin := coordinator.Checkpoint{Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: "some/where/run-step3"}
@@ -143,12 +145,12 @@ func testBucketOfRun(t *testing.T, digest [32]byte) {
 	}
 	wanted.Step = 4
 	if _, err := c.archive(t.Context(), wanted, coordinator.Place{}); err == nil {
-		t.Error("found a step that is not there")
+		t.Error("found a step that does not exist")
 	}
 }
 
-// TestUploadsReachTheRun uploads to both kinds of place, and is told the places as a run
-// keeps them.
+// TestUploadsReachTheRun uploads to both kinds of location and checks that the run gets the
+// locations in the form in which it stores them.
 func TestUploadsReachTheRun(t *testing.T) {
 	s := hubtest.New()
 	t.Cleanup(s.Close)
@@ -194,8 +196,8 @@ func TestUploadsReachTheRun(t *testing.T) {
 	}
 }
 
-// TestPrivateUploadsAreNotReported: the run, which everybody can read, is told where a checkpoint
-// lies only if everybody may read it, or the user says so.
+// TestPrivateUploadsAreNotReported checks that a client reports the location of a checkpoint to the
+// run, which is public, only if the location is public or the user allows the report.
 func TestPrivateUploadsAreNotReported(t *testing.T) {
 	s := hubtest.New()
 	t.Cleanup(s.Close)

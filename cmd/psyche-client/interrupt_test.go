@@ -27,7 +27,7 @@ import (
 
 const stalledFolder = "PSYCHE_TEST_STALLED_UPLOAD"
 
-// stalledPlace takes nothing, until its context ends.
+// stalledPlace accepts no data and blocks until its context ends.
 type stalledPlace struct{ begun chan struct{} }
 
 func (stalledPlace) String() string { return "a stalled place" }
@@ -38,8 +38,8 @@ func (p stalledPlace) Upload(ctx context.Context, _ string, _ checkpoint.Facts, 
 	return "", ctx.Err()
 }
 
-// TestStalledUpload is no test: it is the process of TestSecondInterruptAbortsAnUpload,
-// which waits for its last upload after an interrupt.
+// TestStalledUpload is not a test. It is the process of TestSecondInterruptAbortsAnUpload, which
+// waits for its last upload after an interrupt.
 func TestStalledUpload(t *testing.T) {
 	dir := os.Getenv(stalledFolder)
 	if dir == "" {
@@ -59,8 +59,8 @@ func TestStalledUpload(t *testing.T) {
 	fmt.Println("not reached:", uploadFlags{UploadTimeout: time.Hour}.finishUploads(ctx, u, logger))
 }
 
-// TestSecondInterruptAbortsAnUpload wants the first interrupt to wait for the last upload
-// and the second not to; the checkpoint is left for the next start.
+// TestSecondInterruptAbortsAnUpload checks that the first interrupt waits for the last upload and
+// that the second interrupt aborts it. The checkpoint is left for the next start.
 func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 	dir := t.TempDir()
 	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
@@ -89,7 +89,7 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("the process ended without saying %q", want)
+		t.Errorf("the process ended without printing %q", want)
 	}
 	interrupt := func() {
 		if err := command.Process.Signal(os.Interrupt); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -106,7 +106,7 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 		}
 		ended <- command.Wait()
 	}()
-	for again := time.NewTicker(50 * time.Millisecond); ; { // until its handler is gone
+	for again := time.NewTicker(50 * time.Millisecond); ; { // until its signal handler has been removed
 		interrupt()
 		select {
 		case err = <-ended:
@@ -124,7 +124,7 @@ func TestSecondInterruptAbortsAnUpload(t *testing.T) {
 	}
 }
 
-// deafPlace takes nothing, and does not answer when its context ends.
+// deafPlace accepts no data, and does not return when its context ends.
 type deafPlace struct {
 	stalledPlace
 	end chan struct{}
@@ -136,8 +136,9 @@ func (p deafPlace) Upload(context.Context, string, checkpoint.Facts, remote.Prog
 	return "", errors.New("ended")
 }
 
-// TestInterruptLeavesAnUpload: a client whose run is over, and that waits for its last upload, ends soon after the first
-// interrupt, whatever the place and the disk do; the checkpoint is left for the next start, and that is said.
+// TestInterruptLeavesAnUpload checks that a client that waits for its last upload after the end of
+// its run ends soon after the first interrupt, whatever the upload location and the disk do. The
+// checkpoint is left for the next start, and the client reports this.
 func TestInterruptLeavesAnUpload(t *testing.T) {
 	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
 	if err != nil {
@@ -175,8 +176,8 @@ func TestInterruptLeavesAnUpload(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTheAttemptsToConnect interrupts a client that looks for a server which
-// is not there.
+// TestInterruptEndsTheAttemptsToConnect interrupts a client that tries to connect to a server that
+// does not exist.
 func TestInterruptEndsTheAttemptsToConnect(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tried := make(chan struct{}, 1)
@@ -207,7 +208,8 @@ func serve(t *testing.T) string {
 	}).Address
 }
 
-// TestFarewellAfterAnInterrupt wants a client that was interrupted to reach its server still.
+// TestFarewellAfterAnInterrupt checks that an interrupted client can still submit its withdrawal to
+// its server.
 func TestFarewellAfterAnInterrupt(t *testing.T) {
 	address := serve(t)
 	ctx, interrupt := context.WithCancel(t.Context())

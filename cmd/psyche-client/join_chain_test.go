@@ -17,8 +17,8 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// TestJoinSignsNothingForForeignPrograms joins by a link to a program of somebody else, which a signature would let
-// take all that the account of the key holds: nothing is signed.
+// TestJoinSignsNothingForForeignPrograms joins by an invite link to a foreign program. A signature
+// would let this program take all funds of the key's account, so nothing is signed.
 func TestJoinSignsNothingForForeignPrograms(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	hostile := identity.FromSeed([32]byte{7}).ID()
@@ -56,6 +56,6 @@ func TestJoinSignsNothingForForeignPrograms(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if strings.Contains(asked.String(), "sendTransaction") || !strings.Contains(asked.String(), "getAccountInfo") {
-		t.Errorf("the node was asked %s", asked.String())
+		t.Errorf("the node received %s", asked.String())
 	}
 }

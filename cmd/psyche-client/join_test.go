@@ -17,7 +17,7 @@ func testLink() invite.Link {
 	return invite.Link{Host: "127.0.0.1", Port: 1, RunID: "a run", Key: identity.FromSeed([32]byte{1}).ID(), Run: [32]byte{1}}
 }
 
-// TestJoinRefusesLinks wants a link that is wrong to be refused before anything is kept.
+// TestJoinRefusesLinks checks that an invalid invite link is refused before anything is stored.
 func TestJoinRefusesLinks(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "psyche"))
@@ -37,7 +37,7 @@ func TestJoinRefusesLinks(t *testing.T) {
 	fail(t, exitUsage, "no home", "join", link)
 }
 
-// TestJoinTakesFlagsOfTrain wants flags of train, and the variables that stand for them.
+// TestJoinTakesFlagsOfTrain checks that join accepts the flags of train and their variables.
 func TestJoinTakesFlagsOfTrain(t *testing.T) {
 	t.Setenv("KEEP_STEPS", "7")
 	all, err := parsed(t, "psyche-client", "join", testLink().ForShell(), "--device", "cpu", "-i", "key.json", "--checkpoint-dir", "saved", "--otlp-metrics-url", "http://h")
@@ -47,7 +47,7 @@ func TestJoinTakesFlagsOfTrain(t *testing.T) {
 	}
 }
 
-// TestZeroGenesis wants a hash of zeros not to mean any run.
+// TestZeroGenesis checks that a hash of zeros does not match every run.
 func TestZeroGenesis(t *testing.T) {
 	fail(t, exitUsage, "hash of zeros", "train", "--run-id", "r", "--server-addr", "127.0.0.1:1", "--genesis", strings.Repeat("0", 64))
 }
@@ -74,7 +74,8 @@ func TestStateFolder(t *testing.T) {
 	}
 }
 
-// TestKeyIsKept wants the key of the first start at every later one, for its owner alone.
+// TestKeyIsKept checks that later starts use the key of the first start, and that only its owner
+// can read the key.
 func TestKeyIsKept(t *testing.T) {
 	dir := kept(filepath.Join(t.TempDir(), "state", "psyche"))
 	first, made, err := dir.key()
@@ -101,12 +102,12 @@ func TestKeyIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := dir.key(); !errors.Is(err, identity.ErrInvalidKey) {
-		t.Errorf("a damaged key has to stop, not to be replaced: %v", err)
+		t.Errorf("a damaged key must be an error and must not be replaced: %v", err)
 	}
 }
 
-// TestKeysByPrecedence wants the key that was named before the one of the environment, and that
-// before the one that is kept.
+// TestKeysByPrecedence checks that a key given by a flag has precedence over a key in the
+// environment, which has precedence over the stored key.
 func TestKeysByPrecedence(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", dir)
@@ -126,7 +127,7 @@ func TestKeysByPrecedence(t *testing.T) {
 		return key.ID()
 	}
 	if of(path, true) != named.ID() {
-		t.Error("the key of --identity-secret-key-path does not come first")
+		t.Error("the key of --identity-secret-key-path has no precedence")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "psyche")); err == nil {
 		t.Error("a key was made although one is named")
@@ -141,7 +142,8 @@ func TestKeysByPrecedence(t *testing.T) {
 	}
 }
 
-// TestErrorsAreShownPlainly wants a run's definition to do nothing to the terminal of who is refused.
+// TestErrorsAreShownPlainly checks that a run's definition cannot send control sequences to the
+// terminal of a refused user.
 func TestErrorsAreShownPlainly(t *testing.T) {
 	var shown strings.Builder
 	report(terminal{Err: &shown}, missingModel("\x1b]52;c;eA==\a", errors.New("there is none")), exitFailure)
@@ -150,7 +152,8 @@ func TestErrorsAreShownPlainly(t *testing.T) {
 	}
 }
 
-// TestStateFolderIsForItsUser wants what join keeps to be in a folder for nobody else, whatever is put there first.
+// TestStateFolderIsForItsUser checks that only the user can read the folder in which join stores
+// its files, whatever was there before.
 func TestStateFolderIsForItsUser(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", state)
@@ -168,7 +171,8 @@ func TestStateFolderIsForItsUser(t *testing.T) {
 	}
 }
 
-// TestFirstStartsAtOnce wants processes that start for the first time together to be the same member.
+// TestFirstStartsAtOnce checks that processes that start for the first time concurrently become the
+// same member.
 func TestFirstStartsAtOnce(t *testing.T) {
 	dir := kept(filepath.Join(t.TempDir(), "psyche"))
 	keys, made := make([]identity.Key, 16), make([]bool, 16)
@@ -185,7 +189,7 @@ func TestFirstStartsAtOnce(t *testing.T) {
 	count := 0
 	for i := range keys {
 		if keys[i].ID() != keys[0].ID() {
-			t.Errorf("start %d has another key", i)
+			t.Errorf("start %d has a different key", i)
 		}
 		if made[i] {
 			count++
@@ -196,7 +200,8 @@ func TestFirstStartsAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoinChain wants a link to a run on a chain to lead to its nodes, and one that is wrong to be refused.
+// TestJoinChain checks that an invite link to a run on a chain leads to the chain's nodes, and that
+// an invalid link is refused.
 func TestJoinChain(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", filepath.Join(t.TempDir(), "psyche"))
 	link := invite.ChainLink{Program: identity.FromSeed([32]byte{1}).ID(), RunID: "r", Authority: identity.FromSeed([32]byte{2}).ID(), RPC: []string{"http://127.0.0.1:1"}}

@@ -50,12 +50,12 @@ func succeed(t *testing.T, args ...string) string {
 	return out
 }
 
-// differing matches text of messages that differs between machines and runs: times, processes, sizes of the machine,
-// the libtorch in use, keys and hashes.
+// differing matches text of messages that differs between machines and runs: times, processes,
+// sizes of the machine, the libtorch version, keys and hashes.
 var differing = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}|process \d+|[\d.]+ GiB are available|at most \d+ on a machine of \d+ CPUs|` +
 	`at most \d+ groups|\d+ attempts in \w+|libtorch \S+ of the shim \S+|\b[1-9A-HJ-NP-Za-km-z]{43,44}\b|\b[0-9a-f]{64}\b`)
 
-// fail runs a command that must end with code and print the message of that name.
+// fail runs a command that must end with the exit code and print the message of that name.
 func fail(t *testing.T, code int, name string, args ...string) {
 	t.Helper()
 	got, _, problem := execute(t.Context(), args...)
@@ -66,7 +66,8 @@ func fail(t *testing.T, code int, name string, args ...string) {
 	golden.Message(t, name, errors.New(differing.ReplaceAllString(strings.TrimSuffix(problem, "\n"), "…")))
 }
 
-// failNaming runs a command that must end with code and a message with datum, whose other text depends on the machine.
+// failNaming runs a command that must end with the exit code and with a message that contains
+// datum. The rest of the message depends on the machine.
 func failNaming(t *testing.T, code int, datum string, args ...string) {
 	t.Helper()
 	if got, _, problem := execute(t.Context(), args...); got != code || !strings.Contains(problem, datum) {
@@ -93,7 +94,7 @@ func tokens(text string) []byte {
 	return data
 }
 
-// toy makes a model and a data folder.
+// toy creates a model and a data folder.
 func toy(t *testing.T) (model, data string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,7 +118,7 @@ func TestInitModel(t *testing.T) {
 	again, _ := toy(t)
 	other, err := checkpoint.ReadDir(again)
 	if err != nil || s.Manifest().Digest() != other.Manifest().Digest() {
-		t.Errorf("the same seed gave another model, %v", err)
+		t.Errorf("the same seed gave a different model, %v", err)
 	}
 
 	config := filepath.Join(t.TempDir(), "config.json")
@@ -159,7 +160,7 @@ func TestTrainRejects(t *testing.T) {
 	train("no upload timeout", "--upload-timeout", "0s")
 }
 
-// TestNoSilentNumbers refuses numbers that would otherwise stand for something else.
+// TestNoSilentNumbers checks that numbers that would otherwise have a special meaning are refused.
 func TestNoSilentNumbers(t *testing.T) {
 	model, data := toy(t)
 	for _, command := range [][]string{
@@ -229,13 +230,13 @@ func loss(t *testing.T, model, data string) float64 {
 	}
 	log, err := os.ReadFile(filepath.Join(events, "events.jsonl"))
 	if want := fmt.Sprintf(`"task":"loss","scores":{"loss":%v,`, result.Loss); err != nil || !strings.Contains(string(log), want) {
-		t.Errorf("no %s in the event log: %v\n%s", want, err, log)
+		t.Errorf("%s is missing in the event log: %v\n%s", want, err, log)
 	}
 	return result.Loss
 }
 
-// TestEvaluateMeasuresWhatJSONCannotSay scales the weights of a model: a perplexity that is
-// larger than any number, and a loss that is none.
+// TestEvaluateMeasuresWhatJSONCannotSay scales the weights of a model to get values that JSON
+// cannot represent: an infinite perplexity, and a loss that is not a number.
 func TestEvaluateMeasuresWhatJSONCannotSay(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
@@ -365,8 +366,8 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestGenerateChat puts the prompt into the model's template: the model goes on from the same text as when that is the
-// prompt, and the answer alone is printed.
+// TestGenerateChat checks that the prompt is put into the model's template. The model continues the
+// same text as when that text is the prompt, and only the answer is printed.
 func TestGenerateChat(t *testing.T) {
 	requireTorch(t)
 	original, _ := toy(t)
@@ -386,7 +387,7 @@ func TestGenerateChat(t *testing.T) {
 	const rendered = "<user>What<model>"
 	plain, answer := succeed(t, append(ask, rendered)...), succeed(t, append(ask, "What", "--chat")...)
 	if plain != rendered+answer {
-		t.Errorf("%q, want what follows the prompt in %q", answer, plain)
+		t.Errorf("%q, want the text after the prompt in %q", answer, plain)
 	}
 	fail(t, exitFailure, "control token", append(ask, "a\x00b", "--chat")...) // 0 is eos_token_id
 	write("{{ messages | nosuch }}")

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// trainMeasured trains steps of the model of testdata, as a client does, and returns the digest.
+// trainMeasured trains steps of the model in testdata, as a client does, and returns the digest.
 func trainMeasured(t *testing.T, m *measuring, steps uint32, between func(step uint32)) [32]byte {
 	t.Helper()
 	s, err := checkpoint.ReadDir(evalModel)
@@ -60,8 +60,8 @@ func trainMeasured(t *testing.T, m *measuring, steps uint32, between func(step u
 	return trained.Manifest().Digest()
 }
 
-// TestMeasuredWhileTrained: tasks are measured between the parts of steps, change nothing of the
-// training, and the final model has scores of its own.
+// TestMeasuredWhileTrained checks that tasks are measured between the parts of steps and do not
+// change the training, and that the final model has its own scores.
 func TestMeasuredWhileTrained(t *testing.T) {
 	requireTorch(t)
 	all, err := parsed(t, "psyche-client", "train", "--run-id", "r", "--server-addr", "h:1", "--eval-tasks", "piqa,arc_easy",
@@ -84,7 +84,7 @@ func TestMeasuredWhileTrained(t *testing.T) {
 	}
 	defer m.close()
 	const steps = 6
-	measures := func(step uint32) { // before the last step something is measured, however busy the machine is
+	measures := func(step uint32) { // tasks are measured before the last step, however busy the machine is
 		for deadline := time.Now().Add(time.Minute); step == steps-1 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			mu.Lock()
 			reported := len(reports) > 0

@@ -13,7 +13,7 @@ func TestMemoryFields(t *testing.T) {
 	}
 }
 
-// TestAvailableMemory reads the memory of systems with control groups of both versions.
+// TestAvailableMemory checks the available memory of systems with control groups of both versions.
 func TestAvailableMemory(t *testing.T) {
 	const machine = 1000 << 10
 	for name, c := range map[string]struct {

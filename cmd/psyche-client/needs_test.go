@@ -36,14 +36,16 @@ func quickstartModel(t *testing.T) ([]byte, model.Description) {
 
 var quickstartDistro = config.Distro{CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: true}
 
-// TestNeeds: what the quickstart's model takes, by the figures of its run: its results have 8,334 bytes.
+// TestNeeds checks the memory needs of the quickstart's model with the values of its run. Its
+// results have 8,334 bytes.
 func TestNeeds(t *testing.T) {
 	_, of := quickstartModel(t)
 	run := config.Model{MaxSeqLen: 256, Optimizer: config.Optimizer{Distro: &quickstartDistro}}
 	two := step{microBatch: 2, size: 4}
 	n := needsOf(run, false, of, two, 3)
-	// Of each token a layer keeps 256 that go in and 256 between its halves, 2·256 of queries and what is mixed, 2·128 of
-	// keys and values and 2·688 of the feed-forward layer, and one has the gradients of these; the head keeps 2·256.
+	// Per token, a layer keeps 256 inputs and 256 values between its halves, 2·256 queries and
+	// mixed values, 2·128 keys and values, and 2·688 values of the feed-forward layer. One layer
+	// also has the gradients of these values. The head keeps 2·256.
 	const layer = 2*256 + 2*256 + 2*128 + 2*688
 	const kept = (3+1)*layer + 2*256
 	weights, working := 4*uint64(of.NumParameters), uint64(2*256*4*(kept+256))
@@ -65,8 +67,9 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestWorking: with recomputing a layer keeps what goes into its halves, and one is computed again; activations of two bytes take half, and of a device's
-// memory the host has nothing; of a large vocabulary not all logits are there at once.
+// TestWorking checks that with recomputing a layer keeps only the inputs of its halves, and one
+// layer is recomputed at a time. Two-byte activations need half the memory. Memory of a device does
+// not count for the host. Not all logits of a large vocabulary are stored at once.
 func TestWorking(t *testing.T) {
 	_, of := quickstartModel(t)
 	run := config.Model{MaxSeqLen: 256}
@@ -87,7 +90,8 @@ func TestWorking(t *testing.T) {
 	}
 }
 
-// TestShortages: what is short is said with a remedy, and what nobody knows is not short.
+// TestShortages checks that a shortage is reported with a remedy, and that an unknown amount is not
+// a shortage.
 func TestShortages(t *testing.T) {
 	n := needs{required.Bytes{Model: 4 << 30, Memory: 16 << 30, Disk: 20 << 30, Result: 5000}, 8 << 30}
 	if got := n.shortages(machine{}, ""); len(got) != 0 {
@@ -110,8 +114,8 @@ func TestShortages(t *testing.T) {
 	}
 }
 
-// TestWeigh wants the needs of a model in a folder to be logged, and for a model that only members have the reason why
-// they are unknown.
+// TestWeigh checks that the needs of a model in a folder are logged. For a model that only members
+// have, the log has the reason why the needs are unknown.
 func TestWeigh(t *testing.T) {
 	text, _ := quickstartModel(t)
 	dir := t.TempDir()
@@ -139,8 +143,8 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// TestRefusal wants only runs that certainly do not fit to be refused: with weights of 4 GiB a member takes 12 GiB of
-// memory, or 8 GiB of a device, and 4 GiB of disk.
+// TestRefusal checks that only runs that certainly do not fit are refused. With weights of 4 GiB a
+// member needs 12 GiB of memory, or 8 GiB of a device, and 4 GiB of disk.
 func TestRefusal(t *testing.T) {
 	n := needs{required.Bytes{Model: 4 << 30, Memory: 20 << 30, Disk: 20 << 30}, 9 << 30}
 	for _, has := range []machine{{}, {memory: 12 << 30}, {device: 8 << 30, memory: 1 << 30}, {memory: 12 << 30, disk: diskspace.Bytes(4 << 30)}} {
@@ -154,11 +158,11 @@ func TestRefusal(t *testing.T) {
 		}
 	}
 	if n.Disk = 0; n.refusal(machine{disk: diskspace.Bytes(0)}, "") != nil {
-		t.Error("refused because of the disk, on which nothing is saved")
+		t.Error("refused because of the disk, although nothing is saved")
 	}
 }
 
-// TestRemedy wants the ways to take less memory, and only these.
+// TestRemedy checks that exactly the possible ways to need less memory are listed.
 func TestRemedy(t *testing.T) {
 	_, of := quickstartModel(t)
 	if got := (step{microBatch: 8, size: 4}).remedy(of, 256); !strings.Contains(got, "--micro-batch-size 1 (") || !strings.Contains(got, "--recompute (") || !strings.Contains(got, "bf16") {
@@ -169,7 +173,8 @@ func TestRemedy(t *testing.T) {
 	}
 }
 
-// TestExplainMemory wants the size and a remedy for allocations that failed, and other errors unchanged.
+// TestExplainMemory checks that errors of failed allocations get the size and a remedy, and that
+// other errors stay unchanged.
 func TestExplainMemory(t *testing.T) {
 	failed := fmt.Errorf("step 3: %w", &torch.Error{Op: "linear", Message: "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes."})
 	if err := explainMemory(failed); !errors.Is(err, torch.ErrMemory) || exitCode(err) != exitFailure {
@@ -182,7 +187,8 @@ func TestExplainMemory(t *testing.T) {
 	}
 }
 
-// TestFits wants commands to refuse a model that is larger than the memory before they allocate or read it.
+// TestFits checks that commands refuse a model that is larger than the memory before they allocate
+// or read it.
 func TestFits(t *testing.T) {
 	if availableMemory() == 0 {
 		t.Skip("the available memory is not known here")
@@ -218,7 +224,7 @@ func TestFits(t *testing.T) {
 	fail(t, exitFailure, "generate", "generate", "--model", model, "--prompt", "a")
 }
 
-// TestFitsDisk wants commands to refuse a folder with too little space before they compute.
+// TestFitsDisk checks that commands refuse a folder with too little space before they compute.
 func TestFitsDisk(t *testing.T) {
 	space := func(bytes uint64) diskspace.Probe {
 		return func(string) diskspace.Space { return diskspace.Bytes(bytes) }

@@ -42,7 +42,8 @@ func parsed(t *testing.T, program string, args ...string) (commands, error) {
 	return all, err
 }
 
-// TestPublishedCommandLines parses what docs/command-lines.md promises of this program.
+// TestPublishedCommandLines parses the command lines of this program that docs/command-lines.md
+// promises.
 func TestPublishedCommandLines(t *testing.T) {
 	for _, line := range publishedtest.Lines(t, "../..") {
 		if line.Program != "psyche-client" && line.Program != "psyche-centralized-client" {
@@ -54,7 +55,7 @@ func TestPublishedCommandLines(t *testing.T) {
 	}
 }
 
-// TestPublishedVariables gives every flag of train that has a published variable by that.
+// TestPublishedVariables sets every flag of train that has a published variable by this variable.
 func TestPublishedVariables(t *testing.T) {
 	values := map[string]string{
 		"iroh-relay": "disabled", "iroh-discovery": "local", "logs": "json", "prompt-task": "true", "delete-old-steps": "false",
@@ -81,8 +82,8 @@ func TestPublishedVariables(t *testing.T) {
 	}
 }
 
-// TestPublishedDefaults holds the defaults of train to those of the original, apart from those
-// that docs/command-lines.md says are others.
+// TestPublishedDefaults compares the defaults of train with the original's, except the defaults
+// that docs/command-lines.md lists as different.
 func TestPublishedDefaults(t *testing.T) {
 	page, err := os.ReadFile("../../docs/command-lines.md")
 	if err != nil {
@@ -302,7 +303,7 @@ func TestGradientEvents(t *testing.T) {
 	}
 }
 
-// TestTrackers gives a board's rows to every tracker that flags and environment ask for.
+// TestTrackers checks that every tracker that flags and environment select gets a board's rows.
 func TestTrackers(t *testing.T) {
 	for _, name := range []string{"WANDB_API_KEY", "WANDB_MODE", "WANDB_BASE_URL"} {
 		t.Setenv(name, "")
@@ -345,18 +346,18 @@ func TestTrackers(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	defer server.Close()
-	t.Setenv("WANDB_API_KEY", "secret\n") // as a file of a secret store ends
+	t.Setenv("WANDB_API_KEY", "secret\n") // ends as a file of a secret store does
 	t.Setenv("WANDB_BASE_URL", server.URL)
 	if n := trained(trackerFlags{}); n != 1 || <-asked != "/graphql secret" {
 		t.Errorf("%d trackers, want the one of the key", n)
 	}
 	t.Setenv("WANDB_MODE", "disabled")
 	if n := trained(trackerFlags{WandbRun: "r"}); n != 0 {
-		t.Errorf("%d trackers where they are disabled", n)
+		t.Errorf("%d trackers, although trackers are disabled", n)
 	}
 }
 
-// TestModelsOfTheHub trains alone with a model that is named by its repository.
+// TestModelsOfTheHub trains alone with a model that is given as the name of its repository.
 func TestModelsOfTheHub(t *testing.T) {
 	requireTorch(t)
 	s := hubtest.New()

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/node/client"
 )
 
-// TestReplacedModelIsNoReasonToStartAgain wants the exit code after which a service manager leaves a
-// client alone: started again, it would need its owner's word as well.
+// TestReplacedModelIsNoReasonToStartAgain checks that the exit code makes a service manager leave
+// the client stopped: a restarted client would also need its owner's consent.
 func TestReplacedModelIsNoReasonToStartAgain(t *testing.T) {
 	if code := exitCode(fmt.Errorf("run: %w", client.ErrReplaced)); code != exitUsage {
 		t.Errorf("exit code %d, want %d", code, exitUsage)

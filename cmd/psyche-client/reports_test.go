@@ -21,7 +21,7 @@ import (
 	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
 )
 
-// reporting is a client that looks at places which members reported.
+// reporting is a client that examines locations that members reported.
 func reporting(t *testing.T) *archives {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	return &archives{
@@ -30,7 +30,7 @@ func reporting(t *testing.T) *archives {
 	}
 }
 
-// testModel returns the files of a model, which say of themselves to have a digest.
+// testModel returns the files of a model that state the given digest.
 func testModel(t *testing.T, claimed func(own [32]byte) [32]byte) (files map[string][]byte, digest [32]byte) {
 	t.Helper()
 	snapshot, err := checkpoint.ReadDir(filepath.Join("..", "..", "files", "checkpoint", "testdata", "own", "sharded"))
@@ -103,7 +103,7 @@ func reportedPlaces(t *testing.T, files map[string][]byte) []coordinator.Place {
 	}
 }
 
-// TestReportIsTrue gets the model, and leaves nothing but it.
+// TestReportIsTrue checks that the client gets the model and leaves no other files.
 func TestReportIsTrue(t *testing.T) {
 	files, digest := testModel(t, truly)
 	for _, at := range reportedPlaces(t, files) {
@@ -120,8 +120,8 @@ func TestReportIsTrue(t *testing.T) {
 	}
 }
 
-// TestReportIsALie wants a place that has another model than it says to be left alone from
-// then on, and nothing of it to stay.
+// TestReportIsALie checks that a location with a different model than it states is not used again,
+// and that none of its files remain.
 func TestReportIsALie(t *testing.T) {
 	files, digest := testModel(t, falsely)
 	for _, at := range reportedPlaces(t, files) {
@@ -141,8 +141,8 @@ func TestReportIsALie(t *testing.T) {
 	}
 }
 
-// TestReportOfAnotherModel wants nothing to be downloaded from a place that does not even
-// say that it has the model.
+// TestReportOfAnotherModel checks that nothing is downloaded from a location that does not state
+// that it has the run's model.
 func TestReportOfAnotherModel(t *testing.T) {
 	files, digest := testModel(t, truly)
 	for _, at := range reportedPlaces(t, files) {
@@ -159,8 +159,8 @@ func TestReportOfAnotherModel(t *testing.T) {
 	}
 }
 
-// TestReportIsBounded wants no more bytes from a place than the run's model can have, as far
-// as that is known.
+// TestReportIsBounded checks that no more bytes are downloaded from a location than the run's model
+// can have, as far as its size is known.
 func TestReportIsBounded(t *testing.T) {
 	bucket := fakegcs.New(t)
 	t.Setenv("STORAGE_EMULATOR_HOST", bucket.Host)
@@ -188,12 +188,12 @@ func TestReportIsBounded(t *testing.T) {
 	c.shared = 1
 	for _, wanted := range origins {
 		if limit := c.sizeLimit(t.Context(), wanted); limit != 1<<20 {
-			t.Errorf("limit %d, want what can be shared", limit)
+			t.Errorf("limit %d, want the size that can be shared", limit)
 		}
 	}
 }
 
-// TestReportIsTakenUp wants what an interrupted download brought to stay for the next one.
+// TestReportIsTakenUp checks that the next download reuses the files of an interrupted download.
 func TestReportIsTakenUp(t *testing.T) {
 	files, digest := testModel(t, truly)
 	repos := hubtest.New()
@@ -216,7 +216,7 @@ func TestReportIsTakenUp(t *testing.T) {
 		t.Errorf("interrupted: %v", err)
 	}
 	if len(left(t, c)) == 0 {
-		t.Error("nothing is left")
+		t.Error("the interrupted download left no file")
 	}
 	repos.Intercept(nil)
 	if got, err := c.archive(t.Context(), wanted, at); err != nil || got.Manifest().Digest() != digest {
@@ -227,7 +227,7 @@ func TestReportIsTakenUp(t *testing.T) {
 	}
 }
 
-// TestReportsDir wants a folder for each client of each run, the same in every process.
+// TestReportsDir checks that each client of each run has its own folder, the same in every process.
 func TestReportsDir(t *testing.T) {
 	dir := func(run string, member byte) string {
 		t.Helper()
@@ -238,6 +238,6 @@ func TestReportsDir(t *testing.T) {
 		return dir
 	}
 	if a := dir("run", 1); a != dir("run", 1) || a == dir("run", 2) || a == dir("walk", 1) {
-		t.Errorf("folder %s is not of one client of one run", a)
+		t.Errorf("folder %s does not belong to one client of one run", a)
 	}
 }

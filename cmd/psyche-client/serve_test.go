@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -27,18 +28,26 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// served is a keeper of runs a, b, … whose clients and hosts a test plays.
+// served is a keeper of the runs a, b and so on. A test plays its clients and hosts.
 type served struct {
 	keeper
+	access    sync.Mutex // to seen, which timers of the test change
 	seen      map[string]outlook
-	lives     func(name string) (time.Duration, ending) // of the next client; a life of 0 has no end
+	lives     func(name string) (time.Duration, ending) // lifetime and end of the next client; a lifetime of 0 never ends
 	starts    []string
 	began     []time.Time
-	left      []string // that were asked to leave
+	left      []string // clients that were asked to leave
 	killed    []string
-	deaf      bool // who is asked to leave does not
+	deaf      bool // a client that is asked to leave stays
 	impatient chan struct{}
 	log       strings.Builder
+}
+
+// see sets what the next look at a run finds.
+func (s *served) see(name string, o outlook) {
+	s.access.Lock()
+	defer s.access.Unlock()
+	s.seen[name] = o
 }
 
 func newServed(names ...string) *served {
@@ -46,7 +55,9 @@ func newServed(names ...string) *served {
 	s.keeper = keeper{
 		patience: 10 * time.Minute, random: rand.New(rand.NewPCG(1, 2)), impatient: s.impatient, logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 		look: func(_ context.Context, r *servedRun) outlook {
+			s.access.Lock()
 			seen := s.seen[r.joins.RunID]
+			s.access.Unlock()
 			r.met = r.met || seen.prospect == isOpen
 			return seen
 		},
@@ -87,8 +98,8 @@ func newServed(names ...string) *served {
 	return s
 }
 
-// TestServeBacksOff wants a client that ends at once to be started after pauses that grow up to a bound, and after a
-// long life to be started soon again.
+// TestServeBacksOff checks that a client that ends at once is restarted after increasing pauses, up
+// to a bound, and is restarted soon after it ran for long.
 func TestServeBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("a")
@@ -122,7 +133,7 @@ func TestServeBacksOff(t *testing.T) {
 	})
 }
 
-// TestServeSaysWhy wants a log for programs to have why a client ended, too.
+// TestServeSaysWhy checks that a log in JSON also contains the reason why a client ended.
 func TestServeSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("a")
@@ -142,14 +153,16 @@ func TestServeSaysWhy(t *testing.T) {
 	})
 }
 
-// TestServeTakesTheFirstOpen wants the runs one after the other, in their order, and the end with the last.
+// TestServeTakesTheFirstOpen checks that serve takes the runs one after the other, in their order,
+// and ends with the last run.
 func TestServeTakesTheFirstOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("paused", "first", "second", "finished")
-		s.seen["paused"], s.seen["finished"] = outlook{prospect: isLater, reason: "paused"}, outlook{prospect: isOver, reason: "it is finished"}
+		s.see("paused", outlook{prospect: isLater, reason: "paused"})
+		s.see("finished", outlook{prospect: isOver, reason: "it is finished"})
 		s.lives = func(name string) (time.Duration, ending) {
 			if name == "second" {
-				s.seen["paused"] = outlook{}
+				s.see("paused", outlook{})
 			}
 			return time.Hour, ending{}
 		}
@@ -162,11 +175,12 @@ func TestServeTakesTheFirstOpen(t *testing.T) {
 	})
 }
 
-// TestServeHopeless wants runs in which no restart helps to be put aside, and said at the end.
+// TestServeHopeless checks that runs in which no restart helps are put aside and reported at the
+// end.
 func TestServeHopeless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("usage", "lie", "genesis", "good")
-		s.seen["genesis"] = outlook{prospect: isHopeless, reason: "another hash"}
+		s.see("genesis", outlook{prospect: isHopeless, reason: "another hash"})
 		s.lives = func(name string) (time.Duration, ending) {
 			return time.Second, ending{code: map[string]int{"usage": exitUsage, "lie": exitLie}[name]}
 		}
@@ -178,8 +192,8 @@ func TestServeHopeless(t *testing.T) {
 	})
 }
 
-// TestServeYields wants others to have their turn when clients of a run end again and again, and the run to have its
-// own again.
+// TestServeYields checks that other runs get their turn if clients of a run end again and again,
+// and that the run then gets its turn again.
 func TestServeYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServed("bad", "good")
@@ -188,7 +202,7 @@ func TestServeYields(t *testing.T) {
 				return time.Hour, ending{}
 			}
 			if len(s.starts) > endsInARow+1 {
-				s.seen[name] = outlook{prospect: isOver, reason: "it is finished"}
+				s.see(name, outlook{prospect: isOver, reason: "it is finished"})
 			}
 			return time.Second, ending{code: -1, text: "signal: killed"}
 		}
@@ -201,17 +215,18 @@ func TestServeYields(t *testing.T) {
 	})
 }
 
-// TestServeLeaves wants a client to leave a run that is not open for long when another one is, and to stay when none is.
+// TestServeLeaves checks that a client leaves a run that is closed for long if a different run is
+// open, and stays if none is open.
 func TestServeLeaves(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServed("a", "b")
 			s.deaf = deaf
-			s.seen["b"] = outlook{prospect: isLater, reason: "paused"}
+			s.see("b", outlook{prospect: isLater, reason: "paused"})
 			ctx, cancel := context.WithCancel(t.Context())
 			began := time.Now()
-			time.AfterFunc(30*time.Minute, func() { s.seen["a"] = outlook{prospect: isLater, reason: "paused"} })
-			time.AfterFunc(2*time.Hour, func() { s.seen["b"] = outlook{} })
+			time.AfterFunc(30*time.Minute, func() { s.see("a", outlook{prospect: isLater, reason: "paused"}) })
+			time.AfterFunc(2*time.Hour, func() { s.see("b", outlook{}) })
 			time.AfterFunc(3*time.Hour, func() { s.deaf = false; cancel() })
 			s.lives = func(string) (time.Duration, ending) { return 0, ending{} }
 			if err := s.run(ctx); !errors.Is(err, context.Canceled) {
@@ -227,21 +242,23 @@ func TestServeLeaves(t *testing.T) {
 	}
 }
 
-// TestServeAnotherServer: a run in whose place another server answers is never taken part in there. One that was seen
-// before is waited for, and one that was not is looked at now and then while there are others.
+// TestServeAnotherServer checks that serve never joins a run at whose address a different server
+// answers. It waits for a run that it has seen before. It retries a run that it has not seen from
+// time to time while there are other runs.
 func TestServeAnotherServer(t *testing.T) {
 	for _, met := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newServed("a", "b")
 			other := outlook{prospect: isStranger, reason: "another key"}
-			s.runs[0].met, s.seen["a"] = met, other
+			s.runs[0].met = met
+			s.see("a", other)
 			s.lives = func(name string) (time.Duration, ending) {
 				if len(s.starts) == 1 {
-					s.seen["b"] = outlook{prospect: isLater, reason: "paused"}
-					time.AfterFunc(time.Hour, func() { s.seen["a"] = outlook{} })
+					s.see("b", outlook{prospect: isLater, reason: "paused"})
+					time.AfterFunc(time.Hour, func() { s.see("a", outlook{}) })
 					return 10 * time.Minute, ending{code: exitConnection}
 				}
-				s.seen["b"] = outlook{prospect: isOver, reason: "it is finished"}
+				s.see("b", outlook{prospect: isOver, reason: "it is finished"})
 				return time.Minute, ending{}
 			}
 			began := time.Now()
@@ -256,24 +273,25 @@ func TestServeAnotherServer(t *testing.T) {
 				most += asideEvery
 			}
 			if at := s.began[1].Sub(began); at < time.Hour || at > most {
-				t.Errorf("met before: %v; took part after %v, want at most %v", met, at, most)
+				t.Errorf("met before: %v; joined after %v, want at most %v", met, at, most)
 			}
 			if n := strings.Count(s.log.String(), "another key"); n != 1 {
 				t.Errorf("logged %d times", n)
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // alone, and never seen: the link is wrong
+	synctest.Test(t, func(t *testing.T) { // the only run, and never seen: the link is wrong
 		s := newServed("a")
-		s.seen["a"] = outlook{prospect: isStranger, reason: "another key"}
+		s.see("a", outlook{prospect: isStranger, reason: "another key"})
 		if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "another key") || s.starts != nil {
 			t.Errorf("%v, took part in %v", err, s.starts)
 		}
 	})
 }
 
-// TestServeLeavesWhoWaitsForEver: a run that waits for members, and in which nothing happens, holds no machine for ever
-// while another one trains; one to which members come, or in which rounds run, does.
+// TestServeLeavesWhoWaitsForEver checks that a run that waits for members without any progress does
+// not hold a machine forever while a different run trains. A run that gains members, or that
+// completes rounds, keeps the machine.
 func TestServeLeavesWhoWaitsForEver(t *testing.T) {
 	training := doings{step: 9, clients: 3, runs: true}
 	for name, test := range map[string]struct {
@@ -305,7 +323,7 @@ func TestServeLeavesWhoWaitsForEver(t *testing.T) {
 				}
 				if test.after == 0 {
 					if len(s.starts) != 1 {
-						t.Errorf("went to the other one after %v", s.began[1].Sub(began))
+						t.Errorf("changed to the other run after %v", s.began[1].Sub(began))
 					}
 					return
 				}
@@ -313,14 +331,15 @@ func TestServeLeavesWhoWaitsForEver(t *testing.T) {
 					t.Fatalf("took part in %v", s.starts)
 				}
 				if at := s.began[1].Sub(began); at < time.Duration(test.after)*time.Hour || at > time.Duration(test.after)*time.Hour+3*lookEvery {
-					t.Errorf("went to the other one after %v, want %d hours", at, test.after)
+					t.Errorf("changed to the other run after %v, want %d hours", at, test.after)
 				}
 			})
 		})
 	}
 }
 
-// TestServeInterrupt wants the first interrupt to be passed on and waited for, and the second to kill.
+// TestServeInterrupt checks that serve passes the first interrupt on and waits for the client, and
+// that the second interrupt kills it.
 func TestServeInterrupt(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -337,12 +356,13 @@ func TestServeInterrupt(t *testing.T) {
 			if took := time.Since(began); (took == 24*time.Hour) != deaf || (took == time.Hour) == deaf || len(s.left) != 1 || (len(s.killed) == 1) != deaf {
 				t.Errorf("ended after %v, left %v, killed %v", took, s.left, s.killed)
 			}
-			time.Sleep(24 * time.Hour) // the second interrupt comes, whether or not somebody waits for it
+			time.Sleep(24 * time.Hour) // the second interrupt comes even if serve is not waiting for it
 		})
 	}
 }
 
-// TestJudge wants the states of a run in which nobody can take part, or not this key, to be told apart.
+// TestJudge checks that the states are distinguished in which no client, or not this key, can join
+// a run.
 func TestJudge(t *testing.T) {
 	key := backendtest.Key(1).ID()
 	me := coordinator.ClientID(key)
@@ -373,7 +393,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestServeLooks wants a real server to be asked, and one with another key, or with another run, to be told from it.
+// TestServeLooks queries a real server and checks that it is distinguished from a server with a
+// different key or a different run.
 func TestServeLooks(t *testing.T) {
 	host := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis("run", 2)}})
 	seen, err := tcp.Dial(t.Context(), tcp.Options{Addr: host.Address, RunID: "run", Key: backendtest.Key(1), Observe: true})
@@ -392,17 +413,17 @@ func TestServeLooks(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := look(host.Address, backendtest.Key(3).ID(), genesis, "run"); got.prospect != isStranger {
-		t.Errorf("another server: %+v", got)
+		t.Errorf("different server: %+v", got)
 	} else {
 		golden.Message(t, "another server", errors.New(got.reason), key.String(), "KEY", backendtest.Key(3).ID().String(), "WANTED")
 	}
 	if got := look(host.Address, key, genesis, "other"); got.prospect != isLater {
-		t.Errorf("another name: %+v", got)
+		t.Errorf("different name: %+v", got)
 	} else {
 		golden.Message(t, "another name", errors.New(got.reason))
 	}
 	if got := look(host.Address, key, strings.Repeat("1", 64), "run"); got.prospect != isHopeless {
-		t.Errorf("another hash: %+v", got)
+		t.Errorf("different hash: %+v", got)
 	} else {
 		golden.Message(t, "another hash", errors.New(got.reason), genesis, "GENESIS")
 	}
@@ -410,7 +431,7 @@ func TestServeLooks(t *testing.T) {
 
 const servedClient = "PSYCHE_TEST_SERVED_CLIENT"
 
-// TestServedClient is no test: it is the client of TestServedProcess.
+// TestServedClient is not a test. It is the client of TestServedProcess.
 func TestServedClient(t *testing.T) {
 	switch os.Getenv(servedClient) {
 	case "":
@@ -431,8 +452,8 @@ func TestServedClient(t *testing.T) {
 	select {} // until it is killed
 }
 
-// TestServedProcess wants a client's end to be told as what it was, the client to be asked to leave once, and to keep
-// the lock as long as it lives.
+// TestServedProcess checks that serve reports the kind of a client's end, that it asks the client
+// to leave only once, and that the client keeps the lock as long as it lives.
 func TestServedProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	for does, want := range map[string]struct {
@@ -477,7 +498,7 @@ func TestServedProcess(t *testing.T) {
 	}
 }
 
-// TestServeIsAlone wants a second keeper of one user to be refused.
+// TestServeIsAlone checks that a second keeper of the same user is refused.
 func TestServeIsAlone(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	lock, err := lockServing()
@@ -496,7 +517,8 @@ func TestServeIsAlone(t *testing.T) {
 	}
 }
 
-// TestServeRefusesLists wants what is wrong with a list of runs to be named before anything is kept or started.
+// TestServeRefusesLists checks that errors in a list of runs are reported before anything is stored
+// or started.
 func TestServeRefusesLists(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("XDG_STATE_HOME", filepath.Join(state, "state"))
@@ -541,7 +563,8 @@ func TestServeRefusesLists(t *testing.T) {
 	}
 }
 
-// TestServeReads wants flags of a file, of its run and of the command line behind each other.
+// TestServeReads checks that the flags of a file, of its run and of the command line are joined in
+// this order.
 func TestServeReads(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	link := testLink()
@@ -561,7 +584,7 @@ func TestServeReads(t *testing.T) {
 	t.Setenv(identity.SecretKeyVariable, strings.Repeat("09", 32))
 	first := *r.key
 	if err := r.identify(); err != nil || *r.key == first {
-		t.Errorf("the key of the environment does not count: %v, %v", r.key, err)
+		t.Errorf("the key of the environment is ignored: %v, %v", r.key, err)
 	}
 	t.Setenv(identity.SecretKeyVariable, "no key")
 	r.joins.IdentitySecretKeyPath = filepath.Join(t.TempDir(), "key.json")
@@ -569,11 +592,12 @@ func TestServeReads(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := r.identify(); err != nil || *r.key != backendtest.Key(1).ID() {
-		t.Errorf("the key file that a flag names does not count: %v, %v", r.key, err)
+		t.Errorf("the key file that a flag names is ignored: %v, %v", r.key, err)
 	}
 }
 
-// FuzzParseServed reads arbitrary text: an error that names the file, or runs with links.
+// FuzzParseServed parses arbitrary text. The result must be an error that names the file, or runs
+// with links.
 func FuzzParseServed(f *testing.F) {
 	f.Add("flags = [\"--device=cpu\"]\n[[run]]\nlink = \"psyche://h\"\nflags = []\n")
 	f.Add("[[run]]\nlinks = 1\n")

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-// answering starts serve-model and returns the address that it prints, and what interrupts it and returns its exit code.
+// answering starts serve-model. It returns the printed address, and a function that interrupts the
+// command and returns its exit code.
 func answering(t *testing.T, args ...string) (url string, stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +45,7 @@ func answering(t *testing.T, args ...string) (url string, stop func() int) {
 	return url, stop
 }
 
-// completion is the part of an answer, or of an event, that tests look at.
+// completion is the part of an answer, or of an event, that tests examine.
 type completion struct {
 	Choices []struct {
 		Index    int
@@ -84,15 +85,15 @@ func completed(t *testing.T, text string) (c completion) {
 	return c
 }
 
-// TestServeModel compares with generate: the answers to a prompt and to a message are the same texts, whole and streamed,
-// also when several are written in turns.
+// TestServeModel compares with generate: the answers to a prompt and to a message are the same
+// texts, whole and streamed, also if several texts are generated in turns.
 func TestServeModel(t *testing.T) {
 	requireTorch(t)
 	model, _ := toy(t)
 	template := write(t, filepath.Join(t.TempDir(), "chat.jinja"), []byte("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<model>"))
 	url, stop := answering(t, "--model", model, "--chat-template", template)
 	generated := strings.TrimSuffix(succeed(t, "generate", "--model", model, "--prompt", "<user>What<model>", "--temperature", "0", "--max-tokens", "15", "--threads", "1"), "\n")
-	want := string([]rune(strings.TrimPrefix(generated, "<user>What<model>"))) // JSON has no other bytes
+	want := string([]rune(strings.TrimPrefix(generated, "<user>What<model>"))) // JSON cannot contain other bytes
 	const chat = `"model":"model","temperature":0,"max_tokens":15,"messages":[{"role":"user","content":"What"}]`
 	var turns sync.WaitGroup
 	for range 3 {
@@ -128,7 +129,8 @@ func TestServeModel(t *testing.T) {
 	}
 }
 
-// checkLists wants each text of a list of prompts to equal the text of its prompt alone, with the likeliest tokens in a greedy text.
+// checkLists checks that each text of a list of prompts equals the text of its prompt alone, with
+// the most likely tokens in a greedy text.
 func checkLists(t *testing.T, url, want string) {
 	t.Helper()
 	const asked = `{"model":"model","temperature":0,"max_tokens":15,"logprobs":1,"prompt":["<user>What<model>","What",`

@@ -23,7 +23,8 @@ import (
 
 const signalledLine = "PSYCHE_TEST_SIGNALLED_LINE"
 
-// TestSignalledProcess is the program of TestSignals; the environment has its command line.
+// TestSignalledProcess is not a test. It is the program of TestSignals; the environment has its
+// command line.
 func TestSignalledProcess(t *testing.T) {
 	line := os.Getenv(signalledLine)
 	if line == "" {
@@ -42,13 +43,14 @@ func TestSignalledProcess(t *testing.T) {
 const largeConfig = `{"architectures":["LlamaForCausalLM"],"vocab_size":256,"hidden_size":1024,"intermediate_size":8192,
 "num_hidden_layers":16,"num_attention_heads":8,"max_position_embeddings":32,"eos_token_id":0}`
 
-// TestSignals sends each signal that ends programs to commands in separate processes. Each command ends soon, and
-// keeps its work. The limit is wider than the second that a person waits, for machines under load.
+// TestSignals sends each terminating signal to commands in separate processes. Each command must
+// end soon and keep its work. The limit is wider than the second that a user waits, because the
+// machine can be under load.
 func TestSignals(t *testing.T) {
 	const limit = 5 * time.Second
 	model, data := toy(t)
 	config := write(t, filepath.Join(t.TempDir(), "large.json"), []byte(largeConfig))
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // a server that answers nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // a server that never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +68,7 @@ func TestSignals(t *testing.T) {
 		name   string
 		torch  bool
 		line   func(dir string) []string
-		until  string // text that the command prints when it is at work; empty: a second after its start
+		until  string // text that the command prints when it is working; empty: a second after its start
 		code   int
 		prints string
 		keeps  string // file
@@ -129,7 +131,7 @@ func TestSignals(t *testing.T) {
 // brief lists the commands that end by themselves within a second.
 var brief = []string{"doctor", "version", "completion", "print-man", "print-all-help"}
 
-// TestNohup wants a training that was started with SIGHUP ignored to stay.
+// TestNohup checks that a training that was started with SIGHUP ignored does not end on SIGHUP.
 func TestNohup(t *testing.T) {
 	requireTorch(t)
 	nohup, err := exec.LookPath("nohup")
@@ -151,7 +153,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// startLine starts a command line, below the programs of before.
+// startLine starts this program with a command line. The words of before come first.
 func startLine(t *testing.T, dir string, line []string, before ...string) *signalstest.Process {
 	t.Helper()
 	text, err := json.Marshal(line)

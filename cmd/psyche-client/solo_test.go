@@ -35,7 +35,7 @@ func describeData(t *testing.T, data string, tokenSize int) {
 	write(t, filepath.Join(data, manifest.Name), text)
 }
 
-// widen makes tokens of four bytes of those of two in a folder, with a data.json.
+// widen rewrites the two-byte tokens of a folder as four-byte tokens, with a data.json.
 func widen(t *testing.T, data string) {
 	t.Helper()
 	path := filepath.Join(data, "a.ds")
@@ -63,7 +63,7 @@ func TestTokenSizeComesFromTheData(t *testing.T) {
 	before := loss(t, model, data)
 	widen(t, data)
 	if after := loss(t, model, data); after != before {
-		t.Errorf("tokens of four bytes have the loss %v, of two %v", after, before)
+		t.Errorf("four-byte tokens have the loss %v, two-byte tokens %v", after, before)
 	}
 	if out := succeed(t, soloLine(model, data, "--steps", "1", "--held-out", data, "--held-out-sequences", "9")...); !strings.Contains(out, "9 of 108") {
 		t.Errorf("printed %s", out)
@@ -115,7 +115,8 @@ func TestNegativeNumbersAreNumbers(t *testing.T) {
 	fail(t, exitUsage, "file", append(soloLine(model, data), "--held-out", "")...)
 }
 
-// TestSoloKeepsModelType trains a small Kimi K2, which has DeepSeek-V3's network, and wants its config.json back.
+// TestSoloKeepsModelType trains a small Kimi K2, which has DeepSeek-V3's network, and checks that
+// its config.json is unchanged.
 func TestSoloKeepsModelType(t *testing.T) {
 	requireTorch(t)
 	text, err := os.ReadFile(filepath.Join("..", "..", "learn", "model", "deepseek", "testdata", "kimi-k2", "config.json"))
@@ -169,7 +170,7 @@ func TestSoloSettingsOfAResume(t *testing.T) {
 		fail(t, exitFailure, test.name, test.line...)
 	}
 	if digest(t, save) != first {
-		t.Error("a refused resume changed what was saved")
+		t.Error("a refused resume changed the saved training")
 	}
 	moved := filepath.Join(t.TempDir(), "moved")
 	if err := os.CopyFS(moved, os.DirFS(data)); err != nil {
@@ -199,7 +200,8 @@ func forget(t *testing.T, save string) {
 	}
 }
 
-// TestSoloInPartsIsTheSame leaves the warmup to the command.
+// TestSoloInPartsIsTheSame checks that a training in parts equals a training in one part. The
+// command sets the warmup.
 func TestSoloInPartsIsTheSame(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
@@ -213,7 +215,7 @@ func TestSoloInPartsIsTheSame(t *testing.T) {
 	if digest(t, whole) != digest(t, parts) {
 		t.Error("10 and 20 steps are not 30 steps")
 	}
-	// Of a rate that falls, the warmup is what it was at first.
+	// If the rate falls, the warmup stays the warmup of the first part.
 	falling := filepath.Join(t.TempDir(), "falling")
 	succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "4", "--save", falling)...)
 	out := succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "14", "--save", falling)...)
@@ -263,7 +265,7 @@ func TestSoloWithoutSaveSaysSo(t *testing.T) {
 	}
 }
 
-// TestTwoSolosDoNotShareAFolder begins a second training while the first one runs.
+// TestTwoSolosDoNotShareAFolder starts a second training while the first training runs.
 func TestTwoSolosDoNotShareAFolder(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
@@ -289,7 +291,7 @@ func TestTwoSolosDoNotShareAFolder(t *testing.T) {
 	}
 }
 
-// TestSoloSavesBeforeAnError cuts the data off while the training reads it.
+// TestSoloSavesBeforeAnError truncates the data while the training reads it.
 func TestSoloSavesBeforeAnError(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
@@ -311,7 +313,7 @@ func TestSoloSavesBeforeAnError(t *testing.T) {
 	}
 }
 
-// TestSoloSavesBeforeItDiverges trains at a rate at which numbers run out.
+// TestSoloSavesBeforeItDiverges trains at a rate at which values overflow.
 func TestSoloSavesBeforeItDiverges(t *testing.T) {
 	requireTorch(t)
 	for optimizer, rate := range map[string]string{"adamw": "1e37", "distro": "1e9"} {
@@ -330,7 +332,8 @@ func TestSoloSavesBeforeItDiverges(t *testing.T) {
 	}
 }
 
-// TestInterruptBeforeAStepSavesNothing leaves no folder that would have to be removed.
+// TestInterruptBeforeAStepSavesNothing checks that no folder is left that the user would have to
+// remove.
 func TestInterruptBeforeAStepSavesNothing(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
@@ -350,7 +353,7 @@ func TestInterruptBeforeAStepSavesNothing(t *testing.T) {
 	}
 }
 
-// TestSoloStartsAtAStep trains a step of the middle with its sequences, with figures of every tensor.
+// TestSoloStartsAtAStep trains a middle step with its sequences, with the metrics of every tensor.
 func TestSoloStartsAtAStep(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// runOf is a run's definition as clients see it, with model and data in folders.
+// runOf returns a run's definition as clients see it, with model and data in folders.
 func runOf(t *testing.T, model, data string, seqLen int) coordinator.Model {
 	t.Helper()
 	text := fmt.Sprintf(`run_id = "run"
@@ -68,13 +68,13 @@ quantize_1bit = true
 	return state.Model
 }
 
-// training is that of a command line.
+// training returns the training of a command line.
 func training(f sourceFlags) *trainers {
 	return &trainers{command: &trainCommand{memberFlags: memberFlags{sourceFlags: f}}, key: identity.FromSeed([32]byte{1}), logger: slog.New(slog.DiscardHandler)}
 }
 
-// TestModelIsTooShort wants a client to refuse a model that cannot take the run's sequences
-// before it says that it is ready: it could train no round.
+// TestModelIsTooShort checks that a client refuses a model that cannot process the run's sequences
+// before it reports that it is ready. It could not train any round.
 func TestModelIsTooShort(t *testing.T) {
 	dir := t.TempDir()
 	model, data := filepath.Join(dir, "model"), filepath.Join(dir, "data")
@@ -88,11 +88,11 @@ func TestModelIsTooShort(t *testing.T) {
 		golden.Message(t, when, err)
 	}
 	if err := f.checkRun(t.Context(), env.Definition{Model: runOf(t, "elsewhere", "elsewhere", 32)}); err != nil {
-		t.Errorf("sequences as long as the model takes: %v", err)
+		t.Errorf("sequences of the model's maximum length: %v", err)
 	}
 }
 
-// TestFoldersAreLookedAtBeforeJoining wants to hear of all that is missing at once.
+// TestFoldersAreLookedAtBeforeJoining checks that everything that is missing is reported at once.
 func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	dir := t.TempDir()
 	model, data, missing, empty := filepath.Join(dir, "model"), filepath.Join(dir, "data"), filepath.Join(dir, "missing"), t.TempDir()
@@ -130,8 +130,8 @@ func TestFoldersAreLookedAtBeforeJoining(t *testing.T) {
 	}
 }
 
-// TestCheckpointDirIsTried wants a folder for checkpoints that cannot be used to be named by
-// its flag, before anything else is done.
+// TestCheckpointDirIsTried checks that an unusable checkpoint folder is reported with its flag
+// before anything else is done.
 func TestCheckpointDirIsTried(t *testing.T) {
 	dir := t.TempDir()
 	file := write(t, filepath.Join(dir, "file"), nil)
@@ -164,7 +164,7 @@ func TestCheckpointDirIsTried(t *testing.T) {
 	}
 }
 
-// TestExitCodesOfTrain wants scripts to tell apart what can be tried again.
+// TestExitCodesOfTrain checks that scripts can distinguish errors that a retry can fix.
 func TestExitCodesOfTrain(t *testing.T) {
 	requireTorch(t)
 	there := serve(t)
@@ -188,7 +188,7 @@ func TestExitCodesOfTrain(t *testing.T) {
 	train(exitFailure, "file as folder", there, "run", "--checkpoint-dir", filepath.Join(write(t, filepath.Join(t.TempDir(), "file"), nil), "saved"))
 }
 
-// TestHelpAndVersion wants the exit codes in the help.
+// TestHelpAndVersion checks that the help has the exit codes.
 func TestHelpAndVersion(t *testing.T) {
 	help := strings.Join(strings.Fields(succeed(t, "--help")), " ")
 	for _, code := range []string{"0 done", "1 failed", "2 wrong command line", "4 the run", "5 the server", "130 interrupted"} {
@@ -201,7 +201,8 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// TestCheckpointDirInUse: a second client in a folder is refused before it writes there, until the first has ended.
+// TestCheckpointDirInUse checks that a second client in a folder is refused before it writes to the
+// folder, until the first client has ended.
 func TestCheckpointDirInUse(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	c := checkpointFlags{CheckpointDir: filepath.Join(t.TempDir(), "runs", "a")}
@@ -220,7 +221,7 @@ func TestCheckpointDirInUse(t *testing.T) {
 	other := checkpointFlags{CheckpointDir: filepath.Join(filepath.Dir(c.CheckpointDir), "b")}
 	releaseOther, err := other.claimCheckpointDir(logger)
 	if err != nil {
-		t.Errorf("another folder: %v", err)
+		t.Errorf("different folder: %v", err)
 	}
 	if err := errors.Join(release(), releaseOther()); err != nil {
 		t.Error(err)

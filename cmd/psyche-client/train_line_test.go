@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestRoundLine wants one line a round that says what people look for, and a time that is left as soon
-// as there is something to tell it from.
+// TestRoundLine checks that each round has one line with the values that users look for, and with
+// the remaining time as soon as it can be estimated.
 func TestRoundLine(t *testing.T) {
 	var log bytes.Buffer
 	board := metrics.New()
@@ -65,7 +65,7 @@ func TestRoundLine(t *testing.T) {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if len(line.losses) > 0 {
-		t.Errorf("losses of rounds that are over are kept: %v", line.losses)
+		t.Errorf("losses of finished rounds are kept: %v", line.losses)
 	}
 }
 

@@ -2,7 +2,8 @@ package main
 
 import "testing"
 
-// TestDataServerOfTheRunsHost may be anywhere; no other one may because of its name.
+// TestDataServerOfTheRunsHost checks that a data server belongs to the run's host only if both
+// addresses have the same host. The ports may differ.
 func TestDataServerOfTheRunsHost(t *testing.T) {
 	for _, test := range []struct {
 		data, server string

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestChainStart asks a chain for its slot until that moves, and ends it.
+// TestChainStart starts a chain, queries its slot until the slot advances, and stops the chain.
 func TestChainStart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

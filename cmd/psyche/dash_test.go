@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 )
 
-// startDash serves a page until the test ends, and returns where.
+// startDash serves a page until the test ends, and returns its URL.
 func startDash(t *testing.T, args ...string) (address string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -42,7 +42,7 @@ func startDash(t *testing.T, args ...string) (address string) {
 	return ""
 }
 
-// until asks the page for a run until it is as wanted.
+// until polls the page for a run until a condition holds.
 func until[T any](t *testing.T, address string, isWanted func(T) bool) T {
 	t.Helper()
 	var body []byte
@@ -65,7 +65,7 @@ func until[T any](t *testing.T, address string, isWanted func(T) bool) T {
 	panic("not reached")
 }
 
-// TestDashOfFolders: the page shows the runs in folders that are given, each by its name.
+// TestDashOfFolders checks that the page shows the runs in the given folders, each by its name.
 func TestDashOfFolders(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	for name, dir := range map[string]string{"first": one, "second": two} {
@@ -85,8 +85,8 @@ func TestDashOfFolders(t *testing.T) {
 	})
 }
 
-// TestDashOfAChain: the page finds the runs of a program, follows what happens in them, and says what
-// that cost.
+// TestDashOfAChain checks that the page finds the runs of a program, follows their events, and
+// shows their cost.
 func TestDashOfAChain(t *testing.T) {
 	a := startChain(t)
 	main := a.key(2, "9")

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 )
 
-// TestTokenizeFromTheHub names a data set and a tokenizer that are nowhere but on the Hub.
+// TestTokenizeFromTheHub uses a data set and a tokenizer that are only on the Hub.
 func TestTokenizeFromTheHub(t *testing.T) {
 	tokenizer, err := os.ReadFile("../../files/tokenizer/testdata/bytes.json")
 	if err != nil {
@@ -22,7 +22,7 @@ func TestTokenizeFromTheHub(t *testing.T) {
 	})
 	server.Put("org/model", map[string][]byte{"tokenizer.json": tokenizer, "config.json": []byte("{}")})
 	server.Put("org/bare", map[string][]byte{"config.json": []byte("{}")})
-	pieces := []byte("\n\x09\n\x05<unk>\x18\x02" + "\n\x08\n\x01e\x15\x00\x00\x80\xbf") // one for what is unknown, and e
+	pieces := []byte("\n\x09\n\x05<unk>\x18\x02" + "\n\x08\n\x01e\x15\x00\x00\x80\xbf") // the pieces <unk> and e
 	server.Put("org/pieces", map[string][]byte{"tokenizer.model": pieces, "tokenizer_config.json": []byte("{}")})
 	server.Put("org/more", map[string][]byte{"tokenizer.model": pieces, "added_tokens.json": []byte(`{"<im>": 2}`)})
 	dir := t.TempDir()

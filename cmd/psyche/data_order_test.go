@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestOrderOfAMixture has the example of docs/data.md: 7 and 3 shares, and the seed of 7.
+// TestOrderOfAMixture checks the example of docs/data.md, with 7 and 3 shares and the seed 7.
 func TestOrderOfAMixture(t *testing.T) {
 	dir := t.TempDir()
 	server := httptest.NewServer(http.FileServer(http.Dir(dir)))
@@ -43,6 +43,6 @@ func TestOrderOfAMixture(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if code := run(t.Context(), line[:7], console{&out, &errs}); code == exitOK {
-		t.Error("an inner address was read without --allow-inner-data")
+		t.Error("a private address was read without --allow-inner-data")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDoctorLeadsOn: it says what this program is, goes on with what the other one says, and without that says
-// what to do.
+// TestDoctorLeadsOn checks that doctor reports this program, continues with the report of the other
+// program, and tells the user what to do if that is missing.
 func TestDoctorLeadsOn(t *testing.T) {
 	client := filepath.Join(t.TempDir(), "psyche-client")
 	for name, c := range map[string]struct {
@@ -37,7 +37,7 @@ func TestDoctorLeadsOn(t *testing.T) {
 	}
 }
 
-// TestVersionAndHelp: what is typed first of an unknown program.
+// TestVersionAndHelp checks the commands that users type first with an unknown program.
 func TestVersionAndHelp(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"--version", "psyche "}, {"-v", "psyche "}, {"version", "psyche "}, {"help", "Usage: psyche"}, {"help run receipt", "Usage: psyche run receipt"}, {"run receipt --help", "Usage: psyche run receipt"},

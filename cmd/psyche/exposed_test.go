@@ -20,7 +20,7 @@ func TestOpenRunsAreWarnedOf(t *testing.T) {
 		"one audits":         {16, 10, false},
 		"three audit":        {16, 20, false},
 		"four audit":         {16, 25, true},
-		"nobody audits, yet": {8, 10, true}, // the file's own warnings tell
+		"nobody audits, yet": {8, 10, true}, // the file's own warnings
 	} {
 		t.Run(name, func(t *testing.T) {
 			var run config.Run
@@ -35,7 +35,7 @@ func TestOpenRunsAreWarnedOf(t *testing.T) {
 	}
 }
 
-// TestValidateSaysWhoMayDoWhat looks at a run as the server would begin it.
+// TestValidateSaysWhoMayDoWhat validates a run as the server would start it.
 func TestValidateSaysWhoMayDoWhat(t *testing.T) {
 	check := func(args ...string) string {
 		var out, errs strings.Builder

@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			// exits CODE: the command before ended with it. `exec` knows only failure.
+			// exits CODE: the previous command ended with CODE. `exec` can only test for failure.
 			"exits": exits,
 		},
 		RequireExplicitExec: true,
@@ -154,8 +154,8 @@ func TestServerRunStopsCleanlyAndComesBack(t *testing.T) {
 	}
 }
 
-// TestServerRunKeepsItsPort starts a server again that chose its port, as clients that lost
-// their connection look for it there.
+// TestServerRunKeepsItsPort restarts a server that chose its port. Clients that lost their
+// connection look for the server at the same port.
 func TestServerRunKeepsItsPort(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	args := []string{"--state", "../../record/config/testdata/server.toml", "--save-state-dir", dir}
@@ -166,7 +166,7 @@ func TestServerRunKeepsItsPort(t *testing.T) {
 	}
 	again := host(t, args...)
 	if again.address != first.address {
-		t.Errorf("the server was on %s, and is on %s after a restart", first.address, again.address)
+		t.Errorf("the server's address was %s, and is %s after a restart", first.address, again.address)
 	}
 	again.stop()
 	<-again.code
@@ -178,7 +178,7 @@ func TestServerRunKeepsItsPort(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	var errs strings.Builder
 	command := append([]string{"server", "run", "--server-addr", "127.0.0.1", "--log", "none"}, args...)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a server that starts nevertheless
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a server that starts anyway
 	defer cancel()
 	code := run(ctx, command, console{io.Discard, &errs})
 	if code != exitFailed || !strings.Contains(errs.String(), filepath.Join(dir, portFile)) || !strings.Contains(errs.String(), "--server-port") {
@@ -211,7 +211,7 @@ func TestServerRunSaysThatThePortIsTaken(t *testing.T) {
 	}
 }
 
-// TestInterruptedTokenizeLeavesNothing ends the command before its work.
+// TestInterruptedTokenizeLeavesNothing interrupts the command before it does any work.
 func TestInterruptedTokenizeLeavesNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -222,7 +222,7 @@ func TestInterruptedTokenizeLeavesNothing(t *testing.T) {
 		t.Errorf("exit code %d, want %d: %s", code, exitInterrupted, errs.String())
 	}
 	if _, err := os.Stat(output); !os.IsNotExist(err) {
-		t.Errorf("the output folder is there: %v", err)
+		t.Errorf("the output folder exists: %v", err)
 	}
 }
 
@@ -240,7 +240,7 @@ func ExampleHelp() {
 	// exit code 0
 }
 
-// TestEventLogsDoNotMeet has somebody begin a run whose name is that of the main run's log.
+// TestEventLogsDoNotMeet starts a run whose name equals the name of the main run's log.
 func TestEventLogsDoNotMeet(t *testing.T) {
 	e := &stateEvents{dir: t.TempDir(), main: "main", logs: make(map[string]*runEvents)}
 	for _, id := range []string{"main", "events", "%65vents"} {
@@ -256,7 +256,7 @@ func TestEventLogsDoNotMeet(t *testing.T) {
 	}
 }
 
-// TestNoSilentNumbers refuses numbers that would otherwise stand for something else.
+// TestNoSilentNumbers checks that numbers that would otherwise have a special meaning are refused.
 func TestNoSilentNumbers(t *testing.T) {
 	status := []string{"run", "status", "--run-id", "r", "--server-addr", "127.0.0.1:1"}
 	start := []string{"testnet", "start", "--config-path", "nowhere"}

@@ -17,7 +17,8 @@ import (
 	"github.com/psyche-go/psyche/host/server"
 )
 
-// TestPublishedCommandLines parses what docs/command-lines.md promises of this program.
+// TestPublishedCommandLines parses the command lines of this program that docs/command-lines.md
+// promises.
 func TestPublishedCommandLines(t *testing.T) {
 	for _, line := range publishedtest.Lines(t, "../..") {
 		if !slices.Contains([]string{"psyche", "psyche-centralized-server", "psyche-centralized-local-testnet", "psyche-solana-client"}, line.Program) {
@@ -45,14 +46,14 @@ func TestPublishedCommandLines(t *testing.T) {
 	}
 }
 
-// TestPublishedItems looks whether the tests that docs/published.md names are there.
+// TestPublishedItems checks that the tests that docs/published.md names exist.
 func TestPublishedItems(t *testing.T) {
 	if shown := publishedtest.Items(t, "../.."); shown < 20 {
 		t.Errorf("%d rows name a test", shown)
 	}
 }
 
-// serveBriefly runs the server with further flags for a moment and returns its log.
+// serveBriefly runs the server with additional flags for a moment and returns its log.
 func serveBriefly(t *testing.T, flags ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -78,7 +79,7 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 		t.Errorf("no port %s in\n%s", port, log)
 	}
 	for _, flags := range []string{"--tui", "--tui true", "--tui false", "--no-tui", "--withdraw-on-disconnect false"} {
-		if log := serveBriefly(t, strings.Fields(flags)...); !strings.Contains(log, "server is listening") { // here is no terminal
+		if log := serveBriefly(t, strings.Fields(flags)...); !strings.Contains(log, "server is listening") { // the output is not a terminal
 			t.Errorf("%s: got\n%s", flags, log)
 		}
 	}
@@ -106,7 +107,7 @@ func TestServerTakesPublishedFlags(t *testing.T) {
 	}
 }
 
-// TestServerSends has a server's figures, logs and traces go to a collector.
+// TestServerSends checks that a collector gets the metrics, logs and traces of a server.
 func TestServerSends(t *testing.T) {
 	c := otlptest.Start(t)
 	serveBriefly(t, "--oltp-metrics-url", c.URL+"/v1/metrics", "--oltp-tracing-url", c.URL+"/v1/traces", "--oltp-logs-url", c.URL+"/v1/logs", "--oltp-auth-header", "secret")

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestRefusalsSayWhatToDo puts refusals into words that name a remedy, and no Go type.
+// TestRefusalsSayWhatToDo checks that messages about refusals name a remedy and contain no Go type.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	run, err := config.LoadState(sampleState)
 	if err != nil {

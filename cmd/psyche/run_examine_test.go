@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// TestRunExamine: an accusation is told with its jury, votes and verdict; what is no entry, or no exhibit, is
-// refused.
+// TestRunExamine checks that an accusation is shown with its jury, votes and verdict. A number that
+// is not an entry, and a file that is not evidence, are refused.
 func TestRunExamine(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "judged.journal")
 	if err := dashtest.Write(log, dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}); err != nil {
@@ -27,7 +27,7 @@ func TestRunExamine(t *testing.T) {
 		return code, out.String() + errs.String()
 	}
 	cheat, slanderer := dashtest.Key(4).ID(), dashtest.Key(7).ID()
-	accusations := map[string]int{} // entries of those that ended so
+	accusations := map[string]int{} // entries of the accusations with this outcome
 	votes := 0
 	entry := 0
 	_, _, err := server.Replay(log, func(r follow.Record, _ *coordinator.State) error {

@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/record/receipt"
 )
 
-// played writes the journal of a run with a cheat and returns what the page's history says of it.
+// played writes the journal of a run with a cheat and returns the history that the page shows.
 func played(t *testing.T) (string, history.History) {
 	t.Helper()
 	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7, Name: "Ada"}
@@ -34,8 +34,8 @@ func played(t *testing.T) (string, history.History) {
 	return path, h
 }
 
-// TestReceiptsAddUp: what the receipts of all members say is together what the run counted, each says what the
-// page says of the member, and the hash is that of the log.
+// TestReceiptsAddUp checks that the receipts of all members together equal the run's totals, that
+// each receipt equals the page's data about the member, and that the hash is the log's hash.
 func TestReceiptsAddUp(t *testing.T) {
 	path, h := played(t)
 	books := make([]*receipt.Book, 12)
@@ -64,7 +64,7 @@ func TestReceiptsAddUp(t *testing.T) {
 		}
 		head := log.Head().Hash
 		if r.Head != hex.EncodeToString(head[:]) || summary.Last != head || r.Entries != uint64(summary.Entries) {
-			t.Errorf("it ends with entry %d, %s, the log with %d, %x", r.Entries, r.Head, summary.Entries, head)
+			t.Errorf("the receipt ends with entry %d, %s, the log with %d, %x", r.Entries, r.Head, summary.Entries, head)
 		}
 		if r.ModelStep != 40 || r.InModel != r.Rounds || r.TokensInModel != r.Tokens || r.Rounds == 0 {
 			t.Errorf("member %d: in the model is %+v", i, r)
@@ -75,8 +75,8 @@ func TestReceiptsAddUp(t *testing.T) {
 	}
 }
 
-// TestRunReceipt: a receipt that was written verifies against the log and a longer one; with any figure
-// changed, and against another log, it does not.
+// TestRunReceipt checks that a written receipt verifies against the log and against a longer log.
+// With any value changed, and against a different log, it does not verify.
 func TestRunReceipt(t *testing.T) {
 	path, _ := played(t)
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func TestRunReceipt(t *testing.T) {
 	}
 	does(exitUnverified, "cut end", path, "--verify", file)
 
-	// Of a log that goes on: that of the same run, cut at an entry.
+	// For a log that continues: the log of the same run, cut at an entry.
 	book, cut := receipt.NewBook(dashtest.Key(2).ID()), receipt.Receipt{}
 	_, err = readLog(path, io.Discard, func(e logEntry, s *coordinator.State) {
 		book.See(e.Entry, s)
@@ -146,8 +146,9 @@ func TestRunReceipt(t *testing.T) {
 	does(exitUnverified, "other run", other, "--verify", early)
 }
 
-// TestChainReceipt: the archive of a run on a chain has what a receipt and an examination need, and what the receipts of
-// all members say is together what the page says of the run.
+// TestChainReceipt checks that the archive of a run on a chain has everything that a receipt and an
+// examination need, and that the receipts of all members together equal the page's data about the
+// run.
 func TestChainReceipt(t *testing.T) {
 	o := dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7, Name: "Ada"}
 	dir := t.TempDir()

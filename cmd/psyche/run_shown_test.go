@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestRunsHaveNames begins a run with a name and a description, and gives it others.
+// TestRunsHaveNames starts a run with a name and a description, and changes them.
 func TestRunsHaveNames(t *testing.T) {
 	a := administer(t, "--allow-create", identity.FromSeed([identity.SeedSize]byte{1}).ID().String())
 	signed := []string{"--state", sampleState, "--run-id", "r", "--keypair", a.key(1)}

@@ -29,7 +29,7 @@ type administrator struct {
 	address string
 }
 
-// administer starts a server and returns who administers it. With args the server has them.
+// administer starts a server and returns its administrator. The server gets the arguments args.
 func administer(t *testing.T, args ...string) administrator {
 	t.Helper()
 	dir := t.TempDir()
@@ -46,7 +46,7 @@ func administer(t *testing.T, args ...string) administrator {
 // path returns a path in the test's folder.
 func (a administrator) path(name string) string { return filepath.Join(a.dir, name) }
 
-// key makes a key file and returns its path.
+// key creates a key file and returns its path.
 func (a administrator) key(n byte) string {
 	a.t.Helper()
 	path := a.path(string('a'+rune(n)) + ".json")
@@ -73,7 +73,7 @@ func (a administrator) plain(args ...string) (int, string) {
 	return code, out.String() + errs.String()
 }
 
-// does runs a command that has to end with a code and pass [printed].
+// does runs a command that must end with the exit code and pass [printed].
 func (a administrator) does(want int, text string, args ...string) string {
 	a.t.Helper()
 	code, output := a.command(args...)
@@ -87,8 +87,8 @@ func (a administrator) does(want int, text string, args ...string) string {
 // differing matches text of messages that differs between runs: times, keys, signatures and hashes.
 var differing = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}|\b[1-9A-HJ-NP-Za-km-z]{43,88}\b|\b[0-9a-f]{64}\b|(?s)\{\n.*\}`)
 
-// printed checks the output of a command. A command that succeeds prints text, a datum. The whole output of a command
-// that fails is the message of the name text.
+// printed checks the output of a command. A command that succeeds prints text, a datum. The whole
+// output of a command that fails is the message of the name text.
 func printed(t *testing.T, code int, text, output string) {
 	t.Helper()
 	if code != exitOK {
@@ -109,7 +109,7 @@ func (a administrator) status(runID string) status.Run {
 	return r
 }
 
-// keyNotice is in the notice of the first connection to a server.
+// keyNotice is part of the notice at the first connection to a server.
 const keyNotice = " has the unknown key "
 
 func TestRunCreateStatusExportReplay(t *testing.T) {
@@ -179,7 +179,7 @@ func TestRunNeedsAKeyToSign(t *testing.T) {
 	}
 }
 
-// TestRunAdministration leads a permissioned run through its life.
+// TestRunAdministration takes a permissioned run through its whole life cycle.
 func TestRunAdministration(t *testing.T) {
 	a := administer(t, "--allow-create", "anyone")
 	main, join, grantee := a.key(1), a.key(2), a.key(3)
@@ -228,7 +228,8 @@ func TestRunAdministration(t *testing.T) {
 	}
 }
 
-// TestRunEjectAsksBeforeItStopsARun ejects one of as many clients as the run needs.
+// TestRunEjectAsksBeforeItStopsARun ejects a client from a run that has only as many clients as it
+// needs.
 func TestRunEjectAsksBeforeItStopsARun(t *testing.T) {
 	const least = 3
 	content, err := os.ReadFile(sampleState)
@@ -260,7 +261,7 @@ func TestRunEjectAsksBeforeItStopsARun(t *testing.T) {
 	for i := range least {
 		ids = append(ids, join(byte(10+i)))
 	}
-	// States are published a moment after what they show was acknowledged.
+	// A state is published a moment after its changes were acknowledged.
 	clients := func(want int) {
 		t.Helper()
 		for deadline := time.Now().Add(10 * time.Second); ; {
@@ -282,5 +283,5 @@ func TestRunEjectAsksBeforeItStopsARun(t *testing.T) {
 	ids = append(ids, join(100), join(101))
 	clients(least + 1)
 	eject[1] = ids[1]
-	a.does(exitOK, "is ejected", eject...) // enough are left
+	a.does(exitOK, "is ejected", eject...) // enough clients are left
 }

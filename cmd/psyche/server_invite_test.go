@@ -16,8 +16,8 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// TestServerInvites wants the link of each run, once, as soon as everything is known, in whatever
-// order that happens, and none of a run that is over.
+// TestServerInvites checks that the invite link of each run is printed once, as soon as all of its
+// parts are known, in whatever order they become known. A finished run has no link.
 func TestServerInvites(t *testing.T) {
 	key := identity.FromSeed([32]byte{1}).ID()
 	at := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 4000}
@@ -56,7 +56,7 @@ func TestServerInvites(t *testing.T) {
 	golden.Message(t, "address of all interfaces", (serverRun{PublicAddr: "0.0.0.0"}).invite(&server.Options{}, nil))
 }
 
-// TestOwnAddress prefers what others reach soonest.
+// TestOwnAddress checks that the address that other machines most likely reach is preferred.
 func TestOwnAddress(t *testing.T) {
 	list := func(texts ...string) func() ([]net.Addr, error) {
 		var all []net.Addr
@@ -81,7 +81,7 @@ func TestOwnAddress(t *testing.T) {
 	}
 }
 
-// TestPrintQR: where there is no terminal the code has no colours, and is whole.
+// TestPrintQR checks that the code has no colours if the output is not a terminal, and is complete.
 func TestPrintQR(t *testing.T) {
 	var to strings.Builder
 	if err := printQR(&to, "psyche://host.example:39405/r"); err != nil {

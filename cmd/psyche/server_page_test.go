@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestMovingIsReported: what a member writes into its event log that arrives and is uploaded is known to
-// the server's display, under the run that it is of.
+// TestMovingIsReported checks that downloads and uploads in a member's event log reach the server's
+// display, under the correct run.
 func TestMovingIsReported(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "client-1"), 0o755); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// TestServerRepair looks at journals, and repairs them when it is told to.
+// TestServerRepair examines journals, and repairs them if requested.
 func TestServerRepair(t *testing.T) {
 	dir := t.TempDir()
 	path := server.JournalPath(dir, "demo")
@@ -35,7 +35,7 @@ func TestServerRepair(t *testing.T) {
 		flags   string
 		code    int
 		want    string
-		size    int // of the journal afterwards
+		size    int // journal after the command
 	}{
 		{"sound", whole, "", exitOK, "", len(whole)},
 		{"looked at", noise, "", exitOK, "--yes", len(noise)},

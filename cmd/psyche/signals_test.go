@@ -24,9 +24,9 @@ import (
 
 // signalled is a row of TestSignals: a command that gets signals.
 type signalled struct {
-	command string // as the command table has it
-	rest    string // of the command line, with the names of signalledWorld
-	until   string // text that the command prints when it is at work; empty: a second after its start
+	command string // as in the command table
+	rest    string // arguments, with the names of signalledWorld
+	until   string // text that the command prints when it is working; empty: a second after its start
 	code    int
 	prints  string
 }
@@ -39,8 +39,8 @@ var brief = []string{
 	"solana train", // becomes psyche-client
 }
 
-// signalledCommands have every command that may take longer. SILENT is a server that answers nothing, and PIPE a file
-// that blocks its reader.
+// signalledCommands lists every command that may take longer. SILENT is a server that never
+// answers, and PIPE is a file that blocks its reader.
 var signalledCommands = []signalled{
 	{"testnet start", "--config-path PIPES", "", signals.Interrupted, ""},
 	{"server run", "--state STATE --server-port 0 --save-state-dir .", "listening", 0, ""},
@@ -86,7 +86,8 @@ var signalledCommands = []signalled{
 	{"sim", "--seeds 1..1000000", "", signals.Interrupted, "seeds/s; 0 violations\npsyche: interrupted\n"},
 }
 
-// TestSignalsOfAllCommands wants each command of the program in signalledCommands or in brief.
+// TestSignalsOfAllCommands checks that each command of the program is in signalledCommands or in
+// brief.
 func TestSignalsOfAllCommands(t *testing.T) {
 	parser, err := newParser(t.Context(), &commands{}, console{io.Discard, io.Discard})
 	if err != nil {
@@ -147,9 +148,10 @@ func signalledWorld(t *testing.T) *strings.Replacer {
 	return strings.NewReplacer("PIPES", pipes, "PIPE", pipe, "STATE", state, "SILENT", silent.Addr().String(), "KEY", file, "ID", key.ID().String())
 }
 
-// TestSignals sends signals that end programs to commands in separate processes: each kind to commands that run until
-// they get one, and one kind in turn to the others. Each command ends soon, and keeps its work. The limit is wider than
-// the second that a person waits, for machines under load.
+// TestSignals sends terminating signals to commands in separate processes. Commands that run until
+// a signal get each kind of signal, the other commands get one kind in turn. Each command must end
+// soon and keep its work. The limit is wider than the second that a user waits, because the machine
+// can be under load.
 func TestSignals(t *testing.T) {
 	const limit = 5 * time.Second
 	names := signalledWorld(t)

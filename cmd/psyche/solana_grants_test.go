@@ -11,8 +11,9 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestRunInThreeSteps makes a permissioned run as the original's documentation does: create-run without a
-// configuration, update-config, set-paused. Its join authority then admits a key to all of its runs.
+// TestRunInThreeSteps creates a permissioned run as the original's documentation does: create-run
+// without a configuration, update-config, set-paused. Its join authority then admits a key to all
+// of its runs.
 func TestRunInThreeSteps(t *testing.T) {
 	a := startChain(t)
 	main, join, grantee := a.key(1, "9"), a.key(2, "1"), a.key(3, "1")
@@ -56,7 +57,7 @@ func TestRunInThreeSteps(t *testing.T) {
 	dump := a.does(exitOK, `"name": "N"`, "solana", "json-dump-run", "--run-id", "r")
 	for _, want := range []string{`"description": "E"`, `"permissioned": true`, id(2)} {
 		if !strings.Contains(dump, want) {
-			t.Errorf("the run lacks %q:\n%s", want, dump)
+			t.Errorf("the run does not contain %q:\n%s", want, dump)
 		}
 	}
 	a.does(exitOK, "1 run of program", "run", "list")
@@ -88,7 +89,8 @@ func (h endedHost) Updates() <-chan backend.Update {
 
 func (h endedHost) Err() error { return h.err }
 
-// TestNoFirstUpdate wants an error where a host shows no state, also if it gives no reason.
+// TestNoFirstUpdate checks that a host that shows no state is an error, even if the host gives no
+// reason.
 func TestNoFirstUpdate(t *testing.T) {
 	for host, want := range map[endedHost]error{
 		{}:                               backend.ErrDisconnected,

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// repository is the folder that scripts run in.
+// repository is the folder in which scripts run.
 const repository = "../.."
 
-// scriptedChain is a chain on loopback with one permissioned run, begun by scripts/solana-localnet.sh.
+// scriptedChain is a chain on loopback with one permissioned run, started by
+// scripts/solana-localnet.sh.
 type scriptedChain struct {
 	t         *testing.T
 	dir, rpc  string
@@ -78,7 +79,7 @@ func startScriptedChain(t *testing.T) *scriptedChain {
 	return nil
 }
 
-// call runs a program, and wants it to succeed and to print a text.
+// call runs a program that must succeed and print a text.
 func (n *scriptedChain) call(want, program string, args ...string) string {
 	n.t.Helper()
 	command := exec.CommandContext(n.t.Context(), program, args...)
@@ -91,7 +92,7 @@ func (n *scriptedChain) call(want, program string, args ...string) string {
 	return string(out)
 }
 
-// key makes a key file.
+// key creates a key file.
 func (n *scriptedChain) key(name string) string {
 	n.t.Helper()
 	path := filepath.Join(n.dir, name+".json")
@@ -105,8 +106,8 @@ func (n *scriptedChain) id(path string) string {
 	return strings.TrimSpace(n.call("", n.psyche, "keys", "show", path))
 }
 
-// TestAuthorizationScripts has a join authority authorize a key, and that key name delegates, by the scripts that the
-// original's documentation calls.
+// TestAuthorizationScripts checks that a join authority can authorize a key and that this key can
+// name delegates, with the scripts that the original's documentation uses.
 func TestAuthorizationScripts(t *testing.T) {
 	n := startScriptedChain(t)
 	grantee, one, two := n.key("grantee"), n.key("delegate1"), n.key("delegate 2")
@@ -120,7 +121,7 @@ func TestAuthorizationScripts(t *testing.T) {
 	read := n.call("may join run light, and 1 key on its behalf: "+n.id(two), n.psyche, "solana", "join-authorization-read",
 		"--rpc", n.rpc, "--run-id", "light", "--authorizer", n.id(grantee))
 	if strings.Contains(read, n.id(one)) {
-		t.Errorf("the first delegate is still there:\n%s", read)
+		t.Errorf("the first delegate still exists:\n%s", read)
 	}
 	n.call("0 delegates may join run light", "sh", delegates...)
 }

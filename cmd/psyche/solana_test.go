@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// chainAdministrator runs commands against a chain of its own.
+// chainAdministrator runs commands against its own chain.
 type chainAdministrator struct {
 	t       *testing.T
 	dir     string
@@ -25,7 +25,7 @@ type chainAdministrator struct {
 	program string
 }
 
-// startChain begins a chain whose slots are short, and puts the program on it.
+// startChain starts a chain with short slots and deploys the program.
 func startChain(t *testing.T) *chainAdministrator {
 	t.Helper()
 	if testing.Short() {
@@ -51,7 +51,7 @@ func startChain(t *testing.T) *chainAdministrator {
 
 func (a *chainAdministrator) path(name string) string { return filepath.Join(a.dir, name) }
 
-// key makes a key file that has so many SOL, and returns its path.
+// key creates a key file with a balance in SOL, and returns its path.
 func (a *chainAdministrator) key(n byte, sol string) string {
 	a.t.Helper()
 	path := a.path(string('a'+rune(n)) + ".json")
@@ -64,7 +64,7 @@ func (a *chainAdministrator) key(n byte, sol string) string {
 	return path
 }
 
-// does runs a command that has to end with a code and say something.
+// does runs a command that must end with the exit code and print a text.
 func (a *chainAdministrator) does(want int, text string, args ...string) string {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
@@ -83,7 +83,7 @@ func (a *chainAdministrator) does(want int, text string, args ...string) string 
 	return output
 }
 
-// deploy puts the program on the chain.
+// deploy deploys the program to the chain.
 func (a *chainAdministrator) deploy(key string) {
 	a.t.Helper()
 	out := a.does(exitOK, "the program is at this address", "chain", "deploy", "--yes", "--keypair", key)
@@ -109,7 +109,7 @@ func (a *chainAdministrator) deploy(key string) {
 	a.documented(fmt.Sprintf("| the program | %.4f | %.4f lie in its accounts; %d transactions |", all, accounts, transactions))
 }
 
-// documented wants docs/solana.md to have a line.
+// documented checks that docs/solana.md contains a line.
 func (a *chainAdministrator) documented(line string) {
 	a.t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "solana.md"))
@@ -117,11 +117,11 @@ func (a *chainAdministrator) documented(line string) {
 		a.t.Fatal(err)
 	}
 	if !strings.Contains(string(text), line) {
-		a.t.Errorf("docs/solana.md has another price than was paid: want %q", line)
+		a.t.Errorf("the price in docs/solana.md differs from the paid price: want %q", line)
 	}
 }
 
-// TestChainAdministration leads a permissioned run on a chain through its life.
+// TestChainAdministration takes a permissioned run on a chain through its whole life cycle.
 func TestChainAdministration(t *testing.T) {
 	a := startChain(t)
 	poor, main, join, grantee := a.key(1, ""), a.key(2, "9"), a.key(3, "1"), a.key(4, "1")
@@ -140,7 +140,7 @@ func TestChainAdministration(t *testing.T) {
 	if !strings.Contains(out, "2.4199") {
 		t.Errorf("no cost before it is paid:\n%s", out)
 	}
-	const rent = 6960 // lamports for a byte, and for 128 more of each account
+	const rent = 6960 // lamports per byte; each account pays for 128 more bytes
 	a.documented(fmt.Sprintf("| a client's addresses | %.4f |", rent*(128+layout.PeerSize)/1e9))
 	a.documented("| a run | 2.4199 | 2.41990848 come back with `free`;")
 	a.does(exitRefused, "create twice", append(create, "--keypair", main)...)
@@ -183,7 +183,7 @@ func TestChainAdministration(t *testing.T) {
 	a.does(exitRefused, "freed run", "run", "status", "--run-id", "p")
 }
 
-// readsArchives wants commands that read logs of servers to read an archive.
+// readsArchives checks that commands that read logs of servers also read an archive.
 func (a *chainAdministrator) readsArchives() {
 	a.t.Helper()
 	file := a.path("p.archive")
@@ -204,7 +204,8 @@ func (a *chainAdministrator) readsArchives() {
 	}
 }
 
-// archives keeps the log of a run, replays it, and finds out that a change of it is noticed.
+// archives archives the log of a run, replays it, and checks that a change of the archive is
+// detected.
 func (a *chainAdministrator) archives(runID, want string) {
 	a.t.Helper()
 	file := a.path(runID + ".archive")
@@ -232,10 +233,11 @@ func (a *chainAdministrator) archives(runID, want string) {
 	}
 }
 
-// TestPublishedSolanaCommands does what the original's documentation says, by its names.
+// TestPublishedSolanaCommands runs the commands of the original's documentation, with their
+// original names.
 func TestPublishedSolanaCommands(t *testing.T) {
 	a := startChain(t)
-	main, other := a.key(1, "9"), a.key(2, "3") // the program is there already
+	main, other := a.key(1, "9"), a.key(2, "3") // the program is already deployed
 	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"solana"}, args...), "--run-id", "r", "--wallet-private-key-path", key)
@@ -249,7 +251,7 @@ func TestPublishedSolanaCommands(t *testing.T) {
 	a.does(exitRefused, "authorize in an open run", as(main, "join-authorization-create", "--authorizer", other)...)
 	a.does(exitRefused, "delegates in an open run", as(main, "join-authorization-delegate", "--delegates-added", id(7))...)
 
-	// A second run of the same name is told apart by its authority.
+	// A second run of the same name is distinguished by its authority.
 	a.does(exitOK, "is on the chain", append(as(other, "create-run"), "--config-path", sampleState, "--permissioned", "--yes")...)
 	out := a.does(exitRefused, "several runs of a name", "solana", "json-dump-run", "--run-id", "r")
 	if !strings.Contains(out, id(1)) || !strings.Contains(out, id(2)) {
@@ -268,7 +270,7 @@ func TestPublishedSolanaCommands(t *testing.T) {
 	a.does(exitOK, "SOL went to", second(other, "close-run")...)
 }
 
-// TestChainFlags refuses what cannot be right.
+// TestChainFlags checks that invalid flags are refused.
 func TestChainFlags(t *testing.T) {
 	for _, test := range []struct {
 		name string

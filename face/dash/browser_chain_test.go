@@ -20,10 +20,11 @@ import (
 // chainRun is a run on a chain.
 var chainRun = dashtest.Options{RunID: "on-chain", Members: 12, Rounds: 40, RoundsPerEpoch: 10, Silent: 4, Eject: 5, Boast: 2}
 
-// verifiesChain has the browser check the archive of a run on a chain, and compare its head.
+// verifiesChain checks that the browser verifies the archive of a run on a chain and compares its
+// head.
 func (b *browser) verifiesChain(t *testing.T) {
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	dir := t.TempDir()
 	header, err := dashtest.WriteArchive(filepath.Join(dir, "on-chain.archive"), chainRun)
@@ -44,7 +45,7 @@ func (b *browser) verifiesChain(t *testing.T) {
 	b.show(t, web.URL, chainRun.RunID, "light", 1400, 1000)
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") || !strings.Contains(said, "compare the head of the log with the head of the run's account") {
-		t.Errorf("it reports %q", said)
+		t.Errorf("the page reports %q", said)
 	}
 	source := `document.querySelector("#h-members").nextElementSibling.textContent`
 	if got := b.text(t, source); !strings.HasPrefix(got, "Follows from signed actions") {
@@ -78,7 +79,8 @@ func (b *browser) verifiesChain(t *testing.T) {
 	}
 }
 
-// paste gives the page the link, hash or head that somebody else gave to the reader, and wants it to say something.
+// paste enters a link, hash or head that a third party gave to the reader, and checks the page's
+// answer.
 func (b *browser) paste(t *testing.T, text, want string) {
 	t.Helper()
 	b.text(t, `(() => { const field = document.querySelector("#verify-told"); field.value = "`+text+`"; field.dispatchEvent(new Event("input")); return ""; })()`)

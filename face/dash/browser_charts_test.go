@@ -19,10 +19,11 @@ import (
 	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
-// lossChart is the chart of the loss, for querySelector.
+// lossChart is the querySelector selector of the loss chart.
 const lossChart = `[data-chart=\"Loss\"]`
 
-// TestCharts has a browser save a chart, show a part of it, and lay another run over it.
+// TestCharts checks that a browser can save a chart, zoom into it, and draw a different run over
+// it.
 func TestCharts(t *testing.T) {
 	b := open(t)
 	web := page(t, shownRun)
@@ -45,16 +46,16 @@ func TestCharts(t *testing.T) {
 		got := b.text(t, `import("./learning.js").then(({ learning }) => { const rounds = [1, 2, 3].map((s) => ({ s, n: 1, t: s, w: [], k: 1, a: 1, x: 2000, ...(s === 2 ? {} : { y: 5, z: 7 }) }));
 		  return [...learning({ status: null, history: { rounds, tokens: 3, began: 0 } }).querySelectorAll("svg.chart path")].filter((p) => p.getAttribute("d").includes("NaN")).length; })`)
 		if got != "0" {
-			t.Errorf("%s curves end where all witnesses claim the same", got)
+			t.Errorf("%s curves contain NaN if all witnesses claim the same", got)
 		}
 	})
 	t.Run("another run", func(t *testing.T) { b.overlays(t, web.URL) })
 	if said := b.said(); said != "" {
-		t.Errorf("the browser complained:\n%s", said)
+		t.Errorf("the browser reported errors:\n%s", said)
 	}
 }
 
-// savesPicture presses the button of a chart, and looks at the file.
+// savesPicture presses the button of a chart and examines the file.
 func (b *browser) savesPicture(t *testing.T) {
 	saved := b.text(t, `new Promise((done) => {
 	  const make = URL.createObjectURL, click = HTMLAnchorElement.prototype.click;
@@ -102,12 +103,12 @@ func (b *browser) savesPicture(t *testing.T) {
 	}
 }
 
-// label is what a chart says of itself.
+// label returns the text that describes a chart to screen readers.
 func (b *browser) label(t *testing.T) string {
 	return b.text(t, `document.querySelector("`+lossChart+` svg").getAttribute("aria-label").split(". ")[0]`)
 }
 
-// zooms drags over a part of a chart, uses its keys, and its buttons.
+// zooms drags over a part of a chart and uses its keys and buttons.
 func (b *browser) zooms(t *testing.T) {
 	whole := b.label(t)
 	back := `!!document.getElementById("Whole range Loss")`
@@ -128,7 +129,7 @@ func (b *browser) zooms(t *testing.T) {
 		t.Errorf("after dragging the chart still reports %q", got)
 	}
 	if got := b.text(t, back); got != "true" {
-		t.Error("there is no visible way back")
+		t.Error("no visible button restores the whole chart")
 	}
 	b.axe(t)
 	b.do(t, chromedp.Click(chromedp.CSS(`[id="Whole range Loss"]`)))
@@ -171,7 +172,7 @@ func (b *browser) mouse(t *testing.T, kind input.DispatchMouseEventType, x, y fl
 	}
 }
 
-// choose gives the page a file, as if the reader had chosen it.
+// choose gives a file to the page, as if the reader had chosen it.
 func (b *browser) choose(t *testing.T, name string, content []byte) {
 	t.Helper()
 	b.text(t, `(() => { const files = new DataTransfer();
@@ -181,11 +182,11 @@ func (b *browser) choose(t *testing.T, name string, content []byte) {
 	b.text(t, `(async () => { const end = Date.now() + 50000; while (document.querySelector("#other-busy")) { if (Date.now() > end) throw new Error("it is busy for ever"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
 }
 
-// overlays lays a log, and a saved page, over a run, and gives it what is neither.
+// overlays draws a log, and a saved page, over a run, and then chooses files of other kinds.
 func (b *browser) overlays(t *testing.T, address string) {
 	verifier := built()
 	if verifier == nil {
-		t.Skip("the verifier was not built (make verifier): no run was laid over another one")
+		t.Skip("the verifier was not built (make verifier): no run was drawn over a different run")
 	}
 	second := dashtest.Options{RunID: "second", Members: 6, Rounds: 90, RoundsPerEpoch: 15}
 	path := filepath.Join(t.TempDir(), "log")
@@ -205,7 +206,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 		t.Errorf("the loss is of %q", got)
 	}
 	if got := b.text(t, `said.join("; ")`); !strings.Contains(got, "Verifying second.log: ") || !strings.Contains(got, " %") {
-		t.Errorf("meanwhile it reported %q", got)
+		t.Errorf("during the reading, the page reported %q", got)
 	}
 	if got := b.label(t); got == alone {
 		t.Errorf("the chart is as wide as without the longer run: %q", got)
@@ -247,7 +248,7 @@ func (b *browser) overlays(t *testing.T, address string) {
 	}
 }
 
-// TestReadingShown: the page of a log that is being read says how far that is.
+// TestReadingShown checks that the page shows the progress of reading a log.
 func TestReadingShown(t *testing.T) {
 	b := open(t)
 	web := page(t, shownRun)

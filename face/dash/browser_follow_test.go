@@ -14,7 +14,7 @@ import (
 func TestFollowsLog(t *testing.T) {
 	b := open(t)
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	g := b.lyingPage(t)
 	at := b.entries(t)
@@ -23,7 +23,7 @@ func TestFollowsLog(t *testing.T) {
 	at += 20
 	step := b.step(t)
 	if got := b.text(t, `document.querySelector("#h-take-part").closest("section").textContent`); !strings.Contains(got, "The link in the command names the run that was verified.") {
-		t.Errorf("the command to take part is shown as %q", got)
+		t.Errorf("the command to join is shown as %q", got)
 	}
 	g.about(setting(map[string]any{"status.step": 999, "status.state_hash": strings.Repeat("00", 32), "log.records": at + 50, "log.head": strings.Repeat("00", 32)})...)
 	b.stays(t, step, "a newer step with false data", "The host reports 50 entries more", fmt.Sprintf("the log is truncated after %d entries", at))
@@ -67,7 +67,7 @@ func (b *browser) badJournal(t *testing.T, g *growing, at int) {
 	g.to(t, at+20)
 	b.stays(t, step, "newer entries that somebody changed", "Not verified. ", "the log does not verify: entry ", "Follows from the first ")
 	g.lie(nil)
-	b.stays(t, step, "a log that did not verify", "Not verified. ") // until the reader has it checked again
+	b.stays(t, step, "a log that did not verify", "Not verified. ") // until the reader starts the check again
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	b.text(t, `(async () => { while (!document.querySelector("#verify-told")) await new Promise((go) => setTimeout(go, 50)); })()`)
 	if got := b.verified(t); !strings.HasPrefix(got, "Verified by your browser. ") {
@@ -131,7 +131,7 @@ func (b *browser) entries(t *testing.T) (n int) {
 func TestLyingOlderEvents(t *testing.T) {
 	b := open(t)
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	long := dashtest.Options{RunID: "long", Members: 3, Rounds: 220, RoundsPerEpoch: 2, Silent: 1}
 	l := lying(t, page(t, long).URL)
@@ -147,7 +147,7 @@ func TestLyingOlderEvents(t *testing.T) {
 		return b.text(t, `(async () => { for (let n = 0; n < 600 && document.querySelectorAll("#s-log li").length <= `+older+`; n++) await new Promise((go) => setTimeout(go, 50)); return document.querySelector("#s-log").textContent; })()`)
 	}
 	if got := list("200"); !strings.Contains(got, "a lie") {
-		t.Errorf("the proxy does not lie before the check: %.100q", got)
+		t.Errorf("the proxy does not falsify the answer before the check: %.100q", got)
 	}
 	b.checks(t)
 	if got := b.text(t, `document.querySelector("#s-log").textContent`); strings.Contains(got, "a lie") {

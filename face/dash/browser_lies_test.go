@@ -169,7 +169,7 @@ func (g *growing) to(t *testing.T, entries int) {
 	g.written = end
 	for deadline := time.Now().Add(time.Minute); g.run.Log != nil; time.Sleep(5 * time.Millisecond) {
 		if view := g.run.Log.View(); view.Log != nil && view.Log.Records == entries {
-			time.Sleep(600 * time.Millisecond) // until an answer that is kept is too old
+			time.Sleep(600 * time.Millisecond) // until a cached answer has expired
 			return
 		}
 		if time.Now().After(deadline) {
@@ -310,7 +310,7 @@ func TestLyingFields(t *testing.T) {
 	}
 	b := open(t)
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	g, groups := b.lyingPage(t), together(ignored)
 	t.Logf("%d fields in %d groups; %d fields that the verifier compares", len(ignored), len(groups), len(differ))
@@ -334,7 +334,7 @@ func TestLyingFields(t *testing.T) {
 				groups = append(groups, []lie{l})
 			}
 		default:
-			t.Errorf("%s: the page shows something else as proven: %s", lies[0], difference(honest, proven))
+			t.Errorf("%s: the page shows false data as proven: %s", lies[0], difference(honest, proven))
 		}
 	}
 	for _, l := range differ {
@@ -342,7 +342,7 @@ func TestLyingFields(t *testing.T) {
 		b.compared(t, l, honest)
 		g.lie(nil)
 		if proven, _, alarms := b.refreshed(t); proven != honest || alarms != "" {
-			t.Errorf("after a lie about %s an honest host is not shown as before: %q, %s", l, alarms, difference(honest, proven))
+			t.Errorf("after a lie about %s the page of an honest host has changed: %q, %s", l, alarms, difference(honest, proven))
 		}
 	}
 	for _, l := range differ {
@@ -379,7 +379,7 @@ func (b *browser) shows(t *testing.T, g *growing, groups [][]lie) {
 func (b *browser) compared(t *testing.T, l lie, honest string) {
 	t.Helper()
 	if proven, _, alarms := b.refreshed(t); proven != honest && alarms == "" && !strings.Contains(proven, "Not verified. ") {
-		t.Errorf("%s: the page shows something else as proven: %s", l, difference(honest, proven))
+		t.Errorf("%s: the page shows false data as proven: %s", l, difference(honest, proven))
 	}
 }
 
@@ -392,7 +392,7 @@ func (b *browser) liedToFromTheStart(t *testing.T, g *growing, lies []lie, hones
 	}
 	b.checks(t)
 	if proven, _, _ := b.refreshed(t); proven != honest {
-		t.Errorf("after lies from the start the page shows something else as proven: %s", difference(honest, proven))
+		t.Errorf("after lies from the start the page shows false data as proven: %s", difference(honest, proven))
 	}
 }
 
@@ -401,7 +401,7 @@ func (b *browser) liedToFromTheStart(t *testing.T, g *growing, lies []lie, hones
 func TestLyingProxy(t *testing.T) {
 	b := open(t)
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	l := lying(t, page(t, courtRun).URL)
 	cheat, innocent := dashtest.Key(courtRun.Cheat).ID().String(), dashtest.Key(1).ID().String()
@@ -420,7 +420,7 @@ func TestLyingProxy(t *testing.T) {
 		return b.text(t, `[...document.querySelectorAll("#s-members tbody tr")].find(r => r.querySelector(".key").title === "`+id+`").cells[1].textContent`)
 	}
 	if got := row(innocent); !strings.HasPrefix(got, "ejected") {
-		t.Errorf("before the check the innocent member is %q: the proxy does not lie", got)
+		t.Errorf("before the check the innocent member is %q: the proxy changes nothing", got)
 	}
 	b.checks(t)
 	b.refresh(t)
@@ -437,7 +437,7 @@ func TestLyingProxy(t *testing.T) {
 		t.Errorf("the page shows %q", got)
 	}
 	if got := b.text(t, `document.querySelector("#h-take-part").closest("section").textContent`); !strings.Contains(got, "As the host reports it; no log proves it.") || !strings.Contains(got, "does not compare this command") {
-		t.Errorf("the command to take part is shown as %q", got)
+		t.Errorf("the command to join is shown as %q", got)
 	}
 	if got := b.text(t, `document.querySelector("#h-members").nextElementSibling.textContent`); !strings.HasPrefix(got, "Proven in this browser from the first 573 entries of the log") {
 		t.Errorf("the mark of the members' table is %q", got)

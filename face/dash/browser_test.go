@@ -36,11 +36,10 @@ var (
 	ofFolder = flag.String("dash.of", "", "folder of runs, such as a testnet's, of whose newest run TestPictures takes screenshots")
 )
 
-// axeVariable names the file axe.min.js of axe-core, which looks for what people with disabilities
-// cannot use.
+// axeVariable names the file axe.min.js of axe-core, which finds accessibility problems.
 const axeVariable = "PSYCHE_TEST_AXE"
 
-// browser is a browser and what it complained about.
+// browser is a browser and its error messages.
 type browser struct {
 	ctx context.Context
 
@@ -48,7 +47,7 @@ type browser struct {
 	complaints []string
 }
 
-// open starts chromium, or skips the test.
+// open starts chromium, or skips the test if chromium is missing.
 func open(t *testing.T) *browser {
 	t.Helper()
 	program := ""
@@ -59,7 +58,7 @@ func open(t *testing.T) *browser {
 		}
 	}
 	if program == "" {
-		t.Skip("there is no chromium here (Debian: apt-get install chromium): the page was not tried in a browser")
+		t.Skip("chromium is missing (Debian: apt-get install chromium): the page was not tested in a browser")
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.Flag("force-prefers-reduced-motion", true))
 	if os.Getuid() == 0 {
@@ -129,7 +128,7 @@ func (b *browser) said() string {
 	return strings.Join(b.complaints, "\n")
 }
 
-// show opens the page at a run, in a window of a size and a theme.
+// show opens the page at a run, in a window of the given size and theme.
 func (b *browser) show(t *testing.T, address, run, theme string, width, height int64) {
 	t.Helper()
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}}
@@ -142,7 +141,7 @@ func (b *browser) show(t *testing.T, address, run, theme string, width, height i
 
 var shownRun = dashtest.Options{RunID: "tiny-llama", Members: 12, Rounds: 60, RoundsPerEpoch: 12, Silent: 4, Hang: 7, Eject: 5, Wrong: 3, Boast: 2}
 
-// courtRun has audits: a jury ejects who cheats, another one who slanders.
+// courtRun has audits: a jury ejects a cheat, and a different jury ejects a slanderer.
 var courtRun = dashtest.Options{RunID: "audited", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
 
 func TestBrowser(t *testing.T) {
@@ -174,7 +173,7 @@ func TestBrowser(t *testing.T) {
 		b.show(t, web.URL, shownRun.RunID, "light", 1280, 900)
 		for _, heading := range []string{"Learning", "Time", "Curves", "Members", "Events", "Checkpoints", "Take part", "Configuration"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
-				t.Errorf("there is no section %s", heading)
+				t.Errorf("section %s is missing", heading)
 			}
 		}
 		log := b.text(t, `document.querySelector("#s-log").textContent`)
@@ -249,7 +248,7 @@ func TestBrowser(t *testing.T) {
 						t.Errorf("the page of %s is wider than the window: %s", run, b.text(t, `document.documentElement.scrollWidth`))
 					}
 					if got := b.text(t, close); got != "" {
-						t.Errorf("buttons touch what stands below them: %s", got)
+						t.Errorf("buttons touch the elements below them: %s", got)
 					}
 					b.axe(t)
 				}
@@ -258,11 +257,12 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	if said := b.said(); said != "" {
-		t.Errorf("the browser complained:\n%s", said)
+		t.Errorf("the browser reported errors:\n%s", said)
 	}
 }
 
-// trials wants who was ejected by a jury, why, until when, and the entry that did it.
+// trials checks that the page shows the members that a jury ejected, the reason, the end of the
+// ejection, and the entry that ejected them.
 func (b *browser) trials(t *testing.T, address string) {
 	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
 	cheat := dashtest.Key(courtRun.Cheat).ID().String()
@@ -305,9 +305,9 @@ func (b *browser) trials(t *testing.T, address string) {
 	b.window(t, "dashboard-trials")
 }
 
-// progress wants a log that nobody writes any more to be called silent, and how long a run still takes, and what it
-// waits for, to be told from its rounds and its state. What curves are drawn over, and the cursor in one, stay as
-// the reader set them.
+// progress checks that a log without new entries is shown as silent, and that the page derives the
+// remaining time of a run, and the event that it waits for, from the run's rounds and state.
+// Overlays of charts, and the cursor in a chart, stay as the reader set them.
 func (b *browser) progress(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "gone.journal")
@@ -318,7 +318,7 @@ func (b *browser) progress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil { // in a round; what is torn is left out
+	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil { // in a round; a torn line is left out
 		t.Fatal(err)
 	}
 	g := gather.New(t.Context(), gather.Options{})
@@ -346,7 +346,7 @@ func (b *browser) progress(t *testing.T) {
 	command := b.text(t, `document.querySelector("#command").textContent`)
 	link, _ := strings.CutPrefix(command, "psyche-client join ")
 	if l, err := invite.Parse(link); err != nil || l.Addr() != "127.0.0.1:39405" || l.RunID != shownRun.RunID || l.Key != dashtest.Key(-1).ID() {
-		t.Errorf("the command to take part is %q: %v", command, err)
+		t.Errorf("the command to join is %q: %v", command, err)
 	}
 	b.text(t, `document.querySelector("#as-qr").open = true, document.querySelector("#as-qr").scrollIntoView(), ""`)
 	b.text(t, `(async () => { const end = Date.now() + 20000; while (!(document.querySelector(".qr").naturalWidth > 0)) { if (Date.now() > end) throw new Error("there is no QR code"); await new Promise((go) => setTimeout(go, 20)); } return ""; })()`)
@@ -365,13 +365,13 @@ func (b *browser) progress(t *testing.T) {
 	}
 	waits := `(async () => (await import("/progress.js")).waits({ status: { run_state: "WaitingForMembers", pending: ["a"], config: { init_min_clients: 3 } } }).textContent)()`
 	if got := b.text(t, waits); got != "The run waits for members: 1 of the 3 that an epoch needs have joined." {
-		t.Errorf("it reports %q", got)
+		t.Errorf("the page reports %q", got)
 	}
 	b.text(t, `document.querySelector("#axes-x").value = "tokens", document.querySelector("#axes-x").dispatchEvent(new Event("change")), document.querySelector("#axes-log").click(), ""`)
 	b.do(t, chromedp.Focus(chromedp.CSS(`[data-chart="Tokens per second"] svg`)), chromedp.KeyEvent(kb.Home))
 	readout := `document.querySelector('[data-chart="Tokens per second"] .readout').textContent`
 	first := b.text(t, readout)
-	b.text(t, `document.querySelector("#find").dispatchEvent(new Event("input")), ""`) // which draws all of it anew
+	b.text(t, `document.querySelector("#find").dispatchEvent(new Event("input")), ""`) // it redraws the whole page
 	if again := b.text(t, readout); !strings.HasPrefix(first, "Tokens ") || again != first {
 		t.Errorf("the cursor reads %q, and after a redraw %q", first, again)
 	}
@@ -382,7 +382,7 @@ func (b *browser) progress(t *testing.T) {
 	}
 }
 
-// verified waits until the page says what the check of its log found.
+// verified waits until the page shows the result of the check of its log.
 func (b *browser) verified(t *testing.T) string {
 	t.Helper()
 	found := `document.querySelector("#h-believe-nothing").closest("section").querySelector("p[role=status], p[role=alert]")`
@@ -390,15 +390,15 @@ func (b *browser) verified(t *testing.T) string {
 	return b.text(t, found+`.textContent`)
 }
 
-// verifies has the browser check the log of a run.
+// verifies checks that the browser can verify the log of a run.
 func (b *browser) verifies(t *testing.T, address string) {
 	if built() == nil {
-		t.Skip("the verifier was not built (make verifier): no browser tried it")
+		t.Skip("the verifier was not built (make verifier): not tested in a browser")
 	}
 	b.show(t, address, courtRun.RunID, "light", 1400, 1000)
 	b.do(t, chromedp.Click(chromedp.CSS("#verify")))
 	if said := b.verified(t); !strings.HasPrefix(said, "Verified by your browser. ") {
-		t.Errorf("it reports %q", said)
+		t.Errorf("the page reports %q", said)
 	}
 	b.names(t)
 	b.axe(t)
@@ -408,7 +408,7 @@ func (b *browser) verifies(t *testing.T, address string) {
 	}
 }
 
-// saved has the browser open pages that are files: a sound one, and one whose log somebody changed.
+// saved checks that the browser opens saved pages: a valid page, and a page whose log was changed.
 func (b *browser) saved(t *testing.T) {
 	verifier := built()
 	if verifier == nil {
@@ -446,14 +446,14 @@ func (b *browser) saved(t *testing.T) {
 		}
 		b.do(t, chromedp.Navigate("file://"+file), chromedp.WaitVisible(chromedp.CSS("#title")))
 		if said := b.verified(t); !strings.HasPrefix(said, test.says) {
-			t.Errorf("%s: it reports %q", name, said)
+			t.Errorf("%s: the page reports %q", name, said)
 		}
 		if name == "forged" {
 			continue
 		}
 		for _, heading := range []string{"Learning", "Members", map[string]string{"sound": "Trials", "chain": "Costs on the chain"}[name], "Events"} {
 			if got := b.text(t, `[...document.querySelectorAll("h2")].some(h => h.textContent === "`+heading+`")`); got != "true" {
-				t.Errorf("there is no section %s", heading)
+				t.Errorf("section %s is missing", heading)
 			}
 		}
 		b.text(t, `document.querySelector("#last").value = "100", document.querySelector("#last").dispatchEvent(new Event("change")), ""`)
@@ -461,7 +461,7 @@ func (b *browser) saved(t *testing.T) {
 	}
 }
 
-// window keeps a screenshot of the window where -dash.pictures says.
+// window saves a screenshot of the window to the folder of -dash.pictures.
 func (b *browser) window(t *testing.T, name string) {
 	t.Helper()
 	image, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
@@ -473,7 +473,7 @@ func (b *browser) window(t *testing.T, name string) {
 	}
 }
 
-// axe wants a checker to find nothing serious.
+// axe checks that axe-core finds no serious problem.
 func (b *browser) axe(t *testing.T) {
 	t.Helper()
 	path := os.Getenv(axeVariable)
@@ -500,7 +500,7 @@ func (b *browser) axe(t *testing.T) {
 	}
 }
 
-// picture keeps a screenshot of the whole page where -dash.pictures says.
+// picture saves a screenshot of the whole page to the folder of -dash.pictures.
 func (b *browser) picture(t *testing.T, name string) {
 	t.Helper()
 	if *pictures == "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// luminance is the relative luminance of a colour #rrggbb, as the guidelines for accessible pages
+// luminance returns the relative luminance of a colour #rrggbb, as the web accessibility guidelines
 // define it.
 func luminance(t *testing.T, colour string) float64 {
 	t.Helper()
@@ -25,7 +25,7 @@ func luminance(t *testing.T, colour string) float64 {
 	return 0.2126*part(16) + 0.7152*part(8) + 0.0722*part(0)
 }
 
-// TestContrast: text is readable, and what is drawn can be told from what is behind it, in both
+// TestContrast checks that texts and drawings have enough contrast to their backgrounds, in both
 // themes.
 func TestContrast(t *testing.T) {
 	sheet, err := embedded.ReadFile("assets/colours.css")

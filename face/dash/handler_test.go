@@ -26,10 +26,10 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// hostile is a run's name that wants to be something else.
+// hostile is a run's name that contains markup.
 const hostile = `<img src=x onerror="document.title='owned'">';alert(1)//`
 
-// hostileMember is a name that a member gives itself to be something else.
+// hostileMember is a member's name that contains markup.
 const hostileMember = `<img src=x onerror=alert(1)>`
 
 // page serves the runs of a folder, once all of them have been read.
@@ -38,7 +38,7 @@ func page(t *testing.T, runs ...dashtest.Options) *httptest.Server {
 	return pageWith(t, built(), runs...)
 }
 
-// pageWith serves them with a verifier.
+// pageWith serves the runs of a folder with a verifier.
 func pageWith(t *testing.T, verifier *dash.Verifier, runs ...dashtest.Options) *httptest.Server {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func pageWith(t *testing.T, verifier *dash.Verifier, runs ...dashtest.Options) *
 	return web
 }
 
-// built is the verifier that make verifier built, nil if it did not.
+// built returns the verifier that make verifier built, or nil if it is missing.
 func built() *dash.Verifier {
 	v, err := dash.ReadVerifier(filepath.Join("..", "..", "build", "lib"))
 	if err != nil {
@@ -83,11 +83,11 @@ func built() *dash.Verifier {
 	return v
 }
 
-// told is how many events the log of a member has that tellOf writes.
+// told is the number of events in the log that tellOf writes for a member.
 const told = 7
 
-// tellOf writes an event log of one member of each run, which gets a model from an archive, uploads
-// another one, and says that it audited.
+// tellOf writes an event log of one member of each run. The member gets a model from an archive,
+// uploads a model, and reports an audit.
 func tellOf(t *testing.T, dir string, runs []dashtest.Options) {
 	t.Helper()
 	for i, o := range runs {
@@ -116,7 +116,7 @@ func tellOf(t *testing.T, dir string, runs []dashtest.Options) {
 	}
 }
 
-// answer is what the page said.
+// answer is an answer of the page.
 type answer struct {
 	status int
 	header http.Header
@@ -163,7 +163,7 @@ func TestAnswers(t *testing.T) {
 			}
 		}
 		if got.header.Get("X-Content-Type-Options") != "nosniff" {
-			t.Errorf("GET %s may be interpreted as another type", path)
+			t.Errorf("GET %s may be interpreted as a different type", path)
 		}
 	}
 	for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
@@ -182,8 +182,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNameOfAMember: it comes beside the key that gave it to itself, and nothing in it is markup, whatever takes the
-// answer for a page.
+// TestNameOfAMember checks that a name is shown next to the key of the member that chose it, and
+// that it contains no markup, even for a program that treats the answer as a page.
 func TestNameOfAMember(t *testing.T) {
 	web := page(t, dashtest.Options{RunID: "named", Name: hostileMember, Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	got := ask(t, web.URL+"/api/run?run=named", nil)
@@ -201,8 +201,8 @@ func TestNameOfAMember(t *testing.T) {
 	}
 }
 
-// TestOneAnswerForMany: what did not change is not sent again, and with or without compression it is
-// the same.
+// TestOneAnswerForMany checks that unchanged data is not sent again, and that the answer is the
+// same with and without compression.
 func TestOneAnswerForMany(t *testing.T) {
 	web := page(t, dashtest.Options{RunID: "plain", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	address := web.URL + "/api/run?run=plain"
@@ -217,7 +217,7 @@ func TestOneAnswerForMany(t *testing.T) {
 	}
 }
 
-// TestJoinCommand: a command is made of plain words alone.
+// TestJoinCommand checks that a command contains only plain words.
 func TestJoinCommand(t *testing.T) {
 	for _, test := range []struct{ name, runID, want string }{
 		{"plain", "tiny-1", "psyche-client train --run-id tiny-1 \\\n  --server-addr @@HOST@@:39405 \\\n  --server-key EvFUfisEScFuZSqDXagC17m3bpP32B74dseMHtzQ5TNb \\\n  --checkpoint-dir checkpoints"},
@@ -249,7 +249,7 @@ func TestJoinCommand(t *testing.T) {
 	}
 }
 
-// TestJoinNeeds: what taking part takes is said where the size of the model is known, and nowhere else.
+// TestJoinNeeds checks that the needs of a run are shown only if the size of the model is known.
 func TestJoinNeeds(t *testing.T) {
 	state, err := dashtest.Begin(dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	if err != nil {
@@ -278,7 +278,8 @@ func TestJoinNeeds(t *testing.T) {
 	}
 }
 
-// TestQR: there is a code of the link to a run that can be joined, at the host that the browser knows, and of nothing else.
+// TestQR checks that only a run that can be joined has a code. It contains the link to the run, at
+// the host name that the browser used.
 func TestQR(t *testing.T) {
 	going := dashtest.Options{RunID: "tiny", Members: 6, Rounds: 12, RoundsPerEpoch: 4}
 	dir := t.TempDir()
@@ -321,7 +322,8 @@ func TestQR(t *testing.T) {
 	}
 }
 
-// TestChainLink: the page of a run on a chain has the link to it, and its code, and says that the member's key pays.
+// TestChainLink checks that the page of a run on a chain has the link to the run and its code, and
+// states that the member's key pays.
 func TestChainLink(t *testing.T) {
 	state, err := dashtest.Begin(dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	if err != nil {

@@ -28,14 +28,14 @@ var (
 	largeAudits = flag.Int("dash.audits", 10, "percentage of them that audit others in a round; 0: none, and nobody is tried")
 )
 
-// Bounds that the page has to keep with 256 members and 10,000 rounds.
+// Bounds that the page must keep with 256 members and 10,000 rounds.
 const (
 	longestAnswer = 100 * time.Millisecond
 	mostMemory    = 200 << 20
 )
 
-// TestLargeRun writes the journal of a run of 256 members, follows it and asks for its page. -dash.rounds
-// 10000 is the size that the documentation speaks of.
+// TestLargeRun writes the journal of a run of 256 members, follows it and requests its page. The
+// documentation describes the size of -dash.rounds 10000.
 func TestLargeRun(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now()
@@ -73,8 +73,8 @@ func TestLargeRun(t *testing.T) {
 	defer web.Close()
 	over, ejected := tried(t, web.URL+"/api/run?run=large")
 	t.Logf("shows %d trials that are over, by which %d members lost their places", over, ejected)
-	if *largeAudits > 0 && ejected < 2 { // who cheats, and who slanders
-		t.Errorf("%d members lost their places by trials, want 2", ejected)
+	if *largeAudits > 0 && ejected < 2 { // the cheat and the slanderer
+		t.Errorf("%d members lost their seats by trials, want 2", ejected)
 	}
 	limit := longestAnswer
 	if raceEnabled {
@@ -84,13 +84,13 @@ func TestLargeRun(t *testing.T) {
 		var all []time.Duration
 		size := 0
 		for range 5 {
-			time.Sleep(600 * time.Millisecond) // until an answer that is kept is too old
+			time.Sleep(600 * time.Millisecond) // until a cached answer has expired
 			took, n := timed(t, web.URL+ask)
 			all, size = append(all, took), n
 		}
 		slices.Sort(all)
 		t.Logf("GET %-32s median %8s, longest %8s  %7d bytes", ask, all[2].Round(10*time.Microsecond), all[4].Round(10*time.Microsecond), size)
-		if all[0] > limit { // the shortest: other programs use this machine as well
+		if all[0] > limit { // the shortest time: other programs use this machine too
 			t.Errorf("GET %s took %s, want %s at most", ask, all[0], limit)
 		}
 	}
@@ -98,12 +98,12 @@ func TestLargeRun(t *testing.T) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	t.Logf("heap %d MiB, resident %d MiB", memory.HeapAlloc>>20, resident(t)>>20)
-	if all := max(peak, memory.HeapAlloc); all > mostMemory && !raceEnabled { // which takes several times as much
+	if all := max(peak, memory.HeapAlloc); all > mostMemory && !raceEnabled { // it takes several times as long
 		t.Errorf("it took %d MiB, want %d at most", all>>20, mostMemory>>20)
 	}
 }
 
-// tried asks how many trials are over, and how many members were ejected by them.
+// tried returns the number of finished trials, and the number of members that they ejected.
 func tried(t *testing.T, url string) (over, ejected int) {
 	t.Helper()
 	response, err := http.Get(url)
@@ -130,7 +130,7 @@ func tried(t *testing.T, url string) (over, ejected int) {
 	return len(run.History.Trials), len(members)
 }
 
-// timed asks and returns how long the whole answer took.
+// timed sends a request and returns the time until the complete answer.
 func timed(t *testing.T, url string) (time.Duration, int) {
 	t.Helper()
 	began := time.Now()
@@ -146,7 +146,8 @@ func timed(t *testing.T, url string) (time.Duration, int) {
 	return time.Since(began), len(body)
 }
 
-// resident is how many bytes of the memory the process has, as the system says; 0 where it does not.
+// resident returns the resident memory of the process in bytes, as the system reports it, or 0 if
+// the system does not report it.
 func resident(t *testing.T) uint64 {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/status")
@@ -167,7 +168,7 @@ func resident(t *testing.T) uint64 {
 	return 0
 }
 
-// BenchmarkHistory is what an entry of a log with 256 members costs.
+// BenchmarkHistory measures the cost of an entry in a log with 256 members.
 func BenchmarkHistory(b *testing.B) {
 	o := dashtest.Options{RunID: "bench", Members: 256, Rounds: 100, RoundsPerEpoch: 50, Silent: 2}
 	for b.Loop() {

@@ -19,14 +19,15 @@ import (
 	"github.com/psyche-go/psyche/face/dash/gather"
 )
 
-// shot is a picture of the beginning of a run's page.
+// shot is a picture of the top of a run's page.
 type shot struct {
 	name, theme   string
 	width, height int64
 }
 
-// TestPictures takes pictures for the documentation: of a run of many members that the tests make, and of one that
-// somebody trains or has trained, which -dash.of names, each picture named after what the run does.
+// TestPictures takes pictures for the documentation: of a generated run with many members, and of a
+// real run, running or finished, in the folder that -dash.of names. The name of each picture
+// describes the state of the run.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("-dash.pictures names no folder for pictures")
@@ -48,7 +49,7 @@ func TestPictures(t *testing.T) {
 	if err := g.Watch([]string{*ofFolder}, func(_ string, f *gather.Found) { f.Source = "a run on one machine" }); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(3 * time.Second) // until everything there is has been read
+	time.Sleep(3 * time.Second) // until everything has been read
 	runs := g.Runs()
 	if len(runs) == 0 || runs[0].Log.View().State == nil {
 		t.Fatalf("%s has no run that can be read", *ofFolder)
@@ -66,7 +67,8 @@ func TestPictures(t *testing.T) {
 	b.shoot(t, web.URL, runs[0].Key, shots)
 }
 
-// shoot takes pictures of a run's page, and says where the curve of the loss begins and ends in each window.
+// shoot takes pictures of a run's page, and logs where the loss curve begins and ends in each
+// window.
 func (b *browser) shoot(t *testing.T, address, run string, shots []shot) {
 	t.Helper()
 	for _, s := range shots {
@@ -81,8 +83,8 @@ func (b *browser) shoot(t *testing.T, address, run string, shots []shot) {
 	}
 }
 
-// fewColours makes a screenshot of its 256 most frequent colours, which takes a third of the room: the others are
-// shades at the edges of letters.
+// fewColours reduces a screenshot to its 256 most frequent colours, which needs a third of the
+// space. The other colours are shades at the edges of letters.
 func fewColours(t *testing.T, screenshot []byte) []byte {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(screenshot))

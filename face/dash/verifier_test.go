@@ -23,7 +23,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/verify"
 )
 
-// standIn is a verifier whose files are not one.
+// standIn returns a verifier whose files are fakes.
 func standIn(t *testing.T) *dash.Verifier {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,7 +39,7 @@ func standIn(t *testing.T) *dash.Verifier {
 	return v
 }
 
-// TestLogInParts fetches a log as a browser does, and asks for what is not there.
+// TestLogInParts fetches a log as a browser does, and requests parts that do not exist.
 func TestLogInParts(t *testing.T) {
 	o := dashtest.Options{RunID: "tiny", Members: 12, Rounds: 60, RoundsPerEpoch: 20}
 	web := pageWith(t, standIn(t), o)
@@ -151,7 +151,8 @@ func TestLogReadersTakeTurns(t *testing.T) {
 	}
 }
 
-// TestSavedPageIsOneFile looks for what a saved page would load from elsewhere, and for text that ends its parts early.
+// TestSavedPageIsOneFile checks that a saved page loads nothing from elsewhere, and that no text
+// ends a part of the page early.
 func TestSavedPageIsOneFile(t *testing.T) {
 	var page strings.Builder
 	if err := standIn(t).Save(&page, []byte("log"), verify.Told{Run: "ab"}, "</script><script>alert(1)</script>"); err != nil {
@@ -171,7 +172,8 @@ func TestSavedPageIsOneFile(t *testing.T) {
 	}
 }
 
-// TestFilesArePacked: browsers get the page's files packed, others as they are, and who has one gets none.
+// TestFilesArePacked checks that browsers get the page's files compressed, that other clients get
+// them uncompressed, and that a client with a current copy gets no file.
 func TestFilesArePacked(t *testing.T) {
 	web := pageWith(t, standIn(t), dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})
 	plain, packed := 0, 0
@@ -184,7 +186,7 @@ func TestFilesArePacked(t *testing.T) {
 		}
 		got, err := io.ReadAll(from)
 		if err != nil || string(got) != as.body || sent.header.Get("Content-Encoding") != "gzip" || sent.header.Get("Content-Type") != as.header.Get("Content-Type") {
-			t.Errorf("%s: packed it is something else: %v, %v", path, err, sent.header)
+			t.Errorf("%s: the compressed file has different content: %v, %v", path, err, sent.header)
 		}
 		if again := ask(t, web.URL+path, http.Header{"If-None-Match": {as.header.Get("ETag")}}); again.status != http.StatusNotModified || again.body != "" {
 			t.Errorf("%s: a browser with the file gets %d and %d bytes", path, again.status, len(again.body))

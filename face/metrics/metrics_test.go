@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// train lets a board see three rounds of 2 s, in which 1.5 s are trained.
+// train shows three rounds of 2 s to a board, with 1.5 s of training each.
 func train(b *metrics.Board) (rows []metrics.Row) {
 	b.SetVocabulary(256)
 	b.Listen(func(r metrics.Row) { rows = append(rows, r) })
@@ -56,7 +56,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestClaims wants a row for each round of which something is claimed, and the figures in no other.
+// TestClaims checks that each round with claims has a row with their values, and that other rows
+// have none.
 func TestClaims(t *testing.T) {
 	b := metrics.New()
 	var rows []metrics.Row

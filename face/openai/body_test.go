@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// pipes is a listener whose connections are in memory, for a clock of the test's.
+// pipes is a listener whose connections are in memory, so that a test can use its own clock.
 type pipes struct {
 	conns chan net.Conn
 	ended chan struct{}
@@ -38,7 +38,7 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 80} }
 
-// distant is a connection that comes from an address.
+// distant is a connection from a given address.
 type distant struct {
 	net.Conn
 	from *net.TCPAddr
@@ -53,7 +53,7 @@ func (p *pipes) dial(host int) net.Conn {
 	return near
 }
 
-// inMemory serves a model that says "ok" in a bubble, until the test in it returns.
+// inMemory serves a model that writes "ok", in a bubble, until the test in it returns.
 func inMemory(t *testing.T, room int, test func(*pipes)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := described(t, says("ok"))
@@ -74,7 +74,7 @@ func inMemory(t *testing.T, room int, test func(*pipes)) {
 	})
 }
 
-// post sends a request of so many bytes, chunk bytes in a second, until the other side ends it, and
+// post sends a request of size bytes, chunk bytes per second, until the other side ends it. It
 // returns the answer's status, or 0.
 func post(conn net.Conn, size, chunk int) (status int) {
 	sent := make(chan struct{})
@@ -98,8 +98,8 @@ func post(conn net.Conn, size, chunk int) (status int) {
 	return answer.StatusCode
 }
 
-// TestSlowBodiesHoldNoPlace: twenty connections send a byte a second, and who has something to ask is
-// answered all the while.
+// TestSlowBodiesHoldNoPlace checks that requests are answered while twenty connections send one
+// byte per second.
 func TestSlowBodiesHoldNoPlace(t *testing.T) {
 	inMemory(t, 100, func(p *pipes) {
 		slow := make(chan int)
@@ -123,7 +123,8 @@ func TestSlowBodiesHoldNoPlace(t *testing.T) {
 	})
 }
 
-// TestSlowLink: 10 KB a second are enough, also for what takes most of a minute.
+// TestSlowLink checks that 10 KB per second are fast enough, even for a body that takes most of a
+// minute.
 func TestSlowLink(t *testing.T) {
 	inMemory(t, maxBody, func(p *pipes) {
 		for _, size := range []int{20_000, 500_000} {
@@ -134,8 +135,8 @@ func TestSlowLink(t *testing.T) {
 	})
 }
 
-// TestBodiesOfOneAddress: who sends as many bodies at once as are read keeps others of its address out,
-// and nobody else.
+// TestBodiesOfOneAddress checks that a client that sends as many bodies as the server reads
+// concurrently blocks only other clients of its own address.
 func TestBodiesOfOneAddress(t *testing.T) {
 	inMemory(t, 1<<20, func(p *pipes) {
 		slow := make(chan int)
@@ -148,7 +149,7 @@ func TestBodiesOfOneAddress(t *testing.T) {
 			t.Errorf("one more of the same address gets %d", status)
 		}
 		if status := post(p.dial(2), 60, 60); status != http.StatusOK {
-			t.Errorf("another address gets %d", status)
+			t.Errorf("a different address gets %d", status)
 		}
 		statuses := make(map[int]int)
 		for range maxBodies {
@@ -160,8 +161,8 @@ func TestBodiesOfOneAddress(t *testing.T) {
 	})
 }
 
-// TestSilentConnections: who opens as many connections as there may be, and says nothing, keeps nobody
-// of another address out, and cuts no answer.
+// TestSilentConnections checks that a client that opens all available connections and sends nothing
+// blocks no other address and interrupts no answer.
 func TestSilentConnections(t *testing.T) {
 	inMemory(t, 100, func(p *pipes) {
 		began := time.Now()
@@ -170,12 +171,12 @@ func TestSilentConnections(t *testing.T) {
 			go func() { _, _ = io.Copy(io.Discard, conn) }()
 		}
 		if status := post(p.dial(2), 60, 60); status != http.StatusOK || time.Since(began) > 2*time.Second {
-			t.Errorf("another address gets %d after %v", status, time.Since(began))
+			t.Errorf("a different address gets %d after %v", status, time.Since(began))
 		}
 	})
 }
 
-// TestAnswerNeedsNoPlace: a connection that is being answered is none that gives way.
+// TestAnswerNeedsNoPlace checks that a connection with an answer in progress is never evicted.
 func TestAnswerNeedsNoPlace(t *testing.T) {
 	d := limitedListener{limiter: admission.NewLastingLimiter(1)}
 	near, far := net.Pipe()
@@ -183,14 +184,14 @@ func TestAnswerNeedsNoPlace(t *testing.T) {
 	v.place = d.limiter.Enter(far.RemoteAddr(), v.evict)
 	answered := v.answering()
 	if d.limiter.Enter(far.RemoteAddr(), func() { t.Error("the newer connection is evicted") }) == nil {
-		t.Error("no place is free while the only connection is being answered")
+		t.Error("no slot is free while the only connection is being answered")
 	}
 	answered()
 	_ = v.Close()
 	if _, err := near.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection is open")
 	}
-	v.answering()() // of a connection that was closed meanwhile
+	v.answering()() // of a connection that was closed in the meantime
 	other := &net.TCPAddr{IP: net.IPv4(198, 51, 100, 1)}
 	if d.limiter.Enter(other, func() {}) != nil {
 		t.Error("there is room for two")

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// Templates that teach a form of calls, shortened.
+// Shortened templates that define a format of calls.
 const (
 	hermesTemplate  = "{{ tools | tojson if tools }}{% for m in messages %}{{ m.role }}{{ m.content }}{{ '\\n<tool_call>\\n' ~ m.tool_calls ~ '\\n</tool_call>' if m.tool_calls }}{% endfor %}"
 	mistralTemplate = "{{ '[AVAILABLE_TOOLS]' ~ (tools | tojson) if tools }}{% for m in messages %}{{ m.content }}{{ '[TOOL_CALLS]' ~ m.tool_calls if m.tool_calls }}{% endfor %}"
@@ -42,7 +42,7 @@ func TestCalls(t *testing.T) {
 		{hermesTemplate, `<tool_call>{"arguments":{},"name":"f"}</tool_call> <tool_call>{"name":"g"}</tool_call>` + "\n", ``, `f({})g({})`},
 		{hermesTemplate, `<tool_call>{"name":"f","arguments":"{\"a\":1}"}</tool_call>`, ``, `f({"a":1})`},
 		{hermesTemplate, `<tool_call>{"name":"f","arguments":null}</tool_call>`, ``, `f({})`},
-		// These stay text.
+		// These texts are not calls.
 		{hermesTemplate, `<tool_call>{"name":"f","arguments":{}}`, `<tool_call>{"name":"f","arguments":{}}`, ``},
 		{hermesTemplate, `<tool_call>{"name":"h","arguments":{}}</tool_call>`, `<tool_call>{"name":"h","arguments":{}}</tool_call>`, ``},
 		{hermesTemplate, `<tool_call>{"name":"f","arguments":[]}</tool_call>`, `<tool_call>{"name":"f","arguments":[]}</tool_call>`, ``},
@@ -92,7 +92,8 @@ func TestCalls(t *testing.T) {
 
 const called1 = `<tool_call>{"name":"weather","arguments":{"b":1}}</tool_call>`
 
-// TestToolsInChats has tools rendered and calls found, whole and streamed, and lets the answer and the tool's result be sent back.
+// TestToolsInChats checks that tools are rendered and calls are found, whole and streamed, and that
+// the client can send the answer and the tool's result back.
 func TestToolsInChats(t *testing.T) {
 	const chats = "/v1/chat/completions"
 	m := described(t, says("I look. "+called1))
@@ -159,7 +160,7 @@ func TestToolsInChats(t *testing.T) {
 	}
 }
 
-// TestToolsThatTemplatesDoNotShow: nothing of a request is dropped in silence.
+// TestToolsThatTemplatesDoNotShow checks that no part of a request is silently dropped.
 func TestToolsThatTemplatesDoNotShow(t *testing.T) {
 	for source, want := range map[string]string{
 		"{% for m in messages %}{{ m.content }}{% endfor %}":                              "tools",
@@ -180,7 +181,8 @@ func TestToolsThatTemplatesDoNotShow(t *testing.T) {
 	}
 }
 
-// TestMarkerOfCalls: a control token that begins calls has no text, and is read as its name.
+// TestMarkerOfCalls checks that a control token that begins calls has no text and is read as its
+// name.
 func TestMarkerOfCalls(t *testing.T) {
 	const added = `"added_tokens": [{"id": 256, "content": "[TOOL_CALLS]", "single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": true}]`
 	coder, err := tokenizer.Parse(bytes.Replace(tokenizer.Bytes().JSON(), []byte(`"added_tokens": []`), []byte(added), 1))
@@ -193,7 +195,8 @@ func TestMarkerOfCalls(t *testing.T) {
 	}
 }
 
-// FuzzCalls: a text gives the same in any pieces, and without calls it is kept.
+// FuzzCalls checks that a text gives the same result in any pieces, and that a text without calls
+// is unchanged.
 func FuzzCalls(f *testing.F) {
 	for _, text := range []string{"a" + called1, `[TOOL_CALLS][{"name":"f","arguments":{}}]`, `{"name":"f","parameters":{}}`, "<tool_<tool_call>", "{", `[TOOL_CALLS][null]`, `<tool_call>null</tool_call>`} {
 		f.Add(text, byte(3))
@@ -219,7 +222,7 @@ func FuzzCalls(f *testing.F) {
 	})
 }
 
-// TestControlTokensInTools: the error names the field that has a control token.
+// TestControlTokensInTools checks that the error names the field that has a control token.
 func TestControlTokensInTools(t *testing.T) {
 	m := described(t, says("a"))
 	m.Context, m.Template = 1000, parsed(t, hermesTemplate)

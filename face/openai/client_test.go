@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestOpenAIsClient lets OpenAI's own package for Python talk to a server, where Python has it (PYTHONPATH may say where).
+// TestOpenAIsClient checks that OpenAI's own package for Python can use a server, if Python has the
+// package. PYTHONPATH can name its folder.
 func TestOpenAIsClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

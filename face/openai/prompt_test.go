@@ -16,7 +16,7 @@ import (
 
 const texts = "/v1/completions"
 
-// shouts is a model of bytes that writes its prompt in capitals.
+// shouts is a model of bytes that repeats its prompt in capitals.
 func shouts(ctx context.Context, ids []int32, o Options, emit func(int32) error) error {
 	return says(strings.ToUpper(string(bytesOf(ids))))(ctx, ids, o, emit)
 }
@@ -54,8 +54,8 @@ func TestPromptShapes(t *testing.T) {
 	}
 }
 
-// TestSeveralPrompts gives each prompt a choice with its index, whether the texts are written together or one by one,
-// streamed or not.
+// TestSeveralPrompts checks that each prompt gets a choice with its index, whether the texts are
+// generated together or one by one, streamed or not.
 func TestSeveralPrompts(t *testing.T) {
 	want := []string{"A", "BB", "CCC", "DDDD"}
 	for _, running := range []int{1, 2, 8} {
@@ -95,7 +95,8 @@ func TestSeveralPrompts(t *testing.T) {
 	}
 }
 
-// TestPromptsTogether: the texts of one request are written together if no other request needs the places.
+// TestPromptsTogether checks that the texts of one request are generated together if no other
+// request needs the slots.
 func TestPromptsTogether(t *testing.T) {
 	began := make(chan struct{}, 3)
 	all := make(chan struct{})
@@ -172,7 +173,7 @@ func TestPromptsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestOnePromptFails: the answer fails as a whole, and the other texts end.
+// TestOnePromptFails checks that an error fails the whole answer and ends the other texts.
 func TestOnePromptFails(t *testing.T) {
 	ended := make(chan error, 1)
 	tokens := func(ctx context.Context, ids []int32, _ Options, _ func(int32) error) error {
@@ -193,7 +194,8 @@ func TestOnePromptFails(t *testing.T) {
 	}
 }
 
-// TestSeedOfSeveralPrompts: each text of a list has the seed of the request, so it is the text of its prompt alone.
+// TestSeedOfSeveralPrompts checks that each text of a list has the seed of the request, so it is
+// the text of its prompt alone.
 func TestSeedOfSeveralPrompts(t *testing.T) {
 	tokens := func(ctx context.Context, ids []int32, o Options, emit func(int32) error) error {
 		return says(fmt.Sprint(o.Seed, o.MaxTokens))(ctx, ids, o, emit)
@@ -206,7 +208,8 @@ func TestSeedOfSeveralPrompts(t *testing.T) {
 	}
 }
 
-// TestDeveloper: a template that knows the role gets it, another gets it as system.
+// TestDeveloper checks that a template that supports the role gets it, and that other templates get
+// it as system.
 func TestDeveloper(t *testing.T) {
 	for source, want := range map[string]string{
 		"{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}":                                                                    "<system>Be brief.<user>Hi",

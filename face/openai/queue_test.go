@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// from is a client that asks from another address of this machine.
+// from returns a client that sends requests from a different address of this machine.
 func from(t *testing.T, address string) *http.Client {
 	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
 	transport := &http.Transport{DialContext: dialer.DialContext}
@@ -21,7 +21,8 @@ func from(t *testing.T, address string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// TestOneAddressOfMany: when one address has taken all places, another one still gets an answer, and as the next.
+// TestOneAddressOfMany checks that while one address has taken all slots, a client from a different
+// address gets the next answer.
 func TestOneAddressOfMany(t *testing.T) {
 	tokens, began, release, _ := blocked()
 	url := start(t, described(t, tokens), Limits{Running: 1, Waiting: 4, Time: limits.Time}, "")
@@ -49,7 +50,7 @@ func TestOneAddressOfMany(t *testing.T) {
 	}
 	one := send("127.0.0.2", "b")
 	if status := <-many[4]; status != "429" {
-		t.Errorf("the newest that waited of the address with five places got %s, want 429", status)
+		t.Errorf("the newest waiting request of the address with five slots got %s, want 429", status)
 	}
 	release <- struct{}{}
 	if status := <-many[0]; status != "200" {
@@ -58,7 +59,7 @@ func TestOneAddressOfMany(t *testing.T) {
 	<-began
 	release <- struct{}{}
 	if status := <-one; status != "200" {
-		t.Errorf("the one of another address got %s", status)
+		t.Errorf("the request of a different address got %s", status)
 	}
 	close(release)
 	for _, answered := range many[1:4] {
@@ -69,7 +70,8 @@ func TestOneAddressOfMany(t *testing.T) {
 	inTheQueue(t, url, 0, 0)
 }
 
-// TestLargeRequests: while one is encoded another one waits, and small ones do not.
+// TestLargeRequests checks that a large request waits while a large request is encoded, and that
+// small requests do not wait.
 func TestLargeRequests(t *testing.T) {
 	m := described(t, says("a"))
 	m.Context = 2 * largeBody
@@ -105,8 +107,8 @@ func TestLargeRequests(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForEver: addresses that come again as soon as they were answered do not keep one waiting that has more
-// than one request.
+// TestNobodyWaitsForEver checks that addresses that repeat their requests immediately do not starve
+// an address with several requests.
 func TestNobodyWaitsForEver(t *testing.T) {
 	q := newQueue(1, 16)
 	enter := func(host byte) *turn {
@@ -128,16 +130,17 @@ func TestNobodyWaitsForEver(t *testing.T) {
 		q.leave(others[i])
 		others[i] = enter(byte(2 + i))
 	}
-	t.Errorf("the second request of an address waits, while each of %d others had two turns", len(others))
+	t.Errorf("the second request of an address waits, although each of %d other addresses had two turns", len(others))
 }
 
-// TestQueueShares: however requests come and go, no more than there is room for run and wait, nobody waits while there
-// is room, nobody who runs gives way, and no address gives way to one that has as much.
+// TestQueueShares checks four rules for any order of requests: no more requests run and wait than
+// the limits allow; no request waits while a slot is free; no running request is evicted; and no
+// address is evicted for an address that has as many requests.
 func TestQueueShares(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		q := newQueue(rapid.IntRange(1, 3).Draw(r, "running"), rapid.IntRange(0, 4).Draw(r, "waiting"))
 		var here []*turn
-		evicted, given := 0, 0 // requests that were told to give way, and that lost their places
+		evicted, given := 0, 0 // calls of the evict function, and requests that lost their slots
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
 			switch i := rapid.IntRange(0, 2*q.places).Draw(r, "what"); {
 			case i < len(here) && here[i].ready:

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// sure is a model of bytes that writes a text, with logits of 2 for the byte that it writes, 1 for x, 0.5 for y and z, and far
-// less for all others.
+// sure is a model of bytes that writes a text. The logits are 2 for the byte that it writes, 1 for
+// x, 0.5 for y and z, and far less for all other bytes.
 func sure(text string) func(context.Context, []int32, Options, func(int32) error) error {
 	return func(_ context.Context, _ []int32, o Options, emit func(int32) error) error {
 		for i := range min(len(text), o.MaxTokens) {
@@ -33,7 +33,7 @@ func sure(text string) func(context.Context, []int32, Options, func(int32) error
 	}
 }
 
-// total is the logarithm of the sum over all logits of sure.
+// total is the logarithm of the sum of the exponentials of all logits of sure.
 var total = math.Log(math.Exp(2) + math.Exp(1.5) + math.Exp(1) + 2*math.Exp(0.5))
 
 // logprobsOf returns choices[0].logprobs of an answer.
@@ -96,7 +96,8 @@ func TestLogprobs(t *testing.T) {
 	}
 }
 
-// TestStreamedLogprobs: the events of a stream together have all tokens, including tokens whose text was held back.
+// TestStreamedLogprobs checks that the events of a stream together have all tokens, including
+// tokens whose text was held back.
 func TestStreamedLogprobs(t *testing.T) {
 	url := start(t, described(t, sure("a日b STOP")), limits, "")
 	body := `"model":"toy","prompt":"Hi","logprobs":1,"max_tokens":50,"stop":"TOP"`
@@ -142,7 +143,7 @@ func TestLogprobsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestBest compares with sorting, on logits with ties.
+// TestBest compares best with sorting, for logits with ties.
 func TestBest(t *testing.T) {
 	s := scores{coder: described(t, nil).Tokenizer}
 	for i := range 400 {

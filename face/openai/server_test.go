@@ -68,7 +68,7 @@ func start(t *testing.T, m Model, l Limits, key string) (url string) {
 	return web.URL
 }
 
-// received is an answer, whose body is closed with its test.
+// received is an answer. The end of the test closes its body.
 type received struct {
 	StatusCode int
 	Header     http.Header
@@ -104,7 +104,7 @@ func text(t *testing.T, r *received) string {
 	return string(body)
 }
 
-// reply is what tests look at, of answers and of events.
+// reply has the fields of answers and events that tests examine.
 type reply struct {
 	ID, Object, Model string
 	Choices           []struct {
@@ -196,8 +196,8 @@ func stream(t *testing.T, body string) (whole, finish string, events []reply) {
 	return whole, finish, events
 }
 
-// TestStreamIsTheWhole compares: characters of several tokens, bytes that are of none, and strings of
-// stop that begin in one token and end in another.
+// TestStreamIsTheWhole compares streamed with whole answers: characters of several tokens, bytes
+// outside of characters, and stop strings that begin in one token and end in a later token.
 func TestStreamIsTheWhole(t *testing.T) {
 	for _, test := range []struct{ says, more, want, finish string }{
 		{"naïve 日本 🙂", `,"max_tokens":50`, "naïve 日本 🙂", "stop"},
@@ -358,7 +358,8 @@ func TestWhoIsAnswered(t *testing.T) {
 	}
 }
 
-// blocked is a model that writes a byte, says so, and waits for its release or the end of its context.
+// blocked is a model that writes a byte, signals this, and waits for its release or the end of its
+// context.
 func blocked() (tokens func(context.Context, []int32, Options, func(int32) error) error, began chan struct{}, release chan struct{}, ended chan error) {
 	began, release, ended = make(chan struct{}, 9), make(chan struct{}), make(chan error, 9)
 	return func(ctx context.Context, _ []int32, _ Options, emit func(int32) error) error {
@@ -374,7 +375,7 @@ func blocked() (tokens func(context.Context, []int32, Options, func(int32) error
 	}, began, release, ended
 }
 
-// inTheQueue waits until so many requests have a place.
+// inTheQueue waits until the given numbers of requests run and wait.
 func inTheQueue(t *testing.T, url string, running, waiting int) {
 	t.Helper()
 	want := fmt.Sprintf(`{"running":%d,"status":"ok","waiting":%d}`+"\n", running, waiting)
@@ -411,7 +412,7 @@ func TestQueue(t *testing.T) {
 	}
 	close(release)
 	if a, b := <-statuses, <-statuses; a != 200 || b != 200 {
-		t.Errorf("those in the queue got %d and %d", a, b)
+		t.Errorf("the requests in the queue got %d and %d", a, b)
 	}
 	inTheQueue(t, url, 0, 0)
 }
@@ -458,7 +459,7 @@ func TestTimeIsOver(t *testing.T) {
 	}
 	r := ask(t, "POST", start(t, described(t, silent), short, "")+"/v1/chat/completions", `{`+hello+`}`)
 	if got := parse(t, text(t, r)); r.StatusCode != http.StatusServiceUnavailable || got.Error.Code != "timeout" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("an answer that did not begin: %d %+v", r.StatusCode, got.Error)
+		t.Errorf("an answer that has not started: %d %+v", r.StatusCode, got.Error)
 	}
 }
 
@@ -480,7 +481,8 @@ func TestModelFails(t *testing.T) {
 	}
 }
 
-// TestEnd ends a server: who waits is refused, an answer that is being written ends by itself, or is cut with an error.
+// TestEnd stops a server. It checks that waiting requests are refused, and that an answer in
+// progress ends normally or with an error.
 func TestEnd(t *testing.T) {
 	t.Run("in time", func(t *testing.T) { testEnd(t, false) })
 	t.Run("cut", func(t *testing.T) { testEnd(t, true) })
@@ -554,7 +556,7 @@ func TestStopperInPieces(t *testing.T) {
 	}
 }
 
-// FuzzDecode: any body gives a request within its bounds, or a problem that says something.
+// FuzzDecode checks that any body gives a request within its bounds, or a problem with a message.
 func FuzzDecode(f *testing.F) {
 	for _, body := range []string{
 		`{` + hello + `}`, `{"model":"toy","prompt":["a"],"stop":["a","b"],"stream":true,"stream_options":{"include_usage":true}}`,

@@ -13,13 +13,14 @@ import (
 
 const weather = `{"type":"function","function":{"name":"weather","parameters":{"b":0.5,"a":null}}}`
 
-// talk is a request with tools, and with what is between the brackets of one of its messages.
+// talk returns a request with tools. The argument message is the content of the brackets of one of
+// its messages.
 func talk(message string) []byte {
 	return fmt.Appendf(nil, `{"model":"toy","tools":[%s],"tool_choice":"none","messages":[{"role":"user","content":"Hi"},{%s}]}`, weather, message)
 }
 
-// TestTools gives templates what they see of tools and of calls: the objects themselves, and their fields in the order
-// in which they came.
+// TestTools checks the values of tools and calls that templates get: the objects themselves, and
+// their fields in their original order.
 func TestTools(t *testing.T) {
 	r, wrong := decode(talk(`"role":"assistant","content":null,"tool_calls":[{"type":"function","id":"c","function":{"name":"weather","arguments":"{\"z\": 1, \"a\": {\"n\": 2.5}}"}}]`), true)
 	if wrong != nil {
@@ -45,7 +46,8 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestEmptyArguments wants absent, null and empty arguments to be an empty object, and an empty content to stay a text.
+// TestEmptyArguments checks that absent, null and empty arguments are an empty object, and that an
+// empty content stays a text.
 func TestEmptyArguments(t *testing.T) {
 	for function, want := range map[string]string{
 		`{"name":"f","arguments":""}`:        `|{"name": "f", "arguments": {}}`,

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/face/qrcode"
 )
 
-// TestShapes: both ways to show a code have the same modules, with the three corners by which cameras find it, and a
-// light margin of four modules.
+// TestShapes checks that both ways to show a code have the same modules, with the three corners by
+// which cameras find it, and a light margin of four modules.
 func TestShapes(t *testing.T) {
 	code, err := qrcode.Of("psyche://host.example:39405/friends?key=4wBqpZM9xaSheZzJSMawUKKwhdpChKbZ5eu5ky4Vigw&genesis=" + strings.Repeat("0f", 32))
 	if err != nil {
@@ -44,7 +44,7 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	if fmt.Sprint(shown) != fmt.Sprint(drawn) {
-		t.Error("the terminal shows another code than the picture")
+		t.Error("the codes in the terminal and in the picture differ")
 	}
 	for y := range size {
 		for x := range size {

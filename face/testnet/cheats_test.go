@@ -14,7 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// TestCheckCheats: what could not show anything is refused before a process starts.
+// TestCheckCheats checks that options that cannot show anything are refused before a process
+// starts.
 func TestCheckCheats(t *testing.T) {
 	there := filepath.Join(t.TempDir(), "psyche-cheat")
 	if err := os.WriteFile(there, nil, 0o755); err != nil {
@@ -48,7 +49,8 @@ func TestCheckCheats(t *testing.T) {
 	}
 }
 
-// TestStoryOfACheat: what is told, in order, and in how many seconds it was found and ejected.
+// TestStoryOfACheat checks the reported story: its events, their order, and the seconds until the
+// cheat was detected and ejected.
 func TestStoryOfACheat(t *testing.T) {
 	ids := testIDs()
 	a, b, c := ids[0].String(), ids[1].String(), ids[2].String()
@@ -62,7 +64,7 @@ func TestStoryOfACheat(t *testing.T) {
 		{b, at(2, event.ResultSent{Step: 1})},
 		{b, at(3, event.ResultSent{Step: 2})},
 		{a, at(3, event.Audit{Trainer: c, Step: 1, Outcome: "passed"})},
-		{b, at(4, event.Audit{Trainer: b, Step: 1, Outcome: "faulty"})}, // it looks at itself
+		{b, at(4, event.Audit{Trainer: b, Step: 1, Outcome: "faulty"})}, // it audits itself
 		{a, at(5, event.Audit{Trainer: b, Step: 1, Outcome: "faulty", Detail: "why"})},
 		{c, at(5, event.Audit{Trainer: b, Step: 2, Outcome: "faulty"})},
 		{a, at(6, event.Accused{Client: b, Step: 1, Fault: "wrong result"})},
@@ -96,7 +98,7 @@ func TestStoryOfACheat(t *testing.T) {
 	}
 }
 
-// seen is what a log says in which an accusation is entry 4, and the vote that decides entry 5.
+// seen returns the trials of a log in which entry 4 is an accusation and entry 5 the deciding vote.
 func seen(accuser, accused [32]byte, guilty bool) *Trials {
 	trials := &Trials{accusedOf: make(map[string][]accusation), ejected: make(map[string]ejection)}
 	var s coordinator.State
@@ -110,7 +112,8 @@ func seen(accuser, accused [32]byte, guilty bool) *Trials {
 	return trials
 }
 
-// TestRunsWithCheatsThatFail: a cheat that stays, and anything that happens to the honest, is an error.
+// TestRunsWithCheatsThatFail checks that a cheat that stays, and anything that happens to an honest
+// member, is an error.
 func TestRunsWithCheatsThatFail(t *testing.T) {
 	ids := testIDs()
 	for name, c := range map[string]struct {

@@ -7,7 +7,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestLinesBeforeThereIsARun: while a chain is brought up only what is done for it is told.
+// TestLinesBeforeThereIsARun checks that only the preparations are reported while a chain is
+// started.
 func TestLinesBeforeThereIsARun(t *testing.T) {
 	var out strings.Builder
 	lines := NewLines(&out)

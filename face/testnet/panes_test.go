@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestPanes shows three logs in a session of a tmux of the test's own.
+// TestPanes shows three logs in a session of a separate tmux server.
 func TestPanes(t *testing.T) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		t.Skip("needs tmux")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestLossCurve: the picture of a run has its curve, with and without what was measured on held-out tokens, who was
-// killed and who was ejected.
+// TestLossCurve checks that the picture of a run has its curve, with and without the loss on
+// held-out tokens, and the killed and ejected clients.
 func TestLossCurve(t *testing.T) {
 	const brown, grey, red = 0xa3420b, 0x606060, 0xb01040
 	killed, ejected := lossMark{2, wasKilled}, lossMark{3, wasEjected}

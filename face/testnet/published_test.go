@@ -47,7 +47,7 @@ func TestUsualPort(t *testing.T) {
 		t.Errorf("got %d, %v", got, err)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:20000")
-	if err != nil { // somebody else has it
+	if err != nil { // the port is taken
 		if got, err := port(0); got == usualPort || err != nil {
 			t.Errorf("got %d, %v", got, err)
 		}
@@ -61,7 +61,7 @@ func TestUsualPort(t *testing.T) {
 	}
 }
 
-// TestServedData follows a run's data to the folder that its data.toml names.
+// TestServedData checks that a run's data is found in the folder that its data.toml names.
 func TestServedData(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -124,7 +124,8 @@ func unusedPort(t *testing.T) int {
 	return port
 }
 
-// TestDataThatNoClientWouldGet is refused before anything starts.
+// TestDataThatNoClientWouldGet checks that data that clients could not get is refused before
+// anything starts.
 func TestDataThatNoClientWouldGet(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

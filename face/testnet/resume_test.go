@@ -25,8 +25,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// childVariable makes this program one of a testnet's processes; its value is a checkpoint
-// folder.
+// childVariable makes this program one of a testnet's processes; its value is a checkpoint folder.
 const childVariable = "PSYCHE_TESTNET_CHILD"
 
 // brokenRun is a run that no client can take part in.
@@ -43,8 +42,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child stands in for psyche, with a real server, and for psyche-client, with clients that
-// only tell what clients would.
+// child replaces psyche, with a real server, and psyche-client, with fake clients that only report
+// events.
 func child(model string, args []string) error {
 	flag := func(name string) string {
 		if i := slices.Index(args, name); i >= 0 {
@@ -81,10 +80,10 @@ func child(model string, args []string) error {
 	return nil
 }
 
-// fakeTrain does round 1 and waits in its first life; in its second it does round 3, the
-// last one.
+// fakeTrain does round 1 and waits in its first life. In its second life it does round 3, the last
+// round.
 func fakeTrain(ctx context.Context, model, path string) (err error) {
-	// A client that was stopped before it wrote a thing is in its second life all the same.
+	// A client that was stopped before it wrote anything is also in its second life.
 	_, missing := os.Stat(filepath.Join(filepath.Dir(filepath.Dir(path)), summaryFile))
 	resumed := missing == nil
 	log, err := event.Open(path)
@@ -108,10 +107,10 @@ func fakeTrain(ctx context.Context, model, path string) (err error) {
 		return err
 	}
 	<-ctx.Done()
-	return errors.Join(round(2), errors.New("interrupted")) // its last words
+	return errors.Join(round(2), errors.New("interrupted")) // its last output
 }
 
-// watcher is a display that tells of the first round.
+// watcher is a display that signals the first round.
 type watcher struct {
 	mu    sync.Mutex
 	steps []uint32
@@ -129,7 +128,7 @@ func (w *watcher) Update(p Progress) {
 
 func (w *watcher) Close() {}
 
-// fakeOptions are those of a testnet whose processes are this program.
+// fakeOptions are the options of a testnet whose processes are this program.
 func fakeOptions(t *testing.T) Options {
 	t.Helper()
 	dir := t.TempDir()
@@ -173,7 +172,7 @@ func readSummary(t *testing.T, dir string) Summary {
 	return s
 }
 
-// TestInterruptedRunGoesOn interrupts a run, and goes on with what it left.
+// TestInterruptedRunGoesOn interrupts a run and resumes it.
 func TestInterruptedRunGoesOn(t *testing.T) {
 	options := fakeOptions(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -247,7 +246,8 @@ func TestResumeNeedsARun(t *testing.T) {
 	}
 }
 
-// TestResumeWaitsForTheOldOne resumes a run whose testnet has not ended yet, and again when it has.
+// TestResumeWaitsForTheOldOne resumes a run whose testnet has not ended yet, and again after it has
+// ended.
 func TestResumeWaitsForTheOldOne(t *testing.T) {
 	n := &network{dir: t.TempDir()}
 	if err := n.claim(); err != nil {
@@ -261,12 +261,13 @@ func TestResumeWaitsForTheOldOne(t *testing.T) {
 		golden.Message(t, "while the testnet runs", err)
 	}
 	n.release()
-	for range 2 { // a refusal keeps nothing
+	for range 2 { // a refusal stores nothing
 		golden.Message(t, "after the testnet", resume())
 	}
 }
 
-// TestRunDirStaysInItsParent begins two runs in one second whose name would lead elsewhere.
+// TestRunDirStaysInItsParent starts two runs within one second whose names would lead to a
+// different folder.
 func TestRunDirStaysInItsParent(t *testing.T) {
 	parent := t.TempDir()
 	var made []string
@@ -282,7 +283,8 @@ func TestRunDirStaysInItsParent(t *testing.T) {
 	}
 }
 
-// TestResumeOfAChain has folders of runs on chains that cannot go on, and options that do not fit them.
+// TestResumeOfAChain checks that folders of runs on chains that cannot be resumed, and unsuitable
+// options, are refused.
 func TestResumeOfAChain(t *testing.T) {
 	for name, test := range map[string]struct {
 		file  string
@@ -314,7 +316,8 @@ func TestResumeOfAChain(t *testing.T) {
 	}
 }
 
-// TestByHand writes down how a run on a validator is started again: with its ledger, and without a new beginning.
+// TestByHand records the commands that restart a run on a validator: with its ledger, and without a
+// new genesis.
 func TestByHand(t *testing.T) {
 	n := &network{dir: t.TempDir()}
 	n.run.RunID, n.options.ServerBinary = "run", "psyche"

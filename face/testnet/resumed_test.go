@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// TestResumedRun says with which model a run goes on, and refuses where the newest is in no folder.
+// TestResumedRun checks the reported model with which a run resumes. It is an error if no folder
+// has the newest model.
 func TestResumedRun(t *testing.T) {
 	digest := [32]byte{0xab}
 	state := func(kind coordinator.CheckpointKind, uploads ...coordinator.Upload) *coordinator.State {

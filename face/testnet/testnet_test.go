@@ -82,8 +82,8 @@ func TestTrackerGathersTheRun(t *testing.T) {
 	}
 }
 
-// TestResumedClientsSayWhatTheyLoaded tells of a resumed run what each client goes on with, as it says
-// itself.
+// TestResumedClientsSayWhatTheyLoaded checks that a resumed run reports the model that each client
+// loaded, as the client itself reports it.
 func TestResumedClientsSayWhatTheyLoaded(t *testing.T) {
 	ids := testIDs()
 	tracker := newTracker(ids, testRun())
@@ -103,7 +103,8 @@ func TestResumedClientsSayWhatTheyLoaded(t *testing.T) {
 	}
 }
 
-// TestCompleteRuns tells apart clients without the final model and clients with different ones.
+// TestCompleteRuns distinguishes clients without the final model from clients with different
+// models.
 func TestCompleteRuns(t *testing.T) {
 	for name, test := range map[string]struct {
 		ends []event.Finished
@@ -118,7 +119,7 @@ func TestCompleteRuns(t *testing.T) {
 		tracker := newTracker(testIDs(), testRun())
 		for i, end := range test.ends {
 			id := tracker.ids[i]
-			tracker.add(id, at(i, event.Checkpoint{Step: 2, Digest: "another one"})) // is not what the run ended with
+			tracker.add(id, at(i, event.Checkpoint{Step: 2, Digest: "another one"})) // differs from the final model of the run
 			tracker.add(id, at(i, end))
 		}
 		if err := tracker.summary().complete(); !errors.Is(err, test.want) {
@@ -129,7 +130,7 @@ func TestCompleteRuns(t *testing.T) {
 	}
 }
 
-// TestTrackerSumsPayments adds up what the lives of clients paid on a chain.
+// TestTrackerSumsPayments sums the payments of all lives of clients on a chain.
 func TestTrackerSumsPayments(t *testing.T) {
 	ids := testIDs()
 	a, b := ids[0].String(), ids[1].String()
@@ -159,7 +160,7 @@ func TestTrackerSumsPayments(t *testing.T) {
 	golden.Compare(t, "payments.txt", out.String())
 }
 
-// TestChainChecks refuses what a chain cannot do.
+// TestChainChecks checks that options that a chain does not support are refused.
 func TestChainChecks(t *testing.T) {
 	good := Options{Chain: Chain{Used: true, SlotMs: 400}}
 	if err := good.Chain.check(good); err != nil {
@@ -255,7 +256,7 @@ func TestCheckNamesWhatIsMissing(t *testing.T) {
 	expect("no model")
 	write(filepath.Join(model, "config.json"))
 	if err := check(options, run); err != nil {
-		t.Errorf("all is there: %v", err)
+		t.Errorf("nothing is missing: %v", err)
 	}
 	options.Faults = Faults{AllowedToKill: []int{4}}
 	expect("victim that does not exist")
@@ -313,7 +314,8 @@ func TestVictimsAreAllowed(t *testing.T) {
 	}
 }
 
-// TestTrackerKnowsTrials: what is newest of trials, and every ejection once, whoever tells of it.
+// TestTrackerKnowsTrials checks that the newest trials and each ejection are reported once,
+// whichever client reports them.
 func TestTrackerKnowsTrials(t *testing.T) {
 	ids := testIDs()
 	a, b := ids[0].String(), ids[1].String()
@@ -322,7 +324,7 @@ func TestTrackerKnowsTrials(t *testing.T) {
 	out := event.Ejected{Client: b, Until: 4, Reason: "a jury found it guilty"}
 	stranger := event.Ejected{Client: "stranger-of-long-name", Until: 2, Reason: "by the main authority"}
 	tracker.add(a, at(2, event.Trials{Open: open}))
-	tracker.add(b, at(1, event.Trials{})) // as it saw it a second before
+	tracker.add(b, at(1, event.Trials{})) // as the client saw it a second before
 	tracker.add(a, at(3, out))
 	tracker.add(b, at(4, out))
 	tracker.add(b, at(4, stranger))
@@ -342,7 +344,8 @@ func TestTrackerKnowsTrials(t *testing.T) {
 	}
 }
 
-// TestTrackerKnowsClients: what a client does, as far as events and the testnet's own kills tell.
+// TestTrackerKnowsClients checks the activities of clients, as far as events and the testnet's own
+// kills show them.
 func TestTrackerKnowsClients(t *testing.T) {
 	ids := testIDs()
 	a, b, c := ids[0].String(), ids[1].String(), ids[2].String()
@@ -373,7 +376,7 @@ func TestTrackerKnowsClients(t *testing.T) {
 	see(a, at(35, event.ResultsHeld{Step: 3, Held: 2, Batches: 2}), at(36, event.Transfer{What: event.TransferUpload, Bytes: 1, Total: 2}))
 	see(c, at(36, event.Desynchronised{}), at(36, event.Transfer{What: event.TransferModel, Bytes: 1, Total: 2}))
 	if got := tracker.progress().Results; got != 2 {
-		t.Errorf("%d results are known, want what a client holds", got)
+		t.Errorf("%d results are known, want the number that a client has", got)
 	}
 	if first, third := of(0), of(2); first.Uploads.Total != 2 || first.Arrives.Total != 0 || !third.Lost || third.Arrives.Bytes != 1 {
 		t.Errorf("client-1: %+v; client-3: %+v", first, third)
@@ -405,6 +408,6 @@ func TestTrackerKnowsClients(t *testing.T) {
 	}
 	see(a, at(50, event.State{RunState: "WaitingForMembers", Epoch: 3}))
 	if got := of(2); got.Ejected || got.Dropped {
-		t.Errorf("another epoch: %+v", got)
+		t.Errorf("a different epoch: %+v", got)
 	}
 }

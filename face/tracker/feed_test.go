@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/face/tracker"
 )
 
-// fake is a sink that does as it is told.
+// fake is a sink whose results a test sets.
 type fake struct {
 	write  func(ctx context.Context, rows []metrics.Row) error
 	closed bool
@@ -74,14 +74,14 @@ func TestRowsCome(t *testing.T) {
 		if !f.closed {
 			t.Error("the sink was not closed")
 		}
-		feed.Take(metrics.Row{}) // comes too late, and is nothing
+		feed.Take(metrics.Row{}) // too late: it is ignored
 		if err := feed.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-// TestSinksThatHang lets a sink take nothing: whoever trains does not notice.
+// TestSinksThatHang checks that a sink that accepts nothing does not delay the training.
 func TestSinksThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{write: func(ctx context.Context, _ []metrics.Row) error {
@@ -107,7 +107,7 @@ func TestSinksThatHang(t *testing.T) {
 	})
 }
 
-// TestSinksThatFail lets one fail for a while, and one for good.
+// TestSinksThatFail has a sink that fails for a while and a sink that fails permanently.
 func TestSinksThatFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0

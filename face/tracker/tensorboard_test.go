@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/face/metrics"
 )
 
-// fields reads a message, a field of which may come more than once.
+// fields reads a message whose fields may be repeated.
 func fields(t *testing.T, b []byte) map[protowire.Number][][]byte {
 	t.Helper()
 	all := map[protowire.Number][][]byte{}
@@ -35,8 +35,8 @@ func fields(t *testing.T, b []byte) map[protowire.Number][][]byte {
 	return all
 }
 
-// TestMasked compares a checksum with one that the format's own program computed: that of
-// the length of a record of 24 bytes, which begins every event file.
+// TestMasked compares a checksum with a value from the format's own program: the checksum of the
+// length of a record of 24 bytes, which begins every event file.
 func TestMasked(t *testing.T) {
 	if got := masked([]byte{0x18, 0, 0, 0, 0, 0, 0, 0}); got != 0x224b7fa3 {
 		t.Errorf("got %#x", got)

@@ -21,12 +21,12 @@ import (
 
 var begun = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// member has a client of five that trains, 40 rounds into a run.
+// member returns a training client of a run with five clients, after 40 rounds.
 func member() *Client {
 	c := &Client{}
 	c.seen.runID, c.seen.id = "quickstart", "83JJ1FKjQv"
 	c.options.Figures = func() map[string]float64 {
-		return map[string]float64{"train/tokens_per_sec": 7513, "train/efficency": 0.917, "train/total_tokens": 245760} //nolint:misspell // that is its name
+		return map[string]float64{"train/tokens_per_sec": 7513, "train/efficency": 0.917, "train/total_tokens": 245760} // the member's name
 	}
 	at := begun
 	see := func(body event.Body) { c.See(event.Event{Time: at, Body: body}) }
@@ -56,7 +56,7 @@ func member() *Client {
 	return c
 }
 
-// claimedOf is what four of five witnesses say of the round before a step.
+// claimedOf returns the claims of four of five witnesses about the round before a step.
 func claimedOf(step uint32) *event.Claimed {
 	if step < 2 {
 		return nil
@@ -68,7 +68,7 @@ func (c *Client) screen(width, height int, at time.Time) string {
 	return clientModel{client: c, width: width, height: height, at: at}.View().Content
 }
 
-// TestScreens compares pictures of sizes with those that were looked at.
+// TestScreens compares pictures of several sizes with reviewed pictures.
 func TestScreens(t *testing.T) {
 	now := begun.Add(47 * time.Second)
 	warned := member()
@@ -94,7 +94,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// TestScreensFit has no picture larger than its terminal, unless that is tiny.
+// TestScreensFit checks that no picture is larger than its terminal, unless the terminal is tiny.
 func TestScreensFit(t *testing.T) {
 	c := member()
 	rapid.Check(t, func(t *rapid.T) {
@@ -132,15 +132,15 @@ func TestModel(t *testing.T) {
 		t.Errorf("%+v, interrupted %d times, asked %d times", got, interrupted, asked)
 	}
 	if !m.View().AltScreen {
-		t.Error("the display draws over what stood there")
+		t.Error("the display overwrites the earlier text")
 	}
 }
 
-// TestDisplayEnds has a terminal that takes nothing: who trains does not wait for it.
+// TestDisplayEnds checks that a terminal that accepts no output does not delay the training.
 func TestDisplayEnds(t *testing.T) {
 	var out bytes.Buffer
 	c := &Client{}
-	c.Close() // before it was started
+	c.Close() // before its start
 	c.Start(strings.NewReader(""), &out, ClientOptions{RunID: "r"})
 	begun := time.Now()
 	for step := range uint32(50_000) {
@@ -167,7 +167,7 @@ func TestHandler(t *testing.T) {
 
 func TestChart(t *testing.T) {
 	if chart(nil, 80, 5) != nil || chart([]point{{1, 1}}, 80, 5) != nil || chart([]point{{1, 1}, {2, 2}}, 5, 5) != nil || chart([]point{{1, 1}, {2, 2}}, 80, 1) != nil {
-		t.Error("a chart where there is none to draw")
+		t.Error("a chart without data")
 	}
 	for _, points := range [][]point{{{1, 1}, {2, 1}}, {{9, 1}, {2, 5}}, {{4, 1e300}, {4, -1e300}}, {{1, math.MaxFloat64}, {2, -math.MaxFloat64}}, {{1, math.MaxFloat64}, {2, math.MaxFloat64}}} { // flat; steps that go back; one step
 		if lines := chart(points, 20, 3); len(lines) != 3 || lipgloss.Width(lines[0]) > 20 {
@@ -176,7 +176,7 @@ func TestChart(t *testing.T) {
 	}
 }
 
-// TestTrialsAreShown: who is tried, for what, and how it ended.
+// TestTrialsAreShown checks that the accused, the reason and the outcome of trials are shown.
 func TestTrialsAreShown(t *testing.T) {
 	c := member()
 	c.See(event.Event{Time: begun, Body: event.Trial{Accused: "9aBcDeFgHi", Accuser: "83JJ1FKjQv", Fault: "wrong result", What: "the accused is ejected"}})

@@ -13,7 +13,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// trials are one against 83JJ1FKj, one of it, one on whose jury it is, and a fourth.
+// trials are four trials: one against 83JJ1FKj, one of its own accusations, one with it on the
+// jury, and a fourth.
 var trials = event.Trials{Open: []event.OpenTrial{
 	{Accused: "83JJ1FKjQv", Accuser: "7ZLpJgvnAb", Fault: "wrong result", Step: 38, Since: 39, Until: 45, Jury: 9, Guilty: 2, Innocent: 4},
 	{Accused: "2VnaQYyoCd", Accuser: "83JJ1FKjQv", Fault: "opens to nobody", Step: 33, Since: 40, Until: 46},
@@ -26,7 +27,8 @@ var ejected = []event.Ejected{
 	{Client: "7ZLpJgvnAb", Until: 4, Reason: "it made a false accusation"}, {Client: "2VnaQYyoCd", Until: 5, Reason: "a jury found it \x1b[31mguilty"},
 }
 
-// TestCourtScreens has who audits, is tried, judges and was ejected on the screens.
+// TestCourtScreens checks that the screens show the members that audit, are on trial, are jurors or
+// were ejected.
 func TestCourtScreens(t *testing.T) {
 	at := begun.Add(47 * time.Second)
 	busy := member()
@@ -72,12 +74,13 @@ func TestCourtScreens(t *testing.T) {
 	for source, c := range map[string]*Client{"peers": arrives, "archive": downloads} {
 		c.See(event.Event{Time: at, Body: event.Ready{Step: 25, Source: source, Bytes: 400 << 20, Seconds: 9}})
 		if c.seen.arriving.Total != 0 {
-			t.Errorf("the bar stays when the model is here, from %s", source)
+			t.Errorf("the bar remains after the model has arrived, from %s", source)
 		}
 	}
 }
 
-// TestCourtScreensFit: whatever the log says of trials, no screen is larger than its terminal.
+// TestCourtScreensFit checks that no screen is larger than its terminal, whatever the log contains
+// about trials.
 func TestCourtScreensFit(t *testing.T) {
 	c, s := member(), host(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestNamesStandBehindKeys shows what members call themselves where there is room, and never without the key.
+// TestNamesStandBehindKeys checks that members' names are shown if there is space, and never
+// without the key.
 func TestNamesStandBehindKeys(t *testing.T) {
 	c := member()
 	named := []event.Named{{Client: "2VnaQYyoCd", Name: "Ada"}, {Client: "7ZLpJgvnAb", Name: "a name of quite some length"}, {Client: "4kLmNoPqRs", Name: "gone"}, {Client: "4kLmNoPqRs"}}

@@ -21,12 +21,11 @@ const (
 	margin     = 12
 )
 
-// sgr is a sequence that chooses colours, and the text up to the next one.
+// sgr is a sequence that selects colours, and the text up to the next sequence.
 var sgr = regexp.MustCompile(`(?:\x1b\[([0-9;]*)m)?([^\x1b]*)`)
 
-// TestPicture draws a screen that somebody has captured, for the documentation: bars, lines and charts
-// as shapes, so that no font is needed that has them. The picture of it is taken by
-// chromium --headless --screenshot.
+// TestPicture draws a captured screen for the documentation. Bars, lines and charts are shapes, so
+// no special font is needed. chromium --headless --screenshot then makes a picture of it.
 func TestPicture(t *testing.T) {
 	if *captured == "" {
 		t.Skip("no screen to take a picture of: -tui.of names one")
@@ -72,7 +71,7 @@ func (p *pen) line(text string, y float64) {
 	}
 }
 
-// choose takes a sequence of styles; those that displays do not use change nothing.
+// choose applies a sequence of styles. It ignores styles that displays do not use.
 func (p *pen) choose(styles string) {
 	for style := range strings.SplitSeq(styles, ";") {
 		switch style {

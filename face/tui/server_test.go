@@ -39,7 +39,7 @@ func host(t *testing.T) *Server {
 		log := event.Unwritten()
 		name := []string{"quickstart", "second", "third"}[i]
 		s.Watch(name, log)
-		s.Watch(name, log) // once more changes nothing but what is seen
+		s.Watch(name, log) // watching a run again does not add it again
 		append1(log, state, event.Span{Part: event.SpanCommit, Seconds: 0.0031})
 		s.runs[i].since = begun
 	}
@@ -90,7 +90,7 @@ func TestServerScreensFit(t *testing.T) {
 	})
 }
 
-// TestPauseAsksFirst pauses a run with two keys, and with fewer nothing.
+// TestPauseAsksFirst checks that two keys pause a run and that one key does nothing.
 func TestPauseAsksFirst(t *testing.T) {
 	var did []string
 	s := host(t)

@@ -20,7 +20,7 @@ import (
 
 var localIDs = []string{"83JJ1FKjQv", "7ZLpJgvnAb", "2VnaQYyoCd", "9aBcDeFgHi", "4kLmNoPqRs", "5tUvWxYzAb", "6cDeFgHiJk"}
 
-// network is a local network of so many clients, 40 rounds into a run.
+// network returns a local network of n clients, after 40 rounds.
 func network(clients int) *Testnet {
 	p := testnet.Progress{
 		RunID: "quickstart", Since: begun, MinClients: 3, Results: clients - 1, Tokens: 245_760, TokensRate: 7513,
@@ -48,7 +48,7 @@ func network(clients int) *Testnet {
 	return d
 }
 
-// troubled is a network of seven clients to which everything happens.
+// troubled returns a network of seven clients with every kind of event.
 func troubled() *Testnet {
 	d := network(7)
 	p := d.newest
@@ -76,7 +76,7 @@ func (d *Testnet) screen(width, height int) string {
 	return testnetModel{testnet: d, width: width, height: height, at: begun.Add(7 * time.Second)}.View().Content
 }
 
-// TestTestnetScreens compares pictures of networks with those that were looked at.
+// TestTestnetScreens compares pictures of networks with reviewed pictures.
 func TestTestnetScreens(t *testing.T) {
 	begins := &Testnet{}
 	begins.Update(testnet.Progress{RunID: "quickstart", MinClients: 3, State: event.State{TotalSteps: 100}, Clients: make([]testnet.ClientProgress, 3), Notes: nil})
@@ -99,8 +99,8 @@ func TestTestnetScreens(t *testing.T) {
 	}
 }
 
-// TestTestnetScreensFit: whatever happens, no screen is larger than its terminal, and nothing that
-// comes from others moves the cursor.
+// TestTestnetScreensFit checks that no screen is larger than its terminal, whatever happens, and
+// that no received text moves the cursor.
 func TestTestnetScreensFit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &Testnet{}
@@ -137,7 +137,8 @@ func TestTestnetScreensFit(t *testing.T) {
 	})
 }
 
-// TestTestnetRoles: what is out of the ordinary comes before what follows from it.
+// TestTestnetRoles checks that an unusual state of a client has precedence over the states that
+// follow from it.
 func TestTestnetRoles(t *testing.T) {
 	model := event.Transfer{What: event.TransferModel, Bytes: 1, Total: 2}
 	upload := event.Transfer{What: event.TransferUpload, Bytes: 1, Total: 2}
@@ -166,7 +167,8 @@ func TestTestnetModel(t *testing.T) {
 	}
 }
 
-// TestTestnetLeavesRemarks: who closes the display finds what happened in the terminal, once.
+// TestTestnetLeavesRemarks checks that the events are printed to the terminal once after the user
+// closes the display.
 func TestTestnetLeavesRemarks(t *testing.T) {
 	var out bytes.Buffer
 	d := &Testnet{out: &out}

@@ -122,7 +122,7 @@ func TestAssemble(t *testing.T) {
 	}
 }
 
-// TestDirRoundTrip writes one file and shards, each over an older checkpoint.
+// TestDirRoundTrip writes a checkpoint as one file and as shards, each over an older checkpoint.
 func TestDirRoundTrip(t *testing.T) {
 	for _, shardSize := range []int64{maxShardSize, 20, 1} {
 		t.Run(fmt.Sprint(shardSize), func(t *testing.T) {
@@ -297,7 +297,8 @@ func TestReadDirRejects(t *testing.T) {
 	}
 }
 
-// reindex makes a folder of one shard with an index, which it changes, of the tensors there and more.
+// reindex turns a folder into a checkpoint of one shard with an index. The index lists the tensors
+// of the shard and the names in more, after change has changed it.
 func reindex(t *testing.T, dir string, change func(map[string]string), more ...string) {
 	t.Helper()
 	s, err := ReadDir(dir)

@@ -21,7 +21,7 @@ func TestDigestDir(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := DigestDir(t.Context(), dir, nil); err != nil || got != s.Manifest().Digest() {
-				t.Errorf("digest %x, %v, want that of the snapshot", got[:8], err)
+				t.Errorf("digest %x, %v, want the digest of the snapshot", got[:8], err)
 			}
 			ended, end := context.WithCancelCause(t.Context())
 			cause := errors.New("ended")
@@ -33,7 +33,7 @@ func TestDigestDir(t *testing.T) {
 	}
 }
 
-// tensorFile makes a file of tensors from its header and so many bytes of data, all zero.
+// tensorFile creates a file of tensors from its header and a number of zero bytes as data.
 func tensorFile(t *testing.T, path, header string, data int64) {
 	t.Helper()
 	content := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header...)
@@ -43,7 +43,8 @@ func tensorFile(t *testing.T, path, header string, data int64) {
 	}
 }
 
-// TestDigestDirHoldsNoTensor hashes a file that would not fit into what it may allocate.
+// TestDigestDirHoldsNoTensor hashes a file that is larger than the memory that the function may
+// allocate.
 func TestDigestDirHoldsNoTensor(t *testing.T) {
 	const size = 256 << 20
 	dir := t.TempDir()
@@ -60,7 +61,7 @@ func TestDigestDirHoldsNoTensor(t *testing.T) {
 	}
 }
 
-// TestDigestDirRejects wants no bytes in a file that are not part of what has the digest.
+// TestDigestDirRejects checks that a file with bytes that the digest does not cover is refused.
 func TestDigestDirRejects(t *testing.T) {
 	const tensor = `{"dtype":"U8","shape":[4],"data_offsets":[%d,%d]}`
 	at := func(begin, end int64) string { return fmt.Sprintf(tensor, begin, end) }

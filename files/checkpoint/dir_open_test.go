@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestOpenDir: what is opened is what would be read, of one file and of shards, and can be read when the folder is gone.
+// TestOpenDir checks that OpenDir opens the same checkpoint that ReadDir reads, of one file and of
+// shards, and that it can be read after the folder was removed.
 func TestOpenDir(t *testing.T) {
 	for _, shardSize := range []int64{maxShardSize, 20, 1} {
 		dir := filepath.Join(t.TempDir(), "model")
@@ -43,7 +44,7 @@ func TestOpenDir(t *testing.T) {
 	}
 }
 
-// TestOpenDirRejects folders that ReadDir rejects.
+// TestOpenDirRejects checks that OpenDir rejects the folders that ReadDir rejects.
 func TestOpenDirRejects(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "model")
 	if err := WriteDir(dir, sample(7)); err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestReadDirTakesPythonsConstants: json.dump writes NaN and Infinity. In a field that is read they are refused.
+// TestReadDirTakesPythonsConstants checks the handling of NaN and Infinity, which json.dump writes.
+// Only fields that ReadDir uses must not contain them.
 func TestReadDirTakesPythonsConstants(t *testing.T) {
 	for added, ok := range map[string]bool{
 		`"time_step_limit":[0.0,Infinity],`: true, `"a":{"b":-Infinity,"c":NaN},`: true, `"a":"NaN, Infinity",`: true,
@@ -32,7 +33,8 @@ func TestReadDirTakesPythonsConstants(t *testing.T) {
 	}
 }
 
-// TestReadDirNamesEncodings: files of JSON are UTF-8 without a byte order mark, as for Python. The errors name the file.
+// TestReadDirNamesEncodings checks that JSON files must be UTF-8 without a byte order mark, as in
+// Python, and that the errors name the file.
 func TestReadDirNamesEncodings(t *testing.T) {
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
 	for _, name := range []string{"config.json", "model.safetensors.index.json"} {
@@ -53,7 +55,7 @@ func TestReadDirNamesEncodings(t *testing.T) {
 	}
 }
 
-// TestReadDirTakesIndexWithConstants: only the names of an index are read.
+// TestReadDirTakesIndexWithConstants checks that only the names of an index are read.
 func TestReadDirTakesIndexWithConstants(t *testing.T) {
 	for _, metadata := range []string{"NaN", "Infinity", `{"total_size":NaN}`, `{"total_size":"7"}`, `{"total_size":1.5e10}`, "null", `{"a":[-Infinity,"NaN"]}`} {
 		dir := filepath.Join(t.TempDir(), "model")
@@ -72,8 +74,8 @@ func TestReadDirTakesIndexWithConstants(t *testing.T) {
 	}
 }
 
-// TestReadDirTakesFurtherLayers reads folders whose tensors are of more layers than the model
-// has: such as predict further tokens.
+// TestReadDirTakesFurtherLayers reads folders with tensors of more layers than the model has, such
+// as layers that predict additional tokens.
 func TestReadDirTakesFurtherLayers(t *testing.T) {
 	for further, ok := range map[string]bool{
 		"null": false, "-1": false, "0": false, "1": true, "2": true, "64": true, "65": false,

@@ -32,7 +32,7 @@ func TestConfigNamesTheTypeOfTheWeights(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", test.name, got, test.want)
 		}
 		if string(before[1].Data) != test.config {
-			t.Errorf("%s: the files that were given are changed", test.name)
+			t.Errorf("%s: the input files were changed", test.name)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// A member shares its model as blobs, which are named by their hashes; another one that knows the
-// digest of the list assembles the same model of them.
+// A member shares its model as blobs, which are named by their hashes. A second member that knows
+// the digest of the list assembles the same model from the blobs.
 func Example() {
 	model := checkpoint.Snapshot{
 		Step:    7,

@@ -15,7 +15,7 @@ import (
 
 var facts = Facts{RunID: "my run", Epoch: 3, Step: 120, DataIndex: 9600, MaxSeqLen: 2048, Digest: strings.Repeat("ab", 32)}
 
-// TestFactsAreBesideTheCheckpoint wants facts to be found, and to change neither the
+// TestFactsAreBesideTheCheckpoint checks that facts are found, and that they change neither the
 // checkpoint nor its digest.
 func TestFactsAreBesideTheCheckpoint(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "model")
@@ -76,12 +76,12 @@ func FuzzParseFacts(f *testing.F) {
 			return
 		}
 		if again, err := ParseFacts(got.Encode()); err != nil || again != got {
-			t.Fatalf("%+v comes back as %+v, %v", got, again, err)
+			t.Fatalf("%+v is read as %+v, %v", got, again, err)
 		}
 	})
 }
 
-// FuzzReadDir reads folders with a foreign index and config.json around a good shard.
+// FuzzReadDir reads folders with a foreign index and config.json next to a valid shard.
 func FuzzReadDir(f *testing.F) {
 	const shard = "model-00001-of-00001.safetensors"
 	whole := f.TempDir()
@@ -117,7 +117,7 @@ func FuzzReadDir(f *testing.F) {
 			t.Fatalf("%d tensors, %v", len(got.Tensors), err)
 		}
 		if digest, err := DigestDir(t.Context(), dir, nil); err != nil || digest != got.Manifest().Digest() {
-			t.Fatalf("digest %x, %v; the snapshot has another", digest, err)
+			t.Fatalf("digest %x, %v, differs from the digest of the snapshot", digest, err)
 		}
 	})
 }

@@ -32,8 +32,8 @@ func describe(tensors []safetensors.Tensor) []described {
 	return list
 }
 
-// TestReferenceCheckpoints reads what the reference implementations wrote, whole and in
-// shards, and wants every tensor to be what they say it is.
+// TestReferenceCheckpoints reads checkpoints of the reference implementations, whole and in shards,
+// and checks every tensor against the description.
 func TestReferenceCheckpoints(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "reference", "tensors.json"))
 	if err != nil {
@@ -54,8 +54,8 @@ func TestReferenceCheckpoints(t *testing.T) {
 	}
 }
 
-// TestOwnCheckpointsForReference writes the same tensors. The files are golden: the
-// script has read them with the reference implementation.
+// TestOwnCheckpointsForReference writes the same tensors. The files are golden: the script has read
+// them with the reference implementation.
 func TestOwnCheckpointsForReference(t *testing.T) {
 	s, err := ReadDir(filepath.Join("testdata", "reference", "whole"))
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// TestRemoveDirGivesUpTheNameFirst asks the system under which name a checkpoint's file was when it was removed: a process
-// that is killed meanwhile leaves what RemoveUnfinished removes, and not half of a checkpoint.
+// TestRemoveDirGivesUpTheNameFirst queries the system for the name of a checkpoint's file at its
+// removal. A process that is killed meanwhile leaves files that RemoveUnfinished removes, and never
+// half a checkpoint.
 func TestRemoveDirGivesUpTheNameFirst(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "model")
 	if err := os.Mkdir(dir, 0o777); err != nil {
@@ -39,6 +40,6 @@ func TestRemoveDirGivesUpTheNameFirst(t *testing.T) {
 		t.Errorf("its file was removed from the folder %s", name)
 	}
 	if err := RemoveDir(dir); err != nil {
-		t.Errorf("of a folder that is not there: %v", err)
+		t.Errorf("of a missing folder: %v", err)
 	}
 }

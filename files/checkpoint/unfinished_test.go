@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// writerVariable makes the test program write a checkpoint to the folder that it names,
-// without ever finishing it.
+// writerVariable makes the test program write a checkpoint to the folder in its value, without ever
+// finishing it.
 const writerVariable = "PSYCHE_TEST_WRITE_FOR_EVER"
 
 func TestMain(m *testing.M) {
@@ -46,8 +46,8 @@ func names(t *testing.T, dir string) []string {
 	return found
 }
 
-// TestKilledWriterLeavesNothing kills a process that writes a checkpoint: the next one who
-// writes there cleans up, but not while the other process lives.
+// TestKilledWriterLeavesNothing kills a process that writes a checkpoint. The next writer in the
+// folder removes its files, but not while the other process lives.
 func TestKilledWriterLeavesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "model")
 	child := exec.Command(os.Args[0])
@@ -71,7 +71,7 @@ func TestKilledWriterLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := names(t, filepath.Dir(dir)); len(found) != 2 {
-		t.Errorf("while another process writes: %q", found)
+		t.Errorf("while a different process writes: %q", found)
 	}
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func TestKilledWriterLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestRemoveUnfinished leaves everything alone that may be somebody's.
+// TestRemoveUnfinished checks that all files are left that may belong to a user.
 func TestRemoveUnfinished(t *testing.T) {
 	parent := t.TempDir()
 	id := strings.Repeat("A", 26)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestWatch: who reads or hashes a folder, of one file or of shards, says how far it is, up to the end.
+// TestWatch checks that reading and hashing a folder, of one file or of shards, reports the
+// progress up to the end.
 func TestWatch(t *testing.T) {
 	for _, shardSize := range []int64{maxShardSize, 20} {
 		dir := filepath.Join(t.TempDir(), "model")

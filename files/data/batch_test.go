@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// TestHashOfABatch pins what is hashed, byte for byte.
+// TestHashOfABatch pins the hashed bytes.
 func TestHashOfABatch(t *testing.T) {
 	tokens := [][]int32{{1, 258}, {}, {65536}}
 	raw := func(text string) [32]byte {

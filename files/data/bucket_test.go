@@ -54,7 +54,7 @@ func gcp(directory string, shuffle config.Shuffle) config.DataLocation {
 	}}
 }
 
-// TestTheSameTokensFromABucket also leaves out other files and what is held out.
+// TestTheSameTokensFromABucket also checks that other files and held-out files are left out.
 func TestTheSameTokensFromABucket(t *testing.T) {
 	dir := files(t)
 	if err := os.WriteFile(filepath.Join(dir, "data.json"), []byte("{}"), 0o644); err != nil {
@@ -92,7 +92,7 @@ func TestAnObjectThatIsReplaced(t *testing.T) {
 		}
 		server.Set("public", name, content)
 	}
-	same(t, first, read(t, p, 0, 1)) // from the folder: even the same bytes are another version
+	same(t, first, read(t, p, 0, 1)) // from the folder: even the same bytes are a different version
 	if p.reported != 1 {
 		t.Errorf("location %d serves", p.reported)
 	}
@@ -110,7 +110,7 @@ func TestBucketsThatCannotBeRead(t *testing.T) {
 	t.Setenv("STORAGE_EMULATOR_HOST", server.Host)
 	server.Set("public", "x/readme.txt", nil)
 	server.Set("public", "numpy/a.npy", []byte("\x93NUMPY\x01\x00v\x00{'descr"))
-	// Two bytes are what the location says.
+	// The location states two bytes.
 	for _, name := range []string{"datatrove-4.ds", "datatrove-4.ds.metadata", "megatron-int32.bin", "megatron-int32.idx", "llmc-llama3.bin"} {
 		content, err := os.ReadFile(filepath.Join("local", "testdata", "formats", name))
 		if err != nil {

@@ -42,7 +42,7 @@ func TestNewTakesTheFirstLocationThatWorks(t *testing.T) {
 	}
 	_, err = New(context.Background(), locations[:3], Options{SeqLen: 2})
 	if !errors.Is(err, ErrFailing) || !errors.Is(err, ErrUnsupported) || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want what is wrong with each location", err)
+		t.Errorf("got %v, want an error for each location", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "data location Server 127.0.0.1:1") {
 		t.Errorf("got %v, want it to name the kinds", err)
@@ -98,9 +98,9 @@ func TestIsPermanent(t *testing.T) {
 	}
 }
 
-// TestTheSizeOfATokenIsNotMistaken reads a folder that says that its tokens have so many bytes,
-// as a location of the run and in its place. Two bytes are also what a location has that names
-// none, so the folder is believed; four are not.
+// TestTheSizeOfATokenIsNotMistaken reads a folder that states the size of its tokens, as a location
+// of the run and as a replacement of it. A location without a size also means two bytes, so the
+// folder's size is used. A folder that contradicts a location of four bytes is an error.
 func TestTheSizeOfATokenIsNotMistaken(t *testing.T) {
 	for _, test := range []struct {
 		size config.TokenSize

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// Sequences of a folder of tokens, two bytes each, by their index. A sequence has one token more
-// than is trained on: the last is only what the one before it should have said.
+// Sequences of a folder of two-byte tokens, by their index. A sequence has one token more than the
+// trained length: the last token is only the target of the token before it.
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -53,7 +53,7 @@ func TestNumberedFilesAreReadInTheOrderOfTheirNumbers(t *testing.T) {
 	same(t, [][]int32{{900, 901, 902, 903, 904}, {1000, 1001, 1002, 1003, 1004}, {1100, 1101, 1102, 1103, 1104}}, read(t, p, 0, 3))
 }
 
-// TestTheNextLocationTakesOver cuts a file off and expects the rest from the server.
+// TestTheNextLocationTakesOver truncates a file and expects the remaining tokens from the server.
 func TestTheNextLocationTakesOver(t *testing.T) {
 	dir, copied := files(t), t.TempDir()
 	base := serve(t, http.FileServer(http.Dir(dir)))
@@ -112,7 +112,7 @@ func TestOtherDataDoesNotTakeOver(t *testing.T) {
 	}
 }
 
-// TestServerIsKilledAndRestarted loses the only server and gets it back on the same port.
+// TestServerIsKilledAndRestarted stops the only server and restarts it on the same port.
 func TestServerIsKilledAndRestarted(t *testing.T) {
 	dir := files(t)
 	want := read(t, open4(t, Options{}, local(dir, config.TwoBytes, seeded)), 0, 18)
@@ -136,14 +136,15 @@ func TestServerIsKilledAndRestarted(t *testing.T) {
 		t.Errorf("without the server: %v", err)
 	}
 	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Skip("somebody else took the port:", err)
+		t.Skip("a different process took the port:", err)
 	}
 	server = start(listener)
 	defer func() { _ = server.Close() }()
 	same(t, want[2:], read(t, p, 2, 18))
 }
 
-// TestAFileReplacedOnTheServer keeps its length: only its version tells.
+// TestAFileReplacedOnTheServer replaces a file by a file of the same length: only its version
+// differs.
 func TestAFileReplacedOnTheServer(t *testing.T) {
 	dir := files(t)
 	base := serve(t, http.FileServer(http.Dir(dir)))
@@ -157,14 +158,14 @@ func TestAFileReplacedOnTheServer(t *testing.T) {
 	if !errors.Is(err, tokens.ErrChanged) || !IsPermanent(err) || !strings.Contains(err.Error(), "/2.ds") {
 		t.Errorf("got %v", err)
 	}
-	// What a location lost for good it does not get back by being asked again.
+	// A permanent error of a location stays permanent when the client tries again.
 	if _, again := p.Batch(context.Background(), assign.BatchID{Start: 12, End: 13}); !errors.Is(again, tokens.ErrChanged) {
 		t.Errorf("got %v", again)
 	}
 }
 
-// TestAHangingLocationGetsItsShareOfTheTime reads within a deadline from the second
-// location although the first never answers again.
+// TestAHangingLocationGetsItsShareOfTheTime reads within a deadline from the second location
+// although the first location never answers again.
 func TestAHangingLocationGetsItsShareOfTheTime(t *testing.T) {
 	dir := files(t)
 	var hang atomic.Bool

@@ -17,10 +17,10 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// quick is for tests: what fails for good does so soon.
+// quick has short timeouts for tests, so that permanent errors appear soon.
 var quick = web.Options{Timeout: 2 * time.Second, MaxElapsed: 3 * time.Second, Pause: time.Millisecond, Inner: true}
 
-// write makes a token file of two-byte ids from first on.
+// write creates a token file of two-byte ids, starting with first.
 func write(t testing.TB, path string, first, n int) {
 	t.Helper()
 	var raw []byte
@@ -35,7 +35,7 @@ func write(t testing.TB, path string, first, n int) {
 	}
 }
 
-// files makes a folder whose natural order is not that of bytes.
+// files creates a folder whose natural order differs from its byte order.
 func files(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func serve(t testing.TB, handler http.Handler) string {
 	return server.URL
 }
 
-// numbered is the location of files' files on a server; they are numbered 2 and 10.
+// numbered is the location of the files of files on a server. They are numbered 2 and 10.
 func urls(base string, shuffle config.Shuffle) config.DataLocation {
 	return config.DataLocation{HTTP: &config.HTTPData{
 		Location:  config.HTTPLocation{URLs: []string{base + "/2.ds", base + "/10.ds"}},

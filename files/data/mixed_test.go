@@ -103,7 +103,7 @@ func TestReadyMadeSamples(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	// Labels in some of the files only.
+	// Only some of the files have labels.
 	if err := parquet.WriteFile(filepath.Join(dir, "b.parquet"), []struct {
 		Inputs []int32 `parquet:"inputs,list"`
 	}{{[]int32{6, 7}}}); err != nil {
@@ -117,7 +117,7 @@ func TestReadyMadeSamples(t *testing.T) {
 	golden.Message(t, "labels in one file", err)
 }
 
-// short is a provider that does not deliver what it is asked for.
+// short is a provider that returns less than requested.
 type short struct{ Provider }
 
 func (short) Len() uint64  { return 10 }
@@ -129,12 +129,13 @@ func (short) Batch(_ context.Context, id assign.BatchID) (Batch, error) {
 func TestAProviderThatDeliversTooLittle(t *testing.T) {
 	o := Options{Server: func(context.Context, config.ServerData, Options) (Provider, error) { return short{}, nil }}
 	server := config.DataLocation{Server: &config.ServerData{Addr: "127.0.0.1:1"}}
-	p := open4(t, o, server, server) // with two, batches are remembered
+	p := open4(t, o, server, server) // with two locations, batches are cached
 	_, err := p.Batch(context.Background(), assign.BatchID{End: 1})
 	golden.Message(t, "no sequences", err)
 }
 
-// TestLocationsAreDescribedWithoutSecrets: descriptions go to logs and screens.
+// TestLocationsAreDescribedWithoutSecrets checks that descriptions contain no secrets, because they
+// are logged and displayed.
 func TestLocationsAreDescribedWithoutSecrets(t *testing.T) {
 	address := "https://me:hidden@data.example/{}.ds?token=hidden"
 	for want, location := range map[string]config.HTTPLocation{

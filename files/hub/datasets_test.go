@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 )
 
-// TestDatasets: they have addresses and folders of their own, and are not written.
+// TestDatasets checks that data sets have separate addresses and folders, and that they are never
+// written.
 func TestDatasets(t *testing.T) {
 	server := hubtest.New()
 	defer server.Close()

@@ -13,7 +13,8 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// TestNoSpaceForASnapshot: a download that does not fit is refused before the first file, and counts only what is missing.
+// TestNoSpaceForASnapshot checks that a download that does not fit is refused before the first
+// file, and that only missing files count.
 func TestNoSpaceForASnapshot(t *testing.T) {
 	s := newServer(t)
 	big := noise(300_000, 1)
@@ -43,7 +44,8 @@ func TestNoSpaceForASnapshot(t *testing.T) {
 	}
 }
 
-// TestDiskFillsDuringADownload: the error names the file and how to resume, and the next download resumes.
+// TestDiskFillsDuringADownload checks that the error names the file and the way to resume, and that
+// the next download resumes.
 func TestDiskFillsDuringADownload(t *testing.T) {
 	s := newServer(t)
 	big := noise(2<<20, 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// answers is a Hub that gives every request the same answer, but goes on at most once.
+// answers is a Hub that gives every request the same answer, with at most one next page.
 type answers struct {
 	body []byte
 	link string
@@ -29,7 +29,7 @@ func (a answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzFiles reads listings of a hostile Hub: whatever is listed can be a file of a folder.
+// FuzzFiles reads listings of a hostile Hub. Every listed name must be valid as a file of a folder.
 func FuzzFiles(f *testing.F) {
 	f.Add([]byte(`[{"type":"file","path":"config.json","size":2,"oid":"`+strings.Repeat("a", 40)+`"}]`), `<https://hub.test/api/models/org/model/tree/x?cursor=2>; rel="next"`)
 	f.Add([]byte(`[{"type":"file","path":"a/b.safetensors","size":2,"oid":"`+strings.Repeat("a", 40)+`","lfs":{"oid":"`+strings.Repeat("b", 64)+`","size":9}}]`), "")

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const repo = "org/model"
 
-// noise is content that does not compress into a pattern.
+// noise is content that does not compress.
 func noise(size int, seed uint64) []byte {
 	data := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed)}).Read(data)
@@ -58,7 +58,7 @@ func newServer(t *testing.T) *hubtest.Server {
 	return s
 }
 
-// newClient returns a client that is quick to try again.
+// newClient returns a client with short pauses between its attempts.
 func newClient(t *testing.T, s *hubtest.Server, change ...func(*hub.Options)) *hub.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
@@ -91,7 +91,7 @@ func readAll(t *testing.T, dir string) map[string][]byte {
 	return files
 }
 
-// sums stands for content that is too large to be compared byte by byte in a report.
+// sums replaces content that is too large for a byte-by-byte comparison in a report.
 func sums(files map[string][]byte) map[string]string {
 	short := map[string]string{}
 	for path, data := range files {
@@ -135,8 +135,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotAsksOnlyForWhatIsMissing covers a second call, a pinned one, a new commit,
-// and a choice of files.
+// TestSnapshotAsksOnlyForWhatIsMissing covers a second call, a pinned call, a new commit, and a
+// selection of files.
 func TestSnapshotAsksOnlyForWhatIsMissing(t *testing.T) {
 	s := newServer(t)
 	first := s.Put(repo, model(1))
@@ -157,7 +157,7 @@ func TestSnapshotAsksOnlyForWhatIsMissing(t *testing.T) {
 	}
 	snapshot(hub.SnapshotOptions{})
 	if _, asked := snapshot(hub.SnapshotOptions{}); len(asked) != 1 {
-		t.Errorf("a branch that is here asked %v, want the commit only", asked)
+		t.Errorf("a cached branch requested %v, want only the commit", asked)
 	}
 	if _, asked := snapshot(hub.SnapshotOptions{Revision: first}); len(asked) != 0 {
 		t.Errorf("a commit that is here asked %v", asked)
@@ -197,10 +197,10 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// faults are answers that a download has to survive, or to refuse.
+// TestSnapshotWithFaults has faulty answers that a download must survive or refuse.
 func TestSnapshotWithFaults(t *testing.T) {
 	content := func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/blob/") }
-	cut := func(w http.ResponseWriter, data []byte) { // half of it, with the length of all of it
+	cut := func(w http.ResponseWriter, data []byte) { // half of the content, with the length of the whole content
 		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
 		_, _ = w.Write(data[:len(data)/2])
 		panic(http.ErrAbortHandler)
@@ -315,7 +315,8 @@ func TestSnapshotWithFaults(t *testing.T) {
 
 var errAny = errors.New("any error")
 
-// TestDownloadGoesOn wants a second process to fetch only what the first one did not.
+// TestDownloadGoesOn checks that a second process downloads only the bytes that the first process
+// did not download.
 func TestDownloadGoesOn(t *testing.T) {
 	s := newServer(t)
 	big := noise(1<<20, 5)
@@ -352,8 +353,8 @@ func TestDownloadGoesOn(t *testing.T) {
 	}
 }
 
-// TestBranchMovesMidway commits between the listing and the download: the snapshot is of
-// the commit that was listed.
+// TestBranchMovesMidway commits between the listing and the download. The snapshot must be the
+// listed commit.
 func TestBranchMovesMidway(t *testing.T) {
 	s := newServer(t)
 	first := s.Put(repo, model(1))
@@ -394,7 +395,7 @@ func TestStalledDownload(t *testing.T) {
 	c := newClient(t, s, func(o *hub.Options) { o.Stall, o.Attempts = 20*time.Millisecond, 2 })
 	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
 	close(release)
-	golden.Message(t, "stalled server", err, "model-00002-of-", "model-00001-of-") // whichever stalls first
+	golden.Message(t, "stalled server", err, "model-00002-of-", "model-00001-of-") // whichever download stalls first
 }
 
 func TestRights(t *testing.T) {
@@ -434,8 +435,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestUnreachableHub wants what to do in the error and, once, in the log when nobody answers, also where something else
-// failed before.
+// TestUnreachableHub checks that the error, and the log once, tell the user what to do if the Hub
+// does not answer, also if something else failed before.
 func TestUnreachableHub(t *testing.T) {
 	var log bytes.Buffer
 	s := newServer(t)
@@ -464,7 +465,8 @@ func TestUnreachableHub(t *testing.T) {
 	}
 }
 
-// TestHostileTree wants no file outside the snapshot, whatever the listing says.
+// TestHostileTree checks that no file is written outside the snapshot, whatever the listing
+// contains.
 func TestHostileTree(t *testing.T) {
 	for _, path := range []string{"../evil", "/etc/evil", "a/../../evil", "a//b", "./a", `..\evil`, "a\x00b", "C:evil", "", "..", "a/..", strings.Repeat("a", 2000)} {
 		t.Run(path, func(t *testing.T) {
@@ -508,7 +510,7 @@ func TestSizeCap(t *testing.T) {
 	}
 }
 
-// TestTwoProcesses downloads into one cache at once: every blob crosses once.
+// TestTwoProcesses downloads into one cache concurrently. Every blob must be transferred once.
 func TestTwoProcesses(t *testing.T) {
 	s := newServer(t)
 	s.Put(repo, model(1))

@@ -9,7 +9,8 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// TestOnlyPublic lets somebody without a token use a cache that somebody with one has filled.
+// TestOnlyPublic checks a client without a token that uses a cache that a client with a token has
+// filled.
 func TestOnlyPublic(t *testing.T) {
 	s := newServer(t)
 	dir := t.TempDir()

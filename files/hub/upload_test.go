@@ -27,7 +27,7 @@ func toUpload(files map[string][]byte) []hub.File {
 	return list
 }
 
-// wantFiles checks the main branch, apart from what every repository begins with.
+// wantFiles checks the main branch, except the initial files of every repository.
 func wantFiles(t *testing.T, s *hubtest.Server, want map[string][]byte) {
 	t.Helper()
 	got := s.Files(repo, "main")
@@ -65,8 +65,8 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestUploadReplaces wants what has no successor to go, and what is there already not to
-// be sent again.
+// TestUploadReplaces checks that files without a successor are removed, and that existing files are
+// not sent again.
 func TestUploadReplaces(t *testing.T) {
 	s := newServer(t)
 	s.Put(repo, model(1))
@@ -80,7 +80,7 @@ func TestUploadReplaces(t *testing.T) {
 	wantFiles(t, s, next)
 	for _, request := range s.Requests()[before:] {
 		if strings.HasPrefix(request, "PUT") {
-			t.Errorf("sent again what is stored: %s", request)
+			t.Errorf("sent stored content again: %s", request)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func TestUploadWithFaults(t *testing.T) {
 	}
 }
 
-// faulted counts a fault before it happens, as it may end the handler.
+// faulted counts a fault before it happens, because the fault may end the handler.
 func faulted(left *atomic.Int32, fault func(http.ResponseWriter, *http.Request) bool, w http.ResponseWriter, r *http.Request) bool {
 	left.Add(-1)
 	if fault(w, r) {
@@ -181,7 +181,7 @@ func faulted(left *atomic.Int32, fault func(http.ResponseWriter, *http.Request) 
 	return false
 }
 
-// TestLostCommitAnswer wants a commit whose answer got lost to be found, not made twice.
+// TestLostCommitAnswer checks that a commit whose answer was lost is found and not repeated.
 func TestLostCommitAnswer(t *testing.T) {
 	s := newServer(t)
 	s.Put(repo, map[string][]byte{"config.json": nil})
@@ -205,8 +205,7 @@ func TestLostCommitAnswer(t *testing.T) {
 	}
 }
 
-// TestConcurrentUploads wants two writers to build upon each other, or to stop where
-// Check says so.
+// TestConcurrentUploads checks that two writers build upon each other, or stop if Check fails.
 func TestConcurrentUploads(t *testing.T) {
 	s := newServer(t)
 	s.Put(repo, map[string][]byte{"config.json": []byte("{}")})
@@ -227,7 +226,7 @@ func TestConcurrentUploads(t *testing.T) {
 	want["other.txt"] = []byte("theirs")
 	wantFiles(t, s, want)
 	if checked != 2 {
-		t.Errorf("checked %d times, want for each commit that was built upon", checked)
+		t.Errorf("checked %d times, want once for each parent commit", checked)
 	}
 	refusal := errors.New("newer")
 	_, err := newClient(t, s).Upload(t.Context(), repo, toUpload(model(2)), hub.UploadOptions{Check: func(context.Context, string) error { return refusal }})

@@ -18,7 +18,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// file puts a header and data together, with the right length prefix.
+// file joins a header and data, with the correct length prefix.
 func file(header string, data int) []byte {
 	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 	b = append(b, header...)
@@ -131,7 +131,8 @@ func TestDecodeRejects(t *testing.T) {
 	}
 }
 
-// TestReadHeader wants the tensors by name, where they lie, and the data left to read.
+// TestReadHeader checks that the tensors are returned by name with their offsets, and that the data
+// is left to read.
 func TestReadHeader(t *testing.T) {
 	content := file(`{"b":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"__metadata__":{"k":"v"},"a":{"dtype":"F32","shape":[1,2],"data_offsets":[3,11]}}`, 11)
 	r := bytes.NewReader(content)
@@ -145,7 +146,7 @@ func TestReadHeader(t *testing.T) {
 	}
 	for _, length := range []int{0, 5, 8, 30} {
 		if _, err := ReadHeader(bytes.NewReader(content[:length]), int64(len(content))); !errors.Is(err, errInvalid) {
-			t.Errorf("%d bytes of a file that has more: %v", length, err)
+			t.Errorf("the first %d bytes of a longer file: %v", length, err)
 		}
 	}
 }

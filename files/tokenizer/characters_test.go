@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// page is the number of characters that a digest stands for.
+// page is the number of characters that share a digest.
 const page = 0x4000
 
-// checkClass compares what a Split by a class of characters makes of all of Unicode.
+// checkClass compares the result of a Split by a class of characters, for all of Unicode.
 func checkClass(t *testing.T, expression string, digests []string) {
 	t.Helper()
 	class, err := compilePattern("here", expression)
@@ -35,13 +35,13 @@ func checkClass(t *testing.T, expression string, digests []string) {
 			}
 		}
 		if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
-			t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", expression, i*page, (i+1)*page-1)
+			t.Errorf("%s: a character between U+%04X and U+%04X differs from the reference", expression, i*page, (i+1)*page-1)
 		}
 	}
 }
 
-// TestEveryCharacterIsNormalizedAsByTheReference compares all of Unicode with what
-// scripts/reference/tokenizer_characters.py wrote.
+// TestEveryCharacterIsNormalizedAsByTheReference compares all of Unicode with the output of
+// scripts/reference/tokenizer_characters.py.
 func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "characters.json"))
 	if err != nil {
@@ -89,13 +89,13 @@ func TestEveryCharacterIsNormalizedAsByTheReference(t *testing.T) {
 				}
 			}
 			if got := hex.EncodeToString(hash.Sum(nil)[:3]); got != digest {
-				t.Errorf("%s: something between U+%04X and U+%04X is not what it is in the reference", name, i*page, (i+1)*page-1)
+				t.Errorf("%s: a character between U+%04X and U+%04X differs from the reference", name, i*page, (i+1)*page-1)
 			}
 		}
 	}
 }
 
-// pieces returns what stages make of a text.
+// pieces returns the pieces into which stages split a text.
 func pieces(t *testing.T, stages []stage, text string) []string {
 	var all []string
 	collect := stageFunc(func(p piece) { all = append(all, string(p.text)) })

@@ -20,11 +20,11 @@ func charsmapOf(units []uint32, texts string) []byte {
 	return append(raw, texts...)
 }
 
-// letterUnits are those of a trie that has the key a only, for the text at a place.
+// letterUnits returns the units of a trie with the single key a, whose text is at position at.
 func letterUnits(at uint32) []uint32 {
 	units := make([]uint32, 512)
-	units[0] = 1 << 10                                 // the children of the root are at 1 and what it is exclusive-or a byte
-	units[1^'a'] = 'a' | unitHasLeaf | (1^'a'^256)<<10 // and that of a is at 256
+	units[0] = 1 << 10                                 // the children of the root are at 1 exclusive-or the byte
+	units[1^'a'] = 'a' | unitHasLeaf | (1^'a'^256)<<10 // the children of a are at 256
 	units[256] = unitIsValue | at
 	return units
 }
@@ -66,11 +66,12 @@ func TestCharsmapsThatDoNotHold(t *testing.T) {
 	}
 }
 
-// TestEndlessRule has a trie that leads back to itself, in which a search would go on to the end of the text.
+// TestEndlessRule has a trie that leads back to itself, so that a search would continue to the end
+// of the text.
 func TestEndlessRule(t *testing.T) {
 	units := make([]uint32, 512)
 	units[0] = 256 << 10                   // children from 256 on
-	units[256^'a'] = 'a'<<10 | uint32('a') // the node itself is its only child
+	units[256^'a'] = 'a'<<10 | uint32('a') // its only child is the node itself
 	found, err := parseCharsmap(charsmapOf(units, ""))
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestEndlessRule(t *testing.T) {
 	}
 }
 
-// FuzzCharsmap wants errors of what is no charsmap, and searches that end within it.
+// FuzzCharsmap checks that invalid charsmaps are errors, and that searches end within the charsmap.
 func FuzzCharsmap(f *testing.F) {
 	f.Add(charsmapOf(letterUnits(2), "A\x00bc\x00"), "aa\u0301b")
 	f.Add(charsmapOf(letterUnits(0), ""), "a")

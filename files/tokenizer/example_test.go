@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// The byte-level tokenizer; Load reads that of a model's tokenizer.json.
+// The byte-level tokenizer. Load reads the tokenizer in a model's tokenizer.json.
 func Example() {
 	coder := tokenizer.Bytes()
 	ids, err := coder.Encode([]byte("Go!"))
@@ -24,7 +24,7 @@ func Example() {
 	// 256 tokens: [71 111 33] is "Go!"
 }
 
-// A model writes token by token: bytes of a character that is not whole yet are held back.
+// A model writes token by token. Bytes of an incomplete character are held back.
 func ExampleTokenizer_NewStream() {
 	stream, err := tokenizer.Bytes().NewStream(nil)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPatternsSplitAsTheReference compares with what scripts/reference/tokenizer_patterns.py
-// wrote.
+// TestPatternsSplitAsTheReference compares with the output of
+// scripts/reference/tokenizer_patterns.py.
 func TestPatternsSplitAsTheReference(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "patterns.json"))
 	if err != nil {
@@ -26,7 +26,7 @@ func TestPatternsSplitAsTheReference(t *testing.T) {
 		compiled, err := compilePattern("here", test.Pattern)
 		if test.Pieces == nil {
 			if err == nil {
-				t.Errorf("%s is taken, and the reference refuses it", test.Pattern)
+				t.Errorf("%s is accepted, but the reference refuses it", test.Pattern)
 			}
 			continue
 		}
@@ -46,7 +46,7 @@ func TestPatternsSplitAsTheReference(t *testing.T) {
 	}
 }
 
-// TestPatternsThatMatchSomething has those that must not be taken for others.
+// TestPatternsThatMatchSomething has patterns that must not be confused with similar patterns.
 func TestPatternsThatMatchSomething(t *testing.T) {
 	for _, pattern := range []string{`a`, `a?b`, `(?:a|b)+`, `(?=a)a`, `(?:a?|b)c`, `(a|b?)c*d`, `\s+(?!\S)`, `x{1,3}`, `[^a]*\p{L}`, `(?<=a)b|c`, `((a))`} {
 		if _, err := compilePattern("here", pattern); err != nil {

@@ -45,7 +45,7 @@ type tally struct {
 	refused                                 map[string]int // pairs by reason
 }
 
-// varying are the parts of a refusal that are not its reason.
+// varying are the parts of a refusal that are not part of its reason.
 var varying = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\[\d*\]|\d+`)
 
 func (c *tally) refuse(err error, pairs int) {
@@ -118,8 +118,8 @@ func (c *tally) compare(t *testing.T, of configuration) {
 	}
 }
 
-// answerOf returns a tokenizer's result for a text and other ids. It is an error if streaming gives
-// another text than decoding.
+// answerOf returns a tokenizer's result for a text and other ids. It is an error if streaming and
+// decoding give different texts.
 func answerOf(tokenizer *Tokenizer, text string, others []int32) (a answer, err error) {
 	a.text, a.others = text, others
 	if a.ids, err = tokenizer.Encode([]byte(text)); err != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestScoresAreReadAsByTheReference compares with what scripts/reference/tokenizer_numbers.py wrote.
+// TestScoresAreReadAsByTheReference compares with the output of
+// scripts/reference/tokenizer_numbers.py.
 func TestScoresAreReadAsByTheReference(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "numbers.json"))
 	if err != nil {

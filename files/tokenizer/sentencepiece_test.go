@@ -78,7 +78,7 @@ func checkPieces(t *testing.T, tokenizer *Tokenizer, name string, i int, want []
 		slices.Reverse(ids)
 	}
 	if !bytes.Equal(textDigest(decoded[:]...), want[4:]) {
-		t.Errorf("string %d %+q: ids %v decode to %+q, which is not what they do in the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, decoded, name, i)
+		t.Errorf("string %d %+q: ids %v decode to %+q, which differs from the library; see: sentencepiece_vectors.py --show %s %d", i, text, ids, decoded, name, i)
 		return false
 	}
 	return true
@@ -103,7 +103,7 @@ func message(fields ...any) []byte {
 	return raw
 }
 
-// smallModel is a model with pieces, and with what else is given.
+// smallModel is a model with the given pieces and additional fields.
 func smallModel(more ...any) []byte {
 	const minusOne = uint32(0xbf800000)
 	return message(append([]any{
@@ -154,7 +154,7 @@ func TestSentencePieceRefusesWhatItCannotFollow(t *testing.T) {
 	}
 }
 
-// TestSentencePieceNames looks for pieces by name.
+// TestSentencePieceNames looks up pieces by name.
 func TestSentencePieceNames(t *testing.T) {
 	tokenizer, err := ParseSentencePiece(smallModel())
 	if err != nil {
@@ -173,7 +173,8 @@ func TestSentencePieceNames(t *testing.T) {
 	}
 }
 
-// FuzzSentencePiece wants errors, never panics, and ids that the model has.
+// FuzzSentencePiece checks that invalid models are errors and never panics, and that all ids are in
+// the model.
 func FuzzSentencePiece(f *testing.F) {
 	f.Add(smallModel(), "ab  x y c")
 	f.Add(smallModel(2, message(3, modelBPE, 44, "?"), 3, message(2, charsmapOf(letterUnits(2), "A\x00bc\x00"), 3, 0, 4, 0)), "abc x yab")

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// streamed returns what a stream makes of ids after others, Flush included.
+// streamed returns the output of a stream for ids after earlier ids, including Flush.
 func streamed(t interface{ Fatal(...any) }, tokenizer *Tokenizer, after, ids []int32) (parts []string) {
 	stream, err := tokenizer.NewStream(after)
 	if err != nil {
@@ -31,8 +31,8 @@ func streamed(t interface{ Fatal(...any) }, tokenizer *Tokenizer, after, ids []i
 	return append(parts, string(last))
 }
 
-// streamers have the decoders of known families, and rarer ones. Ids 0 to 5 are text, 6 and 7
-// special, 8 to 15 the bytes of U+1FABF, 0xFF and those of л and A.
+// streamers have the decoders of known families, and rarer decoders. Ids 0 to 5 are text, 6 and 7
+// are special, and 8 to 15 are the bytes of U+1FABF, 0xFF, and the bytes of л and A.
 func streamers(t *testing.T) map[string]*Tokenizer {
 	const vocab = `{"a": 0, "▁b": 1, "\ufffd": 2, "▁": 3, "Ġ": 4, "ab": 5, "<s>": 6, "</s>": 7,
 		"<0xF0>": 8, "<0x9F>": 9, "<0xAA>": 10, "<0xBF>": 11, "<0xFF>": 12, "<0xD0>": 13, "<0xBB>": 14, "<0x41>": 15}`
@@ -66,7 +66,8 @@ func streamers(t *testing.T) map[string]*Tokenizer {
 	return all
 }
 
-// piecesOf returns a tokenizer.model whose ids are as those of streamers, with the normalizer's settings.
+// piecesOf returns a tokenizer.model with the same ids as streamers, with the given normalizer
+// settings.
 func piecesOf(normalizer []byte) []byte {
 	all := []any{2, message(35, 1), 3, normalizer}
 	for _, text := range []string{"a", "▁b", "\ufffd", "▁", "▁▁", "ab"} {
@@ -85,7 +86,8 @@ func piecesOf(normalizer []byte) []byte {
 	return message(all...)
 }
 
-// TestStreamOfPieces streams pieces of a tokenizer.model: characters appear when their last byte is there.
+// TestStreamOfPieces streams pieces of a tokenizer.model: a character appears when its last byte
+// arrives.
 func TestStreamOfPieces(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -109,8 +111,8 @@ func TestStreamOfPieces(t *testing.T) {
 	}
 }
 
-// TestStreamWithoutEndIsLinear streams what a model writes that repeats itself: the memory that all tokens
-// took together grows with their number, not with its square.
+// TestStreamWithoutEndIsLinear streams a repeating output: the total memory of all tokens grows
+// with their number, not with its square.
 func TestStreamWithoutEndIsLinear(t *testing.T) {
 	for name, tokenizer := range streamers(t) {
 		for _, id := range []int32{0, 3, 4, 9, 13} {
@@ -121,7 +123,7 @@ func TestStreamWithoutEndIsLinear(t *testing.T) {
 				got := streamed(t, tokenizer, ids, ids)
 				runtime.ReadMemStats(&after)
 				if whole, err := tokenizer.DecodeSkipSpecial(ids); err != nil || name == "bare pieces" && strings.Join(got, "") != string(whole) {
-					t.Errorf("%s, id %d: %v, or the stream is not the text", name, id, err)
+					t.Errorf("%s, id %d: %v, or the stream differs from the text", name, id, err)
 				}
 				return after.TotalAlloc - before.TotalAlloc
 			}
@@ -132,8 +134,8 @@ func TestStreamWithoutEndIsLinear(t *testing.T) {
 	}
 }
 
-// TestStreamOfAReplacementCharacter streams U+FFFD that a token has, not one that stands for
-// the start of a character.
+// TestStreamOfAReplacementCharacter streams a U+FFFD that is part of a token, not a U+FFFD for the
+// start of a character.
 func TestStreamOfAReplacementCharacter(t *testing.T) {
 	tokenizer := streamers(t)["Llama"]
 	for _, test := range []struct {
@@ -144,9 +146,9 @@ func TestStreamOfAReplacementCharacter(t *testing.T) {
 		{[]int32{8, 6, 9, 7, 10, 11}, "||||||\U0001FABF"},
 		{[]int32{2, 8, 9, 0}, "\uFFFD|||\uFFFD\uFFFDa|"},
 		{[]int32{0, 8, 9, 10}, "a||||\uFFFD\uFFFD\uFFFD"},
-		{[]int32{9, 13, 14}, "|||\uFFFD\uFFFD\uFFFD"},                  // a run of bytes is text or none of it is
-		{[]int32{9, 15, 0}, "||\uFFFD\uFFFDa|"},                        // also ASCII
-		{[]int32{13, 14, 15, 12, 0}, "||||\uFFFD\uFFFD\uFFFD\uFFFDa|"}, // however it began
+		{[]int32{9, 13, 14}, "|||\uFFFD\uFFFD\uFFFD"},                  // a run of bytes is text as a whole or not at all
+		{[]int32{9, 15, 0}, "||\uFFFD\uFFFDa|"},                        // also if it contains ASCII
+		{[]int32{13, 14, 15, 12, 0}, "||||\uFFFD\uFFFD\uFFFD\uFFFDa|"}, // whatever its beginning
 	} {
 		parts := strings.Join(streamed(t, tokenizer, nil, test.ids), "|")
 		if parts != test.want {
@@ -159,7 +161,8 @@ func TestStreamOfAReplacementCharacter(t *testing.T) {
 	}
 }
 
-// TestStreamOfManyBytes streams a run of bytes that is longer than what is held back elsewhere.
+// TestStreamOfManyBytes streams a run of bytes that is longer than the held-back text of other
+// decoders.
 func TestStreamOfManyBytes(t *testing.T) {
 	tokenizer := streamers(t)["Llama"]
 	whole := slices.Repeat([]int32{13, 14}, 1000)
@@ -167,7 +170,7 @@ func TestStreamOfManyBytes(t *testing.T) {
 		if got := strings.Join(streamed(t, tokenizer, nil, append(slices.Clone(whole), last)), ""); got != want {
 			t.Errorf("the last is %d: got %d bytes, %.20q", last, len(got), got)
 		}
-		// The part before has appeared already, so what follows is what it is in the whole run.
+		// The earlier part has already appeared, so the rest is the same as in the whole run.
 		got := strings.Join(streamed(t, tokenizer, append([]int32{12}, whole...), []int32{14, last}), "")
 		if last == 12 && got != "\uFFFD\uFFFD" || last == 0 && got != "\uFFFDa" {
 			t.Errorf("after invalid text, last byte %d: got %.20q", last, got)
@@ -175,13 +178,13 @@ func TestStreamOfManyBytes(t *testing.T) {
 	}
 }
 
-// TestStreamGoesOn wants the text after any ids, special ones among them, to be the rest of
-// what all are decoded to.
+// TestStreamGoesOn checks that the text after any ids, including special ids, is the rest of the
+// decoded text of all ids.
 func TestStreamGoesOn(t *testing.T) {
 	for name, tokenizer := range streamers(t) {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				id := rapid.SampledFrom([]int32{0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, // often several special ones in a row
+				id := rapid.SampledFrom([]int32{0, 1, 2, 3, 4, 5, 6, 6, 6, 6, 7, 7, 7, 7, 7, // often several special ids in a row
 					8, 9, 10, 11, 12, 13, 14, 15})
 				after, ids := rapid.SliceOfN(id, 0, 40).Draw(t, "after"), rapid.SliceOfN(id, 0, 40).Draw(t, "ids")
 				before, err := tokenizer.DecodeSkipSpecial(after)
@@ -194,7 +197,7 @@ func TestStreamGoesOn(t *testing.T) {
 				}
 				want, follows := bytes.CutPrefix(whole, before)
 				if !follows {
-					t.Skip("what follows changes what was there")
+					t.Skip("a later token changes the earlier text")
 				}
 				if got := strings.Join(streamed(t, tokenizer, after, ids), ""); got != string(want) {
 					t.Fatalf("got %q, want %q", got, want)

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestSeveralTemplates compares with what scripts/reference/tokenizer_templates.py wrote.
-// What the reference puts around a text in a way of its own may be refused, but not differ.
+// TestSeveralTemplates compares with the output of scripts/reference/tokenizer_templates.py. A
+// template that the reference applies in an unusual way may be refused, but must not give a
+// different result.
 func TestSeveralTemplates(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("testdata", "templates.json"))
 	if err != nil {

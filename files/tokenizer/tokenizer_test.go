@@ -74,7 +74,7 @@ func TestEncodeRefusesWhatIsNoText(t *testing.T) {
 	golden.Message(t, "byte 2", err)
 }
 
-// TestJSONIsForEver pins the file: its hash is part of checkpoints.
+// TestJSONIsForEver pins the file, because its hash is part of checkpoints.
 func TestJSONIsForEver(t *testing.T) {
 	golden.Compare(t, "bytes.json", Bytes().JSON())
 }
@@ -109,13 +109,13 @@ func small(parts ...string) string {
 		file["extra"], file["added"], file["normalizer"], file["pre"], file["post"], file["decoder"], file["model"], file["vocab"], file["merges"])
 }
 
-// unigramFile returns a tokenizer.json with a model of that type.
+// unigramFile returns a tokenizer.json with a unigram model.
 func unigramFile(model string) string {
 	return fmt.Sprintf(`{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
 		"post_processor": null, "decoder": null, "model": {"type": "Unigram", %s}}`, model)
 }
 
-// wordPieceFile returns a tokenizer.json with a model of that type.
+// wordPieceFile returns a tokenizer.json with a WordPiece model.
 func wordPieceFile(model string) string {
 	return strings.Replace(unigramFile(model), `"Unigram"`, `"WordPiece"`, 1)
 }
@@ -234,7 +234,7 @@ func TestParseRefusesWhatItCannotFollow(t *testing.T) {
 	}
 }
 
-// TestHostilePatternEnds wants an error from a pattern that would search for ages.
+// TestHostilePatternEnds checks that a pattern with an extremely long search is an error.
 func TestHostilePatternEnds(t *testing.T) {
 	slow, err := compilePattern("here", `(?:a|b|ab)*c`)
 	if err != nil {
@@ -262,8 +262,8 @@ func TestFewAndManySymbolsMergeAlike(t *testing.T) {
 	})
 }
 
-// TestNormalFormsAreThoseOfUnicode compares with package norm where that does the same:
-// for short sequences of characters that are not inert.
+// TestNormalFormsAreThoseOfUnicode compares with package norm if both have the same result: for
+// short sequences of characters that are not inert.
 func TestNormalFormsAreThoseOfUnicode(t *testing.T) {
 	character := rapid.OneOf(
 		rapid.SampledFrom([]rune("aeiouAns\u0301\u0308\u0323\u0327\u0345\u05b0\u093c\u3099가각각Åéﬁ①ｶﾞ")),
@@ -285,15 +285,15 @@ func TestNormalFormsAreThoseOfUnicode(t *testing.T) {
 	})
 }
 
-// TestUnicodeVersion notices when the standard library's tables move beyond those that
+// TestUnicodeVersion fails when the standard library's tables are newer than the tables that
 // unicode16 complements.
 func TestUnicodeVersion(t *testing.T) {
 	if unicode.Version != "15.0.0" {
-		t.Errorf("package unicode has Unicode %s: look at unicode16, which complements 15.0.0", unicode.Version)
+		t.Errorf("package unicode has Unicode %s: check unicode16, which complements 15.0.0", unicode.Version)
 	}
 }
 
-// TestStreamIsDecode wants the text of a stream to be that of all ids at once.
+// TestStreamIsDecode checks that the text of a stream equals the text of all ids at once.
 func TestStreamIsDecode(t *testing.T) {
 	for _, name := range families {
 		tokenizer := family(t, name)
@@ -307,7 +307,7 @@ func TestStreamIsDecode(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !utf8.Valid(want) {
-				continue // an added token that a byte-level decoder takes for a byte
+				continue // an added token that a byte-level decoder treats as a byte
 			}
 			stream, err := tokenizer.NewStream(nil)
 			if err != nil {
@@ -357,7 +357,8 @@ func TestStreamOfBrokenText(t *testing.T) {
 	}
 }
 
-// FuzzParse wants errors, never panics, and ids that the vocabulary has.
+// FuzzParse checks that invalid files are errors and never panics, and that all ids are in the
+// vocabulary.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small()), "ab c")
 	f.Add([]byte(small("normalizer", `{"type": "NFKC"}`, "pre", `{"type": "Metaspace", "replacement": "▁"}`)), "a ﬁ b")
@@ -387,7 +388,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzEncode wants the bytes of any text back from a byte-level tokenizer.
+// FuzzEncode checks that a byte-level tokenizer returns the bytes of any text.
 func FuzzEncode(f *testing.F) {
 	tokenizer := family(f, "deepseek3")
 	f.Add("a  b\r\n1234 é 中文")
@@ -403,7 +404,7 @@ func FuzzEncode(f *testing.F) {
 			t.Fatal(err)
 		}
 		if got, err := tokenizer.Decode(ids); err != nil || string(got) != text {
-			t.Fatalf("%q comes back as %q, %v", text, got, err)
+			t.Fatalf("%q is decoded as %q, %v", text, got, err)
 		}
 	})
 }

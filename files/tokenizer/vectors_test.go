@@ -159,14 +159,14 @@ func checkString(t *testing.T, tokenizer *Tokenizer, name string, i int, text st
 		decoded[j] = lossy(text)
 	}
 	if !bytes.Equal(textDigest(decoded[:]...), want[4:]) {
-		t.Errorf("string %d %+q: ids %v decode to %+q, which is not what they do in the reference; see: tokenizer_vectors.py --show %s %d", i, text, plain, decoded, name, i)
+		t.Errorf("string %d %+q: ids %v decode to %+q, which differs from the reference; see: tokenizer_vectors.py --show %s %d", i, text, plain, decoded, name, i)
 		return false
 	}
 	return true
 }
 
-// TestStreamsAreDecodedTexts streams what the reference was compared with, forwards and in
-// reverse, which is mostly broken text.
+// TestStreamsAreDecodedTexts streams the ids of the reference vectors, forwards and in reverse. The
+// reversed text is mostly broken.
 func TestStreamsAreDecodedTexts(t *testing.T) {
 	for _, name := range families {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestStreamsAreDecodedTexts(t *testing.T) {
 	}
 }
 
-// TestScannersAreTheirPatterns compares scanners with the regular expressions they stand for.
+// TestScannersAreTheirPatterns compares scanners with the regular expressions that they replace.
 func TestScannersAreTheirPatterns(t *testing.T) {
 	for expression, scan := range scanners {
 		slow, err := compilePattern("pattern", expression)

@@ -97,7 +97,8 @@ func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 	return fmt.Sprint(trace)
 }
 
-// Sums over a whole tensor must have the same bits on every machine, for any length.
+// TestSumsOfSquaresHaveTheBitsOfTheReference checks that sums over a whole tensor have the same
+// bits on every machine, for any length.
 func TestSumsOfSquaresHaveTheBitsOfTheReference(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 15, 16, 127, 128, 129, 513, 1<<15 + 3, 1<<17 + 77} {
 		delta, grad := normal(uint64(n), n, 1), normal(uint64(n)+1, n, 0.1)
@@ -108,7 +109,7 @@ func TestSumsOfSquaresHaveTheBitsOfTheReference(t *testing.T) {
 				want = got
 			}
 			if got != want {
-				t.Errorf("%d values: %s with %d threads has other bits", n, kernel.ISA(), kernel.threads)
+				t.Errorf("%d values: %s with %d threads has different bits", n, kernel.ISA(), kernel.threads)
 			}
 		}
 	}
@@ -164,7 +165,7 @@ func TestTiesGoToTheLowestIndex(t *testing.T) {
 				}
 			}
 			if alone != topK%2 {
-				t.Errorf("%s: top %d: %d pairs of equals were parted", kernel.ISA(), topK, alone)
+				t.Errorf("%s: top %d: %d equal pairs were separated", kernel.ISA(), topK, alone)
 			}
 		}
 	}
@@ -259,7 +260,7 @@ func TestOrderOfSignsDoesNotMatter(t *testing.T) {
 		}
 		want := update(results)
 		if got := update(rapid.Permutation(results).Draw(rt, "order")); got != want {
-			rt.Errorf("another order of the results gave other weights")
+			rt.Errorf("a different order of the results gave different weights")
 		}
 	})
 }
@@ -506,7 +507,7 @@ func TestQuietChunksWait(t *testing.T) {
 				t.Errorf("%s: %d coefficients of the quiet chunk", kernel.ISA(), got.Counts[0])
 			}
 			if !slices.Equal(got.Counts[1:], all.Counts[1:]) || !slices.Equal(got.Indices[topK:], all.Indices[topK:]) || !slices.Equal(got.Values[topK:], all.Values[topK:]) {
-				t.Errorf("%s: the other chunks send something else", kernel.ISA())
+				t.Errorf("%s: the other chunks send different entries", kernel.ISA())
 			}
 		}
 	}

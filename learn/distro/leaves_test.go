@@ -41,12 +41,12 @@ func TestLeavesAreOfTheChunks(t *testing.T) {
 				first = leaves
 			}
 			if !slices.Equal(first, leaves) {
-				t.Errorf("%v: %d threads give other leaves", shape, threads)
+				t.Errorf("%v: %d threads give different leaves", shape, threads)
 			}
 			for c := range layout.Chunks() {
 				digest := audit.Digest(layout.Chunk(delta, c, nil))
 				if digests[c] != digest || leaves[c] != audit.Leaf(digest, TakenOf(taken, c, layout.Chunks())) {
-					t.Fatalf("%v: chunk %d has another leaf", shape, c)
+					t.Fatalf("%v: chunk %d has a different leaf", shape, c)
 				}
 			}
 			if _, _, err := kernel.Leaves(layout, delta[1:], taken); !errors.Is(err, ErrInput) {
@@ -54,7 +54,7 @@ func TestLeavesAreOfTheChunks(t *testing.T) {
 			}
 			taken.Counts = taken.Counts[1:]
 			if _, _, err := kernel.Leaves(layout, delta, taken); !errors.Is(err, ErrInput) {
-				t.Errorf("a result of another layout: error %v", err)
+				t.Errorf("a result of a different layout: error %v", err)
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func pack(t *testing.T, parts ...any) []byte {
 	return b.Bytes()
 }
 
-// TestOtherCompilationsHaveTheSameBits compiles the kernels in two other ways: at another
+// TestOtherCompilationsHaveTheSameBits compiles the kernels in two other ways: at a different
 // optimisation level, and for this machine's processor with contraction enabled on the command
 // line. Package distro itself is compiled with -O3. The test runs every instruction set of each
 // build in a floating-point mode that is not the default.
@@ -94,7 +94,7 @@ func TestOtherCompilationsHaveTheSameBits(t *testing.T) {
 		}
 	}
 	if len(compilers) == 0 {
-		t.Skip("neither gcc nor clang is in PATH: nothing to compile the kernels with")
+		t.Skip("no gcc or clang in PATH to compile the kernels")
 	}
 	type io struct{ input, want []byte }
 	var cases []io
@@ -123,7 +123,7 @@ func TestOtherCompilationsHaveTheSameBits(t *testing.T) {
 							t.Fatalf("%s: %v", set.name, err)
 						}
 						if !bytes.Equal(got, c.want) {
-							t.Errorf("%s, case %d: other bits than the reference's", set.name, i)
+							t.Errorf("%s, case %d: the bits differ from the reference", set.name, i)
 						}
 					}
 				}

@@ -69,7 +69,7 @@ func TestMaxDocs(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreNoExamplesOfTheirOwn has a pool of hardly anything but the question.
+// TestQuestionsAreNoExamplesOfTheirOwn has a pool with hardly more than the question.
 func TestQuestionsAreNoExamplesOfTheirOwn(t *testing.T) {
 	dir := t.TempDir()
 	const own = `{"goal":"own","sol1":"a","sol2":"b","label":0}` + "\n"
@@ -154,7 +154,7 @@ func TestCapitalized(t *testing.T) {
 	}
 }
 
-// FuzzLines reads whatever stands in a line.
+// FuzzLines reads arbitrary lines.
 func FuzzLines(f *testing.F) {
 	f.Add(`{"question":"q","choices":{"text":["a"],"label":["A"]},"answerKey":"A"}`)
 	f.Add(`{"question":1e400,"choices":{"text":[[]],"label":null}}`)

@@ -17,15 +17,15 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// layout is a data set as the Hub has it: every column with its type, one row, the splits of
-// every part, and in which of them answers are missing.
+// layout is a data set as on the Hub: every column with its type, one row, the splits of every
+// part, and the splits without answers.
 type layout struct {
 	columns  map[string]string // type by name: text, texts, int32, int64, choices
 	row      map[string]any
 	parts    []string // folders on the main branch
 	splits   []string
 	withheld string         // split without answers
-	without  map[string]any // what that has in their place
+	without  map[string]any // placeholder for the answers in that split
 	converts []string       // parts on the branch of conversions
 	prompt   string         // of the row
 	choices  []string
@@ -103,8 +103,8 @@ var layouts = map[string]layout{
 	},
 }
 
-// listOf is a list whose elements have a name: element in files of newer versions of Arrow,
-// item in those of older ones.
+// listOf returns a list whose elements have a name: element in files of newer versions of Arrow,
+// item in files of older versions.
 func listOf(element string) parquet.Node {
 	return parquet.Optional(listNode{parquet.Group{"list": parquet.Repeated(parquet.Group{element: parquet.Optional(parquet.String())})}})
 }
@@ -120,7 +120,7 @@ func (listType) LogicalType() *format.LogicalType {
 	return &format.LogicalType{Value: new(format.ListType)}
 }
 
-// rowOf is a row as it is in the file: leaves in the order of their names, nothing missing.
+// rowOf returns a row as in the file: leaves in the order of their names, nothing missing.
 func rowOf(row map[string]any) parquet.Row {
 	var out parquet.Row
 	column := 0
@@ -145,7 +145,7 @@ func rowOf(row map[string]any) parquet.Row {
 	return out
 }
 
-// file writes five rows, two in a group, all of whose columns may be missing, as data sets do.
+// file writes five rows, two per group. All columns are optional, as in data sets.
 func (l layout) file(t *testing.T, element, split string) []byte {
 	t.Helper()
 	group := parquet.Group{}
@@ -177,8 +177,8 @@ func (l layout) file(t *testing.T, element, split string) []byte {
 	return b.Bytes()
 }
 
-// TestHubLayouts reads every data set from files with the columns, types and paths that it has
-// on the Hub: on its main branch, and where the Hub converts it.
+// TestHubLayouts reads every data set from files with the same columns, types and paths as on the
+// Hub: on its main branch, and on the branch of the Hub's conversions.
 func TestHubLayouts(t *testing.T) {
 	if len(layouts) != len(tasks) {
 		t.Errorf("%d layouts of %d tasks", len(layouts), len(tasks))
@@ -244,7 +244,8 @@ func (l layout) check(t *testing.T, task Task, element string, convertedBranch b
 	}
 }
 
-// TestFoldersOfDocuments: links are followed, and hidden names are read only on request.
+// TestFoldersOfDocuments checks that links are followed, and that hidden names are read only on
+// request.
 func TestFoldersOfDocuments(t *testing.T) {
 	dir := t.TempDir()
 	place(t, filepath.Join(dir, "set", "blobs", "1"), "{}")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSample compares draws with those of Python's random.
+// TestSample compares draws with the draws of Python's random.
 func TestSample(t *testing.T) {
 	var all struct {
 		Random []struct {

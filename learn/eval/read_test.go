@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestEmptyRowGroups: groups and pages without rows change nothing, and columns of only nulls have no values.
+// TestEmptyRowGroups checks that groups and pages without rows change nothing, and that columns of
+// only nulls have no values.
 func TestEmptyRowGroups(t *testing.T) {
 	for name, want := range map[string]string{
 		"whole": "abcd", "begins": "abcd", "between": "abcd", "ends": "abcd", "alternates": "abcd", "empty-page": "abcd", "nothing": "",
@@ -39,7 +40,7 @@ func TestEmptyRowGroups(t *testing.T) {
 	}
 }
 
-// TestPythonsConstants: json.dump writes NaN and Infinity into lines.
+// TestPythonsConstants checks that lines may contain NaN and Infinity, which json.dump writes.
 func TestPythonsConstants(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.jsonl")
 	place(t, path, `{"text":"a NaN","score":NaN}`+"\n"+`{"text":"b","score":-Infinity}`+"\n")
@@ -52,8 +53,8 @@ func TestPythonsConstants(t *testing.T) {
 	}
 }
 
-// TestProvidedEmptyGroups: a group without rows in the middle, or at the start, changes no document. pyarrow reads the
-// same four rows from each file.
+// TestProvidedEmptyGroups checks that a group without rows in the middle, or at the start, changes
+// no document. pyarrow reads the same four rows from each file.
 func TestProvidedEmptyGroups(t *testing.T) {
 	columns := []string{"question", "choices.text", "choices.label", "answerKey"}
 	read := func(name string) []map[string]any {
@@ -78,7 +79,8 @@ func TestProvidedEmptyGroups(t *testing.T) {
 	}
 }
 
-// TestLinesInOtherEncodings reads lines with a byte order mark and in UTF-16, and names what it cannot read.
+// TestLinesInOtherEncodings reads lines with a byte order mark and in UTF-16. It checks that errors
+// name unsupported encodings.
 func TestLinesInOtherEncodings(t *testing.T) {
 	for content, good := range map[string]bool{
 		"{\"text\":\"a\"}\r\n\r\n{\"text\":\"a\"}": true, "\ufeff{\"text\":\"a\"}": true, "\xff\xfe{\x00\"\x00t\x00e\x00x\x00t\x00\"\x00:\x00\"\x00a\x00\"\x00}\x00": true, "\xfe\xff\x00{\x00\"\x00t\x00e\x00x\x00t\x00\"\x00:\x00\"\x00a\x00\"\x00}": true,
@@ -95,7 +97,8 @@ func TestLinesInOtherEncodings(t *testing.T) {
 	}
 }
 
-// TestDamagedLines: bytes and escapes that do not encode a character, and a second object in a line, are errors.
+// TestDamagedLines checks that bytes and escapes that do not encode a character, and a second
+// object in a line, are errors.
 func TestDamagedLines(t *testing.T) {
 	for _, line := range []string{`{"text":"caf` + "\xe9" + `"}`, `{"text":"\ud83d"}`, `{"text":"a"} {"text":"b"}`, `{"text":"a"},`, `null`, `["a"]`} {
 		path := filepath.Join(t.TempDir(), "test.jsonl")
@@ -108,7 +111,8 @@ func TestDamagedLines(t *testing.T) {
 	}
 }
 
-// TestObjectsOfOnlyNulls: if no row has an object, the columns within are null.
+// TestObjectsOfOnlyNulls checks that the columns within an object are null if no row has the
+// object.
 func TestObjectsOfOnlyNulls(t *testing.T) {
 	for _, column := range []string{"text", "text.label", "text.label.of"} {
 		path := filepath.Join("..", "..", "files", "data", "prepare", "testdata", "empty", "nulls.parquet")

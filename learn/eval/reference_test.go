@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/learn/train"
 )
 
-// reference is what the harness made of testdata: scripts/reference/eval_vectors.py.
+// reference has the results of the harness for testdata: scripts/reference/eval_vectors.py.
 type reference struct {
 	Written int
 	Cases   []struct {
@@ -51,7 +51,7 @@ func readReference(t *testing.T) (r reference) {
 	return r
 }
 
-// open reads the task of a case, of which the harness calls the subjects tasks.
+// open reads the task of a case. The harness calls the subjects of a task tasks.
 func open(t *testing.T, name string, shots int, seed uint64) (exam *eval.Exam, questions []int) {
 	t.Helper()
 	base, subject := name, ""
@@ -90,7 +90,7 @@ func TestContexts(t *testing.T) {
 				t.Fatalf("%s, %d examples, question %d: context\n%q, want\n%q", c.Task, c.Fewshot, i, context, want.Context)
 			}
 			if sum := sha256.Sum256([]byte(context)); hex.EncodeToString(sum[:]) != want.SHA256 {
-				t.Errorf("%s, %d examples, question %d: another context: %q", c.Task, c.Fewshot, i, context)
+				t.Errorf("%s, %d examples, question %d: a different context: %q", c.Task, c.Fewshot, i, context)
 			}
 		}
 	}
@@ -125,11 +125,11 @@ func reader(t *testing.T, written int) eval.Reader {
 
 var unreadable = regexp.MustCompile("\ufffd+")
 
-// plain leaves one sign for bytes that are no characters: how many signs a decoder writes for
-// them is its own affair.
+// plain replaces consecutive replacement characters by one: decoders differ in how many they write
+// for invalid bytes.
 func plain(text string) string { return unreadable.ReplaceAllString(text, "?") }
 
-// TestScores compares every answer, and what they add up to.
+// TestScores compares every answer, and the scores of all answers together.
 func TestScores(t *testing.T) {
 	all := readReference(t)
 	r := reader(t, all.Written)

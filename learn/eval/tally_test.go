@@ -7,20 +7,20 @@ import (
 	"github.com/psyche-go/psyche/learn/eval"
 )
 
-// TestErrorsOfScores compares standard errors with those that lm_eval 0.4.13 computes: of one
-// sample, and of a task of several subjects, which are tasks of their own there
+// TestErrorsOfScores compares standard errors with the errors that lm_eval 0.4.13 computes: for one
+// sample, and for a task of several subjects, which are separate tasks in lm_eval
 // (pooled_sample_stderr of their errors).
 func TestErrorsOfScores(t *testing.T) {
 	type part struct{ right, of int }
 	tests := map[string]struct {
-		parts []part // a subject each
+		parts []part // one per subject
 		want  float64
 	}{
 		"one sample":         {[]part{{14, 21}}, 0.10540925533894599},
 		"equal subjects":     {[]part{{3, 7}, {5, 7}, {6, 7}}, 0.10286889997472794},
 		"unequal subjects":   {[]part{{1, 2}, {9, 10}, {0, 5}}, 0.07669649888473705},
 		"all right":          {[]part{{4, 4}, {2, 2}}, 0},
-		"one question each":  {[]part{{1, 1}, {0, 1}}, 0.5}, // none there: as one sample
+		"one question each":  {[]part{{1, 1}, {0, 1}}, 0.5}, // none there: like one sample
 		"one question":       {[]part{{1, 1}}, 0},
 		"one of one subject": {[]part{{1, 1}, {1, 2}}, math.Sqrt(0.5 / 3)},
 		"no question":        {nil, 0},

@@ -28,7 +28,7 @@ func kernelOf(t interface{ Fatal(...any) }, isa string) *distro.Kernel {
 	return k
 }
 
-// anyTensor draws a layout and as many sums as it has elements.
+// anyTensor draws a layout, and one sum per element.
 func anyTensor(t *rapid.T) (distro.Layout, []float32) {
 	l := layoutOf(t, rapid.SampledFrom([]int{1, 3, 8, 64}).Draw(t, "chunk"),
 		rapid.Int64Range(1, 3).Draw(t, "stack"), rapid.Int64Range(1, 20).Draw(t, "rows"), rapid.Int64Range(1, 20).Draw(t, "cols"))
@@ -48,8 +48,8 @@ func anyParams(t *rapid.T) EncodeParams {
 	}
 }
 
-// TestWhatIsSentIsTakenOut: a result travels through the codec, and with what is left it makes up
-// what was there, to the rounding of single precision; nothing grows.
+// TestWhatIsSentIsTakenOut checks that a result that went through the codec and the remaining sums
+// together equal the original sums, to the rounding of single precision, and that nothing grows.
 func TestWhatIsSentIsTakenOut(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, far := anyTensor(t)
@@ -70,7 +70,7 @@ func TestWhatIsSentIsTakenOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		if before, left := norm(far), norm(sums); left > before*(1+1e-5) {
-			t.Fatalf("%v was there, and %v is left", before, left)
+			t.Fatalf("%v before, %v remaining", before, left)
 		}
 		if err := AddBack(k, l, sums, got[0], p.Reach, 1); err != nil {
 			t.Fatal(err)
@@ -79,7 +79,7 @@ func TestWhatIsSentIsTakenOut(t *testing.T) {
 			sums[i] = back - far[i]
 		}
 		if off := norm(sums); off > 1e-5*norm(far) {
-			t.Fatalf("the restored value is off by %v of %v", off, norm(far))
+			t.Fatalf("the restored value differs by %v, of %v", off, norm(far))
 		}
 	})
 }
@@ -92,7 +92,8 @@ func norm(values []float32) float64 {
 	return math.Sqrt(squares)
 }
 
-// TestEverythingArrives: what a member adds in one round reaches the weights in the end.
+// TestEverythingArrives checks that a value that a member adds in one round completely reaches the
+// weights in later rounds.
 func TestEverythingArrives(t *testing.T) {
 	l, k := layoutOf(t, 8, 16, 16), kernelOf(t, "")
 	sums, weights := make([]float32, 256), make([]float32, 256)
@@ -118,7 +119,7 @@ func TestEverythingArrives(t *testing.T) {
 	}
 }
 
-// TestFar is two rounds of Nesterov's momentum by hand.
+// TestFar compares with two manually computed rounds of Nesterov's momentum.
 func TestFar(t *testing.T) {
 	u := []float32{0}
 	for _, round := range []struct{ before, after, want, u float32 }{{3, 1, 2 + 1, 2}, {1, -3, 4 + 2.5, 5}} {
@@ -129,11 +130,12 @@ func TestFar(t *testing.T) {
 	}
 	after := []float32{1}
 	if Far([]float32{3}, after, nil, 0); after[0] != 2 {
-		t.Errorf("without a momentum it came %v", after[0])
+		t.Errorf("without a momentum the result is %v, want 2", after[0])
 	}
 }
 
-// TestReplicasMoveAlike: all kernels move weights to the same bits, and by the mean of the results.
+// TestReplicasMoveAlike checks that all kernels move weights to the same bits, and by the mean of
+// the results.
 func TestReplicasMoveAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, weights := anyTensor(t)
@@ -174,7 +176,7 @@ func TestReplicasMoveAlike(t *testing.T) {
 	})
 }
 
-// loud returns a result that says one number of each chunk.
+// loud returns a result with the given number in each chunk.
 func loud(l distro.Layout, unit uint8, level float32) codec.TensorResult {
 	r := l.Codec(1).NewLevels()
 	for c := range r.Counts {
@@ -183,7 +185,8 @@ func loud(l distro.Layout, unit uint8, level float32) codec.TensorResult {
 	return r
 }
 
-// TestLoudResultsAreShortened: who says more than twice what the median says moves as much as that.
+// TestLoudResultsAreShortened checks that a result of more than twice the median moves the weights
+// as much as twice the median.
 func TestLoudResultsAreShortened(t *testing.T) {
 	l := layoutOf(t, 4, 8, 8)
 	quiet, liar := loud(l, 31, 1), loud(l, 0, -2)
@@ -194,25 +197,25 @@ func TestLoudResultsAreShortened(t *testing.T) {
 	if got, want := shares[1]*2*Unit(0), 2*Unit(31); math.Abs(got-want) > 1e-12 {
 		t.Errorf("the liar moves weights by %v, want %v", got, want)
 	}
-	// Two whose steps differ as steps do are left alone.
+	// Two results with a normal difference are not changed.
 	if shares := Shares([]codec.TensorResult{loud(l, 30, 1), loud(l, 31, 1)}); shares[0] != 1 || shares[1] != 1 {
 		t.Errorf("honest ones weigh %v", shares)
 	}
 }
 
-// TestUnits: each is smaller than the one before, and all are exact.
+// TestUnits checks that each unit is smaller than the unit before it, and that all units are exact.
 func TestUnits(t *testing.T) {
 	if Unit(0) != 1.75 || Unit(3) != 1 || Unit(4) != 0.875 || Unit(codec.MaxUnit) != 1.0/(1<<31) {
 		t.Errorf("units %v, %v, %v, %v", Unit(0), Unit(3), Unit(4), Unit(codec.MaxUnit))
 	}
 	for code := uint8(1); code <= codec.MaxUnit; code++ {
 		if Unit(code) >= Unit(code-1) {
-			t.Errorf("unit %d is %v, the one before %v", code, Unit(code), Unit(code-1))
+			t.Errorf("unit %d is %v, the previous unit is %v", code, Unit(code), Unit(code-1))
 		}
 	}
 }
 
-// TestGoldenStep pins the bits that all replicas come to.
+// TestGoldenStep pins the bits that all replicas compute.
 func TestGoldenStep(t *testing.T) {
 	l := layoutOf(t, 2, 2, 2)
 	first, second := l.Codec(2).NewLevels(), l.Codec(2).NewLevels()

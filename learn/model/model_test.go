@@ -113,7 +113,8 @@ func TestUnknownArchitecture(t *testing.T) {
 	}
 }
 
-// TestEveryArchitecture makes a new model of each small configuration in testdata, of every architecture.
+// TestEveryArchitecture creates a new model from each small configuration in testdata, for every
+// architecture.
 func TestEveryArchitecture(t *testing.T) {
 	e := torchtest.Engine(t)
 	seen := map[string]bool{}
@@ -142,7 +143,8 @@ func TestEveryArchitecture(t *testing.T) {
 	}
 }
 
-// checkNew makes a new model, a twin and a copy, and checks the number of parameters and the tensors of each.
+// checkNew creates a new model, a twin and a copy, and checks the number of parameters and the
+// tensors of each.
 func checkNew(t *testing.T, e *torch.Engine, config []byte, parameters int64) {
 	t.Helper()
 	want, err := model.Init(config, 3)

@@ -20,8 +20,8 @@ func TestEnoughSpace(t *testing.T) {
 	}
 }
 
-// TestLoadUnderALimit: each limit of the address space either lets libtorch load, or is refused with numbers. No process
-// aborts or hangs.
+// TestLoadUnderALimit checks that each limit of the address space either lets libtorch load, or is
+// refused with numbers. No process aborts or hangs.
 func TestLoadUnderALimit(t *testing.T) {
 	if os.Getenv("PSYCHE_LIMITED_LOAD") != "" {
 		if err := Load(Options{}); err != nil {

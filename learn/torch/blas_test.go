@@ -48,7 +48,7 @@ func TestKernelsOfThisCPU(t *testing.T) {
 	case r.Error != "":
 		t.Fatal(r.Error)
 	case r.Info.Kernels == "":
-		t.Skipf("the BLAS is no OpenBLAS: %s", r.Info.BLAS)
+		t.Skipf("the BLAS is not OpenBLAS: %s", r.Info.BLAS)
 	case !strings.Contains(r.Info.BLAS, "openblas-openmp"):
 		t.Skipf("Load does not open this OpenBLAS first: %s", r.Info.BLAS)
 	case r.Info.Kernels == "Prescott":

@@ -49,8 +49,9 @@ func (l layer) composed() *torch.Tensor {
 	return y.Add(h.Linear(l.gate).SwiGLU(h.Linear(l.up)).Linear(l.down))
 }
 
-// Single elements are sums that cancel, so they show the order of f32 additions. The test therefore
-// compares each gradient as a whole with the gradient of the composition in f64.
+// TestBlocksAgainstComposition compares each gradient as a whole with the gradient of the
+// composition in f64. Single elements are sums that cancel, so they depend on the order of f32
+// additions.
 func TestBlocksAgainstComposition(t *testing.T) {
 	e := torchtest.Engine(t)
 	for _, recompute := range []bool{false, true} {
@@ -59,13 +60,13 @@ func TestBlocksAgainstComposition(t *testing.T) {
 			exact, want := newLayer(s, torch.F64)
 			y, z := l.fused(l.x, recompute), exact.composed()
 			if d := distance(y, z); !(d < 5e-6) {
-				t.Errorf("the result is %.1e away from the composition's", d)
+				t.Errorf("the result differs by %.1e from the composition", d)
 			}
 			y.Mul(l.x.Detach()).Sum().Backward()
 			z.Mul(exact.x.Detach()).Sum().Backward()
 			for i := range in {
 				if d := distance(in[i].Grad(), want[i].Grad()); !(d < 5e-6) {
-					t.Errorf("gradient %d is %.1e away from the composition's", i, d)
+					t.Errorf("gradient %d differs by %.1e from the composition", i, d)
 				}
 			}
 			return nil
@@ -73,7 +74,7 @@ func TestBlocksAgainstComposition(t *testing.T) {
 	}
 }
 
-// The code path for devices without our own loops runs on the CPU in f64.
+// TestBlocksElsewhere runs the code path for devices without our own loops on the CPU in f64.
 func TestBlocksElsewhere(t *testing.T) {
 	e := torchtest.Engine(t)
 	torchtest.Do(t, e, true, func(s *torch.Scope) error {
@@ -113,13 +114,13 @@ func TestBlocksInBF16(t *testing.T) {
 			}
 		}
 		if d := distance(x.Grad(), want[0]); !(d < 3e-2) {
-			t.Errorf("gradient of x in bf16 is %.1e away from f32's", d)
+			t.Errorf("the gradient of x in bf16 differs by %.1e from f32", d)
 		}
 		return nil
 	})
 }
 
-// On devices whose libtorch supports it, texts may be generated in f16, without gradients.
+// TestBlocksInF16 generates in f16, without gradients, on devices whose libtorch supports it.
 func TestBlocksInF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	needs(t, e, torch.F16)
@@ -145,7 +146,7 @@ func needs(t *testing.T, e *torch.Engine, dtype torch.DType) {
 	}
 }
 
-// A second backward pass adds to the gradients, in f32.
+// TestBlocksAccumulate checks that a second backward pass adds to the gradients, in f32.
 func TestBlocksAccumulate(t *testing.T) {
 	e := torchtest.Engine(t)
 	torchtest.Do(t, e, true, func(s *torch.Scope) error {
@@ -158,7 +159,7 @@ func TestBlocksAccumulate(t *testing.T) {
 		l.fused(l.x, false).Sum().Backward()
 		for i, p := range in {
 			if d := distance(p.Grad(), once[i].MulScalar(2)); !(d < 1e-6) {
-				t.Errorf("gradient %d after two passes is %.1e away from twice the first", i, d)
+				t.Errorf("gradient %d after two passes differs by %.1e from twice the first", i, d)
 			}
 		}
 		return nil

@@ -25,7 +25,7 @@ func TestBackward(t *testing.T) {
 		}
 		x.ClearGrad()
 		if x.Grad() != nil {
-			t.Error("the gradient is still there after ClearGrad")
+			t.Error("the gradient still exists after ClearGrad")
 		}
 		return nil
 	})
@@ -92,7 +92,7 @@ func TestErrors(t *testing.T) {
 			if test.op == "" {
 				golden.Message(t, test.name, err)
 			} else if err == nil || !strings.Contains(err.Error(), test.op) {
-				t.Fatalf("error %v, want one that names %s", err, test.op)
+				t.Fatalf("error %v, want an error with the operation %s", err, test.op)
 			}
 			if strings.HasPrefix(test.name, "own ") != errors.Is(err, mistake) {
 				t.Errorf("errors.Is does not find the cause in %v", err)
@@ -186,7 +186,7 @@ func TestLoopsShareTheThreads(t *testing.T) {
 }
 
 // TestThreadsComputeTheSame checks results with several threads: each thread's part of a loop must
-// begin where the previous part ends. Matrix products may add in another order, so the test
+// begin at the end of the previous part. Matrix products may add in a different order, so the test
 // compares only results without them bit for bit.
 func TestThreadsComputeTheSame(t *testing.T) {
 	torchtest.Load(t)
@@ -250,10 +250,10 @@ func TestThreadsComputeTheSame(t *testing.T) {
 	for dtype, tolerance := range map[torch.DType]float64{torch.F32: 1e-6, torch.BF16: 1e-2} {
 		one, three := compute(1, dtype), compute(3, dtype)
 		if d := far(three.y, one.y); !(d < tolerance) {
-			t.Errorf("%s: the layer is %.1e away from that of one thread", dtype, d)
+			t.Errorf("%s: the layer differs by %.1e from the layer of one thread", dtype, d)
 		}
 		if d := far(three.loss, one.loss); !(d < tolerance) {
-			t.Errorf("%s: the loss is %.1e away", dtype, d)
+			t.Errorf("%s: the loss differs by %.1e", dtype, d)
 		}
 		for i := range one.gradients {
 			if d := far(three.gradients[i], one.gradients[i]); !(d < 5*tolerance) {

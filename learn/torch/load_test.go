@@ -117,7 +117,7 @@ func TestLoadReportsSettings(t *testing.T) {
 	}
 	r = loadInAProcess(t, "keep", "", "OPENBLAS_CORETYPE=nonsense")
 	if warnings := strings.Join(r.Info.Warnings, "\n"); r.Info.Kernels != "" && !strings.Contains(warnings, r.Info.Kernels) {
-		t.Errorf("no word on kernels that OpenBLAS does not have: %q", warnings)
+		t.Errorf("no warning about kernels that OpenBLAS does not have: %q", warnings)
 	}
 	r = loadInAProcess(t, "override", "", "OPENBLAS_CORETYPE=Haswell")
 	got := setting(t, r.Info, "OPENBLAS_CORETYPE")

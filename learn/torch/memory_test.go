@@ -22,7 +22,7 @@ func TestErrMemory(t *testing.T) {
 		}
 	}
 	if err := (&torch.Error{Op: "matmul", Message: "mat1 and mat2 shapes cannot be multiplied"}); errors.Is(err, torch.ErrMemory) || err.Wanted() != "" {
-		t.Error("another failure counts as one of the memory")
+		t.Error("a different failure counts as a lack of memory")
 	}
 }
 

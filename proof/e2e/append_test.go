@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestTwoLivesInOneFolder starts a client twice with the same folders: during a run and
-// after its end. What the earlier lives wrote stays as it was.
+// TestTwoLivesInOneFolder restarts a client with the same folders: during a run and after its end.
+// It checks that the files of earlier lives are unchanged.
 func TestTwoLivesInOneFolder(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: 2, steps: 10})
@@ -45,7 +45,7 @@ func TestTwoLivesInOneFolder(t *testing.T) {
 		}
 	}
 	if starts != 3 {
-		t.Errorf("%d lives in the event log, want 3", starts)
+		t.Errorf("%d starts in the event log, want 3", starts)
 	}
 	last := filepath.Join(c.dir, "checkpoints", "e2e-step10")
 	if _, err := os.Stat(filepath.Join(last, "model.safetensors")); err != nil {
@@ -53,8 +53,9 @@ func TestTwoLivesInOneFolder(t *testing.T) {
 	}
 }
 
-// TestOtherRunInOneFolder gives a client the folder in which it kept the checkpoints of another run of the
-// same name: those of steps that the other run has, too, stay beside its own, as they were.
+// TestOtherRunInOneFolder gives a client the folder that has its checkpoints of a different run
+// with the same name. It checks that checkpoints of steps that both runs have are kept next to the
+// new checkpoints, unchanged.
 func TestOtherRunInOneFolder(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 1, minClients: 1, roundsPerEpoch: 2, steps: 2})
@@ -76,12 +77,12 @@ func TestOtherRunInOneFolder(t *testing.T) {
 	own, other := filepath.Join("e2e-step2", "model.safetensors"), filepath.Join("e2e-step2.forgotten", "model.safetensors")
 	after := contents(t, checkpoints)
 	if after[other] != before[own] || after[own] == "" || after[own] == before[own] {
-		t.Errorf("the model of step 2 was %s; is %s, and the other one is %s", before[own], after[own], after[other])
+		t.Errorf("the model of step 2 was %s, is now %s, and the other model is %s", before[own], after[own], after[other])
 	}
 }
 
-// remember returns a function that checks that the client's event log only grew since,
-// and that the checkpoints of then are as they were.
+// remember returns a function that checks that the client's event log has only grown since, and
+// that the checkpoints of that time are unchanged.
 func remember(t *testing.T, c *client) (unchanged func()) {
 	t.Helper()
 	before, err := os.ReadFile(c.eventsPath())
@@ -90,7 +91,7 @@ func remember(t *testing.T, c *client) (unchanged func()) {
 	}
 	checkpoints := filepath.Join(c.dir, "checkpoints")
 	saved := contents(t, checkpoints)
-	maps.DeleteFunc(saved, func(name, _ string) bool { // the newest two are kept; what was signed last is noted
+	maps.DeleteFunc(saved, func(name, _ string) bool { // the newest two are kept, and the signing record
 		return strings.HasPrefix(name, ".optimizer"+string(filepath.Separator)) || strings.HasPrefix(name, ".signed"+string(filepath.Separator))
 	})
 	if len(saved) == 0 {

@@ -8,8 +8,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// smallModels are configurations of architectures other than Llama, which runs train as HfAuto: one whose
-// layers are all dense, one with experts, and one whose experts are stacked in tensors of three dimensions.
+// smallModels are configurations of architectures other than Llama, which runs train as HfAuto: a
+// model with only dense layers, a model with experts, and a model whose experts are stacked in
+// tensors of three dimensions.
 var smallModels = map[string]string{
 	"Qwen3": `{
   "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 256, "hidden_size": 32,
@@ -30,8 +31,9 @@ var smallModels = map[string]string{
 }`,
 }
 
-// TestArchitectures trains models that are no Llama, with audits, while one of three members is killed and
-// comes back: all end with the same model, audits pass, and nobody is accused.
+// TestArchitectures trains models other than Llama, with audits, while one of three members is
+// killed and returns. All members must end with the same model, audits must pass, and no member may
+// be accused.
 func TestArchitectures(t *testing.T) {
 	t.Parallel()
 	needClient(t)
@@ -56,13 +58,13 @@ func TestArchitectures(t *testing.T) {
 			}
 			t.Logf("digest %s, %d audits passed, %d were not made", digest, passed, missed)
 			if !countedAgain(t, victim) {
-				t.Error("no result counted of the member that came back")
+				t.Error("no result of the restarted member counted")
 			}
 		})
 	}
 }
 
-// trains replaces the model of the run by a new one of a configuration.
+// trains replaces the run's model by a new model of a configuration.
 func (n *network) trains(config string) {
 	n.t.Helper()
 	n.change(`architecture = "HfLlama"`, `architecture = "HfAuto"`)
@@ -74,8 +76,9 @@ func (n *network) trains(config string) {
 	must(n.t, clientBinary, "init-model", "--config", path, "--seed", "1", "--output", n.model)
 }
 
-// honestAudits counts the audits that passed, and those by or of a member that was killed that could not be
-// made. Where all are honest there are no others, and nobody is accused, voted on or ejected.
+// honestAudits counts the audits that passed, and the audits by or of a killed member that could
+// not be done. In a run of honest members there are no other audits, and no member is accused,
+// voted on or ejected.
 func honestAudits(t *testing.T, clients []*client, victim *client) (passed, missed int) {
 	t.Helper()
 	for _, c := range clients {
@@ -91,14 +94,14 @@ func honestAudits(t *testing.T, clients []*client, victim *client) (passed, miss
 					t.Errorf("%s audited step %d: %s, %s", c.name, body.Step, body.Outcome, body.Detail)
 				}
 			case event.Accused, event.Voted, event.Ejected:
-				t.Errorf("%s: of an honest member: %+v", c.name, body)
+				t.Errorf("%s reports about an honest member: %+v", c.name, body)
 			}
 		}
 	}
 	return passed, missed
 }
 
-// countedAgain reports whether a result counted that the client made after it was started again.
+// countedAgain reports whether a result counted that the client made after its restart.
 func countedAgain(t *testing.T, c *client) bool {
 	t.Helper()
 	lives := 0

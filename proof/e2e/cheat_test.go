@@ -19,7 +19,8 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// The run of TestCheatsAreEjected: in each round three of eight members train nothing, and audit.
+// The run of TestCheatsAreEjected: in each round, three of eight members do not train and audit
+// instead.
 const (
 	cheatMembers = 8
 	cheatAudits  = 40  // verification_percent
@@ -27,7 +28,7 @@ const (
 	cheatRounds  = 160 // all in one epoch, so many that silence is proven before its end
 )
 
-// cheats are its attackers: what they are started with, and what they are found to have done.
+// cheats are the attackers of the run: their flags, and the expected outcomes of their audits.
 var cheats = []struct {
 	name     string
 	flags    []string
@@ -38,9 +39,10 @@ var cheats = []struct {
 	{"opens-nothing", []string{"-attack", "noise", "-closed", "-pace", "1500ms"}, []string{"silent"}, false},
 }
 
-// TestCheatsAreEjected lets eight processes train a run with audits, two of which cheat: one sends
-// the negative of its results, and opens them; the other sends noise and opens nothing to anybody.
-// Juries eject both, nobody else, and the six honest clients end with one model.
+// TestCheatsAreEjected has eight processes that train a run with audits. Two of them cheat: one
+// sends the negative of its results and opens them; the other sends noise and refuses all openings.
+// Juries must eject both cheats and no other member, and the six honest clients must end with one
+// model.
 func TestCheatsAreEjected(t *testing.T) {
 	t.Parallel()
 	needClient(t)
@@ -79,7 +81,7 @@ func TestCheatsAreEjected(t *testing.T) {
 	t.Logf("%d votes; digest of the six honest: %s", trials.votes, digest)
 }
 
-// awaitEjections waits until a client has seen so many ejections, or the run is over.
+// awaitEjections waits until a client has seen n ejections, or the run is over.
 func awaitEjections(c *client, count int, limit time.Duration) {
 	for until := time.Now().Add(limit); time.Now().Before(until); time.Sleep(time.Second) {
 		seen := 0
@@ -110,7 +112,7 @@ func (n *network) change(line, by string) {
 	writeFile(n.t, n.state, []byte(strings.Replace(string(content), line+"\n", by+"\n", 1)))
 }
 
-// checkEjections reads who was ejected, and why, in what psyche run status prints.
+// checkEjections reads the ejected members, and the reasons, from the output of psyche run status.
 func checkEjections(t *testing.T, n *network, attackers []*client) {
 	t.Helper()
 	const reason, until = "a jury found it guilty", 2
@@ -140,13 +142,13 @@ func checkEjections(t *testing.T, n *network, attackers []*client) {
 		}
 		line := fmt.Sprintf("%s until epoch %d: %s", c.id, until, reason)
 		if !found || !strings.Contains(text, line) {
-			t.Errorf("%s (%s) is not ejected as it should be: %+v\n%s", c.name, c.id, status.Ejections, text)
+			t.Errorf("%s (%s) has no correct ejection: %+v\n%s", c.name, c.id, status.Ejections, text)
 		}
 	}
 }
 
-// checkAudits compares what members found, and how they voted, with who cheated: cheats too audit and
-// vote as they should. It returns the sizes of what was opened.
+// checkAudits compares the members' findings and votes with the actual cheats. Cheats also audit,
+// and vote correctly. It returns the sizes of the openings.
 func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
 	t.Helper()
 	caught := make(map[string]int)
@@ -161,7 +163,7 @@ func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
 				switch {
 				case at < 0 && body.Outcome != "passed":
 					t.Logf("%s says of an honest member: %+v", c.name, body)
-				case at < 0, body.Outcome == "unclear", body.Trainer == c.id: // it sees that its own does not pass, and accuses nobody
+				case at < 0, body.Outcome == "unclear", body.Trainer == c.id: // it sees that its own result does not pass, and accuses no other member
 				case slices.Contains(cheats[at].outcomes, body.Outcome) && cheats[at].opens == (body.Opening > 0):
 					caught[body.Trainer]++
 				case body.Outcome == "passed" || !cheats[at].opens && body.Opening > 0:
@@ -186,7 +188,8 @@ func checkAudits(t *testing.T, members, attackers []*client) (sizes []int) {
 	return sizes
 }
 
-// checkExhibits examines what honest accusers kept: it proves what the cheat that opens its results sent.
+// checkExhibits examines the evidence that honest accusers stored: it proves the result that the
+// cheat that opens its results sent.
 func checkExhibits(t *testing.T, n *network, all trials, attackers, honest []*client) {
 	t.Helper()
 	for _, a := range all.accusations {
@@ -211,7 +214,7 @@ func checkExhibits(t *testing.T, n *network, all trials, attackers, honest []*cl
 	}
 }
 
-// trials are those in a run's journal.
+// trials are the trials in a run's journal.
 type trials struct {
 	accusations []accusation
 	ejected     map[string]uint32 // running step
@@ -219,10 +222,10 @@ type trials struct {
 }
 
 type accusation struct {
-	entry   int // of the log
+	entry   int // entry of the log
 	by, of  string
 	fault   coordinator.Fault
-	step    uint32 // that was running
+	step    uint32 // running step
 	accused uint32 // step of the result
 }
 
@@ -251,7 +254,7 @@ func readTrials(t *testing.T, n *network) trials {
 	return all
 }
 
-// story says how an attacker was found.
+// story describes how an attacker was detected.
 func (all trials) story(t *testing.T, c *client, honest []*client) string {
 	t.Helper()
 	var told strings.Builder

@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// freeAddress returns a loopback address that nobody listens on.
+// freeAddress returns a free loopback address.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -31,7 +31,7 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// served makes the network's run read from a data server, and returns its data.toml.
+// served configures the network's run to read from a data server, and returns its data.toml.
 func (n *network) served(location string) string {
 	n.t.Helper()
 	text, err := os.ReadFile(n.state)
@@ -49,8 +49,8 @@ func (n *network) served(location string) string {
 	return config
 }
 
-// TestDataServerKilled trains from a data server of its own, which is killed and started
-// again while the run goes on, and asks it for what nobody may have.
+// TestDataServerKilled trains from a separate data server, which is killed and restarted during the
+// run. It also sends the server requests that it must refuse.
 func TestDataServerKilled(t *testing.T) {
 	t.Parallel()
 	const steps = 200 // a round of this model takes some hundredths of a second
@@ -99,8 +99,8 @@ func TestDataServerKilled(t *testing.T) {
 	checkAnswers(t, filepath.Join(key.dir, "events.jsonl"), steps*6)
 }
 
-// checkAnswers looks at the event log of a data server that was started twice and served so
-// many sequences or more.
+// checkAnswers examines the event log of a data server that was started twice and served at least
+// the given number of sequences.
 func checkAnswers(t *testing.T, log string, sequences uint64) {
 	t.Helper()
 	started, states, served, denied := 0, 0, uint64(0), 0
@@ -121,12 +121,13 @@ func checkAnswers(t *testing.T, log string, sequences uint64) {
 			}
 		}
 	}
-	if started != 2 || states < 10 || served < sequences-12 || denied == 0 { // a kill may cost what was just served
+	if started != 2 || states < 10 || served < sequences-12 || denied == 0 { // a kill may lose the newest counts
 		t.Errorf("started %d times, %d states, %d sequences served, %d requests denied", started, states, served, denied)
 	}
 }
 
-// askForOthers asks a data server as a stranger, and in a member's name for what is not its.
+// askForOthers sends requests to a data server as an unknown client, and as a member for batches of
+// other members.
 func askForOthers(t *testing.T, n *network, address, serverKey string) {
 	t.Helper()
 	o := remote.Options{
@@ -153,13 +154,13 @@ func askForOthers(t *testing.T, n *network, address, serverKey string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	// The six sequences of a round are one's own and the other's.
+	// A round has six sequences: the member's and the other member's.
 	if _, err := c.Batch(t.Context(), assign.BatchID{Start: 0, End: 6}); !message.Is(err, message.NotAssigned) {
-		t.Errorf("another's batch: %v", err)
+		t.Errorf("batch of a different member: %v", err)
 	}
 }
 
-// TestServerServesData trains from the run's own server, which is killed and started again.
+// TestServerServesData trains from the run's own data server, which is killed and restarted.
 func TestServerServesData(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 2, minClients: 2, roundsPerEpoch: 3, steps: 6})
@@ -180,11 +181,11 @@ func TestServerServesData(t *testing.T) {
 		t.Error("the data server's requests are not among the metrics")
 	}
 	if known, err := os.ReadFile(n.saved + ".known"); err != nil || strings.Count(string(known), "\n") != 1 {
-		t.Errorf("the run's own server is known by another address as well, %v:\n%s", err, known)
+		t.Errorf("the run's own server is also known by a second address, %v:\n%s", err, known)
 	}
 }
 
-// webPage gets a page.
+// webPage downloads a page.
 func webPage(t *testing.T, address string) string {
 	t.Helper()
 	client := http.Client{Timeout: commandTimeout}
@@ -200,8 +201,8 @@ func webPage(t *testing.T, address string) string {
 	return string(body)
 }
 
-// TestAuditsReadFromADataServer audits a run of which nobody but the data server has the data: who
-// audits gets the batches of the others, and nobody is accused, late or put out.
+// TestAuditsReadFromADataServer audits a run in which only the data server has the data. Auditors
+// must get the batches of other members, and no member may be accused, late or ejected.
 func TestAuditsReadFromADataServer(t *testing.T) {
 	t.Parallel()
 	const steps = 24

@@ -20,27 +20,27 @@ import (
 
 var allDepartures = flag.Bool("departures", false, "TestDepartures: all departures, not three of them")
 
-// What a run of TestDepartures has: commit points after every third round, two epochs.
+// The run of TestDepartures: an intermediate checkpoint after every third round, and two epochs.
 const (
 	departureCommits = 3
 	departureRounds  = 12
 	departureSteps   = 2 * departureRounds
 )
 
-// departure is a way in which those that a run needs go, and come back.
+// departure is a way in which needed members leave and return.
 type departure struct {
 	name    string
-	most    int  // rounds that counted and may be lost
+	most    int  // maximum number of counted rounds that may be lost
 	brief   bool // also without -departures
 	clients int
-	happens func(d *departing) // and who went is started again
+	happens func(d *departing) // departs, and restarts the departed clients
 }
 
-// departing is a run in which one happens.
+// departing is a run during a departure.
 type departing struct {
 	*network
 	clients   []*client
-	forgotten int // steps that the server's disk did not have
+	forgotten int // steps missing on the server's disk
 }
 
 var departures = []departure{
@@ -57,8 +57,8 @@ var departures = []departure{
 		d.waitEpochOver()
 		d.startAgain(d.clients...)
 	}},
-	// Where fewer than a third of the first members are left, nothing of the rounds that they have by themselves
-	// can be recorded: the epoch ends after four of them.
+	// If fewer than a third of the first members are left, their rounds cannot be recorded: the
+	// epoch ends after four of these rounds.
 	{"three of four leave (Ctrl-C) in one moment", coordinator.StoredRounds + 1, false, 4, func(d *departing) {
 		d.clients[0].waitPhase("RoundTrain", 4)
 		d.interrupt(d.clients[1:]...)
@@ -113,7 +113,7 @@ var departures = []departure{
 		old := d.saved
 		d.saved = filepath.Join(d.dir, "old")
 		err := os.CopyFS(d.saved, os.DirFS(old))
-		for _, secret := range []string{server.HostKeyFile, "e2e.draws"} { // a copy is readable for all
+		for _, secret := range []string{server.HostKeyFile, "e2e.draws"} { // all users can read a copy
 			err = errors.Join(err, os.Chmod(filepath.Join(d.saved, secret), 0o600))
 		}
 		if err != nil {
@@ -126,15 +126,15 @@ var departures = []departure{
 		d.startServer()
 		for _, c := range d.clients {
 			if code := c.exitCode(d.t, runTimeout); code != 7 {
-				d.t.Fatalf("%s ended with exit code %d when its server had forgotten what it signed, want 7", c.name, code)
+				d.t.Fatalf("%s ended with exit code %d after its server had lost its signed actions, want 7", c.name, code)
 			}
 		}
 		d.startAgain(d.clients...)
 	}},
 }
 
-// TestDepartures lets those that a run needs go in every way, as processes: what is lost of what counted is
-// no more than the rounds since the newest commit point.
+// TestDepartures has processes whose needed members leave in every way. The lost counted rounds
+// must be at most the rounds since the newest intermediate checkpoint.
 func TestDepartures(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
@@ -150,7 +150,7 @@ func TestDepartures(t *testing.T) {
 			lost, forgotten := way.play(t)
 			row(way.name, fmt.Sprint(lost, forgotten), fmt.Sprint(way.most))
 			if lost > way.most {
-				t.Errorf("%d rounds that counted are lost, want %d at most", lost, way.most)
+				t.Errorf("%d counted rounds are lost, want at most %d", lost, way.most)
 			}
 		})
 	}
@@ -163,14 +163,14 @@ func TestDepartures(t *testing.T) {
 			lost := moment.play(t)
 			row(name, fmt.Sprint(lost), "0")
 			if lost > 0 {
-				t.Errorf("%d rounds that counted are lost", lost)
+				t.Errorf("%d counted rounds are lost", lost)
 			}
 		})
 	}
 	t.Logf("commit points after every %d rounds:\n| departure | rounds that counted and are lost | bound |\n| --- | --- | --- |\n%s", departureCommits, strings.Join(rows, "\n"))
 }
 
-// play lets it happen, waits for the run's end, and returns what is lost.
+// play runs the departure, waits for the run's end, and returns the lost rounds.
 func (w departure) play(t *testing.T) (lost int, forgotten string) {
 	r := rules{clients: w.clients, minClients: 1, roundsPerEpoch: departureRounds, steps: departureSteps}
 	d := &departing{network: newNetwork(t, r)}
@@ -190,7 +190,7 @@ func (w departure) play(t *testing.T) (lost int, forgotten string) {
 	return lostOf(t, server.JournalPath(d.saved, "e2e"), departureSteps), forgotten
 }
 
-// writeState writes the configuration of a run without a real model, in which waits are short.
+// writeState writes the configuration of a run with the dummy model and short waits.
 func (n *network) writeState(r rules) {
 	n.t.Helper()
 	text := dummyModel(stateFile(r, n.data, n.model))
@@ -199,11 +199,11 @@ func (n *network) writeState(r rules) {
 	writeFile(n.t, n.state, []byte(strings.Replace(text, "warmup_time = 60", "warmup_time = 15", 1)))
 }
 
-// killAll kills clients in one moment.
+// killAll kills clients at the same time.
 func (d *departing) killAll(clients ...*client) {
 	d.t.Helper()
 	for _, c := range clients {
-		_ = c.process.command.Process.Kill() // kill says what is wrong
+		_ = c.process.command.Process.Kill() // kill reports errors
 	}
 	for _, c := range clients {
 		c.kill(d.t)
@@ -223,7 +223,7 @@ func (d *departing) interrupt(clients ...*client) {
 	}
 }
 
-// signal sends a signal to clients in one moment.
+// signal sends a signal to clients at the same time.
 func (d *departing) signal(s syscall.Signal, clients ...*client) {
 	d.t.Helper()
 	for _, c := range clients {
@@ -233,7 +233,8 @@ func (d *departing) signal(s syscall.Signal, clients ...*client) {
 	}
 }
 
-// waitEpochOver waits until those that went are missed: the first epoch is over, and the run waits.
+// waitEpochOver waits until the first epoch has ended without the departed members, and the run
+// waits for members.
 func (d *departing) waitEpochOver() {
 	d.t.Helper()
 	waitEvent(d.t, filepath.Join(d.dir, "server", "events.jsonl"), "the first epoch is over", func(body event.Body) bool {
@@ -242,8 +243,8 @@ func (d *departing) waitEpochOver() {
 	})
 }
 
-// startAgain starts those that went. They do not wait for minutes that somebody comes who has a newer model:
-// the run itself waits for that.
+// startAgain restarts the departed clients. They do not wait for minutes for a member with a newer
+// model: the run itself waits for such a member.
 func (d *departing) startAgain(clients ...*client) {
 	for _, c := range clients {
 		c.start("--accept-loss")
@@ -262,7 +263,7 @@ func newestStep(t *testing.T, saved string) uint32 {
 	return final.State.Progress.Step
 }
 
-// lostOf returns how many rounds of a finished run had a quorum and are not in its model.
+// lostOf returns the number of rounds of a finished run that had a quorum but are not in its model.
 func lostOf(t *testing.T, journal string, steps uint32) (lost int) {
 	t.Helper()
 	counted := map[uint32]bool{}
@@ -288,7 +289,7 @@ func lostOf(t *testing.T, journal string, steps uint32) (lost int) {
 	return lost
 }
 
-// interruption is a moment at which a testnet is interrupted.
+// interruption is a point at which a testnet is interrupted.
 type interruption struct {
 	phase string
 	step  uint32
@@ -300,7 +301,7 @@ var interruptions = []interruption{
 	{"Cooldown", departureRounds + 1, true}, {"WaitingForMembers", departureRounds + 1, false}, {"the last round's RoundTrain", departureSteps, false},
 }
 
-// play interrupts a testnet, resumes it and returns what is lost.
+// play interrupts a testnet, resumes it and returns the lost rounds.
 func (i interruption) play(t *testing.T) (lost int) {
 	n := newNetwork(t, rules{})
 	n.writeState(rules{clients: 2, minClients: 1, roundsPerEpoch: departureRounds, steps: departureSteps})
@@ -318,11 +319,11 @@ func (i interruption) play(t *testing.T) (lost int) {
 	}
 	text := first.text(t)
 	if strings.Contains(text, "may be lost") {
-		t.Errorf("it reports that rounds may be lost:\n%s", tail(text, 30))
+		t.Errorf("the testnet reports that rounds may be lost:\n%s", tail(text, 30))
 	}
 	saved := filepath.Dir(seen[0])
 	again := regexp.MustCompile(`continue with: psyche (testnet start --resume \S+.*)`).FindStringSubmatch(text)
-	if i.step == departureSteps && again == nil { // the run came to its end
+	if i.step == departureSteps && again == nil { // the run reached its end
 		return lostOf(t, server.JournalPath(saved, "e2e"), departureSteps)
 	}
 	if again == nil {

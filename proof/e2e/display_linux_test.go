@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pty is a terminal of its own that a process is shown on.
+// pty is a separate terminal for a process.
 type pty struct {
 	master *os.File
-	done   chan struct{} // closed when nothing more comes
+	done   chan struct{} // closed at the end of the output
 
 	mu    sync.Mutex
 	shown bytes.Buffer
 }
 
-// openPty opens a pseudo terminal of a size; the process gets the second.
+// openPty opens a pseudo terminal of a size. The second result is for the process.
 func openPty(t *testing.T, columns, rows uint16) (*pty, *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -49,7 +49,7 @@ func openPty(t *testing.T, columns, rows uint16) (*pty, *os.File) {
 		defer close(p.done)
 		buffer := make([]byte, 32<<10)
 		for {
-			n, err := master.Read(buffer) // fails when the last process has closed its end
+			n, err := master.Read(buffer) // fails after the last process has closed its end
 			p.mu.Lock()
 			p.shown.Write(buffer[:n])
 			p.mu.Unlock()
@@ -75,7 +75,7 @@ func (p *pty) text() string {
 	return p.shown.String()
 }
 
-// wait waits until something is shown after an offset, and returns where.
+// wait waits until a text appears after an offset, and returns its offset.
 func (p *pty) wait(t *testing.T, from int, want string) int {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
@@ -94,7 +94,7 @@ func clientIn(t *testing.T, dir, address string, slave *os.File) *exec.Cmd {
 		"--known-servers", filepath.Join(dir, "known"), "--bind-p2p-address", "127.0.0.1", "--logs", "tui", "--events-dir", filepath.Join(dir, "events"))
 }
 
-// runIn runs a program in a terminal that is to have no colours.
+// runIn runs a program in a terminal without colours.
 func runIn(t *testing.T, dir string, slave *os.File, program string, args ...string) *exec.Cmd {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, args...)
@@ -110,14 +110,14 @@ func runIn(t *testing.T, dir string, slave *os.File, program string, args ...str
 	return command
 }
 
-// Sequences that a terminal is told.
+// Control sequences of the terminal.
 const (
 	otherScreen = "\x1b[?1049h"
 	ownScreen   = "\x1b[?1049l"
 )
 
-// TestClientDisplay trains in a real terminal: through a run, while its size changes, and to a
-// Ctrl-C that the terminal does not make a signal of.
+// TestClientDisplay trains in a real terminal: during a run, while the terminal's size changes, and
+// up to a Ctrl-C that the terminal does not turn into a signal.
 func TestClientDisplay(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
@@ -160,7 +160,7 @@ func TestClientDisplay(t *testing.T) {
 	}
 }
 
-// checkEnd looks whether the terminal was given back, and drawn on without colours.
+// checkEnd checks that the terminal was restored, and that nothing was drawn with colours.
 func (p *pty) checkEnd(t *testing.T) {
 	t.Helper()
 	text := p.text()
@@ -174,7 +174,7 @@ func (p *pty) checkEnd(t *testing.T) {
 	}
 }
 
-// TestServerDisplay hosts a run in a real terminal, whose keys pause it and let it go on.
+// TestServerDisplay hosts a run in a real terminal, whose keys pause and resume the run.
 func TestServerDisplay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -209,8 +209,9 @@ func TestServerDisplay(t *testing.T) {
 	screen.checkEnd(t)
 }
 
-// TestTestnetDisplay runs a whole network in a real terminal, through kills and another size, and to a
-// Ctrl-C that the terminal does not make a signal of. What happened stays in the terminal.
+// TestTestnetDisplay runs a whole network in a real terminal, through kills and a different size,
+// and up to a Ctrl-C that the terminal does not turn into a signal. The list of events must stay in
+// the terminal.
 func TestTestnetDisplay(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)

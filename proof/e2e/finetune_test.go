@@ -11,12 +11,13 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// finetuning is the run of scripts/reference/finetune_vectors.py: packed samples of questions and answers.
+// finetuning is the run of scripts/reference/finetune_vectors.py: packed samples of questions and
+// answers.
 const finetuning = "testdata/finetune"
 
-// TestFineTuning fine-tunes a small Qwen 3 in a run of three members, on packed samples of which the answers
-// alone are learned. The loss of each batch is the one that the model of transformers has, moved by DisTrO
-// written in PyTorch, as long as no batch of the run is lost.
+// TestFineTuning fine-tunes a small Qwen 3 in a run of three members, on packed samples in which
+// only the answers are learned. The loss of each batch must equal the loss of the model in
+// transformers, trained by a DisTrO in PyTorch, as long as no batch of the run is lost.
 func TestFineTuning(t *testing.T) {
 	t.Parallel()
 	needClient(t)
@@ -60,7 +61,7 @@ func TestFineTuning(t *testing.T) {
 	}
 }
 
-// finetunes makes of the run one that trains on packed samples, by the rules of the reference.
+// finetunes configures the run to train on packed samples, with the settings of the reference.
 func (n *network) finetunes(t *testing.T) {
 	t.Helper()
 	folder, err := filepath.Abs(finetuning)
@@ -84,8 +85,8 @@ func (n *network) finetunes(t *testing.T) {
 	n.change("base_lr = 1.0e-3", "base_lr = 2.0e-3")
 }
 
-// batchLosses returns the loss of each batch by its first sample, and the first step of which a result was
-// lost, or one that no run has.
+// batchLosses returns the loss of each batch by its first sample, and the first step with a lost
+// result. If no result is lost, this step is beyond the end of any run.
 func batchLosses(clients []*client) (losses map[uint64]float64, lost uint32) {
 	losses, lost = map[uint64]float64{}, math.MaxUint32
 	for _, c := range clients {

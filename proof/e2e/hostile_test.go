@@ -20,8 +20,8 @@ const (
 	garbageLinger = 500 * time.Millisecond
 )
 
-// TestGarbageOnEveryPort sends what is not the protocol to all listening ports for as long
-// as a run lasts.
+// TestGarbageOnEveryPort sends data other than the protocol to all listening ports during a whole
+// run.
 func TestGarbageOnEveryPort(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 2, minClients: 2, roundsPerEpoch: 3, steps: 6})
@@ -60,7 +60,7 @@ func TestGarbageOnEveryPort(t *testing.T) {
 	t.Logf("attacks on %v: %v", ports, attacks)
 }
 
-// port is a listening port and how to talk to it: udp, tcp, or tls as clients do to the server.
+// port is a listening port and its protocol: udp, tcp, or tls as clients use with the server.
 type port struct{ network, address string }
 
 func (p port) dial(ctx context.Context) (net.Conn, error) {
@@ -85,7 +85,7 @@ func parsePort(t *testing.T, multiaddr string) port {
 	return port{parts[3], net.JoinHostPort(parts[2], parts[4])}
 }
 
-// attack sends one piece of garbage after the other and returns how many it sent.
+// attack sends pieces of garbage one after the other and returns their number.
 func (p port) attack(ctx context.Context, random *rand.Rand) int {
 	pause := time.NewTicker(garbagePause)
 	defer pause.Stop()
@@ -99,14 +99,14 @@ func (p port) attack(ctx context.Context, random *rand.Rand) int {
 		}
 		conn, err := p.dial(ctx)
 		if err != nil {
-			continue // a client that has finished is gone
+			continue // a finished client has closed its port
 		}
 		pieces := garbage(p.network, random)
 		_ = conn.SetWriteDeadline(time.Now().Add(garbageLinger))
 		if _, err := conn.Write(pieces[count%len(pieces)]); err == nil {
 			count++
 		}
-		// Some hang up at once, others leave the other side waiting.
+		// Some close the connection at once, others keep the other side waiting.
 		if count%2 == 0 {
 			_ = conn.Close()
 			continue
@@ -125,8 +125,8 @@ func (p port) attack(ctx context.Context, random *rand.Rand) int {
 	}
 }
 
-// garbage returns what a port may be sent: noise, other protocols, frames that claim to be
-// huge or are cut short, and the first bytes of what is expected there.
+// garbage returns the data that may be sent to a port: noise, other protocols, frames that claim to
+// be huge or are truncated, and the first bytes of the expected protocol.
 func garbage(network string, random *rand.Rand) [][]byte {
 	noise := make([]byte, 1+random.IntN(1400))
 	for i := range noise {

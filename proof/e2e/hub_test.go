@@ -26,7 +26,7 @@ func newHub(t *testing.T) *hubtest.Server {
 	return s
 }
 
-// beginFrom lets the run begin with a repository of the Hub.
+// beginFrom makes the run start with a repository of the Hub.
 func (n *network) beginFrom(repo string) {
 	n.t.Helper()
 	text, err := os.ReadFile(n.state)
@@ -36,13 +36,13 @@ func (n *network) beginFrom(repo string) {
 	before, rest, _ := strings.Cut(string(text), "[model.LLM.checkpoint.Local]")
 	_, after, found := strings.Cut(rest, "[model.LLM.lr_schedule")
 	if !found {
-		n.t.Fatal("the state file has another order")
+		n.t.Fatal("the state file has a different order")
 	}
 	writeFile(n.t, n.state, []byte(before+"[model.LLM.checkpoint.Hub]\nrepo_id = \""+repo+"\"\n[model.LLM.lr_schedule"+after))
 }
 
-// TestHub begins a run with a model from the Hub, has its checkpoints uploaded, and lets
-// a second run go on from there.
+// TestHub starts a run with a model from the Hub, uploads its checkpoints, and starts a second run
+// from the uploaded checkpoint.
 func TestHub(t *testing.T) {
 	needClient(t)
 	s := newHub(t)
@@ -81,7 +81,7 @@ func TestHub(t *testing.T) {
 	}
 }
 
-// checkHub wants the Hub to have the model that the run ended with, and returns its facts.
+// checkHub checks that the Hub has the final model of the run, and returns its facts.
 func checkHub(t *testing.T, s *hubtest.Server, c *client, step uint32) checkpoint.Facts {
 	t.Helper()
 	facts, err := checkpoint.ParseFacts(s.Files("org/out", "main")[checkpoint.FactsFile])

@@ -15,10 +15,10 @@ import (
 
 var internet = flag.Bool("internet", false, "run the tests on hosts with slow links, which need root and minutes")
 
-// home is the link of a participant: 100 ms away, one packet of a hundred lost, 20 Mbit/s up.
+// home is the link of a participant: 100 ms delay, 1 % packet loss, 20 Mbit/s upload.
 var home = netlab.Link{Delay: 100 * time.Millisecond, LossPerMille: 10, Rate: 20e6}
 
-// newInternet makes hosts for a server and clients, or skips the test.
+// newInternet creates hosts for a server and clients, or skips the test.
 func newInternet(t *testing.T) *netlab.Lab {
 	t.Helper()
 	if !*internet {
@@ -54,22 +54,22 @@ func host(t *testing.T, add func(netlab.Link) (*netlab.Host, error), link netlab
 	return h
 }
 
-// startServerOn begins the server's life on a host.
+// startServerOn starts the server on a host.
 func (n *network) startServerOn(h *netlab.Host, flags ...string) {
 	n.t.Helper()
 	n.wrap = h.Wrap
 	n.startServer(append([]string{"--server-addr", h.Address().String()}, flags...)...)
 }
 
-// startOn begins a client's life on a host.
+// startOn starts a client on a host.
 func (c *client) startOn(h *netlab.Host, flags ...string) {
 	c.network.t.Helper()
 	c.wrap = h.Wrap
 	c.start(append([]string{"--bind-p2p-address", h.Address().String()}, flags...)...)
 }
 
-// TestInternet trains with five clients on five hosts with links as homes have them. One
-// is cut off for half a minute and comes back while the epoch still runs, of which that is some 90 rounds.
+// TestInternet trains with five clients on five hosts with home links. One client is disconnected
+// for half a minute and returns within the epoch. Half a minute is some 90 rounds of the epoch.
 func TestInternet(t *testing.T) {
 	lab := newInternet(t)
 	n := newNetwork(t, rules{clients: 5, minClients: 3, roundsPerEpoch: 240, steps: 240})
@@ -85,11 +85,11 @@ func TestInternet(t *testing.T) {
 	victim := clients[4]
 	victim.waitPhase("RoundTrain", 3)
 	hosts[4].Cut(true)
-	time.Sleep(30 * time.Second) // of the wall clock: the cut itself is what is tested
+	time.Sleep(30 * time.Second) // of the wall clock: the disconnection itself is tested
 	reached := lastStep(clients[0])
 	hosts[4].Cut(false)
 	if reached <= 4 {
-		t.Errorf("the run reached only step %d while one client of five was cut off", reached)
+		t.Errorf("the run reached only step %d while one of five clients was disconnected", reached)
 	}
 	t.Logf("cut off at step 3, back at step %d", reached)
 	digest := finish(t, clients...)
@@ -103,15 +103,16 @@ func TestInternet(t *testing.T) {
 		}
 	}
 	if trained == 0 {
-		t.Error("the client that was cut off trained nothing after it came back")
+		t.Error("the disconnected client trained nothing after its return")
 	}
 	for i, h := range hosts {
 		t.Logf("%s: %+v", clients[i].name, h.Traffic())
 	}
 }
 
-// TestLocalStepsOverSlowLines: six members on lines of 5 Mbit/s make local steps of Muon, with audits. One is killed and
-// comes back; a seventh trains one of three inner steps on tokens that are not its, and is ejected, and nobody else.
+// TestLocalStepsOverSlowLines has six members with links of 5 Mbit/s that make local steps of Muon,
+// with audits. One member is killed and returns. A seventh member trains one of three inner steps
+// on tokens of other members; it must be the only ejected member.
 func TestLocalStepsOverSlowLines(t *testing.T) {
 	lab := newInternet(t)
 	r := rules{clients: 7, minClients: 2, roundsPerEpoch: 60, steps: 60}
@@ -145,7 +146,7 @@ func TestLocalStepsOverSlowLines(t *testing.T) {
 	digest := finish(t, honest...)
 	checkRun(t, n, honest...)
 	if !countedAgain(t, victim) {
-		t.Error("no result counted of the member that came back")
+		t.Error("no result of the restarted member counted")
 	}
 	outcomes := make(map[string]int) // of audits of the cheat
 	for _, c := range honest {
@@ -174,7 +175,7 @@ func TestLocalStepsOverSlowLines(t *testing.T) {
 	t.Logf("audits of the cheat: %v; digest %s", outcomes, digest)
 }
 
-// lastStep is the newest step that a client saw.
+// lastStep returns the newest step that a client saw.
 func lastStep(c *client) uint32 {
 	c.network.t.Helper()
 	step := uint32(0)
@@ -186,7 +187,8 @@ func lastStep(c *client) uint32 {
 	return step
 }
 
-// TestBehindFirewalls trains with two clients that nobody can reach, and one that all can.
+// TestBehindFirewalls trains with two clients that accept no connections from outside, and one
+// client that all clients can reach.
 func TestBehindFirewalls(t *testing.T) {
 	lab := newInternet(t)
 	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 5, steps: 10})

@@ -13,13 +13,13 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// plan is what the journal says of one round.
+// plan is the journal's data about one round.
 type plan struct {
 	round       coordinator.Round
 	assignments []assign.Assignment
 }
 
-// owner returns who had to train a batch.
+// owner returns the member that had to train a batch.
 func (p plan) owner(batch event.Batch) string {
 	for _, a := range p.assignments {
 		if batchOf(a.Batch) == batch {
@@ -31,9 +31,9 @@ func (p plan) owner(batch event.Batch) string {
 
 func batchOf(b assign.BatchID) event.Batch { return event.Batch{b.Start, b.End} }
 
-// readPlans replays the journal and returns the rounds it began, by step from 1. It checks
-// that every step began once, that the data of one round follows that of the round before,
-// and that the batches of a round are the round's data, each sequence once.
+// readPlans replays the journal and returns the started rounds, by step from 1. It checks that
+// every step started once, that the data of each round follows the data of the previous round, and
+// that the batches of a round cover the round's data, each sequence once.
 func readPlans(t *testing.T, n *network) []plan {
 	t.Helper()
 	var plans []plan
@@ -59,11 +59,11 @@ func readPlans(t *testing.T, n *network) []plan {
 			t.Fatalf("round %d of the journal has step %d", i+1, p.round.Step)
 		}
 		if p.round.DataIndex != next {
-			t.Errorf("step %d begins at sequence %d, the step before ended at %d", p.round.Step, p.round.DataIndex, next)
+			t.Errorf("step %d begins at sequence %d, but the previous step ended at %d", p.round.Step, p.round.DataIndex, next)
 		}
 		for _, a := range p.assignments {
 			if a.Batch.Start != next {
-				t.Errorf("step %d: batch %v begins elsewhere than at %d", p.round.Step, a.Batch, next)
+				t.Errorf("step %d: batch %v does not begin at %d", p.round.Step, a.Batch, next)
 			}
 			next = a.Batch.End
 		}
@@ -74,20 +74,20 @@ func readPlans(t *testing.T, n *network) []plan {
 	return plans
 }
 
-// checkRun compares what all clients did with what the server's journal says they had to do.
+// checkRun compares the clients' work with the work that the server's journal assigned to them.
 func checkRun(t *testing.T, n *network, clients ...*client) {
 	t.Helper()
 	plans := readPlans(t, n)
 	replicas := make(map[uint32]string)
 	announced := make(map[event.Batch]string)
-	counted := make(map[uint32]int) // by the clients' word on their own results
+	counted := make(map[uint32]int) // as the clients report about their own results
 	applied := make(map[uint32]event.Applied)
 	for _, c := range clients {
 		own, mine := make(map[uint32]bool), make(map[uint32]bool)
 		step := uint32(0) // of the newest state
 		for _, e := range c.events() {
 			switch body := e.Body.(type) {
-			case event.Started: // what an earlier life applied was lost with its memory
+			case event.Started: // the memory of an earlier life was lost
 				clear(own)
 			case event.State:
 				if body.Step < step {
@@ -96,7 +96,7 @@ func checkRun(t *testing.T, n *network, clients ...*client) {
 				step = body.Step
 			case event.ResultSent:
 				if owner := plans[body.Step-1].owner(body.Batch); owner != c.id {
-					t.Errorf("%s announced batch %v of step %d, which is %q's", c.name, body.Batch, body.Step, owner)
+					t.Errorf("%s announced batch %v of step %d, which belongs to %q", c.name, body.Batch, body.Step, owner)
 				}
 				if other, twice := announced[body.Batch]; twice {
 					t.Errorf("batch %v was announced by %s and again by %s", body.Batch, other, c.name)
@@ -109,7 +109,7 @@ func checkRun(t *testing.T, n *network, clients ...*client) {
 				own[body.Step] = true
 				checkApplied(t, c, plans[body.Step-1], body)
 				if replica, known := replicas[body.Step]; known && replica != body.Replica {
-					t.Errorf("step %d: replica of %s is %s, another client's %s", body.Step, c.name, body.Replica, replica)
+					t.Errorf("step %d: the replica of %s is %s, of a different client %s", body.Step, c.name, body.Replica, replica)
 				}
 				replicas[body.Step], applied[body.Step] = body.Replica, body
 				if body.OwnCounted && !mine[body.Step] {
@@ -145,7 +145,7 @@ func checkApplied(t *testing.T, c *client, p plan, a event.Applied) {
 	}
 }
 
-// checkStayed checks a client that had one life and was a member of every round.
+// checkStayed checks a client that ran without a restart and was a member of every round.
 func checkStayed(t *testing.T, c *client, steps int) {
 	t.Helper()
 	var applied []uint32
@@ -164,7 +164,7 @@ func checkStayed(t *testing.T, c *client, steps int) {
 	}
 }
 
-// checkServerStates checks that no life of the server took back what an earlier one showed.
+// checkServerStates checks that no restart of the server reverted a published state.
 func checkServerStates(t *testing.T, n *network) {
 	t.Helper()
 	var last event.State

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// joining are the flags of a member on this machine that joins by a link.
+// joining are the flags of a member on this machine that joins by an invite link.
 func (n *network) joining(link string, flags ...string) []string {
 	return append([]string{
 		"join", link, "--bind-p2p-address", "127.0.0.1", "--data-path", n.data,
@@ -18,8 +18,8 @@ func (n *network) joining(link string, flags ...string) []string {
 	}, flags...)
 }
 
-// TestJoinByLink lets members join by what the server prints, and by nothing else: the model comes
-// from the server, a key is made and kept, and a link that is not of this server or run is refused.
+// TestJoinByLink has members that join only by the link that the server prints. They get the model
+// from the server, and create and store a key. A link of a different server or run is refused.
 func TestJoinByLink(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{2, 2, 2, 2})
@@ -31,7 +31,7 @@ func TestJoinByLink(t *testing.T) {
 	}
 	link, err := invite.Parse(out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:])
 	if err != nil || !strings.Contains(server.text(t), link.ForShell()) {
-		t.Fatalf("%v; the server's log has another link than\n%s", err, out)
+		t.Fatalf("%v; the server's log has a different link than\n%s", err, out)
 	}
 
 	t.Run("of another server or run", func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestJoinByLink(t *testing.T) {
 		t.Errorf("the key's file: %v, %v", info, err)
 	}
 	if id := strings.TrimSpace(must(t, serverBinary, "keys", "show", file)); !strings.Contains(stay.text(t), "id="+id) {
-		t.Errorf("the member was not %s", id)
+		t.Errorf("the client is not the member %s", id)
 	}
 	if saved, err := filepath.Glob(filepath.Join(kept, "psyche", "runs", "e2e-*", "e2e-step2", "model.safetensors")); err != nil || len(saved) != 1 {
 		t.Errorf("saved checkpoints: %v, %v", saved, err)
@@ -69,8 +69,9 @@ func TestJoinByLink(t *testing.T) {
 	}
 }
 
-// TestSecondJoinInOneFolder starts a client for a run that another client of this user is in. It is refused with the folder,
-// the process and the remedy, and the first client finishes the run undisturbed.
+// TestSecondJoinInOneFolder starts a client for a run that another client of the same user has
+// joined. The second client is refused with the folder, the process and the remedy, and the first
+// client completes the run undisturbed.
 func TestSecondJoinInOneFolder(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{2, 2, 2, 2})
@@ -86,7 +87,7 @@ func TestSecondJoinInOneFolder(t *testing.T) {
 	if err != nil || len(folders) != 1 {
 		t.Fatal(folders, err)
 	}
-	for _, flags := range [][]string{nil, {"--identity-secret-key-path", keyFile(t, n.dir)}} { // the folder is in use by any key
+	for _, flags := range [][]string{nil, {"--identity-secret-key-path", keyFile(t, n.dir)}} { // the folder is in use, whatever the key
 		second := start(t, "second", filepath.Join(n.dir, "second.log"), clientBinary, environment, n.joining(link, flags...)...)
 		code := second.exitCode(t, exitTimeout)
 		checkRefusal(t, "join", code, second.text(t), []string{
@@ -102,11 +103,11 @@ func TestSecondJoinInOneFolder(t *testing.T) {
 	}
 	log, err := os.ReadFile(filepath.Join(folders[0], "events.jsonl"))
 	if err != nil || strings.Count(string(log), `"started"`) != 1 {
-		t.Errorf("%v; the event log has another life than the first client's\n%s", err, log)
+		t.Errorf("%v; the event log has more than the first client's start\n%s", err, log)
 	}
 }
 
-// keyFile makes a key.
+// keyFile creates a key file.
 func keyFile(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "second.json")

@@ -12,18 +12,19 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// exitLie is the exit code of a client whose host does not tell the truth.
+// exitLie is the exit code of a client that detects a dishonest host.
 const exitLie = 7
 
-// TestLyingHost lets real clients take part in a run whose host lies: all that can notice end with
-// the evidence in a file, and none takes a model for the run's that the run did not make.
+// TestLyingHost has real clients in a run whose host is dishonest. All clients that can detect this
+// must end with the evidence in a file, and no client may accept a model that the run did not
+// produce.
 func TestLyingHost(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		attack    liar.Attack
-		everybody bool // notices it by itself; else the others tell some
+		everybody bool // every client detects it itself; otherwise some clients learn it from other clients
 		reason    string
-		proof     bool // two heads that the host signed and that contradict each other
+		proof     bool // two contradicting heads that the host signed
 	}{
 		"forks the history":            {liar.Fork, false, "another start of step", true},
 		"leaves out a signed action":   {liar.OmitAction, false, "another start of step", true},
@@ -51,7 +52,7 @@ func TestLyingHost(t *testing.T) {
 	}
 }
 
-// checkLie waits for the end of a client and looks at its evidence.
+// checkLie waits for the end of a client and examines its evidence.
 func checkLie(t *testing.T, c *client, reason string, proof bool) {
 	t.Helper()
 	if code := c.exitCode(t, runTimeout); code != exitLie {
@@ -80,7 +81,7 @@ func checkLie(t *testing.T, c *client, reason string, proof bool) {
 			t.Errorf("%s applied step %d, long after the lie", c.name, saved.Step)
 		}
 		if _, ok := e.Body.(event.Finished); ok {
-			t.Errorf("%s finished the run of a liar", c.name)
+			t.Errorf("%s finished the run of a dishonest host", c.name)
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// localSteps replaces the optimizer of a state.toml by one of three steps in a round, with more lines of its table.
+// localSteps replaces the optimizer of a state.toml by an optimizer with three steps per round, and
+// adds lines to its table.
 func localSteps(t *testing.T, text, lines string) string {
 	t.Helper()
 	before, _, found := strings.Cut(text, "[model.LLM.optimizer.")
@@ -24,8 +25,8 @@ compression_chunk = 16
 ` + lines
 }
 
-// TestLocalSteps: members that make several steps of their own in a round, with a real model; one is killed
-// and comes back. All end with the same model.
+// TestLocalSteps has members that make several local steps per round, with a real model. One member
+// is killed and returns. All members must end with the same model.
 func TestLocalSteps(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
@@ -34,7 +35,7 @@ func TestLocalSteps(t *testing.T) {
 	trainLocalSteps(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 12, steps: 24}, "outer_momentum = 0.5\n", "")
 }
 
-// TestAuditedLocalSteps is TestLocalSteps with audits: nobody is accused of anything.
+// TestAuditedLocalSteps is TestLocalSteps with audits: no member may be accused.
 func TestAuditedLocalSteps(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
@@ -48,7 +49,7 @@ func TestAuditedLocalSteps(t *testing.T) {
 				if body.Outcome == "passed" {
 					passed++
 				} else if body.Outcome != "unclear" {
-					t.Errorf("%s reports of an honest member: %+v", c.name, body)
+					t.Errorf("%s reports about an honest member: %+v", c.name, body)
 				}
 			case event.Accused, event.Ejected:
 				t.Errorf("%s: %+v", c.name, body)
@@ -61,7 +62,8 @@ func TestAuditedLocalSteps(t *testing.T) {
 	t.Logf("%d audits passed", passed)
 }
 
-// trainLocalSteps lets members train a run; one is killed and comes back, and its results count again.
+// trainLocalSteps has members that train a run. One member is killed and returns, and its results
+// must count again.
 func trainLocalSteps(t *testing.T, r rules, lines, audits string) []*client {
 	t.Helper()
 	n := newNetwork(t, r)
@@ -85,7 +87,7 @@ func trainLocalSteps(t *testing.T, r rules, lines, audits string) []*client {
 	finish(t, clients...)
 	checkRun(t, n, clients...)
 	if !countedAgain(t, victim) {
-		t.Error("no result counted of the member that came back")
+		t.Error("no result of the restarted member counted")
 	}
 	return clients
 }

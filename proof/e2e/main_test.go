@@ -12,12 +12,12 @@ import (
 	programs "github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// The programs under test and what they need; set by TestMain.
+// The programs under test and their dependencies, set by TestMain.
 var (
 	serverBinary string
 	clientBinary string
 	shim         string // path of the libtorch shim
-	noTorch      string // why clients cannot run; empty when they can
+	noTorch      string // why clients cannot run; empty if they can
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func runTests(m *testing.M) (int, error) {
 		fmt.Println("e2e: skipped by -short")
 		return 0, nil
 	}
-	// The tests spend their time waiting for processes, so more of them than cores can run.
+	// The tests mostly wait for processes, so more tests than cores can run.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		return 0, err
 	}
@@ -58,7 +58,7 @@ func runTests(m *testing.M) (int, error) {
 // clientEnv is the environment of clients.
 func clientEnv() []string { return append(os.Environ(), "PSYCHE_TORCH_SHIM="+shim) }
 
-// needClient skips the test where clients cannot run, and says why.
+// needClient skips the test, with the reason, if clients cannot run.
 func needClient(t *testing.T) {
 	t.Helper()
 	if noTorch != "" {

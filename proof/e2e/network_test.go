@@ -32,7 +32,7 @@ const (
 }`
 )
 
-// rules are what differs between the runs of the tests.
+// rules are the differences between the runs of the tests.
 type rules struct {
 	clients        int // init_min_clients
 	minClients     int
@@ -40,7 +40,8 @@ type rules struct {
 	steps          int
 }
 
-// stateFile is a state.toml for tests, with short times for everything that machines do not decide.
+// stateFile is a state.toml for tests, with short times where the speed of machines does not
+// matter.
 func stateFile(r rules, dataPath, modelPath string) string {
 	return fmt.Sprintf(`run_id = "e2e"
 [config]
@@ -82,7 +83,7 @@ quantize_1bit = true
 `, r.clients, r.minClients, r.roundsPerEpoch, r.steps, seqLen, dataPath, modelPath)
 }
 
-// network is the folder of one test with the parts of a run in it.
+// network is the folder of one test with the parts of its run.
 type network struct {
 	t       *testing.T
 	dir     string
@@ -90,13 +91,13 @@ type network struct {
 	model   string
 	state   string // path of state.toml
 	saved   string // the server's save-state folder
-	address string // of the server; known after its first start
+	address string // address of the server; known after its first start
 	server  *process
 	lives   int
-	wrap    func(program string, args ...string) (string, []string) // runs the server elsewhere; may be nil
+	wrap    func(program string, args ...string) (string, []string) // runs the server on a different host; may be nil
 }
 
-// newNetwork makes model, tokens and configuration; nothing is started yet.
+// newNetwork creates model, tokens and configuration. It starts nothing.
 func newNetwork(t *testing.T, r rules) *network {
 	t.Helper()
 	needClient(t)
@@ -120,7 +121,7 @@ func newNetwork(t *testing.T, r rules) *network {
 	return n
 }
 
-// startServer begins a life of the server; every one has the same address.
+// startServer starts the server. After a restart, it has the same address.
 func (n *network) startServer(flags ...string) *process {
 	n.t.Helper()
 	port := "0"
@@ -155,19 +156,19 @@ func listeningOn(t *testing.T, log string) string {
 	return ""
 }
 
-// client is one participant; its lives share key, event log and checkpoints.
+// client is one participant. Its key, event log and checkpoints are the same after a restart.
 type client struct {
-	*process // the newest life
+	*process // process of the newest start
 	network  *network
 	name     string
 	dir      string
 	id       string
 	key      string                                                  // path
-	env      []string                                                // of its lives, beside what every process gets
-	wrap     func(program string, args ...string) (string, []string) // runs it elsewhere; may be nil
+	env      []string                                                // additional environment of its processes
+	wrap     func(program string, args ...string) (string, []string) // runs the client on a different host; may be nil
 }
 
-// newClient makes a key; the client is not started.
+// newClient creates a key. It does not start the client.
 func (n *network) newClient(name string) *client {
 	n.t.Helper()
 	dir := filepath.Join(n.dir, name)
@@ -182,7 +183,7 @@ func (n *network) newClient(name string) *client {
 	return &client{network: n, name: name, dir: dir, id: key.ID().String(), key: path}
 }
 
-// startClients makes and starts so many clients.
+// startClients creates and starts n clients.
 func (n *network) startClients(count int, flags ...string) []*client {
 	n.t.Helper()
 	var clients []*client
@@ -194,7 +195,7 @@ func (n *network) startClients(count int, flags ...string) []*client {
 	return clients
 }
 
-// args are those of a life; later flags win over earlier ones.
+// args returns the command line of a start. Later flags override earlier flags.
 func (c *client) args(flags ...string) []string {
 	return append([]string{
 		"train", "--run-id", "e2e", "--server-addr", c.network.address,
@@ -205,7 +206,7 @@ func (c *client) args(flags ...string) []string {
 	}, flags...)
 }
 
-// start begins a life.
+// start starts the client's process.
 func (c *client) start(flags ...string) {
 	c.network.t.Helper()
 	program, args := clientBinary, c.args(flags...)
@@ -217,7 +218,7 @@ func (c *client) start(flags ...string) {
 
 func (c *client) eventsPath() string { return filepath.Join(c.dir, "events.jsonl") }
 
-// events returns what all lives wrote so far.
+// events returns the events of all starts so far.
 func (c *client) events() []event.Event {
 	c.network.t.Helper()
 	return readEvents(c.network.t, c.eventsPath())
@@ -235,7 +236,7 @@ func readEvents(t *testing.T, path string) []event.Event {
 	return events
 }
 
-// waitEvent follows the event log from its start until an event is as wanted.
+// waitEvent reads the event log from its start until a condition holds for an event.
 func waitEvent(t *testing.T, path, subject string, wanted func(event.Body) bool) event.Body {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runTimeout)
@@ -252,7 +253,7 @@ func waitEvent(t *testing.T, path, subject string, wanted func(event.Body) bool)
 	return nil
 }
 
-// waitState waits until a state that the client saw is as wanted.
+// waitState waits until a condition holds for a state that the client saw.
 func (c *client) waitState(subject string, wanted func(event.State) bool) {
 	c.network.t.Helper()
 	waitEvent(c.network.t, c.eventsPath(), subject, func(body event.Body) bool {
@@ -286,8 +287,8 @@ func waitFor[E event.Body](c *client) E {
 	}).(E)
 }
 
-// finish waits until every client has ended with exit code 0 and returns the digest that
-// all of them hold.
+// finish waits until every client has ended with exit code 0. It returns the digest of the model
+// that all clients have.
 func finish(t *testing.T, clients ...*client) string {
 	t.Helper()
 	limit := time.Now().Add(runTimeout)
@@ -325,7 +326,7 @@ func writeFile(t *testing.T, path string, content []byte) {
 	}
 }
 
-// writeTokens writes a token file of two bytes a token.
+// writeTokens writes a file of two-byte tokens.
 func writeTokens(t *testing.T, path string, tokens []uint16) {
 	t.Helper()
 	var content []byte
@@ -354,7 +355,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// comesAfter reports whether an event may follow the end: what was paid on a chain, and uploads of the
+// comesAfter reports whether an event may follow the end: payments on a chain, and uploads of the
 // final model.
 func comesAfter(body event.Body) bool {
 	switch body.(type) {

@@ -15,8 +15,8 @@ import (
 
 const pageTimeout = 5 * time.Minute // of all blocks of a page
 
-// TestPagesRun types what pages of the documentation say, block by block, in one shell. Ports and
-// folders are the test's own.
+// TestPagesRun executes the commands on pages of the documentation, block by block, in one shell,
+// with the test's ports and folders.
 func TestPagesRun(t *testing.T) {
 	for page, want := range map[string][]string{
 		"first-steps.md": {"psyche://", "the run is finished", "records verified", "all 40 steps"},
@@ -37,7 +37,7 @@ func TestPagesRun(t *testing.T) {
 	}
 }
 
-// typed runs the shell blocks of a page and returns what they print.
+// typed runs the shell blocks of a page and returns their output.
 func typed(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -49,7 +49,7 @@ func typed(t *testing.T, page string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// -m: jobs have numbers, as in a shell that somebody types in.
+	// -m: jobs have numbers, as in an interactive shell.
 	lines := []string{"set -exm", "trap 'kill -KILL $(jobs -p) 2>/dev/null || :' EXIT"}
 	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		lines = append(lines, block[1])
@@ -69,7 +69,7 @@ func typed(t *testing.T, page string) string {
 		t.Fatal(err)
 	}
 	writeFile(t, state, []byte(own.Replace(string(config))))
-	// A busy machine needs longer than a reader is told to wait for the first line of a log.
+	// A busy machine needs longer for the first line of a log than the time in the documentation.
 	wait := regexp.MustCompile(`sleep \d+; ((?:cat|tail -n \d+) (\S+))`)
 	script := strings.ReplaceAll(own.Replace(strings.Join(lines, "\n")), " configs/", " "+configs+"/")
 	script = wait.ReplaceAllString(script, "until [ -s $2 ]; do sleep 0.1; done; $1")
@@ -87,7 +87,7 @@ func typed(t *testing.T, page string) string {
 	return string(out)
 }
 
-// freePort returns a port that nobody listens on.
+// freePort returns a free port.
 func freePort(t *testing.T) string {
 	t.Helper()
 	_, port, err := net.SplitHostPort(freeAddress(t))

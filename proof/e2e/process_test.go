@@ -15,24 +15,24 @@ import (
 	"github.com/psyche-go/psyche/base/signals/signalstest"
 )
 
-// Bounds that only a hang or a very slow machine reaches.
+// Limits that only a hang or a very slow machine exceeds.
 const (
-	commandTimeout = time.Minute     // of a command that does its work and ends
+	commandTimeout = time.Minute     // for a command that does its work and ends
 	runTimeout     = 2 * time.Minute // of a whole run
 	exitTimeout    = 30 * time.Second
-	promptExit     = 10 * time.Second // of a process that was asked to end
+	promptExit     = 10 * time.Second // for a process that was asked to end
 )
 
-// process is one life of a program. Its output goes to a file, so that it can be read
-// while the process runs.
+// process is a running program. Its output goes to a file, so that it can be read while the process
+// runs.
 type process struct {
 	name    string
 	command *exec.Cmd
 	output  string        // path
-	ended   chan struct{} // closed when it has ended
+	ended   chan struct{} // closed when the process has ended
 }
 
-// start begins a process that the test ends at its end at the latest.
+// start starts a process, which ends at the end of the test at the latest.
 func start(t *testing.T, name, output, binary string, env []string, args ...string) *process {
 	t.Helper()
 	file, err := os.OpenFile(output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -72,7 +72,7 @@ func (p *process) kill(t *testing.T) {
 	<-p.ended
 }
 
-// interrupt does what Ctrl-C does.
+// interrupt has the same effect as Ctrl-C.
 func (p *process) interrupt(t *testing.T) {
 	t.Helper()
 	if err := p.command.Process.Signal(syscall.SIGINT); err != nil {
@@ -92,7 +92,7 @@ func (p *process) exitCode(t *testing.T, limit time.Duration) int {
 	}
 }
 
-// text returns what all lives of the process printed so far.
+// text returns the output of all starts of the process so far.
 func (p *process) text(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(p.output)
@@ -102,7 +102,7 @@ func (p *process) text(t *testing.T) string {
 	return string(content)
 }
 
-// waitText waits until the process has printed count times what contains wanted.
+// waitText waits until the process has printed the text wanted count times.
 func (p *process) waitText(t *testing.T, wanted string, count int) {
 	t.Helper()
 	until(t, p.name+" to print "+wanted, func() bool {
@@ -121,7 +121,7 @@ func (p *process) waitText(t *testing.T, wanted string, count int) {
 	})
 }
 
-// until asks for a condition again and again until it holds.
+// until checks a condition repeatedly until it holds.
 func until(t *testing.T, subject string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(commandTimeout)
@@ -137,7 +137,7 @@ func until(t *testing.T, subject string, holds func() bool) {
 	}
 }
 
-// run runs a command to its end and returns its exit code and what it printed.
+// run runs a command to its end and returns its exit code and output.
 func run(t *testing.T, binary string, args ...string) (int, string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
@@ -156,7 +156,7 @@ func run(t *testing.T, binary string, args ...string) (int, string) {
 	return command.ProcessState.ExitCode(), out.String()
 }
 
-// must runs a command that has to succeed.
+// must runs a command that must succeed.
 func must(t *testing.T, binary string, args ...string) string {
 	t.Helper()
 	code, out := run(t, binary, args...)
@@ -166,7 +166,7 @@ func must(t *testing.T, binary string, args ...string) string {
 	return out
 }
 
-// noPanic checks that a program did not end by a Go panic or a fault.
+// noPanic checks that a program did not end with a Go panic or a fault.
 func noPanic(t *testing.T, name, text string) {
 	t.Helper()
 	for _, sign := range []string{"panic:", "goroutine ", "fatal error:", "SIGSEGV"} {

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// dummyState is a run of the dummy model with so many clients.
+// dummyState is a run of the dummy model with a number of clients.
 func dummyState(clients int) string {
 	text := stateFile(rules{clients: clients, minClients: 1, roundsPerEpoch: 4, steps: 4}, "DATA", "MODEL")
 	return dummyModel(strings.Replace(text, "run_id = \"e2e\"", "run_id = \"a-run-id-that-needs-more-than-thirty-two-bytes\"", 1))
@@ -30,7 +30,7 @@ func dummyModel(text string) string {
 	return before + "data_location = \"Dummy\"\n[model.LLM.checkpoint.Dummy]\nrepo_id = \"\"\n[model.LLM.lr_schedule" + after
 }
 
-// summaryOf reads what a testnet left in the only run folder below dir.
+// summaryOf reads the summary of a testnet from the only run folder below dir.
 func summaryOf(t *testing.T, dir string) (run string, summary struct {
 	Finished bool
 	Rounds   int
@@ -51,8 +51,9 @@ func summaryOf(t *testing.T, dir string) (run string, summary struct {
 	return filepath.Dir(found[0]), summary
 }
 
-// TestDummyRun runs a client without libtorch, model and data, and looks at its figures, and at
-// what it and the server send to a collector. Its settings come from the environment.
+// TestDummyRun runs a client without libtorch, model and data. It examines the client's metrics,
+// and the data that the client and the server send to a collector. The client's settings come from
+// the environment.
 func TestDummyRun(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
@@ -86,7 +87,7 @@ func TestDummyRun(t *testing.T) {
 		if response, err := http.Get("http://" + address + "/"); err == nil {
 			text, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			_ = json.Unmarshal(text, &figures) // what is not there is seen below
+			_ = json.Unmarshal(text, &figures) // missing metrics are detected below
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -117,7 +118,7 @@ func TestDummyRun(t *testing.T) {
 	checkCollected(t, collector)
 }
 
-// checkCollected looks at what a server and a client with four rounds sent.
+// checkCollected examines the data that a server and a client with four rounds sent.
 func checkCollected(t *testing.T, collector *otlptest.Collector) {
 	t.Helper()
 	if f := collector.Figures(); f["psyche_train_loss"] == 0 || f["psyche_coordinator_round"] == 0 || f["psyche_server_sent_bytes_total"] == 0 {
@@ -150,8 +151,8 @@ func checkCollected(t *testing.T, collector *otlptest.Collector) {
 	}
 }
 
-// TestSampleCall runs what the original's documentation calls a sample invocation, on a folder
-// like its own: a model of the Hub, and data that the testnet's server serves.
+// TestSampleCall runs the sample invocation of the original's documentation on an equivalent
+// folder: a model of the Hub, and data that the testnet's server serves.
 func TestSampleCall(t *testing.T) {
 	needClient(t)
 	s := newHub(t)
@@ -219,7 +220,7 @@ func TestSampleCall(t *testing.T) {
 			}
 		}
 		if stats != 2 {
-			t.Errorf("%s wrote figures of its tensors %d times", name, stats)
+			t.Errorf("%s wrote metrics of its tensors %d times", name, stats)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// refused runs a command that must fail with a message that holds all words: names, flags and values. The command
-// must not change a file of dir.
+// refused runs a command that must fail with a message that contains all words: names, flags and
+// values. The command must not change a file of dir.
 func refused(t *testing.T, dir string, words []string, binary string, args ...string) {
 	t.Helper()
 	before := contents(t, dir)
@@ -42,7 +42,7 @@ func checkRefusal(t *testing.T, name string, code int, out string, words []strin
 	}
 	for _, word := range words {
 		if !strings.Contains(out[start:], word) {
-			t.Errorf("%s: the error does not say %q:\n%s", name, word, out[start:])
+			t.Errorf("%s: the error does not contain %q:\n%s", name, word, out[start:])
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestUnknownConfigurationKey(t *testing.T) {
 		})
 	}
 	if files := contents(t, dir); len(files) != 1 {
-		t.Errorf("something was made for a wrong configuration: %v", files)
+		t.Errorf("files were created for a wrong configuration: %v", files)
 	}
 }
 
@@ -126,7 +126,7 @@ func makeInputs(t *testing.T, n *network) inputs {
 	return in
 }
 
-// wrongData are the cases that every command which reads data has to refuse.
+// wrongData are the cases that every command that reads data must refuse.
 func (in inputs) wrongData() map[string]struct {
 	data  string
 	words []string
@@ -176,8 +176,8 @@ func TestWrongInputOfCommands(t *testing.T) {
 	}
 }
 
-// TestWrongInputOfClient joins runs with wrong data and models: a client that cannot do its
-// part ends and says why.
+// TestWrongInputOfClient joins runs with wrong data and models: a client that cannot do its part
+// must end with the reason.
 func TestWrongInputOfClient(t *testing.T) {
 	t.Parallel()
 	shared := newNetwork(t, rules{1, 1, 2, 2})
@@ -185,7 +185,7 @@ func TestWrongInputOfClient(t *testing.T) {
 	type test struct {
 		flags []string
 		words []string
-		joins bool // it is found out with the model or the data in hand
+		joins bool // detected after the model or the data was read
 	}
 	tests := map[string]test{
 		"truncated model": {[]string{"--model-path", in.truncated}, []string{filepath.Join(in.truncated, "model.safetensors")}, true},
@@ -230,7 +230,7 @@ func TestRefusedByServer(t *testing.T) {
 	refused(t, n.data, []string{n.address, `"another"`, "e2e"}, clientBinary, args...)
 
 	second.start()
-	finish(t, first, second) // the first one was not disturbed
+	finish(t, first, second) // the first client was not disturbed
 	checkRun(t, n, first, second)
 	for _, c := range []*client{first, second} {
 		checkStayed(t, c, 4)
@@ -270,7 +270,7 @@ func TestPeerPortInUse(t *testing.T) {
 	}
 }
 
-// listen takes a TCP port for the time of the test.
+// listen occupies a TCP port during the test.
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

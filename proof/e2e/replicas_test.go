@@ -23,28 +23,28 @@ var replicaRounds = flag.Int("replica-rounds", 12, "rounds of the run of TestRep
 // Variables that name a second libtorch for this test.
 const (
 	envSecondShim   = "PSYCHE_TEST_SHIM2"   // shim built against it
-	envSecondLoader = "PSYCHE_TEST_LOADER2" // command that starts a program with its C library, if it needs another one
+	envSecondLoader = "PSYCHE_TEST_LOADER2" // command that starts a program with the C library of the second libtorch, if it needs a different C library
 )
 
-// roundTimeout bounds a round on a machine that is busy with other things.
+// roundTimeout limits a round on a machine that is busy with other work.
 const roundTimeout = 10 * time.Second
 
-// replicaEpoch is how many rounds an epoch has. A digest of all weights is taken after each
-// epoch; the replica hash of each round covers the results that were applied.
+// replicaEpoch is the number of rounds in an epoch. The clients compute a digest of all weights
+// after each epoch. The replica hash of each round covers the applied results.
 const replicaEpoch = 4
 
-// machine is what a client of this test computes with.
+// machine is the computing environment of a client in this test.
 type machine struct {
 	name   string
 	second bool   // the second libtorch, if there is one
 	blas   string // OPENBLAS_CORETYPE; empty: OpenBLAS or the program chooses
 	aten   string // ATEN_CPU_CAPABILITY; empty: the program chooses
-	kernel string // of DisTrO; empty, or one that this processor lacks: the best
+	kernel string // of DisTrO; empty, or a kernel that this processor lacks, means the best kernel
 	flags  []string
 }
 
-// machines differ in all that may change the last bits of a gradient. The first four have
-// the installed libtorch.
+// machines differ in everything that may change the last bits of a gradient. The first four
+// machines have the installed libtorch.
 func machines() []machine {
 	return []machine{
 		{name: "newest", kernel: "avx512", flags: []string{"--threads", "1"}},
@@ -56,10 +56,10 @@ func machines() []machine {
 	}
 }
 
-// TestReplicasOfDifferentLibraries trains with clients that share neither libtorch, nor the
-// kernels that it and its BLAS choose, nor threads, nor the type that gradients are
-// computed in, nor the kernel of the optimizer. Their gradients differ; after each round
-// they must hold the same results, and after each epoch the same bits.
+// TestReplicasOfDifferentLibraries trains with clients that differ in libtorch, in the kernels that
+// libtorch and its BLAS select, in threads, in the type of gradients, and in the optimizer's
+// kernel. Their gradients differ. But they must hold the same results after each round, and the
+// same bits after each epoch.
 func TestReplicasOfDifferentLibraries(t *testing.T) {
 	t.Parallel()
 	rounds := *replicaRounds
@@ -91,7 +91,7 @@ func TestReplicasOfDifferentLibraries(t *testing.T) {
 	}
 	limit := time.Now().Add(runTimeout + time.Duration(rounds)*roundTimeout)
 	for _, c := range clients {
-		c.exitCode(t, time.Until(limit)) // finish says what it was; its own limit is for short runs
+		c.exitCode(t, time.Until(limit)) // finish reports the failure; its limit is for short runs
 	}
 	digest := finish(t, clients...)
 	checkRun(t, n, clients...)
@@ -113,8 +113,8 @@ func TestReplicasOfDifferentLibraries(t *testing.T) {
 	t.Logf("%d rounds, %d epochs, %d clients: digest %s", rounds, epochs, len(clients), digest)
 }
 
-// giveTime lets rounds take longer, since the machine has fewer cores than the run has
-// threads. Rounds still end as soon as they are done.
+// giveTime allows longer rounds, because the machine has fewer cores than the run has threads.
+// Rounds still end as soon as they are complete.
 func giveTime(t *testing.T, n *network) {
 	t.Helper()
 	content, err := os.ReadFile(n.state)
@@ -132,7 +132,7 @@ func giveTime(t *testing.T, n *network) {
 	writeFile(t, n.state, []byte(text))
 }
 
-// client makes a client that has the machine; it is not started.
+// client creates a client with the machine's environment. It does not start the client.
 func (m machine) client(n *network) *client {
 	n.t.Helper()
 	c := n.newClient(m.name)
@@ -166,9 +166,9 @@ func (c *client) command(args ...string) (string, error) {
 	return string(out), err
 }
 
-// examine checks with the doctor that the machine is as wanted, and tells what computes.
-// It leaves the choice of the optimizer's kernel to a client whose processor lacks the one
-// that was wanted.
+// examine checks with the doctor that the machine has the wanted environment, and returns a
+// description of it. If the processor lacks the wanted kernel of the optimizer, the client selects
+// a kernel.
 func examine(t *testing.T, c *client, m machine) string {
 	t.Helper()
 	threads := m.flags[slices.Index(m.flags, "--threads")+1]
@@ -204,8 +204,8 @@ func examine(t *testing.T, c *client, m machine) string {
 		facts["libtorch"], facts["BLAS kernels"], facts["DisTrO kernel"], strings.Join(m.flags, " "))
 }
 
-// trainAlone trains a few steps of the run without others and returns the hash of what the
-// optimizer holds then. Equal gradients give equal hashes.
+// trainAlone trains a few steps of the run alone and returns the hash of the optimizer's state.
+// Equal gradients give equal hashes.
 func trainAlone(t *testing.T, c *client, m machine) string {
 	t.Helper()
 	saved := filepath.Join(c.dir, "alone")
@@ -224,7 +224,7 @@ func trainAlone(t *testing.T, c *client, m machine) string {
 	return fmt.Sprintf("%x", sha256.Sum256(content))
 }
 
-// computedIn tells what a client whose type was to be chosen said of its choice.
+// computedIn returns the type that a client logged as its choice.
 func computedIn(t *testing.T, c *client) string {
 	t.Helper()
 	for line := range strings.Lines(c.text(t)) {
@@ -235,8 +235,8 @@ func computedIn(t *testing.T, c *client) string {
 	return ""
 }
 
-// checkDigests checks that all clients held the same weights after each epoch, that these
-// changed, and that the last ones are those that the run ended with.
+// checkDigests checks that all clients had the same weights after each epoch, that the weights
+// changed, and that the last weights are the final weights of the run.
 func checkDigests(t *testing.T, epochs int, last string, clients []*client) {
 	t.Helper()
 	held := make(map[uint32]string) // after a step
@@ -248,7 +248,7 @@ func checkDigests(t *testing.T, epochs int, last string, clients []*client) {
 				continue
 			}
 			if other, known := held[body.Step]; known && other != body.Digest {
-				t.Errorf("step %d: %s holds %s, another client %s", body.Step, c.name, body.Digest, other)
+				t.Errorf("step %d: %s has %s, a different client has %s", body.Step, c.name, body.Digest, other)
 			}
 			held[body.Step], seen[body.Digest] = body.Digest, true
 		}

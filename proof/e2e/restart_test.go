@@ -17,7 +17,7 @@ func TestServerKilled(t *testing.T) {
 	}{
 		{"RoundTrain", 2},
 		{"RoundWitness", 3},
-		{"Cooldown", 5}, // its step is that of the round that comes next
+		{"Cooldown", 5}, // its step is the step of the next round
 		{"RoundTrain", 7},
 		{"Warmup", 9},
 	} {
@@ -39,7 +39,7 @@ func TestServerKilled(t *testing.T) {
 
 func TestClientKilled(t *testing.T) {
 	t.Parallel()
-	// Epochs of so many rounds are not over before a fast machine has killed a client in one.
+	// Epochs of this many rounds last until a fast machine has killed a client.
 	const steps = 90
 	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: steps / 3, steps: steps})
 	n.startServer()
@@ -55,7 +55,7 @@ func TestClientKilled(t *testing.T) {
 	}
 
 	rejoined := waitFor[event.Rejoined](victim)
-	if rejoined.Step < 2 { // the others may have waited for it in that very round
+	if rejoined.Step < 2 { // the other members may have waited for it in the same round
 		t.Errorf("rejoined at step %d, was killed in step 2", rejoined.Step)
 	}
 	var source string

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// testnetArgs are those of a testnet of two clients of the network's run, in a folder of its own.
+// testnetArgs are the arguments of a testnet with two clients of the network's run, in a separate
+// folder.
 func (n *network) testnetArgs(flags ...string) []string {
 	n.t.Helper()
 	config := filepath.Join(n.dir, "config")
@@ -37,8 +38,8 @@ func (n *network) testnetArgs(flags ...string) []string {
 	}, flags...)
 }
 
-// TestInterruptedTestnetLosesNothing closes the terminal of a testnet, which serves its data, in the middle of an
-// epoch, and goes on with the model of the last round that was counted.
+// TestInterruptedTestnetLosesNothing closes the terminal of a testnet that serves its data, in the
+// middle of an epoch. The testnet must resume with the model of the last counted round.
 func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	t.Parallel()
 	text, dir := interruptAndResume(t, syscall.SIGHUP, 120, 8)
@@ -49,18 +50,18 @@ func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	completeLog(t, journals[0], text)
 }
 
-// TestInterruptedChainLosesNothing is the same on a chain of this machine, which goes on with its
-// transactions: the archive has the run from its beginning to its end.
+// TestInterruptedChainLosesNothing is the same on a chain of this machine. The chain resumes with
+// its transactions: the archive must contain the run from its beginning to its end.
 func TestInterruptedChainLosesNothing(t *testing.T) {
 	t.Parallel()
 	text, dir := interruptAndResume(t, syscall.SIGINT, 20, 5, "--backend", "solana", "--slot-ms", "50")
 	if chain := regexp.MustCompile(`the chain continues after slot \d+, from \S+chain.ledger\n`); !chain.MatchString(text) {
-		t.Errorf("the resumed testnet does not say where its chain is from:\n%s", text)
+		t.Errorf("the resumed testnet does not report the origin of its chain:\n%s", text)
 	}
 	completeLog(t, filepath.Join(dir, "server", "run.archive"), text)
 }
 
-// completeLog wants a log of a run that is finished and has every counted round in its model.
+// completeLog checks that a log belongs to a finished run and has every counted round in its model.
 func completeLog(t *testing.T, log, text string) {
 	t.Helper()
 	if out := must(t, serverBinary, "run", "replay", log); !strings.Contains(out, "Finished") || strings.Contains(out, "not in the model") {
@@ -68,8 +69,8 @@ func completeLog(t *testing.T, log, text string) {
 	}
 }
 
-// interruptAndResume interrupts a testnet by a signal in the middle of its one epoch and resumes it. It returns the
-// output of the second life, and the run's folder.
+// interruptAndResume interrupts a testnet by a signal in the middle of its only epoch and resumes
+// it. It returns the output of the resumed testnet, and the run's folder.
 func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags ...string) (said, dir string) {
 	t.Helper()
 	n := newNetwork(t, rules{clients: 2, minClients: 1, roundsPerEpoch: rounds, steps: rounds})
@@ -86,7 +87,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 	paused := regexp.MustCompile(`the run is paused before round \d+; the model of (step \d+) is on the disks of 2 clients`).FindStringSubmatch(text)
 	again := regexp.MustCompile(`continue with: psyche (testnet start --resume (\S+).*)`).FindStringSubmatch(text)
 	if paused == nil || again == nil {
-		t.Fatalf("no pause, or no way to continue:\n%s", tail(text, 30))
+		t.Fatalf("no message about a pause or how to continue:\n%s", tail(text, 30))
 	}
 	next := start(t, "resumed testnet", filepath.Join(n.dir, "next.txt"), serverBinary, nil, append(strings.Fields(again[1]), "--no-tui", "--client", clientBinary)...)
 	next.waitText(t, "goes on with the model of "+paused[1]+" from its disk", 2)
@@ -94,7 +95,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 		t.Fatalf("exit code %d of the resumed testnet\n%s", code, tail(next.text(t), 30))
 	}
 	if resumed := "its newest recorded model, of " + paused[1] + ", from the disk of client-1, client-2\n"; !strings.Contains(next.text(t), resumed) {
-		t.Errorf("the resumed testnet does not say %q:\n%s", resumed, next.text(t))
+		t.Errorf("the output of the resumed testnet does not contain %q:\n%s", resumed, next.text(t))
 	}
 	return next.text(t), again[2]
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestReturnWithinTheEpoch kills a client in round 6 of an epoch of 25 and starts it again: it
-// trains in the same epoch, and its results count. The others wait for it no longer than witnesses
-// do.
+// TestReturnWithinTheEpoch kills a client in round 6 of an epoch of 25 rounds and restarts it. It
+// must train in the same epoch, and its results must count. The other members wait for it no longer
+// than witnesses do.
 func TestReturnWithinTheEpoch(t *testing.T) {
 	if clientBinary == "" {
 		t.Skip(noTorch)
@@ -53,7 +53,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 		}
 	}
 	if counted < 3 {
-		t.Errorf("%d of its results counted in the epoch in which it was killed", counted)
+		t.Errorf("%d of its results counted in the epoch of the kill", counted)
 	}
 	var begun time.Time
 	var longest time.Duration
@@ -66,7 +66,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 		}
 	}
 	t.Logf("the longest round took %v", longest)
-	if longest > 10*time.Second { // of the 30 that it may last
+	if longest > 10*time.Second { // of the 30 s that the round may last
 		t.Errorf("a round took %v", longest)
 	}
 }

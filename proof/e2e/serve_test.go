@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/record/invite"
 )
 
-// TestServe lets keepers train a run to its end, one of whose clients is killed in between, and a third leave politely.
+// TestServe has keepers that train a run to its end. One of their clients is killed in between, and
+// a third keeper leaves gracefully.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{2, 2, 10, 20})
@@ -22,7 +23,7 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone := link
-	gone.Port = 1 // nobody is there
+	gone.Port = 1 // no server answers
 	serve := func(name string, links ...string) *process {
 		kept := filepath.Join(n.dir, name)
 		args := append([]string{"serve"}, links...)
@@ -46,8 +47,8 @@ func TestServe(t *testing.T) {
 	if strings.Count(two.text(t), "a client takes part") != 1 || !strings.Contains(two.text(t), "this run is not open now") {
 		t.Errorf("the second\n%s", tail(two.text(t), 20))
 	}
-	two.interrupt(t) // it waits for a server that is not there
+	two.interrupt(t) // it waits for a server that does not exist
 	if code := two.exitCode(t, promptExit); code != interrupted {
-		t.Errorf("the second ended with exit code %d", code)
+		t.Errorf("the second keeper ended with exit code %d", code)
 	}
 }

@@ -17,10 +17,10 @@ const interrupted = 130
 
 func TestClientInterrupted(t *testing.T) {
 	t.Parallel()
-	// Epochs of so many rounds are not over before a fast machine has interrupted a client in one.
+	// Epochs of this many rounds last until a fast machine has interrupted a client.
 	const steps = 60
 	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: steps / 2, steps: steps})
-	// With this grace only the client's own word can take its place away in time.
+	// With this grace period, only the client itself can give up its seat in time.
 	n.startServer("--withdraw-grace", "1h")
 	clients := n.startClients(3)
 	leaver, others := clients[2], clients[:2]
@@ -35,7 +35,7 @@ func TestClientInterrupted(t *testing.T) {
 		state, ok := body.(event.State)
 		return ok && without(state)
 	})
-	// An epoch begins with init_min_clients: the others wait for the third.
+	// An epoch begins with init_min_clients: the other clients wait for the third.
 	others[0].waitState("the run waits", func(s event.State) bool { return s.RunState == "WaitingForMembers" && s.Epoch == 1 })
 	leaver.start()
 	finish(t, clients...)
@@ -44,12 +44,12 @@ func TestClientInterrupted(t *testing.T) {
 		checkStayed(t, c, steps)
 	}
 	if farewells := withdrawals(t, n, leaver); farewells != 1 {
-		t.Errorf("the server accepted %d farewells of the client, want 1", farewells)
+		t.Errorf("the server accepted %d withdrawals of the client, want 1", farewells)
 	}
 }
 
-// withdrawals counts in the journal how often a client gave up its place by its own word:
-// others, and the server, can only take it away.
+// withdrawals counts in the journal how often a client gave up its seat itself. Other members, and
+// the server, can only remove it.
 func withdrawals(t *testing.T, n *network, c *client) (count int) {
 	t.Helper()
 	_, _, err := server.Replay(server.JournalPath(n.saved, "e2e"), func(r follow.Record, _ *coordinator.State) error {
@@ -106,7 +106,7 @@ func TestClientInterruptedWithoutServer(t *testing.T) {
 	}
 }
 
-// closedPort returns an address of this machine on which nobody listens.
+// closedPort returns an address of this machine without a listener.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -36,9 +36,10 @@ const slowModel = `{
   "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "tie_word_embeddings": false, "initializer_range": 0.02
 }`
 
-// TestSlowMember trains with 16 members and audits. One member sends at 2 Mbit/s, through fair queues or through a FIFO
-// queue of one second. In half of the runs another member accuses it of silence whenever the host accepts an accusation.
-// The slow member is honest: it keeps its seat, and no jury convicts it. The test logs how many batches it loses.
+// TestSlowMember trains with 16 members and audits. One member sends at 2 Mbit/s, through fair
+// queues or through a FIFO queue of one second. In half of the runs, a different member accuses it
+// of silence whenever the host accepts an accusation. The slow member is honest: it must keep its
+// seat, and no jury may convict it. The test logs the number of its lost batches.
 func TestSlowMember(t *testing.T) {
 	var table strings.Builder
 	for _, queue := range []struct {
@@ -91,7 +92,7 @@ func slowRun(t *testing.T, link netlab.Link, liar bool) *slowRecord {
 	return r
 }
 
-// slowNetwork makes the model and the configuration of a run.
+// slowNetwork creates the model and the configuration of a run.
 func slowNetwork(t *testing.T) *network {
 	t.Helper()
 	n := newNetwork(t, rules{clients: slowMembers, minClients: 2, roundsPerEpoch: slowEpoch, steps: slowRounds})
@@ -201,7 +202,7 @@ func (r *slowRecord) addAction(record follow.Record, who coordinator.ClientID) {
 	}
 }
 
-// addRound counts a round that begins. The member is nil if it has no entry in the epoch.
+// addRound counts a round that begins. member is nil if the member has no entry in the epoch.
 func (r *slowRecord) addRound(s *coordinator.State, round *coordinator.Round, who coordinator.ClientID, member *coordinator.Client) {
 	if r.rounds++; r.first == 0 {
 		r.first = s.StateStart
@@ -270,7 +271,7 @@ func (r *slowRecord) String() string {
 		r.accusers[r.liar], sum(r.accusers)-r.accusers[r.liar], r.guilty, r.innocent, r.ejected, r.audits, openings, float64(r.traffic.Bytes)/1e6, r.traffic.Lost, r.details())
 }
 
-// details lists the reasons of honest members against it, one in a line.
+// details lists the reasons of honest members against it, one per line.
 func (r *slowRecord) details() string {
 	var text strings.Builder
 	for _, reason := range slices.Sorted(maps.Keys(r.reasons)) {

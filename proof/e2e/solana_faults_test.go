@@ -16,15 +16,15 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// faultyChain is a chain of this machine with three nodes, in which tests make faults.
+// faultyChain is a chain of this machine with three nodes, in which tests inject faults.
 type faultyChain struct {
 	ledger *localnet.Ledger
 	server *localnet.Server
 	nodes  []*localnet.Endpoint
-	flags  []string // that name the nodes and the program
+	flags  []string // flags that name the nodes and the program
 }
 
-// startChain lets a chain's time pass until the test ends.
+// startChain advances a chain's time until the test ends.
 func startChain(t *testing.T) *faultyChain {
 	t.Helper()
 	c := &faultyChain{ledger: localnet.NewLedger(localnet.Config{Start: time.Now()})}
@@ -32,7 +32,7 @@ func startChain(t *testing.T) *faultyChain {
 	if err := c.ledger.SetProgram(at, program.ELF); err != nil {
 		t.Fatal(err)
 	}
-	c.ledger.Advance(time.Now()) // commands may be sooner there than the first slot is over, and see what is confirmed
+	c.ledger.Advance(time.Now()) // commands may arrive before the end of the first slot, and read the confirmed state
 	c.server = localnet.NewServer(c.ledger, localnet.Options{Slot: 100 * time.Millisecond})
 	var addresses []string
 	for range 3 {
@@ -49,14 +49,14 @@ func startChain(t *testing.T) *faultyChain {
 	return c
 }
 
-// faultAll sets what is wrong with all nodes.
+// faultAll sets the faults of all nodes.
 func (c *faultyChain) faultAll(f localnet.Faults) {
 	for _, node := range c.nodes {
 		node.SetFaults(f)
 	}
 }
 
-// fund gives a key lamports, which are there at once.
+// fund gives a key lamports, which are available at once.
 func (c *faultyChain) fund(t *testing.T, key transaction.PublicKey) {
 	t.Helper()
 	if _, err := c.ledger.Airdrop(key, 10_000_000_000); err != nil {
@@ -71,8 +71,8 @@ func (c *faultyChain) psyche(t *testing.T, args ...string) {
 	must(t, serverBinary, append(args, c.flags...)...)
 }
 
-// TestSolanaFaults trains with real processes while a node of the chain dies, slots are taken
-// back, all nodes are out of reach and every fifth transaction is lost.
+// TestSolanaFaults trains with real processes while a node of the chain stops, slots are reverted,
+// all nodes are unreachable, and every fifth transaction is lost.
 func TestSolanaFaults(t *testing.T) {
 	t.Parallel()
 	n := newNetwork(t, rules{clients: 3, minClients: 2, roundsPerEpoch: 4, steps: 16})
@@ -106,7 +106,7 @@ func TestSolanaFaults(t *testing.T) {
 	checkTurns(t, clients)
 }
 
-// checkTurns wants ticks of others than the one in turn to cost less than 5 % of all fees.
+// checkTurns checks that ticks of clients that are not in turn cost less than 5 % of all fees.
 func checkTurns(t *testing.T, clients []*client) {
 	t.Helper()
 	var all event.Paid

@@ -11,14 +11,15 @@ import (
 	"github.com/psyche-go/psyche/face/testnet"
 )
 
-// TestSolanaTestnet trains on a chain of this machine: one of three clients is killed and comes
-// back, all end with the same model, and each has paid from its own key. The testnet serves the data.
+// TestSolanaTestnet trains on a chain of this machine. One of three clients is killed and returns.
+// All clients must end with the same model and must have paid from their own keys. The testnet
+// serves the data.
 func TestSolanaTestnet(t *testing.T) {
 	t.Parallel()
 	testnetOnChain(t, 8, "--slot-ms", "50")
 }
 
-// TestSolanaValidator is the same on a real chain, where one is installed.
+// TestSolanaValidator is the same on a real chain, if a validator is installed.
 func TestSolanaValidator(t *testing.T) {
 	validator := os.Getenv("SOLANA_TEST_VALIDATOR")
 	if validator == "" {
@@ -65,7 +66,7 @@ func testnetOnChain(t *testing.T, steps int, flags ...string) {
 	}
 }
 
-// testnetSummary reads the summary of the one testnet in a folder.
+// testnetSummary reads the summary of the only testnet in a folder.
 func testnetSummary(t *testing.T, runs string) (s testnet.Summary) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(runs, "*", "summary.json"))
@@ -82,7 +83,7 @@ func testnetSummary(t *testing.T, runs string) (s testnet.Summary) {
 	return s
 }
 
-// checkCosts looks at what the clients of a testnet on a chain have paid.
+// checkCosts examines the payments of the clients of a testnet on a chain.
 func checkCosts(t *testing.T, s testnet.Summary, out string) {
 	t.Helper()
 	returned := 0
@@ -90,7 +91,7 @@ func checkCosts(t *testing.T, s testnet.Summary, out string) {
 		if c.Digest == "" || c.Digest != s.Clients[0].Digest {
 			t.Errorf("client %d has model %q, the first %q", i+1, c.Digest, s.Clients[0].Digest)
 		}
-		// A witness proof a round, and what joining and checkpoints take.
+		// One witness proof per round, and the costs of joining and of checkpoints.
 		if c.Transactions < c.RoundsTrained || c.Lamports < uint64(c.Transactions)*5000 {
 			t.Errorf("client %d: %d transactions for %d lamports in %d rounds", i+1, c.Transactions, c.Lamports, c.RoundsTrained)
 		}
@@ -99,7 +100,7 @@ func checkCosts(t *testing.T, s testnet.Summary, out string) {
 		}
 	}
 	if returned != 1 {
-		t.Errorf("%d clients came back after being killed, want 1", returned)
+		t.Errorf("%d clients returned after a kill, want 1", returned)
 	}
 	if s.Chain.PerRound <= 1 || s.Chain.PerRound > 20 || s.Chain.Rent == 0 || s.Chain.SetUp == 0 {
 		t.Errorf("costs: %+v", *s.Chain)

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// trainedRun is a run of one step that two members trained, and what they say.
+// trainedRun is a run of one step that two members trained, with their claims.
 type trainedRun struct {
 	p       *play
 	r       *record
@@ -58,7 +58,7 @@ func newTrainedRun(t *testing.T) *trainedRun {
 
 func (u *trainedRun) id(i int) string { return u.p.members[i].key.ID().String() }
 
-// loses takes the second member's batch out of what counted.
+// loses removes the second member's batch from the counted batches.
 func (u *trainedRun) loses() {
 	for i := range u.applied {
 		u.applied[i].Counted = 1
@@ -83,12 +83,13 @@ func (u *trainedRun) check() []finding {
 	return u.p.findings
 }
 
-// TestChecks breaks one thing at a time that must hold, and wants it to be found; what is excused is not.
+// TestChecks breaks one required condition at a time, and checks that this is found, and that an
+// excused failure is not.
 func TestChecks(t *testing.T) {
 	cases := []struct {
 		name   string
 		breaks func(u *trainedRun)
-		kind   string // of the finding; empty: nothing is found
+		kind   string // of the finding; empty: no finding
 		says   string
 	}{
 		{"nothing is wrong", func(*trainedRun) {}, "", ""},
@@ -169,7 +170,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestLongestPhase leaves out what happened between two lives, and waiting for members.
+// TestLongestPhase leaves out the time between two starts, and the time of waiting for members.
 func TestLongestPhase(t *testing.T) {
 	state := func(second int, name string, step int) string {
 		return fmt.Sprintf(`{"time":"2026-01-01T00:00:%02dZ","kind":"state","run_state":%q,"step":%d}`+"\n", second, name, step)

@@ -9,8 +9,9 @@ import (
 	"github.com/psyche-go/psyche/proof/matrix/cover"
 )
 
-// TestRowsOfASeed wants all levels of every two features together in a row that runs, unless that is
-// refused, and a row for each refusal. The same seed gives the same rows.
+// TestRowsOfASeed checks that all levels of every two features are together in a row that runs,
+// unless the combination is refused, and that each refusal has a row. The same seed must give the
+// same rows.
 func TestRowsOfASeed(t *testing.T) {
 	for seed := range uint64(3) {
 		rows, err := rowsOf(seed)
@@ -40,7 +41,7 @@ func TestRowsOfASeed(t *testing.T) {
 	}
 }
 
-// checkPairs wants all levels of two features to meet.
+// checkPairs checks that all levels of two features meet.
 func checkPairs(t *testing.T, rows []row, a, b cover.Feature) {
 	t.Helper()
 	for _, one := range a.Levels {
@@ -58,7 +59,7 @@ func checkPairs(t *testing.T, rows []row, a, b cover.Feature) {
 	}
 }
 
-// TestRowAgain reads back what is printed about a row.
+// TestRowAgain parses the printed description of a row.
 func TestRowAgain(t *testing.T) {
 	rows, err := rowsOf(7)
 	if err != nil {
@@ -67,7 +68,7 @@ func TestRowAgain(t *testing.T) {
 	for _, r := range rows {
 		again, err := parseRow(r.String())
 		if err != nil || !reflect.DeepEqual(again.levels, r.levels) || again.refused != r.refused {
-			t.Errorf("row %d came back as %v, %v", r.number, again, err)
+			t.Errorf("row %d was parsed as %v, %v", r.number, again, err)
 		}
 	}
 	for _, text := range []string{"lags=2", "lag=3", ""} {

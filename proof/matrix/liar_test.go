@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLiarOverlay changes the client's source into that of a liar. It fails when the source no longer has the lines
-// that are changed.
+// TestLiarOverlay changes the client's source into the source of a liar. It fails if the source no
+// longer has the lines to change.
 func TestLiarOverlay(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir("../..")

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestStandstill sees steps slowly: the run goes on as long as they are new ones, however long it takes.
+// TestStandstill has slow steps: the run continues as long as there are new steps, however long
+// they take.
 func TestStandstill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, within, end := withPatience(t.Context())

@@ -11,17 +11,17 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
-// share is what of the matrix runs with all tests: few rows with many features in each.
+// share is the part of the matrix that runs with all tests: few rows with many features in each.
 var share = []string{
 	"audits=30,clip=off",
 	"data=server,checkpoint=hub,results=values,audits=30,witnesses=few,admission=keys,uploads=bucket,trackers=files,kills=client,late=joins,rounds=long",
 	"backend=chain,data=http,results=dummy,lag=2,admission=delegates,uploads=hub,trackers=otlp,slow=stopped,rounds=long",
 }
 
-// TestShare runs the share and wants nothing to be found.
+// TestShare runs the share and checks that there are no findings.
 func TestShare(t *testing.T) {
 	if testing.Short() {
-		t.Skip("real processes are left out by -short")
+		t.Skip("-short: starts real processes")
 	}
 	dir := t.TempDir()
 	programs, err := process.Build(t.Context(), filepath.Join("..", ".."), dir)

@@ -8,8 +8,9 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// TestAbandonedEpoch has seven of nine members vanish for good, one after the other, where min_clients is
-// one: the epoch ends soon after. A host that lets it go on is found.
+// TestAbandonedEpoch has seven of nine members that vanish permanently, one after the other, with
+// min_clients set to one. The epoch must end soon after. The checker must find a host that lets it
+// continue.
 func TestAbandonedEpoch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
@@ -17,7 +18,7 @@ func TestAbandonedEpoch(t *testing.T) {
 	ended, caught := 0, 0
 	for seed := uint64(1); seed <= 4; seed++ {
 		steps, violation := abandon(seed, false)
-		if violation != nil && violation.Assertion != check.Progress { // those that vanished have no final model
+		if violation != nil && violation.Assertion != check.Progress { // the vanished members have no final model
 			t.Errorf("seed %d: %v", seed, violation)
 		}
 		if steps < abandonedRounds {
@@ -35,8 +36,8 @@ func TestAbandonedEpoch(t *testing.T) {
 
 const abandonedRounds = 400
 
-// abandon plays a run and returns how many rounds its first epoch had. A host that goes on takes all that
-// vanished for members that left in this round.
+// abandon simulates a run and returns the number of rounds in its first epoch. A host that
+// continues treats all vanished members as members that left in this round.
 func abandon(seed uint64, goesOn bool) (rounds uint32, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 9, Rounds: abandonedRounds, Faults: scenario.NoFaults}
 	var w *world
@@ -65,10 +66,12 @@ func abandon(seed uint64, goesOn bool) (rounds uint32, violation *check.Violatio
 	return rounds, w.violation
 }
 
-// TestAbandonedEpochLosesLittle has seven of nine members that keep commit points crash, together or one
-// after the other, and come back. Where they are gone together the round has no quorum, so that no rule of
-// abandoned epochs matters. Where the few that are left could go on, who comes back before four rounds are over
-// loses nothing; later at most the rounds since the newest commit point, until the last was noticed, and four.
+// TestAbandonedEpochLosesLittle has seven of nine members that store intermediate checkpoints,
+// crash together or one after the other, and return. If they crash together, the round has no
+// quorum, so the rules of abandoned epochs have no effect. If the few remaining members could
+// continue, nothing is lost if the crashed members return within four rounds. If they return later,
+// the lost rounds are at most: the rounds since the newest intermediate checkpoint, the rounds
+// until the last crash was noticed, and four.
 func TestAbandonedEpochLosesLittle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
@@ -79,7 +82,7 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 	} {
 		for seed := uint64(1); seed <= 2; seed++ {
 			lost, violation := crashAndReturn(seed, c.apart, c.back)
-			if violation != nil && violation.Assertion != check.Progress { // who comes back after the end has no final model
+			if violation != nil && violation.Assertion != check.Progress { // a member that returns after the end has no final model
 				t.Errorf("seed %d: %v", seed, violation)
 			}
 			t.Logf("seed %d: %d s apart, back %d s after the last: %d rounds lost", seed, c.apart, c.back, lost)
@@ -90,7 +93,8 @@ func TestAbandonedEpochLosesLittle(t *testing.T) {
 	}
 }
 
-// longEpoch plans a run of one epoch, of as many rounds as the run has, that begins once clients wait for it.
+// longEpoch plans a run with a single epoch that has all rounds of the run and begins when enough
+// clients wait.
 func longEpoch(o Options, clients uint16) *world {
 	w := newWorld(o)
 	w.plan.Faults = scenario.Crash
@@ -101,9 +105,10 @@ func longEpoch(o Options, clients uint16) *world {
 	return w
 }
 
-const abandonedReturns = 120 // rounds of that run's one epoch
+const abandonedReturns = 120 // rounds in the only epoch of that run
 
-// crashAndReturn plays that run and returns how many rounds that counted its model has not seen.
+// crashAndReturn simulates that run and returns the number of counted rounds that are missing in
+// its model.
 func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: scenario.NoFaults}
 	var w *world
@@ -130,7 +135,7 @@ func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *chec
 	return lost, w.violation
 }
 
-// tickOfFewer ticks as if everybody that left had left in the running round.
+// tickOfFewer ticks as if all departed members had left in the running round.
 func tickOfFewer(s *coordinator.State, now uint64, draw [32]byte) bool {
 	changed := s.Clone()
 	for i := range changed.Epoch.Exited {
@@ -146,9 +151,10 @@ func tickOfFewer(s *coordinator.State, now uint64, draw [32]byte) bool {
 	return true
 }
 
-// TestFallingBackWaits has all members crash in Warmup and come back without their model, which nobody has
-// then. A run that goes on from an older one has waited for those that might have it, the longer the more
-// it loses. A host that does so at once, or after a Warmup's time, is found.
+// TestFallingBackWaits has all members crash in Warmup and return without their model, so that no
+// member has it. Before a run continues from an older model, it must wait for the members that may
+// have the newer model, longer if it loses more. The checker must find a host that continues at
+// once, or after the time of a Warmup.
 func TestFallingBackWaits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
@@ -165,12 +171,12 @@ func TestFallingBackWaits(t *testing.T) {
 			tooSoon++
 		}
 	}
-	if atOnce == 0 || tooSoon == 0 { // it may begin with so few that nobody crashes
-		t.Errorf("of 8 hosts that fall back at once %d are found, of 8 that do it after a Warmup's time %d", atOnce, tooSoon)
+	if atOnce == 0 || tooSoon == 0 { // it may begin with so few members that none crashes
+		t.Errorf("found %d of 8 hosts that fall back at once, %d of 8 that fall back after a Warmup's time", atOnce, tooSoon)
 	}
 }
 
-// fallBack plays that run and reports whether it lost steps.
+// fallBack simulates that run and reports whether it lost steps.
 func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: scenario.NoFaults, rules: host}
 	tick := host.tick
@@ -206,7 +212,7 @@ func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
 	return lost, w.violation
 }
 
-// fallsAtOnce waits for nobody once enough are there, be it that none of them holds the model.
+// fallsAtOnce does not wait once enough members are present, even if none of them has the model.
 func fallsAtOnce() rules {
 	return instead(coordinator.WaitingForMembers, func(s *coordinator.State) {
 		if len(s.Pending) >= int(s.Config.InitMinClients) {
@@ -215,7 +221,7 @@ func fallsAtOnce() rules {
 	})
 }
 
-// fallsTooSoon waits for the time of a Warmup, whatever there is to lose.
+// fallsTooSoon waits for the time of a Warmup, however much is lost.
 func fallsTooSoon() rules {
 	return rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		waits := s.MinimumSince != 0

@@ -7,15 +7,15 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// aheadRun counts what happens in a run with a lag of two rounds, in which all members train ahead.
+// aheadRun has the counts of a run with a lag of two rounds, in which all members train ahead.
 type aheadRun struct {
-	late    int   // members that were found late
-	dropped int   // members that lost their seats, each time counted
+	late    int   // members that were late
+	dropped int   // members that lost their seats, counted each time
 	took    int64 // time of 30 rounds
 }
 
-// runAhead plays a run of honest members with equal machines, except for one machine whose trainings take
-// longer. Longer is in percent.
+// runAhead simulates a run of honest members with equal machines, except for one machine whose
+// trainings take longer. longer is in percent.
 func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64) (r aheadRun) {
 	t.Helper()
 	const rounds = 30
@@ -59,8 +59,9 @@ func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64
 	return r
 }
 
-// TestTrainingAheadCostsNobody has equal members train ahead, some of them a whole round, with long trainings. A member
-// that trains in every round cannot train ahead as far as a member that had nothing to train. It is not late.
+// TestTrainingAheadCostsNobody has equal members that train ahead, some of them a whole round, with
+// long trainings. A member that trains in every round cannot train ahead as far as a member without
+// a batch in a round. It must not be late.
 func TestTrainingAheadCostsNobody(t *testing.T) {
 	for _, audits := range []uint8{0, 30} {
 		for seed := uint64(1); seed <= 2; seed++ {

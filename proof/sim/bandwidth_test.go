@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// newLinked returns a world of some clients that run, with links of equal rates.
+// newLinked returns a world with running clients and links of equal rates.
 func newLinked(t *testing.T, clients int, line links.Line) *world {
 	t.Helper()
 	w := newWorld(Options{Seed: 1, Clients: clients, Rounds: 40, Faults: scenario.NoFaults, Links: true})
@@ -29,7 +29,7 @@ func newLinked(t *testing.T, clients int, line links.Line) *world {
 	return w
 }
 
-// runUntil lets everything happen before a time.
+// runUntil simulates all events before a time.
 func (w *world) runUntil(until int64) {
 	for w.events.Len() > 0 && w.violation == nil {
 		at, call := w.events.Take()
@@ -43,9 +43,10 @@ func (w *world) runUntil(until int64) {
 	w.now = until
 }
 
-// inTurns is a handler that serves one request at a time. All further clients have to ask again.
+// inTurns is a handler that serves one request at a time. All other clients must repeat their
+// requests.
 type inTurns struct {
-	active context.Context // of the request that is served; nil: none was
+	active context.Context // context of the current request; nil: there was none
 	served []identity.ID
 }
 
@@ -57,8 +58,9 @@ func (s *inTurns) answer(ctx context.Context, from identity.ID, _ []byte) ([]byt
 	return make([]byte, 1_000_000-framing), nil
 }
 
-// TestHandlersServeInTurns has three clients request a megabyte from a fourth client, over one megabyte per second. The
-// context of the handler lasts until the answer has arrived, or the client gave up.
+// TestHandlersServeInTurns has three clients that request a megabyte from a fourth client, over one
+// megabyte per second. The context of the handler must last until the answer has arrived, or until
+// the client gave up.
 func TestHandlersServeInTurns(t *testing.T) {
 	for _, givesUp := range []bool{false, true} {
 		w := newLinked(t, 4, links.Line{Rate: 1_000_000})
@@ -96,7 +98,7 @@ func TestHandlersServeInTurns(t *testing.T) {
 		slices.Sort(got)
 		for i := 1; i <= 3; i++ {
 			if seconds := float64(got[i]) / float64(second); seconds < want[i]-0.05 || seconds > want[i]+0.7 {
-				t.Errorf("gives up: %t: the answer number %d is there after %.2f s, want %.2f s", givesUp, i, seconds, want[i])
+				t.Errorf("gives up: %t: answer %d arrived after %.2f s, want %.2f s", givesUp, i, seconds, want[i])
 			}
 		}
 		if len(turns.served) != 3 || turns.active.Err() == nil {
@@ -105,7 +107,8 @@ func TestHandlersServeInTurns(t *testing.T) {
 	}
 }
 
-// TestFetchResumes has a client give up a blob, and fetch it again: what has arrived is not sent twice.
+// TestFetchResumes has a client that gives up a blob and requests it again: the received bytes must
+// not be sent twice.
 func TestFetchResumes(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		w := newLinked(t, 4, links.Line{Rate: 1_000_000})
@@ -135,7 +138,8 @@ func TestFetchResumes(t *testing.T) {
 	}
 }
 
-// TestLinksChangeNothingElse wants the same links from a seed each time, and different runs with and without them.
+// TestLinksChangeNothingElse checks that a seed always gives the same links, and that runs with and
+// without links differ.
 func TestLinksChangeNothingElse(t *testing.T) {
 	t.Parallel()
 	o := Options{Seed: 3, Clients: 8, Rounds: 3, Faults: scenario.NoFaults}

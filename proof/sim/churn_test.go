@@ -15,34 +15,34 @@ import (
 
 var update = flag.Bool("update", false, "write the table of README.md")
 
-// churn is a run of an honest crowd of whom a share is killed in every epoch, and comes back.
+// churn is a run of many honest members. In every epoch, some of them are killed and return.
 type churn struct {
 	world   *world
 	random  *random.Source
 	percent int
-	atOnce  bool // all of them in one moment, else each at its own
+	atOnce  bool // all at once; otherwise each at a separate time
 	span    int64
 
 	epochs, lost int
 	lasted       int64 // all runs together
-	over         bool  // what comes is the replay of the journal
+	over         bool  // the journal is being replayed from now on
 }
 
 const (
 	churnClients = 24
 	churnEpochs  = 8
 	churnRounds  = 6           // of an epoch
-	churnSpan    = 25 * second // what they and the cooldown take about
+	churnSpan    = 25 * second // approximate duration of the rounds and the cooldown
 )
 
-// measure runs the crowd and counts epochs that recorded no checkpoint.
+// measure simulates the run and counts epochs that recorded no checkpoint.
 func (c *churn) measure(t *testing.T, seed uint64) {
 	t.Helper()
 	o := Options{Seed: seed, Clients: churnClients, Rounds: churnEpochs * churnRounds, Faults: scenario.NoFaults}
 	o.rules.tick = c.tick
 	w := newWorld(o)
 	defer w.workers.Close()
-	w.plan.Faults = scenario.Crash // what kill plays: nobody is there for whom a round would wait
+	w.plan.Faults = scenario.Crash // has the effect of kill: no round waits for the killed members
 	k := &w.plan.Config
 	k.RoundsPerEpoch, k.EpochTime, k.TotalSteps, k.VerificationPercent = churnRounds, 0, churnEpochs*churnRounds, 0
 	k.WarmupTime, k.CooldownTime, k.MaxRoundTrainTime, k.RoundWitnessTime, k.WaitingForMembersExtraTime = 20_000, 15_000, 10_000, 1000, 3000
@@ -51,7 +51,7 @@ func (c *churn) measure(t *testing.T, seed uint64) {
 	w.begin()
 	w.loop()
 	c.lasted += w.now
-	if v := w.violation; v != nil && v.Assertion != check.Progress { // who came back late has no final model
+	if v := w.violation; v != nil && v.Assertion != check.Progress { // a member that returned late has no final model
 		t.Errorf("seed %d: %v", seed, v)
 	}
 }
@@ -73,8 +73,8 @@ func (c *churn) tick(s *coordinator.State, now uint64, draw [32]byte) bool {
 	return changed
 }
 
-// kill lets a share of the clients vanish between the epoch's first round and its end, and come
-// back an epoch later.
+// kill removes some of the clients between the epoch's first round and its end. They return an
+// epoch later.
 func (c *churn) kill() {
 	w := c.world
 	moment := c.random.Between(0, c.span)
@@ -90,8 +90,9 @@ func (c *churn) kill() {
 	}
 }
 
-// TestChurn counts the epochs of an honest run that record no checkpoint although members vanish: the remaining members are
-// too few for its quorum, or the run has not yet noticed the absent ones. README.md has the table; -update writes it.
+// TestChurn counts the epochs of an honest run that record no checkpoint although members vanish:
+// the remaining members are too few for its quorum, or the run has not yet noticed the absent
+// members. README.md has the table; -update writes it.
 func TestChurn(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
@@ -121,7 +122,7 @@ func TestChurn(t *testing.T) {
 	compareTable(t, "README.md", "churn", b.String())
 }
 
-// compareTable wants a page to have a table between its marks, or writes it with -update.
+// compareTable checks that a page has a table between its marks, or writes the table with -update.
 func compareTable(t *testing.T, file, mark, table string) {
 	t.Helper()
 	page, err := os.ReadFile(file)
@@ -133,12 +134,12 @@ func compareTable(t *testing.T, file, mark, table string) {
 	have, after, ended := strings.Cut(rest, end)
 	switch {
 	case !found || !ended:
-		t.Fatalf("%s has no marks of %s", file, mark)
+		t.Fatalf("%s does not contain the marks of %s", file, mark)
 	case *update:
 		if err := os.WriteFile(file, []byte(before+begin+table+end+after), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	case have != table:
-		t.Errorf("%s has another table than was measured; go test ./proof/sim -run TestChurn -update writes it:\n%s", file, table)
+		t.Errorf("the table in %s differs from the measurement; go test ./proof/sim -run TestChurn -update writes it:\n%s", file, table)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// TestLinks runs a few seeds with honest members on links from 0.25 Mbit/s, alone and with liars that accuse them,
-// request what they serve, and collude.
+// TestLinks runs a few seeds with honest members on links from 0.25 Mbit/s: alone, and with
+// malicious members that accuse them, send them requests, and collude.
 func TestLinks(t *testing.T) {
 	for _, test := range []struct {
 		faults  scenario.Faults
@@ -31,8 +31,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestWithholdersAreEjected has one member withhold its openings in each manner, and logs after how many rounds it
-// is ejected.
+// TestWithholdersAreEjected has one member that withholds its openings in each way, and logs the
+// number of rounds until it is ejected.
 func TestWithholdersAreEjected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates many runs")
@@ -62,8 +62,8 @@ func TestWithholdersAreEjected(t *testing.T) {
 	}
 }
 
-// ejectionOf runs until the member that withholds is ejected, and returns in which step that was, and how long after
-// the first request that it did not answer.
+// ejectionOf runs until the member that withholds is ejected. It returns the step of the ejection,
+// and the time since the first unanswered request.
 func ejectionOf(t *testing.T, o Options, manner scenario.Manner) (step uint32, seconds float64, ejected bool) {
 	t.Helper()
 	w := newWorld(o)

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// commitMutations break the rules of commit points.
+// commitMutations break the rules of intermediate checkpoints.
 var commitMutations = []mutation{
 	{"a commit point is forgotten when its epoch ends", commitForgotten(true), scenario.AllFaults, []check.Assertion{check.CommitKept}, 50},
 	{"a commit point before the checkpoint is forgotten", commitForgotten(false), scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
@@ -18,8 +18,8 @@ var commitMutations = []mutation{
 	{"an epoch falls back to the origin though members hold the model", fallsTooFar, scenario.AllFaults, []check.Assertion{check.CommitKept}, 0},
 }
 
-// TestCommitPoints lets members report models while rounds run: all that is asserted holds, and commit
-// points are made.
+// TestCommitPoints has members that report models while rounds run. All assertions must hold, and
+// intermediate checkpoints must be recorded.
 func TestCommitPoints(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
@@ -45,7 +45,7 @@ func TestCommitPoints(t *testing.T) {
 	t.Logf("%d commit points", made)
 }
 
-// instead lets a tick out of a phase begin from a state that was changed.
+// instead changes the state before a tick that leaves a phase.
 func instead(of coordinator.RunState, change func(s *coordinator.State)) rules {
 	return rules{reports: true, tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == of {
@@ -60,8 +60,9 @@ func instead(of coordinator.RunState, change func(s *coordinator.State)) rules {
 	}}
 }
 
-// commitForgotten forgets the commit point at the end of an epoch that the run would go on from, or else
-// one before the model that it goes on from.
+// commitForgotten discards an intermediate checkpoint at the end of an epoch: if recorded is set,
+// the checkpoint from which the run would continue, otherwise one that is older than the model from
+// which it continues.
 func commitForgotten(recorded bool) func() rules {
 	return func() rules {
 		return instead(coordinator.Cooldown, func(s *coordinator.State) {
@@ -74,7 +75,7 @@ func commitForgotten(recorded bool) func() rules {
 	}
 }
 
-// commitOf makes commit points of as many reports as are enough.
+// commitOf records an intermediate checkpoint if enough accepts the number of reports.
 func commitOf(enough func(reports, quorum int) bool) func() rules {
 	return func() rules {
 		return rules{reports: true, apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// courtFaults are those under which members are tried.
+// courtFaults are the faults under which members are tried.
 const courtFaults = scenario.CheatingTrainer | scenario.Silent | scenario.Slanderer
 
 // courtMutations break the rules of audits and trials.
@@ -42,7 +42,7 @@ var courtMutations = []mutation{
 	{"openings are kept for a round", func() rules { return rules{forgets: true} }, scenario.HonestFaults, []check.Assertion{check.HonestSafe}, 0},
 }
 
-// onApply changes what an action has done, or its refusal.
+// onApply changes the effect of an action, or its refusal.
 func onApply(change func(s *coordinator.State, from coordinator.ClientID, a coordinator.Action, err error) error) rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		return change(s, from, a, s.Apply(from, nonce, a))
@@ -96,7 +96,7 @@ func accusationEjects() rules {
 	})
 }
 
-// admitsAccusation takes accusations that are to be refused for a reason.
+// admitsAccusation accepts accusations that must be refused for a reason.
 func admitsAccusation(reason error) func() rules {
 	return func() rules {
 		return onApply(func(s *coordinator.State, from coordinator.ClientID, a coordinator.Action, err error) error {
@@ -117,7 +117,7 @@ func admitsAccusation(reason error) func() rules {
 	}
 }
 
-// onSwearing changes the jury of a trial that was drawn with a round that has just begun.
+// onSwearing changes the jury of a trial, which was drawn at the start of a round.
 func onSwearing(change func(s *coordinator.State, t *coordinator.Trial)) rules {
 	known := make(map[coordinator.Trial]bool)
 	return afterTick(func(s *coordinator.State, _ coordinator.RunState) {
@@ -132,7 +132,7 @@ func onSwearing(change func(s *coordinator.State, t *coordinator.Trial)) rules {
 	})
 }
 
-// juryIsKnown has the first members in their order judge, fewer than all.
+// juryIsKnown uses the first members in their order as jurors, but not all members.
 func juryIsKnown() rules {
 	return onSwearing(func(s *coordinator.State, t *coordinator.Trial) {
 		t.Jurors = 0
@@ -156,10 +156,10 @@ func accuserJudges() rules {
 	})
 }
 
-// anybodyVotes takes the vote of who is on no jury for that of a juror.
+// anybodyVotes counts the vote of a member that is not a juror as a juror's vote.
 func anybodyVotes() rules {
 	return onApply(func(s *coordinator.State, from coordinator.ClientID, a coordinator.Action, err error) error {
-		if accusation, ok := a.(coordinator.Accuse); ok && err == nil { // who accuses votes at once
+		if accusation, ok := a.(coordinator.Accuse); ok && err == nil { // the accuser votes at once
 			t := s.Trial(accusation.Client, accusation.Step)
 			t.Guilty++
 		}
@@ -197,7 +197,7 @@ func slanderIsFree() rules {
 	})
 }
 
-// complaintsEject has juries treat silence as if it were a wrong result.
+// complaintsEject has juries that treat silence like a wrong result.
 func complaintsEject() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		vote, ok := a.(coordinator.Vote)
@@ -214,7 +214,7 @@ func complaintsEject() rules {
 	}}
 }
 
-// complaintsAreForgotten has nobody have any.
+// complaintsAreForgotten discards all complaints.
 func complaintsAreForgotten() rules {
 	forget := func(s *coordinator.State) {
 		for i := range s.Epoch.Clients {
@@ -256,7 +256,7 @@ func complaintsStay() rules {
 	}}
 }
 
-// undecidedEjects ejects whom a jury did not find innocent in time.
+// undecidedEjects ejects an accused that a jury did not acquit in time.
 func undecidedEjects() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		trials := slices.Clone(s.Trials)
@@ -301,7 +301,7 @@ func trialsEndSoon() rules {
 	}}
 }
 
-// leavingEndsTrials lets who leaves go without its trial.
+// leavingEndsTrials ends the trial of a member that leaves.
 func leavingEndsTrials() rules {
 	return onApply(func(s *coordinator.State, _ coordinator.ClientID, a coordinator.Action, err error) error {
 		if leaves, ok := a.(coordinator.Withdraw); ok && err == nil {
@@ -328,7 +328,7 @@ func ejectedJoin() rules {
 	}}
 }
 
-// returnsYoung puts a member that returns on probation for another step.
+// returnsYoung puts a returning member on probation for one more step.
 func returnsYoung() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
@@ -340,7 +340,7 @@ func returnsYoung() rules {
 	}}
 }
 
-// falseWitnessReveals takes whatever a witness reveals.
+// falseWitnessReveals accepts any value that a witness reveals.
 func falseWitnessReveals() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
@@ -362,7 +362,7 @@ func noChallenge() rules {
 	})
 }
 
-// challengeIsKnown draws what audits look at from what the chain was while the round ran.
+// challengeIsKnown draws the audited parts from the state of the chain during the round.
 func challengeIsKnown() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		round := s.CurrentRound()
@@ -379,7 +379,7 @@ func challengeIsKnown() rules {
 	}}
 }
 
-// idleAreLate finds those late who had no batch in a round that is over.
+// idleAreLate marks members without a batch in a completed round as late.
 func idleAreLate() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		before := s.RunState

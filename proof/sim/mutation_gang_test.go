@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/host/core"
 )
 
-// fewDrop drops at the second finding, whether a quorum denies the result or not.
+// fewDrop drops a member at the second finding, whether or not a quorum denies the result.
 func fewDrop() rules {
 	return onFinding(func(s *coordinator.State, _ *coordinator.Round, member *coordinator.Client) bool {
 		member.State = coordinator.Dropped
@@ -16,8 +16,8 @@ func fewDrop() rules {
 	})
 }
 
-// onFinding changes healthy members of whom a health check says for the second time in an epoch that
-// their results are missing.
+// onFinding changes a healthy member when a health check reports for the second time in an epoch
+// that its results are missing.
 func onFinding(change func(s *coordinator.State, round *coordinator.Round, member *coordinator.Client) bool) rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		var late []coordinator.ClientID
@@ -48,7 +48,7 @@ func everybodySlow() rules {
 	})
 }
 
-// anyNumberDropped drops whom a quorum denies, however many were dropped before.
+// anyNumberDropped drops the members that a quorum denies, however many were dropped before.
 func anyNumberDropped() rules {
 	return onFinding(func(s *coordinator.State, round *coordinator.Round, member *coordinator.Client) bool {
 		if len(round.Witnesses)-round.Score(member.ID) < int(round.WitnessesNeeded) {
@@ -59,12 +59,13 @@ func anyNumberDropped() rules {
 	})
 }
 
-// anyNetwork lets a host take everybody in.
+// anyNetwork makes the host admit clients from any network.
 func anyNetwork() rules {
 	return rules{origin: func(*host, coordinator.Action, core.Origin) core.Origin { return core.Origin{} }}
 }
 
-// countsConnected counts of a network who is a member or waits, not who left and may come back.
+// countsConnected counts only the members of a network and its waiting clients, not clients that
+// left and may return.
 func countsConnected() rules {
 	return rules{origin: func(h *host, a coordinator.Action, from core.Origin) core.Origin {
 		there := 0
@@ -80,7 +81,7 @@ func countsConnected() rules {
 	}}
 }
 
-// onProof does something else than to eject who signed two results.
+// onProof replaces the ejection of a member that signed two results.
 func onProof(change func(s *coordinator.State, id coordinator.ClientID)) rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
@@ -107,7 +108,7 @@ func ejectedReturns() rules {
 	})
 }
 
-// takesBack lets who leaves in Warmup take its reveal out of those of all.
+// takesBack removes the reveal of a member that leaves in Warmup from the combined reveals.
 func takesBack() rules {
 	parts := make(map[coordinator.ClientID][32]byte)
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
@@ -134,7 +135,7 @@ func takesBack() rules {
 	}}
 }
 
-// firstCome gives as many newcomers seats as it should, in the order in which they wait.
+// firstCome gives the correct number of newcomers seats, in the order in which they wait.
 func firstCome() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		waited, before := slices.Clone(s.Pending), s.RunState

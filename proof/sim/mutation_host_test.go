@@ -6,12 +6,13 @@ import (
 	"github.com/psyche-go/psyche/host/core"
 )
 
-// finishes has the host end a step in another order than write, publish, answer.
+// finishes makes the host end a step in an order other than write, publish, answer.
 func finishes(how func(*host)) func() rules {
 	return func() rules { return rules{finish: how} }
 }
 
-// answerOnly has the core answer, and returns what publishes what it wanted shown before.
+// answerOnly has the core answer, and returns a function that publishes the updates that should
+// have been published before the answer.
 func answerOnly(h *host) (publish func()) {
 	var held []core.Update
 	h.Advance(h.now(), func(u core.Update) { held = append(held, u) })
@@ -40,7 +41,7 @@ func answerFirst(h *host) {
 	h.write(func() { answerOnly(h)() })
 }
 
-// graceOf has the host wait longer, or shorter, for a member that is gone.
+// graceOf changes the time for which the host waits for a disconnected member.
 func graceOf(d time.Duration) func() rules {
 	return func() rules { return rules{times: func(t *core.Times) { t.WithdrawGrace, t.RestartGrace = d, d }} }
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/scenario"
 )
 
-// linkMutations break what keeps members on slow links safe.
+// linkMutations break the protection of members on slow links.
 var linkMutations = []struct {
 	name  string
 	rules rules
-	first uint64 // seed; the seeds before it do not catch the mutation, and cost time
+	first uint64 // first seed; earlier seeds do not catch the mutation, and cost time
 }{
 	{"transfers begin again at byte 0", rules{restarts: true}, 1},
 	{"lateness is silence", rules{lateIsSilent: true}, 16},
@@ -33,7 +33,7 @@ func TestCheckerCatchesLinkMutations(t *testing.T) {
 					continue
 				}
 				if !slices.Contains(want, r.Violation.Assertion) {
-					t.Errorf("seed %d: caught by another assertion than expected: %v", seed, r.Violation)
+					t.Errorf("seed %d: caught by an unexpected assertion: %v", seed, r.Violation)
 				}
 				t.Logf("caught by seed %d: %v", seed, r.Violation)
 				return

@@ -30,7 +30,7 @@ func noProbation() rules {
 	})
 }
 
-// droppedIsNew lets a dropped member begin its probation again.
+// droppedIsNew restarts the probation of a dropped member.
 func droppedIsNew() rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
@@ -72,7 +72,7 @@ func returningWaits() rules {
 	})
 }
 
-// onReturn changes a member that came back.
+// onReturn changes a member that returned.
 func onReturn(change func(member *coordinator.Client)) rules {
 	return rules{apply: func(s *coordinator.State, from coordinator.ClientID, nonce uint64, a coordinator.Action) error {
 		err := s.Apply(from, nonce, a)
@@ -117,7 +117,7 @@ func fewRecord() rules {
 		for _, r := range before.Reporters(before.Progress.Step - 1) {
 			reports[r.Report.Digest]++
 		}
-		for _, r := range before.Reporters(before.Progress.Step - 1) { // the digest of the fewest
+		for _, r := range before.Reporters(before.Progress.Step - 1) { // the digest with the fewest reports
 			if c := &s.Model.Checkpoint; reports[r.Report.Digest] < len(before.Epoch.Clients)/3 {
 				if c.Origin == 0 {
 					c.Origin, c.Kind = c.Kind, coordinator.CheckpointP2P

@@ -21,11 +21,11 @@ type mutation struct {
 	rules  func() rules
 	faults scenario.Faults
 	want   []check.Assertion // any of these
-	first  uint64            // the seed to begin with, where earlier ones are known not to show it; else 0
+	first  uint64            // first seed, if earlier seeds are known not to show the mutation; otherwise 0
 }
 
-// mutations break one rule each. The checker has to notice every one within a thousand
-// seeds; which one it was is in the test's log.
+// mutations break one rule each. The checker must detect every mutation within a thousand seeds.
+// The test logs the seed.
 var mutations = []mutation{
 	{"the quorum is half of the witnesses", quorumIsHalf, scenario.AllFaults, []check.Assertion{check.Invariants, check.QuorumOrTime}, 0},
 	{"the round ends with half of the witnesses", endsWithHalf, scenario.AllFaults, []check.Assertion{check.QuorumOrTime}, 0},
@@ -101,9 +101,9 @@ func TestCheckerCatchesMutations(t *testing.T) {
 				case scenario.Gang, scenario.GangHost:
 					o.Clients, o.Rounds = 40, 8
 				case scenario.SilentTrainer | scenario.InvalidResult:
-					o.Clients = 4 // of whom two bring nothing
+					o.Clients = 4 // two of them contribute nothing
 				case scenario.Crash | scenario.Partition:
-					o.Clients = 5 // of which more come late than an epoch may take
+					o.Clients = 5 // more of them are late than an epoch allows
 				}
 				if m.faults&courtFaults == courtFaults && m.faults != scenario.AllFaults || m.faults == scenario.HonestFaults {
 					o.Rounds = 10
@@ -113,7 +113,7 @@ func TestCheckerCatchesMutations(t *testing.T) {
 					continue
 				}
 				if !slices.Contains(m.want, r.Violation.Assertion) {
-					t.Errorf("seed %d: caught by another assertion than expected: %v", seed, r.Violation)
+					t.Errorf("seed %d: caught by an unexpected assertion: %v", seed, r.Violation)
 				}
 				t.Logf("caught by seed %d: %v", seed, r.Violation)
 				return
@@ -144,7 +144,7 @@ func quorumIsHalf() rules {
 	})
 }
 
-// endsWithHalf leaves the state as it should be and only moves on too early.
+// endsWithHalf leaves the correct state but moves on too early.
 func endsWithHalf() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == coordinator.RoundTrain {
@@ -157,7 +157,7 @@ func endsWithHalf() rules {
 	}}
 }
 
-// firstCounts lets a client apply, where there are several results, the one it got first.
+// firstCounts makes a client apply the first result that it received if there are several results.
 func firstCounts() rules {
 	type key struct {
 		p     *process
@@ -266,7 +266,7 @@ func accusationsBelieved() rules {
 	}}
 }
 
-// witnessWaitsForNobody goes on at once, whoever is silent.
+// witnessWaitsForNobody continues at once, even if members are silent.
 func witnessWaitsForNobody() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == coordinator.RoundWitness {
@@ -285,7 +285,7 @@ func witnessLastsItsTime() rules {
 	}}
 }
 
-// waitsAreShort takes times for those of another unit.
+// waitsAreShort treats times as if they had a smaller unit.
 func waitsAreShort() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		config := s.Config
@@ -297,7 +297,7 @@ func waitsAreShort() rules {
 	}}
 }
 
-// waitsLastLonger is a machine whose rounds end a second late when time ends them.
+// waitsLastLonger is a machine whose rounds end a second late if the time limit ends them.
 func waitsLastLonger() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		config := s.Config
@@ -332,7 +332,7 @@ func witnessSeedIsKnown() rules {
 	return onRoundStart(func(_ *coordinator.State, round *coordinator.Round) { round.Seed = round.BatchSeed })
 }
 
-// chainStands draws every round from the chain as it was in the beginning.
+// chainStands draws every round from the initial chain.
 func chainStands() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		chain, before := s.SeedChain, s.RunState
@@ -344,7 +344,7 @@ func chainStands() rules {
 	}}
 }
 
-// otherDraw takes a draw to which nobody has committed.
+// otherDraw accepts a draw without a commitment.
 func otherDraw() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		committed := s.DrawCommitment
@@ -443,7 +443,7 @@ func lateForEver() rules {
 	}}
 }
 
-// lateAwaited waits in RoundWitness for everybody that was elected.
+// lateAwaited waits in RoundWitness for all elected members.
 func lateAwaited() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState == coordinator.RoundWitness && now < s.StateStart+s.Config.RoundWitnessTime {
@@ -458,7 +458,7 @@ func lateAwaited() rules {
 	}}
 }
 
-// lastAwaited lets RoundTrain end when a quorum holds the results of all healthy trainers.
+// lastAwaited ends RoundTrain only after a quorum has the results of all healthy trainers.
 func lastAwaited() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		if s.RunState != coordinator.RoundTrain || now >= s.StateStart+s.Config.MaxRoundTrainTime {

@@ -19,7 +19,7 @@ func TestSeeds(t *testing.T) {
 		seeds   uint64
 	}{
 		{scenario.NoFaults, 8, 5}, {scenario.AllFaults, 8, 30}, {scenario.AllFaults, 24, 2}, {scenario.AllFaults, 2, 20}, {scenario.NoFaults, 64, 1},
-		{scenario.HiddenResult | scenario.LyingWitness, 16, 15}, // neither does harm without the other
+		{scenario.HiddenResult | scenario.LyingWitness, 16, 15}, // each is harmless without the other
 		{scenario.HonestFaults, 8, 60}, {scenario.HonestFaults, 24, 4}, {scenario.AuditLiars, 12, 10},
 	} {
 		t.Run(fmt.Sprintf("%v-%d", test.faults, test.clients), func(t *testing.T) {
@@ -57,8 +57,8 @@ func report(t *testing.T, f *Failure) {
 	}
 }
 
-// TestCheatsAreFound has trainers that send what an audit stops, and others that open to nobody, and
-// wants juries to eject some of both, in runs that are short.
+// TestCheatsAreFound has trainers that send results that an audit stops, and trainers that refuse
+// all openings. Juries must eject some trainers of both kinds, in short runs.
 func TestCheatsAreFound(t *testing.T) {
 	t.Parallel()
 	convicted := make(map[coordinator.Fault]int)
@@ -80,8 +80,8 @@ func TestCheatsAreFound(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameRun repeats runs with other numbers of cores and with other runs at the
-// same time, with and without a trace.
+// TestSameSeedSameRun repeats runs with different numbers of cores and with other concurrent runs,
+// with and without a trace.
 func TestSameSeedSameRun(t *testing.T) {
 	const seeds = 4
 	options := Options{Clients: 10, Rounds: 4, Faults: scenario.AllFaults}
@@ -115,7 +115,7 @@ func TestSameSeedSameRun(t *testing.T) {
 		distinct[hash] = true
 		options.Seed, options.Trace = seed, true
 		if r := Run(options); r.Hash != hash || len(r.Trace) == 0 {
-			t.Errorf("seed %d has another hash with a trace of %d lines", seed, len(r.Trace))
+			t.Errorf("seed %d has a different hash with a trace of %d lines", seed, len(r.Trace))
 		}
 	}
 	if len(distinct) != seeds {
@@ -132,7 +132,7 @@ func TestShrinkFindsSmallerRun(t *testing.T) {
 	o.Faults = r.Faults
 	small, again := Shrink(t.Context(), Failure{o, r.Violation})
 	if again.Violation == nil || again.Violation.Assertion != r.Violation.Assertion {
-		t.Fatalf("the smaller run breaks %v", again.Violation)
+		t.Fatalf("the smaller run violates %v", again.Violation)
 	}
 	if small.Options.Clients > 3 || small.Options.Faults != scenario.NoFaults || small.Options.Rounds > 1 {
 		t.Errorf("not small: %s", small.Options.Command())
@@ -158,8 +158,8 @@ func TestRunSeedsStops(t *testing.T) {
 	}
 }
 
-// TestLastStepAppliedInTheNextEpoch has a client that was cut off during Cooldown and
-// applies the epoch's last step when the next epoch runs already, which is right.
+// TestLastStepAppliedInTheNextEpoch has a client that was disconnected during Cooldown and that
+// applies the epoch's last step in the next epoch, which is correct.
 func TestLastStepAppliedInTheNextEpoch(t *testing.T) {
 	faults, err := scenario.ParseFaults("drop,duplicate,partition,slow-disk,invalid-result")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 const termTestRounds = 80 // of one epoch: two terms and a half
 
-// inOneEpoch plays a run of one long epoch and returns the violation, if any.
+// inOneEpoch simulates a run of one long epoch and returns the violation, if any.
 func inOneEpoch(seed uint64, faults scenario.Faults, r rules) *check.Violation {
 	w := newWorld(Options{Seed: seed, Clients: 9, Rounds: termTestRounds, Faults: faults, rules: r})
 	defer w.workers.Close()
@@ -24,7 +24,8 @@ func inOneEpoch(seed uint64, faults scenario.Faults, r rules) *check.Violation {
 	return w.violation
 }
 
-// TestTermsOfLongEpochs plays epochs of several terms, in which members are late, leave and return.
+// TestTermsOfLongEpochs simulates epochs of several terms, in which members are late, leave and
+// return.
 func TestTermsOfLongEpochs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
@@ -45,7 +46,7 @@ func TestTermsOfLongEpochs(t *testing.T) {
 	}}
 	for _, faults := range []scenario.Faults{scenario.SilentTrainer, scenario.Crash | scenario.Drop, scenario.Starve | scenario.HostCrash, scenario.Gang} {
 		for seed := uint64(1); seed <= 3; seed++ {
-			if v := inOneEpoch(seed, faults, watch); v != nil && v.Assertion != check.Progress { // a member may come back after the end
+			if v := inOneEpoch(seed, faults, watch); v != nil && v.Assertion != check.Progress { // a member may return after the end
 				t.Errorf("%v, seed %d: %v", faults, seed, v)
 			}
 		}
@@ -56,7 +57,7 @@ func TestTermsOfLongEpochs(t *testing.T) {
 	}
 }
 
-// TestCheckerKnowsTerms breaks the rule of terms, and wants the checker to find it.
+// TestCheckerKnowsTerms breaks the rule of terms, and checks that the checker detects it.
 func TestCheckerKnowsTerms(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
@@ -93,7 +94,7 @@ func TestCheckerKnowsTerms(t *testing.T) {
 				switch v := inOneEpoch(seed, scenario.SilentTrainer, rules); {
 				case v == nil || v.Assertion == check.Progress:
 				case v.Assertion != check.NotFramed && v.Assertion != check.OwnSeat:
-					t.Fatalf("seed %d: found by another assertion: %v", seed, v)
+					t.Fatalf("seed %d: found by an unexpected assertion: %v", seed, v)
 				default:
 					t.Logf("found by seed %d: %v", seed, v)
 					return

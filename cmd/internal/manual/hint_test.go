@@ -6,7 +6,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestHint: whoever mistypes a flag of a command is led to the help of that command.
+// TestHint checks that a mistyped flag of a command leads the user to the help of that command.
 func TestHint(t *testing.T) {
 	for want, args := range map[string][]string{
 		"program --help":            {"none"},

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestMeter: nothing is said of what is short; then how far it is, and how long it takes by what was done since it began.
+// TestMeter checks that short work is not reported. Longer work is reported with its progress and
+// with the remaining time, estimated from the rate since the start.
 func TestMeter(t *testing.T) {
 	for _, screen := range []bool{false, true} {
 		var out strings.Builder
@@ -27,12 +28,12 @@ func TestMeter(t *testing.T) {
 			t.Errorf("screen %v: %q", screen, got)
 		}
 		if screen != strings.HasSuffix(out.String(), "\r\x1b[K") {
-			t.Errorf("screen %v: it ends with %q", screen, out.String())
+			t.Errorf("screen %v: the output ends with %q", screen, out.String())
 		}
 	}
 }
 
-// TestLogged: a log gets a line every ten seconds, with what is left.
+// TestLogged checks that a log gets a line every ten seconds, with the remaining time.
 func TestLogged(t *testing.T) {
 	var out strings.Builder
 	m := New(io.Discard, "hashing")
@@ -49,7 +50,7 @@ func TestLogged(t *testing.T) {
 	}
 }
 
-// TestReader: what is read is counted.
+// TestReader checks that the bytes that a reader returns are counted.
 func TestReader(t *testing.T) {
 	var out strings.Builder
 	m := New(&out, "reading")

@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
 )
 
-// TestNodes wants nodes under all names of flags and variables, each with its WebSocket.
+// TestNodes checks that nodes are found under all names of flags and variables, each with its
+// WebSocket.
 func TestNodes(t *testing.T) {
 	for line, want := range map[string]string{
 		"--rpc http://a": "http://a ws://a",

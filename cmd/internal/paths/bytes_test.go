@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// bytesLine is a command line with every kind of text.
+// bytesLine is a command line with arguments of every kind of text.
 type bytesLine struct {
 	Text  string   `short:"t" env:"PSYCHE_TEST_TEXT"`
 	Path  string   `type:"path"`
@@ -24,7 +24,8 @@ type bytesLine struct {
 	All   []string `arg:"" optional:"" type:"existingfile"`
 }
 
-// TestBytes wants arguments that are not UTF-8 to keep their bytes, or to be refused by name.
+// TestBytes checks that arguments that are not UTF-8 either keep their bytes or are refused with
+// the name of the flag.
 func TestBytes(t *testing.T) {
 	const odd = "caf\xe9"
 	dir := t.TempDir()

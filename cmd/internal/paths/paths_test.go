@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestEmptyNames: a flag that a shell gave nothing for is refused, and does not mean the present folder; a variable
-// that holds nothing, and --flag=, are as none.
+// TestEmptyNames checks that an empty flag value, as from an unset shell variable, is refused and
+// does not mean the current folder. An empty environment variable, and --flag=, count as unset.
 func TestEmptyNames(t *testing.T) {
 	for _, test := range []struct {
 		args []string

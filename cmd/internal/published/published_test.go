@@ -72,7 +72,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	for _, option := range []kong.Option{published.Environment("run", "nothing"), published.Environment("walk")} {
 		if _, err := kong.New(&commands{}, option); err == nil {
-			t.Error("a flag or command that is not there was accepted")
+			t.Error("an unknown flag or command was accepted")
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestManual(t *testing.T) {
 		t.Errorf("%v\n%s", err, text)
 	}
 	if _, err := write(published.Manual{Markdown: true}, "walk"); err == nil {
-		t.Error("a page of a command that is not there")
+		t.Error("a page of an unknown command was accepted")
 	}
 	if _, err := write(published.Manual{}); err == nil {
 		t.Error("a page in no format")

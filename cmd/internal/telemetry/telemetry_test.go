@@ -20,7 +20,7 @@ func TestEverythingIsSent(t *testing.T) {
 	base := slog.New(slog.NewTextHandler(&own, nil))
 	flags := telemetry.Flags{
 		OltpMetricsURL: c.URL + "/v1/metrics", OltpTracingURL: c.URL + "/v1/traces", OltpLogsURL: c.URL + "/v1/logs",
-		OltpAuthHeader: "secret\n", OltpReportInterval: 1e-9, // as a file of a secret store ends
+		OltpAuthHeader: "secret\n", OltpReportInterval: 1e-9, // ends as a file of a secret store does
 	}
 	sent, err := flags.Start(t.Context(), "service", map[string]string{"run_id": "r"}, base, slog.LevelInfo)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestEverythingIsSent(t *testing.T) {
 	}
 }
 
-// TestNothingIsSent has no flag that names a collector.
+// TestNothingIsSent checks that nothing is sent if no flag names a collector.
 func TestNothingIsSent(t *testing.T) {
 	base := slog.New(slog.DiscardHandler)
 	sent, err := telemetry.Flags{OltpReportInterval: 60}.Start(t.Context(), "service", nil, base, slog.LevelInfo)
@@ -59,7 +59,7 @@ func TestNothingIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sent.Logger() != base {
-		t.Error("another logger where no logs are sent")
+		t.Error("a different logger although no logs are sent")
 	}
 	sent.Watch("r", nil)
 	if err := sent.Board(t.Context(), metrics.New()); err != nil {

@@ -31,8 +31,8 @@ func chainGenesis(o Options) (coordinator.Genesis, error) {
 	}, err
 }
 
-// archiver writes the archive of a run that no chain has seen: its transactions are signed, and its
-// events have the heads that the program would log.
+// archiver writes the archive of a run that was never on a chain: its transactions are signed, and
+// its events have the heads that the program would log.
 type archiver struct {
 	file    *journal.Journal
 	program transaction.Program
@@ -92,7 +92,7 @@ func (a *archiver) add(key identity.Key, e *event.Event, in transaction.Instruct
 	return a.file.Append(payload)
 }
 
-// begin creates the account, and stages the genesis.
+// begin creates the account and stages the genesis.
 func (a *archiver) begin(g coordinator.Genesis) error {
 	host := Key(-1)
 	main := transaction.PublicKey(host.ID())

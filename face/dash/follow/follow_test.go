@@ -19,7 +19,7 @@ import (
 
 var run = dashtest.Options{RunID: "followed", Members: 6, Rounds: 12, RoundsPerEpoch: 4, Silent: 3, Eject: 2}
 
-// following starts a Log and returns it with what stops it.
+// following starts a Log and returns it with a function that stops it.
 func following(o follow.Options) (l *follow.Log, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l = follow.NewJournal(o)
@@ -33,7 +33,7 @@ func seen(l *follow.Log) (h history.History) {
 	return h
 }
 
-// whole returns the history of a run that is seen as it happens.
+// whole returns the history of a run that is followed from its start.
 func whole(t *testing.T) history.History {
 	t.Helper()
 	var h history.History
@@ -43,8 +43,9 @@ func whole(t *testing.T) history.History {
 	return h
 }
 
-// TestGrowing: a journal that appears, grows in pieces that end anywhere, and is finished by other
-// processes, each of which goes on from the history that the one before kept.
+// TestGrowing follows a journal that is created, grows in pieces with arbitrary ends, and is
+// finished while several processes follow it in turn. Each process continues from the history that
+// the previous process stored.
 func TestGrowing(t *testing.T) {
 	dir := t.TempDir()
 	source := filepath.Join(dir, "whole")
@@ -92,8 +93,8 @@ func TestGrowing(t *testing.T) {
 	})
 }
 
-// TestKeptHistoryOfAnotherJournal: a kept history that does not belong to the journal, or is none, is
-// made again.
+// TestKeptHistoryOfAnotherJournal checks that a stored history is rebuilt if it belongs to a
+// different journal or is invalid.
 func TestKeptHistoryOfAnotherJournal(t *testing.T) {
 	dir := t.TempDir()
 	other := run
@@ -123,8 +124,8 @@ func TestKeptHistoryOfAnotherJournal(t *testing.T) {
 	})
 }
 
-// TestDamage: a log with a changed byte is not shown further than that, says so, and is shown when it
-// was put back.
+// TestDamage checks that a log with a changed byte is shown only up to that byte, with an error,
+// and is shown completely after the byte was restored.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "run.journal")
@@ -157,7 +158,7 @@ func TestDamage(t *testing.T) {
 	})
 }
 
-// TestReading: whoever looks before a log is read is told how far its reading is.
+// TestReading checks that a user who opens a page before its log was read sees the progress.
 func TestReading(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.journal")
 	long := run
@@ -178,7 +179,7 @@ func TestReading(t *testing.T) {
 		}
 	}
 	if len(told) < 3 {
-		t.Fatalf("it reports %v", told)
+		t.Fatalf("the log reports %v", told)
 	}
 	for i, r := range told {
 		if r.Size != info.Size() || r.Bytes > r.Size || i > 0 && r.Bytes <= told[i-1].Bytes {

@@ -15,10 +15,10 @@ import (
 
 var troubled = dashtest.Options{RunID: "troubled", Members: 12, Rounds: 40, RoundsPerEpoch: 10, Silent: 4, Hang: 7, Eject: 5, Wrong: 3}
 
-// judged has a member that cheats, and one that says so of others.
+// judged has a member that cheats, and a member that falsely accuses other members.
 var judged = dashtest.Options{RunID: "judged", Members: 12, Rounds: 40, RoundsPerEpoch: 20, Audits: 25, Cheat: 4, Slander: 7}
 
-// told returns the history of a run, and what its entries were.
+// told returns the history of a run and its entries.
 func told(t *testing.T, o dashtest.Options) (*history.History, []history.Entry) {
 	t.Helper()
 	h, entries := &history.History{}, []history.Entry{}
@@ -63,7 +63,7 @@ func TestWhatBecameOfMembers(t *testing.T) {
 		t.Errorf("entry %d of its drop is %+v", hangs.Entry, a)
 	}
 	if wrong := h.Members[member(3)]; wrong.Disagreed != 4 || wrong.Reports != 4 {
-		t.Errorf("the member with another model: %+v", wrong)
+		t.Errorf("the member with a different model: %+v", wrong)
 	}
 	if clean := h.Members[member(11)]; clean.Disagreed+clean.Dropped+clean.Ejected+clean.Accused+clean.Lost != 0 || clean.Standing != history.StandingMember {
 		t.Errorf("a member that did nothing wrong: %+v", clean)
@@ -95,7 +95,7 @@ func TestRoundsPhasesAndCheckpoints(t *testing.T) {
 	}
 	for i, p := range h.Phases {
 		if i > 0 && h.Phases[i-1].End != p.Start {
-			t.Errorf("phase %d begins at %d, the one before ended at %d", i, p.Start, h.Phases[i-1].End)
+			t.Errorf("phase %d begins at %d, but the previous phase ended at %d", i, p.Start, h.Phases[i-1].End)
 		}
 		if p.End > 0 {
 			phases += p.End - p.Start
@@ -112,8 +112,8 @@ func TestRoundsPhasesAndCheckpoints(t *testing.T) {
 	}
 }
 
-// TestGoesOnFromAFile: a history that was kept in the middle of a run and read again ends as one
-// that saw it all.
+// TestGoesOnFromAFile checks that a history that was saved in the middle of a run and loaded again
+// ends like a history that followed the whole run.
 func TestGoesOnFromAFile(t *testing.T) {
 	for _, o := range []dashtest.Options{troubled, judged} {
 		t.Run(o.RunID, func(t *testing.T) { goesOn(t, o) })
@@ -143,8 +143,8 @@ func goesOn(t *testing.T, o dashtest.Options) {
 	}
 }
 
-// TestMerging: however many rounds there are, stretches are few, follow one another and keep the
-// sums.
+// TestMerging checks that any number of rounds gives few stretches, which follow one another and
+// keep the sums.
 func TestMerging(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := uint32(rapid.IntRange(1, 30_000).Draw(t, "rounds"))
@@ -168,8 +168,8 @@ func TestMerging(t *testing.T) {
 	})
 }
 
-// TestCrowdsAreForgotten: keys that come and go for ever take no more room than the bounds say, and
-// who was ejected is remembered longest.
+// TestCrowdsAreForgotten checks that keys that come and go endlessly use no more memory than the
+// bounds allow, and that ejected keys are kept longest.
 func TestCrowdsAreForgotten(t *testing.T) {
 	h := &history.History{}
 	state, err := dashtest.Begin(dashtest.Options{RunID: "crowd", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
@@ -192,8 +192,9 @@ func TestCrowdsAreForgotten(t *testing.T) {
 	}
 }
 
-// TestFalseClaimIsShownAsFar has a member that claims a loss of a thousandth of a nat: the curve is that
-// of the same run in which it says what the others do, within what these differ by, and it is named.
+// TestFalseClaimIsShownAsFar has a member that claims a loss of a thousandth of a nat. It checks
+// that the member is named and that the curve equals the curve of the same run with an honest
+// member, within the spread of the honest claims.
 func TestFalseClaimIsShownAsFar(t *testing.T) {
 	honest, _ := told(t, troubled)
 	boasts := troubled
@@ -215,8 +216,8 @@ func TestFalseClaimIsShownAsFar(t *testing.T) {
 	}
 }
 
-// TestNamesOfMembers keeps the newest name of each member, how often it gave itself another one, and none that may
-// not be shown.
+// TestNamesOfMembers checks that the history has the newest name of each member and the number of
+// its name changes, but no name that must not be shown.
 func TestNamesOfMembers(t *testing.T) {
 	h := &history.History{}
 	s, err := dashtest.Begin(troubled)

@@ -14,7 +14,7 @@ import (
 // members whose results are lost.
 var lateRun = dashtest.Options{RunID: "late", Members: 5, Rounds: 20, RoundsPerEpoch: 5, Silent: 4, Late: 3, Probation: 8}
 
-// TestMembersMatchReceipts compares what the page shows of each member with its receipt.
+// TestMembersMatchReceipts checks that the page's data about each member equals its receipt.
 func TestMembersMatchReceipts(t *testing.T) {
 	for _, o := range []dashtest.Options{lateRun, troubled, judged} {
 		t.Run(o.RunID, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/face/dash/history"
 )
 
-// TestJuries: who cheats is ejected by a jury, and so is who says it of others; both with the entry
-// that did it, the reason, and the epoch until which they are out.
+// TestJuries checks that juries eject a cheat and a slanderer, both with the entry that ejected
+// them, the reason, and the epoch in which the ejection ends.
 func TestJuries(t *testing.T) {
 	h, entries := told(t, judged)
 	cheat, slander := h.Members[member(4)], h.Members[member(7)]
@@ -66,7 +66,8 @@ func TestJuries(t *testing.T) {
 	}
 }
 
-// TestOpenTrials: while a jury votes the trial is among the open ones, as the state has it.
+// TestOpenTrials checks that a trial is among the open trials while its jury votes, as in the
+// state.
 func TestOpenTrials(t *testing.T) {
 	h, most := &history.History{}, 0
 	err := dashtest.Play(judged, func(e history.Entry, s *coordinator.State) error {
@@ -87,7 +88,8 @@ func TestOpenTrials(t *testing.T) {
 	}
 }
 
-// TestIdleJurors: a jury that does not vote decides nothing, and nobody loses anything by it.
+// TestIdleJurors checks that a jury that does not vote decides nothing and that no member is
+// punished.
 func TestIdleJurors(t *testing.T) {
 	o := judged
 	o.Cheat, o.Hung, o.Rounds = 0, true, 60
@@ -109,7 +111,7 @@ func TestIdleJurors(t *testing.T) {
 	}
 }
 
-// TestTrialsAreForgotten: of ever so many trials the newest are kept.
+// TestTrialsAreForgotten checks that only the newest trials are kept.
 func TestTrialsAreForgotten(t *testing.T) {
 	state, err := dashtest.Begin(dashtest.Options{RunID: "many", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
 	if err != nil {

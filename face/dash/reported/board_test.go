@@ -35,7 +35,7 @@ func TestLossIsTheMeanOfMembers(t *testing.T) {
 	}
 }
 
-// TestAudits: what a member says of its audits is counted by how they ended, of which there are few.
+// TestAudits checks that the audits that a member reports are counted by outcome.
 func TestAudits(t *testing.T) {
 	b := reported.New()
 	for n := range 40 {
@@ -50,7 +50,7 @@ func TestAudits(t *testing.T) {
 	}
 }
 
-// TestWhatMoves: a member's transfers are shown as long as they go on.
+// TestWhatMoves checks that a member's transfers are shown until they end.
 func TestWhatMoves(t *testing.T) {
 	part := func(subject string) event.Transfer {
 		return event.Transfer{What: subject, Step: 8, Bytes: 1, Total: 4}
@@ -87,7 +87,7 @@ func TestWhatMoves(t *testing.T) {
 	}
 }
 
-// TestBounds: whoever writes event logs cannot make a board grow for ever.
+// TestBounds checks that the writer of an event log cannot make a board grow without bound.
 func TestBounds(t *testing.T) {
 	b := reported.New()
 	for n := range 20_000 {
@@ -104,7 +104,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestFollow: a log of a client counts for its run, one of a server does not.
+// TestFollow checks that a client's log counts for its run, and that a server's log does not.
 func TestFollow(t *testing.T) {
 	dir := t.TempDir()
 	for _, role := range []string{"client", "server"} {
@@ -123,7 +123,7 @@ func TestFollow(t *testing.T) {
 	}
 	b := reported.New()
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // what is in the file is read to its end
+	cancel() // the file is read to its end
 	for _, role := range []string{"client", "server"} {
 		reported.Follow(ctx, filepath.Join(dir, role), func(runID string) *reported.Board {
 			if runID != "r" {

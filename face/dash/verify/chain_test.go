@@ -70,7 +70,7 @@ func TestSoundArchive(t *testing.T) {
 	}
 }
 
-// act is the place of an action of a member in the second half of an archive's entries.
+// act returns the index of a member's action in the second half of an archive's entries.
 func act(t *testing.T, all [][]byte) (at int, e event.Event, signed transaction.Transaction) {
 	t.Helper()
 	for at := len(all) / 2; at < len(all); at++ {
@@ -91,7 +91,7 @@ func act(t *testing.T, all [][]byte) (at int, e event.Event, signed transaction.
 	return 0, e, signed
 }
 
-// asAnother is an action that somebody else did, with the head that the program would have logged.
+// asAnother changes the author of an action, and sets the head that the program would have logged.
 func asAnother(t *testing.T, all [][]byte) []byte {
 	t.Helper()
 	at, e, signed := act(t, all)
@@ -123,8 +123,8 @@ func asAnother(t *testing.T, all [][]byte) []byte {
 	return payload
 }
 
-// TestForgedArchives changes an archive in the ways of somebody who wants to be believed, with a right chain of hashes
-// over the entries of the file.
+// TestForgedArchives changes an archive as a forger would, with a correct chain of hashes over the
+// entries of the file.
 func TestForgedArchives(t *testing.T) {
 	log, _ := archiveOf(t, options())
 	all := entries(t, log)
@@ -169,13 +169,13 @@ func TestForgedArchives(t *testing.T) {
 				t.Fatalf("found %+v", r)
 			}
 			golden.Message(t, name, problem(r))
-			_ = v.Show(0) // what did verify can be shown
+			_ = v.Show(0) // the verified part can be shown
 		})
 	}
 }
 
-// TestInventedArchive is of what an archive does not prove by itself: ticks are signed by nobody, so that whoever has a
-// few keys can make up a run. Its head is another one than that of the account.
+// TestInventedArchive checks the limits of an archive as proof. Ticks are not signed, so the owner
+// of a few keys can invent a run. But the head of such a run differs from the head in the account.
 func TestInventedArchive(t *testing.T) {
 	o := options()
 	real, _ := archiveOf(t, o)

@@ -64,7 +64,7 @@ func check(log []byte, told verify.Told) (verify.Report, *verify.Verifier) {
 	return v.Close(told), v
 }
 
-// entries are the payloads of a log.
+// entries returns the payloads of a log.
 func entries(t testing.TB, log []byte) (all [][]byte) {
 	t.Helper()
 	_, err := journal.Read(bytes.NewReader(log), func(payload []byte) error {
@@ -77,7 +77,7 @@ func entries(t testing.TB, log []byte) (all [][]byte) {
 	return all
 }
 
-// chained is a log of entries, whose chain of hashes is right whatever they are.
+// chained returns a log of entries with a correct chain of hashes, whatever the entries are.
 func chained(all [][]byte) []byte {
 	log, previous := []byte(journal.Magic), [sha256.Size]byte{}
 	for _, payload := range all {
@@ -151,7 +151,7 @@ func TestGrowingLog(t *testing.T) {
 	}
 	for _, again := range []bool{false, true} {
 		if _, err := v.Write(log); err == nil {
-			t.Errorf("Write takes a log that does not verify, again: %v", again)
+			t.Errorf("Write accepts a log that does not verify; second attempt: %v", again)
 		}
 		if r := v.Report(verify.Told{}); r.Verified || !r.Broken || r.Records != whole.Records {
 			t.Errorf("the report of a log with a wrong continuation: %+v", r)
@@ -159,7 +159,7 @@ func TestGrowingLog(t *testing.T) {
 	}
 }
 
-// TestForgedLogs changes a log in the ways of somebody who wants to be believed, with a right chain of hashes.
+// TestForgedLogs changes a log as a forger would, with a correct chain of hashes.
 func TestForgedLogs(t *testing.T) {
 	log := logOf(t, options())
 	all := entries(t, log)
@@ -216,12 +216,13 @@ func TestForgedLogs(t *testing.T) {
 				t.Fatalf("found %+v", r)
 			}
 			golden.Message(t, name, problem(r))
-			_ = v.Show(0) // what did verify can be shown
+			_ = v.Show(0) // the verified part can be shown
 		})
 	}
 }
 
-// formats matches what changes with the encoding of a log: keys, hashes, signatures, offsets and the format's number.
+// formats matches the text that changes with the encoding of a log: keys, hashes, signatures,
+// offsets and the format's number.
 var formats = regexp.MustCompile(`[0-9A-Za-z]{43,}|(offset|writes) \d+`)
 
 // problem returns the problem of a report as an error, without the text that formats matches.
@@ -246,11 +247,11 @@ func must(b []byte, err error) []byte {
 func TestInBrowser(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Skip("there is no node here: the verifier was not tried as WebAssembly")
+		t.Skip("node is missing: the verifier was not tested as WebAssembly")
 	}
 	lib := filepath.Join("..", "..", "..", "build", "lib")
 	if _, err := os.Stat(filepath.Join(lib, "verifier.wasm.gz")); err != nil {
-		t.Skip("the verifier was not built (make verifier): it was not tried as WebAssembly")
+		t.Skip("the verifier was not built (make verifier): not tested as WebAssembly")
 	}
 	for name, log := range map[string][]byte{"of a server": logOf(t, options()), "of a chain": first(archiveOf(t, options()))} {
 		t.Run(name, func(t *testing.T) { inNode(t, node, lib, log) })
@@ -259,7 +260,7 @@ func TestInBrowser(t *testing.T) {
 
 func first(log []byte, _ archive.Header) []byte { return log }
 
-// inNode has Node verify a log, and wants it to find and show what it is natively.
+// inNode verifies a log in Node, and checks that the result equals the native result.
 func inNode(t *testing.T, node, lib string, log []byte) {
 	path := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(path, log, 0o600); err != nil {
@@ -284,12 +285,12 @@ func inNode(t *testing.T, node, lib string, log []byte) {
 	}
 	shown, err := json.Marshal(native.Show(0))
 	if err != nil || !bytes.Equal(shown, got.Shown) {
-		t.Errorf("as WebAssembly it shows something else: %v", err)
+		t.Errorf("the WebAssembly verifier shows a different report: %v", err)
 	}
 	t.Logf("%d records, %d signatures in %.2f s, %d MiB (%s)", want.Records, want.Signatures, got.Seconds, got.Memory>>20, runtime.GOARCH)
 }
 
-// FuzzVerifier takes any bytes as a log.
+// FuzzVerifier verifies arbitrary bytes as a log.
 func FuzzVerifier(f *testing.F) {
 	log := logOf(f, dashtest.Options{RunID: "tiny", Members: 2, Rounds: 2, RoundsPerEpoch: 2})
 	f.Add(log, uint32(0))

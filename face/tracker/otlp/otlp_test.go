@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// sender is who sends to an address.
+// sender returns a collector at a URL, with the settings that every test uses.
 func sender(url string) otlp.Collector {
 	return otlp.Collector{
 		URL: url, Header: "Bearer secret", Service: "psyche-client", Labels: map[string]string{"run_id": "r"},
@@ -80,7 +80,8 @@ func TestLogsAreSent(t *testing.T) {
 	}
 }
 
-// TestRoundsAreTraces has a round of a run, what comes before and after it, and a failure.
+// TestRoundsAreTraces checks the traces of a round, of the events before and after it, and of a
+// failure.
 func TestRoundsAreTraces(t *testing.T) {
 	c := otlptest.Start(t)
 	tracer, err := otlp.Traces(t.Context(), sender(c.URL+"/v1/traces"))
@@ -147,7 +148,8 @@ func TestRoundsAreTraces(t *testing.T) {
 	find("Cooldown", "2") // open until the end
 }
 
-// TestCollectorsThatFail has nobody wait for a collector that hangs, or one that refuses.
+// TestCollectorsThatFail checks that a collector that hangs and a collector that refuses delay
+// nothing.
 func TestCollectorsThatFail(t *testing.T) {
 	release := make(chan struct{})
 	hangs := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
@@ -177,7 +179,7 @@ func TestCollectorsThatFail(t *testing.T) {
 			t.Fatal(err)
 		}
 		see, logger, begun := tracer.Run("run"), slog.New(handler), time.Now()
-		for step := range uint32(20_000) { // ten times what the queues take
+		for step := range uint32(20_000) { // ten times the capacity of the queues
 			logger.Info("line", "step", step)
 			see(event.Event{Time: begun, Body: event.Trained{Step: step}})
 		}

@@ -33,7 +33,7 @@ type service struct {
 	lines    []string
 	complete bool
 	begun    map[string]any
-	fail     func(w http.ResponseWriter) bool // answers in its place; may be nil
+	fail     func(w http.ResponseWriter) bool // replaces the answers; may be nil
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -104,7 +104,7 @@ func TestOnline(t *testing.T) {
 	}
 }
 
-// TestServicesThatFail has one refuse, and answer what is no answer.
+// TestServicesThatFail has a service that refuses, and a service that sends invalid answers.
 func TestServicesThatFail(t *testing.T) {
 	answer := func(status int, text string) func(http.ResponseWriter) bool {
 		return func(w http.ResponseWriter) bool {
@@ -116,7 +116,7 @@ func TestServicesThatFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		fail  func(http.ResponseWriter) bool
 		key   string
-		never bool // it is given up
+		never bool // the sink gives up
 	}{
 		"wrong key":        {nil, "other", true},
 		"no such thing":    {answer(404, ""), "secret", true},
@@ -145,11 +145,11 @@ func TestServicesThatFail(t *testing.T) {
 		})
 	}
 	if _, err := Online(Service{URL: "ftp://h"}, Run{}); err == nil {
-		t.Error("an address of another protocol")
+		t.Error("an address with a different protocol was accepted")
 	}
 }
 
-// unframe reads the records of a file back.
+// unframe decodes the records of a file.
 func unframe(t *testing.T, text []byte) (records [][]byte) {
 	t.Helper()
 	if !bytes.HasPrefix(text, []byte(":W&B\xe1\xbe\x00")) {

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// parcelOf packs files as a host may that lies.
+// parcelOf packs arbitrary files, as a malicious host can.
 func parcelOf(names []string, contents ...[]byte) []byte {
 	b := append([]byte(magic), byte(len(names)), byte(len(names)>>8))
 	for i, name := range names {
@@ -23,8 +23,8 @@ func parcelOf(names []string, contents ...[]byte) []byte {
 	return append(b, bytes.Join(contents, nil)...)
 }
 
-// TestUnpackWantsAModelThatCanBeRead wants a parcel whose files are as their hashes say, but are no model, not
-// to be kept: the next start would take it from there.
+// TestUnpackWantsAModelThatCanBeRead checks that files whose hashes are correct but that are not a
+// model are not kept. Otherwise the next start would use them.
 func TestUnpackWantsAModelThatCanBeRead(t *testing.T) {
 	dir := model(t)
 	read := func(name string) []byte {

@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// model makes a folder with a model and files that belong to none.
+// model creates a folder with a model and with files that are not part of a model.
 func model(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "model")
@@ -141,7 +141,7 @@ func TestOpenWantsAModel(t *testing.T) {
 	}
 }
 
-// FuzzUnpack unpacks arbitrary bytes: an error, or a model.
+// FuzzUnpack unpacks arbitrary bytes. The result must be an error or a model.
 func FuzzUnpack(f *testing.F) {
 	f.Add(pack(f, model(f)))
 	f.Add([]byte(magic))
@@ -156,7 +156,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// TestNoSpaceForAModel: a model that does not fit is refused before its first file.
+// TestNoSpaceForAModel checks that a model that does not fit is refused before its first file.
 func TestNoSpaceForAModel(t *testing.T) {
 	packed, got := pack(t, model(t)), filepath.Join(t.TempDir(), "got")
 	for _, free := range []uint64{0, 10} {
@@ -174,7 +174,7 @@ func TestNoSpaceForAModel(t *testing.T) {
 	}
 }
 
-// TestDiskFillsDuringUnpack: no part of a model is left in place.
+// TestDiskFillsDuringUnpack checks that no part of a model is left in its place.
 func TestDiskFillsDuringUnpack(t *testing.T) {
 	dir := diskspacetest.Mount(t, 8<<10)
 	got := filepath.Join(dir, "got")

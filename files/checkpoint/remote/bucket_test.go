@@ -35,7 +35,7 @@ func newBucket(t *testing.T) Bucket {
 	return Bucket{Store: store, Name: "bucket", Prefix: "runs", CacheDir: t.TempDir()}
 }
 
-// checkSnapshot compares what a folder has with what was uploaded.
+// checkSnapshot compares the files of a folder with the uploaded files.
 func checkSnapshot(t *testing.T, dir string, want checkpoint.Snapshot) {
 	t.Helper()
 	got, err := checkpoint.ReadDir(dir)
@@ -47,7 +47,7 @@ func checkSnapshot(t *testing.T, dir string, want checkpoint.Snapshot) {
 	}
 }
 
-// TestBucket uploads two steps, and gets both back, bit for bit.
+// TestBucket uploads two steps and downloads both, bit for bit.
 func TestBucket(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
 	for _, step := range []uint32{10, 20} {
@@ -86,7 +86,7 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// writeOrder notes what was written, and can fail.
+// writeOrder records the order of writes, and can fail.
 type writeOrder struct {
 	objstore.Store
 	fail func(name string) error
@@ -107,8 +107,8 @@ func (w *writeOrder) Put(ctx context.Context, name string, content io.Reader, si
 	return w.Store.Put(ctx, name, content, size, when)
 }
 
-// TestBucketUploadIsSeenWholeOrNotAtAll breaks an upload before its end; the next one
-// finishes it, sends nothing twice in vain, and replaces what has other content.
+// TestBucketUploadIsSeenWholeOrNotAtAll interrupts an upload. The next upload completes it, sends
+// nothing twice without need, and replaces files with different content.
 func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
 	folder, _, facts := save(t, parent, 10)
@@ -126,7 +126,7 @@ func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
 	}
 	at := b.Folder("run", 10)
 	if done, err := at.isThere(t.Context(), facts); done || err != nil {
-		t.Errorf("half an upload is there: %t, %v", done, err)
+		t.Errorf("found half an upload: %t, %v", done, err)
 	}
 	wrong := bytes.Repeat([]byte("x"), 7)
 	old, err := b.Store.Put(t.Context(), at.Prefix+"/config.json", bytes.NewReader(wrong), 7, objstore.Condition{})
@@ -150,7 +150,7 @@ func TestBucketUploadIsSeenWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// TestBucketPinsVersions changes an object behind a checkpoint: it is refused, not mixed.
+// TestBucketPinsVersions checks that a checkpoint with a changed object is refused and not mixed.
 func TestBucketPinsVersions(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
 	folder, _, facts := save(t, parent, 10)
@@ -171,8 +171,7 @@ func TestBucketPinsVersions(t *testing.T) {
 	}
 }
 
-// TestBucketFetchesAgainWhatIsNotWhole loses content of what was downloaded, as a power
-// failure can.
+// TestBucketFetchesAgainWhatIsNotWhole removes content of downloaded files, as a power failure can.
 func TestBucketFetchesAgainWhatIsNotWhole(t *testing.T) {
 	b := newBucket(t)
 	folder, want, facts := save(t, t.TempDir(), 10)
@@ -208,11 +207,11 @@ func TestBucketFetchesAgainWhatIsNotWhole(t *testing.T) {
 	}
 }
 
-// gate is a store that gives nothing before it is opened.
+// gate is a store that returns nothing until it is opened.
 type gate struct {
 	objstore.Store
 	once  sync.Once
-	asked chan struct{} // closed when somebody waits
+	asked chan struct{} // closed when a reader waits
 	open  chan struct{}
 }
 
@@ -226,8 +225,8 @@ func (g *gate) Open(ctx context.Context, o objstore.Object) (io.ReadCloser, erro
 	return g.Store.Open(ctx, o)
 }
 
-// TestBucketRemovesAbandonedDownloads removes what killed processes left, but nothing that
-// somebody still downloads, nor what is no download.
+// TestBucketRemovesAbandonedDownloads checks that files of killed processes are removed, but
+// neither a download in progress nor files that are not downloads.
 func TestBucketRemovesAbandonedDownloads(t *testing.T) {
 	b := newBucket(t)
 	for _, step := range []uint32{10, 20} {
@@ -253,7 +252,7 @@ func TestBucketRemovesAbandonedDownloads(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range 2 { // the second one finds everything there
+	for range 2 { // the second download finds all files there
 		if _, err := b.Folder("run", 20).Download(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -273,8 +272,8 @@ func TestBucketRemovesAbandonedDownloads(t *testing.T) {
 	}
 }
 
-// TestBucketLeavesWhatAFasterOneDownloaded finds the same files at its end: whoever reads them
-// already goes on undisturbed.
+// TestBucketLeavesWhatAFasterOneDownloaded checks that a download that finds the same files at its
+// end leaves them, so that their readers are not disturbed.
 func TestBucketLeavesWhatAFasterOneDownloaded(t *testing.T) {
 	b := newBucket(t)
 	folder, _, facts := save(t, t.TempDir(), 10)
@@ -323,7 +322,7 @@ func TestBucketKeepsAnotherCheckpoint(t *testing.T) {
 	}
 }
 
-// TestTwoUploadAtOnce wants both to succeed and the result to be whole.
+// TestTwoUploadAtOnce checks that both uploads succeed and that the result is complete.
 func TestTwoUploadAtOnce(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
 	folder, _, facts := save(t, parent, 10)
@@ -341,7 +340,7 @@ func TestTwoUploadAtOnce(t *testing.T) {
 	}
 }
 
-// TestBucketWithoutManifest reads a model that somebody copied to a bucket.
+// TestBucketWithoutManifest reads a model that a user copied to a bucket.
 func TestBucketWithoutManifest(t *testing.T) {
 	b, parent := newBucket(t), t.TempDir()
 	if _, err := b.Download(t.Context(), nil); !errors.Is(err, objstore.ErrNotFound) {
@@ -365,7 +364,7 @@ func TestBucketWithoutManifest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if snapshot, err := checkpoint.ReadDir(got); err != nil || snapshot.Manifest().Digest() != want.Manifest().Digest() {
-		t.Errorf("another model, %v", err)
+		t.Errorf("a different model, %v", err)
 	}
 }
 
@@ -382,7 +381,7 @@ func TestBucketKeepsToItsLimit(t *testing.T) {
 	}
 }
 
-// TestHostileManifests wants each to be refused before anything is fetched.
+// TestHostileManifests checks that each manifest is refused before anything is downloaded.
 func TestHostileManifests(t *testing.T) {
 	tests := map[string]string{
 		"no JSON":        `{`,
@@ -407,7 +406,7 @@ func TestHostileManifests(t *testing.T) {
 	}
 }
 
-// FuzzManifest reads folders of a bucket whose manifest is foreign.
+// FuzzManifest reads folders of a bucket with an arbitrary manifest.
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"files":[{"name":"config.json","size":2,"generation":5}]}`))
 	f.Add([]byte(`{"files":[{"name":"config.json","size":2,"generation":"x"},{"name":"config.json","size":-2}]}`))
@@ -434,7 +433,8 @@ func FuzzManifest(f *testing.F) {
 	})
 }
 
-// TestNoSpaceForABucket: a checkpoint that does not fit is refused before its first file. A second download needs no space.
+// TestNoSpaceForABucket checks that a checkpoint that does not fit is refused before its first
+// file. A second download needs no additional space.
 func TestNoSpaceForABucket(t *testing.T) {
 	b := newBucket(t)
 	folder, _, facts := save(t, t.TempDir(), 10)

@@ -7,8 +7,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestInPartsIsBounded: whatever moves, and however often it goes back, those who are told hear it at
-// most 51 times, in order, the end always, and never of more than there is.
+// TestInPartsIsBounded checks that progress is reported at most 51 times, whatever moves and
+// however often the progress goes back. The reports are in order, include the end, and never exceed
+// the total.
 func TestInPartsIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		all := rapid.Int64Range(1, 4<<40).Draw(t, "all")

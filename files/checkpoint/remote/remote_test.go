@@ -58,7 +58,7 @@ func newRepo(t *testing.T) (*hubtest.Server, HubRepo) {
 	return s, HubRepo{Client: c, Repo: "org/run"}
 }
 
-// TestHubRepo uploads two steps and gets the second one back, bit for bit.
+// TestHubRepo uploads two steps and downloads the second step, bit for bit.
 func TestHubRepo(t *testing.T) {
 	server, place := newRepo(t)
 	parent := t.TempDir()
@@ -126,7 +126,7 @@ func TestHubRepoKeepsWhatIsNewerAndWhatIsAPersons(t *testing.T) {
 	}
 }
 
-// fakePlace fails as often as told, and takes its time.
+// fakePlace is a location that fails a given number of times, and takes a given time.
 type fakePlace struct {
 	name  string
 	takes time.Duration
@@ -180,8 +180,9 @@ func wantNoStage(t *testing.T, dir string) {
 	}
 }
 
-// TestUploaderWaitsForTheLast wants Close to wait, the newest to be there at the end, and
-// one in between to be skipped; folders may be pruned as soon as they are offered.
+// TestUploaderWaitsForTheLast checks that Close waits, that the newest checkpoint is uploaded at
+// the end, and that a checkpoint in between is skipped. Folders may be pruned as soon as they are
+// offered.
 func TestUploaderWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -207,7 +208,8 @@ func TestUploaderWaitsForTheLast(t *testing.T) {
 	})
 }
 
-// TestUploaderTellsHowFarItIs: from nothing to everything, in no more parts than can be shown.
+// TestUploaderTellsHowFarItIs checks that the progress is reported from nothing to everything, in
+// at most as many parts as a display can show.
 func TestUploaderTellsHowFarItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -245,7 +247,8 @@ func TestUploaderTriesAgain(t *testing.T) {
 	})
 }
 
-// TestUploaderPausesBeforeItTriesAgain also where the checkpoint was there before the uploader began.
+// TestUploaderPausesBeforeItTriesAgain also covers a checkpoint that existed before the uploader
+// started.
 func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -269,8 +272,8 @@ func TestUploaderPausesBeforeItTriesAgain(t *testing.T) {
 	})
 }
 
-// TestUploaderSaysWhatIsLost covers errors that no repetition mends, and a later
-// checkpoint after one.
+// TestUploaderSaysWhatIsLost covers errors that a retry cannot fix, and a later checkpoint after
+// such an error.
 func TestUploaderSaysWhatIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -285,7 +288,8 @@ func TestUploaderSaysWhatIsLost(t *testing.T) {
 	})
 }
 
-// TestUploaderGivesUpAndIsTakenUp ends an uploader before its time; the next one finishes.
+// TestUploaderGivesUpAndIsTakenUp stops an uploader early and checks that the next uploader
+// completes the upload.
 func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -301,7 +305,7 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 		if err := u.Close(ctx); err == nil {
 			t.Error("gave up without saying so")
 		}
-		if err := os.Mkdir(u.stage(30), 0o777); err != nil { // nobody finished it
+		if err := os.Mkdir(u.stage(30), 0o777); err != nil { // no uploader has completed it
 			t.Fatal(err)
 		}
 		next := &fakePlace{}
@@ -313,9 +317,9 @@ func TestUploaderGivesUpAndIsTakenUp(t *testing.T) {
 	})
 }
 
-// TestUploaderLeavesWhatIsNotItsOwn interrupts an upload, and starts another run, or another
-// place for the same run, with the same folder: nobody publishes or loses what is another's,
-// whichever step is the later one.
+// TestUploaderLeavesWhatIsNotItsOwn interrupts an upload, and starts a different run, or a
+// different location for the same run, with the same folder. No uploader publishes or removes files
+// of the other uploader, whichever step is later.
 func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
 	_, repo := newRepo(t)
 	private, public := repo, repo
@@ -359,7 +363,7 @@ func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
 				if u.Pending() {
 					t.Error("waits for a checkpoint that is not uploaded")
 				}
-				for _, step := range []uint32{10, 30} { // the last one is a namesake of what was left
+				for _, step := range []uint32{10, 30} { // the last checkpoint has the same name as the remaining checkpoint
 					folder, _, f := saveOf(t, test.nextRun, dir, step)
 					u.Offer(folder, f)
 					synctest.Wait()
@@ -382,7 +386,8 @@ func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
-// TestUploaderRefusesAnotherRun does not publish what it is not for.
+// TestUploaderRefusesAnotherRun checks that an uploader does not publish a checkpoint of a
+// different run.
 func TestUploaderRefusesAnotherRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -397,7 +402,8 @@ func TestUploaderRefusesAnotherRun(t *testing.T) {
 	})
 }
 
-// TestUploaderDropsAFailingUploadForALaterOne does not wait out the pause.
+// TestUploaderDropsAFailingUploadForALaterOne checks that a later checkpoint does not wait for the
+// end of the pause.
 func TestUploaderDropsAFailingUploadForALaterOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()

@@ -50,7 +50,8 @@ func read(raw []byte) (rows int, err error) {
 	}
 }
 
-// values reads what has buffers of its own: of others a file may claim any number.
+// values reads the values of a column. A file may claim any number of values that need no buffer,
+// so the function reads at most 100 of them.
 func values(c *Column) error {
 	rows := c.Length
 	if c.Field.Kind == KindOther || c.Field.Kind == KindStruct || c.Field.length > 0 {
@@ -102,7 +103,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestDamage changes many a byte: an error or other values, never a panic.
+// TestDamage changes many bytes. The result must be an error or different values, never a panic.
 func TestDamage(t *testing.T) {
 	for _, name := range []string{"formats/stream.arrow", "formats/lz4.feather", "variants/views.arrow", "variants/categories.arrow", "variants/growing.arrow"} {
 		whole := example(t, name)
@@ -122,7 +123,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestBuffersThatUnpackToMore wants no more memory than what is announced.
+// TestBuffersThatUnpackToMore checks that a buffer that unpacks to more than the announced size
+// needs no more memory than that size.
 func TestBuffersThatUnpackToMore(t *testing.T) {
 	w, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -148,7 +150,8 @@ func TestBuffersThatUnpackToMore(t *testing.T) {
 	}
 }
 
-// TestBuffersThatAreRepeated wants an end of what one column takes: many of its buffers may be the same place of a file.
+// TestBuffersThatAreRepeated checks that the size of one column is bounded: many of its buffers may
+// be the same part of a file.
 func TestBuffersThatAreRepeated(t *testing.T) {
 	raw := make([]byte, 1<<10)
 	many := 100
@@ -167,7 +170,7 @@ func TestBuffersThatAreRepeated(t *testing.T) {
 	b.texts = binary.LittleEndian.AppendUint64(nil, 1<<40)
 	w := walk{batch: b, left: maxColumn}
 	if _, err := w.read(field); !errors.Is(err, ErrInvalid) {
-		t.Errorf("buffers that are not there: %v", err)
+		t.Errorf("missing buffers: %v", err)
 	}
 }
 

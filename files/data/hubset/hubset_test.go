@@ -16,7 +16,8 @@ import (
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 )
 
-// TestChooseAgreesWithDatasets compares with what Python's datasets takes (testdata/choose.py).
+// TestChooseAgreesWithDatasets compares with the files that Python's datasets selects
+// (testdata/choose.py).
 func TestChooseAgreesWithDatasets(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "choose.json"))
 	if err != nil {
@@ -65,7 +66,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestDownload gets files into the cache, and finds them there without the Hub.
+// TestDownload downloads files into the cache, and finds them there without the Hub.
 func TestDownload(t *testing.T) {
 	server := hubtest.New()
 	defer server.Close()

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/manifest"
 )
 
-// described makes a folder of tokens with a data.json: two files of 9 tokens, one of 5 that
-// is held out.
+// described creates a folder of tokens with a data.json: two files of 9 tokens, and a held-out file
+// of 5 tokens.
 func described(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "data")
@@ -113,7 +113,7 @@ func TestFingerprint(t *testing.T) {
 	o := Options{SeqLen: 4, TokenSize: 2}
 	first, again := open(t, described(t), o), open(t, described(t), o)
 	if first.Fingerprint() != again.Fingerprint() {
-		t.Error("the same data in another folder has another fingerprint")
+		t.Error("the same data in a different folder has a different fingerprint")
 	}
 	dir := described(t)
 	writeManifest(t, dir, manifest.Manifest{

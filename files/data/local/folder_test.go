@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// write makes a token file of two-byte ids.
+// write creates a token file of two-byte ids.
 func write(t testing.TB, path string, tokens ...uint16) {
 	t.Helper()
 	var raw []byte
@@ -32,7 +32,7 @@ func write(t testing.TB, path string, tokens ...uint16) {
 	}
 }
 
-// count returns n tokens from first on.
+// count returns n tokens, starting with first.
 func count(first, n int) []uint16 {
 	tokens := make([]uint16, n)
 	for i := range tokens {
@@ -245,7 +245,8 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzFolder reads files of any bytes: errors, never panics, and every token in range.
+// FuzzFolder reads files of arbitrary bytes. It checks that errors are returned, that nothing
+// panics, and that every token is in range.
 func FuzzFolder(f *testing.F) {
 	f.Add([]byte("0123456789abcdef"), 2, 3, 300)
 	f.Add([]byte("\x93NUMPY\x01\x00v\x00"), 2, 1, 0)

@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestANamedPipeIsNotWaitedFor would hang.
+// TestANamedPipeIsNotWaitedFor checks that a named pipe does not block; otherwise the test would
+// hang.
 func TestANamedPipeIsNotWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mkfifo(filepath.Join(dir, "a.ds"), 0o600); err != nil {

@@ -16,14 +16,14 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// formats are files that scripts/reference/token_files.py wrote, of ids 0, 1000, 2000 …
+// formats are files of scripts/reference/token_files.py, with the ids 0, 1000, 2000 and so on.
 var formats = map[string]int{
 	"datatrove-2.ds": 2, "datatrove-4.ds": 4,
 	"megatron-int16.bin": 2, "megatron-uint16.bin": 2, "megatron-int32.bin": 4, "megatron-int64.bin": 8,
 	"llmc-gpt2.bin": 2, "llmc-llama3.bin": 4,
 }
 
-// copyFormat copies a file of formats, and what describes it, to a folder of its own.
+// copyFormat copies a file of formats, and its description, to a new folder.
 func copyFormat(t *testing.T, name string) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestFilesThatAreNotWhatTheirSidecarSays(t *testing.T) {
 	tests := map[string]struct {
 		name string
 		file string // to change
-		at   int    // place of the change; -1: its end is cut off
+		at   int    // offset of the change; -1: the end of the file is cut off
 		to   []byte
 	}{
 		"datatrove, cut off":    {"datatrove-4.ds", "datatrove-4.ds", -1, nil},
@@ -117,7 +117,7 @@ func TestFilesThatAreNotWhatTheirSidecarSays(t *testing.T) {
 	}
 }
 
-// TestOtherSidecarsSayNothing has files whose names mean something else.
+// TestOtherSidecarsSayNothing has files whose names have a different meaning.
 func TestOtherSidecarsSayNothing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.ds"), count(0, 9)...)
@@ -129,7 +129,7 @@ func TestOtherSidecarsSayNothing(t *testing.T) {
 	open(t, dir, Options{SeqLen: 4, VocabSize: 100})
 }
 
-// bare writes a token file of which nothing says the size.
+// bare writes a token file without a description of its size.
 func bare(t *testing.T, size int, ids ...int) (path string) {
 	t.Helper()
 	var raw []byte
@@ -150,8 +150,8 @@ func bare(t *testing.T, size int, ids ...int) (path string) {
 	return path
 }
 
-// oneALine are true tokens of two bytes that look like larger ones: a letter, a line break and
-// so on, as bytes.
+// oneALine returns two-byte tokens that look like larger tokens: a letter, a line break and so on,
+// as bytes.
 func oneALine() (ids []int) {
 	for i := range 2000 {
 		ids = append(ids, 'a'+i%26, '\n')
@@ -159,8 +159,8 @@ func oneALine() (ids []int) {
 	return ids
 }
 
-// TestLooksDoNotCountAgainstWords reads files that look like larger tokens than they are: who
-// says their size is believed, unless a run's location is all that says it.
+// TestLooksDoNotCountAgainstWords reads files that look like larger tokens than they have. A stated
+// size has precedence, unless only a run's location states it.
 func TestLooksDoNotCountAgainstWords(t *testing.T) {
 	beside := map[string]func(t *testing.T, path string){
 		"nothing": func(*testing.T, string) {},
@@ -208,8 +208,8 @@ func TestLooksDoNotCountAgainstWords(t *testing.T) {
 	}
 }
 
-// TestFoldersSayWhatRunsPresume opens folders by a location that names two bytes or nothing,
-// which are the same to a run: what lies beside the files counts.
+// TestFoldersSayWhatRunsPresume opens folders by a location that names two bytes or nothing, which
+// mean the same to a run. The size in the files next to the tokens counts.
 func TestFoldersSayWhatRunsPresume(t *testing.T) {
 	for name, size := range formats {
 		for _, vocabulary := range []int{128256, 129000, 0} {
@@ -219,15 +219,15 @@ func TestFoldersSayWhatRunsPresume(t *testing.T) {
 			}
 		}
 	}
-	// Another size that a location names is a contradiction, and the error speaks of the files there.
+	// A different size in a location is a contradiction. The error names the files in the folder.
 	_, err := Open(copyFormat(t, "datatrove-2.ds"), Options{SeqLen: 8, TokenSize: 4, Claim: tokens.OfLocation})
 	if !errors.Is(err, tokens.ErrWrongSize) || errors.Is(err, ErrDescribed) || strings.Contains(err.Error(), "data.json") {
 		t.Errorf("four bytes named: %v", err)
 	}
 }
 
-// TestUnknownTokenSizesAreRefused writes tokens of a large vocabulary, and of a small one in
-// more bytes than they need, of which nothing says the size.
+// TestUnknownTokenSizesAreRefused writes tokens of a large vocabulary, and tokens of a small
+// vocabulary with more bytes than they need, without a description of their size.
 func TestUnknownTokenSizesAreRefused(t *testing.T) {
 	var ids []int
 	for i := range 200 {
@@ -278,7 +278,7 @@ func TestUnknownTokenSizesAreRefused(t *testing.T) {
 				return
 			}
 			remedies := []string{test.path, "--token-size", "token_size_in_bytes"}
-			if test.options.Claim == tokens.Presumed { // of a run: a flag says nothing there
+			if test.options.Claim == tokens.Presumed { // of a run: a flag has no effect there
 				remedies = []string{test.path, "token_size_in_bytes", "bare.bin.metadata"}
 			}
 			for _, want := range remedies {

@@ -18,7 +18,7 @@ func packedDeltas(t testing.TB, numbers []int32) []byte {
 	return raw
 }
 
-// TestDeltas reads what package parquet packed, of numbers of all sizes.
+// TestDeltas reads numbers of all sizes that package parquet has packed.
 func TestDeltas(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for width := range 33 {
@@ -44,13 +44,14 @@ func TestDeltas(t *testing.T) {
 				t.Fatalf("%d numbers of %d bits: got %d, and %q behind them, want %d", count, width, got, d.behind, want)
 			}
 			if _, err := deltasOf(raw, max(count-1, 0)); err == nil && count > 0 {
-				t.Errorf("%d numbers where there may be %d", count, count-1)
+				t.Errorf("%d numbers, want at most %d", count, count-1)
 			}
 		}
 	}
 }
 
-// FuzzDeltas wants package parquet to read what passes, and no more than was counted.
+// FuzzDeltas checks that package parquet can read all accepted bytes, and that they contain no more
+// numbers than counted.
 func FuzzDeltas(f *testing.F) {
 	texts, ends := []byte("onetwotwentytwenty-one"), []uint32{0, 3, 6, 12, 22}
 	for _, encode := range []func([]byte, []byte, []uint32) ([]byte, error){parquet.DeltaByteArray.EncodeByteArray, parquet.DeltaLengthByteArray.EncodeByteArray} {

@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// page is a page as a test wants it to be, true or not.
+// page is a page with arbitrary settings, valid or invalid.
 type page struct {
 	head format.PageHeader
 	body []byte
@@ -33,8 +33,8 @@ func marshal(t testing.TB, value any) []byte {
 	return raw
 }
 
-// forge writes a file of one repeated column of 32-bit numbers from its pages. Change may
-// lie about it.
+// forge writes a file of one repeated column of 32-bit numbers from its pages. change may falsify
+// the metadata.
 func forge(t testing.TB, codec format.CompressionCodec, change func(*format.FileMetaData), pages ...page) []byte {
 	t.Helper()
 	file := []byte("PAR1")
@@ -81,7 +81,7 @@ func dataPageV2(size int32, encoding format.Encoding, values, levels int32, body
 	}, body}
 }
 
-// run is a run of the same number, with a length before it if it is of levels.
+// run encodes count repetitions of a value. The function levels adds the length that levels need.
 func run(count uint64, value byte) []byte { return append(binary.AppendUvarint(nil, count<<1), value) }
 
 func levels(r []byte) []byte {
@@ -94,7 +94,7 @@ var oneValue = join(levels(run(1, 0)), levels(run(1, 1)), []byte{7, 0, 0, 0})
 
 func packedLZ4(t testing.TB, raw []byte) []byte {
 	t.Helper()
-	if len(raw) < 270 { // which the library leaves unpacked: a block of nothing but literals
+	if len(raw) < 270 { // the library leaves it uncompressed: a block of only literals
 		if len(raw) < 15 {
 			return append([]byte{byte(len(raw) << 4)}, raw...)
 		}
@@ -120,7 +120,7 @@ func zipped(t testing.TB, raw []byte) []byte {
 	return b.Bytes()
 }
 
-// zstandard packs as a stream, which does not say how long it is.
+// zstandard compresses as a stream, which does not contain the uncompressed length.
 func zstandard(t testing.TB, raw []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -148,7 +148,7 @@ func packed(t testing.TB, codec compress.Codec, raw []byte) []byte {
 	return out
 }
 
-// read does with a file what its users do.
+// read reads a file in the same way as its users.
 func read(t testing.TB, raw []byte) (err error) {
 	t.Helper()
 	defer Recovered(&err)
@@ -194,7 +194,7 @@ func TestHonestPages(t *testing.T) {
 	}
 }
 
-// TestBombs reads small files that would take gigabytes if they were believed.
+// TestBombs reads small files that would need gigabytes if their metadata were trusted.
 func TestBombs(t *testing.T) {
 	zeros := make([]byte, 64<<20)
 	many := levels(run(1<<30, 0))
@@ -281,8 +281,8 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// FuzzStructLength wants structures that end where they are said to, and that the decoder
-// survives.
+// FuzzStructLength checks that structures end at their stated end, and that the decoder does not
+// crash.
 func FuzzStructLength(f *testing.F) {
 	p := dataPage(1, format.Plain, 1, nil)
 	f.Add(marshal(f, &p.head))

@@ -9,19 +9,19 @@ import (
 	"github.com/psyche-go/psyche/files/data/arrowfile"
 )
 
-// batches is one column of an Arrow file, or what a field names in it.
+// batches reads one column of an Arrow file, or the part of the column that a field names.
 type batches struct {
 	file   *os.File
 	parsed *arrowfile.File
 	column int
-	steps  []step // within the column
+	steps  []step // steps within the column
 	field  string
 	wrong  error // error of the first value, because the type of the column is not read
-	row    int64 // rows that were read
+	row    int64 // rows read so far
 
-	skip   int64             // rows to pass over before the next
+	skip   int64             // rows to skip before the next row
 	values *arrowfile.Column // of the current record batch
-	at, of int               // row of the batch to read, and how many it has
+	at, of int               // next row of the batch, and the number of its rows
 	sample gather
 }
 
@@ -46,7 +46,8 @@ func namesOf(columns []arrowfile.Field) (names []string) {
 	return names
 }
 
-// findColumn returns the column that a field names, the way within it, and an error for values whose type is not read.
+// findColumn returns the column that a field names and the steps within it. The error refuses
+// values of unsupported types.
 func findColumn(columns []arrowfile.Field, field string) (number int, within []step, wrong, err error) {
 	steps := []step{{key: field}} // a name may have dots
 	if number = columnOf(columns, field); number < 0 {
@@ -62,7 +63,7 @@ func findColumn(columns []arrowfile.Field, field string) (number int, within []s
 	at, rest, listed := columns[number], within, false
 	for {
 		switch {
-		case at.Kind == arrowfile.KindNull: // the type of its values is unknown
+		case at.Kind == arrowfile.KindNull: // the type of the column's values is unknown
 			return number, within, nil, nil
 		case at.Kind == arrowfile.KindList:
 			if len(rest) > 0 && rest[0].key == "" {
@@ -118,7 +119,7 @@ func (b *batches) next() (sample, error) {
 	return b.sample.sample, nil
 }
 
-// advance goes to the next record batch.
+// advance moves to the next record batch.
 func (b *batches) advance() error {
 	batch, err := b.parsed.Next()
 	if err != nil {
@@ -134,10 +135,11 @@ func (b *batches) advance() error {
 	return err
 }
 
-// errOfColumn means that a column whose type is not read has a value.
+// errOfColumn means that a column of an unsupported type has a value.
 var errOfColumn = errors.New("the column has values")
 
-// fromArrow adds what a field names in the value of a row; findColumn has been there.
+// fromArrow adds the values that a field names within the value of a row. findColumn must have
+// accepted the field.
 func (g *gather) fromArrow(column *arrowfile.Column, row int, steps []step) error {
 	if row >= column.Length {
 		return fmt.Errorf("is damaged: %w: a nested column has fewer values than its parent", arrowfile.ErrInvalid)

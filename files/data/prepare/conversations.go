@@ -14,19 +14,19 @@ import (
 
 // conversations reads the conversations of one file, in order.
 type conversations interface {
-	// conversation returns the JSON of a conversation, which is empty for an empty line, or io.EOF after the last. It is
-	// valid until the next call. Errors name the place.
+	// conversation returns the JSON of a conversation, or io.EOF after the last conversation. The
+	// JSON is empty for an empty line, and valid until the next call. Errors name the place.
 	conversation() ([]byte, error)
 	// place names the last conversation, such as "line 3".
 	place() string
 	io.Closer
 }
 
-// errTables means that a file has a format in which conversations are not read.
+// errTables means that the format of a file is not supported for conversations.
 var errTables = errors.New("conversations must be JSON; write them as JSON lines, for example with to_json of Python's datasets")
 
-// openConversations opens a file of JSON lines or, by the ending .json, one with an array of objects, or with objects one
-// after the other.
+// openConversations opens a file of JSON lines. A file with the ending .json has an array of
+// objects, or objects one after the other.
 func openConversations(path string) (r conversations, err error) {
 	format := formatByName(path)
 	if format == FormatParquet || format == FormatArrow || format == FormatCSV {
@@ -80,8 +80,9 @@ func openObjects(file *os.File) (conversations, error) {
 
 func (s *objectStream) conversation() ([]byte, error) { return s.nextObject() }
 
-// holdsConversations reports whether a file of a folder is read: JSON lines, and .json with an array of objects or with
-// several objects. One object describes a data set, as in dataset_info.json.
+// holdsConversations reports whether a file in a folder is read: JSON lines, and .json with an
+// array of objects or with several objects. A single object describes a data set, as in
+// dataset_info.json.
 func holdsConversations(path string) (bool, error) {
 	switch formatByName(path) {
 	case FormatJSONL:

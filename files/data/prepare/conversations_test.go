@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestProvidedConversations reads lines that other programs' users reported.
+// TestProvidedConversations reads lines that users of other programs reported.
 func TestProvidedConversations(t *testing.T) {
 	for name, test := range map[string]struct{ whole, learned string }{
 		"openai-weight-0.jsonl":          {"uq\nabad\nuq2\nagood\n", "good\n"},
@@ -39,7 +39,8 @@ func TestProvidedConversations(t *testing.T) {
 	}
 }
 
-// TestRowsThatAreNotLearned: a key of the conversation masks all its messages. Other values select nothing.
+// TestRowsThatAreNotLearned checks that a key of the conversation masks all of its messages, and
+// that other values mask nothing.
 func TestRowsThatAreNotLearned(t *testing.T) {
 	const talk, learned = `"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]}`, "|UQ\nAa\n"
 	for key, unread := range map[string]Unread{
@@ -60,7 +61,7 @@ func TestRowsThatAreNotLearned(t *testing.T) {
 	}
 }
 
-// TestUnknownRoles are written and not learned, and are reported.
+// TestUnknownRoles checks that messages of unknown roles are written, not learned, and reported.
 func TestUnknownRoles(t *testing.T) {
 	for role, unread := range map[string]Unread{
 		"bing": {"conversations of the role bing": 1}, "chatgpt": {"conversations of the role chatgpt": 1}, "": {"conversations of the role ": 1}, "Gpt": {"conversations of the role Gpt": 1},
@@ -77,8 +78,8 @@ func TestUnknownRoles(t *testing.T) {
 	}
 }
 
-// TestFilesOfConversations: arrays, as Alpaca and LlamaFactory have them, and objects of several lines give the same
-// samples as lines, in each encoding.
+// TestFilesOfConversations checks that arrays, as in Alpaca and LlamaFactory, and objects of
+// several lines give the same samples as lines, in each encoding.
 func TestFilesOfConversations(t *testing.T) {
 	const first, second, want = `{"instruction":"do","input":"","output":"one"}`, `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"two"}]}`, "|UDO\nAone\n|UQ\nAtwo\n"
 	for name, content := range map[string]string{
@@ -112,7 +113,7 @@ func TestFilesOfConversations(t *testing.T) {
 	}
 }
 
-// TestDamagedCharacters: text that would be learned as U+FFFD is refused.
+// TestDamagedCharacters checks that text that would be learned as U+FFFD is refused.
 func TestDamagedCharacters(t *testing.T) {
 	for name, line := range map[string]string{
 		"Latin-1":              `{"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"na` + "\xef" + `ve"}]}`,

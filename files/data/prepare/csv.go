@@ -23,21 +23,22 @@ type Quotes string
 const (
 	QuotesAuto   Quotes = "auto"   // QuotesNone in *.tsv, else QuotesDouble
 	QuotesDouble Quotes = "double" // around a value, as in RFC 4180
-	QuotesNone   Quotes = "none"   // a part of the value
+	QuotesNone   Quotes = "none"   // part of the value
 )
 
-// records is a file of comma-separated values, or of values with tabs between them (.tsv),
-// whose first line names the columns.
+// records is a file of comma-separated values, or of tab-separated values (.tsv), whose first line
+// names the columns.
 type records struct {
 	file   *os.File
 	end    func()
 	limit  *capped
 	reader recordReader
 	column int
-	read   int64 // records, without the first line
+	read   int64 // records after the first line
 }
 
-// recordReader returns the values of the next record, which are valid until the next call, or io.EOF.
+// recordReader returns the values of the next record, or io.EOF. The values are valid until the
+// next call.
 type recordReader interface {
 	Read() ([]string, error)
 }
@@ -98,9 +99,9 @@ var errLoneCR = errors.New("lines end in CR alone; convert them to LF, for examp
 
 var errSeparator = errors.New("its first line names one column, with other separators than commas (tabs in .tsv) in the name; write the file with commas, or rename it to .tsv")
 
-// checkLines refuses a file that begins with a line that ends in CR alone.
+// checkLines refuses a file whose first line ends in CR alone.
 func checkLines(from *bufio.Reader) error {
-	start, _ := from.Peek(64 << 10) // an error appears again
+	start, _ := from.Peek(64 << 10) // reading returns an error again
 	if bytes.IndexByte(start, '\n') < 0 && bytes.IndexByte(start, '\r') >= 0 {
 		return errLoneCR
 	}
@@ -123,7 +124,7 @@ func columnNamed(columns []string, field string) (int, error) {
 	return column, nil
 }
 
-// quoteHint adds the fix to errors about quotes and the number of values.
+// quoteHint adds a remedy to errors about quotes and about the number of values.
 func quoteHint(err error) error {
 	if errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
 		return fmt.Errorf("%w; if quotes belong to the text, give --quotes none", err)
@@ -134,7 +135,7 @@ func quoteHint(err error) error {
 	return err
 }
 
-// plainRecords reads lines of values in which quotes are text.
+// plainRecords reads lines of values in which quotes are part of the text.
 type plainRecords struct {
 	lines   *lines
 	comma   string

@@ -19,8 +19,8 @@ import (
 	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
-// TestCSVAgreesWithDatasets compares the values of files that are easy to misread (testdata/csv.py). Words that
-// datasets takes for missing values are text, and so are numbers.
+// TestCSVAgreesWithDatasets compares the values of files that are easy to misread
+// (testdata/csv.py). Numbers, and words that datasets treats as missing values, are text.
 func TestCSVAgreesWithDatasets(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join("testdata", "csv.json"))
 	if err != nil {
@@ -82,8 +82,8 @@ func cellsOf(t *testing.T, path string) (texts []string) {
 
 var returns = regexp.MustCompile(`\r+\n`)
 
-// FuzzQuotedReturns compares records with encoding/csv, apart from line breaks. Records that are written and
-// read again must be equal.
+// FuzzQuotedReturns compares records with encoding/csv, except for line breaks. Records that are
+// written and read again must be equal.
 func FuzzQuotedReturns(f *testing.F) {
 	f.Add("a,b\r\n\"x\r\ny\",\"\"\"\r\n\"\"\"\r\n")
 	f.Add("\"a\r\r\n\",b\n\r\n\"\r\",\"\n\"")
@@ -108,7 +108,7 @@ func FuzzQuotedReturns(f *testing.F) {
 		}
 		again, err := csv.NewReader(&quotedReturns{from: strings.NewReader(written.String())}).ReadAll()
 		if diff := cmp.Diff(got, again); err != nil || diff != "" {
-			t.Fatalf("%q comes back differently: %v, %s", text, err, diff)
+			t.Fatalf("%q is read differently: %v, %s", text, err, diff)
 		}
 		for i := range got {
 			for j := range got[i] {

@@ -43,7 +43,7 @@ func rowsOf(t *testing.T, name, field string, position int64) string {
 	}
 }
 
-// TestEmptyRowGroups: groups without rows change nothing, whatever the first row is.
+// TestEmptyRowGroups checks that groups without rows change nothing, whatever the first row is.
 func TestEmptyRowGroups(t *testing.T) {
 	for _, name := range []string{"whole", "begins", "between", "ends", "alternates", "empty-page"} {
 		for position, want := range []string{"a|b|c|d|", "b|c|d|", "c|d|", "d|", ""} {
@@ -60,7 +60,7 @@ func TestEmptyRowGroups(t *testing.T) {
 	}
 }
 
-// TestOnlyNulls: a column without values, also within lists and objects, has no texts.
+// TestOnlyNulls checks that a column without values, also within lists and objects, has no texts.
 func TestOnlyNulls(t *testing.T) {
 	for _, ending := range []string{".parquet", ".arrow"} {
 		for _, test := range []struct{ name, field, want string }{
@@ -94,7 +94,7 @@ func TestOnlyNulls(t *testing.T) {
 	}
 }
 
-// TestEmptyPages: pages without values change nothing.
+// TestEmptyPages checks that pages without values change nothing.
 func TestEmptyPages(t *testing.T) {
 	whole, err := os.ReadFile(filepath.Join("testdata", "empty", "whole.parquet"))
 	if err != nil {
@@ -112,8 +112,8 @@ func TestEmptyPages(t *testing.T) {
 	}
 }
 
-// withEmptyPages puts two pages without values before and one behind the only page of the column text,
-// which it moves to the end of the file.
+// withEmptyPages puts two pages without values before the only page of the column text, and one
+// page after it. It moves these pages to the end of the file.
 func withEmptyPages(t *testing.T, whole []byte) []byte {
 	t.Helper()
 	end := len(whole) - 8 - int(binary.LittleEndian.Uint32(whole[len(whole)-8:]))

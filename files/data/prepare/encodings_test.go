@@ -21,8 +21,9 @@ func inUTF16(text string, order binary.AppendByteOrder) string {
 	return string(out)
 }
 
-// TestUTF16 reads text and tables in UTF-16 with a byte order mark, as Excel and PowerShell write it, in each format. The
-// texts equal the texts of Python's open and pandas.read_csv with encoding="utf-16".
+// TestUTF16 reads text and tables in UTF-16 with a byte order mark, as Excel and PowerShell write
+// it, in each format. The texts equal the texts of Python's open and pandas.read_csv with
+// encoding="utf-16".
 func TestUTF16(t *testing.T) {
 	const csv, lines, array = "text,id\nalpha,1\n\"béta, 🙂\",2\n", "{\"text\":\"alpha\"}\r\n{\"text\":\"béta, 🙂\"}\r\n", `[{"text":"alpha"},{"text":"béta, 🙂"}]`
 	for _, test := range []struct{ name, content, want string }{
@@ -56,7 +57,7 @@ func TestUTF16(t *testing.T) {
 	try(t, "a.csv", string(provided), "alpha|", func(*Options) {})
 }
 
-// TestOtherEncodings wants errors to name encodings that are not read, packed files and pointers.
+// TestOtherEncodings checks that errors name unsupported encodings, compressed files and pointers.
 func TestOtherEncodings(t *testing.T) {
 	const csv, lines, text = "text,id\nalpha,1\n", `{"text":"alpha"}`, "alpha and more"
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
@@ -105,7 +106,8 @@ func TestOtherEncodings(t *testing.T) {
 	try(t, "a.csv", string(provided), "lines end in CR alone", func(*Options) {})
 }
 
-// TestSkippedFilesAreNamed: the first file of a folder that is not text is named with its reason.
+// TestSkippedFilesAreNamed checks that the first file of a folder that is not text is named with
+// the reason.
 func TestSkippedFilesAreNamed(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{"in/a.txt": "a", "in/b.txt": utf16LE("no mark"), "in/c.bin": "\x00\xff"})

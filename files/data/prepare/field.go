@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/base/strictjson"
 )
 
-// sample is what is between two separators: a text, or the ids of one that is encoded already.
+// sample is the content between two separators: a text, or the ids of an encoded text.
 type sample struct {
 	text []byte
 	ids  []int32
@@ -24,7 +24,7 @@ type sample struct {
 
 func (s sample) empty() bool { return len(s.text) == 0 && len(s.ids) == 0 }
 
-// size is what a sample takes in memory, in bytes.
+// size returns the memory of a sample in bytes.
 func (s sample) size() int64 { return int64(len(s.text)) + 4*int64(len(s.ids)) }
 
 // clone returns a sample that stays valid.
@@ -32,18 +32,18 @@ func (s sample) clone() sample {
 	return sample{append([]byte{}, s.text...), append([]int32{}, s.ids...)}
 }
 
-// step goes from a value to one within it: by a key of an object, or by a place in a list.
+// step leads from a value to a value within it: by a key of an object, or by an index in a list.
 type step struct {
-	key   string // of an object; empty with a place
-	place int    // in a list, from 0
+	key   string // key of an object; empty with an index
+	place int    // index in a list, from 0
 }
 
 // maxSteps bounds the depth of a field.
 const maxSteps = 32
 
-// parseField cuts a field into steps: messages[0].content is the key messages, the first
-// element of that list, and the key content of that object. A list that is gone through
-// without a place gives all of its elements.
+// parseField splits a field into steps: messages[0].content is the key messages, the first element
+// of that list, and the key content of that object. A list without an index stands for all of its
+// elements.
 func parseField(field string) ([]step, error) {
 	var steps []step
 	for part := range strings.SplitSeq(field, ".") {
@@ -68,15 +68,15 @@ func parseField(field string) ([]step, error) {
 	return steps, nil
 }
 
-// gather makes a sample of the values that a field names.
+// gather builds a sample from the values that a field names.
 type gather struct {
 	sample
-	texts int   // that were added
-	lists int   // around the current value
-	wrong error // of any value, because of the type of its column
+	texts int   // texts added so far
+	lists int   // number of lists around the current value
+	wrong error // error of any value, because of the type of its column
 }
 
-// add adds a text; several are lines.
+// add adds a text. Several texts become lines.
 func (g *gather) add(text []byte) error {
 	if len(g.ids) > 0 {
 		return errors.New("has both texts and token ids")
@@ -95,7 +95,7 @@ func (g *gather) add(text []byte) error {
 	return nil
 }
 
-// addID adds a token. Whether the vocabulary has it is checked when it is written.
+// addID adds a token. The writer checks whether the vocabulary contains it.
 func (g *gather) addID(id int64) error {
 	switch {
 	case g.texts > 0:
@@ -125,7 +125,7 @@ func textOf(line []byte, field string) (sample, error) {
 // errEncoding means that a text is not UTF-8.
 var errEncoding = errors.New("not UTF-8; convert it, as with iconv -f LATIN1 -t UTF-8")
 
-// cause returns an error of JSON without the types of Go.
+// cause returns an error of JSON without Go's type names.
 func cause(err error) error {
 	if other, found := errors.AsType[*json.UnmarshalTypeError](err); found {
 		return fmt.Errorf("its type is %s", other.Value)
@@ -133,7 +133,7 @@ func cause(err error) error {
 	return err
 }
 
-// among lists the first names of a table or an object, for errors about a name that is missing.
+// among lists the first names of a table or an object, for errors about a missing name.
 func among(names []string) string {
 	const most = 8
 	if len(names) == 0 {
@@ -149,7 +149,7 @@ func among(names []string) string {
 	return " (it has " + strings.Join(list, ", ") + ")"
 }
 
-// keyOf returns the value of the first key of a field in a JSON object, and the steps from there on.
+// keyOf returns the value of the first key of a field in a JSON object, and the remaining steps.
 func keyOf(text []byte, field string) (raw json.RawMessage, steps []step, err error) {
 	if !utf8.Valid(text) {
 		return nil, nil, errEncoding
@@ -171,11 +171,12 @@ func keyOf(text []byte, field string) (raw json.RawMessage, steps []step, err er
 	return raw, steps[1:], nil
 }
 
-// fromJSON adds what a field names in a value; listed says that the value lies in a list.
+// fromJSON adds the values that a field names within a value. listed is true if the value is an
+// element of a list.
 func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error {
 	raw = bytes.TrimLeft(raw, " \t\r\n")
 	switch {
-	case string(raw) == "null": // no text
+	case string(raw) == "null": // not a text
 		return nil
 	case raw[0] == '[':
 		return g.fromArray(raw, steps)
@@ -200,7 +201,7 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 		}
 		return g.addID(id)
 	}
-	// Half a surrogate pair would become U+FFFD: other text than whoever wrote it has.
+	// Half a surrogate pair would become U+FFFD, so the text would differ from the author's text.
 	if err := strictjson.CheckEscapes(raw); err != nil {
 		return fmt.Errorf("has damaged text: %w; remove or repair it", err)
 	}
@@ -212,7 +213,7 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 }
 
 func (g *gather) fromArray(raw json.RawMessage, steps []step) error {
-	// Each list around a value is scanned for itself.
+	// Each list around a value is scanned again.
 	if g.lists++; g.lists > maxSteps {
 		return fmt.Errorf("has lists nested deeper than %d", maxSteps)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/walk"
 )
 
-// TestHiddenNamesAreNoText: of a folder that the Hub's program downloaded, and of a checkout, only
-// the data is read, and of each folder the rest is counted.
+// TestHiddenNamesAreNoText reads a folder that the Hub's program downloaded, and a checkout. It
+// checks that only the data is read, and that the other files of each folder are counted.
 func TestHiddenNamesAreNoText(t *testing.T) {
 	files := map[string]string{
 		"texts/.gitattributes": "x", "texts/.cache/huggingface/CACHEDIR.TAG": "x", "texts/.cache/huggingface/download/a.metadata": "x",
@@ -39,7 +39,7 @@ func TestHiddenNamesAreNoText(t *testing.T) {
 	}
 }
 
-// TestLinksAreFollowed in a folder, and where the folder itself is one.
+// TestLinksAreFollowed follows links in a folder, and a link to a folder.
 func TestLinksAreFollowed(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{"n/a.txt": "real", "tgt.txt": "tgt", "m/x.txt": "4"})
@@ -66,7 +66,7 @@ func TestLinksAreFollowed(t *testing.T) {
 	}
 }
 
-// TestOnlyHiddenNames is an error that names the flag.
+// TestOnlyHiddenNames checks that the error names the flag.
 func TestOnlyHiddenNames(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{"texts/.a": "x", "texts/.b/c": "x"})

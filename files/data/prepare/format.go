@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// compressions are the endings of files that are unpacked while they are read.
+// compressions are the endings of files that are decompressed while they are read.
 var compressions = []string{".gz", ".zst", ".lz4", ".br"}
 
 // tables are the endings of files that hold several texts.
@@ -37,14 +37,14 @@ func formatByName(name string) Format {
 	return tables[path.Ext(name)]
 }
 
-// unread are endings of files that hold texts in a way that is not read: what to do instead.
+// unread maps endings of files in unsupported formats to a remedy.
 var unread = map[string]string{
 	".bz2":  "bzip2 is not read; unpack the file",
 	".xz":   "xz is not read; unpack the file",
 	".lzma": "LZMA is not read; unpack the file",
 }
 
-// formatOf says by its name, and for JSON by its beginning, how the texts lie in a file.
+// formatOf returns the format of a file by its name and, for JSON, by its start.
 func (o Options) formatOf(file, name string) (Format, error) {
 	if o.Format != FormatAuto {
 		return o.Format, nil
@@ -79,8 +79,9 @@ func (o Options) formatOf(file, name string) (Format, error) {
 	return format, nil
 }
 
-// formatByContent returns FormatParquet and FormatArrow for files that begin and end as these do, whatever
-// their names are, such as pandas' data.parquet.gzip; else FormatText.
+// formatByContent returns FormatParquet or FormatArrow for a file with the start and the end of
+// this format, whatever its name is, such as pandas' data.parquet.gzip. Otherwise it returns
+// FormatText.
 func formatByContent(name string) (Format, error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -103,15 +104,16 @@ func formatByContent(name string) (Format, error) {
 	case string(start[:4]) == "PAR1" && string(end[2:]) == "PAR1":
 		return FormatParquet, nil
 	case string(start[:]) == "ARROW1" && string(end[:]) == "ARROW1",
-		string(start[:4]) == "\xff\xff\xff\xff" && string(end[2:]) == "\x00\x00\x00\x00": // a stream ends with no message
+		string(start[:4]) == "\xff\xff\xff\xff" && string(end[2:]) == "\x00\x00\x00\x00": // a stream ends with an empty message
 		return FormatArrow, nil
 	}
 	return FormatText, nil
 }
 
-// formatOfJSON tells an array of objects, and objects one after the other, from any other
-// text: one object may be a setting or a part of a program. If the user named a field, other text is an
-// object with that field, or an error. Objects that have a line each are FormatJSONL.
+// formatOfJSON distinguishes an array of objects, and a sequence of objects, from other text: a
+// single object may be a setting or a part of a program. If the user named a field, other text must
+// be an object with this field; otherwise it is an error. Objects with one line each are
+// FormatJSONL.
 func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 	other := FormatText
 	if fieldGiven {
@@ -130,12 +132,12 @@ func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 
 // jsonContent describes the start of a file.
 type jsonContent struct {
-	array   bool // of objects
+	array   bool // an array of objects
 	several bool // objects, one after the other
-	lines   bool // the first two objects may not have a line each
+	lines   bool // the first two objects may share a line or span several lines
 }
 
-// lookAtJSON reads the start of a file.
+// lookAtJSON examines the start of a file.
 func lookAtJSON(name string) (found jsonContent, err error) {
 	file, err := os.Open(name)
 	if err != nil {
@@ -173,7 +175,7 @@ func lookAtJSON(name string) (found jsonContent, err error) {
 	return found, nil
 }
 
-// nextByte returns the next byte that is not white space; 0 at the end.
+// nextByte returns the next byte that is not white space, or 0 at the end.
 func nextByte(from *bufio.Reader) byte {
 	for {
 		b, err := from.ReadByte()

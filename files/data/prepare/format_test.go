@@ -51,7 +51,8 @@ func packed(t *testing.T, out *bytes.Buffer, w io.WriteCloser, text string) stri
 	return out.String()
 }
 
-// TestCompressedTextIsUnpacked: a text file is a text, and a packed archive is none.
+// TestCompressedTextIsUnpacked checks that a compressed text file is a text, and that a compressed
+// archive is not.
 func TestCompressedTextIsUnpacked(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{
@@ -69,7 +70,7 @@ func TestCompressedTextIsUnpacked(t *testing.T) {
 	}
 }
 
-// TestTextsOfContainers wants the texts of a file, not the syntax around them.
+// TestTextsOfContainers checks that the output has the texts of a file, not the syntax around them.
 func TestTextsOfContainers(t *testing.T) {
 	const lines = "{\"text\": \"one\"}\n{\"text\": null, \"a\": 1}\n{\"text\": \"tw\\u00f6\"}\n"
 	const array = "[{\"text\": \"one\", \"a\": [{}]},\n {\"text\": null},\n {\"text\": \"tw\\u00f6\"}]\n"
@@ -159,7 +160,7 @@ func TestContainersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestContainersGoOnAfterAnInterruption ends the run after its first entry of the journal.
+// TestContainersGoOnAfterAnInterruption interrupts the run after its first journal entry.
 func TestContainersGoOnAfterAnInterruption(t *testing.T) {
 	var array, table strings.Builder
 	for i := range 400 {

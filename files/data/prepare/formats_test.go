@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// gpt2 returns the tokenizer that the expected ids are of.
+// gpt2 returns the tokenizer of the expected ids.
 func gpt2(t testing.TB) *tokenizer.Tokenizer {
 	t.Helper()
 	packed, err := os.ReadFile(filepath.Join("..", "..", "tokenizer", "testdata", "gpt2.json.gz"))
@@ -44,12 +44,12 @@ func gpt2(t testing.TB) *tokenizer.Tokenizer {
 	return loaded
 }
 
-// TestFormatsAgreeWithDatasets: the ids of each format are those of Python's datasets and
-// tokenizers (testdata/formats.py).
+// TestFormatsAgreeWithDatasets checks that the ids of each format equal the ids of Python's
+// datasets and tokenizers (testdata/formats.py).
 func TestFormatsAgreeWithDatasets(t *testing.T) { agree(t, "formats") }
 
-// TestVariantsAgreeWithPyarrow: the same of types of Arrow and encodings of Parquet that are
-// less common (testdata/variants.py).
+// TestVariantsAgreeWithPyarrow checks the same for less common types of Arrow and encodings of
+// Parquet (testdata/variants.py).
 func TestVariantsAgreeWithPyarrow(t *testing.T) { agree(t, "variants") }
 
 func agree(t *testing.T, folder string) {
@@ -99,7 +99,7 @@ func agree(t *testing.T, folder string) {
 	}
 }
 
-// TestPlacesInFilesGoOn: whatever is read goes on at each row, as after an interruption.
+// TestPlacesInFilesGoOn checks that every format can resume at each row, as after an interruption.
 func TestPlacesInFilesGoOn(t *testing.T) {
 	for _, name := range []string{"rows.jsonl.lz4", "rows.json.zst", "zstd.parquet", "snappy.parquet", "stream.arrow", "zstd.feather"} {
 		path := filepath.Join("testdata", "formats", name)
@@ -170,7 +170,7 @@ func TestTextOf(t *testing.T) {
 	}
 }
 
-// FuzzArrow wants errors for what is damaged, and little memory.
+// FuzzArrow checks that damaged files give errors and need little memory.
 func FuzzArrow(f *testing.F) {
 	for _, name := range []string{"formats/stream.arrow", "formats/zstd.feather", "formats/lz4.feather", "variants/views.arrow", "variants/categories-lz4.arrow", "variants/growing.arrow"} {
 		raw, err := os.ReadFile(filepath.Join("testdata", name))
@@ -201,7 +201,7 @@ func FuzzArrow(f *testing.F) {
 	})
 }
 
-// FuzzTextOf wants no panic of any field of any JSON.
+// FuzzTextOf checks that no field of any JSON causes a panic.
 func FuzzTextOf(f *testing.F) {
 	f.Add([]byte(`{"a": [{"b": "c"}, {"b": null}], "d": [1, 2]}`), "a[0].b")
 	f.Add([]byte(`{"a": [[[[1]]]]}`), "a")

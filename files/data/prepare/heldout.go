@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// textKey names a text for its lot: a text file in a folder by its path there, one of
-// several texts of a file by its number as well.
+// textKey names a text for its lot: a text file in a folder by its path there, and one of several
+// texts of a file also by its number.
 func (s source) textKey(number int64) string {
 	if s.format == FormatText {
 		return s.inside
@@ -16,7 +16,7 @@ func (s source) textKey(number int64) string {
 	return fmt.Sprintf("%s#%d", s.inside, number)
 }
 
-// holdsOut says whether a text of a file is held out.
+// holdsOut reports whether a text of a file is held out.
 func (o Options) holdsOut(s source, number int64) bool {
 	if s.heldOut || s.sole > 0 {
 		return s.heldOut || s.sole == number
@@ -24,9 +24,9 @@ func (o Options) holdsOut(s source, number int64) bool {
 	return s.format != FormatText && o.HeldOutFraction > 0 && o.isHeldOut(s.textKey(number))
 }
 
-// drawOne sees to it that a share above 0 holds out something: when the lot of no text
-// says so, and there are at least two, the one with the lowest is held out. It reads the
-// input until it finds one that is held out, which is soon unless there are few texts.
+// drawOne ensures that a share above 0 holds out at least one text. If the lots select none of at
+// least two texts, the text with the lowest lot is held out. The function reads the input until it
+// finds a held-out text, which is soon unless there are few texts.
 func (o Options) drawOne(ctx context.Context, sources []source) error {
 	if o.HeldOutFraction == 0 || len(o.HeldOut) > 0 {
 		return nil
@@ -45,10 +45,10 @@ func (o Options) drawOne(ctx context.Context, sources []source) error {
 
 // draw is the state of drawOne.
 type draw struct {
-	texts  int    // that are not empty
-	index  int    // of the source with the lowest lot; -1: none yet
-	number int64  // of the text there
-	lot    uint64 // of it
+	texts  int    // texts that are not empty
+	index  int    // index of the source with the lowest lot; -1: none yet
+	number int64  // number of the text in that source
+	lot    uint64 // its lot
 }
 
 // drawFrom reports whether a text of a source is held out anyway.

@@ -18,27 +18,27 @@ import (
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
-// workName is the folder in the output folder where an unfinished run has its files.
+// workName is the folder in the output folder for the files of an unfinished run.
 const workName = ".tokenize"
 
-// journalName is the file there that says how far the run is: a line with the
-// fingerprint of the run, then entries, the last of which counts.
+// journalName is the file in that folder that records the progress of the run. It contains a line
+// with the fingerprint of the run, and then entries. The last entry counts.
 const journalName = "journal.jsonl"
 
-// entry is a state of a run that it can go on from.
+// entry is a state from which a run can resume.
 type entry struct {
-	Next     place    `json:"next"` // in the input
+	Next     place    `json:"next"` // position in the input
 	Progress Progress `json:"progress"`
 	Training written  `json:"training"`
 	HeldOut  written  `json:"heldout"`
 }
 
-// written is what a shardWriter has written.
+// written is the state of a shardWriter's files.
 type written struct {
-	Files []uint64 `json:"files"` // tokens of each
+	Files []uint64 `json:"files"` // tokens of each file
 }
 
-// fingerprint identifies the input and the options that decide about the output.
+// fingerprint identifies the input, and the options that determine the output.
 func (o Options) fingerprint(sources []source) (string, error) {
 	type file struct {
 		Path    string
@@ -62,7 +62,7 @@ func (o Options) fingerprint(sources []source) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// exact returns a path as JSON can hold it: JSON has no bytes that are not UTF-8.
+// exact encodes a path for JSON, which cannot contain bytes that are not UTF-8.
 func exact(path string) string {
 	if utf8.ValidString(path) {
 		return path
@@ -78,11 +78,11 @@ type journalHeader struct {
 // journal appends entries to the file.
 type journal struct{ file *os.File }
 
-// maxJournal bounds what is read of a journal, in bytes.
+// maxJournal bounds the read part of a journal, in bytes.
 const maxJournal = 256 << 20
 
-// openJournal opens the journal in a folder, which is made if it is not there, and
-// returns the last entry. Force begins anew when it is of another run.
+// openJournal opens the journal in a folder, and returns the last entry. It creates a missing
+// journal. With force it restarts a journal of a different run.
 func openJournal(dir, fingerprint string, force bool) (*journal, entry, error) {
 	file, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -107,7 +107,7 @@ func openJournal(dir, fingerprint string, force bool) (*journal, entry, error) {
 	return j, last, nil
 }
 
-// readJournal returns the last whole entry and where it ends.
+// readJournal returns the last complete entry and the offset of its end.
 func readJournal(file *os.File, fingerprint string) (last entry, end int64, err error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -119,7 +119,7 @@ func readJournal(file *os.File, fingerprint string) (last entry, end int64, err 
 	buffer := bufio.NewReader(file)
 	for {
 		line, err := buffer.ReadBytes('\n')
-		if err != nil { // a line that a crash cut off
+		if err != nil { // a line that a crash truncated
 			return last, end, nil
 		}
 		decoder := json.NewDecoder(bytes.NewReader(line))
@@ -151,8 +151,8 @@ func (j *journal) write(line any) error {
 	return j.file.Sync()
 }
 
-// workFolder makes the folder of unfinished files and takes its lock. CleanUp gives it
-// back; without keep it removes the folder, and the output folder if that was made.
+// workFolder creates the folder of unfinished files and takes its lock. cleanUp releases the lock.
+// Without keep, cleanUp also removes the folder, and the output folder if workFolder created it.
 func (o Options) workFolder() (dir string, cleanUp func(keep, failed bool) error, err error) {
 	_, statErr := os.Stat(o.Output)
 	dir = filepath.Join(o.Output, workName)

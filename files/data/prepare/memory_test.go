@@ -13,7 +13,8 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// TestOneLargeTextNeedsLittleMoreMemory measures the largest heap while a text is encoded whose ids have four times its size.
+// TestOneLargeTextNeedsLittleMoreMemory measures the maximum heap during the encoding of a text
+// whose ids need four times its size.
 func TestOneLargeTextNeedsLittleMoreMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 96 MB of tokens")
@@ -48,7 +49,7 @@ func TestOneLargeTextNeedsLittleMoreMemory(t *testing.T) {
 	if err != nil || made.Tokens != size {
 		t.Fatalf("%d tokens, %v", made.Tokens, err)
 	}
-	// The text, parts that wait to be written, and garbage.
+	// The text, the parts that wait for the writer, and garbage.
 	limit := before.HeapAlloc + size + 4*(aheadParts+8)*2*partIDs
 	t.Logf("the heap had %d bytes more at most, with %d of text", peak-before.HeapAlloc, size)
 	if peak > limit {
@@ -56,7 +57,7 @@ func TestOneLargeTextNeedsLittleMoreMemory(t *testing.T) {
 	}
 }
 
-// TestPartsOfLaterTexts has texts whose parts are more than may wait.
+// TestPartsOfLaterTexts has texts with more parts than may wait for the writer.
 func TestPartsOfLaterTexts(t *testing.T) {
 	dir := t.TempDir()
 	input := map[string]string{}

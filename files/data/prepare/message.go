@@ -83,7 +83,7 @@ func (t talks) message(o object, of string) (m chat.Message, err error) {
 	return m, t.rest(o, of+".")
 }
 
-// either takes the text of one of two keys. A message with both is an error.
+// either takes the text of one of two keys. A message with both keys is an error.
 func (o object) either(first, second string) (text string, found bool, err error) {
 	if text, found, err = o.text(first); err != nil {
 		return "", false, err
@@ -100,7 +100,8 @@ func (o object) either(first, second string) (text string, found bool, err error
 	return text, found, nil
 }
 
-// calls reads LlamaFactory's calls of tools: a text with an object of name and arguments, or a list of them.
+// calls reads LlamaFactory's tool calls: a text with an object of name and arguments, or with a
+// list of such objects.
 func calls(text string) (json.RawMessage, error) {
 	type call struct {
 		Type     string          `json:"type"`
@@ -127,7 +128,7 @@ func calls(text string) (json.RawMessage, error) {
 	return json.Marshal(made)
 }
 
-// choice is a key of a message that selects whether it is learned.
+// choice is a key of a message that selects whether the message is learned.
 type choice struct {
 	key   string
 	masks bool // true means not learned
@@ -137,7 +138,7 @@ var choices = []choice{
 	{"weight", false},    // OpenAI, Mistral, Together
 	{"train", false},     // Axolotl
 	{"loss", false},      // ms-swift
-	{"loss_mask", false}, // of tokens elsewhere; here of a message
+	{"loss_mask", false}, // of tokens in other programs; here of a message
 	{"mask", true},
 }
 
@@ -155,8 +156,8 @@ func (c choice) learned(raw json.RawMessage) (learned, known bool) {
 	return (number == 1) != c.masks, true
 }
 
-// choose reads whether a message is learned. Only answers are: a request to learn another message is noted
-// as a key that was not read.
+// choose reads whether a message is learned. Only answers are learned: a request to learn a
+// different message is recorded as an unread key.
 func (t talks) choose(o object, m *chat.Message, of string) error {
 	by := ""
 	for _, choice := range choices {

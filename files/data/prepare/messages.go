@@ -19,18 +19,19 @@ const (
 	roleAssistant = "assistant"
 )
 
-// roles are other names of roles: of ShareGPT, LlamaFactory and NeMo.
+// roles are alternative names of roles, from ShareGPT, LlamaFactory and NeMo.
 var roles = map[string]string{
 	"gpt": roleAssistant, "human": roleUser, "observation": "tool", "function_call": roleAssistant,
 	"User": roleUser, "Assistant": roleAssistant, "System": roleSystem,
 }
 
-// ownRoles are the names of roles that templates know. Messages of other roles are not learned, and are noted.
+// ownRoles are the role names that templates know. Messages of other roles are not learned, and are
+// recorded.
 var ownRoles = []string{roleSystem, roleUser, roleAssistant, "developer", "tool", "function", "ipython"}
 
 var errShape = errors.New("want an object with messages (role, content), conversations (from, value), or instruction and output, and not with both")
 
-// object is a JSON object whose keys are taken one by one, so that the remaining keys were not read.
+// object is a JSON object whose keys are taken one by one. The keys that remain are unread.
 type object map[string]json.RawMessage
 
 // take removes a key. It returns nil if the key is missing or null.
@@ -43,14 +44,15 @@ func (o object) take(key string) json.RawMessage {
 	return raw
 }
 
-// keep removes a key. It returns nil if the key is missing; templates see null apart from that.
+// keep removes a key. It returns nil if the key is missing, but not if it is null, because
+// templates distinguish the two.
 func (o object) keep(key string) json.RawMessage {
 	raw := o[key]
 	delete(o, key)
 	return raw
 }
 
-// text takes a key with a text. Found is false if the key is missing or null.
+// text takes a key with a text. found is false if the key is missing or null.
 func (o object) text(key string) (text string, found bool, err error) {
 	raw := o.take(key)
 	if raw == nil {
@@ -94,11 +96,11 @@ func (u Unread) String() string {
 
 // talks reads conversations.
 type talks struct {
-	strict bool // refuses keys that are not read
+	strict bool // refuse unread keys
 	unread Unread
 }
 
-// note counts a key that is not read, or refuses it.
+// note counts an unread key, or refuses it.
 func (t talks) note(key string) error {
 	if t.strict {
 		return fmt.Errorf("unknown key %.80q; remove it, or omit --strict", key)
@@ -107,7 +109,7 @@ func (t talks) note(key string) error {
 	return nil
 }
 
-// count counts a key that is not read.
+// count counts an unread key.
 func (t talks) count(key string) {
 	if _, known := t.unread[key]; !known && len(t.unread) >= maxUnread {
 		key = "(other keys)"
@@ -115,7 +117,7 @@ func (t talks) count(key string) {
 	t.unread[key]++
 }
 
-// rest notes the keys of an object that were not taken. A null has no meaning.
+// rest records the keys of an object that were not taken. A null has no meaning.
 func (t talks) rest(o object, of string) error {
 	var keys []string
 	for key, value := range o {
@@ -132,7 +134,7 @@ func (t talks) rest(o object, of string) error {
 	return nil
 }
 
-// conversation reads a conversation from a line. Messages is nil if the line is empty.
+// conversation reads a conversation from a line. messages is nil if the line is empty.
 func (t talks) conversation(line []byte) (in chat.Input, err error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return in, nil
@@ -215,7 +217,7 @@ func (o object) alpaca() ([]chat.Message, error) {
 	return messages, nil
 }
 
-// system puts the system message that stands outside of the messages before them.
+// system puts a system message that is outside of the messages in front of them.
 func (o object) system(messages []chat.Message) ([]chat.Message, error) {
 	text, _, err := o.text(roleSystem)
 	if err != nil || text == "" {
@@ -230,8 +232,8 @@ func (o object) system(messages []chat.Message) ([]chat.Message, error) {
 	return append([]chat.Message{{Role: roleSystem, Content: text}}, messages...), nil
 }
 
-// maskAll masks all messages if a key of the conversation selects that it is not learned. Other values, such as a weight
-// for sampling, stay, and are noted as not read.
+// maskAll masks all messages if a key of the conversation disables learning. Other values, such as
+// a weight for sampling, remain and are recorded as unread.
 func (o object) maskAll(messages []chat.Message) {
 	for _, choice := range choices {
 		if learned, known := choice.learned(o[choice.key]); known && choice.key != "mask" {
@@ -243,7 +245,8 @@ func (o object) maskAll(messages []chat.Message) {
 	}
 }
 
-// mask masks the messages of the role that NeMo's key mask names. NeMo refuses a role without messages.
+// mask masks the messages of the role in NeMo's key mask. Like NeMo, it refuses a role without
+// messages.
 func (t talks) mask(o object, messages []chat.Message) error {
 	raw := o.take("mask")
 	if raw == nil {
@@ -272,7 +275,8 @@ func (t talks) mask(o object, messages []chat.Message) error {
 	return nil
 }
 
-// tools returns a list of tools, null, or nil if there is none. LlamaFactory writes the list as a text of JSON.
+// tools returns a list of tools, null, or nil if there are no tools. LlamaFactory writes the list
+// as a text of JSON.
 func tools(raw json.RawMessage) (json.RawMessage, error) {
 	var text string
 	if len(raw) > 0 && raw[0] == '"' {

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKeysOfConversations: of each layout the keys that change a conversation are honoured. Capitals are
-// not learned.
+// TestKeysOfConversations checks, for each layout, that the keys that change a conversation are
+// applied. Capitals are not learned.
 func TestKeysOfConversations(t *testing.T) {
 	for name, test := range map[string]struct{ line, want string }{
 		"OpenAI": {
@@ -70,7 +70,7 @@ func TestKeysOfConversations(t *testing.T) {
 	}
 }
 
-// TestUnreadKeys counts keys that are not read. A null and a choice that changes nothing do not count.
+// TestUnreadKeys counts unread keys. A null, and a choice that changes nothing, do not count.
 func TestUnreadKeys(t *testing.T) {
 	made, _, err := converse(t, 64, map[string]string{"a.jsonl": `{"id":1,"messages":[{"role":"user","content":"q","weight":1,"audio":null},{"role":"assistant","content":"a","reasoning":"r"}]}
 {"id":2,"source":"x","conversations":[{"from":"human","value":"q","train":false},{"from":"gpt","value":"a","train_detail":[]}]}
@@ -87,7 +87,8 @@ func TestUnreadKeys(t *testing.T) {
 	}
 }
 
-// TestUnreadKeysAreBounded: names of keys come from the data.
+// TestUnreadKeysAreBounded checks that the number of counted keys is bounded, because the names of
+// keys come from the data.
 func TestUnreadKeysAreBounded(t *testing.T) {
 	read := talks{unread: Unread{}}
 	for i := range 1000 {
@@ -142,7 +143,7 @@ func TestConversationsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestEmptyNames wants that templates see empty, null and absent names and ids of calls.
+// TestEmptyNames checks that templates distinguish empty, null and absent names and ids of calls.
 func TestEmptyNames(t *testing.T) {
 	for line, want := range map[string]string{`"name":"","tool_call_id":""`: `""`, `"name":null,"tool_call_id":null`: "null", `"weight":0`: ""} {
 		in, err := talks{unread: Unread{}}.conversation([]byte(`{"messages":[{"role":"assistant","content":"a",` + line + `}]}`))
@@ -155,7 +156,8 @@ func TestEmptyNames(t *testing.T) {
 	}
 }
 
-// TestLlamaFactoryTools: calls and tools are texts of JSON there.
+// TestLlamaFactoryTools checks that LlamaFactory's calls and tools are read, which are texts of
+// JSON.
 func TestLlamaFactoryTools(t *testing.T) {
 	line := `{"tools":"[{\"n\":1}]","conversations":[{"from":"human","value":"q"},{"from":"function_call","value":"{\"name\":\"f\",\"arguments\":{\"x\":1}}"},{"from":"observation","value":"r"},{"from":"gpt","value":"a"}]}`
 	in, err := talks{unread: Unread{}}.conversation([]byte(line))

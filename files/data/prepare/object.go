@@ -9,13 +9,14 @@ import (
 	"os"
 )
 
-// oneObject is a file with one JSON object. The first list on the way to its field has the texts, such as the
-// list data of {"version": "1", "data": [{"text": "a"}]} for data.text. Without a list there is one text.
+// oneObject is a file with one JSON object. The first list on the path to its field has the texts,
+// such as the list data in {"version": "1", "data": [{"text": "a"}]} for data.text. Without a list
+// there is one text.
 type oneObject struct {
 	file   *os.File
 	field  string
 	values []json.RawMessage
-	steps  []step // from each value to its text
+	steps  []step // steps from each value to its text
 	read   int64
 }
 
@@ -41,7 +42,7 @@ func openObject(from io.Reader, file *os.File, field string, position int64) (*o
 	return o, nil
 }
 
-// spread goes along the steps to the first list. A list of numbers is one text of token ids.
+// spread follows the steps to the first list. A list of numbers is one text of token ids.
 func (o *oneObject) spread(raw json.RawMessage, steps []step) error {
 	for len(steps) > 0 && steps[0].key != "" && raw[0] == '{' {
 		var object map[string]json.RawMessage
@@ -85,10 +86,10 @@ func (o *oneObject) next() (sample, error) {
 	return g.sample, nil
 }
 
-// errNoField means that a field was named, and that no file has fields.
+// errNoField means that the user named a field but no file has fields.
 var errNoField = errors.New("does not apply")
 
-// checkField refuses a field that was named if all files are plain text.
+// checkField refuses a field if all files are plain text.
 func (o Options) checkField(sources []source) error {
 	if !o.fieldGiven || len(sources) == 0 {
 		return nil

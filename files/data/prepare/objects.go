@@ -23,7 +23,8 @@ type objects struct {
 	read    int64 // objects
 }
 
-// openJSON opens a file with an array of JSON objects, with objects one after the other, or with one object.
+// openJSON opens a file with an array of JSON objects, with a sequence of objects, or with one
+// object.
 func openJSON(file *os.File, field string, position int64) (reader, error) {
 	found, err := lookAtJSON(file.Name())
 	if err != nil {
@@ -47,12 +48,13 @@ func openJSON(file *os.File, field string, position int64) (reader, error) {
 	return a, a.begin(position)
 }
 
-// firstByte returns the first byte that is not white space, and leaves it to be read; 0 at the end.
+// firstByte returns the first byte that is not white space, without consuming it. It returns 0 at
+// the end.
 func firstByte(from *bufio.Reader) byte {
 	for {
 		next, err := from.Peek(1)
 		if err != nil {
-			return 0 // the error appears again
+			return 0 // reading returns the error again
 		}
 		if !bytes.Contains([]byte(" \t\r\n"), next) {
 			return next[0]
@@ -85,7 +87,7 @@ func (a *objects) Close() error {
 	return a.file.Close()
 }
 
-// nextObject returns the next value of the array, or io.EOF after the last.
+// nextObject returns the next value of the array, or io.EOF after the last value.
 func (a *objects) nextObject() (json.RawMessage, error) {
 	a.limit.reset()
 	if !a.decoder.More() {
@@ -109,7 +111,7 @@ func (a *objects) nextObject() (json.RawMessage, error) {
 	return object, nil
 }
 
-// cutOff is the error for an array without end. It is no io.EOF, which ends the texts.
+// cutOff is the error for an array without an end. It differs from io.EOF, which ends the texts.
 func (a *objects) cutOff(err error) error {
 	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("after object %d: the array has no end; get the file again if it is truncated", a.read)

@@ -12,26 +12,25 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// DefaultShardTokens bounds a token file when Options.ShardTokens is 0: 128 MiB of
-// two-byte tokens.
+// DefaultShardTokens limits a token file if Options.ShardTokens is 0: 128 MiB of two-byte tokens.
 const DefaultShardTokens = 64 << 20
 
-// MinShardTokens is the least that Options.ShardTokens may be. Readers open all files of a
-// folder at once.
+// MinShardTokens is the minimum of Options.ShardTokens. Readers open all files of a folder at once.
 const MinShardTokens = 64 << 10
 
-// Bounds on what is read as a whole, in bytes.
+// Limits in bytes for data that is read as a whole.
 const (
 	maxTextSize = 1 << 30   // a text file
-	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file, an unpacked text
+	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file, an uncompressed text
 )
 
-// Format says how the texts lie in a file. All but tables may be compressed: *.gz, *.zst, *.lz4, *.br.
+// Format is the format of a file with texts. All formats except tables may be compressed: *.gz,
+// *.zst, *.lz4, *.br.
 type Format string
 
 // Formats of files.
 const (
-	FormatAuto    Format = "auto"    // by the ending of the name; text if that says nothing
+	FormatAuto    Format = "auto"    // by the ending of the name; text if the ending is unknown
 	FormatText    Format = "text"    // the file is one text
 	FormatJSONL   Format = "jsonl"   // a JSON object in every line
 	FormatJSON    Format = "json"    // an array of JSON objects, or one object with lists
@@ -40,10 +39,11 @@ const (
 	FormatArrow   Format = "arrow"   // a table: a file or a stream
 )
 
-// DefaultField is the key or column with the text when Options.Field is empty.
+// DefaultField is the key or column with the text if Options.Field is empty.
 const DefaultField = "text"
 
-// DefaultSplit is what is read of a data set of several splits when Options.Split is empty.
+// DefaultSplit is the split that is read from a data set with several splits if Options.Split is
+// empty.
 const DefaultSplit = "train"
 
 // Errors of Run.
@@ -54,11 +54,11 @@ var (
 	ErrBusy         = errors.New("another process is writing to the output folder")
 )
 
-// Options says what Run reads and writes.
+// Options configures Run.
 type Options struct {
 	Paths  []string // files, patterns of them, and folders that are walked in the natural order of names
-	Output string   // folder to write; made if it is not there
-	Force  bool     // replace token files that are there
+	Output string   // folder to write; created if missing
+	Force  bool     // replace existing token files
 
 	Tokenizer     *tokenizer.Tokenizer
 	TokenizerName string  // for the manifest
@@ -66,31 +66,30 @@ type Options struct {
 	Begin         []int32 // before each text
 	Separator     []int32 // after each text
 
-	Format  Format // empty: FormatAuto
-	Field   string // key or column with the text, or the way to it, see parseField; empty: DefaultField, if a file has fields
+	Format  Format // empty means FormatAuto
+	Field   string // key or column with the text, or the path to it, see parseField; empty: DefaultField, if a file has fields
 	Quotes  Quotes // of CSV and TSV; empty: QuotesAuto
-	Split   string // of folders that save_to_disk wrote of a DatasetDict; empty: DefaultSplit
-	Workers int    // texts that are encoded at once; 0: one for every CPU
+	Split   string // split of folders that save_to_disk wrote for a DatasetDict; empty: DefaultSplit
+	Workers int    // texts that are encoded concurrently; 0: one per CPU
 
-	// Include has patterns (path.Match) of the names of files in folders to read. None:
-	// all. A file that Paths names is always read.
+	// Include has patterns (path.Match) for the names of the files in folders to read. An empty
+	// list means all files. A file that Paths names is always read.
 	Include []string
 
 	// Hidden also reads files and folders in folders whose names walk.Hidden reports.
 	Hidden bool
 
-	// HeldOut has files whose tokens are held out; a file that is also found in Paths
-	// is not trained on.
+	// HeldOut has files whose tokens are held out. A file that is also found in Paths is not used
+	// for training.
 	HeldOut []string
 
-	// HeldOutFraction is the share of text files in folders, and of texts in files that
-	// have several, from 0 to below 1, that is held out. The SHA-256 of its path within
-	// its folder, and its number in its file, decides for each, so that the choice does
-	// not depend on the others. When it would be none, it is the one of at least two for
-	// which that hash is lowest.
+	// HeldOutFraction is the share of held-out texts, from 0 to below 1: text files in folders, and
+	// texts in files with several texts. The SHA-256 of a text's path within its folder, and of its
+	// number in its file, decides for each text, so the choice does not depend on other texts. If
+	// it selects none of at least two texts, the text with the lowest hash is held out.
 	HeldOutFraction float64
 
-	ShardTokens int // bound of a token file, at least MinShardTokens; 0: DefaultShardTokens
+	ShardTokens int // limit of a token file, at least MinShardTokens; 0: DefaultShardTokens
 
 	Space diskspace.Probe // of the output folder; nil: diskspace.Of
 
@@ -98,27 +97,27 @@ type Options struct {
 	Progress func(Progress)
 
 	fieldGiven   bool   // Field was not empty
-	jobBytes     int64  // of text that are encoded at once; 0: defaultJobBytes
+	jobBytes     int64  // bytes of text that are encoded at once; 0: defaultJobBytes
 	journalEvery int64  // bytes of input between entries of the journal; 0: defaultJournalEvery
 	afterJournal func() // for tests; may be nil
 	smallShards  bool   // for tests: any ShardTokens
 }
 
-// defaultJournalEvery is how much input has to be encoded again after an interruption at
-// most, in bytes.
+// defaultJournalEvery is the maximum input, in bytes, that must be encoded again after an
+// interruption.
 const defaultJournalEvery = 32 << 20
 
-// Progress is how far Run is.
+// Progress reports the progress of Run.
 type Progress struct {
 	Files         int    `json:"files"`                   // read, text and binary
-	SkippedBinary int    `json:"skipped_binary"`          // of these, not text
-	FirstSkipped  string `json:"first_skipped,omitempty"` // the path of the first of these, and the reason
-	Texts         int    `json:"texts"`                   // that are not empty
+	SkippedBinary int    `json:"skipped_binary"`          // binary files among them
+	FirstSkipped  string `json:"first_skipped,omitempty"` // path of the first binary file, and the reason
+	Texts         int    `json:"texts"`                   // texts that are not empty
 	Tokens        uint64 `json:"tokens"`
 	HeldOutTokens uint64 `json:"heldout_tokens"`
-	Bytes         int64  `json:"bytes"` // of text
+	Bytes         int64  `json:"bytes"` // bytes of text
 
-	Input, AllInput int64 `json:"-"` // bytes of the files that are read, about, and of all
+	Input, AllInput int64 `json:"-"` // approximate bytes read, and bytes of all files
 }
 
 func (o Options) check() error {
@@ -157,7 +156,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// withDefaults fills in what may be left out.
+// withDefaults fills in omitted options.
 func (o Options) withDefaults() Options {
 	if o.ShardTokens == 0 {
 		o.ShardTokens = DefaultShardTokens

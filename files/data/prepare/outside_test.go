@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// madeOf returns the texts that a run makes of one file, each with | behind it, or its error.
+// madeOf returns the texts of a run for one file, each followed by |, or the run's error.
 func madeOf(t *testing.T, name, content string, change func(*Options)) (string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func madeOf(t *testing.T, name, content string, change func(*Options)) (string, 
 	return text(t, filepath.Join(o.Output, "train-00000.ds")), nil
 }
 
-// try compares the texts, or wants an error that contains want.
+// try compares the texts, or checks that the error contains want.
 func try(t *testing.T, name, content, want string, change func(*Options)) {
 	t.Helper()
 	got, err := madeOf(t, name, content, change)
@@ -57,7 +57,7 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// TestPlainRecordsGoOn reads unquoted records from each place on.
+// TestPlainRecordsGoOn reads unquoted records from each position on.
 func TestPlainRecordsGoOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.tsv")
 	if err := os.WriteFile(path, []byte("id\ttext\n1\ta\n\n2\tb\"\n3\tc\n"), 0o600); err != nil {
@@ -78,7 +78,8 @@ func TestPlainRecordsGoOn(t *testing.T) {
 	}
 }
 
-// TestPythonsConstants: json.dump writes NaN and Infinity. NaN has no text, like null.
+// TestPythonsConstants checks the handling of NaN and Infinity, which json.dump writes. NaN has no
+// text, like null.
 func TestPythonsConstants(t *testing.T) {
 	const lines = "{\"text\":\"alpha\",\"score\":NaN}\n{\"text\":\"NaN, Infinity\",\"score\":[Infinity, -Infinity]}\n{\"text\":NaN}\n"
 	array := "[" + strings.ReplaceAll(strings.TrimSpace(lines), "\n", ",\n") + "]"
@@ -90,7 +91,8 @@ func TestPythonsConstants(t *testing.T) {
 	try(t, "a.json", `{"data":[{"text":"a","b":NaN},{"text":NaN}]}`, "a|", func(o *Options) { o.Field = "data.text" })
 }
 
-// TestFieldOfOneObject: a named field selects the texts of one object, and the first list on the way has them.
+// TestFieldOfOneObject checks that a named field selects the texts of one object, from the first
+// list on the path.
 func TestFieldOfOneObject(t *testing.T) {
 	for _, test := range []struct{ name, field, content, want string }{
 		{"a.json", "data.text", `{"version":"1","data":[{"text":"a"},{"text":"b"},{}]}`, "a|b|"},
@@ -117,7 +119,7 @@ func TestFieldOfOneObject(t *testing.T) {
 	try(t, "a.json", `{"text":["a"]}`, "a|", func(o *Options) { o.Format = FormatJSON })
 }
 
-// TestFieldBesideText: a folder may have tables and plain text.
+// TestFieldBesideText checks that a folder may contain tables and plain text.
 func TestFieldBesideText(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{"in/a.txt": "plain", "in/b.jsonl": `{"body":"x"}`})
@@ -131,7 +133,8 @@ func TestFieldBesideText(t *testing.T) {
 	}
 }
 
-// TestNamesOfTables: Parquet and Arrow are recognised by more endings, and by their content.
+// TestNamesOfTables checks that Parquet and Arrow are recognised by additional endings and by their
+// content.
 func TestNamesOfTables(t *testing.T) {
 	read := func(name string) string {
 		content, err := os.ReadFile(filepath.Join("testdata", "empty", name))
@@ -161,7 +164,7 @@ func TestNamesOfTables(t *testing.T) {
 	try(t, "a.bin", "\x00\x01", "is not text; if it is a table, set its format with --format", func(*Options) {})
 }
 
-// TestConversationsWithPythonsConstants: keys that are not read may have them.
+// TestConversationsWithPythonsConstants checks that unread keys may contain Python's constants.
 func TestConversationsWithPythonsConstants(t *testing.T) {
 	in, err := talks{unread: Unread{}}.conversation([]byte(`{"score":NaN,"messages":[{"role":"assistant","content":"NaN"}]}`))
 	if err != nil {

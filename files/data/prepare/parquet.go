@@ -12,22 +12,22 @@ import (
 	"github.com/psyche-go/psyche/files/data/parquetfile"
 )
 
-// table is one column of strings, or of lists of token ids, of a Parquet file.
+// table is one column of strings, or of lists of token ids, in a Parquet file.
 type table struct {
 	file   *os.File
 	parsed *parquetfile.File
-	ctx    context.Context     // of the run; ends the check of a long row group
-	groups []parquetfile.Group // not read yet
+	ctx    context.Context     // context of the run; ends the check of a long row group
+	groups []parquetfile.Group // row groups not read yet
 	rows   int64               // of the file
 	leaf   leaf
-	row    int64 // rows that were read
+	row    int64 // rows read so far
 	sample gather
 
-	pages  parquet.Pages // of the first of groups; nil: not open yet
-	skip   int64         // rows of the first group to pass over
+	pages  parquet.Pages // pages of the first of groups; nil: not open yet
+	skip   int64         // rows of the first group to skip
 	values parquet.ValueReader
 	buffer [64]parquet.Value
-	ready  []parquet.Value // of buffer, not given out yet
+	ready  []parquet.Value // values of buffer that were not returned yet
 }
 
 func openParquet(ctx context.Context, file *os.File, field string, position int64) (t *table, err error) {
@@ -58,11 +58,11 @@ func openParquet(ctx context.Context, file *os.File, field string, position int6
 	return t, nil
 }
 
-// leaf is a column of values, and which of them a field names.
+// leaf is a column of values, and the selection of the values that a field names.
 type leaf struct {
 	column int
-	most   int   // definition level of a value that is there
-	places []int // wanted in the list of each repetition level, from 1 on; -1: all
+	most   int   // definition level of a value that is not null
+	places []int // wanted index in the list of each repetition level, from 1 on; -1: all
 	ids    bool  // token ids, not texts
 	nulls  bool  // the column has only nulls
 	wrong  error // error of the first value, because the type of the column is not read
@@ -88,7 +88,7 @@ func findLeaf(root *parquet.Column, field string) (leaf, error) {
 			l.places = append(l.places, -1)
 		case at.Leaf() && len(steps) == 0:
 			return l.of(at, field)
-		case at.Leaf() && parquetfile.OnlyNulls(at): // of objects or lists that are all null
+		case at.Leaf() && parquetfile.OnlyNulls(at): // objects or lists that are all null
 			return leaf{nulls: true}, nil
 		case at.Leaf():
 			return leaf{}, fmt.Errorf("column %q ends at %v, which does not contain %s", field, at.Name(), steps[0])
@@ -112,8 +112,8 @@ func findLeaf(root *parquet.Column, field string) (leaf, error) {
 	}
 }
 
-// element returns the column below one that only makes a list of it: LIST's repeated group and
-// the element there, as pyarrow and Hive name them. Nil for others.
+// element returns the column below a column that only wraps it in a list: LIST's repeated group and
+// its element, as pyarrow and Hive name them. It returns nil for other columns.
 func element(of *parquet.Column) *parquet.Column {
 	inner := of.Columns()
 	if len(inner) != 1 {
@@ -127,7 +127,7 @@ func element(of *parquet.Column) *parquet.Column {
 	return nil
 }
 
-// of completes a leaf by its column.
+// of fills in a leaf from its column.
 func (l leaf) of(column *parquet.Column, field string) (leaf, error) {
 	l.column, l.most = column.Index(), column.MaxDefinitionLevel()
 	if l.nulls = parquetfile.OnlyNulls(column); l.nulls {
@@ -163,7 +163,7 @@ func (t *table) next() (s sample, err error) {
 		return sample{}, nil
 	}
 	t.sample = gather{sample: sample{t.sample.text[:0], t.sample.ids[:0]}}
-	at := make([]int, len(t.leaf.places)) // place in the list of each level
+	at := make([]int, len(t.leaf.places)) // index in the list of each level
 	for first := true; ; first = false {
 		more, err := t.more(first)
 		if err != nil && (!errors.Is(err, io.EOF) || !first) {
@@ -198,7 +198,7 @@ func (t *table) next() (s sample, err error) {
 	}
 }
 
-// wants reports whether a field names the value at some places of lists.
+// wants reports whether a field names the value at the given indices of lists.
 func (l leaf) wants(at []int) bool {
 	for i, place := range l.places {
 		if place >= 0 && place != at[i] {
@@ -219,8 +219,8 @@ func (t *table) add(value parquet.Value) error {
 	}
 }
 
-// more sees to it that a value is ready, and reports whether it belongs to the row that was
-// begun. The first of a row may be of the next row group.
+// more ensures that a value is available, and reports whether it belongs to the current row. The
+// first value of a row may be in the next row group.
 func (t *table) more(first bool) (bool, error) {
 	for len(t.ready) == 0 {
 		if !first && t.values == nil && t.pages == nil {
@@ -233,14 +233,14 @@ func (t *table) more(first bool) (bool, error) {
 	return first || t.ready[0].RepetitionLevel() > 0, nil
 }
 
-// fill reads values, or opens what they are read from.
+// fill reads values, or opens the next source of values.
 func (t *table) fill() error {
 	switch {
 	case t.values != nil:
 		n, err := t.values.ReadValues(t.buffer[:])
 		t.ready = t.buffer[:n]
 		if err != nil {
-			// The page stays valid for the values that were read: it is not given back.
+			// The page is not released, so it stays valid for the values that were read.
 			t.values = nil
 			if !errors.Is(err, io.EOF) {
 				return err

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// place is where in the input a job ends.
+// place is the position in the input at which a job ends.
 type place struct {
 	Source int   `json:"source"` // index of the file
-	Read   int64 `json:"read"`   // lines, rows or texts of it that were read
+	Read   int64 `json:"read"`   // lines, rows or texts read from the file
 }
 
 // job is a part of the input that is encoded at once: texts of one file.
@@ -23,32 +23,32 @@ type job struct {
 	heldOut []bool
 	bytes   int64
 	weight  int64
-	skipped error // why the file is not text; nil: it is
+	skipped error // why the file is not text; nil if it is text
 	last    bool  // the file ends here
-	end     place // where the input goes on
+	end     place // end of the job in the input
 
 	source  source
 	first   int64         // position of the first text
-	reached chan struct{} // closed when the job is written next
+	reached chan struct{} // closed when the job is the next to be written
 	parts   chan part     // tokens; closed when the fields below are set
 	count   int           // texts that are not empty
 	problem error
 }
 
-// part is tokens of a job, in order.
+// part is a series of tokens of a job, in order.
 type part struct {
 	heldOut bool
 	ids     []int32
-	place   chan struct{} // of ahead that is free again once the part is written
+	place   chan struct{} // slot of ahead, released once the part is written
 }
 
-// ahead bounds the tokens that wait to be written. Parts of the job that is written next use separate places, so that
-// the others cannot stop it.
+// ahead bounds the tokens that wait to be written. Parts of the job that is written next use
+// separate slots, so the other jobs cannot block it.
 type ahead struct{ any, next chan struct{} }
 
 func newAhead() ahead { return ahead{make(chan struct{}, aheadParts), make(chan struct{}, 4)} }
 
-// take waits for a place for a part of a job.
+// take waits for a slot for a part of a job.
 func (a ahead) take(ctx context.Context, j *job) (chan struct{}, error) {
 	select {
 	case a.any <- struct{}{}:
@@ -69,14 +69,14 @@ func (a ahead) take(ctx context.Context, j *job) (chan struct{}, error) {
 
 // Bounds of jobs.
 const (
-	defaultJobBytes = 1 << 20   // of text, after which a job is complete
-	flightBytes     = 256 << 20 // of text in all jobs; a job that has more goes alone
+	defaultJobBytes = 1 << 20   // bytes of text after which a job is complete
+	flightBytes     = 256 << 20 // bytes of text in all jobs; a larger job runs alone
 	partIDs         = 1 << 16   // tokens after which a part is complete
 	aheadParts      = 256       // parts of all jobs that wait to be written: about 64 MiB
 )
 
-// pipeline reads the sources from a place on, encodes them with several workers, and
-// gives their tokens to write, and then the job to finish, in the order of the input.
+// pipeline reads the sources from a position on and encodes them with several workers. It passes
+// their tokens to write, and then the job to finish, in the order of the input.
 func (o Options) pipeline(ctx context.Context, sources []source, from place, write func(part) error, finish func(*job) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	room := semaphore.NewWeighted(flightBytes)
@@ -91,7 +91,7 @@ func (o Options) pipeline(ctx context.Context, sources []source, from place, wri
 			if err := room.Acquire(ctx, j.weight); err != nil {
 				return err
 			}
-			// Both or none: the writer waits for each that it gets.
+			// Both are sent or none: the writer waits for each job that it receives.
 			for _, to := range []chan<- *job{ordered, work} {
 				select {
 				case to <- j:
@@ -125,7 +125,7 @@ func (o Options) pipeline(ctx context.Context, sources []source, from place, wri
 	return group.Wait()
 }
 
-// write writes the tokens of a job as they come.
+// write writes the tokens of a job as they arrive.
 func (j *job) write(ctx context.Context, write func(part) error) error {
 	close(j.reached)
 	for {
@@ -144,7 +144,7 @@ func (j *job) write(ctx context.Context, write func(part) error) error {
 	}
 }
 
-// read cuts the input into jobs.
+// read splits the input into jobs.
 func (o Options) read(ctx context.Context, sources []source, from place, emit func(*job) error) error {
 	for index := from.Source; index < len(sources); index++ {
 		if err := o.readSource(ctx, sources[index], index, from.Read, emit); err != nil {
@@ -174,13 +174,13 @@ func (o Options) readSource(ctx context.Context, s source, index int, position i
 			case errors.Is(err, errBinary):
 				j.skipped = err
 			case err != nil:
-				// What is before is encoded first: the error that comes first in the
-				// input is the one that is reported, whatever the number of workers.
+				// The texts before the error are encoded first. So the first error in the input is
+				// reported, whatever the number of workers.
 				j.problem = fmt.Errorf("read text %s: %w", s.path, err)
 				j.last = true
 			default:
 				if s.format != FormatText {
-					text = text.clone() // it is valid until the next call only
+					text = text.clone() // it is valid only until the next call
 				}
 				j.texts = append(j.texts, text)
 				j.heldOut = append(j.heldOut, o.holdsOut(s, r.position()))
@@ -212,7 +212,7 @@ func (o Options) encode(ctx context.Context, j *job, places ahead) {
 		}
 	}}
 	for i, text := range j.texts {
-		j.texts[i] = sample{} // its memory is free once it is encoded
+		j.texts[i] = sample{} // its memory is free after encoding
 		if text.empty() {
 			continue
 		}
@@ -234,13 +234,13 @@ func (o Options) encode(ctx context.Context, j *job, places ahead) {
 	}
 }
 
-// collector makes parts of tokens.
+// collector builds parts from tokens.
 type collector struct {
-	ids  [2][]int32 // to train on, and held out
+	ids  [2][]int32 // for training, and held out
 	send func(part) error
 }
 
-// room returns the tokens of a kind so far, to append to. Complete parts are sent before.
+// room returns the tokens of a kind so far, for appending. It sends complete parts first.
 func (c *collector) room(heldOut bool) (to *[]int32, err error) {
 	to = &c.ids[0]
 	if heldOut {
@@ -254,7 +254,7 @@ func (c *collector) room(heldOut bool) (to *[]int32, err error) {
 	return to, err
 }
 
-// add adds tokens, which the caller may change afterwards.
+// add adds tokens. The caller may change them afterwards.
 func (c *collector) add(heldOut bool, ids []int32) error {
 	to, err := c.room(heldOut)
 	*to = append(*to, ids...)

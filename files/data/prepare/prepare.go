@@ -20,9 +20,9 @@ import (
 // heldOutName is the path of the held-out tokens in the output folder.
 const heldOutName = manifest.HeldOutFolder + "/heldout.ds"
 
-// Run reads text and writes tokens as Options say. After an error the output folder is as
-// it was. When the context ends, the process is killed or the disk is full, the finished
-// part stays in a hidden folder there: the same call resumes from it with the same outcome.
+// Run reads text and writes tokens as Options define. After an error the output folder is
+// unchanged. If the context ends, the process is killed or the disk is full, the completed part
+// stays in a hidden folder there. The same call then resumes with the same result.
 func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	if err := o.check(); err != nil {
 		return manifest.Manifest{}, err
@@ -88,7 +88,7 @@ func (r *run) make(ctx context.Context, sources []source, work string) (manifest
 	return made, nil
 }
 
-// checkOutput refuses a folder that holds data, unless it may be replaced.
+// checkOutput refuses a folder that contains data, unless the data may be replaced.
 func (o Options) checkOutput() error {
 	old, err := o.oldFiles()
 	if err != nil {
@@ -100,8 +100,8 @@ func (o Options) checkOutput() error {
 	return nil
 }
 
-// oldFiles returns the names of what an earlier run wrote to the output folder, and of
-// any other file there that would be read as tokens.
+// oldFiles returns the names of the files that an earlier run wrote to the output folder, and of
+// any other file there that readers would treat as tokens.
 func (o Options) oldFiles() ([]string, error) {
 	entries, err := os.ReadDir(o.Output)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -128,11 +128,11 @@ type run struct {
 	o                 Options
 	met               walk.Counts
 	journal           *journal
-	at                entry // last one of the journal
+	at                entry // last entry of the journal
 	training, heldOut *shardWriter
 	progress          Progress
-	bytes             int64 // of input since the last entry
-	inFile            int64 // of text of the file that is being read
+	bytes             int64 // bytes of input since the last entry
+	inFile            int64 // bytes of text of the current file
 }
 
 // encode writes the tokens of all sources to the work folder.
@@ -162,8 +162,8 @@ func (r *run) encode(ctx context.Context, sources []source, work string) (manife
 	return r.manifest()
 }
 
-// resume goes on where the journal ends. When files are gone, which happens when a run
-// was killed while it put them in place, it begins at the start.
+// resume continues after the last entry of the journal. If files are missing, because a run was
+// killed while it moved them into place, it starts from the beginning.
 func (r *run) resume() error {
 	err := errors.Join(r.training.resume(r.at.Training), r.heldOut.resume(r.at.HeldOut))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -185,11 +185,12 @@ func (r *run) write(p part) error {
 	return r.training.write(p.ids)
 }
 
-// finish counts a job that is written, and writes an entry of the journal now and then.
+// finish counts a written job, and writes an entry of the journal from time to time.
 func (r *run) finish(j *job) error {
 	r.progress.Texts += j.count
 	r.progress.Bytes += j.bytes
-	// Packed files have more text than bytes, and those of objects less: at its end a file counts as what it has.
+	// Compressed files have more text than bytes, and files of objects have less. At its end, a
+	// file counts with its size.
 	before := min(r.inFile, j.source.size)
 	r.inFile += j.bytes
 	r.progress.Input += min(r.inFile, j.source.size) - before
@@ -290,8 +291,8 @@ func (o Options) whyNothing(p Progress, met walk.Counts) string {
 	}
 }
 
-// publish moves the finished files into place, the manifest last: a folder with a
-// manifest is complete.
+// publish moves the completed files into place, the manifest last: a folder with a manifest is
+// complete.
 func (o Options) publish(temporary string, m manifest.Manifest) error {
 	old, err := o.oldFiles()
 	if err != nil {
@@ -300,7 +301,7 @@ func (o Options) publish(temporary string, m manifest.Manifest) error {
 	if len(old) > 0 && !o.Force {
 		return fmt.Errorf("write tokens to %s: %w: %s appeared meanwhile", o.Output, ErrOutputExists, old[0])
 	}
-	// The manifest goes first, so that an interruption leaves no folder that looks whole.
+	// The old manifest is removed first, so an interruption leaves no folder that looks complete.
 	names := append([]string{manifest.Name}, old...)
 	for _, name := range names {
 		if err := os.Remove(filepath.Join(o.Output, filepath.FromSlash(name))); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -121,7 +121,7 @@ func fileHash(t testing.TB, path string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestEmptyTextsHaveNoTokens wants nothing around them either.
+// TestEmptyTextsHaveNoTokens checks that an empty text also has no tokens around it.
 func TestEmptyTextsHaveNoTokens(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{"a.jsonl": "{\"text\": \"\"}\n{\"text\": \"a\"}\n{\"text\": null}\n", "b.txt": ""})
@@ -136,7 +136,7 @@ func TestEmptyTextsHaveNoTokens(t *testing.T) {
 	}
 }
 
-// TestInputsAreInNaturalOrder wants numbers within names to count as numbers, as they do in
+// TestInputsAreInNaturalOrder checks that numbers within names are compared as numbers, as in the
 // names of token files.
 func TestInputsAreInNaturalOrder(t *testing.T) {
 	dir := t.TempDir()
@@ -210,7 +210,7 @@ func TestFailureLeavesNothing(t *testing.T) {
 				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
 			}
 			if _, err := os.Stat(o.Output); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the output folder is there: %v", err)
+				t.Errorf("the output folder exists: %v", err)
 			}
 		})
 	}
@@ -278,7 +278,7 @@ func TestFolderIsReadByLocal(t *testing.T) {
 	}
 }
 
-// TestHeldOutFractionIsOfFiles wants the share of files.
+// TestHeldOutFractionIsOfFiles checks the share of held-out files.
 func TestHeldOutFractionIsOfFiles(t *testing.T) {
 	o := Options{HeldOutFraction: 0.1}
 	count := 0
@@ -293,7 +293,8 @@ func TestHeldOutFractionIsOfFiles(t *testing.T) {
 	}
 }
 
-// TestAShareHoldsOutSomething wants one text of at least two, the same for everybody.
+// TestAShareHoldsOutSomething checks that at least one of two or more texts is held out, the same
+// text in every run.
 func TestAShareHoldsOutSomething(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{
@@ -347,7 +348,7 @@ func TestAShareHoldsOutSomething(t *testing.T) {
 	}
 }
 
-// TestTokensAreNoText leaves folders of tokens within a folder of text alone.
+// TestTokensAreNoText checks that folders of tokens within a folder of text are ignored.
 func TestTokensAreNoText(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{

@@ -11,7 +11,7 @@ import (
 // provided returns the path of a file or folder that users of other programs reported.
 func provided(name string) string { return filepath.Join("testdata", "outside", name) }
 
-// textsOf returns the texts that a run makes of paths, each with | behind it.
+// textsOf returns the texts of a run for the given paths, each followed by |.
 func textsOf(t *testing.T, change func(*Options), paths ...string) (string, error) {
 	t.Helper()
 	o := options(paths...)
@@ -23,8 +23,9 @@ func textsOf(t *testing.T, change func(*Options), paths ...string) (string, erro
 	return text(t, filepath.Join(o.Output, "train-00000.ds")), nil
 }
 
-// TestProvidedFiles reads files that other programs wrote, or read otherwise. datasets 5.2 reads the
-// same texts, and pandas 3.1 with quoting=3 the texts of TSV and of CSV with quotes.
+// TestProvidedFiles reads files that other programs wrote, or that other programs read differently.
+// datasets 5.2 reads the same texts, and pandas 3.1 with quoting=3 reads the texts of TSV and of
+// CSV with quotes.
 func TestProvidedFiles(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -57,7 +58,7 @@ func TestProvidedFiles(t *testing.T) {
 	}
 }
 
-// TestProvidedDownload reads a folder as hf download --local-dir makes it, and a checkout of it.
+// TestProvidedDownload reads a folder from hf download --local-dir, and a checkout of it.
 func TestProvidedDownload(t *testing.T) {
 	const readme = "# Data set\n"
 	table, err := os.ReadFile(provided("download/data/train-00000-of-00001.parquet"))
@@ -83,7 +84,8 @@ func TestProvidedDownload(t *testing.T) {
 	}
 }
 
-// TestProvidedLinks reads a snapshot of the Hub's cache, a folder with links, and a link to a folder.
+// TestProvidedLinks reads a snapshot of the Hub's cache, a folder with links, and a link to a
+// folder.
 func TestProvidedLinks(t *testing.T) {
 	table, err := os.ReadFile(provided("table.pq"))
 	if err != nil {
@@ -109,7 +111,7 @@ func TestProvidedLinks(t *testing.T) {
 	}
 }
 
-// TestFieldsThatNameNothing: errors show the flag.
+// TestFieldsThatNameNothing checks that errors show the flag.
 func TestFieldsThatNameNothing(t *testing.T) {
 	for _, test := range []struct{ name, field, content, want string }{
 		{"a.json", "data.none", `{"data":[{"text":"a"}]}`, "check that --field data.none names the texts"},
@@ -125,7 +127,8 @@ func TestFieldsThatNameNothing(t *testing.T) {
 	}
 }
 
-// TestFingerprintHasEveryByte: names that are not UTF-8 differ there as they do on disk.
+// TestFingerprintHasEveryByte checks that names that are not UTF-8 differ in the fingerprint as
+// they differ on disk.
 func TestFingerprintHasEveryByte(t *testing.T) {
 	seen := map[string]string{}
 	for _, path := range []string{"caf\xe8", "caf\xe9", "caf\ufffd", "caf\xe9\xe9"} {

@@ -19,17 +19,17 @@ import (
 
 // reader reads the texts of one file, in order.
 type reader interface {
-	// next returns a text, or io.EOF after the last. It is valid until the next call.
+	// next returns a text, or io.EOF after the last text. The text is valid until the next call.
 	next() (sample, error)
-	// position is how many lines, rows or texts were read, for errors and resuming.
+	// position returns the number of lines, rows or texts read so far, for errors and resuming.
 	position() int64
 	io.Closer
 }
 
-// errBinary means that a text file holds something else.
+// errBinary means that a text file contains something other than text.
 var errBinary = errors.New("not UTF-8 text")
 
-// open opens a file and goes to a position that an earlier reader of it was at.
+// open opens a file and moves to a position that an earlier reader of it reported.
 func (o Options) open(ctx context.Context, s source, position int64) (reader, error) {
 	file, err := os.Open(s.path)
 	if err != nil {
@@ -83,7 +83,7 @@ func (f *textFile) next() (sample, error) {
 	return sample{text: text}, nil
 }
 
-// decoded returns the text of a file in UTF-8, or errBinary with the reason if it is known.
+// decoded returns the text of a file in UTF-8, or errBinary, with the reason if known.
 func decoded(text []byte) ([]byte, error) {
 	start := filestart.Check(text[:min(len(text), filestart.Size)])
 	if errors.Is(start, filestart.ErrUTF16) {
@@ -131,7 +131,7 @@ type lines struct {
 	end    func()
 	buffer *bufio.Reader
 	field  string
-	line   int64 // number of the last line that was read
+	line   int64 // number of the last line read
 	long   []byte
 	found  bool // an object was read
 }
@@ -159,7 +159,7 @@ func (l *lines) Close() error {
 	return l.file.Close()
 }
 
-// readLine returns the next line without its end, or io.EOF.
+// readLine returns the next line without its line break, or io.EOF.
 func (l *lines) readLine() ([]byte, error) {
 	l.long = l.long[:0]
 	for {

@@ -125,7 +125,7 @@ func TestWorkersDoNotChangeTheOutcome(t *testing.T) {
 	}
 }
 
-// TestInterruptedRunGoesOn stops a run at every entry of the journal in turn.
+// TestInterruptedRunGoesOn interrupts a run at every entry of the journal in turn.
 func TestInterruptedRunGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	o := mixed(t, dir)
@@ -172,7 +172,7 @@ func entries(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// TestKilledRunGoesOn kills the process, again and again.
+// TestKilledRunGoesOn kills the process repeatedly.
 func TestKilledRunGoesOn(t *testing.T) {
 	if dir := os.Getenv("PREPARE_TEST_DIR"); dir != "" {
 		o := mixedOptions(dir)
@@ -180,7 +180,7 @@ func TestKilledRunGoesOn(t *testing.T) {
 		o.afterJournal = func() {
 			if count++; count == 3 {
 				fmt.Println("journal")
-				time.Sleep(time.Hour) // until the kill; a process all of whose goroutines wait for ever ends by itself
+				time.Sleep(time.Hour) // until the kill; Go ends a process in which all goroutines block forever
 			}
 		}
 		if _, err := Run(context.Background(), o); err != nil {
@@ -230,7 +230,7 @@ func TestKilledRunGoesOn(t *testing.T) {
 	same(t, want, contents(t, filepath.Join(dir, "killed")))
 }
 
-// mixedOptions are those of mixed for files that are there.
+// mixedOptions returns the options of mixed for existing files.
 func mixedOptions(dir string) Options {
 	return Options{
 		Paths: []string{filepath.Join(dir, "in")}, Tokenizer: tokenizer.Bytes(), TokenizerName: "bytes", Field: "body", Output: filepath.Join(dir, "killed"),

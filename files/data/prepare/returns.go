@@ -11,7 +11,7 @@ type quotedReturns struct {
 	space   []byte // of pending
 	quoted  bool   // the next byte is within quotes
 	last    byte
-	err     error // after pending
+	err     error // follows pending
 }
 
 func (q *quotedReturns) Read(p []byte) (int, error) {

@@ -19,33 +19,33 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// SampleOptions say which conversations to make samples of, and how.
+// SampleOptions selects the conversations for samples, and configures the samples.
 type SampleOptions struct {
-	Paths     []string // files of JSON lines, or *.json with an array, which may be compressed; folders of these
+	Paths     []string // files of JSON lines, or *.json with an array, which may be compressed, or folders of these files
 	Hidden    bool     // also read files and folders in folders whose names walk.Hidden reports
-	Output    string   // folder to write, which has no samples yet
-	Strict    bool     // refuse keys that are not read, instead of counting them
-	SeqLen    int      // tokens of a sample, at most
+	Output    string   // folder to write; it must not contain samples
+	Strict    bool     // refuse unread keys instead of counting them
+	SeqLen    int      // maximum tokens of a sample
 	Tokenizer *tokenizer.Tokenizer
 	Template  *chat.Template
-	Tokens    map[string]string // that the template sees
+	Tokens    map[string]string // tokens that the template can use
 	Space     diskspace.Probe   // of the output folder; nil: diskspace.Of
 }
 
-// Samples is what Converse has made.
+// Samples reports the result of Converse.
 type Samples struct {
 	Samples, Conversations int64
-	Tokens, Learned        int64 // in all samples; those that are trained on
+	Tokens, Learned        int64 // tokens in all samples; tokens that are trained on
 
-	Long, Unlearned, Refused int64 // conversations left out: longer than a sample, without an answer, refused
-	Refusal                  error // why the first was refused
+	Long, Unlearned, Refused int64 // conversations left out: longer than a sample, without an answer, or refused
+	Refusal                  error // reason for the first refusal
 
-	Unread Unread      // keys of conversations
-	Met    walk.Counts // in folders
-	Others int         // files in folders that are not read
+	Unread Unread      // unread keys of conversations
+	Met    walk.Counts // counts of the walk through folders
+	Others int         // files in folders that were not read
 }
 
-// samplesFile is the name of what Converse writes.
+// samplesFile is the name of the file that Converse writes.
 const samplesFile = "data-00000.parquet"
 
 // sampleRow is a sample as package preprocessed reads it.
@@ -56,12 +56,13 @@ type sampleRow struct {
 	Lengths   []int64 `parquet:"sequence_lengths,list,zstd"`
 }
 
-// groupTokens is how many tokens a row group has before the next begins.
+// groupTokens is the number of tokens after which a new row group starts.
 const groupTokens = 4 << 20
 
-// Converse makes samples of conversations, of which what the assistant says is learned, and packs as many
-// into each as fit, in their order. Conversations that are longer than a sample, that have no answer, or
-// of which it cannot be told which tokens are the assistant's, are counted and left out.
+// Converse writes samples of conversations, in which only the assistant's texts are learned. It
+// packs as many conversations into each sample as fit, in their order. It counts and leaves out
+// conversations that are longer than a sample, that have no answer, or whose assistant tokens
+// cannot be determined.
 func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	if o.SeqLen < 2 || o.SeqLen > tokens.MaxSeqLen {
 		return made, fmt.Errorf("make samples: sequence length %d, want 2 to %d", o.SeqLen, tokens.MaxSeqLen)
@@ -73,7 +74,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	if err != nil {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
-	// How many tokens the conversations have is not known.
+	// The number of tokens of the conversations is unknown.
 	if err := diskspace.Check(o.Output, "the samples", 1, o.Space); err != nil {
 		return made, fmt.Errorf("make samples: %w, or choose another output folder", err)
 	}
@@ -108,8 +109,8 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	return p.made, nil
 }
 
-// files returns the paths of all files to read, and the number of files in folders that are not read. The files of a
-// folder are in natural order.
+// files returns the paths of all files to read, and the number of files in folders that are not
+// read. The files of a folder are in natural order.
 func (o SampleOptions) files() (paths []string, others int, met walk.Counts, err error) {
 	for _, name := range o.Paths {
 		if info, err := os.Stat(name); err != nil || !info.IsDir() {
@@ -182,7 +183,7 @@ func (p *packer) file(ctx context.Context, path string) error {
 	}
 }
 
-// add adds a conversation to the sample in the making, or to the next.
+// add adds a conversation to the current sample, or to the next sample.
 func (p *packer) add(where string, in chat.Input) error {
 	p.made.Conversations++
 	in.Tokens = p.o.Tokens
@@ -201,7 +202,7 @@ func (p *packer) add(where string, in chat.Input) error {
 	}
 	labels, count := make([]int32, len(ids)), int64(0)
 	for i := range ids {
-		if labels[i] = preprocessed.IgnoreLabel; i > 0 && learned[i] { // nothing of the conversation predicts its first
+		if labels[i] = preprocessed.IgnoreLabel; i > 0 && learned[i] { // no token of the conversation predicts its first token
 			labels[i] = ids[i]
 			count++
 		}
@@ -222,7 +223,7 @@ func (p *packer) add(where string, in chat.Input) error {
 	return nil
 }
 
-// flush writes the sample in the making, if there is one.
+// flush writes the current sample, if there is one.
 func (p *packer) flush() error {
 	if len(p.row.Inputs) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// talk is a template of one letter for each role.
+// talk is a template with one letter for each role.
 const talk = "{% for m in messages %}{{ m.role[0] ~ m.content }}\n{% endfor %}{% if add_generation_prompt %}a{% endif %}"
 
 func converse(t *testing.T, seqLen int, files map[string]string) (Samples, []preprocessed.Sample, error) {
@@ -62,7 +62,8 @@ func converseBy(t *testing.T, source string, seqLen int, files map[string]string
 	return made, samples, nil
 }
 
-// shown writes a sample as its text, with what is not learned in capitals, and | before each conversation.
+// shown writes a sample as its text, with unlearned text in capitals, and | before each
+// conversation.
 func shown(s preprocessed.Sample) string {
 	var out strings.Builder
 	for i, id := range s.Tokens {
@@ -80,7 +81,8 @@ func shown(s preprocessed.Sample) string {
 	return out.String()
 }
 
-// TestConverse packs conversations of both kinds, and leaves out what is too long or has no answer.
+// TestConverse packs conversations of both kinds, and leaves out conversations that are too long or
+// have no answer.
 func TestConverse(t *testing.T) {
 	files := map[string]string{
 		"a.jsonl": `{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"yes"}]}` + "\n\n" +
@@ -106,7 +108,7 @@ func TestConverse(t *testing.T) {
 	}
 }
 
-// TestConverseWithTools gives tools and calls of them to the template.
+// TestConverseWithTools checks that the template gets tools and calls of tools.
 func TestConverseWithTools(t *testing.T) {
 	_, samples, err := converseBy(t, "{{ tools|tojson }}{% for m in messages %}{% if m.role == 'tool' %}t{{ m.tool_call_id }}{% endif %}{{ m.content or '' }}{% for c in m.tool_calls or [] %}{{ c.id }}{% endfor %}{% endfor %}", 64, map[string]string{
 		"a.jsonl": `{"tools":[{"n":0.5}],"messages":[{"role":"user","content":"q"},{"role":"assistant","content":null,"tool_calls":[{"id":"x"}]},{"role":"tool","content":"r","tool_call_id":"x"},{"role":"assistant","content":"yes"}]}` + "\n" +
@@ -120,7 +122,8 @@ func TestConverseWithTools(t *testing.T) {
 	}
 }
 
-// TestConverseWithEmptyContent learns an empty text, none for null, and nothing for an absent content.
+// TestConverseWithEmptyContent learns an empty text for an empty content, none for null, and
+// nothing for an absent content.
 func TestConverseWithEmptyContent(t *testing.T) {
 	line := func(content string) string {
 		return `{"messages":[{"role":"user","content":"q"},{"role":"assistant",` + content + `"tool_calls":[{"id":"x","function":{"name":"f","arguments":""}}]},{"role":"tool","tool_call_id":"x","content":""},{"role":"assistant","content":"yes"}]}`
@@ -135,7 +138,7 @@ func TestConverseWithEmptyContent(t *testing.T) {
 			t.Errorf("%s: %q, want %q", content, got, want)
 		}
 	}
-	// A template that joins texts takes an empty one.
+	// A template that joins texts accepts an empty text.
 	if _, _, err := converseBy(t, "{% for m in messages %}{{ m.content + '/' }}{% endfor %}", 64, map[string]string{"a.jsonl": line(`"content":"",`)}); err != nil {
 		t.Error(err)
 	}

@@ -17,16 +17,16 @@ const (
 	savedSplits = "dataset_dict.json" // of a DatasetDict: folders of Datasets
 )
 
-// maxSaved bounds these files, in bytes.
+// maxSaved limits these files, in bytes.
 const maxSaved = 16 << 20
 
-// saved is what save_to_disk says of a folder; of a folder of something else nothing is set.
+// saved is the description of a folder by save_to_disk. It is empty for other folders.
 type saved struct {
-	files  []string // of a Dataset: to read
-	splits []string // of a DatasetDict
+	files  []string // files of a Dataset
+	splits []string // splits of a DatasetDict
 }
 
-// readSaved reads what describes a folder.
+// readSaved reads the description of a folder.
 func readSaved(folder string) (s saved, err error) {
 	var dataset struct {
 		Files []struct {
@@ -58,8 +58,8 @@ func readSaved(folder string) (s saved, err error) {
 	return s, nil
 }
 
-// readDescription reads a JSON object. A file that is not there, or holds something else, sets
-// nothing: it is a text like any other.
+// readDescription reads a JSON object. A file that is missing or has different content sets
+// nothing: it is a normal text.
 func readDescription(name string, into any) error {
 	file, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -25,13 +25,13 @@ type source struct {
 	format   Format
 	heldOut  bool
 	size     int64
-	changed  time.Time // last
-	inFolder bool      // found in a folder, not named
-	sole     int64     // number of its one text that is held out; 0: the hashes decide
+	changed  time.Time // modification time
+	inFolder bool      // found in a folder, not named by the user
+	sole     int64     // number of its only held-out text; 0: the hashes decide
 }
 
-// sources returns the files to read in their order: first those that are held out by
-// name, then the paths in the order given, folders in the natural order of names.
+// sources returns the files to read in their order: first the files that are held out by name, then
+// the paths in the given order, with folders in the natural order of names.
 func (o Options) sources() (found []source, met walk.Counts, err error) {
 	var named []fs.FileInfo
 	for _, file := range o.HeldOut {
@@ -67,7 +67,7 @@ func (o Options) sources() (found []source, met walk.Counts, err error) {
 	return found, met, nil
 }
 
-// under returns the files of one path to read.
+// under returns the files to read for one path.
 func (o Options) under(root string, isNamed func(fs.FileInfo) bool) ([]source, walk.Counts, error) {
 	var none walk.Counts
 	info, err := os.Stat(root)
@@ -98,8 +98,8 @@ func (o Options) under(root string, isNamed func(fs.FileInfo) bool) ([]source, w
 	return files, counts, nil
 }
 
-// holdsTokens reports whether a run has written a folder, or is writing it. A data.json
-// that cannot be read is a text like any other.
+// holdsTokens reports whether a run has written a folder, or is writing it. An invalid data.json is
+// a normal text.
 func holdsTokens(folder string) bool {
 	_, found, err := manifest.Read(folder)
 	return err == nil && found || filepath.Base(folder) == workName
@@ -111,8 +111,8 @@ func (o Options) source(file, inside string, info fs.FileInfo, heldOut bool) (so
 	return source{path: file, inside: inside, format: format, heldOut: heldOut, size: info.Size(), changed: info.ModTime()}, err
 }
 
-// expand replaces patterns by the files that match, in the natural order of names. A path that
-// is there is no pattern.
+// expand replaces patterns by the matching files, in the natural order of names. An existing path
+// is not treated as a pattern.
 func expand(paths []string) (found []string, err error) {
 	for _, name := range paths {
 		if _, err := os.Stat(name); err == nil || !strings.ContainsAny(name, "*?[") {
@@ -178,7 +178,8 @@ func (o Options) isHeldOut(inside string) bool {
 	return float64(lot(inside)) < o.HeldOutFraction*math.MaxUint64
 }
 
-// lot is the number that decides whether a text is held out: the lower, the sooner.
+// lot returns the number that decides whether a text is held out: texts with lower numbers are held
+// out first.
 func lot(inside string) uint64 {
 	hash := sha256.Sum256([]byte(inside))
 	return binary.BigEndian.Uint64(hash[:])

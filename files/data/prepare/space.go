@@ -15,15 +15,16 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// Bounds of the look at the text files whose tokens are estimated.
+// Limits for examining the text files whose tokens are estimated.
 const (
 	leastEstimated = 64 << 10  // bytes of a file
 	startEstimated = 4 << 10   // bytes at the start of a file, which show whether it is text
 	sampleSize     = 128 << 10 // bytes of the largest file, which show how many tokens a text has
 )
 
-// checkSpace returns an error that wraps diskspace.ErrTooLittle if the output certainly does not fit. The size of tables
-// and of packed files does not tell how many tokens they have: for them, the disk must have any free space.
+// checkSpace returns an error that wraps diskspace.ErrTooLittle if the output certainly does not
+// fit. The number of tokens in tables and compressed files cannot be estimated from their size: for
+// them, the disk must only have some free space.
 func (r *run) checkSpace(sources []source) error {
 	o, need := r.o, uint64(1)
 	if text, largest := estimable(sources, r.at.Next.Source); text > 0 {
@@ -35,8 +36,8 @@ func (r *run) checkSpace(sources []source) error {
 	return nil
 }
 
-// estimable returns the bytes of text files from a source on, and the largest of them. Small files, packed files, tables and
-// files that do not begin as UTF-8 text are left out.
+// estimable returns the bytes of the text files from a source on, and the largest of these files.
+// It leaves out small files, compressed files, tables, and files that do not start as UTF-8 text.
 func estimable(sources []source, from int) (total int64, largest source) {
 	for _, s := range sources[min(from, len(sources)):] {
 		packed := slices.Contains(compressions, path.Ext(strings.ToLower(s.path)))
@@ -50,8 +51,8 @@ func estimable(sources []source, from int) (total int64, largest source) {
 	return total, largest
 }
 
-// tokensPerByte returns the tokens per byte of text: 1 for the tokenizer of bytes, otherwise a low estimate, half of the
-// ratio at the start of a file.
+// tokensPerByte returns the tokens per byte of text: 1 for the byte tokenizer, otherwise a low
+// estimate, half of the ratio at the start of a file.
 func (o Options) tokensPerByte(of source) float64 {
 	if bytes.Equal(o.Tokenizer.JSON(), tokenizer.Bytes().JSON()) {
 		return 1
@@ -69,7 +70,8 @@ func beginsAsText(name string) bool {
 	return len(start) > 0 && bytes.IndexByte(start, 0) < 0
 }
 
-// startOf returns the start of a file, cut after a complete character of UTF-8; nil if it is not UTF-8.
+// startOf returns the start of a file, cut after a complete UTF-8 character, or nil if it is not
+// UTF-8.
 func startOf(name string, size int64) []byte {
 	file, err := os.Open(name)
 	if err != nil {
@@ -88,7 +90,7 @@ func startOf(name string, size int64) []byte {
 	return nil
 }
 
-// kept describes, for errors, what a run that met a full disk leaves.
+// kept describes, for errors, the files that a run leaves on a full disk.
 func (r *run) kept() string {
 	if r.at.Next == (place{}) {
 		return "nothing was kept; remove other files, and run the command again"

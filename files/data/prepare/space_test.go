@@ -18,12 +18,12 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
-// free is a probe of a disk with a number of free bytes.
+// free is a probe that reports a number of free bytes on a disk.
 func free(bytes uint64) diskspace.Probe {
 	return func(string) diskspace.Space { return diskspace.Bytes(bytes) }
 }
 
-// TestNoSpaceForTokens: what does not fit is refused before it begins, with numbers.
+// TestNoSpaceForTokens checks that output that does not fit is refused at the start, with numbers.
 func TestNoSpaceForTokens(t *testing.T) {
 	const size = 100 << 10 // of each text
 	text := strings.Repeat("0123456789abcde\n", size/16)
@@ -57,7 +57,8 @@ func TestNoSpaceForTokens(t *testing.T) {
 	}
 }
 
-// TestEstimateIsLow: the estimate for other tokenizers never exceeds the tokens of a text, cut characters included.
+// TestEstimateIsLow checks that the estimate for other tokenizers never exceeds the tokens of a
+// text, including cut characters.
 func TestEstimateIsLow(t *testing.T) {
 	dir := t.TempDir()
 	text := strings.Repeat("中é ", sampleSize/3)
@@ -70,8 +71,8 @@ func TestEstimateIsLow(t *testing.T) {
 	}
 }
 
-// TestDiskFillsWhileTokensAreWritten: the error names the file, what is kept and how to resume; no data.json is there until
-// the run is complete.
+// TestDiskFillsWhileTokensAreWritten checks that the error names the file, the kept files and the
+// way to resume, and that no data.json exists until the run is complete.
 func TestDiskFillsWhileTokensAreWritten(t *testing.T) {
 	input := t.TempDir()
 	random := rand.New(rand.NewPCG(3, 4))
@@ -119,7 +120,8 @@ func TestDiskFillsWhileTokensAreWritten(t *testing.T) {
 	same(t, want, contents(t, o.Output))
 }
 
-// TestNoSpaceForSamples: a full disk is refused, and a disk that fills later leaves no samples.
+// TestNoSpaceForSamples checks that a full disk is refused, and that a disk that fills later leaves
+// no samples.
 func TestNoSpaceForSamples(t *testing.T) {
 	in := t.TempDir()
 	var lines bytes.Buffer

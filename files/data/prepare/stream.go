@@ -13,10 +13,10 @@ import (
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// objectStream has JSON objects one after the other, which may have several lines each.
+// objectStream reads a sequence of JSON objects, which may span several lines each.
 type objectStream struct{ objects }
 
-// openStream opens a file, and goes to a position that an earlier reader of it was at.
+// openStream opens a file, and moves to a position that an earlier reader of it reported.
 func openStream(file *os.File, field string, position int64) (reader, error) {
 	from, end, err := unpack(file)
 	if err != nil {
@@ -37,7 +37,7 @@ func openStream(file *os.File, field string, position int64) (reader, error) {
 	return s, nil
 }
 
-// nextObject returns the next object, or io.EOF after the last.
+// nextObject returns the next object, or io.EOF after the last object.
 func (s *objectStream) nextObject() (json.RawMessage, error) {
 	s.limit.reset()
 	var object json.RawMessage
@@ -62,11 +62,12 @@ func (s *objectStream) next() (sample, error) {
 	return text, nil
 }
 
-// errNotLines means that the lines of a file are not JSON objects, but parts of objects, or several.
+// errNotLines means that the lines of a file are not JSON objects, but parts of objects, or several
+// objects.
 var errNotLines = errors.New("the file does not have one JSON object per line")
 
-// notLines reports whether a line is an array of objects, has several objects or, as the first, is the start of an object or an array.
-// A later line without end may be truncated.
+// notLines reports whether a line is an array of objects, has several objects or, if it is the
+// first line, is the start of an object or an array. A later line without an end may be truncated.
 func notLines(line []byte, first bool) bool {
 	line = bytes.TrimSpace(pythonjson.Standard(line))
 	if len(line) == 0 || line[0] != '{' && line[0] != '[' {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNotOneObjectPerLine: the error names a format that reads the file.
+// TestNotOneObjectPerLine checks that the error names a format that can read the file.
 func TestNotOneObjectPerLine(t *testing.T) {
 	const hint = "line 1: the file does not have one JSON object per line; read it with --format json"
 	for name, content := range map[string]string{
@@ -31,7 +31,7 @@ func TestNotOneObjectPerLine(t *testing.T) {
 		try(t, "a.json", content, "one|two|", func(*Options) {})
 	}
 	try(t, "a.jsonl", "{\n  \"text\": \"one\"\n}\n", "one|", func(o *Options) { o.Format = FormatJSON })
-	// A later line without end is truncated, and no other format reads it.
+	// A later line without an end is truncated, and no other format can read it.
 	for _, content := range []string{"{\"text\": \"one\"}\n{\"text\": ", "{\"text\": \"one\"}\n}\n", "[1,"} {
 		_, err := madeOf(t, "a.jsonl", content, func(*Options) {})
 		if err == nil || errors.Is(err, errNotLines) != (content == "[1,") {
@@ -40,7 +40,7 @@ func TestNotOneObjectPerLine(t *testing.T) {
 	}
 }
 
-// TestStreamsGoOn reads objects from each place on.
+// TestStreamsGoOn reads objects from each position on.
 func TestStreamsGoOn(t *testing.T) {
 	dir := t.TempDir()
 	tree(t, dir, map[string]string{"a.json": "{\n\"text\": \"one\"}{\"text\": \"two\"}\n{\"text\":\n\"three\"}"})
@@ -60,7 +60,7 @@ func TestStreamsGoOn(t *testing.T) {
 	}
 }
 
-// TestConversationsNotOnePerLine: the remedy in the error reads the conversations.
+// TestConversationsNotOnePerLine checks that the remedy in the error can read the conversations.
 func TestConversationsNotOnePerLine(t *testing.T) {
 	const one = "{\n  \"messages\": [\n    {\"role\": \"user\", \"content\": \"q\"},\n    {\"role\": \"assistant\", \"content\": \"a\"}\n  ]\n}\n"
 	for name, content := range map[string]string{"one": one, "two": one + one, "array": "[" + one + "," + one + "]", "one line": strings.ReplaceAll(one+one, "\n", "")} {

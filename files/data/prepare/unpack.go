@@ -13,12 +13,12 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// maxWindow bounds what a zstd stream refers back to: what zstd --long allows by default.
+// maxWindow limits the window of a zstd stream: the default limit of zstd --long.
 const maxWindow = 128 << 20
 
-// unpack returns what a file holds, unpacked if its name says that it is compressed, and a
-// function that ends it. What a stream may refer back to is bounded: by maxWindow, and of LZ4 and
-// Brotli by the formats themselves, to 8 MiB and 16 MiB.
+// unpack returns the content of a file, decompressed if the file's name has the ending of a
+// compression, and a function that closes it. maxWindow limits the window of zstd. The formats LZ4
+// and Brotli limit their windows to 8 MiB and 16 MiB.
 func unpack(file *os.File) (from io.Reader, end func(), err error) {
 	switch path.Ext(strings.ToLower(file.Name())) {
 	case ".gz":
@@ -41,8 +41,8 @@ func unpack(file *os.File) (from io.Reader, end func(), err error) {
 	return file, func() {}, nil
 }
 
-// capped is a reader that fails when more than maxDocument bytes and a buffer are read between
-// two calls of reset.
+// capped is a reader that fails if more than maxDocument bytes and a buffer are read between two
+// calls of reset.
 type capped struct {
 	from io.Reader
 	left int64

@@ -14,16 +14,16 @@ import (
 	"github.com/psyche-go/psyche/files/data/manifest"
 )
 
-// shardWriter writes tokens to files of at most limit tokens. In the end what would be a
-// last file of at most a sixteenth of the limit goes to the file before, so that no file
-// is too short to be of use.
+// shardWriter writes tokens to files of at most limit tokens. At the end, it appends a last file of
+// at most a sixteenth of the limit to the file before it, so that no file is too short to be
+// useful.
 type shardWriter struct {
 	dir       string
 	name      func(number int) string
 	limit     uint64
 	tokenSize int
 
-	counts []uint64 // tokens of every file, the open one last
+	counts []uint64 // tokens of every file, the open file last
 	file   *os.File
 	buffer *bufio.Writer
 	raw    []byte
@@ -33,7 +33,7 @@ func (w *shardWriter) path(number int) string {
 	return filepath.Join(w.dir, filepath.FromSlash(w.name(number)))
 }
 
-// resume goes on where another writer was.
+// resume continues at the state of an earlier writer.
 func (w *shardWriter) resume(at written) error {
 	w.counts, w.file = append([]uint64{}, at.Files...), nil
 	for i, count := range w.counts {
@@ -95,7 +95,7 @@ func (w *shardWriter) write(tokens []int32) error {
 	return nil
 }
 
-// open begins a file.
+// open creates a file.
 func (w *shardWriter) open() error {
 	if err := w.close(); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (w *shardWriter) open() error {
 	return nil
 }
 
-// sync brings everything to the disk and says what is there.
+// sync writes everything to the disk and returns the state.
 func (w *shardWriter) sync() (written, error) {
 	if w.file != nil {
 		err := w.buffer.Flush()
@@ -161,8 +161,8 @@ func (w *shardWriter) finish() ([]manifest.File, error) {
 	return files, nil
 }
 
-// join appends a file to the one before. The file stays where it is: after a kill the
-// journal goes on from what it holds.
+// join appends a file to the previous file. The appended file stays in place: after a kill, the run
+// resumes from the journal with its content.
 func (w *shardWriter) join(number int) (err error) {
 	tail, err := os.ReadFile(w.path(number))
 	if err != nil {
@@ -199,6 +199,6 @@ func hashFile(path string) (sum string, err error) {
 // abandon closes the open file, if any, after an error.
 func (w *shardWriter) abandon() {
 	if w.file != nil {
-		_ = w.file.Close() // what is not in the journal is written again
+		_ = w.file.Close() // tokens after the last entry of the journal are written again
 	}
 }

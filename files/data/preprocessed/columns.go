@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// leaves are the numbers of the columns that are read; -1: there is none.
+// leaves are the numbers of the columns to read; -1 means that the column is missing.
 type leaves struct {
 	inputs, labels, positions, lengths int
 	masks                              [len(maskNames)]int
@@ -23,7 +23,7 @@ type leaves struct {
 // noMasks are the numbers of missing masks.
 var noMasks = [len(maskNames)]int{-1, -1, -1, -1, -1}
 
-// all returns those that there are.
+// all returns the numbers of the existing columns.
 func (l leaves) all() []int {
 	return slices.DeleteFunc(append([]int{l.inputs, l.labels, l.positions, l.lengths}, l.masks[:]...), func(number int) bool { return number < 0 })
 }
@@ -74,8 +74,8 @@ func findLeaves(file *parquet.File) (leaves, error) {
 	return found, nil
 }
 
-// filled returns the definition level of the elements of the lists of a column: lists that are empty, or null, have lower
-// levels.
+// filled returns the definition level of list elements in a column. Empty lists and null lists have
+// lower levels.
 func filled(file *parquet.File, number int) int {
 	var level int
 	var search func(column *parquet.Column, inside int)
@@ -94,7 +94,7 @@ func filled(file *parquet.File, number int) int {
 	return level
 }
 
-// columns are those of one row group; nil: there is none.
+// columns are the columns of one row group; nil means that the column is missing.
 type columns struct {
 	inputs, labels, positions, lengths parquet.ColumnChunk
 	masks                              [len(maskNames)]parquet.ColumnChunk
@@ -134,7 +134,7 @@ func (g *group) read(ctx context.Context, rows []int64, o Options) ([]Sample, er
 	return samples, err
 }
 
-// check unpacks all pages of the group that are read, before the first is.
+// check decompresses all pages of the columns to read, before the first page is read.
 func (g *group) check(ctx context.Context) (err error) {
 	select {
 	case g.lock <- struct{}{}:
@@ -157,7 +157,7 @@ func (g *group) check(ctx context.Context) (err error) {
 
 func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []Sample, err error) {
 	defer parquetfile.Recovered(&err)
-	var lists [4 + len(maskNames)][][]int32 // of each column, one for each row; nil for a null, and if there is no column
+	var lists [4 + len(maskNames)][][]int32 // of each column, one list per row; nil for a null, and if the column is missing
 	for i, chunk := range append([]parquet.ColumnChunk{g.columns.inputs, g.columns.labels, g.columns.positions, g.columns.lengths}, g.columns.masks[:]...) {
 		if lists[i] = make([][]int32, len(rows)); chunk == nil {
 			continue
@@ -182,7 +182,7 @@ func (g *group) decode(ctx context.Context, rows []int64, o Options) (samples []
 	return samples, nil
 }
 
-// complete checks a sample, and applies the lengths of its texts and its masks.
+// complete checks a sample, and applies its text lengths and masks.
 func (s *Sample) complete(in leaves, lengths []int32, by masks, o Options) (err error) {
 	if err := s.check(o); err != nil {
 		return err
@@ -203,13 +203,13 @@ func (s *Sample) complete(in leaves, lengths []int32, by masks, o Options) (err 
 	}
 	for i, position := range s.Positions {
 		if made && position == 0 {
-			s.Labels[i] = IgnoreLabel // as without labels: no text predicts the next
+			s.Labels[i] = IgnoreLabel // as without labels: no text predicts the next text
 		}
 	}
 	return err
 }
 
-// check reports what is wrong with a sample, but for the order of its positions.
+// check reports errors of a sample, except errors in the order of its positions.
 func (s Sample) check(o Options) error {
 	n := len(s.Tokens)
 	if n < 2 {
@@ -243,8 +243,8 @@ func (s Sample) check(o Options) error {
 	return nil
 }
 
-// unpack gives a sample the positions of the texts in it, of which lengths are those. A text from which
-// nothing is learned is padding, whose positions may be any; what is behind the last text has to be such.
+// unpack sets the positions of the texts in a sample from their lengths. A text from which nothing
+// is learned is padding, with arbitrary positions. Everything after the last text must be padding.
 func (s *Sample) unpack(lengths []int32) error {
 	var texts []int
 	first := 0
@@ -268,7 +268,8 @@ func (s *Sample) unpack(lengths []int32) error {
 	return nil
 }
 
-// counts reports whether the positions from first to end are those of one text, or padding.
+// counts reports whether the positions from first to end are the positions of one text, or of
+// padding.
 func (s *Sample) counts(first, end int) error {
 	if s.Positions == nil || s.padding(first, end) {
 		return nil
@@ -281,7 +282,7 @@ func (s *Sample) counts(first, end int) error {
 	return nil
 }
 
-// padding reports whether nothing is learned from the tokens from first to end.
+// padding reports whether no token from first to end is learned.
 func (s *Sample) padding(first, end int) bool {
 	return s.Labels != nil && !slices.ContainsFunc(s.Labels[first:end], func(label int32) bool { return label != IgnoreLabel })
 }
@@ -313,12 +314,12 @@ func (c *collector) read(ctx context.Context, chunk parquet.ColumnChunk) (err er
 	return c.end()
 }
 
-// collector picks the lists of rows, in ascending order, out of a stream of values.
+// collector collects the lists of the given rows, in ascending order, from a stream of values.
 type collector struct {
 	rows   []int64
 	filled int   // definition level of elements
-	next   int   // of rows: the first that is not complete
-	row    int64 // that the stream is in
+	next   int   // index in rows of the first incomplete row
+	row    int64 // current row of the stream
 	list   []int32
 	limit  int
 	lists  [][]int32
@@ -360,7 +361,7 @@ func (c *collector) value(value parquet.Value) error {
 	case value.IsNull() && level == c.filled-1:
 		c.list = []int32{}
 		return nil
-	case value.IsNull(): // no list
+	case value.IsNull(): // null list
 		return nil
 	}
 	if len(c.list) == c.limit {

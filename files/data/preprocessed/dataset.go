@@ -19,25 +19,25 @@ import (
 // IgnoreLabel is the label of a token that is not trained on.
 const IgnoreLabel = -100
 
-// ErrInvalid says that a file does not hold samples as they must be.
+// ErrInvalid means that a file does not contain valid samples.
 var ErrInvalid = errors.New("invalid samples")
 
-// Options says what samples must be like.
+// Options defines the limits of samples.
 type Options struct {
-	SeqLen    int // tokens that a sample has at most
-	VocabSize int // token ids must be less; 0: only that they fit an int32
+	SeqLen    int // maximum tokens of a sample
+	VocabSize int // token ids must be less; 0: they must only fit an int32
 }
 
 // Sample is one row.
 type Sample struct {
 	Tokens []int32 // 2 to Options.SeqLen
-	Labels []int32 // one for each token; nil: there is no such column
-	// Positions are one for each token, beginning with 0 in each text of a packed sample
-	// (tokens.TextLengths). Nil: there is neither such a column nor sequence_lengths.
+	Labels []int32 // one per token; nil: the column is missing
+	// Positions has one position per token, starting with 0 in each text of a packed sample
+	// (tokens.TextLengths). It is nil if both this column and sequence_lengths are missing.
 	Positions []int32
 }
 
-// Dataset is the samples of a folder. Its methods may be called concurrently.
+// Dataset contains the samples of a folder. Its methods may be called concurrently.
 type Dataset struct {
 	options Options
 	files   []*file
@@ -57,14 +57,14 @@ type file struct {
 type group struct {
 	file    *file
 	parsed  *parquetfile.File
-	number  int    // in the file
+	number  int    // number of the group in the file
 	first   uint64 // index, over all files, of its first row
 	rows    uint64
 	leaves  leaves
 	columns columns
 
-	lock    chan struct{} // held while it is checked
-	checked bool          // its pages are what they announce
+	lock    chan struct{} // held during the check
+	checked bool          // the check found that all pages have their announced sizes
 }
 
 // Open opens the Parquet files of a folder, or one file.
@@ -114,7 +114,7 @@ func parquetFiles(dir string) ([]string, error) {
 	return paths, nil
 }
 
-// escape keeps what a path holds from being a pattern.
+// escape escapes a path so that it is not treated as a pattern.
 func escape(path string) string {
 	var escaped []rune
 	for _, r := range path {
@@ -148,7 +148,7 @@ func (d *Dataset) add(path string) error {
 	return invalid(d.addGroups(f))
 }
 
-// invalid makes ErrInvalid of what packages parquetfile and tokens find wrong.
+// invalid turns errors of the packages parquetfile and tokens into ErrInvalid.
 func invalid(err error) error {
 	if (errors.Is(err, parquetfile.ErrInvalid) || errors.Is(err, tokens.ErrPositions)) && !errors.Is(err, ErrInvalid) {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -200,11 +200,11 @@ func (d *Dataset) Close() error {
 	return errors.Join(errs...)
 }
 
-// Read returns the samples of the given indices, in their order. Indices at or beyond Len
-// belong to further passes, all in the order of the files.
+// Read returns the samples of the given indices, in their order. Indices at or beyond Len belong to
+// further passes, which all have the order of the files.
 func (d *Dataset) Read(ctx context.Context, indices []uint64) ([]Sample, error) {
 	samples := make([]Sample, len(indices))
-	// Rows of one group are read in one go, in ascending order.
+	// Rows of one group are read together, in ascending order.
 	order := make([]int, len(indices))
 	for i := range order {
 		order[i] = i
@@ -234,7 +234,7 @@ func (d *Dataset) Read(ctx context.Context, indices []uint64) ([]Sample, error) 
 	return samples, nil
 }
 
-// unchanged reports whether the file is still what was opened.
+// unchanged reports whether the file is unchanged since it was opened.
 func (f *file) unchanged() error {
 	info, err := f.Stat()
 	if err != nil {

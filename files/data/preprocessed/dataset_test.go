@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// full is a row as data sets for fine-tuning have it.
+// full is a row as in data sets for fine-tuning.
 type full struct {
 	Text      string  `parquet:"text,snappy"`
 	Inputs    []int32 `parquet:"inputs,list,zstd"`
@@ -31,7 +31,7 @@ type plain struct {
 }
 
 type packed struct {
-	Inputs  []int32 `parquet:"inputs"` // repeated, without the list around it
+	Inputs  []int32 `parquet:"inputs"` // repeated, without a list around it
 	Lengths []int32 `parquet:"sequence_lengths,list"`
 }
 
@@ -65,7 +65,7 @@ func open(t testing.TB, dir string, o Options) *Dataset {
 	return d
 }
 
-// rows makes n rows of n tokens and more; row i begins with token i.
+// rows returns n rows of at least n tokens. Row i begins with token i.
 func rows(first, n int) []full {
 	all := make([]full, n)
 	for i := range all {
@@ -93,7 +93,7 @@ func TestSamplesOfAllFiles(t *testing.T) {
 	var want []Sample
 	for i, name := range []string{"train-2.parquet", "train-10.parquet"} {
 		part := rows(100*i, 50)
-		// Small pages and row groups, so that rows lie in many of them.
+		// Small pages and row groups, so that the rows are spread over many of them.
 		write(t, filepath.Join(dir, name), encode(t, part, parquet.MaxRowsPerRowGroup(20), parquet.PageBufferSize(64),
 			parquet.DataPageVersion(1+i)))
 		for _, row := range part {
@@ -117,7 +117,8 @@ func TestSamplesOfAllFiles(t *testing.T) {
 	}
 }
 
-// TestHiddenFilesAreNoSamples: macOS writes a ._data.parquet for each data.parquet.
+// TestHiddenFilesAreNoSamples checks that the ._data.parquet files that macOS writes for each
+// data.parquet are ignored.
 func TestHiddenFilesAreNoSamples(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "data.parquet"), encode(t, []plain{{IDs: []uint16{1, 2}}}))
@@ -190,7 +191,7 @@ func TestPagesAreCheckedBeforeTheyAreRead(t *testing.T) {
 	}
 }
 
-// packedRow is a row as scripts that pack texts write them.
+// packedRow is a row as scripts that pack texts write it.
 type packedRow struct {
 	Inputs    []int32 `parquet:"inputs,list"`
 	Labels    []int32 `parquet:"labels,list"`
@@ -198,8 +199,8 @@ type packedRow struct {
 	Lengths   []int64 `parquet:"sequence_lengths,list"`
 }
 
-// TestPackedSamples reads texts that are packed into samples, whose lengths are said by sequence_lengths,
-// by position_ids, or by both; padding has any positions.
+// TestPackedSamples reads texts that are packed into samples. Their lengths come from
+// sequence_lengths, from position_ids, or from both. Padding has arbitrary positions.
 func TestPackedSamples(t *testing.T) {
 	dir := t.TempDir()
 	lengths := filepath.Join(dir, "lengths.parquet")
@@ -298,7 +299,8 @@ func TestAFileThatIsChanged(t *testing.T) {
 	}
 }
 
-// FuzzDataset reads files of any bytes: errors, never panics, and only good samples.
+// FuzzDataset reads files of arbitrary bytes. It checks that they give errors and never panic, and
+// that all samples are valid.
 func FuzzDataset(f *testing.F) {
 	for version := range 2 {
 		f.Add(encode(f, rows(0, 5), parquet.DataPageVersion(1+version)))

@@ -17,8 +17,9 @@ const attention = 0
 // masks has the masks of one row. A mask is nil if its column or list is missing.
 type masks [len(maskNames)][]int32
 
-// mask removes the labels of tokens that a mask leaves out. It reports whether it made labels from the tokens: each row of
-// a file with masks gets labels, because a batch has labels for all rows or none.
+// mask removes the labels of tokens that a mask leaves out. It reports whether it created labels
+// from the tokens: each row of a file with masks gets labels, because a batch has labels for all
+// rows or none.
 func (s *Sample) mask(by masks) (made bool, err error) {
 	if s.Labels == nil {
 		s.Labels, made = slices.Clone(s.Tokens), true
@@ -40,8 +41,8 @@ func (s *Sample) mask(by masks) (made bool, err error) {
 	return made, nil
 }
 
-// separate keeps padding out of the attention of the tokens after it. Padding at the start becomes a text. Other padding
-// must end its text.
+// separate excludes padding from the attention of the tokens after it. Padding at the start becomes
+// a text. Other padding must end its text.
 func (s *Sample) separate(mask []int32) error {
 	if s.Positions == nil {
 		lengths := []int{len(s.Tokens)}

@@ -14,7 +14,8 @@ type masked struct {
 	Mask []int8  `parquet:"attention_mask,list"`
 }
 
-// TestMaskedTokensAreNotLearned: padding is never a target and has no attention, on either side, with and without labels.
+// TestMaskedTokensAreNotLearned checks that padding is never a target and gets no attention, on
+// either side, with and without labels.
 func TestMaskedTokensAreNotLearned(t *testing.T) {
 	const no = IgnoreLabel
 	type labelled struct {
@@ -89,7 +90,8 @@ func TestMaskedTokensAreNotLearned(t *testing.T) {
 	}
 }
 
-// TestMasksThatAreRefused: a mask that is not applied as the writer meant it is an error.
+// TestMasksThatAreRefused checks that a mask that cannot be applied as its writer intended is an
+// error.
 func TestMasksThatAreRefused(t *testing.T) {
 	type fractions struct {
 		IDs  []int32   `parquet:"input_ids,list"`

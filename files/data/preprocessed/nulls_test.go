@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestNulls: a column or a list that is null counts as absent, and row groups without rows change nothing. The files are
-// pyarrow's, see testdata/nulls.py.
+// TestNulls checks that a null column and a null list count as absent, and that row groups without
+// rows change nothing. pyarrow wrote the files, see testdata/nulls.py.
 func TestNulls(t *testing.T) {
 	plain := []Sample{{Tokens: []int32{1, 2, 3}}, {Tokens: []int32{4, 5}}}
 	for name, want := range map[string][]Sample{
@@ -29,7 +29,7 @@ func TestNulls(t *testing.T) {
 	}
 }
 
-// TestNullsThatAreRefused: a sample without tokens, and lists with holes, have no meaning.
+// TestNullsThatAreRefused checks that a sample without tokens, and lists with nulls, are refused.
 func TestNullsThatAreRefused(t *testing.T) {
 	for name, want := range map[string]string{
 		"null-inputs":   "column inputs is not a list of integers",

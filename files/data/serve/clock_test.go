@@ -14,8 +14,9 @@ import (
 	"github.com/psyche-go/psyche/files/data/serve"
 )
 
-// jumpingListener gives connections on a machine whose wall clock is set whenever a deadline is set: afterwards, a deadline
-// without a reading of the monotonic clock is an hour too late or too early.
+// jumpingListener returns connections of a machine whose wall clock jumps whenever a deadline is
+// set. After the jump, a deadline without a monotonic clock reading is an hour too late or too
+// early.
 type jumpingListener struct {
 	net.Listener
 	by  time.Duration
@@ -45,7 +46,8 @@ func (c jumpingConn) SetDeadline(at time.Time) error      { return c.Conn.SetDea
 func (c jumpingConn) SetReadDeadline(at time.Time) error  { return c.Conn.SetReadDeadline(c.jump(at)) }
 func (c jumpingConn) SetWriteDeadline(at time.Time) error { return c.Conn.SetWriteDeadline(c.jump(at)) }
 
-// TestClockJumps: a data server whose clock is set still answers, and still ends connections without a request in time.
+// TestClockJumps checks that a data server whose clock is set still answers, and still closes
+// connections without a request in time.
 func TestClockJumps(t *testing.T) {
 	reference := open(t, data.Options{}, local(folder(t)))
 	for _, by := range []time.Duration{time.Hour, -time.Hour} {

@@ -26,7 +26,7 @@ import (
 	"github.com/psyche-go/psyche/net/secure"
 )
 
-// peer is a client that does what it likes.
+// peer is a client with arbitrary behaviour.
 type peer struct {
 	t      *testing.T
 	socket *tls.Conn
@@ -57,7 +57,7 @@ func (p *peer) expect(want frame.Type) []byte {
 	return bytes.Clone(payload)
 }
 
-// greet does the handshake in the name of the client with key n.
+// greet does the handshake as the client with key n.
 func (p *peer) greet(n byte) *peer {
 	p.t.Helper()
 	challenge, err := message.DecodeChallenge(p.expect(message.TypeChallenge))
@@ -76,7 +76,7 @@ func (p *peer) send(kind frame.Type, payload []byte) {
 	}
 }
 
-// refused wants the server to say why, and to hang up.
+// refused checks that the server sends the reason and closes the connection.
 func (p *peer) refused(want message.Code) {
 	p.t.Helper()
 	refusal, err := message.DecodeRefusal(p.expect(message.TypeRefusal))
@@ -147,12 +147,12 @@ func TestHostileClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) { act(newPeer(t, server)) })
 	}
 	if _, err := connect(t, options(server, 2)).Batch(t.Context(), owned(t, s, 2)); err != nil {
-		t.Errorf("another client: %v", err)
+		t.Errorf("a different client: %v", err)
 	}
 }
 
-// TestHalfOpenConnections takes all places with connections that say nothing: members come
-// in nevertheless.
+// TestHalfOpenConnections takes all slots with silent connections, and checks that members can
+// still connect.
 func TestHalfOpenConnections(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", func(o *serve.Options) { o.HandshakeTimeout = time.Minute })
 	s := state(1, 0, 1)
@@ -173,7 +173,7 @@ func TestHalfOpenConnections(t *testing.T) {
 
 const longSequence = 1 << 20 // tokens
 
-// startLong starts a server whose sequences are long, and which limits the time of a write.
+// startLong starts a server with long sequences and with a time limit for each write.
 func startLong(t *testing.T, limit time.Duration) (*running, *coordinator.State) {
 	t.Helper()
 	long := make([]int32, longSequence)
@@ -191,7 +191,7 @@ func startLong(t *testing.T, limit time.Duration) (*running, *coordinator.State)
 	return server, s
 }
 
-// TestSlowReader asks for much and reads nothing.
+// TestSlowReader requests a lot and reads nothing.
 func TestSlowReader(t *testing.T) {
 	server, s := startLong(t, 100*time.Millisecond)
 	p := newPeer(t, server).greet(1)
@@ -207,8 +207,8 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestSlowLink reads a long answer steadily, but much more slowly than the time limit of one write allows: the limit
-// applies to every 16 KiB.
+// TestSlowLink reads a long answer steadily, but much more slowly than the time limit of one write
+// allows: the limit applies to every 16 KiB.
 func TestSlowLink(t *testing.T) {
 	server, s := startLong(t, 1500*time.Millisecond)
 	p := newPeer(t, server).greet(1)
@@ -238,11 +238,11 @@ func TestRequestsAreSlowedDown(t *testing.T) {
 		p.expect(message.TypeFingerprint)
 	}
 	if took := time.Since(began); took < 500*time.Millisecond {
-		t.Errorf("22 requests took %v: 20 may come at once, then 2 a second", took)
+		t.Errorf("22 requests took %v, want 20 at once, then 2 per second", took)
 	}
 }
 
-// TestHostileServers gives a client what no server gives.
+// TestHostileServers sends a client answers that no honest server sends.
 func TestHostileServers(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer    func(r message.Request) (frame.Type, []byte)
@@ -281,7 +281,7 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// TestFalseReceipts gives a client receipts that prove nothing.
+// TestFalseReceipts sends a client receipts that prove nothing.
 func TestFalseReceipts(t *testing.T) {
 	batch := data.Batch{ID: assign.BatchID{Start: 3, End: 4}, Sequences: [][]int32{{1, 2}}}
 	good := data.SignReceipt(serverKey, runHash, batch.ID, batch.Hash())
@@ -320,11 +320,11 @@ func TestFalseReceipts(t *testing.T) {
 	o := options(&running{address: hostileServer(t, nil)}, 1)
 	o.Run = func() [32]byte { return [32]byte{5} }
 	if _, err := remote.Open(t.Context(), o); !errors.Is(err, data.ErrUnusable) {
-		t.Errorf("a server of another run of the same name: %v", err)
+		t.Errorf("a server of a different run with the same name: %v", err)
 	}
 }
 
-// TestServerThatContradictsItself gives other tokens for the same sequences.
+// TestServerThatContradictsItself sends different tokens for the same sequences.
 func TestServerThatContradictsItself(t *testing.T) {
 	var lies atomic.Bool
 	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
@@ -353,7 +353,7 @@ func TestServerThatContradictsItself(t *testing.T) {
 	}
 }
 
-// hostileServer greets clients, and answers each request once before it hangs up.
+// hostileServer greets clients, and answers each request once before it closes the connection.
 func hostileServer(t *testing.T, answer func(message.Request) []byte) string {
 	t.Helper()
 	config, err := secure.ServerConfig(serverKey)
@@ -389,7 +389,7 @@ func hostileServer(t *testing.T, answer func(message.Request) []byte) string {
 	return listener.Addr().String()
 }
 
-// TestNoServerOfData meets what is no data server.
+// TestNoServerOfData connects to a server that is not a data server.
 func TestNoServerOfData(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

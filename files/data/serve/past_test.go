@@ -12,19 +12,19 @@ import (
 	"github.com/psyche-go/psyche/files/data/remote/message"
 )
 
-// audited is stateOf for a run that is audited, of which the newest round is the running one.
+// audited is stateOf for a run with audits. Its newest round is the running round.
 func audited(members, firstRound, rounds int) *coordinator.State {
 	s := stateOf(members, firstRound, rounds, 25)
 	s.Progress.Step = uint32(firstRound + rounds)
 	return s
 }
 
-// ofRound returns the first sequences of a round.
+// ofRound returns a request for the first sequences of a round.
 func ofRound(i int) message.Request {
 	return samples(assign.BatchID{Start: uint64(12 * i), End: uint64(12*i + 4)})
 }
 
-// code is what a grant says; 0: granted.
+// code returns the code of a decision; 0 means granted.
 func code(d decision) message.Code {
 	if d.refused == nil {
 		return 0
@@ -32,7 +32,7 @@ func code(d decision) message.Code {
 	return d.refused.Code
 }
 
-// TestAuditorsGetPastRounds asks for batches that others train.
+// TestAuditorsGetPastRounds requests batches of other trainers.
 func TestAuditorsGetPastRounds(t *testing.T) {
 	r := newRun()
 	for first := 0; first < 100; first++ {
@@ -43,7 +43,7 @@ func TestAuditorsGetPastRounds(t *testing.T) {
 	s.Epoch.Clients[1].State = coordinator.Dropped
 	s.Epoch.Clients[2].State = coordinator.Ejected
 	s.Trials = []coordinator.Trial{{Step: 31}} // of round 30
-	for range 2 {                              // a state may come again
+	for range 2 {                              // the same state may arrive twice
 		r.follow(s, [32]byte{1})
 	}
 	trainers := 0
@@ -92,7 +92,7 @@ func TestAuditorsGetPastRounds(t *testing.T) {
 	}
 }
 
-// otherOf returns somebody's batch of a round of the state, but not that of member n.
+// otherOf returns the batch of a member other than n, in a round of the state.
 func otherOf(s *coordinator.State, round, n int) assign.BatchID {
 	for other := range s.Epoch.Rounds[round].Members {
 		if batch := owned(s, round, other); other != n && batch.Len() > 0 {
@@ -102,7 +102,7 @@ func otherOf(s *coordinator.State, round, n int) assign.BatchID {
 	return assign.BatchID{}
 }
 
-// TestOpenTrialsKeepTheirRounds lets a trial outlast the newest rounds.
+// TestOpenTrialsKeepTheirRounds has a trial that outlasts the newest rounds.
 func TestOpenTrialsKeepTheirRounds(t *testing.T) {
 	r := newRun()
 	for first := range 200 {
@@ -119,15 +119,16 @@ func TestOpenTrialsKeepTheirRounds(t *testing.T) {
 		t.Error("the round after that")
 	}
 	if n := len(r.past.notes); n != pastRounds+1 {
-		t.Errorf("%d rounds are noted, want %d", n, pastRounds+1)
+		t.Errorf("%d rounds are recorded, want %d", n, pastRounds+1)
 	}
 	r.follow(audited(4, 200, 4), [32]byte{1})
 	if n := len(r.past.notes); n != pastRounds {
-		t.Errorf("%d rounds are noted after the trial, want %d", n, pastRounds)
+		t.Errorf("%d rounds are recorded after the trial, want %d", n, pastRounds)
 	}
 }
 
-// TestServerThatStartsKnowsPastRounds asks one for more than states tell.
+// TestServerThatStartsKnowsPastRounds requests rounds that are older than the rounds in a new
+// server's first state.
 func TestServerThatStartsKnowsPastRounds(t *testing.T) {
 	r := newRun()
 	s := audited(4, 100, 4)
@@ -140,7 +141,7 @@ func TestServerThatStartsKnowsPastRounds(t *testing.T) {
 	}
 }
 
-// TestAuditsAreBounded has one member ask for all batches of others that there are.
+// TestAuditsAreBounded has one member that requests all available batches of other members.
 func TestAuditsAreBounded(t *testing.T) {
 	r := newRun()
 	for first := range 50 {
@@ -161,11 +162,11 @@ func TestAuditsAreBounded(t *testing.T) {
 	}
 	r.follow(audited(4, 50, 4), [32]byte{1})
 	if n := had(); n != 12*sharePerRound {
-		t.Errorf("had %d sequences after another round, want %d", n, 12*sharePerRound)
+		t.Errorf("got %d sequences after one more round, want %d", n, 12*sharePerRound)
 	}
 }
 
-// TestPastIsBounded lets members come and go.
+// TestPastIsBounded has members that come and go.
 func TestPastIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRun()
@@ -190,14 +191,14 @@ func TestPastIsBounded(t *testing.T) {
 			for start := range running + 24 {
 				d := r.grant(member(shift), samples(assign.BatchID{Start: start, End: start + 1}))
 				if d.others && start >= running {
-					t.Fatalf("got sequence %d of another member, but round %d begins at %d", start, s.Progress.Step, running)
+					t.Fatalf("got sequence %d of a different member, but round %d begins at %d", start, s.Progress.Step, running)
 				}
 			}
 		}
 	})
 }
 
-// TestAssigneesGoFirst lets who audits wait, but not for ever.
+// TestAssigneesGoFirst checks that auditors wait for assigned members, but not forever.
 func TestAssigneesGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p precedence

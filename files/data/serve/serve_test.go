@@ -41,7 +41,7 @@ var serverKey = key(100)
 // runHash names the run.
 var runHash = [32]byte{1, 2}
 
-// folder makes token files whose natural order is not that of bytes.
+// folder creates token files whose natural order differs from their byte order.
 func folder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func open(t testing.TB, o data.Options, locations ...config.DataLocation) data.P
 	return p
 }
 
-// state is a run of the clients with keys 1 to members, in the rounds from one on.
+// state is a run of the clients with the keys 1 to members, with several rounds from a first round.
 func state(members, first, rounds int) *coordinator.State {
 	s := &coordinator.State{RunID: "run"}
 	var ids []coordinator.ClientID
@@ -112,13 +112,13 @@ type running struct {
 	stop    func()
 }
 
-// start lets a server listen; it is stopped with the test at the latest.
+// start starts a server, which stops with the test at the latest.
 func start(t testing.TB, source data.Provider, address string, change func(*serve.Options)) *running {
 	t.Helper()
 	return startOn(t, source, address, func(l net.Listener) net.Listener { return l }, change)
 }
 
-// startOn is start with a change of the listener.
+// startOn is start with a function that changes the listener.
 func startOn(t testing.TB, source data.Provider, address string, on func(net.Listener) net.Listener, change func(*serve.Options)) *running {
 	t.Helper()
 	o := serve.Options{Key: serverKey, RunID: "run", Source: source, SeqLen: seqLen, StateWait: 100 * time.Millisecond}
@@ -130,7 +130,7 @@ func startOn(t testing.TB, source data.Provider, address string, on func(net.Lis
 		t.Fatal(err)
 	}
 	var listener net.Listener
-	for range 50 { // the port of a server that was stopped may not be free at once
+	for range 50 { // the port of a stopped server may not be free at once
 		if listener, err = new(net.ListenConfig).Listen(context.Background(), "tcp", address); err == nil {
 			break
 		}
@@ -193,8 +193,8 @@ func count(t testing.TB, r *running, name string, labels ...string) float64 {
 	return 0
 }
 
-// TestTheSameTokens reads the same batches from every kind of location, and through a data
-// server in front of each.
+// TestTheSameTokens reads the same batches from every kind of location, and through a data server
+// for each location.
 func TestTheSameTokens(t *testing.T) {
 	dir := folder(t)
 	bucket := fakegcs.New(t)
@@ -262,7 +262,7 @@ func (m memory) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) 
 func (m memory) Len() uint64                                                    { return 1000 }
 func (m memory) Close() error                                                   { return nil }
 
-// samples makes batches with labels and positions, of ids that need four bytes.
+// samples returns a batch with labels and positions, of ids that need four bytes.
 func samples(id assign.BatchID) (data.Batch, error) {
 	b := data.Batch{ID: id}
 	for i := id.Start; i < id.End; i++ {
@@ -289,11 +289,11 @@ func TestLabelsAndPositions(t *testing.T) {
 	o := options(server, 2)
 	o.VocabSize = 70_000
 	if _, err := connect(t, o).Batch(t.Context(), id); !errors.Is(err, tokens.ErrTokenRange) || !data.IsPermanent(err) {
-		t.Errorf("with another vocabulary: %v", err)
+		t.Errorf("with a different vocabulary: %v", err)
 	}
 }
 
-// TestRefusals asks for what nobody may have.
+// TestRefusals sends requests that no client may send.
 func TestRefusals(t *testing.T) {
 	server := start(t, open(t, data.Options{}, local(folder(t))), "127.0.0.1:0", nil)
 	s := state(2, 0, 3)
@@ -314,7 +314,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := c.Fingerprint(t.Context(), 500); !message.Is(err, message.NotTrained) {
 		t.Errorf("fingerprint: %v", err)
 	}
-	if _, err := c.Batch(t.Context(), owned(t, s, 1)); err != nil { // the connection is still good
+	if _, err := c.Batch(t.Context(), owned(t, s, 1)); err != nil { // the connection can still be used
 		t.Error(err)
 	}
 	for range 9 {
@@ -358,7 +358,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestStatesThatComeLate asks before the server knows that the client may.
+// TestStatesThatComeLate requests a batch before the server knows that the client may have it.
 func TestStatesThatComeLate(t *testing.T) {
 	server := start(t, open(t, data.Options{}, local(folder(t))), "127.0.0.1:0", func(o *serve.Options) { o.StateWait = 20 * time.Second })
 	opened := make(chan *remote.Client)
@@ -377,14 +377,14 @@ func TestStatesThatComeLate(t *testing.T) {
 	if err := <-read; err != nil {
 		t.Fatal(err)
 	}
-	// Who leaves is hung up on, and may come back.
+	// A client that leaves is disconnected, and may connect again.
 	left := state(2, 1, 1)
 	left.Epoch.Clients[0].State = coordinator.Withdrawn
 	server.Update(left, runHash)
 	deadline := time.Now().Add(10 * time.Second)
 	for count(t, server, "connections") > 0 {
 		if time.Now().After(deadline) {
-			t.Fatal("the connection of a client that left is still there")
+			t.Fatal("the connection of a client that left is still open")
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -394,8 +394,8 @@ func TestStatesThatComeLate(t *testing.T) {
 	}
 }
 
-// TestRestart stops the server and starts it again at the same address, also while a batch
-// is asked for.
+// TestRestart stops the server and restarts it at the same address, also during a request for a
+// batch.
 func TestRestart(t *testing.T) {
 	source := open(t, data.Options{}, local(folder(t)))
 	server := start(t, source, "127.0.0.1:0", nil)
@@ -435,7 +435,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestNobodyThere gives up in time, with an error that passes.
+// TestNobodyThere checks that the client gives up in time, with a temporary error.
 func TestNobodyThere(t *testing.T) {
 	server := start(t, memory{samples}, "127.0.0.1:0", nil)
 	server.stop()
@@ -452,7 +452,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-// TestSourceFails tells what passes from what does not.
+// TestSourceFails distinguishes temporary from permanent errors.
 func TestSourceFails(t *testing.T) {
 	var mu sync.Mutex
 	fails := errors.New("disk on fire in /secret/place")
@@ -491,7 +491,7 @@ func TestSourceFails(t *testing.T) {
 	}
 }
 
-// TestFallBack goes from a data server to a folder and back, and refuses other data.
+// TestFallBack switches from a data server to a folder and back, and refuses different data.
 func TestFallBack(t *testing.T) {
 	dir := folder(t)
 	source := open(t, data.Options{}, local(dir))
@@ -534,8 +534,8 @@ func TestFallBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The other way round: the server takes over, and knows the sequences of rounds that it
-	// would not deliver any more.
+	// The reverse: the server takes over, and knows the sequences of rounds that it would no longer
+	// deliver.
 	server = start(t, source, "127.0.0.1:0", nil)
 	server.Update(state(1, 8, 1), runHash)
 	at.Server.Addr = server.address
@@ -543,7 +543,7 @@ func TestFallBack(t *testing.T) {
 	if err := os.CopyFS(moved, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
-	timeout = 0 // as long as usual: nothing else has the data then
+	timeout = 0 // the usual timeout: no other location has the data then
 	p = open(t, o, local(moved), at)
 	for step := 1; step < 9; step++ {
 		if err := read(step); err != nil {

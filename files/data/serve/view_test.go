@@ -12,7 +12,7 @@ import (
 
 func member(n int) coordinator.ClientID { return coordinator.ClientID{byte(n), byte(n >> 8), 1} }
 
-// stateOf is a run of so many members in its newest rounds, of 12 sequences each.
+// stateOf returns a run with the given members in its newest rounds, of 12 sequences each.
 func stateOf(members, firstRound, rounds, verificationPercent int) *coordinator.State {
 	s := &coordinator.State{RunID: "run"}
 	s.Config.VerificationPercent = uint8(verificationPercent)
@@ -94,7 +94,7 @@ func TestGrant(t *testing.T) {
 	}
 }
 
-// TestNextRoundIsRead asks for the batch of the round that follows, as clients do that read ahead.
+// TestNextRoundIsRead requests the batch of the next round, as clients do that read ahead.
 func TestNextRoundIsRead(t *testing.T) {
 	s := stateOf(3, 10, 4, 0)
 	s.RunState, s.Progress.Step = coordinator.RoundTrain, 14
@@ -113,23 +113,23 @@ func TestNextRoundIsRead(t *testing.T) {
 	r.follow(s, [32]byte{1})
 	for n, batch := range batches {
 		if d := r.grant(member(n), samples(batch)); d.refused != nil {
-			t.Errorf("member %d asks for its next batch %v: %v", n, batch, d.refused)
+			t.Errorf("member %d requests its next batch %v: %v", n, batch, d.refused)
 		}
 		if d := r.grant(member((n+1)%3), samples(batch)); d.refused == nil || d.wait == nil {
-			t.Errorf("the next batch of member %d for another: %+v", n, d)
+			t.Errorf("the next batch of member %d for a different member: %+v", n, d)
 		}
 	}
 	if len(batches) != 3 {
 		t.Fatalf("the next round has batches %v", batches)
 	}
-	s.Epoch.Clients[0].State = coordinator.Dropped // the others share the next round
+	s.Epoch.Clients[0].State = coordinator.Dropped // the other members share the next round
 	r.follow(s, [32]byte{1})
 	if d := r.grant(member(0), samples(batches[0])); d.refused == nil {
 		t.Error("a dropped member gets its former batch")
 	}
 	again, _ := s.NextRound()
 	for _, a := range again.Assignments(s.Config) {
-		owner := member(a.Member + 1) // member 0 is gone
+		owner := member(a.Member + 1) // member 0 has left
 		if d := r.grant(owner, samples(a.Batch)); d.refused != nil {
 			t.Errorf("of two members, %v: %v", a.Batch, d.refused)
 		}
@@ -141,7 +141,7 @@ func TestNextRoundIsRead(t *testing.T) {
 	}
 }
 
-// TestVerifiersGetNothingYet lets those ask who have no batch in the running round.
+// TestVerifiersGetNothingYet sends requests of members without a batch in the running round.
 func TestVerifiersGetNothingYet(t *testing.T) {
 	s := stateOf(4, 0, 1, 50)
 	r := newRun()
@@ -163,7 +163,7 @@ func TestVerifiersGetNothingYet(t *testing.T) {
 	}
 }
 
-// TestDeliveriesAreBounded asks for the same batch again and again, over a change of rounds.
+// TestDeliveriesAreBounded requests the same batch again and again, across a change of rounds.
 func TestDeliveriesAreBounded(t *testing.T) {
 	s := stateOf(3, 0, 2, 0)
 	r := newRun()
@@ -182,7 +182,7 @@ func TestDeliveriesAreBounded(t *testing.T) {
 		t.Errorf("delivered %d times, want %d", granted, maxDeliveries)
 	}
 	if r.grant(member(0), samples(owned(s, 0, 0))).refused != nil || r.grant(member(1), samples(owned(s, 1, 1))).refused != nil {
-		t.Error("another batch counts as well")
+		t.Error("a different batch also counts")
 	}
 	r.follow(stateOf(3, 6, 2, 0), [32]byte{1})
 	if len(r.delivered) != 0 {
@@ -190,7 +190,7 @@ func TestDeliveriesAreBounded(t *testing.T) {
 	}
 }
 
-// TestGrantProperty compares with every owner of every sequence.
+// TestGrantProperty compares grants with the owner of every sequence.
 func TestGrantProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := rapid.IntRange(1, 12).Draw(t, "members")
@@ -214,7 +214,7 @@ func TestGrantProperty(t *testing.T) {
 		for index := start; index < end; index++ {
 			own = own && owner[index] == client
 		}
-		// One member that owns several rounds in a row asks for each by itself.
+		// A member that owns several rounds in a row sends a separate request for each.
 		own = own && (end-1)/12 == start/12
 		if got := r.grant(client, samples(assign.BatchID{Start: start, End: end})).refused == nil; got != own {
 			t.Fatalf("[%d,%d) granted: %v", start, end, got)

@@ -16,8 +16,9 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestReadsThatAreGivenUp: a client that gives up a batch while the server waits for a state that assigns it, while it is
-// sent, or while another read of the same client has the connection, gets its next one at once, and whole.
+// TestReadsThatAreGivenUp checks that a client that cancels a batch gets its next batch at once and
+// complete. It cancels while the server waits for a state that assigns the batch, while the batch
+// is sent, or while a different read of the same client has the connection.
 func TestReadsThatAreGivenUp(t *testing.T) {
 	const long = 1 << 13
 	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
@@ -63,7 +64,7 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 		}
 		for i, sequence := range got.Sequences {
 			if sequence[long-1] != int32(own.Start)+int32(i) {
-				t.Fatalf("step %d: the tokens of another sequence", step)
+				t.Fatalf("step %d: the tokens of a different sequence", step)
 			}
 		}
 		givenUp.Wait()
@@ -72,10 +73,10 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 	}
 }
 
-// TestAuditsGiveWay: while a batch is on its way that a member audits, which takes long, it gets the one that it trains, and
-// the other one after that.
+// TestAuditsGiveWay checks that a member gets the batch that it trains while a slow batch for an
+// audit is on its way, and the audit's batch after that.
 func TestAuditsGiveWay(t *testing.T) {
-	var slow atomic.Uint64 // start of what takes long
+	var slow atomic.Uint64 // start of the slow read
 	slow.Store(math.MaxUint64)
 	server := start(t, memory{func(id assign.BatchID) (data.Batch, error) {
 		if id.Start == slow.Load() {

@@ -25,7 +25,7 @@ func TestAtIsAPermutation(t *testing.T) {
 	})
 }
 
-// TestAtIsForEver pins the order: a run's clients may be of different versions.
+// TestAtIsForEver pins the order, because a run's clients may have different versions.
 func TestAtIsForEver(t *testing.T) {
 	order := func(p *Permutation, first uint64) []uint64 {
 		var order []uint64
@@ -104,8 +104,8 @@ func BenchmarkAt(b *testing.B) {
 	}
 }
 
-// TestTheOrderIsTheDocumentedOne has places that were computed from the description in
-// docs/data.md alone, by another program.
+// TestTheOrderIsTheDocumentedOne compares with positions that an independent program computed from
+// the description in docs/data.md alone.
 func TestTheOrderIsTheDocumentedOne(t *testing.T) {
 	var seed [32]byte
 	for i := range seed {

@@ -29,8 +29,8 @@ func TestNamesAreInNaturalOrder(t *testing.T) {
 	}
 }
 
-// TestCompareIsAnOrder checks what sorting needs: antisymmetry, transitivity, and that
-// only equal names are equal.
+// TestCompareIsAnOrder checks the conditions for sorting: antisymmetry, transitivity, and that only
+// equal names compare as equal.
 func TestCompareIsAnOrder(t *testing.T) {
 	name := rapid.StringMatching(`[a0-2]{0,6}`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -56,7 +56,7 @@ func TestHeldOutTokensAreNoTrainingData(t *testing.T) {
 	}
 }
 
-// memory is a file that notes how it is read.
+// memory is a file that records how it is read.
 type memory struct {
 	data  []byte
 	mu    sync.Mutex
@@ -87,7 +87,7 @@ func TestNeighboursAreReadTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Index 10 is the first of the second pass.
+	// Index 10 is the first sequence of the second pass.
 	if diff := cmp.Diff([]string{"40+62", "180+22", "0+42", "20+22"}, file.reads); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -118,7 +118,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 		t.Errorf("no files: %v", err)
 	}
 	if _, err := New(make([]File, MaxFiles+1), o); err == nil {
-		t.Error("too many files were taken")
+		t.Error("too many files were accepted")
 	}
 	if _, err := Begin(&memory{}, []byte("\x93NUMPY\x01\x00"), o); !errors.Is(err, ErrNumpyHeader) {
 		t.Errorf("numpy header: %v", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
-// named is a file of another name.
+// named is a file with a different name.
 type named struct {
 	*memory
 	name string

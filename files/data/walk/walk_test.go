@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// lay writes files that contain their own paths, and links: "link -> target".
+// lay creates files that contain their own paths, and links: "link -> target".
 func lay(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,7 +92,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestFilesAreThoseOfTheTarget: a link gives the size and kind of its target.
+// TestFilesAreThoseOfTheTarget checks that a link has the size and kind of its target.
 func TestFilesAreThoseOfTheTarget(t *testing.T) {
 	found, err := Files(filepath.Join(lay(t, "n/a -> ../target", "target"), "n"), Options{})
 	if err != nil || len(found.Files) != 1 {
@@ -103,7 +103,8 @@ func TestFilesAreThoseOfTheTarget(t *testing.T) {
 	}
 }
 
-// TestEnter leaves out folders, and gets each with its path.
+// TestEnter checks that folders can be left out, and that the function gets the path of each
+// folder.
 func TestEnter(t *testing.T) {
 	dir := lay(t, "a/x", "b/y", "b/c/z", "l -> b")
 	var entered []string
@@ -126,7 +127,7 @@ func TestEnter(t *testing.T) {
 func TestFilesRefuses(t *testing.T) {
 	dir := lay(t, "a.txt")
 	if _, err := Files(filepath.Join(dir, "none"), Options{}); err == nil {
-		t.Error("a folder that is not there was listed")
+		t.Error("a missing folder was listed")
 	}
 	_, err := Files(filepath.Join(dir, "a.txt"), Options{})
 	golden.Message(t, "file", err)

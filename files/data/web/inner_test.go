@@ -12,8 +12,9 @@ import (
 	"github.com/psyche-go/psyche/base/privatenet"
 )
 
-// TestInnerAddressesAreNotRead lets a run's location name, resolve to, and redirect to servers that
-// only this machine reaches. The server that redirects stands for one of the Internet.
+// TestInnerAddressesAreNotRead checks that a run's location cannot name, resolve to, or redirect to
+// servers that only this machine can reach. The redirecting server represents a server on the
+// Internet.
 func TestInnerAddressesAreNotRead(t *testing.T) {
 	var asked atomic.Int64
 	inner := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -62,8 +63,8 @@ func TestInnerAddressesAreNotRead(t *testing.T) {
 	}
 }
 
-// TestProxyMayBeInside reaches a server through a proxy of the user's own, and no inner server by the
-// proxy's help.
+// TestProxyMayBeInside checks that a server can be reached through the user's proxy, and that the
+// proxy does not give access to private servers.
 func TestProxyMayBeInside(t *testing.T) {
 	var asked atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,10 +12,10 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// TestSidecarsOnTheWeb serves token files with what may lie beside the first of them.
+// TestSidecarsOnTheWeb serves token files with each kind of sidecar next to the first file.
 func TestSidecarsOnTheWeb(t *testing.T) {
 	tests := map[string]struct {
-		beside string // content of /a.ds.metadata; empty: it is not there
+		beside string // content of /a.ds.metadata; empty: the file is missing
 		want   error
 		ok     bool
 	}{
@@ -85,7 +85,7 @@ func TestLooksDoNotCountAgainstSidecars(t *testing.T) {
 	}
 }
 
-// TestSidecarsThatFailSayNothing lets a server break on everything but the tokens.
+// TestSidecarsThatFailSayNothing has a server that fails for all files except the tokens.
 func TestSidecarsThatFailSayNothing(t *testing.T) {
 	address := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, ".bin") {

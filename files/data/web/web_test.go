@@ -48,7 +48,7 @@ func serve(t testing.TB, handler http.HandlerFunc) string {
 	return server.URL
 }
 
-// after serves good at first and another handler once switched.
+// after uses good at first, and a second handler after it is switched.
 type after struct {
 	bad  http.HandlerFunc
 	turn atomic.Bool
@@ -101,8 +101,8 @@ func trickle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTokensOfAnotherSizeAreRefused serves what llm.c writes, and bare tokens of four bytes,
-// for two bytes.
+// TestTokensOfAnotherSizeAreRefused serves files of llm.c, and bare tokens of four bytes, as tokens
+// of two bytes.
 func TestTokensOfAnotherSizeAreRefused(t *testing.T) {
 	header, err := os.ReadFile("../local/testdata/formats/llmc-llama3.bin")
 	if err != nil {
@@ -134,8 +134,8 @@ func TestTokensOfAnotherSizeAreRefused(t *testing.T) {
 	}
 }
 
-// TestHostileServers lets a server that served the file turn bad. Every error comes in
-// bounded time and memory, says what is wrong, and is permanent only when the data is.
+// TestHostileServers has a server that first serves the file and then misbehaves. Every error comes
+// in bounded time and memory, names the problem, and is permanent only if the data is wrong.
 func TestHostileServers(t *testing.T) {
 	part := []string{"Content-Range", "bytes 0-9/32", "ETag", `"v1"`}
 	tests := []struct {
@@ -192,7 +192,7 @@ func TestHostileServers(t *testing.T) {
 			if test.is != nil && !errors.Is(err, test.is) {
 				t.Errorf("got %v, want %v", err, test.is)
 			}
-			if !slices.Contains([]string{"hangs", "huge head", "no HTTP"}, test.name) { // whose text net/http or the first timeout decides
+			if !slices.Contains([]string{"hangs", "huge head", "no HTTP"}, test.name) { // net/http or the first timeout decides the text
 				golden.Message(t, test.name, err)
 			} else if err == nil {
 				t.Error("no error")
@@ -266,7 +266,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// TestTroubleThatPasses is tried again until it is over.
+// TestTroubleThatPasses checks that a request with a temporary error is repeated until it succeeds.
 func TestTroubleThatPasses(t *testing.T) {
 	var requests atomic.Int32
 	troubles := []http.HandlerFunc{good, answer(503), answer(429, "Retry-After", "0"), trickle, answer(500), good}
@@ -387,7 +387,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// FuzzContentRange accepts only what makes sense.
+// FuzzContentRange checks that only valid headers are accepted.
 func FuzzContentRange(f *testing.F) {
 	f.Add("bytes 0-5/1234")
 	f.Add("bytes 0-5/*")
@@ -401,7 +401,8 @@ func FuzzContentRange(f *testing.F) {
 	})
 }
 
-// TestConnectionsEnd: a server that accepts and says nothing does not hold a reader.
+// TestConnectionsEnd checks that a server that accepts a connection and sends nothing does not
+// block a reader.
 func TestConnectionsEnd(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// numbers is a source whose sequences are its own number and their index.
+// numbers is a source whose sequences contain the source's number and their index.
 type numbers struct {
 	number int32
 	len    uint64
@@ -43,8 +43,8 @@ func sources(n int) []Source {
 	return all
 }
 
-// TestEveryCycleIsExact: over every cycle, and so over any stretch of cycles, each source
-// comes as often as it has shares, and delivers its next sequences, each once.
+// TestEveryCycleIsExact checks that in every cycle, and so in any series of cycles, each source
+// occurs as often as its shares, and delivers its next sequences once each.
 func TestEveryCycleIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shares := rapid.SliceOfN(rapid.Uint32Range(1, 30), 1, 6).Draw(t, "shares")
@@ -75,7 +75,8 @@ func TestEveryCycleIsExact(t *testing.T) {
 	})
 }
 
-// TestSourcesAreSpreadEvenly: without a seed no source is ever far from its share.
+// TestSourcesAreSpreadEvenly checks that without a seed each source always stays close to its
+// share.
 func TestSourcesAreSpreadEvenly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shares := rapid.SliceOfN(rapid.Uint32Range(1, 200), 1, 8).Draw(t, "shares")
@@ -118,7 +119,7 @@ func TestReadKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestAtIsForEver pins the mixture: a run's clients may be of different versions.
+// TestAtIsForEver pins the mixture, because a run's clients may have different versions.
 func TestAtIsForEver(t *testing.T) {
 	m, err := New(sources(3), []uint32{1, 2, 4}, &[32]byte{9})
 	if err != nil {
@@ -138,7 +139,7 @@ func TestAtIsForEver(t *testing.T) {
 	}
 }
 
-// TestOrderOfTheDocumentation has the examples of docs/data.md. A program that was written from
+// TestOrderOfTheDocumentation checks the examples of docs/data.md. A program that was written from
 // that text alone computed them.
 func TestOrderOfTheDocumentation(t *testing.T) {
 	order := func(seed *[32]byte, shares ...uint32) (got [][2]int) {
@@ -190,8 +191,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesAreClose: never more than a cycle, and within one share of the ideal, unless
-// that is less than one.
+// TestSharesAreClose checks that a cycle is never exceeded, and that each share is within one of
+// the ideal share, unless the ideal is less than one.
 func TestSharesAreClose(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lengths := rapid.SliceOfN(rapid.Uint64Range(1, math.MaxUint64), 1, MaxSources).Draw(t, "lengths")

@@ -14,10 +14,10 @@ import (
 	"github.com/psyche-go/psyche/files/data/shuffle"
 )
 
-// shuffled is a source of which only the order is asked.
+// shuffled is a source that only has an order.
 type shuffled struct {
 	len   uint64
-	order *shuffle.Permutation // nil: as it is
+	order *shuffle.Permutation // nil: unchanged order
 }
 
 func (s shuffled) Len() uint64                                     { return s.len }

@@ -56,8 +56,8 @@ func TestErrorsNameTheObject(t *testing.T) {
 	}
 }
 
-// TestAnonymousRequestsCarryNothing: a run names the bucket, so that one's own credentials
-// are used only when one says so.
+// TestAnonymousRequestsCarryNothing checks that the user's credentials are used only on request,
+// because a run selects the bucket.
 func TestAnonymousRequestsCarryNothing(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file")
 	s, server := open(t)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// maxBits bounds integers. Python shows integers of up to 4300 digits.
+// maxBits limits integers. Python shows integers of up to 4300 digits.
 const maxBits = 14_000
 
 // decimal returns the digits of an integer.
@@ -16,7 +16,7 @@ func (r *renderer) decimal(n *big.Int) string {
 	return n.String()
 }
 
-// bounded returns an integer within the bounds.
+// bounded returns an integer, or an error if it exceeds the bounds.
 func (r *renderer) bounded(n *big.Int) any {
 	if n.BitLen() > maxBits {
 		r.tooMuch("an integer of more than %d bits", maxBits)
@@ -42,7 +42,7 @@ func (r *renderer) binary(e binary, s *scope) any {
 	return r.operate(e.op, left, r.eval(e.right, s))
 }
 
-// operate computes the operators of Python that jinja2 has.
+// operate computes the Python operators that jinja2 supports.
 func (r *renderer) operate(op string, left, right any) any {
 	if a, isWhole := whole(left); isWhole {
 		if b, too := whole(right); too {
@@ -161,7 +161,7 @@ func (r *renderer) unary(e unary, s *scope) any {
 	return newInt(n)
 }
 
-// arithmetic is the arithmetic of Python's integers.
+// arithmetic implements the arithmetic of Python's integers.
 func (r *renderer) arithmetic(op string, a, b *big.Int) any {
 	result := new(big.Int)
 	switch op {
@@ -192,7 +192,7 @@ func (r *renderer) arithmetic(op string, a, b *big.Int) any {
 	return r.power(a, b)
 }
 
-// quotient is / of integers: the float nearest to the fraction.
+// quotient implements / of integers: the float nearest to the fraction.
 func (r *renderer) quotient(a, b *big.Int) any {
 	if b.Sign() == 0 {
 		r.wrong("division by zero")
@@ -207,7 +207,7 @@ func (r *renderer) quotient(a, b *big.Int) any {
 	return f
 }
 
-// power is ** of integers. A negative exponent makes a float.
+// power implements ** of integers. A negative exponent gives a float.
 func (r *renderer) power(a, b *big.Int) any {
 	if b.Sign() < 0 {
 		base, _ := r.real(newInt(a))
@@ -229,7 +229,7 @@ func (r *renderer) power(a, b *big.Int) any {
 	return r.bounded(new(big.Int).Exp(a, b, nil))
 }
 
-// realArithmetic is the arithmetic of Python's floats.
+// realArithmetic implements the arithmetic of Python's floats.
 func (r *renderer) realArithmetic(op string, a, b float64) any {
 	var result float64
 	switch op {
@@ -259,7 +259,8 @@ func (r *renderer) realArithmetic(op string, a, b float64) any {
 	return result
 }
 
-// realPower is ** of floats. It refuses the exponents for which math.Pow would round otherwise than C does.
+// realPower implements ** of floats. It refuses exponents for which math.Pow rounds differently
+// from C.
 func (r *renderer) realPower(a, b float64) float64 {
 	if b == 0.5 && a >= 0 {
 		return math.Sqrt(a)
@@ -286,7 +287,7 @@ func (r *renderer) realPower(a, b float64) float64 {
 	return result
 }
 
-// floorDivision is divmod of Python: the rest has the sign of b, also if it is 0.
+// floorDivision implements Python's divmod: the remainder has the sign of b, even if it is 0.
 func floorDivision(a, b float64) (quotient, rest float64) {
 	rest = math.Mod(a, b)
 	quotient = (a - rest) / b

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// pythonNames are the names that values of Python have, and that are not keys.
+// pythonNames are the attribute names of Python's values. They are not keys.
 var pythonNames = map[string][]string{
 	"str":  strings.Fields("capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha isascii isdecimal isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase title translate upper zfill"),
 	"list": strings.Fields("append clear copy count extend index insert pop remove reverse sort"), "tuple": {"count", "index"},
@@ -17,7 +17,7 @@ var pythonNames = map[string][]string{
 	"dict_keys": {"isdisjoint", "mapping"}, "dict_values": {"mapping"}, "dict_items": {"isdisjoint", "mapping"},
 }
 
-// changing are the methods that the sandbox of jinja2 hides, because they change a value.
+// changing are the methods that the sandbox of jinja2 hides because they change a value.
 var changing = map[string][]string{
 	"list": strings.Fields("append clear extend insert pop remove reverse sort"),
 	"dict": strings.Fields("clear pop popitem setdefault update"),
@@ -26,10 +26,11 @@ var changing = map[string][]string{
 // internalNames are the attributes of a dict that the sandbox hides. Other names with underscores are keys.
 var internalNames = strings.Fields("__class__ __class_getitem__ __contains__ __delattr__ __delitem__ __dir__ __doc__ __eq__ __format__ __ge__ __getattribute__ __getitem__ __getstate__ __gt__ __hash__ __init__ __init_subclass__ __ior__ __iter__ __le__ __len__ __lt__ __ne__ __new__ __or__ __reduce__ __reduce_ex__ __repr__ __reversed__ __ror__ __setattr__ __setitem__ __sizeof__ __str__ __subclasshook__")
 
-// iteratorNames are the names that generators of Python have and the sandbox does not hide.
+// iteratorNames are the attribute names of Python's generators that the sandbox does not hide.
 var iteratorNames = strings.Fields("close gi_running gi_suspended gi_yieldfrom send throw")
 
-// attribute is value.name: an attribute of Python, or else an item. Attributes that the sandbox hides are undefined.
+// attribute implements value.name: an attribute of Python, or else an item. Attributes that the
+// sandbox hides are undefined.
 func (r *renderer) attribute(of any, name string) any {
 	if missing, isUndefined := of.(undefined); isUndefined {
 		r.wrong("%s is undefined, so it has no %s", missing.name, name)
@@ -103,7 +104,7 @@ func (r *renderer) ownAttribute(of any, name string) (value any, found bool) {
 	return method{of, name}, true
 }
 
-// item is value[at]: an item, or else an attribute of Python.
+// item implements value[at]: an item, or else an attribute of Python.
 func (r *renderer) item(of, at any) any {
 	if missing, isUndefined := of.(undefined); isUndefined {
 		r.wrong("%s is undefined", missing.name)
@@ -121,7 +122,7 @@ func (r *renderer) item(of, at any) any {
 	return undefined{name}
 }
 
-// ownItem returns the item of a dict, or at an index.
+// ownItem returns the item of a dict, or the item at an index.
 func (r *renderer) ownItem(of, at any) (value any, found bool) {
 	if d, isDict := of.(*dict); isDict {
 		if r.unhashable(at, 0) {

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// The variables that jinja2 gives a macro that reads them.
+// The variables that jinja2 passes to a macro whose body reads them.
 const (
 	callerName  = "caller"
 	varargsName = "varargs"
 	kwargsName  = "kwargs"
 )
 
-// reserved are names that Jinja does not assign.
+// reserved are names that Jinja cannot assign.
 var reserved = []string{"true", "false", "none", "True", "False", "None", "not", "and", "or", "if", "else", "in", "is", "self"}
 
-// variable reads the name of a variable that is assigned.
+// variable reads the name of an assigned variable.
 func (p *parser) variable() (string, error) {
 	name, err := p.name()
 	if err == nil && slices.Contains(reserved, name) {
@@ -26,14 +26,14 @@ func (p *parser) variable() (string, error) {
 	return name, err
 }
 
-// frame has the variables that a block names outside of the blocks in it.
+// frame has the variables that a block names outside of its inner blocks.
 type frame struct {
 	named  map[string]bool
 	around *frame
 }
 
-// filterName is a variable in a filter of the tag set, whose body has the frame. jinja2 finds the variable only if the
-// body or a block around it names the variable too.
+// filterName is a variable in a filter of the tag set. frame is the frame of the tag's body. jinja2
+// finds the variable only if the body, or a block around it, also names the variable.
 type filterName struct {
 	name  string
 	frame *frame
@@ -41,7 +41,7 @@ type filterName struct {
 
 func newFrame(around *frame) *frame { return &frame{map[string]bool{}, around} }
 
-// names reports whether a block or one around it names a variable.
+// names reports whether the block, or a block around it, names a variable.
 func (f *frame) names(name string) bool {
 	for ; f != nil; f = f.around {
 		if f.named[name] {
@@ -51,7 +51,7 @@ func (f *frame) names(name string) bool {
 	return false
 }
 
-// load notes that the macros around this place read a variable.
+// load records that the macros around this place read a variable.
 func (p *parser) load(name string) {
 	if p.dynamic++; p.inFilter {
 		p.filtered = append(p.filtered, filterName{name, nil})
@@ -68,7 +68,7 @@ func (p *parser) load(name string) {
 	}
 }
 
-// store notes that the macros around this place assign a variable.
+// store records that the macros around this place assign a variable.
 func (p *parser) store(name string) {
 	p.frame.named[name] = true
 	for i := range p.readers {
@@ -185,7 +185,8 @@ func (p *parser) escapeBlock() (any, error) {
 	return node, err
 }
 
-// partBlock reads the tag block. Templates here have no parents, so a block is written where it is.
+// partBlock reads the tag block. Templates have no parents here, so a block is rendered in its
+// place.
 func (p *parser) partBlock() (any, error) {
 	name, err := p.name()
 	if err != nil {
@@ -298,7 +299,8 @@ func (p *parser) signature(node *macroNode) error {
 	return nil
 }
 
-// macroBody reads the body of a macro, and finds whether it reads the variables that jinja2 gives it.
+// macroBody reads the body of a macro, and records whether it reads the variables that jinja2
+// passes.
 func (p *parser) macroBody(node *macroNode, end string) (err error) {
 	if err := p.closeBlock(); err != nil {
 		return err

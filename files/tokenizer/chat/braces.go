@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// braces computes str.format within the sandbox. The fields are {}, {0}, {name}, {name.field}, {name[key]}, each with
-// a conversion (!r) and a specification (:>5), which may contain fields.
+// braces implements str.format within the sandbox. The fields are {}, {0}, {name}, {name.field},
+// {name[key]}, each with a conversion (!r) and a specification (:>5), which may contain fields.
 type braces struct {
 	r      *renderer
 	given  given
-	escape bool // of a safe string: escape the values
-	next   int  // place of the next field without a name
-	manual bool // a field has a place, so no field may leave it out
+	escape bool // format of a safe string: escape the values
+	next   int  // number of the next field without a name
+	manual bool // a field has a number, so every field must have a number or a name
 }
 
 // text returns a format with its fields replaced.
@@ -46,7 +46,7 @@ func (f *braces) text(format string, depth int) string {
 	return b.String()
 }
 
-// field cuts a format behind the brace that ends its first field.
+// field splits a format after the brace that ends its first field.
 func (f *braces) field(format string) (field, rest string) {
 	depth, bracket := 1, false
 	for i := range len(format) {
@@ -68,7 +68,7 @@ func (f *braces) field(format string) (field, rest string) {
 	return "", ""
 }
 
-// parts cuts a field into its name, its conversion and its specification.
+// parts splits a field into its name, its conversion and its specification.
 func (f *braces) parts(field string) (name, conversion, spec string) {
 	end, bracket := len(field), false
 	for i := range len(field) {
@@ -170,7 +170,7 @@ func (f *braces) value(name string) any {
 	return value
 }
 
-// place reads a number. It refuses numbers that Python and this program read differently.
+// place reads a number. It refuses numbers that Python and this program would read differently.
 func (f *braces) place(text string) (n int64, isPlace bool) {
 	if !every(text, decimalRune) {
 		return 0, false
@@ -209,7 +209,7 @@ func (f *braces) argument(name string, more bool) any {
 	return f.given.placed[at]
 }
 
-// formatMap is str.format_map.
+// formatMap implements str.format_map.
 func (r *renderer) formatMap(text string, g given, escape bool) string {
 	values := g.one()
 	d, isDict := values.(*dict)

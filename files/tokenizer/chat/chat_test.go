@@ -79,7 +79,7 @@ func TestToolVectors(t *testing.T) {
 	}
 }
 
-// readMessages reads messages with the kinds of their contents.
+// readMessages decodes messages with the kinds of their contents.
 func readMessages(t testing.TB, raw json.RawMessage) (messages []Message) {
 	t.Helper()
 	var fields []map[string]json.RawMessage
@@ -99,7 +99,7 @@ func readMessages(t testing.TB, raw json.RawMessage) (messages []Message) {
 	return messages
 }
 
-// TestEmptyNullAndAbsent renders what jinja2 renders of empty, null and absent fields.
+// TestEmptyNullAndAbsent checks that empty, null and absent fields are rendered as in jinja2.
 func TestEmptyNullAndAbsent(t *testing.T) {
 	const template = `{{ message.content }}|{{ 'content' in message }}|{{ message.content is none }}|{{ message.content is defined }}|{{ message.content is string }}|{{ message.tool_calls is defined }}|{{ message.tool_calls is none }}|{{ message.tool_calls | length if message.tool_calls is sequence else '-' }}`
 	calls := json.RawMessage(`[{"id":"a"}]`)
@@ -121,7 +121,7 @@ func TestEmptyNullAndAbsent(t *testing.T) {
 	}
 }
 
-// TestToolsThatAreNoJSON wants errors of this package.
+// TestToolsThatAreNoJSON checks that invalid tools give errors of this package.
 func TestToolsThatAreNoJSON(t *testing.T) {
 	for _, raw := range []string{"{}", "1", "[", "[1] 2", `[{"a": }]`, "[1" + strings.Repeat("0", 5000) + "]", "[1e999]", "[\"\xff\"]", strings.Repeat("[", 1000)} {
 		for _, in := range []Input{{Tools: json.RawMessage(raw)}, {Messages: []Message{{Role: "assistant", Calls: json.RawMessage(raw)}}}} {
@@ -149,7 +149,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestBounded wants an error of templates that would take too long or too much memory.
+// TestBounded checks that templates that need too much time or memory give an error.
 func TestBounded(t *testing.T) {
 	for _, source := range []string{
 		"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
@@ -191,7 +191,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// A template of anybody ends with a text or an error of this package.
+// FuzzTemplate checks that any template ends with a text or an error of this package.
 func FuzzTemplate(f *testing.F) {
 	for _, v := range vectors(f) {
 		f.Add(v.Template)
@@ -214,7 +214,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// TestLoadReadsWhatPythonWrites: tokenizer_config.json may have Python's constants, as in transformers.
+// TestLoadReadsWhatPythonWrites checks that tokenizer_config.json may contain Python's constants,
+// as in transformers.
 func TestLoadReadsWhatPythonWrites(t *testing.T) {
 	for config, want := range map[string]string{
 		`{"chat_template":"NaN","bos_token":"<s>","model_max_length":Infinity}`:             "",
@@ -244,7 +245,8 @@ func TestLoadReadsWhatPythonWrites(t *testing.T) {
 	}
 }
 
-// TestErrorsOfTheInput: an error about the input names no line of the template; an error of the template does.
+// TestErrorsOfTheInput checks that an error about the input names no line of the template, and that
+// an error of the template names its line.
 func TestErrorsOfTheInput(t *testing.T) {
 	user := Message{Role: "user", Content: "q"}
 	for want, in := range map[string]Input{

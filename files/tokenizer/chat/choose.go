@@ -1,6 +1,6 @@
 package chat
 
-// choiceFilter returns a filter that computes or chooses each item of a list, when the item is read.
+// choiceFilter returns a filter that computes or selects each item of a list when the item is read.
 func choiceFilter(name string) filterFunc {
 	switch name {
 	case "select", "reject", "selectattr", "rejectattr":
@@ -15,7 +15,7 @@ func choiceFilter(name string) filterFunc {
 	return nil
 }
 
-// chosen returns the items for which a test holds, or does not.
+// chosen returns the items for which a test holds, or does not hold.
 func (r *renderer) chosen(name string, of any, g given) func() (any, bool) {
 	if !truth(of) { // jinja2 reads neither the items nor the arguments
 		return r.iterate(&list{})

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// digitRunes are the characters that str.isdigit accepts and str.isdecimal does not.
+// digitRunes are the characters that str.isdigit accepts but str.isdecimal does not.
 var digitRunes = runeRanges("\u00b2\u00b3 \u00b9\u00b9 \u1369\u1371 \u19da\u19da \u2070\u2070 \u2074\u2079 \u2080\u2089 \u2460\u2468 " +
 	"\u2474\u247c \u2488\u2490 \u24ea\u24ea \u24f5\u24fd \u24ff\u24ff \u2776\u277e \u2780\u2788 \u278a\u2792 " +
 	"\U00010a40\U00010a43 \U00010e60\U00010e68 \U00011052\U0001105a \U0001f100\U0001f10a")
@@ -17,7 +17,8 @@ var numericLetters = runeSet("\u3405\u3483\u382a\u3b4d\u4e00\u4e03\u4e07\u4e09\u
 	"\u62fe\u634c\u67d2\u6f06\u7396\u767e\u8086\u842c\u8cae\u8cb3\u8d30\u9621\u9646\u964c\u9678\u96f6\uf96b\uf973\uf978\uf9b2\uf9d1\uf9d3\uf9fd" +
 	"\U00020001\U00020064\U000200e2\U00020121\U0002092a\U00020983\U0002098c\U0002099c\U00020aea\U00020afd\U00020b19\U00022390\U00022998\U00023b1b\U0002626d\U0002f890")
 
-// The exceptions of str.isidentifier from the categories of characters: at the first place, and behind it.
+// The exceptions of str.isidentifier from the categories of characters: for the first character,
+// and for later characters.
 var (
 	notFirst = runeRanges("\u037a\u037a \u0e33\u0e33 \u0eb3\u0eb3 \u2e2f\u2e2f \ufc5e\ufc63 \ufdfa\ufdfb \ufe70\ufe70 \ufe72\ufe72 \ufe74\ufe74 " +
 		"\ufe76\ufe76 \ufe78\ufe78 \ufe7a\ufe7a \ufe7c\ufe7c \ufe7e\ufe7e \uff9e\uff9f")
@@ -25,7 +26,8 @@ var (
 		"\ufe7a\ufe7a \ufe7c\ufe7c \ufe7e\ufe7e")
 )
 
-// runeRanges reads pairs of characters, the first and the last of each range, with spaces between the pairs.
+// runeRanges parses pairs of characters, the first and the last of each range, with spaces between
+// the pairs.
 func runeRanges(table string) (all [][2]rune) {
 	for pair := range strings.FieldsSeq(table) {
 		first, n := utf8.DecodeRuneInString(pair)
@@ -52,10 +54,10 @@ func within(c rune, ranges [][2]rune) bool {
 	return false
 }
 
-// isDigitRune is str.isdigit of a character.
+// isDigitRune implements str.isdigit for a character.
 func isDigitRune(c rune) bool { return unicode.IsDigit(c) || c > '~' && within(c, digitRunes) }
 
-// isNumericRune is str.isnumeric of a character.
+// isNumericRune implements str.isnumeric for a character.
 func isNumericRune(c rune) bool { return unicode.IsNumber(c) || numericLetters[c] }
 
 // decimalValue returns the value of a decimal digit of any script.
@@ -73,7 +75,7 @@ func decimalValue(c rune) (value int, isDecimal bool) {
 	return 0, false
 }
 
-// asciiDigits replaces the decimal digits of other scripts, as int and float of Python do.
+// asciiDigits replaces the decimal digits of other scripts, as Python's int and float do.
 func (r *renderer) asciiDigits(text string) string {
 	r.spend(2 * len(text))
 	return strings.Map(func(c rune) rune {
@@ -84,7 +86,7 @@ func (r *renderer) asciiDigits(text string) string {
 	}, text)
 }
 
-// isIdentifier is str.isidentifier.
+// isIdentifier implements str.isidentifier.
 func isIdentifier(text string) bool {
 	for at, c := range text {
 		first := (unicode.In(c, unicode.L, unicode.Nl, unicode.Other_ID_Start) || c == '_') && !within(c, notFirst)
@@ -97,7 +99,7 @@ func isIdentifier(text string) bool {
 	return text != ""
 }
 
-// isPrintable is str.isprintable. It refuses characters that this program does not know.
+// isPrintable implements str.isprintable. It refuses characters that this program does not know.
 func (r *renderer) isPrintable(text string) bool {
 	for _, c := range text {
 		if unicode.IsPrint(c) {
@@ -111,7 +113,8 @@ func (r *renderer) isPrintable(text string) bool {
 	return true
 }
 
-// isTitle is str.istitle: capitals only behind characters without case, small letters only behind letters.
+// isTitle implements str.istitle: capitals only after characters without case, small letters only
+// after letters.
 func isTitle(text string) bool {
 	found, before := false, false
 	for _, c := range text {
@@ -133,7 +136,7 @@ func isTitle(text string) bool {
 	return found
 }
 
-// folded is str.casefold.
+// folded implements str.casefold.
 func (r *renderer) folded(text string) string {
 	return r.letters(text, func(b *buffer, all []rune, at int) {
 		switch c := all[at]; {
@@ -153,7 +156,7 @@ func (r *renderer) folded(text string) string {
 	})
 }
 
-// expanded is str.expandtabs.
+// expanded implements str.expandtabs.
 func (r *renderer) expanded(text string, size int64) string {
 	r.spend(len(text))
 	b, column := r.buffer(), int64(0)
@@ -175,7 +178,7 @@ func (r *renderer) expanded(text string, size int64) string {
 	return b.String()
 }
 
-// translated is str.translate. The table is a dict or a list.
+// translated implements str.translate. The table is a dict or a list.
 func (r *renderer) translated(text string, table any) string {
 	_, isDict := table.(*dict)
 	characters, isString := str(table)
@@ -214,7 +217,7 @@ func (r *renderer) translated(text string, table any) string {
 	return b.String()
 }
 
-// translation is str.maketrans.
+// translation implements str.maketrans.
 func (r *renderer) translation(g given) *dict {
 	args, d := g.bind("", "", ""), newDict()
 	if len(g.placed) == 1 {

@@ -8,13 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// dates are the codes of strftime that stand for other codes.
+// dates maps codes of strftime to equivalent codes.
 var dates = map[byte]string{
 	'F': "%Y-%m-%d", 'T': "%H:%M:%S", 'R': "%H:%M", 'D': "%m/%d/%y", 'x': "%m/%d/%y", 'X': "%H:%M:%S", 'r': "%I:%M:%S %p",
 	'c': "%a %b %e %H:%M:%S %Y",
 }
 
-// date is the function strftime_now: the codes of glibc in the locale C.
+// date implements the function strftime_now, with the codes of glibc in the locale C.
 func (r *renderer) date(format string) string {
 	if r.now.IsZero() {
 		r.unsupported("strftime_now")
@@ -27,7 +27,7 @@ func (r *renderer) date(format string) string {
 			return b.String()
 		}
 		r.step(1)
-		if after, isZone := strings.CutPrefix(rest, ":z"); isZone { // of Python itself
+		if after, isZone := strings.CutPrefix(rest, ":z"); isZone { // handled by Python itself
 			format = after
 			continue
 		}
@@ -39,15 +39,15 @@ func (r *renderer) date(format string) string {
 
 // dateCode is a code of strftime: %-d or %_3j.
 type dateCode struct {
-	pad         byte // - _ or 0; 0: left out
+	pad         byte // one of - _ 0; the zero byte means none
 	upper, swap bool // ^ and #
 	width       int
-	modifier    byte // E or O; 0: none
-	letter      byte // 0: none that strftime knows
+	modifier    byte // E or O; 0 means none
+	letter      byte // 0 means a code that strftime does not know
 	text        string
 }
 
-// dateCode reads a code behind its percent sign.
+// dateCode reads the code after a percent sign.
 func (r *renderer) dateCode(text string) (code dateCode, size int) {
 	rest := text
 	for ; rest != "" && strings.IndexByte("-_0^#", rest[0]) >= 0; rest = rest[1:] {
@@ -111,7 +111,7 @@ func (r *renderer) datePart(code dateCode) string {
 	return r.dateFilled(code, text)
 }
 
-// dateName is the name of a day or a month, or the half of a day.
+// dateName returns the name of a day or a month, or the half of a day.
 func dateName(now time.Time, code dateCode) string {
 	text := now.Format(map[byte]string{'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January", 'p': "PM", 'P': "pm"}[code.letter])
 	switch {
@@ -123,7 +123,7 @@ func dateName(now time.Time, code dateCode) string {
 	return text
 }
 
-// dateFilled fills a text up to the width of its code.
+// dateFilled pads a text to the width of its code.
 func (r *renderer) dateFilled(code dateCode, text string) string {
 	fill := " "
 	if code.pad == '0' {
@@ -132,7 +132,7 @@ func (r *renderer) dateFilled(code dateCode, text string) string {
 	return r.repeated(fill, int64(code.width-utf8.RuneCountInString(text))) + text
 }
 
-// dateNumber returns the digits of a code that stands for a number, with the spaces or zeros that glibc writes.
+// dateNumber returns the digits of a numeric code, with the spaces or zeros that glibc writes.
 func dateNumber(now time.Time, letter byte) (text string, isNumber bool) {
 	pad := func(n, width int, fill string) (string, bool) {
 		digits := strconv.Itoa(n)
@@ -185,7 +185,7 @@ func dateNumber(now time.Time, letter byte) (text string, isNumber bool) {
 	return "", false
 }
 
-// dateDigits returns a number with the flag and the width of its code.
+// dateDigits returns a number in the format of its code's flag and width.
 func (r *renderer) dateDigits(code dateCode, text string) string {
 	digits := strings.TrimLeft(text, "0 ")
 	if digits == "" {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestDeepNesting renders what is nested nearly up to the bounds, also within macros that call each other.
+// TestDeepNesting renders templates that are nested nearly up to the limits, also within macros
+// that call each other.
 func TestDeepNesting(t *testing.T) {
 	const n = 190
 	for source, want := range map[string]string{

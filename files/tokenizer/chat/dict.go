@@ -6,7 +6,8 @@ import (
 	"math/big"
 )
 
-// dict keeps the order of insertion. Keys that are equal in Python are one key: 1, 1.0 and True.
+// dict keeps the order of insertion. Keys that are equal in Python, such as 1, 1.0 and True, are
+// the same key.
 type dict struct {
 	keys   []any
 	hashes []any // of keys
@@ -23,7 +24,7 @@ func (d *dict) set(hash, key, value any) {
 	d.values[hash] = value
 }
 
-// field sets the value of a key that is a string.
+// field sets the value of a string key.
 func (d *dict) field(name string, value any) { d.set(name, name, value) }
 
 // Hashes of keys that are not strings, numbers or pointers.
@@ -83,7 +84,7 @@ func (r *renderer) set(d *dict, key, value any) {
 	d.set(r.hash(key, 0), key, value)
 }
 
-// newFields returns the dict of Python's dict(*args, **kwargs).
+// newFields returns the result of Python's dict(*args, **kwargs).
 func (r *renderer) newFields(g given) *dict {
 	d := newDict()
 	if len(g.placed) > 1 {
@@ -120,7 +121,8 @@ func (r *renderer) merge(d *dict, from any) {
 	}
 }
 
-// dictMethod calls a method that does not change the dict. The sandbox of transformers refuses the rest.
+// dictMethod calls a method that does not change the dict. The sandbox of transformers refuses
+// other methods.
 func (r *renderer) dictMethod(d *dict, name string, g given) any {
 	switch name {
 	case "get":
@@ -141,10 +143,10 @@ func (r *renderer) dictMethod(d *dict, name string, g given) any {
 		r.merge(copied, d)
 		return copied
 	}
-	return r.fromKeys(g) // the sandbox hides the others
+	return r.fromKeys(g) // the sandbox hides the other methods
 }
 
-// fromKeys is dict.fromkeys.
+// fromKeys implements dict.fromkeys.
 func (r *renderer) fromKeys(g given) *dict {
 	args, made := g.bind("", ""), newDict()
 	for _, key := range r.each(g.need(args[0])) {

@@ -8,20 +8,23 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// ErrControl says that a message would be read as a part of the frame around messages.
+// ErrControl means that a message would be read as a part of the text around messages.
 var ErrControl = errors.New("control tokens in a message")
 
 // ErrToolControl is an ErrControl of [Input].Tools.
 var ErrToolControl = fmt.Errorf("%w: a tool", ErrControl)
 
-// errNoControl is of a tokenizer for which what a template writes around messages is text.
+// errNoControl means that a tokenizer does not recognize control tokens in the text that a template
+// writes around messages.
 var errNoControl = errors.New("a " + tokenizer.PieceFile + " does not recognize control tokens in text, so a chat template needs a " + tokenizer.JSONFile)
 
-// Encode returns the ids of a conversation, and none that a message smuggled in: its control tokens
-// are, in number and order, those of the same conversation with a plain word in place of each message
-// that is not empty; and the strings of tools, and of calls of them, have none. Control tokens are what the tokenizer calls special, the added tokens that the
-// template writes around messages, and the ids of ends, which end a text. A conversation with others
-// is an error that wraps ErrControl; the remaining errors are those of Render and of the tokenizer.
+// Encode returns the ids of a conversation. It ensures that no message adds control tokens: the
+// control tokens must be the same, in number and order, as in the same conversation with a plain
+// word in place of each non-empty message. The strings of tools, and of calls of tools, must not
+// contain control tokens. Control tokens are the tokenizer's special tokens, the added tokens that
+// the template writes around messages, and the ids in ends, which end a text. A conversation with
+// different control tokens is an error that wraps ErrControl. The remaining errors are the errors
+// of Render and of the tokenizer.
 func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([]int32, error) {
 	ids, err := t.ids(coder, in)
 	if err != nil {
@@ -61,7 +64,7 @@ func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([
 	return nil, fmt.Errorf("%w: the template makes more of them, or fewer, of these messages than of plain words", ErrControl)
 }
 
-// checkTools refuses control tokens in tools, in calls of them, and in what names a call.
+// checkTools refuses control tokens in tools, in calls of tools, and in the names and ids of calls.
 func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bool) error {
 	check := func(text string, found error) error {
 		ids, err := coder.Encode([]byte(text))

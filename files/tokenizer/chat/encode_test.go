@@ -10,7 +10,8 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// framed returns the byte tokenizer with a control token that is special, and one that is not.
+// framed returns the byte tokenizer with two control tokens: a special token, and a token that is
+// not special.
 func framed(t *testing.T) *tokenizer.Tokenizer {
 	t.Helper()
 	added := `"added_tokens": [` +
@@ -88,7 +89,8 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 	}
 }
 
-// TestEncodeByPieces wants an error of a tokenizer that finds no control tokens in text.
+// TestEncodeByPieces checks that a tokenizer that cannot find control tokens in text gives an
+// error.
 func TestEncodeByPieces(t *testing.T) {
 	coder, err := tokenizer.ParseSentencePiece([]byte("\n\x09\n\x05<unk>\x18\x02" + "\n\x08\n\x01e\x15\x00\x00\x80\xbf"))
 	if err != nil {

@@ -2,11 +2,12 @@ package chat
 
 import "slices"
 
-// escapingFilters are filters that make safe strings within the tag autoescape.
+// escapingFilters are filters that return safe strings within the tag autoescape.
 var escapingFilters = []string{"join", "replace", "urlize", "xmlattr"}
 
-// checkEscaping refuses a filter in a macro that is called across the beginning or the end of the tag autoescape.
-// jinja2 computes it as here or as there, depending on which values are constant.
+// checkEscaping refuses a filter in a macro that is called across the start or the end of the tag
+// autoescape. jinja2 computes the filter with the setting of either place, depending on which
+// values are constant.
 func (r *renderer) checkEscaping(f filter) {
 	if f.escape != r.escape && slices.Contains(escapingFilters, f.name) {
 		r.unsupported("the filter %s in a macro that is called across the tag autoescape", f.name)
@@ -21,7 +22,8 @@ func (r *renderer) autoescape(node escapeNode, s *scope) {
 	r.escape = before
 }
 
-// writePart executes the tag block, which sees the variables of the template only, or with scoped all variables.
+// writePart executes the tag block. The block sees only the variables of the template or, if scoped
+// is set, all variables.
 func (r *renderer) writePart(node partNode, s *scope) {
 	if node.required {
 		r.wrong("a required block without a template that defines it")
@@ -42,19 +44,20 @@ func safeIf(text string, safe bool) any {
 	return text
 }
 
-// concatenated is the operator ~.
+// concatenated implements the operator ~.
 func (r *renderer) concatenated(e concat, parts []any) any {
 	isSafe := func(part any) bool { _, safe := part.(markup); return safe }
 	if !e.escape || !slices.ContainsFunc(parts, isSafe) {
 		return r.joined(parts, "")
 	}
-	if e.constant { // jinja2 joins the texts of constants without their kinds
+	if e.constant { // jinja2 joins constants without regard to their types
 		r.unsupported("~ of a safe string that is a constant, within the tag autoescape")
 	}
 	return r.joinedSafe(parts, "")
 }
 
-// joinedSafe joins values with a safe string between them, and escapes the others.
+// joinedSafe joins values with a safe string between them, and escapes the values that are not
+// safe.
 func (r *renderer) joinedSafe(items []any, between markup) markup {
 	b := r.buffer()
 	for i, item := range items {
@@ -66,7 +69,7 @@ func (r *renderer) joinedSafe(items []any, between markup) markup {
 	return markup(b.String())
 }
 
-// joinedByFilter is the filter join within the tag autoescape.
+// joinedByFilter implements the filter join within the tag autoescape.
 func (r *renderer) joinedByFilter(items []any, between any) any {
 	safe, isSafe := between.(markup)
 	for _, item := range items {
@@ -80,7 +83,7 @@ func (r *renderer) joinedByFilter(items []any, between any) any {
 	return r.joined(items, r.text(between))
 }
 
-// replacedByFilter is the filter replace within the tag autoescape.
+// replacedByFilter implements the filter replace within the tag autoescape.
 func (r *renderer) replacedByFilter(of, from, to any, most int64) any {
 	_, safeOf := of.(markup)
 	_, safeFrom := from.(markup)

@@ -78,7 +78,7 @@ func (r *renderer) evals(all []expression, s *scope) []any {
 	return values
 }
 
-// given computes the arguments of a call. The items after * and ** follow the arguments before them.
+// given evaluates the arguments of a call. The items after * and ** follow the preceding arguments.
 func (r *renderer) given(a arguments, call string, s *scope) given {
 	g := given{r, call, r.evals(a.placed, s), a.names, r.evals(a.named, s)}
 	if a.list != nil {

@@ -24,7 +24,7 @@ type (
 	}
 	index struct{ of, at expression }
 	slice struct {
-		of, from, to, step expression // nil: left out
+		of, from, to, step expression // nil: omitted
 		constant           bool       // without variables and calls
 	}
 	call struct {
@@ -62,7 +62,7 @@ type (
 	conditional struct{ condition, then, or expression }
 )
 
-// arguments are those of a call: by place, then by name.
+// arguments are the arguments of a call: positional arguments, then named arguments.
 type arguments struct {
 	placed []expression
 	names  []string
@@ -71,8 +71,8 @@ type arguments struct {
 	list, dict expression
 }
 
-// tuple reads an expression, or several with commas between them. Conditions are left out where
-// an if after it means something else.
+// tuple reads an expression, or several expressions separated by commas. It does not read a
+// condition if the following if has a different meaning.
 func (p *parser) tuple(conditions bool) (expression, error) {
 	read := p.expression
 	if !conditions {
@@ -118,7 +118,7 @@ func (p *parser) expression() (expression, error) {
 	return value, err
 }
 
-// chain reads operands of one level with operators between them.
+// chain reads the operands of one level and the operators between them.
 func (p *parser) chain(next func() (expression, error), k kind, ops ...string) (expression, error) {
 	left, err := next()
 	for n := 0; err == nil && p.now().kind == k && slices.Contains(ops, p.now().text); n++ {
@@ -407,7 +407,7 @@ func (p *parser) subscript(of expression) (expression, error) {
 	return index{of, parts[0]}, nil
 }
 
-// tupleIndex reads the rest of an index of several values.
+// tupleIndex reads the rest of an index that consists of several values.
 func (p *parser) tupleIndex(of, first expression) (expression, error) {
 	all := []expression{first}
 	for p.skip(operatorToken, ",") {
@@ -499,7 +499,7 @@ func (p *parser) filters(value expression) (expression, error) {
 	}
 }
 
-// filterAfter reads a filter of a value, behind its bar.
+// filterAfter reads the filter after a bar.
 func (p *parser) filterAfter(value expression) (expression, error) {
 	f := filter{of: value, escape: p.escape}
 	var err error

@@ -8,7 +8,7 @@ import (
 // A filterFunc computes a filter.
 type filterFunc func(r *renderer, of any, g given) any
 
-// filterNamed returns the filter of a name, or nil.
+// filterNamed returns the filter with a name, or nil.
 func filterNamed(name string) filterFunc {
 	for _, find := range []func(string) filterFunc{textFilter, listFilter, numberFilter, choiceFilter} {
 		if found := find(name); found != nil {
@@ -34,7 +34,7 @@ func (r *renderer) filter(name string, of any, g given) any {
 	return nil
 }
 
-// listFilter returns a filter of lists, dicts and values in general.
+// listFilter returns a filter for lists, dicts and other values.
 func listFilter(name string) filterFunc {
 	switch name {
 	case "default", "d":
@@ -132,8 +132,9 @@ func (r *renderer) cloned(of any) []any {
 	return slices.Clone(items)
 }
 
-// lazy returns an iterator that calls open when its first item is read. Errors of filters that are never read
-// do not end a template. Iterators that read from each other count as macros that call each other.
+// lazy returns an iterator that calls open when its first item is read. Errors of filters whose
+// result is never read do not end a template. Iterators that read from each other count like macros
+// that call each other.
 func (r *renderer) lazy(open func() func() (any, bool)) *iterator {
 	var next func() (any, bool)
 	return &iterator{func() (any, bool) {
@@ -179,7 +180,7 @@ func reverseFilter(r *renderer, of any, g given) any {
 	return &iterator{r.iterate(&list{items: reversed})}
 }
 
-// attrFilter is the attribute of a value, never an item.
+// attrFilter returns the attribute of a value, never an item.
 func attrFilter(r *renderer, of any, g given) any {
 	name := g.text(g.bind("name")[0])
 	if _, isNamespace := of.(*namespace); isNamespace || slices.Contains(pythonNames[typeName(of)], name) {
@@ -194,8 +195,8 @@ func attrFilter(r *renderer, of any, g given) any {
 	return undefined{name}
 }
 
-// getter returns the function that reads a path of attributes and indices. byDefault, if it is not nil,
-// replaces what is undefined. Texts are made small if exactCase is false.
+// getter returns the function that reads a path of attributes and indices. If byDefault is not nil,
+// it replaces undefined values. Texts become lower case if exactCase is false.
 func (r *renderer) getter(path, byDefault any, exactCase bool) func(any) any {
 	var parts []any
 	text, isText := str(path)
@@ -222,7 +223,7 @@ func (r *renderer) getter(path, byDefault any, exactCase bool) func(any) any {
 	}
 }
 
-// pathPart is a name, or a number where all characters are digits.
+// pathPart returns a name, or a number if all characters are digits.
 func (r *renderer) pathPart(part string) any {
 	if !every(part, isDigitRune) {
 		return part
@@ -234,7 +235,7 @@ func (r *renderer) pathPart(part string) any {
 	return newInt(n)
 }
 
-// sortKey is the key of sort: a list of the values of the attributes, which have commas between them.
+// sortKey returns the key of sort: a list of the values of the comma-separated attributes.
 func (r *renderer) sortKey(path any, exactCase bool) func(any) any {
 	getters := []func(any) any{}
 	if text, isText := str(path); isText {
@@ -345,7 +346,8 @@ func sliceFilter(r *renderer, of any, g given) any {
 	})
 }
 
-// parts returns items in lists of nearly the same length. The first lists have one item more, or the others get fill.
+// parts splits items into lists of nearly the same length. The first lists have one item more, or
+// the other lists get fill.
 func (r *renderer) parts(items []any, count int64, fill any) (all []any) {
 	if count == 0 {
 		r.wrong("slice into 0 parts")

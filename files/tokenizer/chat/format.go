@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxWidth bounds the width of a formatted value.
+// maxWidth limits the width of a formatted value.
 const maxWidth = 10_000
 
 // placeholder is a conversion of the operator %: %(key)-05.2f.
@@ -17,12 +17,13 @@ type placeholder struct {
 	hasKey           bool
 	left, zero, plus bool
 	space, alternate bool
-	prefix           string // of the digits: 0x
-	width, precision int    // -1: left out
+	prefix           string // prefix of the digits: 0x
+	width, precision int    // -1: omitted
 	verb             byte
 }
 
-// placeholderAt reads a placeholder behind its %, and returns the text after it. star returns the next value, for *.
+// placeholderAt reads a placeholder after its %, and returns the text that follows it. star returns
+// the next value, for *.
 func (r *renderer) placeholderAt(text string, star func() int) (p placeholder, rest string) {
 	p = placeholder{width: -1, precision: -1}
 	if strings.HasPrefix(text, "(") {
@@ -77,7 +78,7 @@ func (r *renderer) formatNumber(text string) (n int, rest string) {
 	return n, text[end:]
 }
 
-// formatted is the operator % of strings.
+// formatted implements the operator % of strings.
 func (r *renderer) formatted(format string, value any, escape bool) string {
 	o := operands{r: r, of: value, values: []any{value}, single: true}
 	if tuple, isList := value.(*list); isList && tuple.tuple {
@@ -107,13 +108,13 @@ func (r *renderer) formatted(format string, value any, escape bool) string {
 // operands are the values of the operator %.
 type operands struct {
 	r      *renderer
-	of     any // the value behind the operator
+	of     any // the value after the operator
 	values []any
 	used   int
 	single bool // of is not a tuple
 }
 
-// width returns the next value as the width of another, for *.
+// width returns the next value as the width of a different value, for *.
 func (o *operands) width() int {
 	if o.used >= len(o.values) || o.single {
 		o.r.wrong("a format with * requires a tuple with its width")
@@ -145,7 +146,7 @@ func (o *operands) next(p placeholder) any {
 	return o.values[o.used-1]
 }
 
-// finish refuses values that are left over, except single values with items, as Python does.
+// finish refuses unused values, except a single value that has items, as Python does.
 func (o *operands) finish() {
 	switch v := o.of.(type) {
 	case *dict, undefined:
@@ -270,7 +271,7 @@ func (p placeholder) sign(negative bool) string {
 	return ""
 }
 
-// aligned fills a text up to the width.
+// aligned pads a text to the width.
 func (r *renderer) aligned(p placeholder, text string) string {
 	left := int64(p.width - utf8.RuneCountInString(text))
 	switch {

@@ -15,12 +15,12 @@ type formatSpec struct {
 	sign             byte // + - or space
 	noMinusZero      bool
 	alternate        bool
-	width, precision int  // -1: left out
-	grouping         byte // , or _; 0: none
-	verb             byte // 0: left out
+	width, precision int  // -1: omitted
+	grouping         byte // , or _; 0 means none
+	verb             byte // 0: omitted
 }
 
-// parseSpec reads a format specification. left is whether the type is aligned to the left by default.
+// parseSpec parses a format specification. left selects left alignment as the default.
 func (r *renderer) parseSpec(text string, left bool) (f formatSpec) {
 	f.width, f.precision, f.fill = -1, -1, " "
 	_, n := utf8.DecodeRuneInString(text)
@@ -63,7 +63,7 @@ func (r *renderer) parseSpec(text string, left bool) (f formatSpec) {
 	return f
 }
 
-// inFormat returns a value in the format of a specification, as format of Python.
+// inFormat returns a value in the format of a specification, like Python's format.
 func (r *renderer) inFormat(value any, spec string) string {
 	if spec == "" {
 		return r.text(value)
@@ -97,7 +97,7 @@ func (r *renderer) textInFormat(text string, f formatSpec) string {
 	return r.filled(text, f, '<')
 }
 
-// filled adds the filling of a format around a text.
+// filled adds the padding of a format around a text.
 func (r *renderer) filled(text string, f formatSpec, align byte) string {
 	if f.align != 0 {
 		align = f.align
@@ -145,7 +145,7 @@ func (r *renderer) wholeInFormat(n *big.Int, f formatSpec) string {
 	return r.numberInFormat(n.Sign() < 0, prefix, digits, "", size, f)
 }
 
-// characterInFormat is the verb c: the character of a code.
+// characterInFormat implements the verb c: the character of a code.
 func (r *renderer) characterInFormat(n *big.Int, f formatSpec) string {
 	if f.sign != 0 || f.alternate || f.precision >= 0 || f.grouping != 0 || f.noMinusZero {
 		r.wrong("a format of numbers for a character")
@@ -207,7 +207,7 @@ func (r *renderer) realInFormat(value float64, f formatSpec) string {
 	return r.numberInFormat(negative, "", text[:end], text[end:]+percent, 3, f)
 }
 
-// numberInFormat puts the parts of a number together: its sign, prefix, digits and rest.
+// numberInFormat joins the parts of a number: its sign, prefix, digits and rest.
 func (r *renderer) numberInFormat(negative bool, prefix, digits, rest string, size int, f formatSpec) string {
 	sign := placeholder{plus: f.sign == '+', space: f.sign == ' '}.sign(negative) + prefix
 	width := 0

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// given are the arguments of a function, a filter or a method.
+// given are the arguments of a call of a function, a filter or a method.
 type given struct {
 	r      *renderer
-	call   string // for messages
+	call   string // name of the call for messages
 	placed []any
 	names  []string
 	named  []any
 }
 
-// absent stands for an argument that the template left out.
+// absent represents an argument that the template omitted.
 type absent struct{}
 
-// or returns an argument, or a default in place of absent.
+// or returns an argument, or a default if the argument is absent.
 func or(value, byDefault any) any {
 	if _, missing := value.(absent); missing {
 		return byDefault
@@ -25,8 +25,8 @@ func or(value, byDefault any) any {
 	return value
 }
 
-// bind returns the arguments in the order of the names of the parameters. A parameter without a name is
-// taken by its place only. Unknown arguments are an error.
+// bind returns the arguments in the order of the names of the parameters. A parameter without a
+// name is positional only. Unknown arguments are an error.
 func (g given) bind(names ...string) []any {
 	if len(g.placed) > len(names) {
 		g.r.wrong("%s with %d arguments, want at most %d", g.call, len(g.placed), len(names))
@@ -47,7 +47,7 @@ func (g given) bind(names ...string) []any {
 	return values
 }
 
-// need returns an argument that cannot be left out.
+// need returns an argument that must not be omitted.
 func (g given) need(value any) any {
 	if _, missing := value.(absent); missing {
 		g.r.wrong("%s lacks an argument", g.call)
@@ -67,10 +67,10 @@ func (g given) text(value any) string {
 	return text
 }
 
-// flag returns the truth of an argument.
+// flag returns the truth value of an argument.
 func (g given) flag(value any) bool { return truth(or(value, false)) }
 
-// whole returns an argument that is an integer.
+// whole returns an integer argument.
 func (g given) whole(value any) int64 {
 	n, isNumber := number(g.need(value))
 	if _, isBig := value.(*big.Int); isBig {

@@ -6,13 +6,14 @@ import (
 
 var globals = []string{"range", "namespace", "raise_exception", "strftime_now", "dict", "joiner", "cycler", "lipsum"}
 
-// cycler is the global cycler of jinja2, which goes through its items again and again.
+// cycler is the global cycler of jinja2, which repeats its items endlessly.
 type cycler struct {
 	items []any
 	at    int
 }
 
-// joiner is the global joiner of jinja2, which returns nothing at first, and then its text.
+// joiner is the global joiner of jinja2, which returns an empty text at first and its text
+// afterwards.
 type joiner struct {
 	separator any
 	used      bool

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// xmlattrFilter is the filter xmlattr, which writes a dict as attributes of a tag.
+// xmlattrFilter implements the filter xmlattr, which writes a dict as attributes of a tag.
 func xmlattrFilter(r *renderer, of any, g given) any {
 	args := g.bind("autospace")
 	d, isDict := of.(*dict)
@@ -39,7 +39,8 @@ func xmlattrFilter(r *renderer, of any, g given) any {
 	return text
 }
 
-// striptagsFilter is the filter striptags: no comments and tags, single spaces, and characters instead of entities.
+// striptagsFilter implements the filter striptags: it removes comments and tags, collapses spaces,
+// and replaces entities by characters.
 func striptagsFilter(r *renderer, of any, g given) any {
 	g.bind()
 	text := r.text(of)
@@ -47,7 +48,7 @@ func striptagsFilter(r *renderer, of any, g given) any {
 	return unescaped(strings.Join(strings.FieldsFunc(withoutTags(text), isSpace), " "))
 }
 
-// withoutTags removes tags and comments up to the first that has no end.
+// withoutTags removes tags and comments up to the first tag or comment without an end.
 func withoutTags(text string) string {
 	var kept strings.Builder
 	for {
@@ -73,10 +74,10 @@ func withoutTags(text string) string {
 // entity is a reference to a character of HTML.
 var entity = regexp.MustCompile(`&(#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)`)
 
-// windowsCharacters are the characters of the codes 0x80 to 0x9f; 0 is the code itself.
+// windowsCharacters are the characters of the codes 0x80 to 0x9f; 0 means the code itself.
 var windowsCharacters = []rune("\u20ac\x00\u201a\u0192\u201e\u2026\u2020\u2021\u02c6\u2030\u0160\u2039\u0152\x00\u017d\x00\x00\u2018\u2019\u201c\u201d\u2022\u2013\u2014\u02dc\u2122\u0161\u203a\u0153\x00\u017e\u0178")
 
-// unescaped is html.unescape of Python.
+// unescaped implements Python's html.unescape.
 func unescaped(text string) string {
 	return entity.ReplaceAllStringFunc(text, func(reference string) string {
 		if reference[1] != '#' {
@@ -104,13 +105,13 @@ func unescaped(text string) string {
 	})
 }
 
-// invalidCode reports whether HTML has no character of a code.
+// invalidCode reports whether a code is not a character of HTML.
 func invalidCode(code int64) bool {
 	return code >= 1 && code <= 8 || code == 0xb || code >= 0xe && code <= 0x1f || code >= 0x7f && code <= 0x9f ||
 		code >= 0xfdd0 && code <= 0xfdef || code&0xfffe == 0xfffe
 }
 
-// filesizeFilter is the filter filesizeformat.
+// filesizeFilter implements the filter filesizeformat.
 func filesizeFilter(r *renderer, of any, g given) any {
 	binary := truth(or(g.bind("binary")[0], false))
 	size, isNumber := r.real(of)
@@ -146,7 +147,8 @@ func filesizeFilter(r *renderer, of any, g given) any {
 	return nil
 }
 
-// groupbyFilter is the filter groupby: tuples of a value and the items that have it, in the order of the values.
+// groupbyFilter implements the filter groupby: tuples of a value and the items with this value, in
+// the order of the values.
 func groupbyFilter(r *renderer, of any, g given) any {
 	args := g.bind("attribute", "default", "case_sensitive")
 	path, byDefault := g.need(args[0]), or(args[1], nil)

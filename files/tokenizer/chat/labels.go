@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/files/tokenizer"
 )
 
-// ErrTurns says that it cannot be told which tokens of a conversation are the assistant's.
+// ErrTurns means that the assistant's tokens in a conversation cannot be determined.
 var ErrTurns = errors.New("cannot tell the assistant's tokens")
 
 // assistant is the role whose messages are learned.
@@ -60,8 +60,8 @@ func (t *Template) learnMarked(coder *tokenizer.Tokenizer, in Input, ids []int32
 	return nil
 }
 
-// unmasked returns the spans of the messages that are not masked. Each message
-// adds its spans to the spans of the messages before it.
+// unmasked returns the spans of the messages that are not masked. Each message adds its spans to
+// the spans of the messages before it.
 func (t *Template) unmasked(in Input, marked []span) (kept []span, err error) {
 	messages := in.Messages
 	if !slices.ContainsFunc(messages, func(m Message) bool { return m.Masked }) {
@@ -85,7 +85,7 @@ func (t *Template) unmasked(in Input, marked []span) (kept []span, err error) {
 	return kept, nil
 }
 
-// learnAdded marks what messages of the assistant add.
+// learnAdded marks the tokens that messages of the assistant add.
 func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32, learned []bool) (err error) {
 	messages, before := in.Messages, 0
 	if messages[0].Role == assistant {
@@ -94,7 +94,7 @@ func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32,
 		}
 	}
 	for i, message := range messages {
-		end, next := len(ids), len(ids) // of the message, and of the header of an answer that follows
+		end, next := len(ids), len(ids) // of the message, and of the header of a following answer
 		if i+1 < len(messages) {
 			in.Messages = messages[:i+1]
 			if end, next, err = t.ends(coder, in, ids, messages[i+1].Role == assistant); err != nil {
@@ -112,8 +112,9 @@ func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32,
 	return nil
 }
 
-// ends returns the number of ids of the first messages of a conversation, without and with the ids that begin an
-// answer if one follows. Both are -1 if the conversation does not begin with the first messages.
+// ends returns the number of ids of the first messages of a conversation, without and with the ids
+// that begin an answer if an answer follows. Both are -1 if the conversation does not begin with
+// the first messages.
 func (t *Template) ends(coder *tokenizer.Tokenizer, in Input, ids []int32, answered bool) (end, next int, err error) {
 	last := in.Messages[len(in.Messages)-1]
 	in.AddGenerationPrompt = answered
@@ -131,8 +132,9 @@ func (t *Template) ends(coder *tokenizer.Tokenizer, in Input, ids []int32, answe
 	return len(part), next, nil
 }
 
-// firstAnswer returns the number of ids before the text of an answer that begins a conversation. No message
-// stands before that answer, so a conversation with one does, to find the ids that begin an answer.
+// firstAnswer returns the number of ids before the text of an answer that begins a conversation.
+// Because no message precedes that answer, a conversation with one message is used to find the ids
+// that begin an answer.
 func (t *Template) firstAnswer(coder *tokenizer.Tokenizer, in Input, ids []int32) (int, error) {
 	in.Messages = []Message{{Role: "user", Content: "word"}}
 	question, err := t.ids(coder, in)

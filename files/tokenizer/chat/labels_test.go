@@ -35,7 +35,8 @@ func labelled(t *testing.T) *tokenizer.Tokenizer {
 	return coder
 }
 
-// TestEncodeForTraining compares with what transformers, and scripts that make samples, say is the assistant's.
+// TestEncodeForTraining compares with the assistant tokens of transformers, and of scripts that
+// prepare samples.
 func TestEncodeForTraining(t *testing.T) {
 	coder := labelled(t)
 	content, err := os.ReadFile("testdata/labels.json")
@@ -67,8 +68,9 @@ func TestEncodeForTraining(t *testing.T) {
 	}
 }
 
-// TestEncodeForTrainingSaysWhatItCannotTell: a template that leaves out what was thought before the last
-// answer, one whose mark is within a token, and no messages.
+// TestEncodeForTrainingSaysWhatItCannotTell checks three errors: a template that removes the
+// thoughts before the last answer, a template with a mark inside of a token, and a conversation
+// without messages.
 func TestEncodeForTrainingSaysWhatItCannotTell(t *testing.T) {
 	coder := labelled(t)
 	chat := []Message{{Role: "user", Content: "hi"}, {Role: assistant, Content: "word"}, {Role: "user", Content: "and"}, {Role: assistant, Content: "word"}}
@@ -90,8 +92,8 @@ func TestEncodeForTrainingSaysWhatItCannotTell(t *testing.T) {
 	}
 }
 
-// TestMaskedAnswers: a masked answer is not learned, whether the template marks answers or not, and wherever
-// it stands; the ids stay the same.
+// TestMaskedAnswers checks that a masked answer is not learned, whether the template marks answers
+// or not, and whatever its position. The ids stay the same.
 func TestMaskedAnswers(t *testing.T) {
 	coder := labelled(t)
 	say := func(masked bool, content string) Message {
@@ -140,8 +142,8 @@ func TestMaskedAnswers(t *testing.T) {
 	}
 }
 
-// TestMaskedAnswersThatCannotBeTold: templates that mark only the last answer, or write the first answer
-// without its header.
+// TestMaskedAnswersThatCannotBeTold has templates that mark only the last answer, or that write the
+// first answer without its header.
 func TestMaskedAnswersThatCannotBeTold(t *testing.T) {
 	coder := labelled(t)
 	for name, test := range map[string]struct {

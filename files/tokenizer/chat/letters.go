@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// The characters that become several, each before its text.
+// Characters whose mapping has several characters, each followed by its mapping.
 var (
 	upperTexts = texts("\u00dfSS \u0149\u02bcN \u01f0J\u030c \u0390\u0399\u0308\u0301 \u03b0\u03a5\u0308\u0301 \u0587\u0535\u0552 " +
 		"\u1e96H\u0331 \u1e97T\u0308 \u1e98W\u030a \u1e99Y\u030a \u1e9aA\u02be \u1f50\u03a5\u0313 " +
@@ -70,7 +70,8 @@ func mapped(b *buffer, c rune, several map[rune]string, one func(rune) rune) {
 	b.add(string(one(c)))
 }
 
-// lowerRune writes the small letter of the character at a place. A sigma at the end of a word has its own.
+// lowerRune writes the lower-case letter of the character at a place. A sigma at the end of a word
+// has a special form.
 func lowerRune(b *buffer, all []rune, at int) {
 	if all[at] == '\u03a3' && finalSigma(b.r, all, at) {
 		b.add("\u03c2")
@@ -118,7 +119,7 @@ func (r *renderer) capitalized(text string) string {
 	})
 }
 
-// titled is str.title: every letter behind something that has no case is a capital.
+// titled implements str.title: every letter after a character without case becomes a capital.
 func (r *renderer) titled(text string) string {
 	return r.letters(text, func(b *buffer, all []rune, at int) {
 		if at > 0 && cased(all[at-1]) {
@@ -142,7 +143,8 @@ func (r *renderer) swapped(text string) string {
 	})
 }
 
-// titleFilter is the filter title: the characters behind spaces and some marks are capitals.
+// titleFilter implements the filter title: the characters after spaces and some marks become
+// capitals.
 func (r *renderer) titleFilter(text string) string {
 	r.spend(4 * len(text))
 	b := r.buffer()

@@ -18,7 +18,7 @@ var (
 	ErrTemplate    = errors.New("the chat template cannot be computed")
 )
 
-// maxSource bounds a template, in bytes. The longest in use have about 20 KiB.
+// maxSource limits a template, in bytes. The longest templates in use have about 20 KiB.
 const maxSource = 256 << 10
 
 type kind int
@@ -50,7 +50,7 @@ func (t token) String() string {
 	return strconv.Quote(t.text)
 }
 
-// isSpace is str.isspace of Python, and \s of its regular expressions.
+// isSpace implements Python's str.isspace, and \s of its regular expressions.
 func isSpace(r rune) bool {
 	switch {
 	case r >= '\t' && r <= '\r', r >= 0x1c && r <= ' ', r == 0x85, r == 0xa0, r == 0x1680,
@@ -60,11 +60,11 @@ func isSpace(r rune) bool {
 	return false
 }
 
-// lexer cuts a template into tokens.
+// lexer splits a template into tokens.
 type lexer struct {
 	rest      string
 	line      int
-	lineStart bool // the last thing read ended with a line
+	lineStart bool // the previous token ended with a line break
 	tokens    []token
 }
 
@@ -98,7 +98,7 @@ func (l *lexer) skip(n int) string {
 	return taken
 }
 
-// next reads the text up to the next tag, and that.
+// next reads the text up to the next tag, and the tag.
 func (l *lexer) next() error {
 	at := nextTag(l.rest)
 	if at < 0 {
@@ -130,8 +130,8 @@ func (l *lexer) next() error {
 	return l.inside(beginBlock, endBlock, "%}")
 }
 
-// withoutIndent returns the text before a tag without the spaces that the sign of the tag, or the place of a
-// tag in its own line, removes.
+// withoutIndent returns the text before a tag. It removes the spaces that the tag's sign removes,
+// or that indent a tag in its own line.
 func (l *lexer) withoutIndent(text string, sign byte, ownLine bool) string {
 	if sign == '-' {
 		return strings.TrimRightFunc(text, isSpace)
@@ -148,7 +148,7 @@ var (
 	rawEnd   = regexp.MustCompile(`{%([-+]?)\s*endraw\s*(?:\+%}|-%}|%}\n?)`)
 )
 
-// raw reads a block whose text is not a template; begin is the rest of its first tag.
+// raw reads a block whose text is not a template. begin is the rest of its first tag.
 func (l *lexer) raw(begin string) error {
 	l.skip(len(begin))
 	l.skipSpaces(strings.HasSuffix(begin, "-%}"))
@@ -207,8 +207,8 @@ func (l *lexer) comment() error {
 	return nil
 }
 
-// close reads the end of a tag if one is here: with the whitespace that a sign says, or, of blocks
-// and comments, with the line that it ends.
+// close reads the end of a tag if one is here. It also removes whitespace as a sign selects or, for
+// blocks and comments, the following line break.
 func (l *lexer) close(end string, ownLine bool) bool {
 	switch {
 	case strings.HasPrefix(l.rest, "-"+end):
@@ -265,7 +265,7 @@ func (l *lexer) inside(begin, end kind, closer string) error {
 func isLetter(c byte) bool { return c == '_' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 func isDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
-// nameLength returns the length of the name that a text begins with.
+// nameLength returns the length of the name at the start of a text.
 func nameLength(text string) int {
 	n := 0
 	for n < len(text) {
@@ -318,7 +318,7 @@ func (l *lexer) operator(open *[]byte) error {
 	return fmt.Errorf("%w: line %d: the character %q in a tag", ErrUnsupported, l.line, r)
 }
 
-// quoted reads a string, with the escapes of Python.
+// quoted reads a string with Python's escapes.
 func (l *lexer) quoted(quote byte) error {
 	var out strings.Builder
 	for i := 1; i < len(l.rest); i++ {
@@ -345,7 +345,8 @@ var escapes = map[byte]string{
 	'n': "\n", 't': "\t", 'r': "\r", '\\': "\\", '\'': "'", '"': `"`, 'a': "\a", 'b': "\b", 'f': "\f", 'v': "\v", '\n': "",
 }
 
-// escape writes what follows a backslash, and returns how many bytes that were.
+// escape writes the character of an escape after its backslash, and returns the length of the
+// escape in bytes.
 func escape(out *strings.Builder, rest string) (int, error) {
 	if rest == "" {
 		return 0, fmt.Errorf("%w: a string has no end", ErrSyntax)

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/base/pythonjson"
 )
 
-// ErrNone says that a model comes without a chat template.
+// ErrNone means that a model has no chat template.
 var ErrNone = errors.New("the model has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)")
 
 const maxConfig = 16 << 20 // bytes of a tokenizer_config.json
@@ -17,9 +17,10 @@ const maxConfig = 16 << 20 // bytes of a tokenizer_config.json
 // tokenNames are the tokens of a tokenizer_config.json that templates see.
 var tokenNames = []string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}
 
-// Load returns the template of a model's files and the tokens that it names:
-// chat_template.jinja, else the one of tokenizer_config.json, of several that of the name default,
-// else that of chat_template.json. Without one the error is ErrNone.
+// Load returns the template of a model's files, and the tokens that the files name. It uses
+// chat_template.jinja, else the template of tokenizer_config.json, else the template of
+// chat_template.json. If a file has several templates, it uses the template with the name default.
+// Without a template it returns ErrNone.
 func Load(file func(name string) ([]byte, bool)) (*Template, map[string]string, error) {
 	config := map[string]json.RawMessage{}
 	if data, found := file("tokenizer_config.json"); found {
@@ -80,7 +81,7 @@ func tokensOf(config map[string]json.RawMessage) (map[string]string, error) {
 	return tokens, nil
 }
 
-// errShape means that a file has a value of another kind than is read.
+// errShape means that a file has a value of an unexpected type.
 var errShape = errors.New("wrong kind of value")
 
 // decode reads a JSON object that Python wrote.
@@ -95,7 +96,7 @@ func decode(data []byte, into any) error {
 	return err
 }
 
-// chosen returns a template, or of several the one with the name default.
+// chosen returns a template or, of several templates, the template with the name default.
 func chosen(raw json.RawMessage) (source string, err error) {
 	if raw == nil || string(raw) == "null" {
 		return "", ErrNone

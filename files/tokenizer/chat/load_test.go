@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// TestWrongFiles: files of a model with something else than a template or tokens are named, and are not rendered.
+// TestWrongFiles checks that a model's file without a valid template or tokens is named in the
+// error, and that its content is not rendered.
 func TestWrongFiles(t *testing.T) {
 	const pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n"
 	for _, test := range []struct {

@@ -2,17 +2,17 @@ package chat
 
 import "errors"
 
-// loop is the variable loop. It reads an item ahead only if the template asks for the next one, so that
-// conditions of loops are computed when jinja2 computes them.
+// loop is the variable loop. It reads an item ahead only if the template requests the next item, so
+// that conditions of loops are computed at the same time as in jinja2.
 type loop struct {
 	r       *renderer
 	source  func() (any, bool)
 	known   int // number of items; -1: not counted yet
-	at      int // of the current item
+	at      int // index of the current item
 	before  any
 	current any
-	after   []any // at most one item that was read ahead
-	last    *list // arguments of the last call of changed
+	after   []any // at most one item, read ahead
+	last    *list // arguments of the previous call of changed
 	depth   int
 	again   func(over any, depth int) any // nil unless the loop is recursive
 }
@@ -41,7 +41,7 @@ func (l *loop) peek() (any, bool) {
 	return l.after[0], true
 }
 
-// length counts the items. It reads the remaining items if a condition chooses them.
+// length counts the items. If a condition selects the items, it reads the remaining items.
 func (l *loop) length() int {
 	if l.known < 0 {
 		rest := l.r.each(&iterator{l.source})
@@ -82,7 +82,7 @@ func (r *renderer) iteration(node forNode, over any, s *scope, depth int) error 
 			return safeIf(text, node.escape)
 		}
 	}
-	finished := false // whether an iteration reached its end, which jinja2 asks for the else of a loop
+	finished := false // whether an iteration reached its end; jinja2 decides by this about the else of a loop
 	for item, found := around.next(); found; item, found = around.next() {
 		r.step(1)
 		inner := s.inner()
@@ -100,7 +100,7 @@ func (r *renderer) iteration(node forNode, over any, s *scope, depth int) error 
 	return r.all(node.or, s.inner())
 }
 
-// again is the call of a recursive loop.
+// again implements the call of a recursive loop.
 func (r *renderer) again(l *loop, g given) any {
 	over := g.one()
 	if l.again == nil {
@@ -149,7 +149,7 @@ func (r *renderer) loopField(l *loop, name string) (any, bool) {
 	return nil, false
 }
 
-// loopMethod is loop.cycle and loop.changed.
+// loopMethod implements loop.cycle and loop.changed.
 func (r *renderer) loopMethod(l *loop, name string, g given) any {
 	if len(g.names) > 0 {
 		r.wrong("%s with named arguments", g.call)

@@ -2,7 +2,7 @@ package chat
 
 import "slices"
 
-// enter counts macros, recursive loops and iterators that are within each other. Callers call leave after it.
+// enter counts nested macros, recursive loops and iterators. Callers call leave after it.
 func (r *renderer) enter() {
 	if r.macros++; r.macros > maxMacros {
 		r.tooMuch("more than %d macros, loops or iterators within each other", maxMacros)
@@ -101,7 +101,7 @@ func (r *renderer) callBlock(node callNode, s *scope) {
 	r.write(r.call(of, g))
 }
 
-// write adds what a call or a filter returned to the text.
+// write adds the result of a call or a filter to the text.
 func (r *renderer) write(value any) {
 	text, isText := str(value)
 	if !isText {

@@ -2,12 +2,12 @@ package chat
 
 import "strings"
 
-// markup is a text that the filter safe or escape returned. Texts that are added to it are escaped.
+// markup is a text from the filter safe or escape. Texts that are added to it are escaped.
 type markup string
 
 var htmlEscapes = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
-// escaped returns the text of a value for HTML.
+// escaped returns the text of a value, escaped for HTML.
 func (r *renderer) escaped(value any) markup {
 	if safe, isSafe := value.(markup); isSafe {
 		return safe

@@ -64,7 +64,8 @@ func (r *renderer) method(m method, g given) any {
 	return nil
 }
 
-// listMethod calls a method that does not change the list. The sandbox of transformers hides the rest.
+// listMethod calls a method that does not change the list. The sandbox of transformers hides the
+// other methods.
 func (r *renderer) listMethod(l *list, name string, g given) any {
 	switch name {
 	case "copy":
@@ -88,7 +89,7 @@ func (r *renderer) counted(items []any, wanted any) int64 {
 	return count
 }
 
-// indexWithin returns the place of a value, optionally between two places.
+// indexWithin returns the index of a value, optionally between two indices.
 func (r *renderer) indexWithin(items []any, g given, args []any) int64 {
 	wanted, n := g.need(args[0]), int64(len(items))
 	bounds := [2]int64{0, n}
@@ -180,7 +181,7 @@ func (r *renderer) floatMethod(f float64, name string, g given) any {
 	return nil
 }
 
-// floatHex is float.hex of Python.
+// floatHex implements Python's float.hex.
 func (r *renderer) floatHex(f float64) string {
 	if f == 0 {
 		return map[bool]string{false: "0x0.0p+0", true: "-0x0.0p+0"}[math.Signbit(f)]

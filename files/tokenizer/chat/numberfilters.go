@@ -28,7 +28,8 @@ func numberFilter(name string) filterFunc {
 	return nil
 }
 
-// parseInt reads an integer as int of Python does, in a base of 2 to 36, or of its prefix if base is 0.
+// parseInt parses an integer like Python's int, in a base of 2 to 36, or in the base of its prefix
+// if base is 0.
 func parseInt(text string, base int) (*big.Int, bool) {
 	text = strings.TrimFunc(text, isSpace)
 	digits := text
@@ -58,7 +59,7 @@ func parseInt(text string, base int) (*big.Int, bool) {
 	return n, valid
 }
 
-// parseFloat reads a number as float of Python does.
+// parseFloat parses a number like Python's float.
 func (r *renderer) parseFloat(text string) (float64, bool) {
 	text = strings.TrimFunc(text, isSpace)
 	if strings.HasPrefix(text, "_") || strings.HasSuffix(text, "_") || strings.Contains(text, "__") || strings.ContainsAny(text, "xXpP") {
@@ -173,7 +174,8 @@ func roundFilter(r *renderer, of any, g given) any {
 
 func tenTo(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewInt(n), nil) }
 
-// nearest returns the multiple of unit nearest to a number. Of two, the even multiple counts.
+// nearest returns the multiple of unit nearest to a number. If two are equally near, it returns the
+// even multiple.
 func nearest(n *big.Rat, unit *big.Int) *big.Int {
 	scaled := new(big.Rat).Quo(n, new(big.Rat).SetInt(unit))
 	scaled.Add(scaled, big.NewRat(1, 2))
@@ -184,7 +186,7 @@ func nearest(n *big.Rat, unit *big.Int) *big.Int {
 	return multiple.Mul(multiple, unit)
 }
 
-// roundedWhole is round of an integer, which changes it only for a negative precision.
+// roundedWhole implements round of an integer, which changes it only for a negative precision.
 func (r *renderer) roundedWhole(n *big.Int, precision int64) any {
 	switch {
 	case precision >= 0:
@@ -196,7 +198,7 @@ func (r *renderer) roundedWhole(n *big.Int, precision int64) any {
 	return newInt(nearest(new(big.Rat).SetInt(n), tenTo(-precision)))
 }
 
-// roundedTo is round by ceil or floor.
+// roundedTo implements round by ceil or floor.
 func (r *renderer) roundedTo(of any, value float64, precision int64, how string) any {
 	if precision < 0 || precision > 22 {
 		r.unsupported("round by %s to %d places", how, precision)
@@ -228,7 +230,7 @@ func sumFilter(r *renderer, of any, g given) any {
 	return sum
 }
 
-// extreme is min and max.
+// extreme implements min and max.
 func (r *renderer) extreme(name string, of any, g given) any {
 	args := g.bind("case_sensitive", "attribute")
 	key := r.getter(or(args[1], nil), nil, truth(or(args[0], false)))

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// realText returns a float without its sign as Python's verbs e, f and g write it. With alternate, it keeps the
-// decimal point and trailing zeros.
+// realText returns a float without its sign as Python's verbs e, f and g write it. If alternate is
+// set, it keeps the decimal point and trailing zeros.
 func realText(value float64, verb byte, precision int, alternate bool) string {
 	value = math.Abs(value)
 	switch verb {
@@ -31,8 +31,8 @@ func realText(value float64, verb byte, precision int, alternate bool) string {
 	return text
 }
 
-// generalText is the verb g: scientific form for small and large numbers. withPoint is the form without a verb, which
-// keeps a digit behind the point.
+// generalText implements the verb g: scientific form for small and large numbers. withPoint selects
+// the form without a verb, which keeps a digit after the point.
 func generalText(value float64, precision int, alternate, withPoint bool) string {
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(value, 'e', precision-1, 64), "e")
 	digits := strings.Replace(mantissa, ".", "", 1)
@@ -69,7 +69,7 @@ func generalText(value float64, precision int, alternate, withPoint bool) string
 	return whole + "." + fraction
 }
 
-// ascii is ascii of Python: repr with escapes for all other characters.
+// ascii implements Python's ascii: repr with escapes for all characters outside of ASCII.
 func (r *renderer) ascii(value any) string {
 	inner := r.buffer()
 	r.repr(inner, value, 0)
@@ -84,7 +84,7 @@ func (r *renderer) ascii(value any) string {
 	return b.String()
 }
 
-// grouped writes separators between groups of digits. It adds zeros at the front up to the width.
+// grouped writes separators between groups of digits. It adds leading zeros up to the width.
 func grouped(digits string, separator byte, size, width int) string {
 	// n digits have (n-1)/size separators.
 	if n := width*size/(size+1) + 1; width > 0 && n > len(digits) {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// Bounds of nesting.
+// Limits of nesting.
 const (
 	maxDepth   = 400 // statements and expressions; a pair of parentheses counts twice
 	maxNesting = 100 // values
@@ -26,7 +26,7 @@ type (
 	forNode struct {
 		target    target
 		over      expression
-		condition expression // nil: all
+		condition expression // nil: all items
 		body, or  []statement
 		recursive bool
 		escape    bool
@@ -37,12 +37,12 @@ type (
 	}
 	setBlock struct {
 		target  target
-		filters expression // of the variable pipedName; nil: none
+		filters expression // applied to the variable pipedName; nil: none
 		body    []statement
 		escape  bool
 	}
 	filterNode struct {
-		filters expression // of the variable pipedName
+		filters expression // applied to the variable pipedName
 		body    []statement
 		escape  bool
 	}
@@ -62,7 +62,7 @@ type (
 	macroNode struct {
 		name     string
 		names    []string
-		defaults []expression // of the last names
+		defaults []expression // of the last parameters
 		body     []statement
 		// Whether the body reads the variables of these names.
 		caller, varargs, kwargs bool
@@ -75,13 +75,14 @@ type (
 	jumpNode  struct{ again bool }   // continue, else break
 )
 
-// A statement is one of the nodes above, and where it is.
+// A statement is one of the nodes above with its line.
 type statement struct {
 	line int
 	node any
 }
 
-// A target is a variable, a field of a namespace, or several targets that share the parts of a value.
+// A target is a variable, a field of a namespace, or several targets that share the parts of a
+// value.
 type target struct {
 	name, field string
 	parts       []target
@@ -99,14 +100,15 @@ type parser struct {
 	escape bool            // within the tag autoescape
 	parts  map[string]bool // names of the tags block
 	inPart bool
-	// inBlock is whether a tag autoescape, set or filter is between here and the loop around it.
+	// inBlock is set if a tag autoescape, set or filter is between here and the loop around it.
 	inBlock  bool
 	dynamic  int // variables and calls so far
 	frame    *frame
-	last     *frame       // of the last block that was read
+	last     *frame       // frame of the last block that was read
 	filtered []filterName // variables in filters of the tag set
 	inFilter bool
-	// soft is whether the innermost scope is the branch of an if. jinja2 refuses unknown filters and tests elsewhere.
+	// soft is set if the innermost scope is the branch of an if. Elsewhere, jinja2 refuses unknown
+	// filters and tests.
 	soft    bool
 	unknown []string     // errors of unknown filters and tests
 	readers []*macroNode // macros around this place
@@ -162,8 +164,8 @@ func (p *parser) deeper() error {
 	return nil
 }
 
-// statements reads up to a tag with one of the given names, which is left where it is after
-// its name. Without names that is the end of the template.
+// statements reads up to a tag with one of the given names. It stops after the name of this tag.
+// Without names, it reads to the end of the template.
 func (p *parser) statements(until ...string) (all []statement, end string, err error) {
 	if err := p.deeper(); err != nil {
 		return nil, "", err
@@ -216,7 +218,7 @@ func (p *parser) closeBlock() error {
 	return nil
 }
 
-// body reads statements up to the tag with a name, and that.
+// body reads statements up to the tag with a name, and the tag.
 func (p *parser) body(end string) ([]statement, error) {
 	all, _, err := p.statements(end)
 	if err != nil {
@@ -262,7 +264,7 @@ func (p *parser) block(name string) (any, error) {
 	return nil, p.unsupported("the tag " + name)
 }
 
-// scoped reads the body of a block whose variables end with it.
+// scoped reads the body of a block whose variables end with the block.
 func (p *parser) scoped(end string) ([]statement, error) {
 	soft, around := p.soft, p.frame
 	p.soft, p.frame = false, newFrame(around)

@@ -39,7 +39,7 @@ func (r *renderer) test(name string, of any, g given) bool {
 	return r.same(of, g.need(g.bind("other")[0]))
 }
 
-// same is the operator is of Python.
+// same implements Python's operator is.
 func (r *renderer) same(a, b any) bool {
 	switch a.(type) {
 	case nil, bool, *list, *dict, *namespace, *macro, *view, *iterator, *loop:
@@ -99,7 +99,7 @@ func (r *renderer) plainTest(name string, of any) bool {
 	return isCollection(name, of)
 }
 
-// isCollection is the tests iterable and sequence.
+// isCollection implements the tests iterable and sequence.
 func isCollection(name string, of any) bool {
 	switch v := of.(type) {
 	case undefined, string, markup, *list, *dict:

@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// prettyWidth is the width of the lines of pprint.
+// prettyWidth is the line width of pprint.
 const prettyWidth = 80
 
-// pretty writes a value like pprint of Python: dicts in the order of their keys, and one item on a line where the
-// value does not fit into a line.
+// pretty formats a value like Python's pprint: dicts in the order of their keys, and one item per
+// line if the value does not fit into a line.
 type pretty struct {
 	r *renderer
 	b *buffer
@@ -66,8 +66,8 @@ func (p pretty) one(b *buffer, value any, depth int) {
 	}
 }
 
-// order returns the places of the keys of a dict in their order. Keys of types without an order follow the names of
-// the types.
+// order returns the indices of the keys of a dict in sorted order. Keys of types without an order
+// are sorted by the names of their types.
 func (p pretty) order(d *dict) []int {
 	order := make([]int, len(d.keys))
 	for i := range order {
@@ -87,7 +87,8 @@ func (p pretty) order(d *dict) []int {
 	return order
 }
 
-// prettyRank orders types as the names of their classes in Python. Numbers have an order with each other.
+// prettyRank orders types by the names of their classes in Python. All numbers are ordered
+// together.
 func prettyRank(value any) int {
 	switch v := value.(type) {
 	case undefined:
@@ -104,7 +105,8 @@ func prettyRank(value any) int {
 	return 2
 }
 
-// write writes a value behind indent characters of its line. allowance is the room for the brackets behind it.
+// write writes a value after indent characters of its line. allowance is the space for the brackets
+// after it.
 func (p pretty) write(value any, indent, allowance, level int) {
 	text := p.repr(value, level)
 	if utf8.RuneCountInString(text) > prettyWidth-indent-allowance {
@@ -161,7 +163,7 @@ func (p pretty) list(l *list, indent, allowance, level int) {
 	p.b.add(closing)
 }
 
-// wordAndSpaces is a word with the spaces behind it.
+// wordAndSpaces is a word with the spaces after it.
 var wordAndSpaces = regexp.MustCompile(`[^\s\v\x{1c}-\x{1f}\x{85}\p{Z}]*[\s\v\x{1c}-\x{1f}\x{85}\p{Z}]*`)
 
 // text writes a string in several lines, which Python joins.
@@ -205,7 +207,7 @@ func (p pretty) text(text string, indent, allowance, level int) {
 	}
 }
 
-// words returns the parts of a line that fit into the width.
+// words splits a line into parts that fit into the width.
 func (p pretty) words(line string, width, allowance int, final bool) (chunks []string) {
 	current := ""
 	parts := wordAndSpaces.FindAllString(line, -1)

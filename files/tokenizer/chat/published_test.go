@@ -14,7 +14,7 @@ import (
 // publishedVariable names a folder that scripts/reference/chat_compare.py wrote.
 const publishedVariable = "PSYCHE_CHAT_TEMPLATES"
 
-// mostRefused bounds the texts that transformers renders and this package refuses.
+// mostRefused limits the texts that transformers renders but this package refuses.
 const mostRefused = 10
 
 // TestPublishedTemplates compares the texts of templates of published models with transformers.
@@ -78,7 +78,8 @@ type published struct {
 
 type publishedCounts struct{ templates, equal, bothRefuse, differ, refused int }
 
-// compare renders each conversation. A text that transformers refuses to render counts as different.
+// compare renders each conversation. A text for a conversation that transformers refuses counts as
+// different.
 func (c *publishedCounts) compare(t *testing.T, one published, inputs []Input) {
 	for i, want := range one.Results {
 		text, marked, err := renderMarked(one.Template, inputs[i])

@@ -11,7 +11,7 @@ const rangeType = "range"
 // maxRange is the limit of jinja2's sandbox.
 const maxRange = 100_000
 
-// newRange returns the integers from one to before another.
+// newRange returns the range of integers that starts at from and ends before to.
 func (r *renderer) newRange(from, to, step int64) *view {
 	v := &view{kind: rangeType, from: from, to: to, step: step}
 	for at := from; step > 0 && at < to || step < 0 && at > to; at += step {
@@ -27,7 +27,7 @@ func (r *renderer) newRange(from, to, step int64) *view {
 	return v
 }
 
-// span is the function range.
+// span implements the function range.
 func (r *renderer) span(g given) any {
 	args := g.bind("", "", "")
 	from, to, step := int64(0), g.whole(args[0]), int64(1)
@@ -51,7 +51,7 @@ func (v *view) rangeText() string {
 	return fmt.Sprintf("range(%d, %d, %d)", v.from, v.to, v.step)
 }
 
-// slicedRange is a slice of a range, which is a range.
+// slicedRange returns a slice of a range, which is also a range.
 func (r *renderer) slicedRange(v *view, from, to, by *int64) *view {
 	first, end, step := r.slicePlaces(int64(len(v.items)), from, to, by)
 	if step > maxRange || step < -maxRange {
@@ -65,8 +65,8 @@ func (r *renderer) slicedRange(v *view, from, to, by *int64) *view {
 	return r.newRange(v.from+first*v.step, v.from+end*v.step, v.step*step)
 }
 
-// slicePlaces returns the first place of a slice of n items, the place behind its last, and its step. As in Python,
-// places before the beginning or after the end are the nearest.
+// slicePlaces returns the first index of a slice of n items, the index after its last item, and its
+// step. As in Python, indices outside of the list are clamped.
 func (r *renderer) slicePlaces(n int64, from, to, by *int64) (first, end, step int64) {
 	if step = 1; by != nil {
 		step = *by
@@ -104,7 +104,7 @@ func clamped(n *big.Int) int64 {
 	return math.MaxInt64
 }
 
-// slice is value[from:to:step].
+// slice implements value[from:to:step].
 func (r *renderer) slice(e slice, s *scope) any {
 	of := r.eval(e.of, s)
 	var bounds [3]*int64
@@ -125,7 +125,7 @@ func (r *renderer) slice(e slice, s *scope) any {
 	whole, isList := of.(*list)
 	v, isView := of.(*view)
 	isRange := isView && v.kind == rangeType
-	if (!valid || !isText && !isList && !isRange) && e.constant { // jinja2 computes it as a value or refuses it, depending on its place
+	if (!valid || !isText && !isList && !isRange) && e.constant { // depending on its place, jinja2 computes or refuses it
 		r.unsupported("a slice of a constant of the type %s, or with bounds that are not integers", typeName(of))
 	}
 	if !valid || !isText && !isList && !isRange {

@@ -9,18 +9,18 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a template that is computed.
+// Limits for rendering a template.
 const (
 	maxSteps  = 2 << 20
-	maxWork   = 64 << 20 // bytes of texts and lists that it makes, all together
-	maxMacros = 100      // macros, recursive loops and iterators within each other
+	maxWork   = 64 << 20 // total bytes of the texts and lists that it creates
+	maxMacros = 100      // nested macros, recursive loops and iterators
 )
 
-// A Template is a chat template that was read. It is immutable and may be used concurrently.
+// A Template is a parsed chat template. It is immutable and may be used concurrently.
 type Template struct {
 	body   []statement
-	marks  bool    // some of it is marked as generated
-	tokens []token // of its source
+	marks  bool    // the template marks some text as generated
+	tokens []token // tokens of its source
 }
 
 // A Message is a part of a conversation.
@@ -36,11 +36,12 @@ type Message struct {
 	// JSON, or null. nil means that the message has no such field.
 	CallID json.RawMessage `json:"tool_call_id,omitempty"`
 	Name   json.RawMessage `json:"name,omitempty"`
-	// Masked keeps EncodeForTraining from marking an answer of the assistant as learned.
+	// Masked excludes an answer of the assistant from the text that EncodeForTraining marks as
+	// learned.
 	Masked bool `json:"-"`
 }
 
-// A ContentKind selects what templates see as the content of a message.
+// A ContentKind selects the value of a message's content in templates.
 type ContentKind uint8
 
 // Kinds of contents. Templates distinguish an empty text, none and undefined, as in transformers.
@@ -50,13 +51,13 @@ const (
 	NoContent                      // no field: undefined
 )
 
-// Input is what a template is computed over.
+// Input is the data for rendering a template.
 type Input struct {
 	Messages            []Message
-	AddGenerationPrompt bool              // end where the model's answer begins
-	Tools               json.RawMessage   // what the assistant may use: a list of objects; nil: nothing
-	Tokens              map[string]string // bos_token, eos_token and others that the tokenizer names
-	Now                 time.Time         // what strftime_now says; zero: it is an error
+	AddGenerationPrompt bool              // end with the start of the model's answer
+	Tools               json.RawMessage   // tools for the assistant: a list of objects; nil: none
+	Tokens              map[string]string // bos_token, eos_token and the other tokens that the tokenizer names
+	Now                 time.Time         // result of strftime_now; zero means that strftime_now is an error
 }
 
 // Parse reads a template. Errors wrap ErrSyntax, ErrUnsupported or ErrTooMuch and name the line.
@@ -81,22 +82,22 @@ func Parse(source string) (*Template, error) {
 	return &Template{body, p.marks, tokens}, nil
 }
 
-// Render returns the text of a conversation. Errors wrap ErrTemplate, which includes what the
-// template refuses by raise_exception, ErrUnsupported or ErrTooMuch.
+// Render returns the text of a conversation. Errors wrap ErrTemplate, ErrUnsupported or ErrTooMuch.
+// If the template calls raise_exception, the error wraps ErrTemplate.
 func (t *Template) Render(in Input) (text string, err error) {
 	text, _, err = t.render(in)
 	return text, err
 }
 
-// span is a part of a text, from one byte to before another.
+// span is a part of a text: the bytes from start to before end.
 type span struct{ start, end int }
 
-// render returns the text of a conversation, and what of it the template marks as generated.
+// render returns the text of a conversation, and the spans that the template marks as generated.
 func (t *Template) render(in Input) (text string, marked []span, err error) {
 	return t.renderWithin(in, maxSteps, maxWork)
 }
 
-// renderWithin is render with bounds on steps, and on the bytes of texts and lists.
+// renderWithin is render with limits on steps, and on the bytes of texts and lists.
 func (t *Template) renderWithin(in Input, steps, work int) (text string, marked []span, err error) {
 	r := &renderer{now: in.Now, steps: steps, work: work}
 	defer func() {
@@ -106,7 +107,7 @@ func (t *Template) renderWithin(in Input, steps, work int) (text string, marked 
 				panic(value)
 			}
 			text, marked, err = "", nil, failed.error
-			if r.line > 0 { // 0: the input is wrong
+			if r.line > 0 { // 0: the input is invalid
 				err = fmt.Errorf("%w (line %d)", err, r.line)
 			}
 		}
@@ -137,17 +138,17 @@ func checked(r *renderer, text string) string {
 	return text
 }
 
-// failure is an error on its way out of a template.
+// failure carries an error out of a template.
 type failure struct{ error }
 
 type renderer struct {
 	now    time.Time
 	out    *buffer
-	whole  *buffer // out, but within macros and set blocks
-	marked []span  // of whole; what is marked elsewhere is nowhere yet
+	whole  *buffer // out, except within macros and set blocks
+	marked []span  // of whole; texts marked elsewhere have no position yet
 	line   int
-	steps  int // that are left
-	work   int // bytes that are left
+	steps  int // remaining steps
+	work   int // remaining bytes
 	macros int
 	escape bool   // within the tag autoescape
 	blocks *scope // variables of the tag block
@@ -171,7 +172,7 @@ func (r *renderer) step(n int) {
 	}
 }
 
-// spend counts bytes that are about to be made or read.
+// spend counts bytes before they are created or read.
 func (r *renderer) spend(n int) {
 	if n > r.work {
 		r.tooMuch("more than %d MiB of text", maxWork>>20)
@@ -179,7 +180,7 @@ func (r *renderer) spend(n int) {
 	r.work -= n
 }
 
-// buffer is a text in the making, within the bounds.
+// buffer is a growing text, within the limits.
 type buffer struct {
 	r *renderer
 	strings.Builder
@@ -192,7 +193,7 @@ func (b *buffer) add(text string) {
 	b.WriteString(text)
 }
 
-// scope holds variables. Those of the scopes around it can be read.
+// scope holds variables. The variables of outer scopes can be read.
 type scope struct {
 	values map[string]any
 	parent *scope
@@ -209,13 +210,13 @@ func (s *scope) get(name string) (any, bool) {
 	return nil, false
 }
 
-// errJump tells how a block was left.
+// Ways to leave a block.
 var (
 	errBreak    = errors.New("break")
 	errContinue = errors.New("continue")
 )
 
-// all executes statements. It returns errBreak or errContinue where they leave a loop.
+// all executes statements. It returns errBreak or errContinue if they leave a loop.
 func (r *renderer) all(body []statement, s *scope) error {
 	for _, one := range body {
 		r.line = one.line
@@ -275,7 +276,7 @@ func (r *renderer) all(body []statement, s *scope) error {
 	return nil
 }
 
-// filtered returns the text of a block, or the value that filters make of the text.
+// filtered returns the text of a block, or the value of the filters for the text.
 func (r *renderer) filtered(body []statement, filters expression, escape bool, s *scope) any {
 	inner := s.inner()
 	text := r.captured(func() { _ = r.all(body, inner) })
@@ -289,7 +290,7 @@ func (r *renderer) filtered(body []statement, filters expression, escape bool, s
 	return r.eval(filters, inner)
 }
 
-// with executes a block whose variables end with it.
+// with executes a block whose variables end with the block.
 func (r *renderer) with(node withNode, s *scope) error {
 	inner := s.inner()
 	for i, value := range node.values {
@@ -308,7 +309,7 @@ func (r *renderer) generation(node blockNode, s *scope) {
 	}
 }
 
-// captured returns what a function writes.
+// captured returns the text that a function writes.
 func (r *renderer) captured(write func()) string {
 	before := r.out
 	r.out = r.buffer()

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// text is str of Python.
+// text implements Python's str.
 func (r *renderer) text(value any) string {
 	if text, isText := str(value); isText {
 		return text
@@ -25,7 +25,7 @@ func (r *renderer) text(value any) string {
 	return b.String()
 }
 
-// repr writes a value as Python shows it.
+// repr implements Python's repr.
 func (r *renderer) repr(b *buffer, value any, depth int) {
 	r.step(1)
 	r.nesting(depth)
@@ -102,7 +102,8 @@ func (r *renderer) reprDict(b *buffer, d *dict, depth int) {
 	b.add("}")
 }
 
-// floatText is repr of Python: the shortest text of the number, in scientific form from 1e16 and below 1e-4.
+// floatText implements repr of a float: the shortest text of the number, in scientific form from
+// 1e16 and below 1e-4.
 func floatText(v float64) string {
 	if abs := math.Abs(v); abs != 0 && (abs >= 1e16 || abs < 1e-4) {
 		return strconv.FormatFloat(v, 'e', -1, 64)
@@ -119,14 +120,14 @@ var shortEscapes = map[rune]string{'\'': `\'`, '"': `\"`, '\n': `\n`, '\r': `\r`
 // hidden are the categories of characters that Python escapes.
 var hidden = []*unicode.RangeTable{unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Zl, unicode.Zp, unicode.Zs}
 
-// quote writes a string as repr of Python does.
+// quote writes a string like Python's repr.
 func (r *renderer) quote(b *buffer, text string) {
 	mark := '\''
 	if strings.Contains(text, "'") && !strings.Contains(text, `"`) {
 		mark = '"'
 	}
 	b.add(string(mark))
-	plain := 0 // start of the text that is not written yet
+	plain := 0 // start of the text that was not written yet
 	for at, c := range text {
 		if c >= ' ' && c < 0x7f && c != mark && c != '\\' || c > 0x7f && unicode.IsPrint(c) {
 			continue
@@ -139,7 +140,7 @@ func (r *renderer) quote(b *buffer, text string) {
 	b.add(string(mark))
 }
 
-// reprEscape returns the escape of a character that repr of Python does not show.
+// reprEscape returns the escape of a character that Python's repr escapes.
 func (r *renderer) reprEscape(c rune) string {
 	if short, isShort := shortEscapes[c]; isShort {
 		return short
@@ -162,20 +163,20 @@ func codeEscape(c rune) string {
 	return fmt.Sprintf(`\x%02x`, c)
 }
 
-// layout is the form of JSON that tojson writes.
+// layout is the JSON format of tojson.
 type layout struct {
-	lines     bool // each item has a line
+	lines     bool // each item on its own line
 	indent    string
 	item, key string // separators
 	ascii     bool
 	sorted    bool
 }
 
-// tojson is the filter of transformers, which has the arguments of json.dumps.
+// tojson implements the filter of transformers, which has the arguments of json.dumps.
 func (r *renderer) tojson(of any, g given) string {
 	args := g.bind("ensure_ascii", "indent", "separators", "sort_keys")
 	l := layout{ascii: truth(or(args[0], false)), sorted: truth(or(args[3], false)), item: ", ", key: ": "}
-	_, isPlain := str(of) // Python reads neither indent nor the types of the separators
+	_, isPlain := str(of) // Python ignores indent and the types of the separators
 	if indent := or(args[1], nil); indent != nil && !isPlain {
 		l.lines, l.item = true, ","
 		if _, isSafe := indent.(markup); isSafe {
@@ -205,7 +206,7 @@ func (r *renderer) tojson(of any, g given) string {
 	return b.String()
 }
 
-// json writes a value as json.dumps of Python does.
+// json writes a value like Python's json.dumps.
 func (r *renderer) json(b *buffer, value any, l layout, depth int) {
 	r.step(1)
 	r.nesting(depth)
@@ -286,7 +287,7 @@ const jsonEscaped = "\"\\\n\r\t\b\f"
 
 func jsonString(b *buffer, text string, ascii bool) {
 	b.add(`"`)
-	plain := 0 // start of the text that is not written yet
+	plain := 0 // start of the text that was not written yet
 	for at, c := range text {
 		if c >= ' ' && c != '"' && c != '\\' && (c <= '~' || !ascii) {
 			continue
@@ -310,7 +311,7 @@ func jsonEscape(c rune) string {
 	return fmt.Sprintf(`\u%04x`, c)
 }
 
-// sorted returns the order of keys, as sorted of Python with that order of its items.
+// sorted returns the indices of the sorted keys, like Python's sorted with that order of its items.
 func (r *renderer) sorted(keys []any, reverse bool) []int {
 	order := make([]int, len(keys))
 	for i := range order {

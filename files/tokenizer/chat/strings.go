@@ -86,7 +86,7 @@ func (r *renderer) stripped(text string, chars any, g given, name string) string
 	return text
 }
 
-// affixed is startswith and endswith, of one text or of a tuple.
+// affixed implements startswith and endswith, for one text or a tuple.
 func (r *renderer) affixed(text, name string, g given) bool {
 	args := g.bind("", "", "")
 	text, there := r.part(text, args[1:], g)
@@ -103,7 +103,8 @@ func (r *renderer) affixed(text, name string, g given) bool {
 	})
 }
 
-// part returns the part of a text between two places; there is false if it begins behind the text.
+// part returns the part of a text between two indices. there is false if the part begins after the
+// end of the text.
 func (r *renderer) part(text string, bounds []any, g given) (part string, there bool) {
 	from, to := or(bounds[0], nil), or(bounds[1], nil)
 	if from == nil && to == nil {
@@ -163,7 +164,8 @@ func items(texts []string) []any {
 	return all
 }
 
-// fields splits at spaces, at most so many times if that is not negative. The last part keeps spaces at its end.
+// fields splits at spaces. The argument most limits the number of splits; a negative value means no
+// limit. The last part keeps its trailing spaces.
 func fields(text string, most int64) (parts []string) {
 	text = strings.TrimLeftFunc(text, isSpace)
 	for text != "" && most != 0 {
@@ -181,8 +183,8 @@ func fields(text string, most int64) (parts []string) {
 	return parts
 }
 
-// partsFromEnd splits at a separator from the end of the text, at most so many times if that is not negative. Of
-// separators that overlap, the last one counts.
+// partsFromEnd splits at a separator from the end of the text. The argument most limits the number
+// of splits; a negative value means no limit. If separators overlap, the last separator counts.
 func partsFromEnd(text, between string, most int64) (parts []string) {
 	for ; most != 0; most-- {
 		at := strings.LastIndex(text, between)
@@ -222,7 +224,7 @@ func endsLine(c rune) bool {
 	return c >= '\n' && c <= '\r' || c >= 0x1c && c <= 0x1e || c == 0x85 || c == 0x2028 || c == 0x2029
 }
 
-// lines is str.splitlines.
+// lines implements str.splitlines.
 func lines(text string, keep bool) (all []any) {
 	for text != "" {
 		end := strings.IndexFunc(text, endsLine)
@@ -281,7 +283,7 @@ func (r *renderer) joined(items []any, between string) string {
 	return b.String()
 }
 
-// found is find, index and count, forwards and backwards.
+// found implements find, index and count, forwards and backwards.
 func (r *renderer) found(text, name string, g given) int64 {
 	args := g.bind("", "", "")
 	part := g.text(args[0])
@@ -372,7 +374,8 @@ func every(text string, holds func(rune) bool) bool {
 	return text != "" && strings.IndexFunc(text, func(c rune) bool { return !holds(c) }) < 0
 }
 
-// allCased reports whether a text has a letter with case, and none of the other case.
+// allCased reports whether a text has a letter with the given case, and no letter with the other
+// case.
 func allCased(text string, others ...*unicode.RangeTable) bool {
 	return strings.IndexFunc(text, cased) >= 0 && strings.IndexFunc(text, func(c rune) bool { return unicode.In(c, others...) }) < 0
 }

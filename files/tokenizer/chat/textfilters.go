@@ -47,7 +47,7 @@ func textFilter(name string) filterFunc {
 	return htmlFilter(name)
 }
 
-// htmlFilter returns a filter that makes texts for HTML or addresses.
+// htmlFilter returns a filter that creates texts for HTML or URLs.
 func htmlFilter(name string) filterFunc {
 	switch name {
 	case "safe":
@@ -202,7 +202,7 @@ func urlencodeFilter(r *renderer, of any, g given) any {
 	return b.String()
 }
 
-// quoted returns a text with the bytes that addresses escape as %XX.
+// quoted returns a text in which bytes that URLs cannot contain are escaped as %XX.
 func (r *renderer) quoted(text, safe string) string {
 	const digits = "0123456789ABCDEF"
 	b := r.buffer()

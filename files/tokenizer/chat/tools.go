@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// message is what a template sees of a message.
+// message returns the value of a message in templates.
 func (r *renderer) message(m Message) *dict {
 	d := newDict()
 	d.field("role", checked(r, m.Role))
@@ -69,7 +69,7 @@ func (r *renderer) list(name string, raw json.RawMessage) any {
 	return value
 }
 
-// decoded is the next value of a decoder. Objects keep the order of their keys.
+// decoded returns the next value of a decoder. Objects keep the order of their keys.
 func (r *renderer) decoded(decoder *json.Decoder, depth int) (any, error) {
 	r.step(1)
 	if depth > maxNesting {
@@ -117,13 +117,13 @@ func (r *renderer) decodedDict(decoder *json.Decoder, depth int) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		all.field(checked(r, key.(string)), value) // an object has no other keys
+		all.field(checked(r, key.(string)), value) // an object has only string keys
 	}
 	_, err := decoder.Token()
 	return all, err
 }
 
-// number is a number of JSON as Python reads it.
+// number returns a number of JSON as Python reads it.
 func (r *renderer) number(text string) (any, error) {
 	if strings.ContainsAny(text, ".eE") {
 		value, err := strconv.ParseFloat(text, 64)
@@ -136,7 +136,7 @@ func (r *renderer) number(text string) (any, error) {
 	return newInt(value), nil
 }
 
-// eachString calls yield with every string of a JSON text, keys too.
+// eachString calls yield with every string of a JSON text, including keys.
 func eachString(raw json.RawMessage, yield func(text string) error) error {
 	if len(raw) == 0 {
 		return nil

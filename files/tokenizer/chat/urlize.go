@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The patterns of the filter urlize, in a text that is escaped for HTML.
+// The patterns of the filter urlize, for a text that is escaped for HTML.
 var (
 	scheme   = regexp.MustCompile(`^[\p{L}\p{N}_.+-]{2,}:/{0,2}$`)
 	linkHead = regexp.MustCompile(`^(?:[(<]|&lt;)+`)
@@ -17,10 +17,10 @@ var (
 	mailAddress = regexp.MustCompile(`^.+@[\p{L}\p{N}_][\p{L}\p{N}_.-]*\.[\p{L}\p{N}_]+$`)
 )
 
-// linker is the filter urlize with its arguments.
+// linker implements the filter urlize with its arguments.
 type linker struct {
 	attributes string
-	limit      any // characters of an address that is shown; nil: all
+	limit      any // displayed characters of an address; nil: all
 	schemes    []any
 	g          given
 }
@@ -108,7 +108,7 @@ func (l linker) link(text string) string {
 	return text
 }
 
-// shown returns the text of a link within the limit.
+// shown returns the text of a link, truncated to the limit.
 func (l linker) shown(text string) string {
 	all := []rune(text)
 	if l.limit == nil {

@@ -2,8 +2,9 @@ package chat
 
 import "strings"
 
-// Reads reports whether a template names word: as a variable, as a field, or as a whole string that it compares or looks
-// up. Without the name of a field or a variable, a template never sees its value.
+// Reads reports whether a template names word: as a variable, as a field, or as a complete string
+// that it compares or looks up. A template that does not name a field or a variable never sees its
+// value.
 func (t *Template) Reads(word string) bool {
 	for _, token := range t.tokens {
 		if (token.kind == nameToken || token.kind == stringToken) && token.text == word {
@@ -13,7 +14,8 @@ func (t *Template) Reads(word string) bool {
 	return false
 }
 
-// Contains reports whether a template can write text by itself: as a part of the text between its tags, or of a string.
+// Contains reports whether a template can write text by itself: as a part of the text between its
+// tags, or of a string.
 func (t *Template) Contains(text string) bool {
 	for _, token := range t.tokens {
 		if (token.kind == textToken || token.kind == stringToken) && strings.Contains(token.text, text) {

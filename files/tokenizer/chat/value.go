@@ -25,7 +25,7 @@ type (
 	view struct {
 		kind           string // Python's name of the type
 		items          []any
-		from, to, step int64 // of a range
+		from, to, step int64 // bounds and step of a range
 	}
 	method struct {
 		of   any
@@ -114,7 +114,7 @@ func truth(value any) bool {
 	return true
 }
 
-// number returns a bool or a small integer. Python counts True as 1.
+// number returns a bool or a small integer. In Python, True counts as 1.
 func number(value any) (int64, bool) {
 	switch v := value.(type) {
 	case int64:
@@ -128,7 +128,7 @@ func number(value any) (int64, bool) {
 	return 0, false
 }
 
-// equal is == of Python.
+// equal implements Python's ==.
 func (r *renderer) equal(a, b any, depth int) bool {
 	r.step(1)
 	r.nesting(depth)
@@ -208,14 +208,14 @@ func (r *renderer) equalDicts(x, y *dict, depth int) bool {
 	return true
 }
 
-// nesting refuses values that are nested too deep.
+// nesting refuses values that are nested too deeply.
 func (r *renderer) nesting(depth int) {
 	if depth > maxNesting {
 		r.tooMuch("values nested deeper than %d", maxNesting)
 	}
 }
 
-// order compares values as < and > of Python do. An error refuses values without an order.
+// order compares values like Python's < and >. The error refuses values without an order.
 func (r *renderer) order(op string, left, right any, depth int) int {
 	r.step(1)
 	r.nesting(depth)
@@ -284,7 +284,7 @@ func (r *renderer) contains(in, value any) bool {
 	}
 }
 
-// length is len of Python; found is false for values without a length.
+// length implements Python's len. found is false for values without a length.
 func length(value any) (n int, found bool) {
 	switch v := value.(type) {
 	case undefined:
@@ -322,7 +322,7 @@ func (r *renderer) iterate(value any) func() (any, bool) {
 	}
 }
 
-// each returns the items of a value. Callers do not change the slice.
+// each returns the items of a value. Callers must not change the slice.
 func (r *renderer) each(value any) []any {
 	if text, isText := str(value); isText {
 		r.spend(16 * len(text))
@@ -356,7 +356,8 @@ func (r *renderer) each(value any) []any {
 	return nil
 }
 
-// compareNumbers compares two numbers exactly; numbers is false if a value is not a number.
+// compareNumbers compares two numbers exactly. numbers is false if one of the values is not a
+// number.
 func compareNumbers(a, b any) (order int, numbers bool) {
 	x, isNumber := number(a)
 	if y, too := number(b); isNumber && too {
@@ -373,7 +374,7 @@ func compareNumbers(a, b any) (order int, numbers bool) {
 	return exactA.Cmp(exactB), true
 }
 
-// exact returns the value of a number.
+// exact returns the exact value of a number.
 func exact(value any) (*big.Float, bool) {
 	if v, isFloat := value.(float64); isFloat {
 		return big.NewFloat(v), !math.IsNaN(v)

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// wordwrapFilter is the filter wordwrap, which breaks each line like textwrap of Python.
+// wordwrapFilter implements the filter wordwrap, which breaks each line like Python's textwrap.
 func wordwrapFilter(r *renderer, of any, g given) any {
 	args := g.bind("width", "break_long_words", "wrapstring", "break_on_hyphens")
 	if _, isFloat := args[0].(float64); isFloat {
@@ -37,7 +37,7 @@ func wordwrapFilter(r *renderer, of any, g given) any {
 type wrapper struct {
 	r             *renderer
 	width         int64
-	long, hyphens bool // break long words, and behind hyphens
+	long, hyphens bool // break long words, and break after hyphens
 }
 
 func wrapSpace(c rune) bool { return c == ' ' || c >= '\t' && c <= '\r' }
@@ -47,7 +47,7 @@ func wordLetter(c rune) bool {
 }
 func wordMark(c rune) bool { return wordRune(c) || strings.ContainsRune("!\"'&.,?", c) }
 
-// chunks cuts a line into spaces and words. Words end behind hyphens if hyphens is set.
+// chunks splits a line into spaces and words. If hyphens is set, words end after hyphens.
 func (w wrapper) chunks(all []rune, hyphens bool) (chunks [][]rune) {
 	for at := 0; at < len(all); {
 		end := at + 1
@@ -72,7 +72,7 @@ func (w wrapper) chunks(all []rune, hyphens bool) (chunks [][]rune) {
 	return chunks
 }
 
-// dash returns the number of hyphens at a place, if there are several, before a word.
+// dash returns the number of hyphens at a place, if there are several before a word.
 func dash(all []rune, at int) int {
 	end := at
 	for end < len(all) && all[end] == '-' {
@@ -84,7 +84,7 @@ func dash(all []rune, at int) int {
 	return end - at
 }
 
-// wordEnd returns the place behind the word, or the part of a word with hyphens, that begins at a place.
+// wordEnd returns the end of the word, or of the part of a hyphenated word, that begins at a place.
 func wordEnd(all []rune, at int) int {
 	letter := func(i int) bool { return i >= 0 && i < len(all) && wordLetter(all[i]) }
 	for end := at + 1; end < len(all); end++ {
@@ -135,7 +135,8 @@ func (w wrapper) wrap(chunks [][]rune) (all []any) {
 	return all
 }
 
-// longEnd returns the place to break a word that is longer than a line, within the space that is left.
+// longEnd returns the position at which a word that is longer than a line is broken, within the
+// remaining space.
 func (w wrapper) longEnd(chunk []rune, left int64) int {
 	end := int(left)
 	if !w.hyphens || len(chunk) <= end {

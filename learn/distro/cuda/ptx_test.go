@@ -31,7 +31,7 @@ func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
 		}
 		text := string(ptx)
 		if target := fmt.Sprintf(".target sm_%d", capability); !strings.Contains(text, target) {
-			t.Errorf("compute capability %d: the PTX does not say %s", capability, target)
+			t.Errorf("compute capability %d: the PTX does not contain %s", capability, target)
 		}
 		for _, name := range []string{kernelApply, kernelAdd, kernelEncode} {
 			if !strings.Contains(text, ".entry "+name+"(") {
@@ -50,7 +50,7 @@ func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
 			delete(found, want)
 		}
 		if len(found) > 0 {
-			t.Errorf("compute capability %d: arithmetic that a CPU does otherwise: %v", capability, found)
+			t.Errorf("compute capability %d: arithmetic that differs from a CPU's: %v", capability, found)
 		}
 	}
 }

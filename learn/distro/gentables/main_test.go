@@ -16,6 +16,6 @@ func TestTablesAreCurrent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Error("tables_gen.go is not what gentables writes: run go generate ./learn/distro")
+		t.Error("tables_gen.go differs from the output of gentables: run go generate ./learn/distro")
 	}
 }

@@ -11,5 +11,5 @@ func TestRunnable(t *testing.T) {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
-	Crowded() // reads what the system has
+	Crowded() // reads the system's value
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// slow is a model that takes a second for a question, and gives the first choice.
+// slow is a model that needs a second per question and selects the first choice.
 type slow struct {
 	mu      sync.Mutex
 	asked   int
@@ -52,7 +52,7 @@ func (s *slow) Write(_ context.Context, _ []int32, _ int, _ float64, _ uint64, e
 	return nil
 }
 
-// exam has questions whose answers are the first choice, but for the last.
+// exam returns questions whose correct answer is the first choice, except for the last question.
 func exam(t *testing.T, questions int) *eval.Exam {
 	t.Helper()
 	line := `{"goal":"g","sol1":"a","sol2":"b","label":0}` + "\n"
@@ -75,7 +75,7 @@ func exam(t *testing.T, questions int) *eval.Exam {
 	return e
 }
 
-// start returns a Runner of one exam, and what it reported so far.
+// start returns a Runner of one exam, and the results that it has reported so far.
 func start(t *testing.T, prompt bool) (r *Runner, reports func() []event.Evaluated) {
 	t.Helper()
 	var mu sync.Mutex
@@ -121,7 +121,7 @@ func TestMeasuresEveryModelOnce(t *testing.T) {
 	})
 }
 
-// TestGivesWayAtOnce trains most of the time.
+// TestGivesWayAtOnce has a training that is active most of the time.
 func TestGivesWayAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lm := &slow{}
@@ -129,7 +129,7 @@ func TestGivesWayAtOnce(t *testing.T) {
 		defer r.Close()
 		r.SetModel(&eval.Reader{LM: lm, Coder: tokenizer.Bytes()}, 0)
 		for step := range uint32(3) {
-			time.Sleep(1500 * time.Millisecond) // for one question and a half
+			time.Sleep(1500 * time.Millisecond) // for one and a half questions
 			done := r.Busy()
 			synctest.Wait()
 			asked := lm.asked
@@ -212,7 +212,8 @@ func TestChangedModelsAreAskedAgain(t *testing.T) {
 	})
 }
 
-// TestFewQuestionsInACrowd: while others want the processors, questions take a two-hundredth of the time.
+// TestFewQuestionsInACrowd checks that the questions use a two-hundredth of the time while other
+// processes want the processors.
 func TestFewQuestionsInACrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lm := &slow{}
@@ -240,7 +241,7 @@ func TestFewQuestionsInACrowd(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(time.Minute)
 		if more := asked() - before; more < 58 {
-			t.Errorf("%d questions in the minute after the crowd has gone", more)
+			t.Errorf("%d questions in the minute after the other processes have ended", more)
 		}
 	})
 }

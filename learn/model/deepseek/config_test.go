@@ -136,7 +136,8 @@ func FuzzParseConfig(f *testing.F) {
 	})
 }
 
-// Parameters of the published models, in billions, as their reports round them.
+// TestPublishedSizes compares the parameters of the published models, in billions, with the rounded
+// numbers in their reports.
 func TestPublishedSizes(t *testing.T) {
 	const heads = `, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128`
 	for want, text := range map[string]string{

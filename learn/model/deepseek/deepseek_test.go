@@ -16,7 +16,7 @@ import (
 
 var cases = []string{"v2-lite", "v2-grouped", "v2-normalized", "v3", "v3-halves", "kimi-k2"}
 
-// vectors are reference values made by scripts/reference/deepseek_vectors.py.
+// vectors are reference values from scripts/reference/deepseek_vectors.py.
 type vectors struct {
 	modeltest.Vectors
 	config deepseek.Config
@@ -68,7 +68,7 @@ func TestAgainstReference(t *testing.T) {
 				loss.Backward()
 				gradients := 0.0
 				for _, p := range m.Parameters() {
-					got := make([]float32, p.Tensor.Numel()) // an expert that nobody chose has none
+					got := make([]float32, p.Tensor.Numel()) // an unused expert has none
 					if grad := p.Tensor.Grad(); grad != nil {
 						got = grad.Contiguous().CopyFloat32s()
 					}
@@ -90,7 +90,8 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// In bf16 the loss is nearly that of f32: experts are chosen by the same scores.
+// TestBF16 checks that the loss in bf16 is close to the loss in f32, because the same scores select
+// the experts.
 func TestBF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v3")
@@ -119,8 +120,8 @@ func TestOptionsThatAreNotSupported(t *testing.T) {
 	}
 }
 
-// TestRecomputeIsTheSame wants the losses and gradients of layers that are computed twice to be those of layers
-// that are kept, those of the loss that balances experts among them.
+// TestRecomputeIsTheSame checks that recomputed layers have the same losses and gradients as stored
+// layers, including the gradients of the loss that balances experts.
 func TestRecomputeIsTheSame(t *testing.T) {
 	e := torchtest.Engine(t)
 	for _, name := range cases {
@@ -135,8 +136,8 @@ func TestRecomputeIsTheSame(t *testing.T) {
 	}
 }
 
-// Checkpoints that stack the experts of a layer, or hold layers for further tokens, give
-// the same model.
+// TestStackedExperts checks that checkpoints that stack the experts of a layer, or that contain
+// layers for additional tokens, give the same model.
 func TestStackedExperts(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v3")
@@ -167,7 +168,7 @@ func TestStackedExperts(t *testing.T) {
 	}
 }
 
-// stack joins the experts of each layer, as transformers holds them in memory.
+// stack joins the experts of each layer, as transformers stores them in memory.
 func stack(t *testing.T, v vectors) []safetensors.Tensor {
 	t.Helper()
 	c := v.config
@@ -225,7 +226,7 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A config without experts leaves stacks of none to the complaint.
+// TestStackOfNoExperts checks that the error is about the empty stacks if a config has no experts.
 func TestStackOfNoExperts(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "v3")

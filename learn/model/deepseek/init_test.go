@@ -40,7 +40,8 @@ func TestInit(t *testing.T) {
 	if got := deepseek.NumParameters(c); got != trained {
 		t.Errorf("%d parameters are counted, %d made", got, trained)
 	}
-	// The same on every machine and for ever: runs are described by config and seed.
+	// The weights must be the same on every machine and never change: runs are described by config
+	// and seed.
 	const golden = "76de0aaeaa523863c9b3aeffd4925bfbf962a51415a58f9573bf38c888509319"
 	if got := hex.EncodeToString(hash.Sum(nil)); got != golden {
 		t.Errorf("bits of seed 1 hash to %s, want %s", got, golden)

@@ -8,13 +8,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Against sorting, the slow and obvious way.
+// TestRouterChoosesTheBest compares with sorting, the slow and obvious method.
 func TestRouterChoosesTheBest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size, groups := rapid.IntRange(2, 5).Draw(t, "size"), rapid.IntRange(1, 5).Draw(t, "groups")
 		top := rapid.IntRange(1, groups).Draw(t, "top groups")
 		r := Router{size * groups, groups, top, rapid.IntRange(1, top*size).Draw(t, "chosen"), rapid.Bool().Draw(t, "pairs")}
-		// Few different values: ties are what goes wrong.
+		// Few different values, because ties are the difficult case.
 		scores := rapid.SliceOfN(rapid.Map(rapid.IntRange(-3, 3), func(v int) float32 { return float32(v) }), r.Experts, r.Experts).Draw(t, "scores")
 		got := make([]int64, r.Chosen)
 		r.Choose(scores, nil, got)
@@ -56,7 +56,8 @@ func TestRouterChoosesTheBest(t *testing.T) {
 	})
 }
 
-// Scores that are not numbers make a useless model, not a crash or the same expert twice.
+// TestRouterWithoutNumbers checks that scores that are not numbers cause no crash and select no
+// expert twice. The model is useless, though.
 func TestRouterWithoutNumbers(t *testing.T) {
 	nan := float32(math.NaN())
 	for _, pairs := range []bool{false, true} {

@@ -50,14 +50,14 @@ func TestStackedWays(t *testing.T) {
 		for how, got := range results {
 			for i, want := range results[oneByOne] {
 				if math.Abs(float64(got[i]-want)) > 1e-5 {
-					t.Fatalf("scaled input %t, way %d: number %d is %v, one by one %v", scaleInput, how, i, got[i], want)
+					t.Fatalf("scaled input %t, way %d: number %d is %v, computed one by one %v", scaleInput, how, i, got[i], want)
 				}
 			}
 		}
 	}
 }
 
-// TestChosenWay checks the way for tokens and used experts.
+// TestChosenWay checks the selected way for numbers of tokens and of used experts.
 func TestChosenWay(t *testing.T) {
 	for _, test := range []struct {
 		choices []int64

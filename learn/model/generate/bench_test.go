@@ -28,7 +28,7 @@ func benchModel(b *testing.B) model.Model {
 	return m
 }
 
-// BenchmarkText writes 250 tokens after a prompt of 250, with the cache and without.
+// BenchmarkText generates 250 tokens after a prompt of 250 tokens, with and without the cache.
 func BenchmarkText(b *testing.B) {
 	m := benchModel(b)
 	prompt := make([]int32, 250)
@@ -53,7 +53,8 @@ func BenchmarkText(b *testing.B) {
 	})
 }
 
-// BenchmarkTogether writes texts of 100 tokens together; in turn is what as many take one after the other.
+// BenchmarkTogether generates texts of 100 tokens together, and reports the speedup over generating
+// them one after the other.
 func BenchmarkTogether(b *testing.B) {
 	m := benchModel(b)
 	o := greedy

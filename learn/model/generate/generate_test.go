@@ -19,17 +19,18 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// greedy takes the most likely token always.
+// greedy always selects the most likely token.
 var greedy = generate.Options{MaxTokens: 40, TopP: 1, RepetitionPenalty: 1}
 
-// read makes the model of a folder of reference values, with a shorter context than it has.
+// read returns the model of a folder of reference values, with a shorter context.
 func read(t *testing.T, e *torch.Engine, folder, context, shorter string, o model.Options) model.Model {
 	t.Helper()
 	const field = `"max_position_embeddings": `
 	return readWith(t, e, folder, o, field+context, field+shorter)
 }
 
-// readWith makes the model of a folder of reference values, with other words in its config, each behind what it stands for.
+// readWith returns the model of a folder of reference values with changes in its config: pairs of a
+// text and its replacement.
 func readWith(t *testing.T, e *torch.Engine, folder string, o model.Options, words ...string) model.Model {
 	t.Helper()
 	config, err := os.ReadFile(filepath.Join("..", folder, "config.json"))
@@ -63,7 +64,7 @@ func readWith(t *testing.T, e *torch.Engine, folder string, o model.Options, wor
 	return m
 }
 
-// lasting outlives the test, for what is done after it.
+// lasting outlives the test, for work after the test.
 func lasting(t *testing.T) context.Context { return context.WithoutCancel(t.Context()) }
 
 // forward returns the logits of the token after ids, computed without a cache.
@@ -128,10 +129,12 @@ var models = []struct{ folder, context string }{
 	{"deepseek/testdata/kimi-k2", "160"},
 }
 
-// lengthened turns otherwise in texts of more than 16 tokens, for which a cache of the first is of no use.
+// lengthened computes texts of more than 16 tokens differently, so that a cache of a shorter text
+// cannot be used for them.
 var lengthened = []struct{ folder, context string }{{"llama/testdata/phi3_longrope", "128"}}
 
-// With a cache a model writes what it writes without, also beyond its longest sequence.
+// TestCacheChangesNothing checks that a model with a cache generates the same text as without a
+// cache, also beyond its longest sequence.
 func TestCacheChangesNothing(t *testing.T) {
 	e := torchtest.Engine(t)
 	prompt := []int32{3, 1, 4, 1, 5}
@@ -141,11 +144,11 @@ func TestCacheChangesNothing(t *testing.T) {
 				m := read(t, e, test.folder, test.context, map[int]string{24: "24", 100: "100"}[longest], model.Options{})
 				before := torch.LiveTensors()
 				got := write(t, m, prompt, greedy)
-				if live := torch.LiveTensors(); live > before+4 { // the rotary tables stay, of which Gemma 3 has four
+				if live := torch.LiveTensors(); live > before+4 { // the rotary tables stay; Gemma 3 has four
 					t.Errorf("%d tensors are left", live-before)
 				}
 				text := slices.Clone(prompt)
-				window := 0 // first token that the model sees
+				window := 0 // first token that the model receives
 				for i, id := range got {
 					logits := forward(t, m, text[window:])
 					best := slices.Index(logits, slices.Max(logits))
@@ -164,7 +167,8 @@ func TestCacheChangesNothing(t *testing.T) {
 	}
 }
 
-// However a text is cut into pieces for the cache, the logits are those without.
+// TestNextInPieces checks that the logits are the same as without a cache, however a text is
+// divided into pieces for the cache.
 func TestNextInPieces(t *testing.T) {
 	e := torchtest.Engine(t)
 	ids := make([]int32, 90)
@@ -211,7 +215,7 @@ func TestCacheIsBounded(t *testing.T) {
 	golden.Message(t, "25 tokens", err)
 }
 
-// watched is a model that notes how many tokens are computed at once.
+// watched is a model that records how many tokens are computed at once.
 type watched struct {
 	model.Model
 	pieces []int64
@@ -226,7 +230,8 @@ func (w *watched) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	return w.Model.Next(s, texts...)
 }
 
-// A long prompt is computed in pieces, so that others have their turn, and ends with its context.
+// TestLongPrompt checks that a long prompt is computed in pieces, so that other work can run in
+// between, and that it stops when its context ends.
 func TestLongPrompt(t *testing.T) {
 	e := torchtest.Engine(t)
 	m := &watched{Model: read(t, e, "llama/testdata/tied", "256", "1000", model.Options{})}
@@ -246,7 +251,8 @@ func TestLongPrompt(t *testing.T) {
 	}
 }
 
-// TestObserve: each token's logits are seen as the model computed them, before the penalty, and change no token.
+// TestObserve checks that the observer gets each token's logits as the model computed them, before
+// the penalty, and that it changes no token.
 func TestObserve(t *testing.T) {
 	m := read(t, torchtest.Engine(t), "llama/testdata/tied", "256", "100", model.Options{})
 	o := greedy

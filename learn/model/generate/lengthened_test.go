@@ -9,8 +9,9 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// TestLongTextInPieces: a text that is computed otherwise from its beginning on, as it is long, and one that grows so
-// long, are what they are without a cache also where the border comes after the first piece of the prompt.
+// TestLongTextInPieces checks texts that are computed differently because they are long, or because
+// they become long. They must equal the texts without a cache, even if the limit is after the first
+// piece of the prompt.
 func TestLongTextInPieces(t *testing.T) {
 	e := torchtest.Engine(t)
 	m := readWith(t, e, "llama/testdata/phi3_longrope", model.Options{},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Draws come in the proportions that the options leave.
+// TestDrawnShares checks that the draws have the proportions that the options leave.
 func TestDrawnShares(t *testing.T) {
 	p := []float64{0.1, 0.4, 0.2, 0.3}
 	tests := []struct {

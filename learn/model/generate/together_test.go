@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// TestTextsTogether: texts of different lengths that are computed in one pass get the logits that each has alone,
-// whether they begin in that pass or go on.
+// TestTextsTogether checks that texts of different lengths that are computed in one pass get the
+// same logits as each text alone, whether they start in that pass or continue.
 func TestTextsTogether(t *testing.T) {
 	e := torchtest.Engine(t)
 	ids := make([]int32, 40)
@@ -45,7 +45,7 @@ func TestTextsTogether(t *testing.T) {
 						row[i].IDs = []int32{7, 11}[pass : pass+1]
 					}
 				}
-				if pass == 0 && test.folder == "llama/testdata/phi3_longrope" { // the first text that crosses its border refuses
+				if pass == 0 && test.folder == "llama/testdata/phi3_longrope" { // the first text that crosses its limit refuses
 					return nil
 				}
 			}
@@ -60,7 +60,7 @@ func alone(s *torch.Scope, m model.Model, ids []int32) []float32 {
 	return m.Forward(s, s.FromInt32s(ids, 1, n)).Narrow(1, n-1, 1).Contiguous().CopyFloat32s()
 }
 
-// counted is a model that notes how many texts are computed at once.
+// counted is a model that records how many texts are computed at once.
 type counted struct {
 	model.Model
 	mu    sync.Mutex
@@ -74,8 +74,9 @@ func (c *counted) Next(s *torch.Scope, texts ...kvcache.Text) *torch.Tensor {
 	return c.Model.Next(s, texts...)
 }
 
-// TestTogether: texts that are written at once are what each is alone, one that is cancelled disturbs none, and most
-// passes are of all of them.
+// TestTogether checks that texts that are generated together equal the texts that are generated
+// alone, that a cancelled text does not disturb other texts, and that most passes compute all
+// texts.
 func TestTogether(t *testing.T) {
 	e := torchtest.Engine(t)
 	m := &counted{Model: read(t, e, "llama/testdata/tied", "256", "64", model.Options{}), texts: make(map[int]int)}
@@ -121,7 +122,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a text whose reader takes none holds up the others no longer than a pause.
+// TestSlowReader checks that a text whose reader accepts nothing delays the other texts by at most
+// one pause.
 func TestSlowReader(t *testing.T) {
 	e := torchtest.Engine(t)
 	together := generate.NewTogether(read(t, e, "llama/testdata/tied", "256", "64", model.Options{}))
@@ -147,7 +149,8 @@ func TestSlowReader(t *testing.T) {
 	wait.Wait()
 }
 
-// fragile is a model that fails where a text has a certain token, before or after its caches have the tokens of a pass.
+// fragile is a model that fails if a text has a certain token, before or after its caches have the
+// tokens of a pass.
 type fragile struct {
 	model.Model
 	token int32
@@ -169,7 +172,7 @@ func (f *fragile) Next(s *torch.Scope, texts ...kvcache.Text) (logits *torch.Ten
 	return logits
 }
 
-// TestOneFails: a text with which a pass fails is the only one that does.
+// TestOneFails checks that only the text that makes a pass fail is lost.
 func TestOneFails(t *testing.T) {
 	e := torchtest.Engine(t)
 	m := read(t, e, "llama/testdata/tied", "256", "64", model.Options{})

@@ -11,8 +11,8 @@ import (
 
 const least = `"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4`
 
-// TestRead reads documents of an architecture that could be added: what is of it alone, what
-// every architecture has, and what none computes.
+// TestRead reads documents of a new architecture: fields of this architecture only, fields of every
+// architecture, and fields that are not supported.
 func TestRead(t *testing.T) {
 	types := map[string][]string{"NewForCausalLM": {"new"}, "NewerForCausalLM": {"newer", "newest"}}
 	document := func(more string) string { return `{"architectures": ["NewForCausalLM"], ` + least + more + `}` }
@@ -119,7 +119,7 @@ func TestRope(t *testing.T) {
 	}
 }
 
-// TestBaseNamesFields leaves out one required field after the other.
+// TestBaseNamesFields removes each required field in turn.
 func TestBaseNamesFields(t *testing.T) {
 	for _, field := range strings.Split(least, ", ") {
 		var d Document

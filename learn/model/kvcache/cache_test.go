@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// However tokens come in, the cache holds all of them in their order, in every layer.
+// TestCacheHoldsAll checks that the cache contains all tokens in their order, in every layer, in
+// whatever portions they arrive.
 func TestCacheHoldsAll(t *testing.T) {
 	e := torchtest.Engine(t)
 	rapid.Check(t, func(r *rapid.T) {
@@ -27,7 +28,7 @@ func TestCacheHoldsAll(t *testing.T) {
 				}
 				want = append(want, added...)
 				for layer := range 2 {
-					// What was appended but not counted is overwritten.
+					// Values that were appended but not counted are overwritten.
 					cache.Append(s, layer, s.Zeros(torch.F32, 1, int64(n), 1), s.Zeros(torch.F32, 1, int64(n)))
 					got := cache.Append(s, layer, s.FromFloat32s(added, 1, int64(n), 1), s.FromFloat32s(added, 1, int64(n)))
 					for _, t := range got {

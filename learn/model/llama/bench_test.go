@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// BenchmarkTrainingStep is forward and backward of the quickstart's model on one thread.
+// BenchmarkTrainingStep measures forward and backward of the quickstart's model on one thread.
 func BenchmarkTrainingStep(b *testing.B) {
 	e := torchtest.Engine(b)
 	data, err := os.ReadFile("../../../configs/quickstart/model.json")

@@ -16,18 +16,18 @@ import (
 const minimal = `{"architectures": ["LlamaForCausalLM"], "vocab_size": 32, "hidden_size": 16,
 	"intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4`
 
-// Two architectures that differ little.
+// Two architectures with small differences.
 var (
 	mistral = strings.Replace(minimal, "LlamaForCausalLM", "MistralForCausalLM", 1) + `, "model_type": "mistral", "num_key_value_heads": 2`
 	qwen2   = strings.Replace(minimal, "LlamaForCausalLM", "Qwen2ForCausalLM", 1) + `, "model_type": "qwen2", "num_key_value_heads": 2`
 )
 
-// as is minimal of another architecture.
+// as returns minimal for a different architecture.
 func as(architecture, modelType, more string) string {
 	return strings.Replace(minimal, "LlamaForCausalLM", architecture, 1) + `, "model_type": "` + modelType + `", ` + more + `}`
 }
 
-// TestVariants wants the defaults of transformers and the parameters that each has.
+// TestVariants checks the defaults of transformers and the numbers of parameters.
 func TestVariants(t *testing.T) {
 	layer := 2*(2*16*16+2*8*16+3*16*24+2*16) + 2*32*16 + 16 // of 2 layers, with ends
 	for text, want := range map[string]struct {
@@ -49,7 +49,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// TestPublishedSizes counts the parameters of published models, as their pages do.
+// TestPublishedSizes compares the parameters of published models with the numbers on their pages.
 func TestPublishedSizes(t *testing.T) {
 	config := func(architecture string, vocabulary, hidden, inner, layers, heads, keys int, more string) string {
 		return fmt.Sprintf(`{"architectures": [%q], "vocab_size": %d, "hidden_size": %d, "intermediate_size": %d, "num_hidden_layers": %d, "num_attention_heads": %d, "num_key_value_heads": %d%s}`,

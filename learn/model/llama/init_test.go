@@ -45,7 +45,8 @@ func TestInit(t *testing.T) {
 	if deviation := math.Sqrt(squares / float64(count)); math.Abs(deviation/c.InitializerRange-1) > 0.03 {
 		t.Errorf("standard deviation %v of %d numbers, want %v", deviation, count, c.InitializerRange)
 	}
-	// The same on every machine and for ever: runs are described by config and seed.
+	// The weights must be the same on every machine and never change: runs are described by config
+	// and seed.
 	const golden = "ba5b35e839f4d6014e75e640cde05f1a972af9388fc9ccbf16e396ef298ae7af"
 	if got := hex.EncodeToString(hash.Sum(nil)); got != golden {
 		t.Errorf("bits of seed 1 hash to %s, want %s", got, golden)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestKeysAreReadOnce wants each key of config.json in one field: encoding/json ignores two embedded fields with the
-// same key.
+// TestKeysAreReadOnce checks that only one field reads each key of config.json: encoding/json
+// ignores two embedded fields with the same key.
 func TestKeysAreReadOnce(t *testing.T) {
 	fields := map[string]string{}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[own]()) {

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// vectors are reference values made by scripts/reference/llama_vectors.py.
+// vectors are reference values from scripts/reference/llama_vectors.py.
 type vectors struct {
 	modeltest.Vectors
 	config llama.Config
@@ -30,7 +30,7 @@ func readVectors(t *testing.T, name string) vectors {
 	return v
 }
 
-// newModel makes the model of the vectors, which is closed when the test ends.
+// newModel returns the model of the vectors. It is closed when the test ends.
 func newModel(t *testing.T, e *torch.Engine, v vectors) *llama.Llama {
 	t.Helper()
 	return newModelIn(t, e, v, llama.Options{})
@@ -90,7 +90,8 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// A model trains: the loss on one batch falls, and what a step leaves behind is constant.
+// TestTrainingKeepsMemoryFlat checks that a model trains: the loss on one batch decreases. The
+// memory that remains after a step must be constant.
 func TestTrainingKeepsMemoryFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "tied")
@@ -195,8 +196,8 @@ func TestWeightsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// TestFurtherLayersAreLeftOut loads checkpoints with tensors behind the last layer. The model leaves out
-// num_nextn_predict_layers layers and refuses tensors of further layers.
+// TestFurtherLayersAreLeftOut loads checkpoints with tensors after the last layer. The model leaves
+// out num_nextn_predict_layers layers and refuses tensors of additional layers.
 func TestFurtherLayersAreLeftOut(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "glm4_moe_published")
@@ -231,8 +232,8 @@ func TestTooManyTokens(t *testing.T) {
 	golden.Message(t, "257 tokens", err)
 }
 
-// TestRecomputeIsTheSame wants the losses and gradients of layers, or of their halves, that are computed twice to
-// be those of layers that are kept.
+// TestRecomputeIsTheSame checks that recomputed layers, or recomputed halves of layers, have the
+// same losses and gradients as stored layers.
 func TestRecomputeIsTheSame(t *testing.T) {
 	e := torchtest.Engine(t)
 	names := append([]string{"gqa", "tied", "mha", "long", "biases", "attention_bias", "mistral", "qwen2", "qwen2_tied"}, variants...)
@@ -269,7 +270,7 @@ func roundTrip(t *testing.T, name string) {
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		for i, got := range weights.Export(m.Parameters()) {
 			if want := v.Weights[i]; got.Name != want.Name || string(got.Data) != string(want.Data) {
-				t.Errorf("%s came back as %s with other bits", want.Name, got.Name)
+				t.Errorf("%s was read as %s with different bits", want.Name, got.Name)
 			}
 		}
 		return nil

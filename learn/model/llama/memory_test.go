@@ -14,8 +14,8 @@ import (
 
 var memorySteps = flag.Int("memory-steps", 300, "steps of TestResidentMemoryIsFlat; 2000 for the long run")
 
-// Between step 100 and the last one, the process grows by at most a hundredth and no
-// tensor is left behind.
+// TestResidentMemoryIsFlat checks that the process grows by at most a hundredth between step 100
+// and the last step, and that no tensor remains.
 func TestResidentMemoryIsFlat(t *testing.T) {
 	e := torchtest.Engine(t)
 	v := readVectors(t, "long")
@@ -46,7 +46,7 @@ func TestResidentMemoryIsFlat(t *testing.T) {
 
 func residentKiB(t *testing.T) int64 {
 	t.Helper()
-	debug.FreeOSMemory() // Go's own garbage comes and goes by megabytes
+	debug.FreeOSMemory() // the size of Go's garbage varies by megabytes
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		t.Skip(err)

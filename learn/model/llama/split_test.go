@@ -29,7 +29,8 @@ func ints(t safetensors.Tensor) []int32 {
 	return out
 }
 
-// Gradients of a split model are those of the reference, which knows no engines.
+// TestSplitAgainstReference compares the gradients of a split model with the gradients of the
+// reference, which has no engines.
 func TestSplitAgainstReference(t *testing.T) {
 	for _, test := range []struct {
 		name      string
@@ -54,7 +55,7 @@ func TestSplitAgainstReference(t *testing.T) {
 		}
 		ids, targets := v.Other["ids"], v.Other["targets"]
 		loss := 0.0
-		for range 2 { // two halves of the gradient are the gradient
+		for range 2 { // two halves of the gradient add up to the gradient
 			if loss, err = split.Gradient(t.Context(), ints(ids), ints(targets), ids.Shape[0], ids.Shape[1], 0.5); err != nil {
 				t.Fatal(err)
 			}

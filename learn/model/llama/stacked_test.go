@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// TestWeightsOfFourBits wants an error that names the tensor and what to do.
+// TestWeightsOfFourBits checks that the error names the tensor and a remedy.
 func TestWeightsOfFourBits(t *testing.T) {
 	v := readVectors(t, "gpt_oss")
 	for _, kind := range []string{"blocks", "scales"} {
@@ -28,7 +28,8 @@ func TestWeightsOfFourBits(t *testing.T) {
 	}
 }
 
-// TestInitOfStackedExperts wants new biases to be zeros, sinks and matrices random.
+// TestInitOfStackedExperts checks that new biases are zeros, and that sinks and matrices are
+// random.
 func TestInitOfStackedExperts(t *testing.T) {
 	c, err := llama.ParseConfig([]byte(as("GptOssForCausalLM", "gpt_oss", `"num_key_value_heads": 2, "head_dim": 4, "num_experts": 4`)))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// variants are those of scripts/reference/variant_vectors.py.
+// variants are the variants of scripts/reference/variant_vectors.py.
 var variants = []string{"yarn", "mistral_window", "qwen2_window", "qwen3", "qwen3_yarn", "qwen3_moe", "qwen3_moe_mixed", "mixtral", "olmo2",
 	"gemma2", "gemma3", "smollm3", "phi3", "granite", "dynamic", "phi3_part", "phi3_longrope", "phi3_longrope_long",
 	"gpt_oss", "gpt_oss_odd", "gpt_oss_bare", "gpt_oss_null", "gemma", "gemma_odd", "gemma_bias", "gemma_bare",
@@ -30,9 +30,9 @@ var variants = []string{"yarn", "mistral_window", "qwen2_window", "qwen3", "qwen
 	"minimax_m2", "minimax_m2_odd", "minimax_m2_yarn", "minimax_m2_published",
 	"seed_oss", "seed_oss_odd", "seed_oss_yarn", "seed_oss_published"}
 
-// TestVariantVectors compares with transformers: logits, loss, gradients, text, and the tensors of a
-// checkpoint. With PSYCHE_MODEL_VECTORS it reads the folders below that one instead, and writes
-// a checkpoint into each, for transformers to load.
+// TestVariantVectors compares with transformers: logits, loss, gradients, text, and the tensors of
+// a checkpoint. If PSYCHE_MODEL_VECTORS names a folder, it reads the folders in it instead, and
+// writes a checkpoint into each folder, for transformers to load.
 func TestVariantVectors(t *testing.T) {
 	e := torchtest.Engine(t)
 	folders, outside := make([]string, len(variants)), os.Getenv("PSYCHE_MODEL_VECTORS")
@@ -67,7 +67,8 @@ func TestVariantVectors(t *testing.T) {
 	}
 }
 
-// errorsOf are largest errors: of logits and gradients relative to the largest value where that is above 1.
+// errorsOf has the largest errors: of logits, and of gradients relative to the largest value if it
+// is above 1.
 type errorsOf struct{ logits, loss, gradients float64 }
 
 func (a errorsOf) or(b errorsOf) errorsOf {
@@ -87,7 +88,7 @@ func compare(t *testing.T, e *torch.Engine, m *llama.Llama, v modeltest.Vectors)
 		out.loss = modeltest.MaxError(t, "loss", loss.CopyFloat32s(), modeltest.Float32s(t, v.Other["loss"]))
 		loss.Backward()
 		for _, p := range m.Parameters() {
-			got := make([]float32, p.Tensor.Numel()) // zero for an expert that nobody chose
+			got := make([]float32, p.Tensor.Numel()) // zero for an unused expert
 			if grad := p.Tensor.Grad(); grad != nil {
 				got = grad.Contiguous().CopyFloat32s()
 			}
@@ -102,7 +103,7 @@ func compare(t *testing.T, e *torch.Engine, m *llama.Llama, v modeltest.Vectors)
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		for i, got := range weights.Export(stored(m)) {
 			if want := v.Weights[i]; got.Name != want.Name || !slices.Equal(got.Shape, want.Shape) || string(got.Data) != string(want.Data) {
-				t.Errorf("%s came back as %s with other bits", want.Name, got.Name)
+				t.Errorf("%s was read as %s with different bits", want.Name, got.Name)
 			}
 		}
 		return nil
@@ -117,7 +118,7 @@ func stored(m *llama.Llama) []torch.Parameter {
 	return all
 }
 
-// greedy writes the likeliest tokens behind a text, with a cache, until there are so many.
+// greedy appends the most likely tokens to a text, with a cache, until it has a given length.
 func greedy(t *testing.T, e *torch.Engine, m *llama.Llama, text []int32, length int) []int32 {
 	t.Helper()
 	text = slices.Clone(text)
@@ -138,7 +139,7 @@ func greedy(t *testing.T, e *torch.Engine, m *llama.Llama, text []int32, length 
 	return text
 }
 
-// writeCheckpoint writes a model's tensors beside its vectors.
+// writeCheckpoint writes a model's tensors to the folder of its vectors.
 func writeCheckpoint(t *testing.T, e *torch.Engine, m *llama.Llama, folder string) {
 	t.Helper()
 	written := filepath.Join(folder, "written")
@@ -157,8 +158,9 @@ func writeCheckpoint(t *testing.T, e *torch.Engine, m *llama.Llama, folder strin
 	})
 }
 
-// TestVariantsInBF16 computes every kind of layer in bf16. Losses differ from f32 as bf16 does; in one model a token
-// chooses different experts, and the loss of transformers in bf16 is off by 0.023 too.
+// TestVariantsInBF16 computes every kind of layer in bf16. Losses differ from f32 by the rounding
+// of bf16. In one model a token selects different experts, and the loss of transformers in bf16
+// also differs by 0.023.
 func TestVariantsInBF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	for _, name := range variants {
@@ -172,7 +174,7 @@ func TestVariantsInBF16(t *testing.T) {
 			loss := m.Loss(s, s.FromBytes(ids.Data, torch.I64, ids.Shape...), s.FromBytes(targets.Data, torch.I64, targets.Shape...))
 			loss.Backward()
 			if off := math.Abs(loss.Item()/float64(modeltest.Float32s(t, v.Other["loss"])[0]) - 1); off > 0.03 {
-				t.Errorf("%s: loss is off by %.3f of it", name, off)
+				t.Errorf("%s: relative error of the loss %.3f", name, off)
 			}
 			return nil
 		})

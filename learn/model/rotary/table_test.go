@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// TestRows asks for rows at the beginning, beyond what there is, and up to the longest.
+// TestRows requests rows at the beginning, beyond the existing rows, and up to the longest
+// sequence.
 func TestRows(t *testing.T) {
 	const most = 1000
 	e := torchtest.Engine(t)
@@ -44,7 +45,7 @@ func TestRows(t *testing.T) {
 	}
 	torchtest.Do(t, e, false, func(*torch.Scope) error {
 		table.Free()
-		table.Free() // nothing is left
+		table.Free() // no tensor remains
 		return nil
 	})
 	if live := torch.LiveTensors(); live != before {

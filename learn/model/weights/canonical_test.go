@@ -6,8 +6,9 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// TestWithoutBuffers leaves out what older programs saved, and keeps similar names. ColossalAI, Meta and
-// transformers saved such names for Llama, Gemma 3, Phi 3, GPT-2, GPT-NeoX and CLIP.
+// TestWithoutBuffers checks that tensors that older programs saved are left out, and that similar
+// names are kept. ColossalAI, Meta and transformers saved such names for Llama, Gemma 3, Phi 3,
+// GPT-2, GPT-NeoX and CLIP.
 func TestWithoutBuffers(t *testing.T) {
 	line, square := []int64{8}, []int64{1, 1, 8, 8}
 	for _, test := range []struct {
@@ -39,7 +40,7 @@ func TestWithoutBuffers(t *testing.T) {
 		{"model.layers.0.self_attn.bias", line, false},
 		{"model.layers.0.attn.bias", []int64{1, 1, 8, 9}, false},
 		{"model.layers.0.mlp.bias", square, false},
-		{"model.layers.2.self_attn.rotary_emb.inv_freq", line, false}, // of a layer too many
+		{"model.layers.2.self_attn.rotary_emb.inv_freq", line, false}, // of an additional layer
 		{"model.layers.-1.self_attn.rotary_emb.inv_freq", line, false},
 		{"model.layers.00.self_attn.rotary_emb.inv_freq", line, false},
 		{"model.layers.0.self_attn.rotary_emb.tan_cached", line, false},

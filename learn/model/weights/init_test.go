@@ -8,7 +8,8 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 )
 
-// Moments and tails of many numbers are those of a standard normal distribution.
+// TestNormalIsNormal checks that the moments and tails of many numbers match a standard normal
+// distribution.
 func TestNormalIsNormal(t *testing.T) {
 	const n = 200_000
 	drawn := weights.Normal(7, "x", 1, n)

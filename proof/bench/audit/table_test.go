@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// TestUpperBound against the closed form for none, and one that the literature has.
+// TestUpperBound compares with the closed form for no events, and with a value from the literature.
 func TestUpperBound(t *testing.T) {
 	for _, n := range []int{10, 2000} {
 		if got, want := upper(0, n), 1-math.Pow(0.05, 1/float64(n)); math.Abs(got-want) > 1e-9 {
@@ -20,7 +20,8 @@ func TestUpperBound(t *testing.T) {
 	}
 }
 
-// TestRowsAreJudgedLikeReports by what a log keeps of them.
+// TestRowsAreJudgedLikeReports checks that a row, which has only the logged part of a report, gets
+// the same verdict as the report.
 func TestRowsAreJudgedLikeReports(t *testing.T) {
 	l := audit.Limits{Error: 0.1, Chunk: 0.2, Stray: 1, Worst: 0.5}
 	for _, c := range []struct {
@@ -47,8 +48,8 @@ func TestRowsAreJudgedLikeReports(t *testing.T) {
 	}
 }
 
-// TestTablesOfTheLogs can be printed, and hold what the documentation says of them: no honest
-// trainer was stopped, and every attack on all chunks was caught each time.
+// TestTablesOfTheLogs checks that the tables of the logs can be printed, and that they confirm the
+// documentation: no honest trainer was stopped, and every attack on all chunks was always detected.
 func TestTablesOfTheLogs(t *testing.T) {
 	rows, err := readRows("logs")
 	if err != nil {
@@ -63,12 +64,12 @@ func TestTablesOfTheLogs(t *testing.T) {
 		switch r.Kind {
 		case "honest":
 			if l, ok := r.limits(); ok && !r.passes(l) {
-				t.Errorf("an honest trainer is stopped: %+v", r)
+				t.Errorf("an honest trainer was stopped: %+v", r)
 			}
 		case "sign-flip", "noise of the same size", "twice the gradient", "old gradient", "half the batch", "another batch",
 			"no gradient", "copy", "negated copy", "momentum turned round, once":
 			if l, ok := r.limits(); ok && r.passes(l) {
-				t.Errorf("an attack is not found: %+v", r)
+				t.Errorf("an attack was not detected: %+v", r)
 			}
 		}
 	}

@@ -149,7 +149,7 @@ func (c *Cutting) takeLevels(m *State, left float32, update [][]float32) error {
 	return nil
 }
 
-// Left returns the factor by which a step scales the momentum of an earlier one.
+// Left returns the fraction of an earlier state's momentum that remains at a step.
 func (c *Cutting) Left(from *State, step uint32) float32 {
 	return audit.Decayed(c.Decay, step-from.Step)
 }

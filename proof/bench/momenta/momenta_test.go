@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// rig is a trainer of two small tensors, some honest steps old, and a step that it is asked about.
+// rig is a trainer of two small tensors after some honest steps, and a step to audit.
 type rig struct {
 	cut    *Cutting
 	random *rand.Rand
@@ -53,7 +53,7 @@ func (r *rig) drawn() [][]float32 {
 	return all
 }
 
-// judge audits all chunks of a step that adds something to the momentum.
+// judge audits all chunks of a step that adds the given update to the momentum.
 func (r *rig) judge(t *testing.T, added [][]float32) (audit.Outcome, audit.Report) {
 	t.Helper()
 	to, err := r.cut.Advance(r.state, 4, added, nil)
@@ -75,8 +75,8 @@ func (r *rig) judge(t *testing.T, added [][]float32) (audit.Outcome, audit.Repor
 	return report.Judge(audit.F32Limits), report
 }
 
-// TestOnlyTheGradientGivesAttackersAway: an honest step passes; attackers break no rule of the opening,
-// and none passes.
+// TestOnlyTheGradientGivesAttackersAway checks that an honest step passes, that attackers break no
+// rule of the opening, and that no attack passes.
 func TestOnlyTheGradientGivesAttackersAway(t *testing.T) {
 	for _, signs := range []bool{true, false} {
 		r := newRig(t, signs)
@@ -91,7 +91,7 @@ func TestOnlyTheGradientGivesAttackersAway(t *testing.T) {
 			}
 			outcome, report := r.judge(t, a.Fake(scene))
 			if a.Name == "sign-flip in a tenth of the chunks" {
-				continue // which may be none of five
+				continue // it may change none of the five chunks
 			}
 			if outcome != audit.Strange {
 				t.Errorf("%s (signs %v): %v, fault %v, error %v; want %v", a.Name, signs, outcome, report.Fault, report.Error, audit.Strange)
@@ -100,7 +100,8 @@ func TestOnlyTheGradientGivesAttackersAway(t *testing.T) {
 	}
 }
 
-// TestCopiesAreCopies: a copy sends what another sent, a negated one the opposite.
+// TestCopiesAreCopies checks that a copy sends the entries of a different member, and that a
+// negated copy sends the opposite entries.
 func TestCopiesAreCopies(t *testing.T) {
 	r := newRig(t, true)
 	for _, sign := range []float32{1, -1} {
@@ -111,13 +112,13 @@ func TestCopiesAreCopies(t *testing.T) {
 		}
 		o := Compare(r.cut.Shapes, r.other.Taken, to.Taken)
 		if same, opposite := o.Same == o.Entries, o.Opposite == o.Entries; o.Entries == 0 || same != (sign > 0) || opposite != (sign < 0) {
-			t.Errorf("sign %v: of %d choices %d are the same and %d the opposite", sign, o.Entries, o.Same, o.Opposite)
+			t.Errorf("sign %v: of %d entries %d are the same and %d are opposite", sign, o.Entries, o.Same, o.Opposite)
 		}
 	}
 }
 
-// TestAdvanceInPlace: what a state's memory held before changes nothing, nor does the state that is
-// gone on from.
+// TestAdvanceInPlace checks that the previous content of a state's memory has no effect, and that
+// the source state stays unchanged.
 func TestAdvanceInPlace(t *testing.T) {
 	r := newRig(t, true)
 	before := Copied(r.state.Momentum)
@@ -132,15 +133,16 @@ func TestAdvanceInPlace(t *testing.T) {
 	for i := range fresh.Momentum {
 		for j, v := range fresh.Momentum[i] {
 			if again.Momentum[i][j] != v || r.state.Momentum[i][j] != before[i][j] {
-				t.Fatalf("tensor %d, element %d: %v in its own memory, %v in another's; before it was %v, is %v",
+				t.Fatalf("tensor %d, element %d: %v in new memory, %v in reused memory; source state %v, was %v",
 					i, j, v, again.Momentum[i][j], before[i][j], r.state.Momentum[i][j])
 			}
 		}
 	}
 }
 
-// TestDriftPasses: who takes the mean gradient away from its own by less than audits in bf16 let pass is accused of
-// nothing, nor where its hardware is another one than the accuser's.
+// TestDriftPasses has a trainer that subtracts the mean gradient from its gradient, by less than
+// the tolerance of audits in bf16. It checks that the trainer is not accused, even if its hardware
+// differs from the accuser's.
 func TestDriftPasses(t *testing.T) {
 	for _, a := range []Attack{Drift, DriftSent} {
 		r := newRig(t, true)

@@ -289,7 +289,7 @@ func (m *members) advance(r *round, one *member, update [][]float32) (err error)
 	return err
 }
 
-// fake performs the step of the attackers, who know the other members' results.
+// fake performs the step of the attackers, which know the other members' results.
 func (m *members) fake(ctx context.Context, r *round) error {
 	var honest []*member
 	for _, one := range r.trainers {

@@ -18,7 +18,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestVote: eleven twentieths of all but the two parties eject, two steps after the audit; attackers acquit.
+// TestVote checks that eleven twentieths of all members except the two parties eject the accused,
+// two steps after the audit. Attackers vote for acquittal.
 func TestVote(t *testing.T) {
 	for _, test := range []struct {
 		honest, attackers int
@@ -47,14 +48,14 @@ func TestVote(t *testing.T) {
 	}
 }
 
-// TestMembersAreAudited trains members of whom two attack in every way, in both modes: without
-// audits nobody is ejected, with them attackers are, and nobody else.
+// TestMembersAreAudited trains members with two attackers, with each attack and in both modes. It
+// checks that no member is ejected without audits, and that only attackers are ejected with audits.
 func TestMembersAreAudited(t *testing.T) {
 	if err := torch.Load(torch.Options{Threads: 1}); errors.Is(err, torch.ErrNoLibrary) && os.Getenv("PSYCHE_REQUIRE_TORCH") == "" {
 		t.Skip(err)
 	}
 	text := randomText(t)
-	for attack, attackers := range map[string]int{"sign-flip": 2, "noise": 2, "negated-copy": 2, "injection": 1} { // injection: in so few steps
+	for attack, attackers := range map[string]int{"sign-flip": 2, "noise": 2, "negated-copy": 2, "injection": 1} { // injection: only one is found in these few steps
 		for _, percent := range []int{0, 50} {
 			c := &runCommand{
 				Seed: 2, Model: "model-small.json", Clients: 8, Attackers: 2, Attack: attack, Verification: percent,
@@ -86,8 +87,8 @@ func TestMembersAreAudited(t *testing.T) {
 	}
 }
 
-// TestStuffedSums: members of local steps that share a replica train, and who fills what it has not sent is found in
-// the round in which it does.
+// TestStuffedSums checks that members of local steps that share a replica train, and that a member
+// that falsifies its residual is detected in the same round.
 func TestStuffedSums(t *testing.T) {
 	if err := torch.Load(torch.Options{Threads: 1}); errors.Is(err, torch.ErrNoLibrary) && os.Getenv("PSYCHE_REQUIRE_TORCH") == "" {
 		t.Skip(err)
@@ -116,7 +117,7 @@ func TestStuffedSums(t *testing.T) {
 	}
 }
 
-// optionsOf returns what the trainer of a run is made of.
+// optionsOf returns the options for the trainer of a run.
 func optionsOf(t *testing.T, c *runCommand) train.Options {
 	t.Helper()
 	configuration, err := os.ReadFile(c.Model)
@@ -134,7 +135,7 @@ func optionsOf(t *testing.T, c *runCommand) train.Options {
 	return o
 }
 
-// randomText is 300 sequences of 16 bytes of nothing.
+// randomText returns 300 random sequences of 16 bytes.
 func randomText(t *testing.T) *local.Folder {
 	t.Helper()
 	random, tokens, folder := rand.New(rand.NewPCG(1, 1)), []byte(nil), t.TempDir()

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestRoundsOfLocalSteps: a round takes the sequences of all its steps, so that a run sees as many tokens
-// as one of AdamW.
+// TestRoundsOfLocalSteps checks that a round uses the sequences of all its steps, so that a run
+// sees as many tokens as a run of AdamW.
 func TestRoundsOfLocalSteps(t *testing.T) {
 	adamw := runCommand{Batch: 3, SeqLen: 10, Tokens: 1000, Optimizer: "adamw"}
 	local := adamw

@@ -100,7 +100,7 @@ func TestThePlanParses(t *testing.T) {
 	}
 }
 
-// TestAttackedRows compares runs under attack with the honest members alone, seed by seed.
+// TestAttackedRows compares runs under attack with runs of the honest members alone, seed by seed.
 func TestAttackedRows(t *testing.T) {
 	folder := t.TempDir()
 	const shared = `"Optimizer":"distro","OneBit":true,"OneReplica":true,"TopK":8,`

@@ -65,7 +65,7 @@ func TestExchangesToALoss(t *testing.T) {
 		}
 	}
 	if got := exchangesTo(m, 2); !math.IsNaN(got) {
-		t.Errorf("at a loss that it never has after %g exchanges", got)
+		t.Errorf("%g exchanges to a loss that is never reached, want NaN", got)
 	}
 }
 
@@ -123,8 +123,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestPeersHaveOurLogits compares peers.py's Llama with ours, where PSYCHE_TEST_PYTHON names a Python that has
-// torch and numpy.
+// TestPeersHaveOurLogits compares peers.py's Llama with ours, if PSYCHE_TEST_PYTHON names a Python
+// that has torch and numpy.
 func TestPeersHaveOurLogits(t *testing.T) {
 	python := os.Getenv("PSYCHE_TEST_PYTHON")
 	if _, err := versions(t.Context(), python, "torch", "numpy"); err != nil {

@@ -60,8 +60,8 @@ func lowest(m measurement) float64 {
 	return low
 }
 
-// levels returns the losses at which systems are compared: one that all reach, one that half of the
-// other systems reach, and one that the first Psyche system just reaches.
+// levels returns the losses at which systems are compared: a loss that all systems reach, a loss
+// that half of the other systems reach, and a loss that the first Psyche system just reaches.
 func levels(r rows, done map[string]measurement) (losses []float64) {
 	own := 0.0
 	var all, others []float64

@@ -32,9 +32,10 @@ func feed(events []event.Event) iter.Seq2[event.Event, error] {
 	}
 }
 
-// Every round of the synthetic run takes so long, in milliseconds from its publication:
-// arriving 10; waiting 20, applying 100, of it 40 to decode; 30 until training, 600, of it 50
-// to encode; 5 until announced; then the slower client waits for nobody, the faster for 200.
+// The times of every round of the synthetic run, in milliseconds from the publication of the round:
+// 10 for the message; 20 of waiting; 100 for applying, which includes 40 for decoding; 30 until
+// training; 600 for training, which includes 50 for encoding; 5 until the announcement. Then the
+// slower client does not wait, and the faster client waits for 200.
 const (
 	roundMS   = 1200
 	pushMS    = 10
@@ -44,8 +45,8 @@ const (
 	sentAt    = 765
 )
 
-// clientEvents are those of a client in rounds 1 to last, of which slower is announced 200 ms
-// later than that of the other.
+// clientEvents returns the events of a client in the rounds 1 to last. The slower client announces
+// its result 200 ms after the other client.
 func clientEvents(last int, slower, details bool) []event.Event {
 	var events []event.Event
 	add := func(ms float64, body event.Body) { events = append(events, event.Event{Time: at(ms), Body: body}) }
@@ -149,7 +150,7 @@ func TestSyntheticRun(t *testing.T) {
 	}
 }
 
-// TestAbsentEvents reads logs without the events that came later: their parts are missing
+// TestAbsentEvents reads logs without the events that were added later: their parts are missing,
 // and their time is in the parts that contained() names.
 func TestAbsentEvents(t *testing.T) {
 	s := synthetic(t, false)
@@ -163,7 +164,7 @@ func TestAbsentEvents(t *testing.T) {
 	}
 	for _, part := range []string{partDecode, partEncode, partGossip, partFetch, partCommit} {
 		if _, told := s.Parts[part]; told {
-			t.Errorf("%s is listed, but no log has it", part)
+			t.Errorf("%s is listed, but is missing in all logs", part)
 		}
 		if note := part + " (" + absent + "): "; !strings.Contains(text.String(), note) {
 			t.Errorf("no note %q in\n%s", note, text.String())
@@ -174,8 +175,8 @@ func TestAbsentEvents(t *testing.T) {
 	}
 }
 
-// TestPartsAddUp dissects rounds whose events come in any order, as on a machine whose
-// processes were held up.
+// TestPartsAddUp analyzes rounds whose events arrive in any order, as on a machine with delayed
+// processes.
 func TestPartsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		moment := rapid.Custom(func(t *rapid.T) time.Time {
@@ -210,8 +211,8 @@ func TestPartsAddUp(t *testing.T) {
 	})
 }
 
-// TestLateAcknowledgement has an acknowledgement that comes after the host went on: what
-// the client waits for then is the next round.
+// TestLateAcknowledgement has an acknowledgement that arrives after the host has moved on: from
+// then on, the client waits for the next round.
 func TestLateAcknowledgement(t *testing.T) {
 	r := &clientRound{start: at(0), end: at(1000), resultSent: at(500), held: at(550), witnessSent: at(700)}
 	h := &hostRecord{witness: map[uint32]time.Time{1: at(640)}, over: map[uint32]time.Time{1: at(940)}}

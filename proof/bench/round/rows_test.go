@@ -81,7 +81,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	if _, err := process.Override([]byte("[a]\nb = 1"), map[string]any{"c.d": 1}); err == nil {
-		t.Error("a key of a table that is not there was set")
+		t.Error("a key of a missing table was set")
 	}
 	if got := sequencesFor(5, 0.1, 3); got != 150 {
 		t.Errorf("5 s at 0.1 s per sequence and client are %d sequences, want 150", got)

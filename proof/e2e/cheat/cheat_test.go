@@ -35,7 +35,7 @@ const toyModel = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","vo
 "intermediate_size":64,"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":32,
 "tie_word_embeddings":true}`
 
-// tokens are sequences that say something about the next token.
+// tokens are sequences that contain information about the next token.
 type tokens struct{}
 
 func (tokens) Batch(_ context.Context, id assign.BatchID) (data.Batch, error) {
@@ -94,7 +94,8 @@ func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(iden
 				Compute: model.Options{Compute: compute}, Optimizer: optimizer,
 				LRSchedule: config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 2e-3}},
 			}
-			// Steps of some milliseconds make rounds in which whoever waits for a processor is late.
+			// With steps of some milliseconds, a member that waits for a processor would be late
+			// for its round.
 			cheats := &cheat.Trainer{ID: m.id, Attack: attack, Pace: 40 * time.Millisecond}
 			if optimizer.LocalSteps == nil {
 				t, err := train.New(ctx, o)
@@ -122,9 +123,10 @@ func launch(ctx context.Context, t *testing.T, hub *memnet.Hub, attach func(iden
 	return m
 }
 
-// TestTwoCheatsAreEjected: two of eight members with a real, small model cheat, each in another way. Both
-// are ejected by juries, nobody else is, and the others end with one model. One of the honest
-// computes in bf16 where the machine can, the others in f32.
+// TestTwoCheatsAreEjected has eight members with a real, small model. Two of them cheat, each in a
+// different way. Juries must eject both cheats and no other member, and the other members must end
+// with one model. One honest member computes in bf16 if the machine can, the other members compute
+// in f32.
 func TestTwoCheatsAreEjected(t *testing.T) {
 	other := torch.F32
 	if torchtest.BF16(t) {
@@ -143,20 +145,20 @@ var distro = config.Optimizer{Distro: &config.Distro{
 	CompressionDecay: 0.9, CompressionTopK: 8, CompressionChunk: 16, Quantize1Bit: true, WeightDecay: 0.01, ClipGradNorm: 1,
 }}
 
-// localSteps are three in a round, of a sequence each.
+// localSteps are three steps per round, with one sequence each.
 var localSteps = config.Optimizer{LocalSteps: &config.LocalSteps{
 	InnerSteps: 3, Betas: [2]float64{0.9, 0.99}, Eps: 1e-8, WeightDecay: 0.01, ClipGradNorm: 1,
 	OuterLR: 1, CompressionTopK: 16, CompressionChunk: 16, ValueBits: 2, ErrorDecay: 0.95,
 }}
 
-// TestCheatsOfLocalStepsAreEjected is TestTwoCheatsAreEjected of a run of local steps. One of the cheats is
-// honest in all steps of a round but one, the other copies results.
+// TestCheatsOfLocalStepsAreEjected is TestTwoCheatsAreEjected for a run of local steps. One cheat
+// is honest in all steps of a round except one. The other cheat copies results.
 func TestCheatsOfLocalStepsAreEjected(t *testing.T) {
 	ejectBoth(t, [2]cheat.Attack{cheat.OneStep, cheat.Copy}, localSteps, torch.F32)
 }
 
-// TestHonestLocalSteps: of eight members that make local steps nobody is accused, whatever the machine does beside,
-// and they do audit each other.
+// TestHonestLocalSteps checks that none of eight members that make local steps is accused, whatever
+// else the machine does, and that the members audit each other.
 func TestHonestLocalSteps(t *testing.T) {
 	outcomes := map[string]int{}
 	for _, m := range ejectBoth(t, [2]cheat.Attack{}, localSteps, torch.F32) {
@@ -172,7 +174,7 @@ func TestHonestLocalSteps(t *testing.T) {
 			switch body := e.Body.(type) {
 			case event.Audit:
 				if outcomes[body.Outcome]++; body.Outcome == "faulty" || body.Outcome == "silent" {
-					t.Errorf("%s reports of an honest member: %+v", m.id.Short(), body)
+					t.Errorf("%s reports about an honest member: %+v", m.id.Short(), body)
 				}
 			case event.Accused:
 				t.Errorf("%s accused an honest member: %+v", m.id.Short(), body)
@@ -180,13 +182,13 @@ func TestHonestLocalSteps(t *testing.T) {
 		}
 	}
 	if outcomes["passed"] < 10 {
-		t.Errorf("audits: %v, want some that passed", outcomes)
+		t.Errorf("audits: %v, want some passed audits", outcomes)
 	}
 	t.Logf("audits: %v", outcomes)
 }
 
-// ejectBoth has two of eight members cheat, unless an attack is none, and returns the others, when the run is over;
-// one of these computes in another type.
+// ejectBoth has two cheats among eight members, except for empty attacks. It returns the other
+// members when the run is over. One of these members computes in a different type.
 func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer, other torch.DType) (honest []*member) {
 	const members = 8
 	c := clienttest.Config(members)
@@ -227,7 +229,7 @@ func ejectBoth(t *testing.T, attacks [2]cheat.Attack, optimizer config.Optimizer
 	for _, m := range honest {
 		digest, step, ok := m.node.Model()
 		if m.err != nil || !ok || digest != state.Model.Checkpoint.Digest || step != state.Progress.Step-1 {
-			t.Errorf("%s: %v; it holds a model: %v, of step %d", m.id.Short(), m.err, ok, step)
+			t.Errorf("%s: %v; has a model: %v, of step %d", m.id.Short(), m.err, ok, step)
 		}
 	}
 	return honest

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// recorder is a host that notes what is submitted, and refuses some accusations.
+// recorder is a host that records the submitted actions, and refuses some accusations.
 type recorder struct {
 	env.Backend
 	actions []coordinator.Action

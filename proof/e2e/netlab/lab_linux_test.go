@@ -144,15 +144,15 @@ func TestDelayAndCut(t *testing.T) {
 	address := startEcho(t, b)
 	took, err := time.ParseDuration(pingFrom(t, a, address))
 	if err != nil || took < 60*time.Millisecond {
-		t.Errorf("there and back took %v (%v), want at least 60ms", took, err)
+		t.Errorf("the round trip took %v (%v), want at least 60ms", took, err)
 	}
 	b.Cut(true)
 	if answer := pingFrom(t, a, address); answer != "none" {
-		t.Errorf("a host that is cut off answered after %s", answer)
+		t.Errorf("a disconnected host answered after %s", answer)
 	}
 	b.Cut(false)
 	if answer := pingFrom(t, a, address); answer == "none" {
-		t.Error("no answer after the cut was mended")
+		t.Error("no answer after the host was reconnected")
 	}
 	if sent := a.Traffic(); sent.Packets < 3 || sent.Lost < 1 {
 		t.Errorf("traffic %+v, want three packets and a lost one", sent)
@@ -192,7 +192,7 @@ func TestUplink(t *testing.T) {
 		}
 	})
 	t.Run("queue of a long fast link", func(t *testing.T) {
-		u := newUplink(Link{Rate: 20e6, Delay: 100 * time.Millisecond}, 1, 1) // 500,000 bytes there and back
+		u := newUplink(Link{Rate: 20e6, Delay: 100 * time.Millisecond}, 1, 1) // 500,000 bytes in each direction
 		for range 1000 {
 			u.take(now, make([]byte, 1000))
 		}
@@ -211,7 +211,7 @@ func TestUplink(t *testing.T) {
 	})
 }
 
-// datagram is an IPv4 packet of some bytes that a port sends.
+// datagram is an IPv4 packet of a given size from a port.
 func datagram(port, size int) []byte {
 	b := make([]byte, size)
 	b[0], b[9] = 0x45, 17
@@ -219,7 +219,8 @@ func datagram(port, size int) []byte {
 	return b
 }
 
-// TestFIFOQueueHoldsASecond fills a queue of a second: what comes behind waits for a second, and more is lost.
+// TestFIFOQueueHoldsASecond fills a queue of one second: a later packet waits for a second, and
+// further packets are lost.
 func TestFIFOQueueHoldsASecond(t *testing.T) {
 	now := time.Unix(0, 0)
 	u := newUplink(Link{Rate: 8_000_000, Buffer: time.Second}, 1, 1) // 1,000 packets of 1,000 bytes in a second
@@ -235,7 +236,7 @@ func TestFIFOQueueHoldsASecond(t *testing.T) {
 		last = <-u.waiting
 	}
 	if late := last.at.Sub(now); late < time.Second || late > 1010*time.Millisecond {
-		t.Errorf("a packet behind a full queue leaves after %v, want a second", late)
+		t.Errorf("a packet in a full queue leaves after %v, want a second", late)
 	}
 }
 
@@ -300,7 +301,7 @@ func TestFairQueueLosesPackets(t *testing.T) {
 		for range 1000 {
 			q.put(now, datagram(1, 1000))
 		}
-		if _, _, lost := leaves(q, now); lost < 5 || lost > 15 { // one in 100 ms of a second
+		if _, _, lost := leaves(q, now); lost < 5 || lost > 15 { // one packet in 100 ms during a second
 			t.Errorf("%d packets lost", lost)
 		}
 	})
@@ -322,7 +323,8 @@ func TestFairQueueLosesPackets(t *testing.T) {
 	})
 }
 
-// TestAsymmetricLink sends over a host's slow way in: the answer to a ping is late, which its way out is not.
+// TestAsymmetricLink uses a host with slow download: the answer to a ping is late, although the
+// upload is fast.
 func TestAsymmetricLink(t *testing.T) {
 	for name, queue := range map[string]Queue{"FIFO": FIFO, "fair": Fair} {
 		t.Run(name, func(t *testing.T) {
@@ -331,7 +333,7 @@ func TestAsymmetricLink(t *testing.T) {
 			b := add(t, lab.Add, Link{})
 			took, err := time.ParseDuration(pingFrom(t, a, startEcho(t, b)))
 			if err != nil || took < 130*time.Millisecond {
-				t.Errorf("there and back took %v (%v), want at least 130ms", took, err)
+				t.Errorf("the round trip took %v (%v), want at least 130ms", took, err)
 			}
 		})
 	}

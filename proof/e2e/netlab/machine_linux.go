@@ -24,7 +24,7 @@ const namespaces = "/var/run/netns"
 func (l *Lab) AddThis(link Link) (*Host, error) { return l.add(link, nil, false) }
 
 // Reach makes a TCP port of this machine's loopback address available at the same port and loopback
-// address of the host. Connections go through the links of both. This machine must be a host of the
+// address of the host. Connections go through both links. This machine must be a host of the
 // lab.
 func (h *Host) Reach(port int) error {
 	this := h.lab.this()

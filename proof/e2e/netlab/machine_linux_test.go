@@ -26,7 +26,7 @@ func TestThisMachineIsAHost(t *testing.T) {
 	}
 }
 
-// TestReach has a host load a file from a server on the loopback address of this machine.
+// TestReach has a host that downloads a file from a server on the loopback address of this machine.
 func TestReach(t *testing.T) {
 	lab := newLab(t)
 	this, other := add(t, lab.AddThis, Link{}), add(t, lab.Add, Link{})
@@ -58,7 +58,7 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestReachNeedsThisMachine wants an error where the lab does not contain this machine.
+// TestReachNeedsThisMachine checks that a lab without this machine gives an error.
 func TestReachNeedsThisMachine(t *testing.T) {
 	lab := newLab(t)
 	if err := add(t, lab.Add, Link{}).Reach(80); err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// plan has so many levels in each feature.
+// plan has the given number of levels in each feature.
 func plan(levels ...int) (p Plan) {
 	for i, n := range levels {
 		f := Feature{Name: fmt.Sprint(i)}
@@ -22,7 +22,7 @@ func plan(levels ...int) (p Plan) {
 	return p
 }
 
-// possible reports by trying all rows whether some row without a forbidden combination has a pair.
+// possible tries all rows and reports whether a row without a forbidden combination has a pair.
 func possible(p Plan, want pair) bool {
 	levels := make([]int, len(p.Features))
 	var try func(feature int) bool
@@ -46,8 +46,9 @@ func possible(p Plan, want pair) bool {
 	return try(0)
 }
 
-// TestRows draws small plans: every pair that can be is in a row, no row has a forbidden combination
-// but its own, each of those has its row, and the same seed gives the same rows.
+// TestRows draws small plans. Every possible pair must be in a row, the only forbidden combination
+// in a row may be the combination that the row is for, each forbidden combination must have a row,
+// and the same seed must give the same rows.
 func TestRows(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := plan(rapid.SliceOfN(rapid.IntRange(1, 4), 2, 5).Draw(t, "levels")...)
@@ -102,7 +103,7 @@ func TestRows(t *testing.T) {
 	})
 }
 
-// TestFewRows bounds the rows of a plan of known size: its two largest features need 16.
+// TestFewRows bounds the rows of a plan of known size: its two largest features need 16 rows.
 func TestFewRows(t *testing.T) {
 	rows, err := plan(2, 4, 4, 3, 2, 3, 2, 3, 2, 2, 3, 2, 3, 3, 3, 2, 2, 2, 2, 2).Rows(1)
 	if err != nil || len(rows) < 16 || len(rows) > 24 {

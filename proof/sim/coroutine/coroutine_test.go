@@ -7,7 +7,8 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/coroutine"
 )
 
-// TestTurns has a task wait, start another one and be resumed: nothing runs at the same time as anything else.
+// TestTurns has a task that waits, starts a second task and is resumed. No two tasks may run at the
+// same time.
 func TestTurns(t *testing.T) {
 	var p coroutine.Pool
 	var log strings.Builder
@@ -24,7 +25,7 @@ func TestTurns(t *testing.T) {
 	log.WriteString("e")
 	p.Run(func() {
 		if p.Current() != waiting {
-			t.Error("a worker that is idle was not taken")
+			t.Error("an idle worker was not used")
 		}
 		log.WriteString("f")
 	})
@@ -33,7 +34,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestClose ends tasks that wait.
+// TestClose ends waiting tasks.
 func TestClose(t *testing.T) {
 	var p coroutine.Pool
 	ended := 0

@@ -35,7 +35,7 @@ func (c *timed) run(until int64) (events int) {
 	return events
 }
 
-// rig is machines whose transfers note when they arrive.
+// rig has machines whose transfers record their arrival times.
 type rig struct {
 	*timed
 	*Network
@@ -86,7 +86,7 @@ func TestFairSharesAmongMachines(t *testing.T) {
 		r.send(name, Message{From: 0, To: 2, Bytes: mbit})
 	}
 	r.run(10 * second)
-	r.wants(t, "alone", 2) // as many connections as it has, machine 2 gets half
+	r.wants(t, "alone", 2) // machine 2 gets half of the bandwidth, although it has more transfers
 	for _, name := range []string{"one", "two", "three"} {
 		r.wants(t, name, 4)
 	}
@@ -116,7 +116,7 @@ func TestFIFOBlocksWhatComesBehind(t *testing.T) {
 	})
 	r.run(20 * second)
 	if at := r.arrived["small"]; at < 2.9 || at > 3.3 {
-		t.Errorf("arrived after %.3f s, want a buffer of one second later than 2 s", at)
+		t.Errorf("arrived after %.3f s, want 2 s and one second for the buffer", at)
 	}
 	if at := r.arrived["behind the aborted"]; at < 5.9 || at > 6.1 {
 		t.Errorf("arrived after %.3f s, want the buffer to empty first", at)
@@ -164,8 +164,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestLinksDoTheirWork sends much between some machines, and wants every link to be busy exactly as long as its
-// bytes take, and the same times in a second run.
+// TestLinksDoTheirWork sends many transfers between some machines. It checks that every link is
+// busy for exactly the time that its bytes need, and that a second run has the same times.
 func TestLinksDoTheirWork(t *testing.T) {
 	for _, d := range []Discipline{Fair, FIFO} {
 		var before map[string]float64

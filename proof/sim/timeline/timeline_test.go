@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/proof/sim/timeline"
 )
 
-// TestOrder puts events, some while others happen: they come by their times, of equal ones in the order in which
-// they were put.
+// TestOrder inserts events, some of them during other events. Events must happen in the order of
+// their times; events with equal times in the order of their insertion.
 func TestOrder(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		type event struct {

@@ -119,7 +119,7 @@ func TestReasonsAreCutAndQuoted(t *testing.T) {
 	}
 }
 
-// addFrames seeds with the payloads of the golden frames of a type.
+// addFrames adds the payloads of the golden frames of a type as seeds.
 func addFrames(f *testing.F, kind frame.Type) {
 	text, err := os.ReadFile("testdata/frames.txt")
 	if err != nil {
@@ -137,7 +137,7 @@ func addFrames(f *testing.F, kind frame.Type) {
 	}
 }
 
-// again encodes what the payload decodes to.
+// again encodes the decoded payload.
 func again(kind frame.Type, payload []byte) (encoded []byte, err error) {
 	switch kind {
 	case TypeChallenge:
@@ -166,7 +166,7 @@ func again(kind frame.Type, payload []byte) (encoded []byte, err error) {
 	}
 }
 
-// FuzzToServer reads what clients send: one encoding per value.
+// FuzzToServer decodes messages of clients. Each value must have exactly one encoding.
 func FuzzToServer(f *testing.F) {
 	addFrames(f, TypeRequest)
 	addFrames(f, TypeHello)
@@ -181,8 +181,8 @@ func FuzzToServer(f *testing.F) {
 	})
 }
 
-// FuzzToClient reads what servers send: one encoding per value, and texts that are fit to
-// be shown.
+// FuzzToClient decodes messages of servers. Each value must have exactly one encoding, and texts
+// must be safe to display.
 func FuzzToClient(f *testing.F) {
 	for _, kind := range []frame.Type{TypeChallenge, TypeWelcome, TypeRefusal, TypeSample, TypeFingerprint, TypeReceipt, TypeDenied} {
 		addFrames(f, kind)
