@@ -16,6 +16,6 @@
 // ValidateFull was checked with it first (323 without the checks). For 40 others it tried to
 // allocate 4 GB to 280 TB, which ends the process and cannot be recovered; its limits for metadata
 // and bodies, at 1 MiB, did not change that. For all of these files this package returns ErrInvalid
-// or other values. The module also adds 7 MB to the program psyche
-// (8 %), 4 modules, and 41 seconds of CPU time to the first build of a test.
+// or other values. The module also adds 7 MB to the program psyche (8 %), 4 modules, and 41 seconds
+// of CPU time to the first build of a test.
 package arrowfile
