@@ -19,9 +19,6 @@ var ErrCertificate = errors.New("certificate of an epoch")
 // maxSignatures bounds those of a certificate: the members of the epoch before, and its own.
 const maxSignatures = 2 * coordinator.MaxClients
 
-// maxCertificate bounds a certificate in bytes.
-const maxCertificate = epochFixed + coordinator.MaxClients*identity.IDSize + 2 + maxSignatures*signatureSize
-
 const (
 	epochFixed    = 4 + 8 + 32 + 32 + 2
 	signatureSize = identity.IDSize + identity.SignatureSize
