@@ -11,4 +11,10 @@
 // Open, OpenFolder and Wait check this. After Try, the caller checks it with IsAt.
 //
 // On systems without such locks (Supported is false), every lock succeeds.
+//
+// The package does not use github.com/gofrs/flock (version 0.13.2). That package opens the file at a
+// path by itself and does not give it out. Callers here read and write the file that they locked,
+// or lock a file that is already open (Try), so they would have two open files. It would replace
+// only the two functions named try, 20 lines, and need more for the second file. It also does not
+// repeat a call that a signal interrupted.
 package filelock

@@ -16,10 +16,6 @@ const (
 	// PeerSize is the size of a peer's account in bytes.
 	PeerSize = peerAddrs + (1+2*MaxAddrs+MaxAddrsTotal+7)/8*8
 
-	// PeerRunOffset is the offset of the run in a peer's account, for filters of the chain's
-	// JSON-RPC interface.
-	PeerRunOffset = 16
-
 	peerAddrs = 88
 )
 

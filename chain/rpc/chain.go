@@ -11,12 +11,6 @@ type commitment struct {
 	Commitment Commitment `json:"commitment"`
 }
 
-// Slot returns the newest slot.
-func (e *Endpoint) Slot(ctx context.Context, c Commitment) (slot uint64, err error) {
-	err = e.call(ctx, smallAnswer, &slot, "getSlot", commitment{c})
-	return slot, err
-}
-
 // BlockHeight returns the number of blocks.
 func (e *Endpoint) BlockHeight(ctx context.Context, c Commitment) (height uint64, err error) {
 	err = e.call(ctx, smallAnswer, &height, "getBlockHeight", commitment{c})
@@ -86,20 +80,6 @@ func (e *Endpoint) GenesisHash(ctx context.Context) (transaction.Hash, error) {
 		return transaction.Hash{}, fmt.Errorf("%s: getGenesisHash: %w: %w", e.name, ErrBadAnswer, err)
 	}
 	return hash, nil
-}
-
-// Version returns the version of the node's software.
-func (e *Endpoint) Version(ctx context.Context) (string, error) {
-	var found struct {
-		Core string `json:"solana-core"`
-	}
-	if err := e.call(ctx, smallAnswer, &found, "getVersion"); err != nil {
-		return "", err
-	}
-	if found.Core == "" {
-		return "", fmt.Errorf("%s: getVersion: %w: no version", e.name, ErrBadAnswer)
-	}
-	return shorten([]byte(found.Core)), nil
 }
 
 // Airdrop requests lamports from a test network.

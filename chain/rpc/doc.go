@@ -2,8 +2,8 @@
 //
 //	endpoint, err := rpc.ParseEndpoint("https://api.devnet.solana.com")
 //	pool, err := rpc.NewPool(rpc.Options{Endpoints: []rpc.Address{endpoint}})
-//	slot, err := rpc.Any(ctx, pool, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
-//		return e.Slot(ctx, rpc.Confirmed)
+//	height, err := rpc.Any(ctx, pool, func(ctx context.Context, e *rpc.Endpoint) (uint64, error) {
+//		return e.BlockHeight(ctx, rpc.Confirmed)
 //	})
 //
 // An Endpoint is one node. It has a method for each supported method of the interface. A Pool

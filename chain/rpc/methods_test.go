@@ -44,7 +44,6 @@ func TestMethods(t *testing.T) {
 		ask            func(e *Endpoint) (any, error)
 		want           any
 	}{
-		"getSlot":        {`[{"commitment":"finalized"}]`, `9`, func(e *Endpoint) (any, error) { return e.Slot(ctx, Finalized) }, uint64(9)},
 		"getBlockHeight": {`[{"commitment":"confirmed"}]`, `9`, func(e *Endpoint) (any, error) { return e.BlockHeight(ctx, Confirmed) }, uint64(9)},
 		"getBalance": {fmt.Sprintf(`[%q,{"commitment":"confirmed"}]`, key), `{"context":{"slot":1},"value":9}`,
 			func(e *Endpoint) (any, error) { return e.Balance(ctx, key, Confirmed) }, uint64(9)},
@@ -54,13 +53,9 @@ func TestMethods(t *testing.T) {
 		"getRecentPrioritizationFees": {fmt.Sprintf(`[[%q]]`, key), `[{"slot":1,"prioritizationFee":7},{"slot":2,"prioritizationFee":0}]`,
 			func(e *Endpoint) (any, error) { return e.PrioritizationFees(ctx, []transaction.PublicKey{key}) }, []uint64{7, 0}},
 		"getGenesisHash": {`null`, fmt.Sprintf("%q", hash), func(e *Endpoint) (any, error) { return e.GenesisHash(ctx) }, hash},
-		"getVersion":     {`null`, `{"solana-core":"4.2.2"}`, func(e *Endpoint) (any, error) { return e.Version(ctx) }, "4.2.2"},
 		"requestAirdrop": {fmt.Sprintf(`[%q,5]`, key), fmt.Sprintf("%q", name), func(e *Endpoint) (any, error) { return e.Airdrop(ctx, key, 5) }, name},
 		"sendTransaction": {fmt.Sprintf(`[%q,{"encoding":"base64","skipPreflight":true,"maxRetries":0}]`, text), fmt.Sprintf("%q", name),
 			func(e *Endpoint) (any, error) { return e.Send(ctx, raw) }, name},
-		"simulateTransaction": {fmt.Sprintf(`[%q,{"commitment":"confirmed","encoding":"base64","replaceRecentBlockhash":true,"sigVerify":false}]`, text),
-			`{"context":{"slot":1},"value":{"err":"AccountNotFound","logs":["a"],"unitsConsumed":3}}`,
-			func(e *Endpoint) (any, error) { return e.Simulate(ctx, raw, Confirmed) }, Simulation{&TransactionError{Name: "AccountNotFound"}, []string{"a"}, 3}},
 		"getSignatureStatuses": {fmt.Sprintf(`[[%q,%q],{"searchTransactionHistory":true}]`, name, name),
 			`{"context":{"slot":1},"value":[null,{"slot":5,"confirmations":1,"err":null,"confirmationStatus":"confirmed"}]}`,
 			func(e *Endpoint) (any, error) {

@@ -76,7 +76,7 @@ func dead(t *testing.T) Address {
 	return address
 }
 
-func slotOf(ctx context.Context, e *Endpoint) (uint64, error) { return e.Slot(ctx, Confirmed) }
+func heightOf(ctx context.Context, e *Endpoint) (uint64, error) { return e.BlockHeight(ctx, Confirmed) }
 
 func TestParseEndpoint(t *testing.T) {
 	for text, want := range map[string]Address{
@@ -146,8 +146,8 @@ func TestBadAnswers(t *testing.T) {
 			}
 			defer p.Close()
 			e := p.Endpoints()[0]
-			_, err = slotOf(t.Context(), e)
-			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), e.Name()) || !strings.Contains(err.Error(), "getSlot") {
+			_, err = heightOf(t.Context(), e)
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), e.Name()) || !strings.Contains(err.Error(), "getBlockHeight") {
 				t.Fatalf("error %v, want %v", err, test.want)
 			}
 			if len(err.Error()) > 1000 {
@@ -165,10 +165,10 @@ func TestErrorsHaveNoKeys(t *testing.T) {
 	gone.HTTP += "/v2/secret?api-key=secret"
 	gone.WS += "/v2/secret"
 	e := endpoint(t, gone)
-	if _, err := slotOf(t.Context(), e); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+	if _, err := heightOf(t.Context(), e); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
-	if err := e.Listen(t.Context(), nil, nil, Slots()); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
+	if err := e.ListenLogs(t.Context(), transaction.PublicKey{}, Confirmed, nil, nil); !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -178,8 +178,8 @@ func TestAnyGoesOnToTheNext(t *testing.T) {
 	behind := node(t, func(string, []json.RawMessage) string { return `"error":{"code":-32016,"message":"behind"}` })
 	p := pool(t, dead(t), behind, good)
 	for range 3 {
-		if slot, err := Any(t.Context(), p, slotOf); err != nil || slot != 5 {
-			t.Fatalf("slot %d, %v", slot, err)
+		if height, err := Any(t.Context(), p, heightOf); err != nil || height != 5 {
+			t.Fatalf("height %d, %v", height, err)
 		}
 	}
 	for i, e := range p.Endpoints()[:2] {
@@ -193,7 +193,7 @@ func TestAnyTakesARefusal(t *testing.T) {
 	refuses := node(t, func(string, []json.RawMessage) string { return `"error":{"code":-32602,"message":"bad"}` })
 	good := node(t, func(string, []json.RawMessage) string { return `"result":5` })
 	p := pool(t, refuses, good)
-	_, err := Any(t.Context(), p, slotOf)
+	_, err := Any(t.Context(), p, heightOf)
 	if refused, ok := errors.AsType[*Error](err); !ok || refused.Code != -32602 {
 		t.Errorf("error %v", err)
 	}
@@ -213,17 +213,17 @@ func TestAnyWaitsForABusyNode(t *testing.T) {
 		_, _ = io.WriteString(w, `{"id":2,"result":5}`)
 	})
 	p := pool(t, busy)
-	if _, err := Any(t.Context(), p, slotOf); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "1s") {
+	if _, err := Any(t.Context(), p, heightOf); !errors.Is(err, ErrBusy) || !strings.Contains(err.Error(), "1s") {
 		t.Fatalf("error %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := Any(ctx, p, slotOf); !errors.Is(err, context.DeadlineExceeded) || asked.Load() != 1 {
+	if _, err := Any(ctx, p, heightOf); !errors.Is(err, context.DeadlineExceeded) || asked.Load() != 1 {
 		t.Fatalf("error %v after %d requests", err, asked.Load())
 	}
 	begin := time.Now()
-	if slot, err := Any(t.Context(), p, slotOf); err != nil || slot != 5 || time.Since(begin) < 500*time.Millisecond {
-		t.Fatalf("slot %d, %v after %v", slot, err, time.Since(begin))
+	if height, err := Any(t.Context(), p, heightOf); err != nil || height != 5 || time.Since(begin) < 500*time.Millisecond {
+		t.Fatalf("height %d, %v after %v", height, err, time.Since(begin))
 	}
 }
 
@@ -345,11 +345,9 @@ func FuzzAnswers(f *testing.F) {
 		}
 		var statuses atSlot[[]*Status]
 		_ = decodeAnswer(b, 200, 1, &statuses)
-		l := listening{subscriptions: []Subscription{Logs(transaction.PublicKey{}, Confirmed), AccountChanges(transaction.PublicKey{}, Confirmed), Slots()}, names: map[uint64]int{3: 0, 4: 1, 5: 2}}
-		if notice, _, err := l.take(b); err == nil {
-			if logs, ok := notice.(LogsNotice); ok {
-				_, _ = ProgramData(logs.Logs, transaction.PublicKey{1})
-			}
+		l := listening{accepted: true, name: 3}
+		if logs, _, err := l.take(b); err == nil && logs != nil {
+			_, _ = ProgramData(logs.Logs, transaction.PublicKey{1})
 		}
 	})
 }

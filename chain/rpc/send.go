@@ -44,21 +44,6 @@ func (e *Error) TransactionError() *TransactionError {
 	return data.Err
 }
 
-// Simulation is the result of a simulated transaction.
-type Simulation struct {
-	Err   *TransactionError `json:"err"`
-	Logs  []string          `json:"logs"`
-	Units uint64            `json:"unitsConsumed"`
-}
-
-// Simulate simulates a transaction. It does not check its signatures and blockhash.
-func (e *Endpoint) Simulate(ctx context.Context, raw []byte, c Commitment) (Simulation, error) {
-	var found atSlot[Simulation]
-	err := e.call(ctx, smallAnswer, &found, "simulateTransaction", base64.StdEncoding.EncodeToString(raw),
-		map[string]any{"encoding": "base64", "commitment": c, "sigVerify": false, "replaceRecentBlockhash": true})
-	return found.Value, err
-}
-
 // Status is the status of a transaction.
 type Status struct {
 	Slot       uint64            `json:"slot"`

@@ -22,18 +22,8 @@ const (
 	writeTimeout = 5 * time.Second
 )
 
-// maxSubscriptions limits the subscriptions of one Listen.
-const maxSubscriptions = 16
-
 // errSubscription means that a node refused a subscription.
 var errSubscription = errors.New("the node refused the subscription")
-
-// Subscription is a kind of notices from a node; see Logs, AccountChanges and Slots.
-type Subscription struct {
-	method string
-	params []any
-	decode func(json.RawMessage) (any, error)
-}
 
 // LogsNotice reports a transaction that names an account.
 type LogsNotice struct {
@@ -43,78 +33,17 @@ type LogsNotice struct {
 	Logs      []string
 }
 
-// AccountNotice reports an account's new content.
-type AccountNotice struct {
-	Slot    uint64
-	Account *Account
-}
-
-// slotNotice reports a new slot.
-type slotNotice struct {
-	Slot   uint64 `json:"slot"`
-	Parent uint64 `json:"parent"`
-	Root   uint64 `json:"root"`
-}
-
-// Logs subscribes to the transactions that name an account. The handle function of Listen receives
-// LogsNotice values.
-func Logs(mentions transaction.PublicKey, c Commitment) Subscription {
-	return Subscription{
-		method: "logsSubscribe", params: []any{map[string]any{"mentions": []string{mentions.String()}}, commitment{c}},
-		decode: func(raw json.RawMessage) (any, error) {
-			var found atSlot[struct {
-				Signature string            `json:"signature"`
-				Err       *TransactionError `json:"err"`
-				Logs      []string          `json:"logs"`
-			}]
-			if err := json.Unmarshal(raw, &found); err != nil {
-				return nil, err
-			}
-			signature, err := transaction.ParseSignature(found.Value.Signature)
-			return LogsNotice{found.Context.Slot, signature, found.Value.Err, found.Value.Logs}, err
-		},
-	}
-}
-
-// AccountChanges subscribes to an account. The handle function of Listen receives AccountNotice
-// values.
-func AccountChanges(key transaction.PublicKey, c Commitment) Subscription {
-	return Subscription{
-		method: "accountSubscribe", params: []any{key, queryParameters{Encoding: "base64+zstd", Commitment: c}},
-		decode: func(raw json.RawMessage) (any, error) {
-			var found atSlot[*rawAccount]
-			if err := json.Unmarshal(raw, &found); err != nil {
-				return nil, err
-			}
-			account, err := found.Value.decode()
-			return AccountNotice{found.Context.Slot, account}, err
-		},
-	}
-}
-
-// Slots subscribes to new slots. The handle function of Listen receives slotNotice values.
-func Slots() Subscription {
-	return Subscription{method: "slotSubscribe", decode: func(raw json.RawMessage) (any, error) {
-		var notice slotNotice
-		err := json.Unmarshal(raw, &notice)
-		return notice, err
-	}}
-}
-
-// Listen connects to the node's WebSocket, subscribes, and calls handle with each notice, one at a
-// time, until ctx or the connection ends. It always returns an error. It calls ready once all
-// subscriptions are accepted. It does not reconnect.
-func (e *Endpoint) Listen(ctx context.Context, ready func(), handle func(notice any), subscriptions ...Subscription) error {
-	if err := e.listen(ctx, ready, handle, subscriptions); err != nil && ctx.Err() == nil {
+// ListenLogs connects to the node's WebSocket, subscribes to the transactions that name an account,
+// and calls handle with each notice, one at a time, until ctx or the connection ends. It always
+// returns an error. It calls ready once the subscription is accepted. It does not reconnect.
+func (e *Endpoint) ListenLogs(ctx context.Context, mentions transaction.PublicKey, c Commitment, ready func(), handle func(LogsNotice)) error {
+	if err := e.listenLogs(ctx, mentions, c, ready, handle); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("%s: WebSocket: %w", e.name, err)
 	}
 	return context.Cause(ctx)
 }
 
-func (e *Endpoint) listen(ctx context.Context, ready func(), handle func(any), subscriptions []Subscription) error {
-	if len(subscriptions) == 0 || len(subscriptions) > maxSubscriptions {
-		return fmt.Errorf("%d subscriptions, want 1 to %d", len(subscriptions), maxSubscriptions)
-	}
+func (e *Endpoint) listenLogs(ctx context.Context, mentions transaction.PublicKey, c Commitment, ready func(), handle func(LogsNotice)) error {
 	connection, err := e.connect(ctx)
 	if err != nil {
 		return err
@@ -124,15 +53,14 @@ func (e *Endpoint) listen(ctx context.Context, ready func(), handle func(any), s
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { keepAlive(ctx, connection) })
-	for i, s := range subscriptions {
-		if err := connection.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
-			return err
-		}
-		if err := connection.WriteJSON(request{Version: "2.0", ID: uint64(i + 1), Method: s.method, Params: s.params}); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnreachable, err)
-		}
+	if err := connection.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		return err
 	}
-	state := listening{subscriptions: subscriptions, names: make(map[uint64]int)}
+	params := []any{map[string]any{"mentions": []string{mentions.String()}}, commitment{c}}
+	if err := connection.WriteJSON(request{Version: "2.0", ID: 1, Method: "logsSubscribe", Params: params}); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	var l listening
 	for {
 		_, content, err := connection.ReadMessage()
 		if err != nil {
@@ -141,14 +69,14 @@ func (e *Endpoint) listen(ctx context.Context, ready func(), handle func(any), s
 		if err := connection.SetReadDeadline(time.Now().Add(silence)); err != nil {
 			return err
 		}
-		notice, complete, err := state.take(content)
+		notice, accepted, err := l.take(content)
 		switch {
 		case err != nil:
 			return err
-		case complete && ready != nil:
+		case accepted:
 			ready()
 		case notice != nil:
-			handle(notice)
+			handle(*notice)
 		}
 	}
 }
@@ -192,10 +120,10 @@ func keepAlive(ctx context.Context, connection *websocket.Conn) {
 	}
 }
 
-// listening maps notices to subscriptions.
+// listening is the state of a subscription.
 type listening struct {
-	subscriptions []Subscription
-	names         map[uint64]int // subscription index by the node's id
+	accepted bool
+	name     uint64 // the node's id of the subscription
 }
 
 type message struct {
@@ -208,9 +136,9 @@ type message struct {
 	} `json:"params"`
 }
 
-// take processes a message: a notice, or the answer to a subscription. complete is true for the
-// last such answer.
-func (l *listening) take(content []byte) (notice any, complete bool, err error) {
+// take processes a message: a notice, or the answer to the subscription. accepted is true for the
+// first answer.
+func (l *listening) take(content []byte) (notice *LogsNotice, accepted bool, err error) {
 	var m message
 	if err := json.Unmarshal(content, &m); err != nil {
 		return nil, false, fmt.Errorf("%w: %q: %w", ErrBadAnswer, shorten(content), err)
@@ -220,21 +148,31 @@ func (l *listening) take(content []byte) (notice any, complete bool, err error) 
 		m.Error.Message = shorten([]byte(m.Error.Message))
 		return nil, false, fmt.Errorf("%w: %w", errSubscription, m.Error)
 	case m.ID != nil:
-		var name uint64
-		if *m.ID == 0 || *m.ID > uint64(len(l.subscriptions)) || json.Unmarshal(m.Result, &name) != nil {
+		if *m.ID != 1 || json.Unmarshal(m.Result, &l.name) != nil {
 			return nil, false, fmt.Errorf("%w: %q is not an answer to a subscription", ErrBadAnswer, shorten(content))
 		}
-		before := len(l.names)
-		l.names[name] = int(*m.ID) - 1
-		return nil, before < len(l.names) && len(l.names) == len(l.subscriptions), nil
-	}
-	place, found := l.names[m.Params.Subscription]
-	if !found {
+		before := l.accepted
+		l.accepted = true
+		return nil, !before, nil
+	case !l.accepted || m.Params.Subscription != l.name:
 		return nil, false, nil // a notice that arrived before the answer to its subscription
 	}
-	notice, err = l.subscriptions[place].decode(m.Params.Result)
+	notice, err = decodeLogs(m.Params.Result)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: notice %q: %w", ErrBadAnswer, shorten(content), err)
 	}
 	return notice, false, nil
+}
+
+func decodeLogs(raw json.RawMessage) (*LogsNotice, error) {
+	var found atSlot[struct {
+		Signature string            `json:"signature"`
+		Err       *TransactionError `json:"err"`
+		Logs      []string          `json:"logs"`
+	}]
+	if err := json.Unmarshal(raw, &found); err != nil {
+		return nil, err
+	}
+	signature, err := transaction.ParseSignature(found.Value.Signature)
+	return &LogsNotice{found.Context.Slot, signature, found.Value.Err, found.Value.Logs}, err
 }

@@ -42,48 +42,33 @@ func untilClosed(c *websocket.Conn) {
 	}
 }
 
-func TestListen(t *testing.T) {
+func TestListenLogs(t *testing.T) {
 	name := transaction.Signature{7}
 	e := socketNode(t, func(c *websocket.Conn) {
-		for i, want := range []string{
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"logsSubscribe","params":[{"mentions":[%q]},{"commitment":"confirmed"}]}`, transaction.PublicKey{1}),
-			fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"accountSubscribe","params":[%q,{"encoding":"base64+zstd","commitment":"processed"}]}`, transaction.PublicKey{2}),
-			`{"jsonrpc":"2.0","id":3,"method":"slotSubscribe"}`,
-		} {
-			_, got, err := c.ReadMessage()
-			if err != nil || strings.TrimSpace(string(got)) != want {
-				t.Errorf("subscription %d: %s, %v, want %s", i, got, err, want)
-			}
+		want := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"logsSubscribe","params":[{"mentions":[%q]},{"commitment":"confirmed"}]}`, transaction.PublicKey{1})
+		if _, got, err := c.ReadMessage(); err != nil || strings.TrimSpace(string(got)) != want {
+			t.Errorf("subscription: %s, %v, want %s", got, err, want)
 		}
-		write(c, `{"method":"slotNotification","params":{"result":{"slot":1,"parent":0,"root":0},"subscription":30}}`) // before the answer to its subscription
-		for i := 3; i >= 1; i-- {
-			write(c, `{"jsonrpc":"2.0","id":%d,"result":%d}`, i, 10*i)
+		notify := func(slot, subscription int) {
+			write(c, `{"method":"logsNotification","params":{"result":{"context":{"slot":%d},"value":{"signature":%q,"err":null,"logs":["a"]}},"subscription":%d}}`, slot, name, subscription)
 		}
-		write(c, `{"method":"slotNotification","params":{"result":{"slot":5,"parent":4,"root":3},"subscription":30}}`)
-		write(c, `{"method":"logsNotification","params":{"result":{"context":{"slot":6},"value":{"signature":%q,"err":null,"logs":["a"]}},"subscription":10}}`, name)
-		write(c, `{"method":"accountNotification","params":{"result":{"context":{"slot":7},"value":%s},"subscription":20}}`, packed([]byte("abc")))
+		notify(1, 10) // before the answer
+		write(c, `{"jsonrpc":"2.0","id":1,"result":10}`)
+		notify(2, 30)
+		notify(6, 10)
 		untilClosed(c)
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var heard []any
 	readies := 0
-	err := e.Listen(ctx, func() { readies++ }, func(notice any) {
-		if heard = append(heard, notice); len(heard) == 3 {
-			cancel()
+	err := e.ListenLogs(ctx, transaction.PublicKey{1}, Confirmed, func() { readies++ }, func(got LogsNotice) {
+		if got.Slot != 6 || got.Signature != name || len(got.Logs) != 1 {
+			t.Errorf("logs %+v", got)
 		}
-	}, Logs(transaction.PublicKey{1}, Confirmed), AccountChanges(transaction.PublicKey{2}, Processed), Slots())
+		cancel()
+	})
 	if !errors.Is(err, context.Canceled) || readies != 1 {
 		t.Fatalf("error %v, ready %d times", err, readies)
-	}
-	if got := heard[0].(slotNotice); got != (slotNotice{5, 4, 3}) {
-		t.Errorf("slot %+v", got)
-	}
-	if got := heard[1].(LogsNotice); got.Slot != 6 || got.Signature != name || len(got.Logs) != 1 {
-		t.Errorf("logs %+v", got)
-	}
-	if got := heard[2].(AccountNotice); got.Slot != 7 || string(got.Account.Data) != "abc" {
-		t.Errorf("account %+v", got)
 	}
 }
 
@@ -109,7 +94,7 @@ func TestListenEnds(t *testing.T) {
 			if test.talk != nil {
 				e = socketNode(t, test.talk)
 			}
-			err := e.Listen(t.Context(), nil, func(any) {}, Slots())
+			err := e.ListenLogs(t.Context(), transaction.PublicKey{}, Confirmed, func() {}, func(LogsNotice) {})
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), e.Name()) {
 				t.Errorf("error %v, want %v", err, test.want)
 			}
@@ -123,7 +108,7 @@ func TestListenEndsWithItsContext(t *testing.T) {
 	e := socketNode(t, untilClosed)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := e.Listen(ctx, nil, func(any) {}, Slots()); !errors.Is(err, context.DeadlineExceeded) {
+	if err := e.ListenLogs(ctx, transaction.PublicKey{}, Confirmed, func() {}, func(LogsNotice) {}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)
 	}
 }

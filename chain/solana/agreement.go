@@ -239,12 +239,11 @@ func (a *agreement) wants() (endpoints []int, wanted bool) {
 	type rated struct {
 		endpoint int
 		newest   sighting
-		known    bool
 	}
 	var all []rated
 	for i := range a.witnesses {
 		newest, ok := a.witnesses[i].newest()
-		all = append(all, rated{i, newest, ok})
+		all = append(all, rated{i, newest})
 		if ok && newest.claim != a.accepted.claim && (newest.sequence > a.accepted.sequence || newest.slot > a.slot) {
 			wanted = wanted || a.witnesses[i].fault == noFault || a.accepted.account == nil
 		}

@@ -29,7 +29,7 @@ func (c *Client) listen(endpoint int) {
 			}
 			poke(c.wake) // there may have been changes before the subscription
 		}
-		err := e.Listen(c.ctx, ready, func(notice any) { c.hear(endpoint, notice) }, rpc.Logs(c.run, rpc.Confirmed))
+		err := e.ListenLogs(c.ctx, c.run, rpc.Confirmed, ready, func(notice rpc.LogsNotice) { c.hear(endpoint, notice) })
 		if c.ctx.Err() != nil {
 			return
 		}
@@ -43,9 +43,8 @@ func (c *Client) listen(endpoint int) {
 }
 
 // hear processes a notice.
-func (c *Client) hear(endpoint int, notice any) {
-	logs, ok := notice.(rpc.LogsNotice)
-	if !ok || logs.Err != nil {
+func (c *Client) hear(endpoint int, logs rpc.LogsNotice) {
+	if logs.Err != nil {
 		return // a failed transaction changes nothing
 	}
 	entries, complete := rpc.ProgramData(logs.Logs, transaction.PublicKey(c.program))

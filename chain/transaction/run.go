@@ -25,7 +25,6 @@ const (
 // Limits of the instructions' contents.
 const (
 	MaxRunWrite = 950 // bytes of one Write
-	MaxRunSalt  = 32  // bytes of a Tick's salt
 )
 
 // RunAddress returns the account of the run that main creates with this id.
@@ -107,11 +106,6 @@ func (p Program) Announce(peer, owner, run PublicKey, addrs []string) Instructio
 // Forget closes the participant's account for a run and transfers its lamports to spill.
 func (p Program) Forget(peer, owner, spill PublicKey) Instruction {
 	return p.instruction([]byte{RunForget}, writes(peer), signs(owner), writes(spill))
-}
-
-// Migrate converts a paused run's account to another version of its layout.
-func (p Program) Migrate(run, main PublicKey, version uint32) Instruction {
-	return p.instruction(le.AppendUint32([]byte{RunMigrate}, version), writes(run), signs(main))
 }
 
 // appendStaged appends the length and the hash of the staged bytes.

@@ -32,7 +32,6 @@ type scored struct {
 
 // ranked is a token with its log-probability.
 type ranked struct {
-	id      int32
 	text    []byte
 	logprob float64
 }
@@ -57,7 +56,7 @@ func (s *scores) add(id int32, piece string) error {
 	total := largest + math.Log(sum)
 	rank := func(id int32) (ranked, error) {
 		text, err := s.textOf(id)
-		return ranked{id, text, float64(s.logits[id]) - total}, err
+		return ranked{text, float64(s.logits[id]) - total}, err
 	}
 	one, err := rank(id)
 	if err != nil {

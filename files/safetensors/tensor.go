@@ -63,9 +63,6 @@ func (d DType) rank() int {
 	return -1
 }
 
-// Valid reports whether the format has the type.
-func (d DType) Valid() bool { return d.rank() >= 0 }
-
 // Size returns the size in bytes of a tensor of the given type and shape. It fails for an unknown
 // type, a negative dimension, a size over 2^63-1, and a size that is not a whole number of bytes.
 func Size(dtype DType, shape []int64) (int64, error) {

@@ -286,20 +286,6 @@ func (k *Kernel) AddBack(l Layout, delta []float32, r codec.TensorResult) error 
 	return nil
 }
 
-// Finite reports whether no value is infinite or NaN.
-func (k *Kernel) Finite(values []float32) bool {
-	const block = 1 << 16
-	var bad atomic.Bool
-	k.share((len(values)+block-1)/block, func(next func() (int, bool)) {
-		for i, ok := next(); ok && !bad.Load(); i, ok = next() {
-			if !allFinite(values[i*block : min((i+1)*block, len(values))]) {
-				bad.Store(true)
-			}
-		}
-	})
-	return !bad.Load()
-}
-
 // checkResult returns an error if a result does not fit the layout. The kernels rely on this check.
 func checkResult(l Layout, r codec.TensorResult) error {
 	chunks := l.Chunks()

@@ -21,9 +21,8 @@ import (
 )
 
 const (
-	vocabulary = 256
-	common     = 100 // tokens in the data
-	sequences  = 4096
+	common    = 100 // tokens in the data
+	sequences = 4096
 
 	modelConfig = `{
   "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 256,

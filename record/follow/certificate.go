@@ -21,9 +21,6 @@ var ErrCertificate = errors.New("certificate of an epoch")
 // previous epoch, and one for each member of the certified epoch.
 const maxSignatures = 2 * coordinator.MaxClients
 
-// maxCertificate is the maximum size of a certificate in bytes.
-const maxCertificate = epochFixed + coordinator.MaxClients*identity.IDSize + 2 + maxSignatures*signatureSize
-
 const (
 	epochFixed    = 4 + 8 + 32 + 32 + 2
 	signatureSize = identity.IDSize + identity.SignatureSize

@@ -23,34 +23,30 @@ func (e Error) Error() string {
 
 // Errors of this package and of the chain's native programs.
 var (
-	ErrInvalidArgument         = Error{Name: "InvalidArgument"}
-	ErrInvalidInstructionData  = Error{Name: "InvalidInstructionData"}
-	ErrInvalidAccountData      = Error{Name: "InvalidAccountData"}
-	ErrAccountDataTooSmall     = Error{Name: "AccountDataTooSmall"}
-	ErrInsufficientFunds       = Error{Name: "InsufficientFunds"}
-	errIncorrectProgramID      = Error{Name: "IncorrectProgramId"}
-	ErrMissingSignature        = Error{Name: "MissingRequiredSignature"}
-	ErrAlreadyInitialized      = Error{Name: "AccountAlreadyInitialized"}
-	errUninitialized           = Error{Name: "UninitializedAccount"}
-	errUnbalanced              = Error{Name: "UnbalancedInstruction"}
-	errModifiedOwner           = Error{Name: "ModifiedProgramId"}
-	errExternalLamports        = Error{Name: "ExternalAccountLamportSpend"}
-	ErrExternalData            = Error{Name: "ExternalAccountDataModified"}
-	ErrReadonlyLamports        = Error{Name: "ReadonlyLamportChange"}
-	ErrReadonlyData            = Error{Name: "ReadonlyDataModified"}
-	ErrMissingAccount          = Error{Name: "MissingAccount"}
-	errInvalidError            = Error{Name: "InvalidError"}
-	ErrUnsupportedProgram      = Error{Name: "UnsupportedProgramId"}
-	ErrMaxSeedLength           = Error{Name: "MaxSeedLengthExceeded"}
-	errInvalidRealloc          = Error{Name: "InvalidRealloc"}
-	ErrBudget                  = Error{Name: "ComputationalBudgetExceeded"}
-	errNotCompleted            = Error{Name: "ProgramFailedToComplete"}
-	ErrImmutable               = Error{Name: "Immutable"}
-	ErrIncorrectAuthority      = Error{Name: "IncorrectAuthority"}
-	errInvalidOwner            = Error{Name: "InvalidAccountOwner"}
-	ErrArithmeticOverflow      = Error{Name: "ArithmeticOverflow"}
-	ErrAccountNotExecutable    = Error{Name: "AccountNotExecutable"}
-	errEnvironmentSetupFailure = Error{Name: "ProgramEnvironmentSetupFailure"}
+	ErrInvalidArgument        = Error{Name: "InvalidArgument"}
+	ErrInvalidInstructionData = Error{Name: "InvalidInstructionData"}
+	ErrInvalidAccountData     = Error{Name: "InvalidAccountData"}
+	ErrAccountDataTooSmall    = Error{Name: "AccountDataTooSmall"}
+	ErrInsufficientFunds      = Error{Name: "InsufficientFunds"}
+	ErrMissingSignature       = Error{Name: "MissingRequiredSignature"}
+	ErrAlreadyInitialized     = Error{Name: "AccountAlreadyInitialized"}
+	errUnbalanced             = Error{Name: "UnbalancedInstruction"}
+	errModifiedOwner          = Error{Name: "ModifiedProgramId"}
+	errExternalLamports       = Error{Name: "ExternalAccountLamportSpend"}
+	ErrExternalData           = Error{Name: "ExternalAccountDataModified"}
+	ErrReadonlyLamports       = Error{Name: "ReadonlyLamportChange"}
+	ErrReadonlyData           = Error{Name: "ReadonlyDataModified"}
+	ErrMissingAccount         = Error{Name: "MissingAccount"}
+	errInvalidError           = Error{Name: "InvalidError"}
+	ErrUnsupportedProgram     = Error{Name: "UnsupportedProgramId"}
+	ErrMaxSeedLength          = Error{Name: "MaxSeedLengthExceeded"}
+	errInvalidRealloc         = Error{Name: "InvalidRealloc"}
+	ErrBudget                 = Error{Name: "ComputationalBudgetExceeded"}
+	errNotCompleted           = Error{Name: "ProgramFailedToComplete"}
+	ErrImmutable              = Error{Name: "Immutable"}
+	ErrIncorrectAuthority     = Error{Name: "IncorrectAuthority"}
+	ErrArithmeticOverflow     = Error{Name: "ArithmeticOverflow"}
+	ErrAccountNotExecutable   = Error{Name: "AccountNotExecutable"}
 )
 
 // texts are the texts of errors in the chain's logs.

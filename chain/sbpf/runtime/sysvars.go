@@ -69,7 +69,6 @@ var (
 // Sizes of sysvars in bytes.
 const (
 	clockSize      = 40
-	rentSize       = 17
 	slotHashesSize = 8 + MaxSlotHashes*40
 )
 

@@ -2,7 +2,6 @@ package llama
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/psyche-go/psyche/learn/model/weights"
 	"github.com/psyche-go/psyche/learn/torch"
 )
-
-// errOption means that a model does not support an option.
-var errOption = errors.New("unsupported option")
 
 // Llama is a model on an engine. Forward and Loss run inside the engine's Do.
 type Llama struct {

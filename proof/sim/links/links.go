@@ -189,8 +189,5 @@ func (t *Transfer) Abort() (received int64) {
 	return max(received, 0)
 }
 
-// Ended reports whether the transfer has arrived or was aborted.
-func (t *Transfer) Ended() bool { return t.ended }
-
 // none is the time of an event that does not happen.
 const none = int64(math.MaxInt64)
