@@ -91,7 +91,7 @@ func TestProbationWarning(t *testing.T) {
 		"no audits":       {16, 0, 8, ""},
 		"no probation":    {16, 10, 0, ""},
 		"nobody verifies": {8, 10, 8, ""},
-		"too short":       {16, 10, 8, "probation_steps = 8: if any client may join, 28 in 100 newcomers that cheat in every step are ejected before their results count, in a run of 16 members of whom 1 auditors; half are ejected after 14 steps, 95 in 100 after 50"},
+		"too short":       {16, 10, 8, "probation_steps = 8: if any client may join, 28 in 100 newcomers that cheat in every step are ejected before their results count, in a run of 16 members with 1 auditors; half are ejected after 14 steps, 95 in 100 after 50"},
 		"long":            {16, 10, 50, ""},
 		"very long":       {16, 10, 1<<32 - 1, ""},
 	}

@@ -111,7 +111,7 @@ func (m *machine) find(ordinal int) error {
 		return err
 	}
 	if ordinal < 0 || ordinal >= int(count) {
-		return fmt.Errorf("no device %d, found %d devices", ordinal, int(count))
+		return fmt.Errorf("no device %d, only %d found", ordinal, int(count))
 	}
 	if err := m.failure("cuDeviceGet", C.psyche_cuDeviceGet(m.driver, &m.device, C.int(ordinal))); err != nil {
 		return err
