@@ -26,7 +26,7 @@ func (h *host) commit(ctx context.Context) error {
 	if !errors.Is(err, journal.ErrFull) {
 		return err
 	}
-	h.logger.Error("no disk space for the journal; the run waits until there is", "journal", h.store.journalPath, "error", err)
+	h.logger.Error("no disk space for the journal; the run waits for free space", "journal", h.store.journalPath, "error", err)
 	var trouble error = &runError{runID: h.runID, err: err}
 	h.trouble.Store(&trouble)
 	timer := time.NewTimer(fullRetry)

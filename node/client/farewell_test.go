@@ -96,7 +96,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 					t.Fatalf("it ended by itself: %v", hung.err)
 				default:
 				}
-				if len(log.lines("level=WARN", `"models of steps"=`)) != 1 {
+				if len(log.lines("level=WARN", "unsaved_steps=")) != 1 {
 					t.Error("it does not report why it waits")
 				}
 				hung.cancel()
