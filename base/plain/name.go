@@ -26,7 +26,7 @@ func CheckName(text string, size int) error {
 	case !utf8.ValidString(text):
 		return errors.New("not valid UTF-8")
 	case text[0] == ' ' || text[len(text)-1] == ' ':
-		return errors.New("starts or ends with a blank")
+		return errors.New("starts or ends with a space")
 	}
 	marks := maxMarks // a mark at the start has no base character
 	for _, r := range text {

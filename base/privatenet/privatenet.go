@@ -9,7 +9,7 @@ import (
 )
 
 // ErrInner means that an address is not public.
-var ErrInner = errors.New("address of an inner network")
+var ErrInner = errors.New("address of a private network")
 
 // Loopback are the addresses of the machine itself.
 var Loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}

@@ -28,7 +28,7 @@ var (
 	// ErrNoProgram means that there is no program at the address.
 	ErrNoProgram = errors.New("no program at this address")
 	// ErrForeign means that an unknown program is at the address.
-	ErrForeign = errors.New("a foreign program is at this address")
+	ErrForeign = errors.New("another program is at this address")
 	// ErrOpen means that the account cannot be freed because the run is not closed.
 	ErrOpen = errors.New("the run is not closed")
 	// ErrNotMain means that the operation requires the run's main authority.
@@ -114,7 +114,7 @@ func nameOf(genesis transaction.Hash) string {
 	if name, public := clusters[genesis.String()]; public {
 		return name
 	}
-	return "a chain of its own (genesis " + genesis.String() + ")"
+	return "a private chain (genesis " + genesis.String() + ")"
 }
 
 // Balance returns an account's lamports.
@@ -131,7 +131,7 @@ func (c *Chain) Need(ctx context.Context, cost Cost) error {
 		return err
 	}
 	missing := cost.Total() - has
-	remedy := "send it some"
+	remedy := "send SOL to this address"
 	switch cluster, err := c.Cluster(ctx); {
 	case err != nil:
 		return err
@@ -154,7 +154,7 @@ func (c *Chain) Airdrop(ctx context.Context, to transaction.PublicKey, lamports 
 		return e.Airdrop(ctx, to, lamports)
 	})
 	if err != nil {
-		return fmt.Errorf("airdrop: %w; only chains for tests have a faucet", err)
+		return fmt.Errorf("airdrop: %w; only test chains have a faucet", err)
 	}
 	return c.until(ctx, "the airdrop", func(ctx context.Context) (bool, error) {
 		now, err := c.Balance(ctx, to)
@@ -195,7 +195,7 @@ func (c *Chain) rent(ctx context.Context, size int) (uint64, error) {
 		return e.RentExemption(ctx, uint64(size))
 	})
 	if most := uint64(size+accountOverhead) * dearestByte; err == nil && lamports > most {
-		return 0, fmt.Errorf("a node asks for %d lamports of rent for %d bytes, more than the possible %d", lamports, size, most)
+		return 0, fmt.Errorf("a node asks for %d lamports of rent for %d bytes, want at most %d; use another node", lamports, size, most)
 	}
 	return lamports, err
 }

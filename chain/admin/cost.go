@@ -29,7 +29,7 @@ func (c Cost) String() string {
 	if c.Rent == 0 {
 		return fmt.Sprintf("%s SOL for %d %s", SOL(c.Fees), c.Transactions, noun)
 	}
-	return fmt.Sprintf("%s SOL: %s for accounts, which come back when they are closed, and %s for %d %s",
+	return fmt.Sprintf("%s SOL: %s for accounts, which is refunded when they are closed, and %s for %d %s",
 		SOL(c.Total()), SOL(c.Rent), SOL(c.Fees), c.Transactions, noun)
 }
 

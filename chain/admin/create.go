@@ -57,7 +57,7 @@ func (c *Chain) PlanCreate(ctx context.Context, program transaction.PublicKey, r
 		case err != nil:
 			return nil, fmt.Errorf("%w: %s: %w", ErrTaken, p.Run, err)
 		case summary.RunState != coordinator.Uninitialized:
-			return nil, fmt.Errorf("%w: this key has begun run %s already, at %s; choose another id", ErrTaken, runID, p.Run)
+			return nil, fmt.Errorf("%w: this key has already begun run %s, at %s; choose another id", ErrTaken, runID, p.Run)
 		}
 		p.there = true
 		if p.draft != nil {
@@ -150,9 +150,9 @@ func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey
 	}
 	switch {
 	case summary.Main != c.Payer():
-		return 0, fmt.Errorf("run %s: %w: that is %s: give its key with --keypair", run, ErrNotMain, transaction.PublicKey(summary.Main))
+		return 0, fmt.Errorf("run %s: %w: the main authority is %s; pass its key with --keypair", run, ErrNotMain, transaction.PublicKey(summary.Main))
 	case summary.RunState != coordinator.Uninitialized && !summary.Closed:
-		return 0, fmt.Errorf("run %s: %w: close it first, with psyche run close", run, ErrOpen)
+		return 0, fmt.Errorf("run %s: %w; close it first, with psyche run close", run, ErrOpen)
 	}
 	return found.Lamports, nil
 }

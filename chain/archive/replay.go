@@ -112,7 +112,7 @@ func (r *Replayer) follow(record *Record, lenient bool) (used []event.Event, err
 		}
 	}
 	if unexplained := len(record.Events) - len(used); unexplained > 0 && (!lenient || !others) {
-		return nil, fmt.Errorf("%w: transaction %s has %d events that none of its instructions explains", ErrArchive, name, unexplained)
+		return nil, fmt.Errorf("%w: transaction %s has %d events that belong to none of its instructions", ErrArchive, name, unexplained)
 	}
 	r.count, r.signed, r.newest = r.count+1, r.signed+len(record.Transaction.Signatures), name
 	return used, r.visited

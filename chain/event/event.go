@@ -40,16 +40,16 @@ type Event struct {
 // Decode parses an event. It returns an error for bytes that the program cannot log.
 func Decode(b []byte) (Event, error) {
 	if len(b) != Size {
-		return Event{}, fmt.Errorf("event: has %d bytes, want %d", len(b), Size)
+		return Event{}, fmt.Errorf("event: %d bytes, want %d", len(b), Size)
 	}
 	e := Event{le.Uint64(b), le.Uint64(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:]), [32]byte(b[32:]), [32]byte(b[64:])}
 	switch {
 	case e.Instruction < Genesis || e.Instruction > Tick:
-		return Event{}, fmt.Errorf("event: of instruction %d, want %d to %d", e.Instruction, Genesis, Tick)
+		return Event{}, fmt.Errorf("event: instruction %d, want %d to %d", e.Instruction, Genesis, Tick)
 	case e.Sequence == 0 || (e.Sequence == 1) != (e.Instruction == Genesis):
 		return Event{}, fmt.Errorf("event: number %d of instruction %d: a run starts with event 1, its genesis", e.Sequence, e.Instruction)
 	case e.Draw != [32]byte{} && e.Instruction != Tick:
-		return Event{}, fmt.Errorf("event: instruction %d has a draw, only a tick can", e.Instruction)
+		return Event{}, fmt.Errorf("event: instruction %d has a draw, but only a tick can have one", e.Instruction)
 	}
 	return e, nil
 }

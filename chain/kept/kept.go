@@ -40,7 +40,7 @@ func Open(path string, begin localnet.Config) (*File, error) {
 func (f *File) Close() error { return errors.Join(f.Ledger.Sync(), f.log.Close()) }
 
 // errNoChain means that a file does not contain a chain.
-var errNoChain = errors.New("no chain is in the file")
+var errNoChain = errors.New("the file contains no chain")
 
 // Read returns the chain in a file. Later changes to the chain are not saved.
 func Read(path string) (*localnet.Ledger, error) {

@@ -78,7 +78,7 @@ type Summary struct {
 // the program keeps consistent.
 func ReadAccount(b []byte) (Account, error) {
 	if len(b) != AccountSize {
-		return Account{}, fmt.Errorf("account of a run: has %d bytes, want %d", len(b), AccountSize)
+		return Account{}, fmt.Errorf("account of a run: %d bytes, want %d", len(b), AccountSize)
 	}
 	summary, err := ReadSummary(b)
 	if err != nil {
@@ -132,12 +132,12 @@ func ReadSummary(b []byte) (Summary, error) {
 func checkMagic(b []byte, magic, of string) error {
 	switch found := string(b[:8]); {
 	case found == FreedMagic:
-		return fmt.Errorf("account of %s: was freed", of)
+		return fmt.Errorf("account of %s: the account was freed", of)
 	case found != magic:
 		return fmt.Errorf("account of %s: starts with %q, want %q; check that the address belongs to this program", of, found, magic)
 	}
 	if version := le.Uint32(b[8:]); version != AccountVersion {
-		return fmt.Errorf("account of %s: version %d, this program reads %d: update it", of, version, AccountVersion)
+		return fmt.Errorf("account of %s: version %d, this program reads version %d; use a program of the same version", of, version, AccountVersion)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ var ErrDraft = errors.New("the draft of create-run in the run's account is damag
 // AppendDraft appends the DraftSize bytes of a draft.
 func AppendDraft(b []byte, d Draft) ([]byte, error) {
 	if len(d.Name) > MaxDraftName || len(d.Description) > MaxDraftDescription {
-		return nil, fmt.Errorf("draft: name of %d bytes and description of %d, at most %d and %d fit", len(d.Name), len(d.Description), MaxDraftName, MaxDraftDescription)
+		return nil, fmt.Errorf("draft: the name has %d bytes and the description %d, want at most %d and %d", len(d.Name), len(d.Description), MaxDraftName, MaxDraftDescription)
 	}
 	body := make([]byte, 0, draftBody)
 	permissioned := byte(0)

@@ -35,7 +35,7 @@ func Append(b []byte, s *coordinator.State) []byte {
 // decode parses the state in an account and checks its invariants. It ignores derived fields.
 func decode(b []byte) (coordinator.State, error) {
 	if len(b) < Size {
-		return coordinator.State{}, fmt.Errorf("account of a run: has %d bytes, a state has %d", len(b), Size)
+		return coordinator.State{}, fmt.Errorf("account of a run: %d bytes, but a state has %d", len(b), Size)
 	}
 	a := account{bytes: b[:Size], reads: true}
 	var s coordinator.State

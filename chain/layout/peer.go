@@ -29,7 +29,7 @@ type Peer struct {
 // ReadPeer parses a peer's account.
 func ReadPeer(b []byte) (Peer, error) {
 	if len(b) != PeerSize {
-		return Peer{}, fmt.Errorf("account of a peer: has %d bytes, want %d", len(b), PeerSize)
+		return Peer{}, fmt.Errorf("account of a peer: %d bytes, want %d", len(b), PeerSize)
 	}
 	if err := checkMagic(b, PeerMagic, "a peer"); err != nil {
 		return Peer{}, err

@@ -142,7 +142,7 @@ func (q *request) parameters() (parameters, error) {
 	}
 	var p parameters
 	if err := json.Unmarshal(q.Parameters, &p); err != nil {
-		return nil, invalid("an array is wanted")
+		return nil, invalid("want an array")
 	}
 	return p, nil
 }

@@ -191,7 +191,7 @@ func (l *Ledger) redo(kind byte, body []byte) error {
 		l.again()
 		return nil
 	}
-	return fmt.Errorf("an entry of kind %d with %d bytes", kind, len(body))
+	return fmt.Errorf("unknown entry of kind %d with %d bytes", kind, len(body))
 }
 
 // redoTransaction repeats a transaction, and returns an error if its result differs.

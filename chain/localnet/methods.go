@@ -201,7 +201,7 @@ func (e *Endpoint) getFeeForMessage(p parameters) (any, error) {
 // first.
 func messageOf(raw []byte) (transaction.Message, error) {
 	if len(raw) == 0 || raw[0] > 127 {
-		return transaction.Message{}, invalid("the message is empty or of a version, want the legacy format")
+		return transaction.Message{}, invalid("the message is empty or versioned, want the legacy format")
 	}
 	unsigned := append([]byte{raw[0]}, make([]byte, int(raw[0])*len(transaction.Signature{}))...)
 	t, err := transaction.Unmarshal(append(unsigned, raw...))

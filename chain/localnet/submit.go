@@ -130,7 +130,7 @@ func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transactio
 	case lamports == 0 || lamports > maxAirdrop || next.Lamports < lamports:
 		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: want 1 to %d", lamports, errFaucet, uint64(maxAirdrop))
 	case next.Lamports < l.config.Rent.Minimum(len(next.Data)):
-		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: an account has to hold %d", lamports, errFaucet, l.config.Rent.Minimum(len(next.Data)))
+		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: an account must hold at least %d", lamports, errFaucet, l.config.Rent.Minimum(len(next.Data)))
 	}
 	l.state.put(key, open.number, l.behind(l.config.Finalized+maxLag).number, &next)
 	var name transaction.Signature

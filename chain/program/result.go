@@ -21,7 +21,7 @@ func (c Code) Error() string {
 	case ErrOtherVersion:
 		return "the account and the program have different versions; free the account, or migrate it while the run is paused"
 	case ErrNoMigration:
-		return "the program knows no migration of this account to that version"
+		return "the program cannot migrate this account to its version"
 	}
 	return fmt.Sprintf("unknown error %d of the program", uint32(c))
 }
@@ -61,18 +61,18 @@ var builtinNames = map[Builtin]string{
 }
 
 var builtinTexts = map[Builtin]string{
-	ErrInvalidArgument:           "an account too many, or the same one twice",
+	ErrInvalidArgument:           "too many accounts, or the same account twice",
 	ErrInvalidInstructionData:    "not an instruction of the program, or staged bytes that do not match the instruction",
-	ErrInvalidAccountData:        "an account of another kind, or of another size",
+	ErrInvalidAccountData:        "an account of the wrong kind or size",
 	ErrMissingRequiredSignature:  "the signature of the account that acts is missing",
-	ErrAccountAlreadyInitialized: "the account is in use already",
+	ErrAccountAlreadyInitialized: "the account is already in use",
 	ErrUninitializedAccount:      "the run has not begun",
 	ErrNotEnoughAccountKeys:      "an account is missing",
 	ErrInvalidSeeds:              "the account is not at the address of its run or its owner",
 	ErrUnsupportedSysvar:         "the chain has no clock or no hashes of slots",
 	ErrInvalidAccountOwner:       "the account is not the program's",
-	ErrImmutable:                 "an account that has to be writable is read-only",
-	ErrIncorrectAuthority:        "signed by another key than the account's",
+	ErrImmutable:                 "an account that must be writable is read-only",
+	ErrIncorrectAuthority:        "signed by a different key than the account's",
 }
 
 // Name returns the error's name in the chain's JSON-RPC interface.
@@ -82,7 +82,7 @@ func (b Builtin) Name() string { return builtinNames[b] }
 func (b Builtin) Error() string {
 	text, ok := builtinTexts[b]
 	if !ok {
-		return fmt.Sprintf("error %d that the program never returns", uint32(b))
+		return fmt.Sprintf("unknown error %d, which the program never returns", uint32(b))
 	}
 	return fmt.Sprintf("%s (%s)", text, builtinNames[b])
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // ErrDiffers means that instructions and events do not match, because some are missing or modified.
-var ErrDiffers = errors.New("instructions and events of the run do not belong together")
+var ErrDiffers = errors.New("instructions and events of the run do not match")
 
 var le = binary.LittleEndian
 

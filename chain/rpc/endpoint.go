@@ -30,7 +30,7 @@ const (
 var (
 	ErrBusy        = errors.New("too many requests to the node")
 	ErrUnreachable = errors.New("the node cannot be reached")
-	ErrBadAnswer   = errors.New("the node's answer makes no sense")
+	ErrBadAnswer   = errors.New("the node's answer is invalid")
 )
 
 // Address is the address of a node.

@@ -7,13 +7,13 @@ import (
 
 // Errors that stop a program.
 var (
-	errAccess      = errors.New("access to memory that is not the program's")
+	errAccess      = errors.New("access to memory outside the program's")
 	ErrUnits       = errors.New("out of compute units")
 	ErrDepth       = errors.New("calls nested too deeply")
-	ErrInstruction = errors.New("instruction that does not exist")
+	ErrInstruction = errors.New("unknown instruction")
 	ErrDivision    = errors.New("division by zero")
-	ErrSyscall     = errors.New("system call that does not exist")
-	ErrAlign       = errors.New("pointer that is not aligned")
+	ErrSyscall     = errors.New("unknown system call")
+	ErrAlign       = errors.New("unaligned pointer")
 	ErrOverlap     = errors.New("copy onto itself")
 	ErrAbort       = errors.New("program gave up")
 )
@@ -23,7 +23,7 @@ var ErrSystem = errors.New("system call failed")
 
 // ErrCharge is ErrUnits in a system call, which the chain distinguishes from ErrUnits in an
 // instruction.
-var ErrCharge = fmt.Errorf("%w of a system call", ErrUnits)
+var ErrCharge = fmt.Errorf("%w in a system call", ErrUnits)
 
 const (
 	frameSize = 4096

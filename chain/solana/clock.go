@@ -3,6 +3,7 @@ package solana
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -27,7 +28,7 @@ func readClock(b []byte) (slot, unix uint64, err error) {
 	}
 	seconds := int64(binary.LittleEndian.Uint64(b[32:]))
 	if seconds < 0 || seconds > 1<<40 {
-		return 0, 0, errors.New("account of the chain's clock: the time makes no sense")
+		return 0, 0, fmt.Errorf("clock account: the time %d s is out of range", seconds)
 	}
 	return binary.LittleEndian.Uint64(b), uint64(seconds) * 1000, nil
 }

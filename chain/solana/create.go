@@ -53,7 +53,7 @@ func create(ctx context.Context, o Options, genesis coordinator.Genesis) (run tr
 	case err != nil:
 		return run, err
 	case begun:
-		return run, errors.New("this key has begun a run of that id already; choose another id")
+		return run, errors.New("this key has already begun a run with this id; choose another id")
 	}
 	staged := layout.AppendGenesis(nil, genesis)
 	if err := s.stage(ctx, program, run, staged); err != nil {

@@ -31,7 +31,7 @@ func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
 	if answers == 0 {
 		return c.disconnected(ctx, failed)
 	}
-	return fmt.Errorf("%w: %s has %d lamports, and needs %d; send it some", ErrNoFunds, c.key, most, lamports)
+	return fmt.Errorf("%w: %s has %d lamports and needs %d; send SOL to this address", ErrNoFunds, c.key, most, lamports)
 }
 
 // rentPerByte is the rent of the public chains in lamports per byte. An account counts 128 extra
@@ -48,7 +48,7 @@ func (c *sender) rentOf(ctx context.Context, size uint64) (uint64, error) {
 		return 0, c.disconnected(ctx, err)
 	}
 	if most := 2 * (size + 128) * rentPerByte; rent > most {
-		return 0, fmt.Errorf("an endpoint wants %d lamports for an account of %d bytes, at most %d are reasonable; use another endpoint", rent, size, most)
+		return 0, fmt.Errorf("an endpoint asks for %d lamports for an account of %d bytes, want at most %d; use another endpoint", rent, size, most)
 	}
 	return rent, nil
 }

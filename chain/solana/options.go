@@ -25,7 +25,7 @@ var (
 	// ErrUnreachable means that the client could not get a state of the run.
 	ErrUnreachable = errors.New("the run cannot be read from the chain")
 	// ErrNoFunds means that the key cannot pay for a transaction.
-	ErrNoFunds = errors.New("the key's account on the chain has too little to pay for a transaction")
+	ErrNoFunds = errors.New("the key's account on the chain has too few lamports to pay for a transaction")
 )
 
 // Options configure a Client.
@@ -106,7 +106,7 @@ func (o *Options) check() error {
 		return fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), MaxEndpoints)
 	}
 	if o.Program == (transaction.PublicKey{}) || o.Run == (transaction.PublicKey{}) {
-		return errors.New("a run on a chain: the program's and the run's address are needed")
+		return errors.New("a run on a chain: missing the address of the program or of the run")
 	}
 	if len(o.RunID) > coordinator.MaxRunIDLength {
 		return fmt.Errorf("run id %q: want at most %d bytes", o.RunID, coordinator.MaxRunIDLength)

@@ -142,7 +142,7 @@ func (c *sender) deliver(ctx context.Context, o order) (slot uint64, err error) 
 			if seen := d.seen(); seen != nil {
 				c.paid(seen, o) // too few endpoints answer to confirm it
 			}
-			return 0, fmt.Errorf("%w: no transaction of the %s landed, as far as %d endpoints know", backend.ErrDisconnected, o.name, n)
+			return 0, fmt.Errorf("%w: no transaction of the %s landed, according to %d endpoints", backend.ErrDisconnected, o.name, n)
 		}
 		if err := c.await(ctx, d, reports, changed); err != nil {
 			return 0, err

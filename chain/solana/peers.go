@@ -192,7 +192,7 @@ func (c *Client) fetchPeers(ctx context.Context) error {
 			}
 			peer, err := layout.ReadPeer(account.Data)
 			if err != nil || transaction.PublicKey(peer.Owner) != chunk[i] || transaction.PublicKey(peer.Run) != c.run {
-				c.logger.Debug("an account of addresses makes no sense", "client", chunk[i], "error", err)
+				c.logger.Debug("an account of addresses is invalid", "client", chunk[i], "error", err)
 				continue
 			}
 			fetched[identity.ID(chunk[i])] = peer.Addrs

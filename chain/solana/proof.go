@@ -113,7 +113,7 @@ func (p *proof) do(in loggedInstruction) error {
 		case e.Now < p.now:
 			return fmt.Errorf("event %d is earlier than the event before it", e.Sequence)
 		case e.Draw != [32]byte{} && !needsDraw(&p.run.State):
-			return fmt.Errorf("event %d has a draw and needs none", e.Sequence)
+			return fmt.Errorf("event %d has a draw, but its round needs none", e.Sequence)
 		}
 		p.now = e.Now
 		logged = append(logged, e.AppendTo(nil))

@@ -39,7 +39,7 @@ func (w *watcher) prove(now time.Time) {
 			ctx, cancel := context.WithTimeout(c.ctx, proofTime)
 			defer cancel()
 			if err := c.replayTo(ctx, c.pool.Endpoints()[i], from, newest, latest+maxAhead); err != nil {
-				c.logger.Warn("a state that one endpoint shows could not be proved", "endpoint", c.pool.Endpoints()[i].Name(), "error", err)
+				c.logger.Warn("cannot verify a state that one endpoint shows", "endpoint", c.pool.Endpoints()[i].Name(), "error", err)
 			} else {
 				o.proved = &newest
 			}
@@ -92,7 +92,7 @@ func (c *Client) replayTo(ctx context.Context, e *rpc.Endpoint, from, to sightin
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: they lead to event %d, the state belongs to event %d", errReplay, p.run.Sequence, to.sequence)
+	return fmt.Errorf("%w: the transactions lead to event %d, but the state belongs to event %d", errReplay, p.run.Sequence, to.sequence)
 }
 
 // isOld reports whether the state already contains a transaction: it is in the slot of the newest

@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
 )
 
@@ -21,7 +22,7 @@ func isDone(err error) bool {
 // actions that the rules refuse in the known state, at no cost.
 func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 	if err := c.submit(ctx, a); err != nil {
-		return fmt.Errorf("submit %T: %w", a, err)
+		return fmt.Errorf("submit %s: %w", follow.ActionName(a), err)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func CreateWithSeed(base PublicKey, seed string, owner PublicKey) (PublicKey, er
 // greatest value for which the address is not a point on the curve and therefore has no key.
 func findProgramAddress(program PublicKey, seeds ...[]byte) (PublicKey, uint8, error) {
 	if len(seeds) >= maxSeeds {
-		return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: %d, at most %d", program, errSeed, len(seeds), maxSeeds-1)
+		return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: %d seeds, want at most %d", program, errSeed, len(seeds), maxSeeds-1)
 	}
 	for i, seed := range seeds {
 		if len(seed) > maxSeedLength {
@@ -124,7 +124,7 @@ func findProgramAddress(program PublicKey, seeds ...[]byte) (PublicKey, uint8, e
 			return address, uint8(bump), nil
 		}
 	}
-	return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: all are on the curve", program, errSeed)
+	return PublicKey{}, 0, fmt.Errorf("derived address of %s: %w: all candidates are on the curve", program, errSeed)
 }
 
 // The field's prime 2²⁵⁵ − 19 and the curve's d (RFC 8032, section 5.1).

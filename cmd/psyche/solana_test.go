@@ -98,7 +98,7 @@ func (a *chainAdministrator) deploy(key string) {
 	var all, accounts float64
 	var transactions int
 	_, costs, _ := strings.Cut(out, ", costs ")
-	if _, err := fmt.Sscanf(costs, "%f SOL: %f for accounts, which come back when they are closed, and", &all, &accounts); err != nil {
+	if _, err := fmt.Sscanf(costs, "%f SOL: %f for accounts, which is refunded when they are closed, and", &all, &accounts); err != nil {
 		a.t.Fatalf("no costs in:\n%s: %v", out, err)
 	}
 	_, count, _ := strings.Cut(costs, "SOL: ")

@@ -120,7 +120,7 @@ func (o Opening) checkChunk(c Opened, shapes Shapes) error {
 	}
 	if o.Previous == 0 {
 		if len(c.Before.Momentum)+len(c.Before.Taken.Indices)+len(c.Before.Path) != 0 {
-			return fmt.Errorf("%w: a state before the first step", ErrInvalid)
+			return fmt.Errorf("%w: unexpected state before the first step", ErrInvalid)
 		}
 		return nil
 	}
@@ -144,7 +144,7 @@ func (s State) check(shape Shape, hashes int) error {
 
 func (t Taken) check(shape Shape) error {
 	if len(t.Indices) != len(t.Values) || len(t.Indices) > shape.K {
-		return fmt.Errorf("%w: %d indices and %d values taken of %d at most", ErrInvalid, len(t.Indices), len(t.Values), shape.K)
+		return fmt.Errorf("%w: %d indices and %d values taken, want equal numbers up to %d", ErrInvalid, len(t.Indices), len(t.Values), shape.K)
 	}
 	previous := -1
 	for i, index := range t.Indices {

@@ -286,7 +286,7 @@ func (r *bitReader) counts(l TensorLayout, counts []uint16) error {
 		counts[c] = uint16(count)
 	}
 	if shortest := spell(l, counts); !s.full && (shortest.full || shortest.either != s.either) {
-		return fmt.Errorf("%w: counts of full chunks spelled out", errInvalid)
+		return fmt.Errorf("%w: explicit counts although all chunks are full", errInvalid)
 	}
 	return nil
 }
@@ -332,7 +332,7 @@ func (r *bitReader) set(l TensorLayout, indices []uint16) error {
 		width -= min(width, 32)
 	}
 	if !table.unrank(rank, l.ChunkSize, indices) {
-		return fmt.Errorf("%w: rank of no set of %d indices", errInvalid, len(indices))
+		return fmt.Errorf("%w: the rank is not that of a set of %d indices", errInvalid, len(indices))
 	}
 	return nil
 }

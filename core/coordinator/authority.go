@@ -82,9 +82,9 @@ func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
 	case s.Progress.Step > a.Config.TotalSteps:
 		return &ConfigError{Key: "total_steps", Problem: "must be more than the steps that the run has done"}
 	case s.Progress.DataIndex != 0 && model.MaxSeqLen != s.Model.MaxSeqLen:
-		return &ConfigError{Key: "max_seq_len", Problem: "must not change once data was trained on: it numbers the sequences"}
+		return &ConfigError{Key: "max_seq_len", Problem: "must not change after training has begun: the numbers of the sequences depend on it"}
 	case replaced && !model.Checkpoint.Kind.isOrigin():
-		return &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind, other than the run's own: nobody holds it"}
+		return &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind, except the run's own: no member holds it"}
 	}
 	model.Definition = append([]byte(nil), model.Definition...)
 	s.Config, s.Model = a.Config, model

@@ -116,7 +116,7 @@ func (c *Checkpoint) validate() error {
 	}
 	switch {
 	case !p2p && !c.Kind.isOrigin():
-		return &ConfigError{Key: "checkpoint", Problem: "is of no known kind"}
+		return &ConfigError{Key: "checkpoint", Problem: "has an unknown kind"}
 	case wrongOrigin:
 		return &ConfigError{Key: "checkpoint", Problem: "has an origin that does not fit its kind"}
 	case c.Repo == "" && c.Kind != CheckpointDummy && c.Origin != CheckpointDummy:

@@ -74,7 +74,7 @@ type DecodeError struct {
 // Error names the field and the offset. For an earlier encoding it also names the remedy.
 func (e *DecodeError) Error() string {
 	if e.Version != 0 {
-		return "state of encoding " + strconv.Itoa(int(e.Version)) + ", this program reads " + strconv.Itoa(encodingVersion) +
+		return "state has encoding version " + strconv.Itoa(int(e.Version)) + ", this program reads version " + strconv.Itoa(encodingVersion) +
 			": continue with the program that wrote it, or begin a new run from its checkpoint"
 	}
 	return "malformed state: invalid " + e.Field + " before byte " + strconv.Itoa(e.Offset)

@@ -44,7 +44,7 @@ func (g Genesis) State() (State, error) {
 		return State{}, err
 	}
 	if !model.Checkpoint.Kind.isOrigin() {
-		return State{}, &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind when a run begins: nobody holds it yet"}
+		return State{}, &ConfigError{Key: "checkpoint", Problem: "must not be of a P2P kind when a run begins: no member holds it yet"}
 	}
 	model.Definition = append([]byte(nil), model.Definition...)
 	state := State{

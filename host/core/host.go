@@ -222,7 +222,7 @@ func (h *Host) tick(now Now) {
 			var ok bool
 			if draw, _, ok = h.options.Draws.Opening(committed); !ok {
 				if h.broken == nil {
-					h.broken = fmt.Errorf("run %s: %w, or they are used up", h.state.RunID, ErrDraws)
+					h.broken = fmt.Errorf("run %s: %w, or all draws are used", h.state.RunID, ErrDraws)
 				}
 				return
 			}
@@ -242,7 +242,7 @@ func (h *Host) tick(now Now) {
 func Suffice(draws Draws, s *coordinator.State, c coordinator.Config) error {
 	_, left, ok := draws.Opening(s.DrawCommitment)
 	if !ok {
-		return fmt.Errorf("run %s: %w: they do not contain the run's commitment", s.RunID, ErrDraws)
+		return fmt.Errorf("run %s: %w: the draws do not contain the run's commitment", s.RunID, ErrDraws)
 	}
 	begun := s.Progress.Step - 1
 	if s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness {

@@ -24,7 +24,7 @@ type seatsError struct {
 
 // Error returns the message with the number of seats.
 func (e *seatsError) Error() string {
-	return fmt.Sprintf("%d clients of the network %s take part, and the server lets no more of one in", e.Taken, e.Network)
+	return fmt.Sprintf("%d clients from the network %s take part, which is the server's limit for one network", e.Taken, e.Network)
 }
 
 // Unwrap returns coordinator.ErrFull.

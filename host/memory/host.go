@@ -215,7 +215,7 @@ func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 		err = c.host.submit(c.key, a)
 	}
 	if err != nil {
-		return fmt.Errorf("submit %T: %w", a, err)
+		return fmt.Errorf("submit %s: %w", follow.ActionName(a), err)
 	}
 	return nil
 }

@@ -62,11 +62,11 @@ func (c *connection) readFollow(ctx context.Context, payload []byte) error {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
 	if c.follows {
-		return refuse(frame.RefusedMalformed, "a connection follows the log once")
+		return refuse(frame.RefusedMalformed, "the connection already follows the log")
 	}
 	c.follows = true
 	if size := c.host.newest.Load().log.index; wanted.Index > size {
-		return refuse(frame.RefusedPlace, "the log of run %q has %d records, not %d", c.host.runID, size, wanted.Index)
+		return refuse(frame.RefusedPlace, "the log of run %q has %d records, but the client has %d", c.host.runID, size, wanted.Index)
 	}
 	c.startCatchUp(ctx, wanted.Index, wanted.Index == 1)
 	return nil

@@ -26,7 +26,7 @@ func (h *host) commit(ctx context.Context) error {
 	if !errors.Is(err, journal.ErrFull) {
 		return err
 	}
-	h.logger.Error("the run waits until there is room for its journal", "journal", h.store.journalPath, "error", err)
+	h.logger.Error("no disk space for the journal; the run waits for free space", "journal", h.store.journalPath, "error", err)
 	var trouble error = &runError{runID: h.runID, err: err}
 	h.trouble.Store(&trouble)
 	timer := time.NewTimer(fullRetry)
@@ -48,4 +48,4 @@ func (h *host) commit(ctx context.Context) error {
 }
 
 // errStopsWhileFull ends a run whose server stops while the run waits for disk space.
-var errStopsWhileFull = errors.New("the server ended while there was no room for the journal")
+var errStopsWhileFull = errors.New("the server ended while there was no disk space for the journal")

@@ -105,7 +105,7 @@ func farewell(reason error) ([]byte, bool) {
 	switch {
 	case ok:
 	case errors.Is(reason, context.Canceled):
-		refused = &refusedError{Code: frame.RefusedShutdown, Reason: "the server stops"}
+		refused = &refusedError{Code: frame.RefusedShutdown, Reason: "the server is shutting down"}
 	default:
 		return nil, false
 	}
@@ -234,7 +234,7 @@ func (c *connection) readLoop(ctx context.Context) error {
 		switch kind {
 		case frame.TypePong:
 			if len(payload) > 0 {
-				err = refuse(frame.RefusedMalformed, "a pong of %d bytes, want none", len(payload))
+				err = refuse(frame.RefusedMalformed, "the pong has %d bytes, want 0", len(payload))
 			}
 		case frame.TypeHello:
 			err = c.readHello(payload)
@@ -247,7 +247,7 @@ func (c *connection) readLoop(ctx context.Context) error {
 		case frame.TypeReadLog, frame.TypeReadModel:
 			err = c.readPart(ctx, limiter, kind, payload)
 		default:
-			err = refuse(frame.RefusedMalformed, "a client does not send frames of type %d", kind)
+			err = refuse(frame.RefusedMalformed, "unexpected frame of type %d from a client", kind)
 		}
 		if err != nil {
 			return err
@@ -262,7 +262,7 @@ func (c *connection) readHello(payload []byte) error {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
 	if hello.ID != c.id || hello.RunID != c.host.runID || hello.Run != c.host.run || hello.Role != c.role || hello.Sequence <= c.sequence {
-		return refuse(frame.RefusedMalformed, "a later hello must be of the same client, run and role, and of a higher sequence")
+		return refuse(frame.RefusedMalformed, "a later hello must have the same client, run and role, and a higher sequence number")
 	}
 	c.sequence = hello.Sequence
 	c.host.registry.setAddrs(c, hello.Addrs)
@@ -281,7 +281,7 @@ func (c *connection) readSubmit(ctx context.Context, payload []byte) error {
 		return refuse(frame.RefusedMalformed, "action: %v", err)
 	}
 	if action.From != c.id {
-		return refuse(frame.RefusedMalformed, "an action that is signed by %s came on the connection of %s", action.From, c.id)
+		return refuse(frame.RefusedMalformed, "received an action signed by %s on the connection of %s", action.From, c.id)
 	}
 	if err := c.await(ctx, action); err != nil {
 		return err

@@ -49,7 +49,7 @@ func makeDraws(secret [32]byte, links int) *draws {
 func newDraws(random io.Reader, links int) (*draws, error) {
 	var secret [32]byte
 	if _, err := io.ReadFull(random, secret[:]); err != nil {
-		return nil, fmt.Errorf("draw the secret of a run: %w", err)
+		return nil, fmt.Errorf("create the secret of a run: %w", err)
 	}
 	return makeDraws(secret, links), nil
 }
@@ -85,7 +85,7 @@ func openDraws(path string, r replayer, d *draws) (*draws, error) {
 func loadDraws(path string) (*draws, error) {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is missing; restore the file from the journal's folder: without it no round can begin", errDraws, path)
+		return nil, fmt.Errorf("%w: %s is missing; restore it from a copy of the journal's folder: without this file no round can begin", errDraws, path)
 	}
 	if err != nil {
 		return nil, err
@@ -103,10 +103,10 @@ func loadDraws(path string) (*draws, error) {
 	var links int
 	var secret []byte
 	if _, err = fmt.Sscanf(string(text), drawsFormat, &links, &secret); err == nil && (len(secret) != 32 || links < 1 || links > hashchain.MaxLinks) {
-		err = fmt.Errorf("%d links, want 1 to %d, of a secret of %d bytes, want 32", links, hashchain.MaxLinks, len(secret))
+		err = fmt.Errorf("%d links, want 1 to %d; the secret has %d bytes, want 32", links, hashchain.MaxLinks, len(secret))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w; restore the file from the journal's folder", errDraws, path, err)
+		return nil, fmt.Errorf("%w: %s: %w; restore it from a copy of the journal's folder", errDraws, path, err)
 	}
 	return makeDraws([32]byte(secret), links), nil
 }
@@ -114,7 +114,7 @@ func loadDraws(path string) (*draws, error) {
 // save saves the secret. It must succeed before the run starts.
 func (d *draws) save(path string) error {
 	if err := replaceFile(path, fmt.Appendf(nil, drawsFormat, d.links, d.secret)); err != nil {
-		return fmt.Errorf("keep the secret of a run: %w", err)
+		return fmt.Errorf("save the secret of a run: %w", err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (c *connection) handshake(ctx context.Context) error {
 		return c.server.notHosted(hello.RunID)
 	}
 	if hello.Run != ([32]byte{}) && hello.Run != c.host.run {
-		return refuse(frame.RefusedWrongRun, "run %q here is another one than you mean: its hash is %x, not %x", hello.RunID, c.host.run, hello.Run)
+		return refuse(frame.RefusedWrongRun, "run %q on this server has the hash %x, want %x", hello.RunID, c.host.run, hello.Run)
 	}
 	if c.role == frame.RoleObserver {
 		err = c.watch()
@@ -116,7 +116,7 @@ func (c *connection) create(ctx context.Context, runID string) error {
 		return refuse(frame.RefusedMalformed, "%v", err)
 	}
 	if create.Signer != c.id {
-		return refuse(frame.RefusedMalformed, "a run that is signed by %s came on the connection of %s", create.Signer, c.id)
+		return refuse(frame.RefusedMalformed, "received a run signed by %s on the connection of %s", create.Signer, c.id)
 	}
 	if err := c.server.create(create, runID, d); err != nil {
 		return err
@@ -150,14 +150,14 @@ func (c *connection) claim(ctx context.Context, addrs []string) error {
 		if other.isAlive(ctx) {
 			break
 		}
-		other.hangUp(refuse(frame.RefusedTimeout, "the client did not answer and has connected anew"))
+		other.hangUp(refuse(frame.RefusedTimeout, "the client did not answer, and has connected again"))
 		select {
 		case <-other.ended:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	return refuse(frame.RefusedDuplicateKey, "a client with the key %s is connected already; every client needs a key of its own", c.id)
+	return refuse(frame.RefusedDuplicateKey, "a client with the key %s is already connected; each client needs its own key", c.id)
 }
 
 // isAlive pings the client and reports whether it answers.

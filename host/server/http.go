@@ -51,7 +51,7 @@ func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		}
 		if silent := h.silent(); silent > stalledAfter+h.server.options.Beat {
 			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = fmt.Fprintf(w, "run %q does nothing for %s\n", h.runID, silent.Round(time.Second))
+			_, _ = fmt.Fprintf(w, "run %q has not responded for %s\n", h.runID, silent.Round(time.Second))
 			return
 		}
 	}

@@ -30,7 +30,7 @@ func newMetrics(s *server) *metrics {
 	}
 	m := &metrics{
 		registry:    s.options.Registry,
-		connections: vector("connections_total", "Connections: accepted, refused, or turned away before they said who they are.", "result"),
+		connections: vector("connections_total", "Connections: accepted, refused, or turned away before they identified themselves.", "result"),
 		actions:     vector("actions_total", "Actions that reached the state machine of a run.", "run", "action", "result"),
 		transitions: vector("transitions_total", "Changes of the run state.", "run"),
 		pushes:      vector("pushes_total", "States and peer lists sent to clients, whole or as a delta.", "feed", "form"),
@@ -87,10 +87,10 @@ var (
 	runEpoch     = gauge("run_epoch", "Epoch of the run.")
 	runStep      = gauge("run_step", "Step of the round that is running or comes next.")
 	runClients   = gauge("run_participants", "Healthy members and pending clients.")
-	runLive      = gauge("run_connections", "Connections by what they are.", "kind")
+	runLive      = gauge("run_connections", "Connections by kind.", "kind")
 	runJournal   = gauge("run_journal_bytes", "Size of the journal.")
 	runStateSize = gauge("run_state_bytes", "Size of the encoded state.")
-	runClaimed   = gauge("run_claimed_loss", "Of the witnesses' claims about a round that is over, nobody can check them: median, spread, how many, how many far from the median.", "of")
+	runClaimed   = gauge("run_claimed_loss", "Losses that the witnesses of the last finished round claim, which are not verified: median, spread, number of claims, number far from the median.", "of")
 )
 
 // Describe implements prometheus.Collector.

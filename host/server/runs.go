@@ -29,7 +29,7 @@ func (s *server) openRuns() error {
 			return fmt.Errorf("initial state: %w", err)
 		}
 		if s.runs[state.RunID] != nil {
-			return fmt.Errorf("run %s is given twice", state.RunID)
+			return fmt.Errorf("run %s is specified twice", state.RunID)
 		}
 		d, err := s.commit(&state)
 		if err != nil {
@@ -179,7 +179,7 @@ func (s *server) hasPlace(runID string) error {
 	}
 	switch open := len(s.runs) - closed; {
 	case s.runs[runID] != nil:
-		return refuse(frame.RefusedCreation, "run %q is there already", runID)
+		return refuse(frame.RefusedCreation, "run %q already exists", runID)
 	case open >= s.options.MaxRuns:
 		return refuse(frame.RefusedCreation, "the server has %d open runs, which is its limit; close a run that is over", open)
 	case closed >= maxClosedRuns:
@@ -198,9 +198,9 @@ func (s *server) create(g follow.Genesis, runID string, d *draws) error {
 	case err != nil:
 		return refuse(frame.RefusedCreation, "%v", err)
 	case state.RunID != runID:
-		return refuse(frame.RefusedCreation, "the state is of run %q, the hello was for run %q", state.RunID, runID)
+		return refuse(frame.RefusedCreation, "the state is for run %q, but the hello was for run %q", state.RunID, runID)
 	case identity.ID(state.Host) != s.key.ID():
-		return refuse(frame.RefusedCreation, "the state names the host %s, this is %s", identity.ID(state.Host), s.key.ID())
+		return refuse(frame.RefusedCreation, "the state names the host %s, but this server is %s", identity.ID(state.Host), s.key.ID())
 	case state.DrawCommitment != d.chain.Commitment():
 		return refuse(frame.RefusedCreation, "the state does not commit to the draws that this server offered")
 	}
@@ -210,19 +210,19 @@ func (s *server) create(g follow.Genesis, runID string, d *draws) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.working == nil {
-		return refuse(frame.RefusedShutdown, "the server stops")
+		return refuse(frame.RefusedShutdown, "the server is shutting down")
 	}
 	if err := s.hasPlace(runID); err != nil {
 		return err
 	}
 	if s.options.SaveStateDir != "" {
 		if _, err := os.Lstat(JournalPath(s.options.SaveStateDir, runID)); err == nil {
-			return refuse(frame.RefusedCreation, "run %q is there already", runID)
+			return refuse(frame.RefusedCreation, "run %q already exists", runID)
 		}
 	}
 	if err := s.open(runID, &g, d); err != nil {
 		s.logger.Error("cannot begin a run", "run", runID, "error", err)
-		return refuse(frame.RefusedCreation, "the server cannot keep the run; its log says why")
+		return refuse(frame.RefusedCreation, "the server cannot store the run; see the server's log for the reason")
 	}
 	s.logger.Info("a client began a run", "run", runID, "creator", g.Signer)
 	s.start(s.runs[runID])

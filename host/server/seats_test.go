@@ -93,7 +93,7 @@ func (l *lockedText) text() string {
 }
 
 // TestSeatsGivenUpCount lets all clients of one network leave an epoch. Because they may return,
-// other clients of the network cannot join in the meantime.
+// other clients from the network cannot join in the meantime.
 func TestSeatsGivenUpCount(t *testing.T) {
 	const most = 5
 	seats := func(o *Options) { o.MaxSeatsPerNetwork = most }

@@ -25,7 +25,7 @@ import (
 const HostKeyFile = "host-key.json"
 
 // ErrOtherRun means that a run's journal was started with a different configuration.
-var ErrOtherRun = errors.New("the saved run differs from the given one")
+var ErrOtherRun = errors.New("the saved run differs from the given run")
 
 // JournalPath returns the path of a run's journal in a save-state directory.
 func JournalPath(dir, runID string) string {
@@ -117,7 +117,7 @@ func savedRuns(dir string) ([]string, error) {
 		}
 		id, err := url.PathUnescape(name)
 		if err != nil || filepath.Base(JournalPath(dir, id)) != entry.Name() {
-			return nil, fmt.Errorf("save-state directory: %s is not named as a journal is; move it away", filepath.Join(dir, entry.Name()))
+			return nil, fmt.Errorf("save-state directory: %s is not a valid name of a journal; move the file away", filepath.Join(dir, entry.Name()))
 		}
 		ids = append(ids, id)
 	}
@@ -137,7 +137,7 @@ func openStore(dir, runID string, first *follow.Genesis, d *draws, logger *slog.
 	}
 	s.log, s.names, s.unsaved = r.log, r.names, summary.Entries
 	if summary.Torn > 0 {
-		logger.Warn("cut an unfinished write off the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
+		logger.Warn("removed an unfinished write from the end of the journal", "path", s.journalPath, "bytes", summary.Torn, "offset", summary.Size)
 	}
 	if r.log != nil && r.log.State.RunID != runID {
 		err = fmt.Errorf("journal %s: %w: RunID is %s in the journal, want %s", s.journalPath, ErrOtherRun, r.log.State.RunID, runID)

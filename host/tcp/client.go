@@ -392,7 +392,7 @@ func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("submit %T: %w", a, err)
+		return fmt.Errorf("submit %s: %w", follow.ActionName(a), err)
 	}
 	return nil
 }

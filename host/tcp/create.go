@@ -32,7 +32,7 @@ func ParseRun(text string) (run [32]byte, err error) {
 }
 
 // ErrNoLog means that a server keeps no journal of the run.
-var ErrNoLog = errors.New("the server keeps no journal")
+var ErrNoLog = errors.New("the server keeps no journal of the run")
 
 // Create starts a run on the server and returns once the run is on the server's disk. genesis
 // returns the run's first state for the server's key, which o.Key signs. The state's run id must be
@@ -50,7 +50,7 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 		}
 		payload := follow.SignGenesis(o.Key, salt, state.AppendTo(nil))
 		if len(payload) > follow.MaxGenesis {
-			return fmt.Errorf("the run's first state has %d bytes, at most %d fit", len(payload), follow.MaxGenesis)
+			return fmt.Errorf("the run's first state has %d bytes, want at most %d", len(payload), follow.MaxGenesis)
 		}
 		run = wire.HostedRun(payload)
 		if err := s.write(frame.TypeCreate, payload); err != nil {

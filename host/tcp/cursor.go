@@ -117,7 +117,7 @@ func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) 
 	}
 	for _, known := range append(slices.Clone(t.starts), t.newest) {
 		if known.Index > 0 && h.Contradicts(known) {
-			return t.lie(fmt.Sprintf("it signed two heads of record %d, or of the start of step %d", h.Index, h.Step), records, applied)
+			return t.lie(fmt.Sprintf("it signed two different heads of record %d, or of the start of step %d", h.Index, h.Step), records, applied)
 		}
 	}
 	own := t.log.Head()
@@ -129,7 +129,7 @@ func (t *logCursor) check(h wire.Head, records frame.Records, applied [][]byte) 
 		own = t.log.Starts()[i]
 	}
 	if !h.Same(own) {
-		return t.lie(fmt.Sprintf("it signed a head of record %d which the records that it sent do not have", h.Index), records, applied)
+		return t.lie(fmt.Sprintf("it signed a head of record %d that differs from the records that it sent", h.Index), records, applied)
 	}
 	if h.Step != 0 {
 		t.starts = slices.DeleteFunc(t.starts, func(s wire.Head) bool { return !slices.ContainsFunc(t.log.Starts(), s.Same) })

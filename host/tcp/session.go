@@ -112,7 +112,7 @@ func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
 	s.genesis, s.run = g, g.Run()
 	switch {
 	case state.RunID != runID:
-		return fmt.Errorf("%w: the server shows run %q, not %q", follow.ErrGenesis, state.RunID, runID)
+		return fmt.Errorf("%w: the server sent run %q, want %q", follow.ErrGenesis, state.RunID, runID)
 	case identity.ID(state.Host) != s.server:
 		return fmt.Errorf("%w: the run's host is %s, the server is %s", follow.ErrGenesis, identity.ID(state.Host), s.server)
 	case wanted != ([32]byte{}) && s.run != wanted:
@@ -144,7 +144,7 @@ func isNoTLS(err error) bool {
 }
 
 // errShorter means that the server's log ends before the client's position in it.
-var errShorter = errors.New("the log is shorter")
+var errShorter = errors.New("the server's log is shorter than this client's")
 
 // refusal converts a Refusal into an error.
 func refusal(payload []byte) error {
@@ -159,7 +159,7 @@ func refusal(payload []byte) error {
 	case r.Code == frame.RefusedDuplicateKey:
 		return fmt.Errorf("%w: %s", backend.ErrDuplicateKey, r.Reason)
 	case r.Code.Retry():
-		return fmt.Errorf("the server hung up: %s", r.Reason)
+		return fmt.Errorf("the server closed the connection: %s", r.Reason)
 	default:
 		return fmt.Errorf("%w: %s", ErrRefused, r.Reason)
 	}

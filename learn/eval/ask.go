@@ -77,7 +77,7 @@ func (r Reader) choose(ctx context.Context, q Question) (Answer, error) {
 			return Answer{}, err
 		}
 		if n := len(continuations[i]); n == 0 || n > r.LM.MaxTokens() {
-			return Answer{}, fmt.Errorf("%w: choice %d has %d tokens, the model sees %d", ErrTooLong, i, n, r.LM.MaxTokens())
+			return Answer{}, fmt.Errorf("%w: choice %d has %d tokens, want 1 to %d", ErrTooLong, i, n, r.LM.MaxTokens())
 		}
 	}
 	likely, err := r.LM.LogLikelihoods(ctx, before, continuations)

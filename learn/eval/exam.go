@@ -74,7 +74,7 @@ func (l Library) Open(ctx context.Context, t Task, o Options) (*Exam, error) {
 		e.Fewshot = *o.Fewshot
 	}
 	if e.Fewshot < 0 || e.Fewshot > maxFewshot || o.MaxDocs < 0 {
-		return nil, fmt.Errorf("task %s: %d examples, %d documents at most: want 0 to %d, and 0 or more", t.Name, e.Fewshot, o.MaxDocs, maxFewshot)
+		return nil, fmt.Errorf("task %[1]s: %[2]d examples, want 0 to %[4]d; document limit %[3]d, want at least 0", t.Name, e.Fewshot, o.MaxDocs, maxFewshot)
 	}
 	docs, rows, err := l.documents(ctx, t, t.Split, o.MaxDocs)
 	if err != nil {
@@ -169,7 +169,7 @@ func (e *Exam) takeFirst() error {
 	}
 	for i, d := range e.docs {
 		if e.shots[i] = first[d.subject]; len(e.shots[i]) < e.Fewshot {
-			return fmt.Errorf("%w: split %s has %d of %s, want %d", errExamples, e.Task.Examples, len(e.shots[i]), d.subject, e.Fewshot)
+			return fmt.Errorf("%w: split %s has %d documents of %s, want %d", errExamples, e.Task.Examples, len(e.shots[i]), d.subject, e.Fewshot)
 		}
 	}
 	return nil

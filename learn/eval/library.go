@@ -47,7 +47,7 @@ func (l Library) find(ctx context.Context, t Task, split string) ([]string, erro
 			path.Join(t.Repo, t.Config, split+".jsonl"), strings.Join(t.columns, ", "), met)
 	}
 	if l.Fetch == nil {
-		return nil, fmt.Errorf("%w: neither a folder nor the Hub was named", errNoData)
+		return nil, fmt.Errorf("%w: neither a folder nor the Hub is configured", errNoData)
 	}
 	for _, revision := range []string{"", converted} {
 		dir, err := l.Fetch(ctx, t.Repo, revision, func(path string) bool { return belongs(path, t.Config, split) })
@@ -59,7 +59,7 @@ func (l Library) find(ctx context.Context, t Task, split string) ([]string, erro
 			return found, err
 		}
 	}
-	return nil, fmt.Errorf("%w: data set %s of the Hub has no files of split %s that are Parquet or JSON lines", errNoData, t.Repo, split)
+	return nil, fmt.Errorf("%w: data set %s on the Hub has no Parquet or JSON lines files for split %s", errNoData, t.Repo, split)
 }
 
 // listed returns the files of a folder that belong to a split, sorted by path.

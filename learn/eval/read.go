@@ -236,7 +236,7 @@ func find(schema *parquet.Schema, name string) (parquet.LeafColumn, error) {
 			return leaf, nil
 		}
 	}
-	return parquet.LeafColumn{}, fmt.Errorf("%w: there is no column %s of values or of lists of them", ErrDocument, name)
+	return parquet.LeafColumn{}, fmt.Errorf("%w: no column %s with values or lists of values", ErrDocument, name)
 }
 
 // readColumn stores the values of a column in the rows.

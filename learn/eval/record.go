@@ -43,7 +43,7 @@ func (r record) texts(column string) []string {
 	texts := make([]string, len(list))
 	for i, value := range list {
 		if texts[i], ok = value.(string); !ok {
-			r.fail(column, "want a list of texts, not one with %s", kind(value))
+			r.fail(column, "want a list of texts, but the list contains %s", kind(value))
 		}
 	}
 	return texts

@@ -62,10 +62,10 @@ func Parse(list string) ([]Task, error) {
 		name = strings.ReplaceAll(strings.ToLower(strings.TrimSpace(name)), "-", "_")
 		i := slices.IndexFunc(tasks, func(t Task) bool { return t.Name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("%w %q: want some of %s, with commas between them", errUnknownTask, name, names())
+			return nil, fmt.Errorf("%w %q: want a comma-separated list from %s", errUnknownTask, name, names())
 		}
 		if slices.ContainsFunc(out, func(t Task) bool { return t.Name == name }) {
-			return nil, fmt.Errorf("task %s is named twice", name)
+			return nil, fmt.Errorf("task %s is listed twice", name)
 		}
 		out = append(out, tasks[i])
 	}

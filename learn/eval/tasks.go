@@ -69,7 +69,7 @@ func readLabelled(r record, key func(string) string) (document, error) {
 	d := document{choices: r.texts("choices.text")}
 	answer := key(r.text("answerKey"))
 	if d.answer = slices.Index(r.texts("choices.label"), answer); d.answer < 0 {
-		r.fail("answerKey", "%q is none of the labels %q", answer, r.texts("choices.label"))
+		r.fail("answerKey", "%q is not one of the labels %q", answer, r.texts("choices.label"))
 	}
 	return d, r.err()
 }
@@ -114,7 +114,7 @@ func readMMLU(r record) (document, error) {
 	d := document{choices: []string{"A", "B", "C", "D"}, answer: r.integer("answer"), subject: r.text("subject")}
 	choices := r.texts("choices")
 	if len(choices) != len(d.choices) {
-		r.fail("choices", "there are %d, want %d", len(choices), len(d.choices))
+		r.fail("choices", "%d choices, want %d", len(choices), len(d.choices))
 		return d, r.err()
 	}
 	var b strings.Builder

@@ -74,7 +74,7 @@ func asModel[M Model](m M, err error) (Model, error) {
 func Split(ctx context.Context, engines []*torch.Engine, m Model) (*llama.Split, error) {
 	whole, ok := m.(*llama.Llama)
 	if !ok {
-		return nil, fmt.Errorf("%w: only %s, %s and %s can be computed by several devices together", errSplit, llama.Architecture, llama.ArchitectureMistral, llama.ArchitectureQwen3)
+		return nil, fmt.Errorf("%w: only %s, %s and %s can be split among several devices", errSplit, llama.Architecture, llama.ArchitectureMistral, llama.ArchitectureQwen3)
 	}
 	return whole.Split(ctx, engines)
 }

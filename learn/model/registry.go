@@ -51,9 +51,9 @@ func (o Options) check(device torch.Device) error {
 	case o.Compute == torch.F32, o.Compute == torch.BF16, o.Compute == torch.F16 && device != torch.CPU:
 		return nil
 	case o.Compute == torch.F16:
-		return fmt.Errorf("%w: to compute in f16 on the CPU, which has no arithmetic for it; use f32 or bf16, or a CUDA device", errOption)
+		return fmt.Errorf("%w: compute type f16 on the CPU; use f32 or bf16, or a CUDA device", errOption)
 	}
-	return fmt.Errorf("%w: to compute in %s, want f32, bf16 or f16", errOption, o.Compute)
+	return fmt.Errorf("%w: compute type %s, want f32, bf16 or f16", errOption, o.Compute)
 }
 
 // architecture contains the functions of a model package.

@@ -15,7 +15,7 @@ func (s *Scope) Copy(t *Tensor) *Tensor { return s.Zeros(t.DType(), t.Shape()...
 // other code computes with the other.
 func (s *Scope) Alias(t *Tensor) *Tensor {
 	if t.engine.device != s.engine.device {
-		panic(&Error{Op: "Alias", Message: fmt.Sprintf("a tensor on %s for an engine on %s", t.engine.device, s.engine.device)})
+		panic(&Error{Op: "Alias", Message: fmt.Sprintf("the tensor is on %s, but the engine is on %s", t.engine.device, s.engine.device)})
 	}
 	return s.result("Alias", C.pt_detach(t.raw()))
 }

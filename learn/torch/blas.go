@@ -89,7 +89,7 @@ func (info *Info) preload(folder, name string) (library unsafe.Pointer, ok bool)
 	path := C.CString(filepath.Join(folder, name))
 	defer C.free(unsafe.Pointer(path))
 	if message := C.pt_preload(path, &library); message != nil {
-		info.Warnings = append(info.Warnings, "OpenBLAS (openmp) is installed but does not open: "+text(message))
+		info.Warnings = append(info.Warnings, "OpenBLAS (openmp) is installed but cannot be loaded: "+text(message))
 		return nil, false
 	}
 	return library, true
@@ -107,7 +107,7 @@ func (info *Info) chooseKernels(kernels string) bool {
 		return false
 	}
 	info.Settings[i] = Setting{Name: coreType, Value: kernels, Source: fromPsyche,
-		Reason: "OpenBLAS does not know this CPU and takes kernels for " + fallbackKernels}
+		Reason: "OpenBLAS does not recognise this CPU and uses kernels for " + fallbackKernels}
 	return true
 }
 
@@ -120,8 +120,8 @@ func (info *Info) checkKernels(has vectors) {
 	}) {
 		return
 	}
-	info.Warnings = append(info.Warnings, "OpenBLAS does not know this CPU and computes with kernels for "+info.Kernels+
-		", several times slower; set "+coreType+"="+kernels+", or install libopenblas0-openmp, which does not need that")
+	info.Warnings = append(info.Warnings, "OpenBLAS does not recognise this CPU and uses kernels for "+info.Kernels+
+		", several times slower; set "+coreType+"="+kernels+", or install libopenblas0-openmp, which does not need this setting")
 }
 
 // openBLASKernels returns the name of the kernels that a library uses. A nil library is libtorch's

@@ -48,14 +48,14 @@ func (c Choice) wanted() ([]Device, error) {
 	case "auto", "cuda":
 		return []Device{0}, nil
 	case "mps":
-		return nil, errors.New("device mps: models compute on the CPU or on CUDA devices here; want auto, cpu, cuda or cuda:N")
+		return nil, errors.New("device mps is not supported; want auto, cpu, cuda or cuda:N")
 	}
 	numbers, found := strings.CutPrefix(string(c), "cuda:")
 	var all []Device
 	for number := range strings.SplitSeq(numbers, ",") {
 		n, err := strconv.ParseUint(number, 10, 8)
 		if !found || err != nil || slices.Contains(all, Device(n)) {
-			return nil, fmt.Errorf("device %q: want auto, cpu, cuda, cuda:N or different ones, cuda:X,Y,Z", string(c))
+			return nil, fmt.Errorf("device %q: want auto, cpu, cuda, cuda:N or several different devices, cuda:X,Y,Z", string(c))
 		}
 		all = append(all, Device(n))
 	}
@@ -84,7 +84,7 @@ func (c Choice) Find(count int) ([]Device, error) {
 			named = append(named, named[len(named)-1]+1)
 		}
 	case len(named) < count:
-		return nil, fmt.Errorf("device %q names %d devices, %d are wanted", string(c), len(named), count)
+		return nil, fmt.Errorf("device %q names %d devices, want %d", string(c), len(named), count)
 	}
 	if err := info.check(slices.Max(named[:count])); err != nil {
 		return nil, err

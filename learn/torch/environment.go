@@ -112,7 +112,7 @@ func (info *Info) describe() {
 	info.CUDA = int(C.pt_cuda_devices())
 	info.ForCUDA = loadedFile("libtorch_cuda", "libtorch_hip") != ""
 	if info.Generic = strings.Contains(info.Parallel, genericName); info.Generic {
-		info.Warnings = append(info.Warnings, genericName+" is set: what runs on the CPU runs as on other devices, and slower")
+		info.Warnings = append(info.Warnings, genericName+" is set, for tests only: the CPU runs the slower code for other devices; unset it")
 	}
 	info.BLAS = loadedFile("libopenblas", "libblas", "libmkl", "libblis")
 	for line := range strings.Lines(text(C.pt_build_config())) {
@@ -140,7 +140,7 @@ func (info *Info) checkSettings() {
 		case s.Name == coreType && info.Kernels != "" && !strings.EqualFold(s.Value, info.Kernels):
 			info.Warnings = append(info.Warnings, set+" does not name kernels that OpenBLAS has for this CPU; OpenBLAS uses kernels for "+info.Kernels)
 		case strings.HasPrefix(s.Name, "OPENBLAS_"):
-			info.Warnings = append(info.Warnings, set+" is set in the environment and may halve the speed; unset it, and what suits this CPU is chosen")
+			info.Warnings = append(info.Warnings, set+" is set in the environment and may halve the speed; unset it to use the value that suits this CPU")
 		case s.Name == "ATEN_CPU_CAPABILITY" && ownVectors().avx512 && info.Capability != "AVX512":
 			info.Warnings = append(info.Warnings, set+" is set in the environment and keeps libtorch from using AVX-512; unset it")
 		}

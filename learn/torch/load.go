@@ -92,13 +92,13 @@ func loadError(path, message string, stale bool) error {
 	remedy := "rebuild it with: make shim"
 	switch {
 	case strings.Contains(message, "failed to map segment") || strings.Contains(message, "annot allocate memory"):
-		remedy = "the address space or the memory is too small for it: run ulimit -v unlimited; if that is no help, rebuild it with: make shim"
+		remedy = "the address space or the memory is too small for it: run ulimit -v unlimited; if that does not help, rebuild it with: make shim"
 	case strings.Contains(message, "GLIBC"):
 		remedy = "the libtorch of this library needs a newer system; build with a libtorch for this system: make shim"
 	case strings.Contains(message, "libtorch.so") || strings.Contains(message, "libtorch_") || strings.Contains(message, "libc10"):
 		remedy = "install libtorch (Debian: apt-get install libtorch-dev), or set LIBTORCH to its folder, then: make shim"
 	case strings.Contains(message, "cannot open shared object file"):
-		remedy = "the libtorch of this library needs that other library; install it, or build with another libtorch: make shim"
+		remedy = "the libtorch of this library needs the missing library; install it, or build with another libtorch: make shim"
 	}
 	return fmt.Errorf("torch: %w: cannot open %s: %s; %s", ErrNoLibrary, path, message, remedy)
 }

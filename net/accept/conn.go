@@ -115,7 +115,7 @@ func (c *Conn) readError(ctx context.Context, err error) error {
 	case errors.Is(err, frame.ErrMalformed):
 		return c.protocol.Malformed(err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return c.protocol.TooSlow("nothing complete was received in time")
+		return c.protocol.TooSlow("no complete message arrived in time")
 	default:
 		return fmt.Errorf("connection ended: %w", err)
 	}
@@ -127,7 +127,7 @@ func (c *Conn) Write(frames []byte) (int, error) {
 	if err != nil {
 		c.whole = false
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = c.protocol.TooSlow("the client does not read what it is sent")
+			err = c.protocol.TooSlow("the client does not read the messages sent to it")
 		}
 	}
 	return n, err

@@ -96,7 +96,7 @@ func ApplyDelta(old, delta []byte, limit int) ([]byte, error) {
 			break
 		}
 		if n == 0 || n > uint64(len(piece)) || int64(n) > length-int64(len(made)) {
-			return nil, fmt.Errorf("%w: a delta copies %d bytes, more than are left", ErrMalformed, n)
+			return nil, fmt.Errorf("%w: delta has an invalid copy of %d bytes", ErrMalformed, n)
 		}
 		made = append(made, piece[:n]...)
 		if instruction&1 == 0 {

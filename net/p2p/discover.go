@@ -88,7 +88,7 @@ func (n *Node) askWhere(ctx context.Context, m *member) {
 		}
 		asked++
 		if err := n.askAbout(ctx, id, m); err != nil {
-			n.logger.Debug("p2p: ask where a member is", "member", m.id.Short(), "asked", id.Short(), "err", err)
+			n.logger.Debug("p2p: cannot ask for a member's addresses", "member", m.id.Short(), "asked", id.Short(), "err", err)
 		}
 	}
 }

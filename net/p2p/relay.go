@@ -319,7 +319,7 @@ func (n *Node) reserveAt(p peer.ID) bool {
 	defer n.relays.mu.Unlock()
 	if err != nil {
 		n.relays.refused[p] = time.Now()
-		n.logger.Debug("p2p: no place at a relay", "relay", p, "err", err)
+		n.logger.Debug("p2p: no reservation at a relay", "relay", p, "err", err)
 		return false
 	}
 	n.relays.held[p] = placeEnds(time.Now(), place.Expiration)
@@ -379,6 +379,6 @@ func (n *Node) tryDirect(ctx context.Context, m *member) {
 	defer cancel()
 	n.clearBackoff(m.peerID)
 	if err := n.host.Connect(ctx, peer.AddrInfo{ID: m.peerID, Addrs: addrs}); err != nil && !errors.Is(err, context.Canceled) {
-		n.logger.Debug("p2p: no direct way", "member", m.id.Short(), "err", err)
+		n.logger.Debug("p2p: no direct connection", "member", m.id.Short(), "err", err)
 	}
 }

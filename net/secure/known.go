@@ -45,7 +45,7 @@ func defaultKnownServers() (string, error) {
 	}
 	dir, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("no folder for the file of known servers: give its path, or the server's key: %w", err)
+		return "", fmt.Errorf("no default folder for the file of known servers; pass the file or the server's key: %w", err)
 	}
 	return filepath.Join(dir, "psyche", "known_servers"), nil
 }
@@ -144,7 +144,8 @@ func (k *KnownServers) find(address string) (identity.ID, int, error) {
 // findKnown searches the text of a file of known servers for an address.
 func findKnown(text io.Reader, path, address string) (identity.ID, int, error) {
 	lines := bufio.NewScanner(text)
-	for number := 1; lines.Scan(); number++ {
+	number := 1
+	for ; lines.Scan(); number++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
@@ -160,6 +161,9 @@ func findKnown(text io.Reader, path, address string) (identity.ID, int, error) {
 		if fields[0] == address {
 			return key, number, nil
 		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return identity.ID{}, 0, fmt.Errorf("known servers %s, line %d: the line is too long, want an address and a key; is this the right file?", path, number)
 	}
 	if err := lines.Err(); err != nil {
 		return identity.ID{}, 0, fmt.Errorf("known servers %s: %w", path, err)

@@ -21,7 +21,7 @@ const protocolName = "psyche"
 // Errors of this package. A retry does not help.
 var (
 	// ErrWrongServer means that the host proved another ID than the pinned one.
-	ErrWrongServer = errors.New("the server has another key than expected")
+	ErrWrongServer = errors.New("the server's key is not the expected key")
 	// ErrServerChanged means that the host of a known address has another ID than before.
 	ErrServerChanged = errors.New("the key of the server has changed")
 )

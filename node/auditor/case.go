@@ -112,7 +112,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	seed, drawn := a.seeds[q.Step]
 	switch {
 	case !kept && a.hasApplied(q.Step), !drawn && q.Step+coordinator.StoredRounds < newest:
-		q.end(unclear, "the round is not known here")
+		q.end(unclear, "this client does not know the round")
 		return
 	case !kept || !drawn:
 		return // not applied yet, or not over
@@ -120,29 +120,29 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	r, found := a.past.Find(q.Step, q.Trainer)
 	switch {
 	case !found && slices.Contains(round.Unheard, q.Trainer):
-		q.end(unclear, "witnesses hold a result of it that nobody has shown this client")
+		q.end(unclear, "witnesses hold a result of the trainer that this client has not received")
 		return
 	case !found:
-		q.end(notHeld, "it has no result in that round")
+		q.end(notHeld, "the trainer has no attested result in the round")
 		return
 	case !r.Read():
-		q.end(unclear, "its result was not to be had")
+		q.end(unclear, "this client could not get the trainer's result")
 		return
 	}
 	root, history := a.past.Previous(&r)
 	switch history {
 	case lineageUnknown:
-		q.end(unclear, "it is not known here what it goes on from")
+		q.end(unclear, "this client does not know the result that it continues from")
 		return
 	case lineageBroken:
-		q.end(faulty, "it says that its momentum is that after step %d, which is not its newest result that is held", r.Header.Previous)
+		q.end(faulty, "the result continues from the momentum after step %d, which is not the step of the trainer's newest attested result", r.Header.Previous)
 		return
 	}
 	var senders *senderCounts
 	if q.Step > round.EpochStart {
 		before, known := a.past.Round(q.Step - 1)
 		if !known {
-			q.end(unclear, "the round before is not known here")
+			q.end(unclear, "this client does not know the previous round")
 			return
 		}
 		senders = before.Senders
@@ -195,10 +195,10 @@ func (a *Auditor) getTokens(q *auditCase) {
 			case err != nil && q.opening == nil && q.poll.asked >= leastAsked:
 				q.next(waitsForOpening) // and afterwards returns to this phase
 			case err != nil:
-				a.Log.Debug("tokens for an audit", "step", q.Step, "err", err)
+				a.Log.Debug("cannot read the tokens for an audit", "step", q.Step, "err", err)
 			case differ && tokens.Receipt == nil:
 				q.differ = true
-				q.end(faulty, "it says that its batch has other tokens than this client reads")
+				q.end(faulty, "the result's batch has different tokens than this client reads")
 			case differ || q.opening == nil:
 				q.tokens, q.differ = tokens, differ
 				if differ {

@@ -143,7 +143,7 @@ func (c *Chain) show(l *link) error {
 	}
 	c.of.Emit(event.Opened{Step: l.step, Bytes: size, Seconds: c.of.Tasks.Now().Sub(begun).Seconds()})
 	if err := c.of.openings.Keep(own, parts); err != nil {
-		c.of.Log.Warn("an opening is not kept for a restart", "step", l.step, "err", err)
+		c.of.Log.Warn("cannot save an opening; it is lost if this client restarts", "step", l.step, "err", err)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func (a *Auditor) exhibit(q *auditCase) {
 		}
 		return func() {
 			if err != nil {
-				a.Log.Warn("cannot store the evidence file", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "err", err)
+				a.Log.Warn("cannot save the evidence file", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "err", err)
 				return
 			}
 			a.Log.Info("saved the evidence file of an accusation", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "file", path)

@@ -334,10 +334,10 @@ func (a *Auditor) opened(q *auditCase, r *partReader) {
 	q.opening, q.claim = encoded, claim
 	switch {
 	case fault != audit.FaultNone:
-		q.end(faulty, "what it opens breaks a rule: %v", fault)
+		q.end(faulty, "the opening breaks a rule: %v", fault)
 	case q.differ:
-		q.end(wrongData, "its data server signed other tokens for it than for this client: the server lies")
-		a.Log.Error("a data server gave two members other tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())
+		q.end(wrongData, "the data server signed different tokens for the trainer and for this client, so the server is dishonest")
+		a.Log.Error("a data server gave two members different tokens for the same batch", "step", q.Step, "batch", q.result.Batch, "trainer", identity.ID(q.Trainer).Short())
 	case q.tokens.Sequences == nil:
 		q.next(waitsForTokens)
 	default:

@@ -43,7 +43,7 @@ func decodeRequest(b []byte) (partRequest, error) {
 		resultID{coordinator.ClientID(b), binary.LittleEndian.Uint32(b[32:])}, binary.LittleEndian.Uint64(b[36:]),
 	}
 	if r.wanted == 0 {
-		return partRequest{}, fmt.Errorf("%w: request for no part", errMalformed)
+		return partRequest{}, fmt.Errorf("%w: the request selects no part", errMalformed)
 	}
 	return r, nil
 }

@@ -22,10 +22,10 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 	case !ok:
 		return
 	case !kept:
-		q.end(unclear, "not all results since step %d are kept here", from)
+		q.end(unclear, "this client has not kept all results since step %d", from)
 		return
 	case !computes:
-		q.end(unclear, "its trainer computes in a type that this client does not")
+		q.end(unclear, "the trainer computes in a type that this client does not support")
 		return
 	case a.rateIsOver(q):
 		return
@@ -66,7 +66,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 				q.poll.again = a.Tasks.Now().Add(busyPause)
 			default:
 				q.poll.again = a.Tasks.Now().Add(longestPause)
-				a.Log.Warn("compute a gradient for an audit", "step", q.Step, "err", err)
+				a.Log.Warn("cannot compute a gradient for an audit", "step", q.Step, "err", err)
 			}
 		}
 	})
@@ -86,12 +86,12 @@ func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference,
 	case came == audit.Passed:
 		q.end(passed, "error %.3g in %v", report.Error, in)
 	case came == audit.Faulty:
-		q.end(faulty, "what it opens breaks a rule: %v", report.Fault)
+		q.end(faulty, "the opening breaks a rule: %v", report.Fault)
 	case (m.accuses || reference.Shaky) && q.failed == 0:
 		q.failed++
 	default:
 		q.blame(report)
-		q.end(faulty, "its gradient is not that of its batch: error %.3g in %v", report.Error, in)
+		q.end(faulty, "the gradient does not match the batch: error %.3g in %v", report.Error, in)
 	}
 }
 
@@ -110,7 +110,7 @@ func (q *auditCase) blame(report audit.Report) {
 func (a *Auditor) rateIsOver(q *auditCase) bool {
 	over := q.coldSteps > 0 && q.epochStart != a.Client.State().Epoch.StartStep
 	if over {
-		q.end(unclear, "the learning rate began anew in that epoch, which is over")
+		q.end(unclear, "the round's epoch had a cold start and is over, so its learning rates are no longer known")
 	}
 	return over
 }

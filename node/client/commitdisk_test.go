@@ -112,7 +112,7 @@ func TestDiskThatWasFull(t *testing.T) {
 		members := []*member{w.launch(0, d.change), w.launch(1, nil), w.launch(2, nil)}
 		w.until("a commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 50 })
 		time.Sleep(5 * time.Second)
-		if d.has(50) || len(d.lines("level=ERROR", "step=50", `"again in"=`)) == 0 {
+		if d.has(50) || len(d.lines("level=ERROR", "step=50", "retry_in=")) == 0 {
 			t.Error("a full disk is not reported")
 		}
 		mu.Lock()

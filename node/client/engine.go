@@ -194,7 +194,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		return
 	}
 	failed := func(err error) {
-		log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
+		log.Warn("cannot save the optimizer's state for a restart", "step", m.Step, "err", err)
 	}
 	if e.keeping > 0 {
 		failed(errors.New("the state of an earlier step is still being written"))

@@ -96,7 +96,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 					t.Fatalf("the client ended without an interrupt: %v", hung.err)
 				default:
 				}
-				if len(log.lines("level=WARN", `"models of steps"=`)) != 1 {
+				if len(log.lines("level=WARN", "unsaved_steps=")) != 1 {
 					t.Error("the client does not report why it waits")
 				}
 				hung.cancel()
@@ -108,7 +108,7 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				if took := time.Since(begun); took > 5*time.Second || !errors.Is(hung.err, context.Canceled) {
 					t.Errorf("the client with the hung disk ended %v after the interrupt: %v", took, hung.err)
 				}
-				said := log.lines("level=ERROR", `"not saved"=`)
+				said := log.lines("level=ERROR", "unsaved_steps=")
 				if (test.answers == 0) != (len(said) == 1) || hangs != (test.answers == 0) {
 					t.Errorf("the disk hangs: %v, reported %q", hangs, said)
 				}

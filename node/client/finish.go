@@ -73,7 +73,7 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 		r.log.Warn("this client does not hold the final model", "step", last)
 	case modelOther:
 		c := s.Model.Checkpoint
-		r.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
+		r.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded a different final model"})
 		return fmt.Errorf("%w: digest %s of step %d, but the run recorded %s of step %d", errDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
 	}
 	if saver.Err() != nil {
@@ -84,7 +84,7 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.WhereLies(s))
+		r.log.Warn(message+"; this client got no model of the run", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.WhereLies(s))
 	} else {
 		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}

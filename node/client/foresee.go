@@ -172,7 +172,7 @@ func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, la
 
 // mistaken drops a mispredicted speculation.
 func (a *applier) mistaken(f *foresight) {
-	a.report.log.Debug("a round ended with another outcome than expected", "step", f.step)
+	a.report.log.Debug("a round ended with a different outcome than expected", "step", f.step)
 	a.engine.foresight = nil
 	a.engine.outlook.erred(f.step)
 	a.engine.cancelTraining(func(of uint32) bool { return of != f.step+1 })

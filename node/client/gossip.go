@@ -31,10 +31,10 @@ type announcement struct {
 
 var (
 	errTooLong  = errors.New("message is too long")
-	errTooEarly = fmt.Errorf("%w: the run was not seen yet", env.ErrUnasked)
+	errTooEarly = fmt.Errorf("%w: this client has no state of the run yet", env.ErrUnasked)
 	errTooLate  = fmt.Errorf("%w: the round ended long ago", env.ErrUnasked)
-	errUnsigned = fmt.Errorf("%w: no head of a round that the host of this run signed", env.ErrUnasked)
-	errHead     = errors.New("the host did not sign the head that it names")
+	errUnsigned = fmt.Errorf("%w: the message has no head of a round with the signature of this run's host", env.ErrUnasked)
+	errHead     = errors.New("the host did not sign the head in the announcement")
 	errNotIts   = errors.New("not a result of the sending member, or not the announced result")
 	errPushes   = errors.New("too many results of one member in one round")
 )

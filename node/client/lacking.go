@@ -58,11 +58,11 @@ func (n *Node) waitsForHolder() bool {
 }
 
 func (l *lacking) text(left time.Duration) string {
-	message := fmt.Sprintf("the newest model that the run recorded is of step %d; nobody who is there has it, and --checkpoint-dir has step %d: waiting for a member that has it, ", l.of.Step, l.older)
+	message := fmt.Sprintf("the newest model that the run recorded is of step %d; no connected member has it, and --checkpoint-dir has only step %d; this client waits for a member with the newer model, ", l.of.Step, l.older)
 	if l.usable {
-		return message + fmt.Sprintf("at most %s more, with --accept-loss no longer, and then as long as the run waits for it: it goes on without steps %d to %d", left.Round(time.Second), l.older+1, l.of.Step)
+		return message + fmt.Sprintf("at most %s more (not at all with --accept-loss); then it joins, and if the run's own wait for the model ends too, the run continues without steps %d to %d", left.Round(time.Second), l.older+1, l.of.Step)
 	}
-	return message + "since the run would go back to where it began; if nobody has it, let the run go on with --accept-loss"
+	return message + "because the run would otherwise restart from its initial model; if no member has the newer model, start this client with --accept-loss"
 }
 
 // lapseNow returns the newest lapse. It reports whether the model of the starting epoch lacks the steps of this lapse.

@@ -32,7 +32,7 @@ import (
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
 	if !ok {
-		return fmt.Errorf("%w: a client with a Runtime is driven by Step", errInvalidOptions)
+		return fmt.Errorf("%w: Runtime is set, so call Step instead of Run", errInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
@@ -42,7 +42,7 @@ func (n *Node) Run(ctx context.Context) error {
 			return
 		}
 		if err := n.auditor.Close(); err != nil {
-			n.report.log.Warn("remove results that were kept for audits", "err", err)
+			n.report.log.Warn("cannot remove the results kept for audits", "err", err)
 		}
 	}()
 	if err := n.Open(work); err != nil {

@@ -111,7 +111,7 @@ func (g *gossipReader) push(ctx context.Context, raw, payload []byte, members []
 		err := exchange.Push(ctx, g.network, members[i], raw, payload)
 		if err != nil {
 			late[i] = errors.Is(ctx.Err(), context.DeadlineExceeded)
-			g.log.Debug("push own result", "to", members[i].Short(), "err", err)
+			g.log.Debug("cannot push own result", "to", members[i].Short(), "err", err)
 		} else if reached.Add(1) == half {
 			took = g.tasks.Now().Sub(begun)
 		}

@@ -31,7 +31,7 @@ type reporter struct {
 // emit writes an event. An error of the event log does not stop the training.
 func (r *reporter) emit(body event.Body) {
 	if err := r.events.Append(body); err != nil {
-		r.log.Error("write event", "err", err)
+		r.log.Error("cannot write an event", "err", err)
 	}
 }
 
@@ -58,7 +58,7 @@ func (r *reporter) state(v *view) {
 // foreign reports a held result that was made from another model.
 func (r *reporter) foreign(b *tally.Tally, s *tally.Slot, c *tally.Candidate) {
 	if b.Began && c.State == tally.Held && c.Replica != b.Replica {
-		r.rejected(b, s, "made from another replica of the model")
+		r.rejected(b, s, "made from a different replica of the model")
 	}
 }
 
@@ -166,10 +166,10 @@ func (v *view) waitsFor() waiting {
 			return waiting{why: "waiting for members", have: have, want: want}
 		}
 		if v.state.WaitsForMember() {
-			return waiting{why: fmt.Sprintf("waiting for somebody who was a member before: nobody here has the run's model of step %d, and newcomers do not go on without it", v.state.Model.Checkpoint.Step)}
+			return waiting{why: fmt.Sprintf("waiting for a former member: no connected client has the run's model of step %d, and newcomers cannot continue without it", v.state.Model.Checkpoint.Step)}
 		}
 		if until := v.state.AwaitsModelUntil(); until > 0 {
-			return waiting{why: fmt.Sprintf("waiting for somebody who has the run's model of step %d, until %s: then the run goes on from an older one, unless a newcomer has it", v.state.Model.Checkpoint.Step, time.UnixMilli(int64(until)).UTC().Format(time.DateTime+" MST"))}
+			return waiting{why: fmt.Sprintf("waiting for a client that has the run's model of step %d, until %s; then the run continues from an older model, unless a newcomer has the newer one", v.state.Model.Checkpoint.Step, time.UnixMilli(int64(until)).UTC().Format(time.DateTime+" MST"))}
 		}
 	case coordinator.Paused:
 		return waiting{why: "waiting: the run is paused"}
@@ -195,7 +195,7 @@ func (v *view) loss(newest, saved uint32) string {
 	case newest <= saved:
 		return ""
 	case saved == 0:
-		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a member that left saved some", newest)
+		return fmt.Sprintf("this was the last member, and it saved no checkpoint: steps 1 to %d are lost, unless a former member saved a checkpoint", newest)
 	}
-	return fmt.Sprintf("this was the last member: its newest checkpoint is of step %d, steps %d to %d are in no checkpoint", saved, saved+1, newest)
+	return fmt.Sprintf("this was the last member: its newest checkpoint is of step %d, and no checkpoint contains steps %d to %d", saved, saved+1, newest)
 }

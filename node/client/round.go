@@ -207,21 +207,21 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	n.report.emit(report)
 	n.engine.outlook.trains = time.Duration(report.Seconds * float64(time.Second))
 	if n.rounds.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
-		n.report.log.Info("result comes too late", "step", step)
+		n.report.log.Info("the result is too late; discarding it", "step", step)
 		return
 	}
 	if !n.engine.signing.may(step) {
-		n.report.log.Info("a result of this step was signed before", "step", step)
+		n.report.log.Info("this key may have signed a result of this step before; discarding the new result", "step", step)
 		return
 	}
 	s := l.Find(batch)
 	if s == nil || s.Owner != n.run.myself() {
-		n.report.log.Info("the batch is another member's now", "step", step, "batch", batch)
+		n.report.log.Info("the batch now belongs to another member; discarding the result", "step", step, "batch", batch)
 		return
 	}
 	hash, err := n.Network.Put(payload)
 	if err != nil {
-		n.report.log.Error("share own result", "step", step, "err", err)
+		n.report.log.Error("cannot share own result", "step", step, "err", err)
 		return
 	}
 	a := wire.ResultAnnouncement{
@@ -231,7 +231,7 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	n.engine.signing.newest = step
 	raw := n.Announcements.Sign(a)
 	if err := l.Hear(n.run.me, a, raw); err != nil {
-		n.report.log.Error("enter own result", "step", step, "err", err)
+		n.report.log.Error("cannot enter own result into the round", "step", step, "err", err)
 		return
 	}
 	own := s.Candidates[len(s.Candidates)-1]

@@ -70,7 +70,7 @@ func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog
 		return
 	}
 	r.otherModels = true
-	log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
+	log.Warn("other members started from a different model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
 		"results", announced, "other_model", others, "digest", hexOf(r.from)[:16])
 }
 
@@ -363,7 +363,7 @@ func (n *Node) hear(u announcement) {
 func (n *Node) compareStarts(own wire.Head, u announcement) {
 	other := u.result.Start
 	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
-		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "it names no head of the log, or this client knows none")
+		n.report.log.Debug("announcement refused", "from", u.author.Short(), "err", "the announcement has no head of the log, or this client knows none")
 		return
 	}
 	if n.run.lie != nil {
@@ -371,7 +371,7 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 	}
 	n.run.lie = n.run.fork(own, u)
 	n.engine.cancel()
-	n.report.log.Error("the run's host shows different histories; this client stops and informs the other members", "step", own.Step)
+	n.report.log.Error("the run's host shows members different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
 	n.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
@@ -386,7 +386,7 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 // host showed this client. The host signed both.
 func (v *view) fork(own wire.Head, u announcement) error {
 	return &follow.Lie{
-		Reason: fmt.Sprintf("it showed other members another start of step %d than this client", own.Step),
+		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),
 		Evidence: follow.Evidence{
 			Genesis: v.genesis, Heads: []wire.Head{own, u.result.Start}, Index: own.Index, Announcement: bytes.Clone(u.raw),
 		},

@@ -39,14 +39,14 @@ func (n *Node) settle(want uint32) bool {
 	}
 	l := n.rounds.of[step]
 	if l == nil || !l.Final || l.EpochStart != n.rounds.replica.epoch.startStep {
-		n.desynchronise(fmt.Sprintf("the outcome of step %d was missed", step))
+		n.desynchronise(fmt.Sprintf("this client missed the outcome of step %d", step))
 		return false
 	}
 	if !l.Began {
 		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
 	}
 	if l.Outvoted(l.seats) {
-		n.desynchronise(fmt.Sprintf("more of the other members had another model in step %d", step))
+		n.desynchronise(fmt.Sprintf("more of the other members had a different model in step %d than this client's", step))
 		return false
 	}
 	now := n.tasks.Now()
@@ -70,7 +70,7 @@ func (n *Node) settle(want uint32) bool {
 			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
 			return false
 		}
-		n.desynchronise(fmt.Sprintf("%d results of step %d cannot be had from peers", outcome.Missing, step))
+		n.desynchronise(fmt.Sprintf("cannot get %d results of step %d from peers", outcome.Missing, step))
 		return false
 	}
 	if asksPeers(outcome) && now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
@@ -209,7 +209,7 @@ func (r *replica) remembered(l *roundState, o tally.Outcome) exchange.AppliedRou
 // several failures.
 func (n *Node) applyFailed(step uint32, err error) {
 	n.engine.failures++
-	n.report.log.Error("apply results", "step", step, "err", err)
+	n.report.log.Error("cannot apply results", "step", step, "err", err)
 	if n.engine.failures >= maxApplyFailures {
 		n.fail(fmt.Errorf("apply results of step %d: %w", step, err))
 		return

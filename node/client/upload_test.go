@@ -121,7 +121,7 @@ func TestUploadsThatTakeEpochs(t *testing.T) {
 				}
 			}
 			finishEqual(w, a)
-			if said := log.lines("level=WARN", `"remembered from step"=`); len(said) != map[bool]int{false: 2}[known] {
+			if said := log.lines("level=WARN", "oldest_recorded_step="); len(said) != map[bool]int{false: 2}[known] {
 				t.Errorf("uploads of %d epochs: it reported %q", epochs, said)
 			}
 		})

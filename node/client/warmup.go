@@ -144,7 +144,7 @@ func (n *Node) obtainModel() {
 		n.report.log.Info("new configuration of the run; rebuilding the trainer", "epoch", s.Progress.Epoch)
 		n.engine.trainer = nil
 	} else if m := n.models.Held; m != nil && m.Origin.Kind == 0 { // trained here, in the previous epoch
-		n.desynchronise("the run recorded another checkpoint than the one held here")
+		n.desynchronise("the run recorded a different checkpoint than this client's")
 	}
 	var places []coordinator.Place
 	for _, u := range s.UploadsOf(s.Model.Checkpoint.Digest) {

@@ -23,9 +23,9 @@ func forgotten(f keep.Folder, step uint32) string {
 	if !haveCopy || haveSaved && saved > copied {
 		newest = saved
 	}
-	text := fmt.Sprintf("the run stands before step %d, and the folder has a model of step %d: the run's host went back, or another run had this name; what was done in steps %d to %d is lost to the run", step, newest, step, newest)
+	text := fmt.Sprintf("the run is before step %d, but the checkpoint folder has a model of step %d: the run's host restarted from an older state, or another run had this name; the run does not contain the work of steps %d to %d", step, newest, step, newest)
 	if haveSaved {
-		text += fmt.Sprintf("; %s stays, and a run can begin from it with --resume-from", f.Checkpoint(saved))
+		text += fmt.Sprintf("; %s is kept, and a new run can begin from it with --resume-from", f.Checkpoint(saved))
 	}
 	return text
 }

@@ -132,7 +132,7 @@ func hashesOf(round AppliedRound) [][32]byte {
 // answer returns the results between two models.
 func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != resultsRequestSize {
-		return nil, fmt.Errorf("%w: request for results of %d bytes, want %d", errMalformed, len(request), resultsRequestSize)
+		return nil, fmt.Errorf("%w: request for results has %d bytes, want %d", errMalformed, len(request), resultsRequestSize)
 	}
 	after, until := binary.LittleEndian.Uint32(request), binary.LittleEndian.Uint32(request[4:])
 	h.mu.Lock()
@@ -154,7 +154,7 @@ func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 // answerReplica returns the replica hash after a step.
 func (h *History) answerReplica(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != replicaRequestSize {
-		return nil, fmt.Errorf("%w: request for a replica of %d bytes, want %d", errMalformed, len(request), replicaRequestSize)
+		return nil, fmt.Errorf("%w: request for a replica hash has %d bytes, want %d", errMalformed, len(request), replicaRequestSize)
 	}
 	step := binary.LittleEndian.Uint32(request)
 	h.mu.Lock()

@@ -124,7 +124,7 @@ func (s *Shelf) Offer(digest [32]byte) (wanted bool) {
 
 func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != roundRequestSize {
-		return nil, fmt.Errorf("%w: request for a round of %d bytes, want %d", errMalformed, len(request), roundRequestSize)
+		return nil, fmt.Errorf("%w: request for a round has %d bytes, want %d", errMalformed, len(request), roundRequestSize)
 	}
 	step := binary.LittleEndian.Uint32(request)
 	s.mu.Lock()
@@ -138,7 +138,7 @@ func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([
 
 func (s *Shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != modelRequestSize {
-		return nil, fmt.Errorf("%w: request for a model of %d bytes, want %d", errMalformed, len(request), modelRequestSize)
+		return nil, fmt.Errorf("%w: request for a model has %d bytes, want %d", errMalformed, len(request), modelRequestSize)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

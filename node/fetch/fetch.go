@@ -111,7 +111,7 @@ func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte
 // full, or whose folder no longer exists, keeps nothing. From now on, results that it does not have
 // after a download stay in memory.
 func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
-	f.Log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
+	f.Log.Warn("the store for shared data has lost results; fetching them again; check whether its disk is full",
 		"step", b.Round.Step, "results", len(lost), "err", err)
 	f.storeLoses = true
 	now := f.Tasks.Now()
@@ -136,7 +136,7 @@ func (f *Fetcher) begin(w want, t Terms, brought []byte) {
 	limit := t.Trainer.MaxResultSize()
 	if uint64(c.Size) > uint64(limit) && !c.Disputed {
 		b.Refuse(c)
-		f.Owner.Rejected(b, s, fmt.Sprintf("result of %d bytes, at most %d are possible", c.Size, limit))
+		f.Owner.Rejected(b, s, fmt.Sprintf("result of %d bytes, want at most %d", c.Size, limit))
 		return
 	}
 	b.Fetch(c)
@@ -243,7 +243,7 @@ func (f *Fetcher) warnOfMemory(b *tally.Tally, c *tally.Candidate, lag uint32) {
 	least := uint64(len(b.Slots)) * uint64(c.Size) * uint64(lag+2)
 	f.Log.Warn("no memory for a result of another member; rounds wait for it and lose batches until memory is free",
 		"step", b.Round.Step, "result_bytes", c.Size, "results", len(b.Slots),
-		"remedy", fmt.Sprintf("a --max-blob-memory of %d MiB at least, or a --blob-dir, which takes what the memory cannot", least>>20+1))
+		"remedy", fmt.Sprintf("set --max-blob-memory to at least %d MiB, or set --blob-dir to keep on disk what does not fit into memory", least>>20+1))
 }
 
 // Read reads the counted results from the blob store, which may have them on disk. If they were

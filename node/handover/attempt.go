@@ -215,11 +215,11 @@ func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	if !ok || a.Folder.Dir == "" || a.known != nil {
 		return
 	}
-	found, why := false, "in a run with audits its state is not kept for a restart"
+	found, why := false, "in a run with audits, clients do not save the optimizer's state"
 	var err error
 	if !a.Definition.Audited {
 		found, err = a.Folder.RestoreOptimizer(ctx, saver, c.Step, c.Digest)
-		why = "no state of it was saved with this model"
+		why = "no optimizer state was saved with this model"
 	}
 	switch {
 	case err != nil:

@@ -33,7 +33,7 @@ func (m *Models) PutDown(model *Model, dir string) {
 		return func() {
 			switch {
 			case err == nil && lies.Digest != model.Digest:
-				err = fmt.Errorf("%w: %s has another model", checkpoint.ErrInvalid, dir)
+				err = fmt.Errorf("%w: %s has a different model", checkpoint.ErrInvalid, dir)
 				fallthrough
 			case err != nil:
 				m.options.Log.Warn("cannot share the model from its folder", "dir", dir, "step", model.Step, "err", err)

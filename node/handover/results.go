@@ -214,7 +214,7 @@ func (results) payloads(ctx context.Context, a *Attempt, trainer env.Trainer, ro
 	for _, round := range rounds {
 		for _, r := range round.Results {
 			if uint64(r.Size) > limit {
-				return nil, fmt.Errorf("step %d: result of %d bytes, at most %d are possible", round.Step, r.Size, limit)
+				return nil, fmt.Errorf("step %d: result of %d bytes, want at most %d", round.Step, r.Size, limit)
 			}
 			all = append(all, wanted{round.Step, r})
 		}

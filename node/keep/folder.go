@@ -63,7 +63,7 @@ func (f Folder) SaveCommit(s checkpoint.Snapshot, facts checkpoint.Facts) error 
 func (f Folder) FindCommit(step uint32, digest [32]byte) (dir string, err error) {
 	noted, err := f.Commits().Digest(step)
 	if err == nil && noted != digest {
-		err = fmt.Errorf("%w: %s holds another model of that step", checkpoint.ErrInvalid, f.Commit(step))
+		err = fmt.Errorf("%w: %s has a different model of the step", checkpoint.ErrInvalid, f.Commit(step))
 	}
 	return f.Commit(step), err
 }

@@ -110,7 +110,7 @@ func (f Folder) Find(step uint32, digest [32]byte) (dir string, err error) {
 		return dir, nil
 	}
 	if err == nil {
-		err = fmt.Errorf("%s holds another model of that step", dir)
+		err = fmt.Errorf("%s has a different model of the step", dir)
 	}
 	return "", err
 }
@@ -142,7 +142,7 @@ func (f Folder) place(step uint32, digest [32]byte) error {
 // clean removes pending checkpoints up to a step. A later one may be the next epoch's only copy.
 func (k *Saver) clean(step uint32) {
 	if err := k.Folder.dropPending(step); err != nil {
-		k.Log.Warn("clean up the checkpoint folder", "err", err)
+		k.Log.Warn("cannot clean up the checkpoint folder", "err", err)
 	}
 }
 

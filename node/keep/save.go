@@ -44,7 +44,7 @@ func (k *Saver) save(a *attempt) {
 	report.Dir = k.Folder.Checkpoint(a.model.Step)
 	k.Tasks.Spawn(func(context.Context) func() {
 		var pruneErr error
-		older := "none of this run"
+		older := "no checkpoint of this run"
 		err := k.Tasks.AtDisk(func() error {
 			err := k.write(a, report.Dir)
 			if err == nil && k.Keep > 0 {
@@ -61,7 +61,7 @@ func (k *Saver) save(a *attempt) {
 			k.wrote(a.model)
 			k.err = err
 			if pruneErr != nil {
-				k.Log.Warn("remove old checkpoints", "err", pruneErr)
+				k.Log.Warn("cannot remove old checkpoints", "err", pruneErr)
 			}
 			if err == nil {
 				k.newest = max(k.newest, a.model.Step)
@@ -107,7 +107,7 @@ func (k *Saver) SaveNow() {
 		return
 	}
 	k.failed, k.err = nil, nil
-	k.Log.Info("saved the checkpoint at last", "dir", dir)
+	k.Log.Info("saved the checkpoint after earlier failures", "dir", dir)
 }
 
 // write writes the checkpoint to its folder. If the disk is full, it removes less important data:
@@ -139,7 +139,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		if failed := putAside(dir); failed != nil {
 			return errors.Join(err, failed)
 		}
-		k.Log.Warn("the folder had another model of this step, from steps that the host forgot or from another run of this name; it was moved", "dir", dir+forgottenSuffix)
+		k.Log.Warn("the folder had a different model of this step, because the host lost steps or another run had this name; moved that model", "dir", dir+forgottenSuffix)
 		err = put()
 	}
 	dropCommits := func() error { // intermediate checkpoints are no longer needed

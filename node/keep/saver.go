@@ -173,9 +173,9 @@ func (k *Saver) WhereLies(s *coordinator.State) string {
 		places = append(places, u.Place.String())
 	}
 	if len(places) == 0 {
-		return digest + ", in the --checkpoint-dir of members that saved it; none said that it uploaded it"
+		return digest + ", in the --checkpoint-dir of members that saved it; no member reported an upload"
 	}
-	return digest + ", as members say at " + strings.Join(places, " or ")
+	return digest + ", reported by members at " + strings.Join(places, " or ")
 }
 
 // SaveAgreed saves the model of an epoch when the run has left the epoch's Cooldown. A model that

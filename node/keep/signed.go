@@ -22,7 +22,7 @@ const (
 var errUnreadable = errors.New("the file has no complete record")
 
 // errSigned means that another process of this client may have signed a result of the step.
-var errSigned = errors.New("another process with this key and folder has recorded that it signs a result of this or a later step; run only one process with a key")
+var errSigned = errors.New("another process with this key and folder has recorded its signature of a result of this or a later step; run only one process with a key")
 
 // Signed returns the name of the file with the newest step for which this client signed a result.
 func (f Folder) Signed() string {
@@ -79,15 +79,15 @@ func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	}
 	path := f.Signed()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("note the newest signed step: %w", err)
+		return fmt.Errorf("record the newest signed step: %w", err)
 	}
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("note the newest signed step: %w", err)
+		return fmt.Errorf("record the newest signed step: %w", err)
 	}
 	defer func() {
 		if err = errors.Join(err, file.Close()); err != nil {
-			err = fmt.Errorf("note the newest signed step: %w", err)
+			err = fmt.Errorf("record the newest signed step: %w", err)
 		}
 	}()
 	old := make([]byte, signedSlots*signedSlotSize)

@@ -15,7 +15,7 @@ import (
 )
 
 // errOtherCheckpoint means that a checkpoint would replace a different one.
-var errOtherCheckpoint = errors.New("the folder holds another checkpoint")
+var errOtherCheckpoint = errors.New("the folder has a different checkpoint")
 
 // writeCheckpoint writes a snapshot to a folder whose parent may not exist yet. It does not change
 // an existing folder: it does not write the same checkpoint again, and any other content is an
@@ -46,7 +46,7 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 		return ok || commit
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		log.Warn("clean up the checkpoint folder", "err", err)
+		log.Warn("cannot clean up the checkpoint folder", "err", err)
 	}
 }
 

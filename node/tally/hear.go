@@ -19,11 +19,11 @@ const wholeVote = 1 << 16
 // Results of Hear. After ErrEquivocation the announcement may have been entered.
 var (
 	errUnknownBatch  = errors.New("no such batch in the round")
-	errNotAssignee   = errors.New("the batch is another client's")
-	ErrKnownResult   = errors.New("announced before")
+	errNotAssignee   = errors.New("the batch belongs to another client")
+	ErrKnownResult   = errors.New("already announced")
 	ErrEquivocation  = errors.New("a second result for the same batch")
-	ErrOtherSize     = errors.New("announced before with another size")
-	ErrTooManyBefore = errors.New("two other results for the same batch came before")
+	ErrOtherSize     = errors.New("already announced with a different size")
+	ErrTooManyBefore = errors.New("already two other results for the same batch")
 )
 
 // Hear enters an announcement whose signature was verified. It returns ErrEquivocation after it has

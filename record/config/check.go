@@ -81,7 +81,7 @@ const largestUsualLR = 0.1
 // warnings returns a warning for each setting that is valid but probably a mistake.
 func (m Model) warnings() []string {
 	if base := m.LRSchedule.base(); base > largestUsualLR && m.Optimizer.Dummy == nil {
-		return []string{fmt.Sprintf("[model.LLM.lr_schedule] base_lr = %g: a step moves each weight by about as much, which no model bears; 0.0001 to 0.01 is usual", base)}
+		return []string{fmt.Sprintf("[model.LLM.lr_schedule] base_lr = %g: each step moves each weight by about this amount, which is too much to train a model; 0.0001 to 0.01 is usual", base)}
 	}
 	return nil
 }

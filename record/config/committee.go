@@ -26,12 +26,12 @@ func committeeWarning(c coordinator.Config) string {
 	if p*rareCapture < 1 {
 		return ""
 	}
-	message := fmt.Sprintf("witness_nodes = %d: if %d of %d members are dishonest, they are %d of a round's %d witnesses in one round of %.0f, and all other members lose the work of that epoch",
+	message := fmt.Sprintf("witness_nodes = %d: if %d of %d members are dishonest, they hold %d of a round's %d witness seats in about one round of %.0f, and then the other members lose the epoch's work",
 		c.WitnessNodes, liars, members, assign.Quorum(witnesses), witnesses, max(1, 1/p))
 	if witnesses == min(members, coordinator.MaxWitnesses) {
 		return message
 	}
-	return message + "; 0 lets all members witness, 32 at most"
+	return message + "; set 0 to let all members witness, up to 32"
 }
 
 // absenceWarning returns a warning if a round's quorum needs all of its witnesses although the run
@@ -41,7 +41,7 @@ func absenceWarning(c coordinator.Config) string {
 	if witnesses == 0 || witnesses >= int(c.InitMinClients) || assign.Quorum(witnesses) < witnesses {
 		return ""
 	}
-	return fmt.Sprintf("witness_nodes = %d: a round counts only if all of its witnesses are there; the loss of one costs all members the round and ends the epoch; 3 witnesses tolerate the loss of one, 0 lets all members witness, %d at most",
+	return fmt.Sprintf("witness_nodes = %d: a round counts only if all of its witnesses are present; if one is missing, all members lose the round and the epoch ends; set 3 to tolerate one missing witness, or 0 to let all members witness, up to %d",
 		witnesses, coordinator.MaxWitnesses)
 }
 
@@ -52,12 +52,12 @@ func auditsWarning(c coordinator.Config) string {
 	if percent == 0 || assign.VerifierCount(members, percent) > 0 {
 		return ""
 	}
-	message := fmt.Sprintf("verification_percent = %d: audits are off while there are as few as init_min_clients = %d members, none of whom has time for them", percent, members)
+	message := fmt.Sprintf("verification_percent = %d: with only init_min_clients = %d members, no member audits", percent, members)
 	least := 2
 	for least < coordinator.MaxClients && assign.VerifierCount(least, percent) == 0 {
 		least++
 	}
-	return fmt.Sprintf("%s; from %d members on one has, or set at least %d", message, least, min(100, (100+members-1)/members))
+	return fmt.Sprintf("%s; one audits from %d members on, or with a share of at least %d", message, least, min(100, (100+members-1)/members))
 }
 
 // probationWarning returns a warning if audits find fewer than half of the new members that cheat
@@ -72,6 +72,6 @@ func probationWarning(c coordinator.Config) string {
 	if p >= 0.5 || assign.VerifierCount(members, percent) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("probation_steps = %d, where anybody may join: of newcomers that cheat in every step %.0f in 100 are ejected before their results count, with %d members of whom %d verify; half are after %d steps, 95 in 100 after %d",
+	return fmt.Sprintf("probation_steps = %d: if any client may join, %.0f in 100 newcomers that cheat in every step are ejected before their results count, in a run of %d members with %d auditors; half are ejected after %d steps, 95 in 100 after %d",
 		c.ProbationSteps, 100*p, members, assign.VerifierCount(members, percent), odds.RoundsToEject(members, percent, 0, 0.5), odds.RoundsToEject(members, percent, 0, 0.95))
 }

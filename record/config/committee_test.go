@@ -68,8 +68,8 @@ func TestAuditsWarning(t *testing.T) {
 		"no audits":     {8, 0, ""},
 		"one verifies":  {10, 10, ""},
 		"a third does":  {3, 34, ""},
-		"nobody":        {8, 10, "verification_percent = 10: audits are off while there are as few as init_min_clients = 8 members, none of whom has time for them; from 10 members on one has, or set at least 13"},
-		"nobody of one": {1, 100, "verification_percent = 100: audits are off while there are as few as init_min_clients = 1 members, none of whom has time for them; from 2 members on one has, or set at least 100"},
+		"nobody":        {8, 10, "verification_percent = 10: with only init_min_clients = 8 members, no member audits; one audits from 10 members on, or with a share of at least 13"},
+		"nobody of one": {1, 100, "verification_percent = 100: with only init_min_clients = 1 members, no member audits; one audits from 2 members on, or with a share of at least 100"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestProbationWarning(t *testing.T) {
 		"no audits":       {16, 0, 8, ""},
 		"no probation":    {16, 10, 0, ""},
 		"nobody verifies": {8, 10, 8, ""},
-		"too short":       {16, 10, 8, "probation_steps = 8, where anybody may join: of newcomers that cheat in every step 28 in 100 are ejected before their results count, with 16 members of whom 1 verify; half are after 14 steps, 95 in 100 after 50"},
+		"too short":       {16, 10, 8, "probation_steps = 8: if any client may join, 28 in 100 newcomers that cheat in every step are ejected before their results count, in a run of 16 members with 1 auditors; half are ejected after 14 steps, 95 in 100 after 50"},
 		"long":            {16, 10, 50, ""},
 		"very long":       {16, 10, 1<<32 - 1, ""},
 	}

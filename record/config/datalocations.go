@@ -15,7 +15,7 @@ func readDataLocations(t *table) []DataLocation {
 	single, list := t.has("data_location"), t.has("data_locations")
 	switch {
 	case single && list:
-		t.fail("data_locations", "data_location is there as well; keep one of them")
+		t.fail("data_locations", "data_location is also set; keep one of them")
 		return nil
 	case single:
 		return []DataLocation{readDataLocation(t, "data_location", t.values["data_location"])}
@@ -86,7 +86,7 @@ func readServerData(chosen variant) *ServerData {
 		t, key = v, "addr"
 		data.Key = v.nonEmpty("key", maxName)
 		if _, err := identity.ParseID(data.Key); data.Key != "" && err != nil {
-			v.fail("key", "want the server's key in base58, as its log has it: %v", err)
+			v.fail("key", "want the server's key in base58, as the server logs it: %v", err)
 		}
 	}
 	data.Addr = t.nonEmpty(key, maxName)

@@ -24,7 +24,7 @@ func readModel(llm, extra *table) Model {
 			return llm
 		}
 		if llm.has(key) {
-			extra.fail(key, "is in %s as well; keep one of them", llm.name())
+			extra.fail(key, "is also in %s; keep one of them", llm.name())
 		}
 		return extra
 	}

@@ -36,7 +36,7 @@ func ParseMix(file string, text []byte) (Mix, error) {
 	err := decoder.Decode(&root)
 	if err == nil {
 		if _, extra := decoder.Token(); !errors.Is(extra, io.EOF) {
-			err = errors.New("more text follows it")
+			err = errors.New("more text follows the object")
 		}
 	}
 	if err != nil {

@@ -67,7 +67,7 @@ func (m Model) Trainable() error {
 	case m.Optimizer.AdamW != nil:
 		return errors.New("AdamW exchanges nothing between members, so each would train a separate model; want Distro or LocalSteps (psyche-client solo --optimizer adamw trains with AdamW)")
 	case m.Optimizer.Dummy != nil && !dummy:
-		return errors.New("Dummy changes no model that is one; want Distro, or checkpoint.Dummy as well")
+		return errors.New("the Dummy optimizer does not train the model of a checkpoint; want Distro or LocalSteps, or set checkpoint.Dummy as well")
 	}
 	return nil
 }

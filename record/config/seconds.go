@@ -43,7 +43,7 @@ func (t *table) toMilliseconds(key string, value any) uint64 {
 	}
 	ms := math.Round(seconds * 1000)
 	if ms/1000 != seconds { // equal if seconds is a multiple of 0.001
-		t.fail(key, "%s is finer than a millisecond, which the clock of a run counts: want a multiple of 0.001", decimal(seconds))
+		t.fail(key, "%s is not a whole number of milliseconds, the unit of a run's clock; want a multiple of 0.001", decimal(seconds))
 		return 0
 	}
 	return uint64(ms)

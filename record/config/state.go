@@ -94,7 +94,7 @@ func readProgress(root *table) coordinator.Progress {
 		DataIndex: number[uint64](table, "epoch_start_data_index"),
 	}
 	if progress.Step == 0 {
-		table.fail("step", "is 0, the first step is 1")
+		table.fail("step", "is 0, want at least 1, the number of the first step")
 	}
 	table.done()
 	return progress
@@ -137,7 +137,7 @@ func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []
 		EjectionEpochs:              numberOr[uint16](t, "ejection_epochs", defaultEjectionEpochs),
 	}
 	if commitEvery = numberOr[uint32](t, "commit_every_rounds", 0); commitEvery == 0 && t.has("commit_every_rounds") {
-		t.fail("commit_every_rounds", "want at least 1; a number of more rounds than an epoch has turns commit points off")
+		t.fail("commit_every_rounds", "want at least 1; a number above the rounds of an epoch turns intermediate checkpoints off")
 	}
 	if t.has("round_apply_time") {
 		number[uint64](t, "round_apply_time")

@@ -116,7 +116,7 @@ func (c Certificate) Check(run [32]byte, members []identity.ID) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w %d: %d of %d members signed it, more than two thirds must", ErrCertificate, c.Number, count, len(members))
+	return fmt.Errorf("%w %d: %d of %d members signed it, want more than two thirds", ErrCertificate, c.Number, count, len(members))
 }
 
 // AppendTo appends the bytes of the certificate.

@@ -151,10 +151,10 @@ func (f *Follower) act(record Record) error {
 		}
 	case KindDigest:
 		if f.State.Hash() != record.Digest {
-			return fmt.Errorf("%w: the state is not the one whose digest is recorded", ErrRecord)
+			return fmt.Errorf("%w: the state does not match the recorded digest", ErrRecord)
 		}
 	default:
-		return fmt.Errorf("%w: a genesis that is not the first record", ErrRecord)
+		return fmt.Errorf("%w: a genesis after the first record", ErrRecord)
 	}
 	return nil
 }

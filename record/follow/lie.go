@@ -16,7 +16,7 @@ type Lie struct {
 }
 
 // Error implements error.
-func (l *Lie) Error() string { return "the host of the run does not tell the truth: " + l.Reason }
+func (l *Lie) Error() string { return "the host of the run is dishonest: " + l.Reason }
 
 // Evidence is the data that shows a Lie. Two contradicting heads prove it to all third parties.
 // Records that do not follow prove it to parties that have the preceding log.

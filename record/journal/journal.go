@@ -29,14 +29,14 @@ var (
 	// ErrDamaged means that a file contains something that no writer wrote.
 	ErrDamaged = errors.New("journal is damaged")
 	// errVersion means that a journal has another format.
-	errVersion = errors.New("journal of another format, this program reads and writes " + format)
+	errVersion = errors.New("journal has an unsupported format, want " + format)
 	// ErrLocked means that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
 	// errPosition means that a file does not contain the entries of a Position.
-	errPosition = errors.New("journal does not have the entries that were there before")
+	errPosition = errors.New("journal lacks entries that it had before")
 	// ErrFull means that the disk has no space for the appended entries. None of them is in the
 	// file, and Commit may be tried again.
-	ErrFull = errors.New("there is no room for the journal")
+	ErrFull = errors.New("no disk space for the journal")
 	// ErrTooLarge means that a payload is longer than MaxPayload.
 	ErrTooLarge = errors.New("journal entry is too large")
 )

@@ -56,7 +56,7 @@ func inspect(file *os.File) (Damage, error) {
 	}
 	d := Damage{Entries: summary.Entries, Offset: summary.Size, Size: info.Size() - summary.Size, Reason: damaged}
 	if d.Size > maxCut {
-		return d, fmt.Errorf("%d bytes follow the last whole entry, more than are ever written at once, at most %d: restore the file from a copy: %w", d.Size, maxCut, damaged)
+		return d, fmt.Errorf("%d bytes follow the last whole entry, but one write has at most %d, so this is not a torn write; restore the file from a copy: %w", d.Size, maxCut, damaged)
 	}
 	tail := make([]byte, d.Size)
 	if _, err := io.ReadFull(io.NewSectionReader(file, d.Offset, d.Size), tail); err != nil {

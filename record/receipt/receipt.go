@@ -107,7 +107,7 @@ func (r Receipt) Verify(log Receipt) error {
 	case r.Run != log.Run:
 		return fmt.Errorf("%w: run is %s, but the log has run %s", ErrReceipt, r.Run, log.Run)
 	case r.Entries != log.Entries:
-		return fmt.Errorf("%w: the receipt counts %d entries, the log has %d", ErrReceipt, r.Entries, log.Entries)
+		return fmt.Errorf("%w: the receipt has %d entries, the log has %d", ErrReceipt, r.Entries, log.Entries)
 	case r.Head != log.Head:
 		return fmt.Errorf("%w: entry %d of the log differs", ErrReceipt, r.Entries-1)
 	case r != log:

@@ -174,7 +174,7 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 		b = append(le.AppendUint32(append(b, kindVote), a.Step), a.Client[:]...)
 		return appendBool(b, a.Guilty)
 	default:
-		panic(fmt.Sprintf("wire: %T is no action of the coordinator", a))
+		panic(fmt.Sprintf("wire: %T is not an action of the coordinator", a))
 	}
 }
 

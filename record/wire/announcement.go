@@ -67,7 +67,7 @@ func OpenAnnouncement(raw []byte, run [32]byte) (identity.ID, ResultAnnouncement
 	if r.bool("head") {
 		a.Start = Head{Index: r.uint64("index of the head"), Step: a.Step, Hash: r.hash("hash of the head"), Signature: r.signature("signature of the head")}
 		if a.Start.Index == 0 || a.Step == 0 {
-			r.fail("head of nothing")
+			r.fail("head with index or step 0")
 		}
 	}
 	if err := r.end(); err != nil {

@@ -70,7 +70,7 @@ func equivocates(proof *coordinator.Equivocation) (step uint32, ok bool) {
 
 // equivocation decodes a proof. Proves verifies its signatures.
 func (r *reader) equivocation() coordinator.Equivocation {
-	a := coordinator.Equivocation{Client: coordinator.ClientID(r.hash("who signed two results"))}
+	a := coordinator.Equivocation{Client: coordinator.ClientID(r.hash("key that signed two results"))}
 	for i := range a.Results {
 		a.Results[i].Signature = r.signature("signature of a result")
 		n := 0
@@ -85,7 +85,7 @@ func (r *reader) equivocation() coordinator.Equivocation {
 	if r.err == nil {
 		step, ok := equivocates(&a)
 		if a.Step = step; !ok {
-			r.fail("announcements that are not of one batch, or of one result")
+			r.fail("announcements of different batches, or of the same result")
 		}
 	}
 	return a

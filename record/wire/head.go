@@ -83,7 +83,7 @@ func DecodeHead(b []byte) (Head, error) {
 	r := reader{rest: b}
 	h := Head{Index: r.uint64("index"), Step: r.uint32("step"), Hash: r.hash("hash"), Signature: r.signature("signature")}
 	if h.Index == 0 {
-		r.fail("head of nothing")
+		r.fail("head with index 0")
 	}
 	return h, r.end()
 }

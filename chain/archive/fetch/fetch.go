@@ -30,7 +30,7 @@ func Into(ctx context.Context, a *archive.Archive, e *rpc.Endpoint, c rpc.Commit
 		}
 		landed, err := e.Transaction(ctx, named.Signature, c)
 		if err == nil && landed == nil {
-			err = fmt.Errorf("%s: transaction %s is no longer there; name a node with the whole history", e.Name(), named.Signature)
+			err = fmt.Errorf("%s: the node no longer has transaction %s; use a node with the whole history", e.Name(), named.Signature)
 		}
 		if err != nil {
 			return added, err

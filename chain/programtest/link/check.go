@@ -44,15 +44,15 @@ func problemOf(op byte, offset uint16) string {
 	case op == 0xc3 || op == 0xdb:
 		return "atomic"
 	case (class == 4 || class == 7) && offset != 0:
-		return "a signed division or a move with a sign"
+		return "a signed division or a sign-extending move"
 	case op == 0xd7:
-		return "an exchange of bytes"
+		return "a byte swap"
 	case class == 6:
-		return "a jump of 32 bits"
+		return "a 32-bit jump"
 	case op == 0x04 || op == 0x0c || op == 0x14 || op == 0x1c || op == 0x24 || op == 0x2c:
-		return "arithmetic of 32 bits"
+		return "32-bit arithmetic"
 	case class == 0 || class == 1 && op&0xe0 != 0x60:
-		return "a load of another machine, or one with a sign"
+		return "a load of another instruction set, or a sign-extending load"
 	}
 	return ""
 }

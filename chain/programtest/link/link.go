@@ -42,7 +42,7 @@ func Link(objects []Object) ([]byte, error) {
 	}
 	entry, ok := l.globals[Entry]
 	if !ok {
-		return nil, fmt.Errorf("link: no object has the function %s, in which a program begins", Entry)
+		return nil, fmt.Errorf("link: no object has the function %s, the start of a program", Entry)
 	}
 	begin, _, err := l.resolve(entry.object, entry.symbol)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *linker) resolve(o *object, symbol elf.Symbol) (place, bool, error) {
 	}
 	section, ok := o.places[symbol.Section]
 	if !ok {
-		return place{}, false, o.errorf("%s is in a section that no program has", symbol.Name)
+		return place{}, false, o.errorf("%s is in a section that a program cannot have", symbol.Name)
 	}
 	return place{section.in, section.at + symbol.Value}, true, nil
 }
@@ -115,15 +115,15 @@ func (l *linker) put(o *object, symbol elf.Symbol, kind uint32, in *segment, at 
 	switch {
 	case kind == callAddress && !defined:
 		if !systemCalls[symbol.Name] {
-			return o.errorf("%s is in no object and no system call", symbol.Name)
+			return o.errorf("%s is not in any object and not a system call", symbol.Name)
 		}
 		b[1] &= 0x0f
 		le.PutUint32(b[4:], sbpf.SyscallID(symbol.Name))
 	case !defined:
-		return o.errorf("%s is in no object", symbol.Name)
+		return o.errorf("%s is not in any object", symbol.Name)
 	case kind == callAddress:
 		if to.in != &l.text {
-			return o.errorf("%s is called and is no function", symbol.Name)
+			return o.errorf("%s is called but is not a function", symbol.Name)
 		}
 		target := int64(to.at) + (int64(int32(le.Uint32(b[4:])))+1)*8
 		b[1] = b[1]&0x0f | 0x10
@@ -135,7 +135,7 @@ func (l *linker) put(o *object, symbol elf.Symbol, kind uint32, in *segment, at 
 	case kind == dataAddress:
 		le.PutUint64(b, to.in.address+to.at+le.Uint64(b))
 	default:
-		return o.errorf("relocation of kind %d of %s", kind, symbol.Name)
+		return o.errorf("relocation of %[2]s has the unknown kind %[1]d", kind, symbol.Name)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func (l *linker) read(from Object) error {
 	}
 	for _, section := range file.Sections {
 		if section.Flags&elf.SHF_COMPRESSED != 0 || section.Size > maxObjectSize {
-			return o.errorf("section %s is compressed, or of %d bytes: compile it with -gz=none", section.Name, section.Size)
+			return o.errorf("section %s is compressed or too large (%d bytes): compile it with -gz=none", section.Name, section.Size)
 		}
 	}
 	o.file = file
@@ -83,7 +83,7 @@ func (l *linker) read(from Object) error {
 			return o.errorf("section %s has variables, which a program cannot have: make them constant or keep them in an account", section.Name)
 		}
 		if section.Addralign > 8 {
-			return o.errorf("section %s has to lie at multiples of %d, 8 at most are kept", section.Name, section.Addralign)
+			return o.errorf("section %s needs an alignment of %d bytes, want at most 8", section.Name, section.Addralign)
 		}
 		data, err := section.Data()
 		if err != nil {

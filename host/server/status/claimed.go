@@ -16,7 +16,7 @@ func claimedText(c *event.Claimed) (lines []string) {
 		lines = append(lines, text)
 	}
 	for _, id := range c.Loss.Far {
-		lines = append(lines, "far from that: "+id)
+		lines = append(lines, "far from the median: "+id)
 	}
 	if s := c.Speed; s.Count > 0 {
 		lines = append(lines, fmt.Sprintf("claimed speed %.0f ± %.0f tokens/s of one member: %d witnesses", s.Median, s.Spread, s.Count))

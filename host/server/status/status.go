@@ -334,10 +334,10 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line(title("pending", i), "%s%s", id, r.claim(id))
 	}
 	if r.WaitsFor {
-		line("waits for", "somebody who was a member before, or has the model of step %d", r.Checkpoint.Step)
+		line("waits for", "a former member, or a client that has the model of step %d", r.Checkpoint.Step)
 	}
 	if r.Awaits > 0 {
-		line("waits for", "somebody who has the model of step %d, until %s; the run goes on from an older one then, unless a newcomer has it",
+		line("waits for", "a client that has the model of step %d, until %s; then the run continues from an older model, unless a newcomer has the newer one",
 			r.Checkpoint.Step, time.UnixMilli(int64(r.Awaits*1000)).UTC().Format(time.DateTime+" MST"))
 	}
 	return w.Flush()

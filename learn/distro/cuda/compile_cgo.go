@@ -27,7 +27,7 @@ func compile(paths []string, compute int) ([]byte, error) {
 		}
 		reasons = append(reasons, reason)
 	}
-	return nil, fmt.Errorf("%w: no NVRTC to compile the kernels, set %s to its directory: %s", ErrNoCUDA, EnvNVRTC, strings.Join(reasons, "; "))
+	return nil, fmt.Errorf("%w: no NVRTC to compile the kernels; set %s to its folder: %s", ErrNoCUDA, EnvNVRTC, strings.Join(reasons, "; "))
 }
 
 type compiler struct{ nvrtc *C.psyche_cuda_nvrtc }
@@ -80,7 +80,7 @@ func (c *compiler) newest(compute int) (int, error) {
 		}
 	}
 	if best == 0 {
-		return 0, fmt.Errorf("%w: this NVRTC compiles for no compute capability up to %d", ErrNoCUDA, compute)
+		return 0, fmt.Errorf("%w: this NVRTC does not support compute capability %d or any lower one", ErrNoCUDA, compute)
 	}
 	return best, nil
 }

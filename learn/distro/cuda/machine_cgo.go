@@ -111,7 +111,7 @@ func (m *machine) find(ordinal int) error {
 		return err
 	}
 	if ordinal < 0 || ordinal >= int(count) {
-		return fmt.Errorf("no device %d: there are %d", ordinal, int(count))
+		return fmt.Errorf("no device %d, only %d found", ordinal, int(count))
 	}
 	if err := m.failure("cuDeviceGet", C.psyche_cuDeviceGet(m.driver, &m.device, C.int(ordinal))); err != nil {
 		return err
@@ -139,7 +139,7 @@ func (m *machine) load(ptx []byte) error {
 	if err := m.failure("cuModuleLoadDataEx", code); err != nil {
 		err = fmt.Errorf("load the kernels, compiled for compute capability %d: %w: %s", m.compute, err, C.GoString(&log[0]))
 		if code == errorUnsupportedPTX {
-			err = fmt.Errorf("%w: the driver is older than NVRTC; install a newer one, or set %s to an NVRTC as old as the driver: %w", ErrNoCUDA, EnvNVRTC, err)
+			err = fmt.Errorf("%w: the driver is older than NVRTC; install a newer driver, or set %s to an NVRTC that is not newer than the driver: %w", ErrNoCUDA, EnvNVRTC, err)
 		}
 		return err
 	}

@@ -254,7 +254,7 @@ func (r *Runner) ask(ctx context.Context, t *task, reader *eval.Reader, step uin
 	case ctx.Err() != nil, errors.Is(err, train.ErrChanged), errors.Is(err, train.ErrClosed):
 		return
 	default:
-		r.options.Logger.Warn("a task is not measured any more", "task", name, "err", err)
+		r.options.Logger.Warn("a task failed; this client no longer measures it", "task", name, "err", err)
 		t.dropped = true
 		return
 	}

@@ -134,10 +134,10 @@ func ParseConfig(data []byte) (Config, error) {
 		c.QLoraRank = p.Size("q_lora_rank", o.QLoraRank, 0, 1<<16)
 	}
 	if c.QKRopeHeadDim%2 != 0 {
-		p.Fail("qk_rope_head_dim %d is odd, rotary positions need pairs", c.QKRopeHeadDim)
+		p.Fail("qk_rope_head_dim %d is odd, but rotary positions need pairs", c.QKRopeHeadDim)
 	}
 	if d.NumKeyValueHeads != nil && *d.NumKeyValueHeads != c.NumAttentionHeads {
-		p.Fail("num_key_value_heads %d is not num_attention_heads %d", *d.NumKeyValueHeads, c.NumAttentionHeads)
+		p.Fail("num_key_value_heads %d must equal num_attention_heads %d", *d.NumKeyValueHeads, c.NumAttentionHeads)
 	}
 	c.experts(&p, o)
 	c.rope(&p, d, o.RopeInterleave)
@@ -154,10 +154,10 @@ func (o own) refuse(p *hfconfig.Checker, architecture string) {
 		scoring, methods = "sigmoid", []string{"noaux_tc"}
 	}
 	if o.ScoringFunc != nil && *o.ScoringFunc != scoring {
-		p.Fail("scoring_func is %q, %s has %q", *o.ScoringFunc, architecture, scoring)
+		p.Fail("scoring_func is %q, but %s has %q", *o.ScoringFunc, architecture, scoring)
 	}
 	if o.TopKMethod != nil && !slices.Contains(methods, *o.TopKMethod) {
-		p.Fail("topk_method is %q, %s has %s", *o.TopKMethod, architecture, strings.Join(methods, " or "))
+		p.Fail("topk_method is %q, but %s has %s", *o.TopKMethod, architecture, strings.Join(methods, " or "))
 	}
 }
 

@@ -67,7 +67,7 @@ func New(ctx context.Context, engine *torch.Engine, c Config, o Options, tensors
 
 func (o Options) check() error {
 	if o.Compute != torch.F32 && o.Compute != torch.BF16 {
-		return fmt.Errorf("deepseek: %w: to compute in %s, want f32 or bf16", ErrOption, o.Compute)
+		return fmt.Errorf("deepseek: %w: compute type %s, want f32 or bf16", ErrOption, o.Compute)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func (r Router) Check(p *hfconfig.Checker) {
 	case r.Chosen > r.TopGroups*size:
 		p.Fail("num_experts_per_tok %d is more than the %d experts of topk_group %d groups", r.Chosen, r.TopGroups*size, r.TopGroups)
 	case r.Pairs && size < 2:
-		p.Fail("n_group %d leaves 1 expert in a group, whose score is the sum of two", r.Groups)
+		p.Fail("n_group %d leaves 1 expert per group, want at least 2: the score of a group is the sum of two", r.Groups)
 	}
 }
 

@@ -50,7 +50,7 @@ func (c *Cache) Crosses(tokens int64) bool {
 func (c *Cache) Append(s *torch.Scope, layer int, added ...*torch.Tensor) []*torch.Tensor {
 	n := added[0].Dim(1)
 	if c.length+n > c.most {
-		panic(&torch.Error{Op: "kvcache", Message: fmt.Sprintf("%d tokens, there is room for %d", c.length+n, c.most)})
+		panic(&torch.Error{Op: "kvcache", Message: fmt.Sprintf("%d tokens, the cache has room for %d", c.length+n, c.most)})
 	}
 	if c.layers[layer] == nil {
 		c.layers[layer] = make([]*torch.Tensor, len(added))

@@ -163,12 +163,12 @@ func ParseConfig(data []byte) (Config, error) {
 func (c *Config) heads(p *hfconfig.Checker, keyValueHeads, headDim *int) {
 	c.NumKeyValueHeads = p.Size("num_key_value_heads", keyValueHeads, c.NumAttentionHeads, c.NumAttentionHeads)
 	if headDim == nil && c.HiddenSize%c.NumAttentionHeads != 0 {
-		p.Fail("hidden_size %d is not a multiple of num_attention_heads %d (and there is no head_dim)",
+		p.Fail("hidden_size %d is not a multiple of num_attention_heads %d (and head_dim is missing)",
 			c.HiddenSize, c.NumAttentionHeads)
 	}
 	c.HeadDim = p.Size("head_dim", headDim, c.HiddenSize/c.NumAttentionHeads, 1<<12)
 	if c.HeadDim%2 != 0 {
-		p.Fail("head_dim %d is odd, rotary positions need pairs", c.HeadDim)
+		p.Fail("head_dim %d is odd, but rotary positions need pairs", c.HeadDim)
 	}
 	if p.Err() == nil && c.NumAttentionHeads%c.NumKeyValueHeads != 0 {
 		p.Fail("num_attention_heads %d is not a multiple of num_key_value_heads %d", c.NumAttentionHeads, c.NumKeyValueHeads)

@@ -222,7 +222,7 @@ func (c *Config) windows(p *hfconfig.Checker, o own, tokens int, windowed func(l
 			continue
 		}
 		if tokens == 0 {
-			p.Fail("layer_types has sliding_attention, and there is no sliding_window")
+			p.Fail("layer_types has sliding_attention, but sliding_window is missing")
 			return
 		}
 		c.Layers, layers[i].Window = layers, tokens
@@ -233,7 +233,7 @@ func (c *Config) windows(p *hfconfig.Checker, o own, tokens int, windowed func(l
 func noWindows(p *hfconfig.Checker, o own) {
 	for _, kind := range o.LayerTypes {
 		if kind != "full_attention" {
-			p.Fail("layer_types has %q, only full_attention is computed", kind)
+			p.Fail("layer_types has %q, but only full_attention is supported", kind)
 		}
 	}
 }
@@ -252,15 +252,15 @@ func (c Config) notLlama() string {
 	case c.Biases != Biases{}:
 		return "biases"
 	case c.Norms != Norms{}:
-		return "norms that Llama has not"
+		return "norms that Llama does not have"
 	case c.Experts.Count > 0:
 		return "experts"
 	case windowed:
 		return "sliding windows"
 	case c.GELU || c.Scales.ScoreCap != 0 || c.Scales.Residual != 1:
-		return "activations, caps or scales that Llama has not"
+		return "activations, caps or scales that Llama does not have"
 	case slices.ContainsFunc(c.Layers, func(l Layer) bool { return l.Still }):
-		return "no positions"
+		return "layers without positions"
 	case !c.turnsWhole():
 		return "rotary positions for a part of each head, or for neighbours"
 	case c.Packed != Packed{}:

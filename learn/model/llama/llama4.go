@@ -101,7 +101,7 @@ func (c *Config) llama4Layers(p *hfconfig.Checker, o own) {
 		}
 		c.Layers[i].Still = still
 		if chunked && size == 0 {
-			p.Fail("layer_types has chunked_attention, and there is no attention_chunk_size")
+			p.Fail("layer_types has chunked_attention, but attention_chunk_size is missing")
 		} else if chunked {
 			c.Layers[i].Chunk = size
 		}

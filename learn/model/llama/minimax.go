@@ -32,7 +32,7 @@ func varyMiniMax2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	case m.SharedWidth != 0:
 		p.Refuse("shared_intermediate_size", m.SharedWidth)
 	case slices.ContainsFunc(m.Kinds, func(kind int) bool { return kind != 1 }):
-		p.Fail("attn_type_list %v is not supported: only 1, attention to all tokens before, is computed", m.Kinds)
+		p.Fail("attn_type_list %v is not supported: want only 1, attention to all previous tokens", m.Kinds)
 	case !flag(o.HeadNorms, true):
 		p.Refuse("use_qk_norm", false)
 	}

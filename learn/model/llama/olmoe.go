@@ -18,7 +18,7 @@ func varyOLMoE(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	case d.MLPBias:
 		p.Refuse("mlp_bias", true)
 	case c.HeadDim*c.NumAttentionHeads != c.HiddenSize:
-		p.Fail("head_dim %d times num_attention_heads %d is not hidden_size %d, as wide as the norm of queries", c.HeadDim, c.NumAttentionHeads, c.HiddenSize)
+		p.Fail("head_dim %d times num_attention_heads %d must equal hidden_size %d, the width of the norm of queries", c.HeadDim, c.NumAttentionHeads, c.HiddenSize)
 	}
 	c.Norms.All = true
 	c.Biases = Biases{QueryKeyValue: d.AttentionBias, Output: d.AttentionBias}

@@ -57,7 +57,7 @@ func (m *Llama) rotations(s *torch.Scope, first, count int64, long bool) turned 
 func (c *Config) partly(p *hfconfig.Checker, d hfconfig.Document, fallback float64) {
 	c.Turning = int(float64(c.HeadDim) * d.PartialRotary(p, fallback))
 	if c.Turning < 2 || c.Turning%2 != 0 {
-		p.Fail("partial_rotary_factor: %d of the %d elements of a head (head_dim) turn, rotary positions need pairs", c.Turning, c.HeadDim)
+		p.Fail("partial_rotary_factor rotates %d of the %d elements of a head (head_dim), want an even number", c.Turning, c.HeadDim)
 	}
 }
 

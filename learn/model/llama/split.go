@@ -147,9 +147,9 @@ func (p *Split) onAll(ctx context.Context, grad bool, fn func(i int, scope *torc
 func (c Config) whole() string {
 	switch {
 	case c.Norms.All, c.Norms.After:
-		return "norms of what all engines compute together"
+		return "norms over values from all devices"
 	case c.Biases.Output, c.Biases.FeedForward:
-		return "biases of sums, or of the feed-forward layer"
+		return "biases of attention outputs or of the feed-forward layer"
 	case c.Experts.Count > 0:
 		return "experts"
 	case c.Packed != Packed{}:

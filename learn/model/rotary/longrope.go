@@ -47,11 +47,11 @@ func ParseLongRoPE(p *hfconfig.Checker, d hfconfig.Document, positions, original
 // factors checks the factors for the pairs of width elements.
 func factors(p *hfconfig.Checker, field string, of []float64, width int) []float64 {
 	if len(of) != width/2 {
-		p.Fail("%s has %d numbers, want %d, one for each pair of the %d elements of a head that turn", field, len(of), width/2, width)
+		p.Fail("%s has %d numbers, want %d, one for each pair of the %d rotated elements of a head", field, len(of), width/2, width)
 	}
 	for _, factor := range of {
 		if !(factor > 0 && factor <= 1e6) {
-			p.Fail("%s has %v, want more than 0, and 1e6 at most", field, factor)
+			p.Fail("%s has %v, want more than 0 and at most 1e6", field, factor)
 		}
 	}
 	return of

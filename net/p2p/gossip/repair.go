@@ -56,7 +56,7 @@ func (r *router) repair(h host.Host) {
 			excess = now
 		}
 		if err := r.offerLost(h); err != nil {
-			r.node.Logger().Debug("gossip: offer members again", "err", err)
+			r.node.Logger().Debug("gossip: cannot offer members again", "err", err)
 		}
 	}
 }

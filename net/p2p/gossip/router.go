@@ -138,7 +138,7 @@ func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 		}
 	}
 	if !r.speaks(from, own) {
-		r.penalise(from, p2p.FaultFlood, "gossip of its own")
+		r.penalise(from, p2p.FaultFlood, "too many gossip messages of its own")
 		return errFlood
 	}
 	messages := len(rpc.GetPublish())

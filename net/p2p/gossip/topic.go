@@ -74,7 +74,7 @@ type Topic struct {
 // topic twice at the same time.
 func Join(ctx context.Context, n *p2p.Node, topic string, handler Handler) (*Topic, error) {
 	if topic == "" || len(topic) > maxTopicName {
-		return nil, fmt.Errorf("join gossip topic %.40q…: %w: 1 to %d bytes", topic, ErrName, maxTopicName)
+		return nil, fmt.Errorf("join gossip topic %.40q…: %w: want 1 to %d bytes", topic, ErrName, maxTopicName)
 	}
 	r, err := routerOf(n)
 	if err != nil {
