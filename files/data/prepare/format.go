@@ -39,9 +39,9 @@ func formatByName(name string) Format {
 
 // unread are endings of files that hold texts in a way that is not read: what to do instead.
 var unread = map[string]string{
-	".bz2":  "bzip2 is not read; unpack the file",
-	".xz":   "xz is not read; unpack the file",
-	".lzma": "LZMA is not read; unpack the file",
+	".bz2":  "bzip2 is not supported; unpack the file",
+	".xz":   "xz is not supported; unpack the file",
+	".lzma": "LZMA is not supported; unpack the file",
 }
 
 // formatOf says by its name, and for JSON by its beginning, how the texts lie in a file.

@@ -286,7 +286,7 @@ func (o Options) whyNothing(p Progress, met walk.Counts) string {
 	case binary == 0:
 		return fmt.Sprintf("none of the %d files has a text that is not empty%s", p.Files, named)
 	default:
-		return fmt.Sprintf("none of the %d files has a text that is not empty; %d files are not text (the first is %s)", p.Files, binary, p.FirstSkipped)
+		return fmt.Sprintf("none of the %d files contains a nonempty text; %d files are not text (the first is %s)", p.Files, binary, p.FirstSkipped)
 	}
 }
 
@@ -298,7 +298,7 @@ func (o Options) publish(temporary string, m manifest.Manifest) error {
 		return err
 	}
 	if len(old) > 0 && !o.Force {
-		return fmt.Errorf("write tokens to %s: %w: %s appeared meanwhile", o.Output, ErrOutputExists, old[0])
+		return fmt.Errorf("write tokens to %s: %w: %s appeared in the meantime", o.Output, ErrOutputExists, old[0])
 	}
 	// The manifest goes first, so that an interruption leaves no folder that looks whole.
 	names := append([]string{manifest.Name}, old...)
@@ -318,10 +318,10 @@ func (o Options) publish(temporary string, m manifest.Manifest) error {
 func move(from, to, name string) error {
 	target := filepath.Join(to, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return fmt.Errorf("put tokens in place: %w", err)
+		return fmt.Errorf("move tokens to the output folder: %w", err)
 	}
 	if err := os.Rename(filepath.Join(from, filepath.FromSlash(name)), target); err != nil {
-		return fmt.Errorf("put tokens in place: %w", err)
+		return fmt.Errorf("move tokens to the output folder: %w", err)
 	}
 	return nil
 }

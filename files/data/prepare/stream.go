@@ -63,7 +63,7 @@ func (s *objectStream) next() (sample, error) {
 }
 
 // errNotLines means that the lines of a file are not JSON objects, but parts of objects, or several.
-var errNotLines = errors.New("the file does not have one JSON object per line")
+var errNotLines = errors.New("the file does not contain one JSON object per line")
 
 // notLines reports whether a line is an array of objects, has several objects or, as the first, is the start of an object or an array.
 // A later line without end may be truncated.
