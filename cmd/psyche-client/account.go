@@ -140,7 +140,7 @@ func (a *account) print(w io.Writer) {
 	fmt.Fprintln(&lines)
 	fmt.Fprintf(&lines, "  bytes to peers     %s sent, %s received\n", bytesOf(a.wire.P2PSent), bytesOf(a.wire.P2PReceived))
 	if a.audits+a.votes > 0 {
-		fmt.Fprintf(&lines, "  audits             %d made, %d votes as a juror\n", a.audits, a.votes)
+		fmt.Fprintf(&lines, "  audits             %d, and %d votes as a juror\n", a.audits, a.votes)
 	}
 	fmt.Fprintf(&lines, "  in the model       %s\n", a.inTheModel())
 	if a.onTCP && a.counted > 0 {

@@ -35,7 +35,7 @@ func TestAccount(t *testing.T) {
 	unsaved := told(false, all...)
 	for _, want := range []string{
 		"Run tiny, left before the end, as " + id.String() + ", 9s", "2 trained, 1 counted", "200 counted, 14.3 % of the 1400 of all members",
-		"3.0 MiB sent, 2.0 KiB received", "1 made, 1 votes", "1 rounds are not yet in a model that this process has seen",
+		"3.0 MiB sent, 2.0 KiB received", "1, and 1 votes", "1 rounds are not yet in a model that this process has seen",
 	} {
 		if !strings.Contains(unsaved, want) {
 			t.Errorf("no %q in\n%s", want, unsaved)

@@ -38,9 +38,9 @@ type networkFlags struct {
 func (f *networkFlags) check() error {
 	switch {
 	case f.MaxBlobMemory < 1 || f.MaxBlobMemory > math.MaxInt64>>20:
-		return fmt.Errorf("--max-blob-memory is %d: want at least 1 MiB, enough for the model and the results of a round", f.MaxBlobMemory)
+		return fmt.Errorf("--max-blob-memory is %d: want at least 1 MiB, and enough for the model and the results of a round", f.MaxBlobMemory)
 	case f.MaxBlobDisk < 1 || f.MaxBlobDisk > math.MaxInt64>>20:
-		return fmt.Errorf("--max-blob-disk is %d: want at least 1 MiB, enough for two models", f.MaxBlobDisk)
+		return fmt.Errorf("--max-blob-disk is %d: want at least 1 MiB, and enough for two models", f.MaxBlobDisk)
 	case !(f.MaxUploadRate >= 0) || f.MaxUploadRate > 1<<20:
 		return fmt.Errorf("--max-upload-rate is %v: want MiB per second, or 0 for no limit", f.MaxUploadRate)
 	case f.MaxConcurrentDownloads < 1:

@@ -32,7 +32,7 @@ type claim struct {
 }
 
 // errRefusedReport means that a location is no longer used.
-var errRefusedReport = errors.New("it provided a wrong model before")
+var errRefusedReport = errors.New("this location provided a wrong model before")
 
 // reportsDir returns the folder for downloads from reported locations. It is the same for all
 // processes with a key, so that a process resumes or removes the files that a killed process left.

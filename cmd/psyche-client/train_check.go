@@ -137,7 +137,7 @@ func (f *trainers) checkRun(ctx context.Context, definition env.Definition) erro
 		}
 	}
 	if c.wantsDataPath(run) {
-		missing = append(missing, "its data: name a folder with --data-path")
+		missing = append(missing, "the run's data: name a folder with --data-path")
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("%w: %s", errLocalPath, strings.Join(missing, "; "))

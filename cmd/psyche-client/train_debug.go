@@ -188,7 +188,7 @@ func (w *resultWriter) run() {
 		w.bytes -= len(next.payload)
 		w.mu.Unlock()
 		if err := os.WriteFile(filepath.Join(w.dir, next.name), next.payload, 0o644); err != nil {
-			w.logger.Error("write a result to --write-gradients-dir", "err", err)
+			w.logger.Error("cannot write a result to --write-gradients-dir", "err", err)
 		}
 	}
 }

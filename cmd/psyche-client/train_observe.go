@@ -69,7 +69,7 @@ func (c *trainCommand) observe(ctx context.Context, key identity.Key, logger *sl
 	}
 	o.ends = append(o.ends, func() error {
 		if err := trackers.close(); err != nil {
-			o.logger.Warn("close the trackers", "err", err)
+			o.logger.Warn("cannot close the trackers", "err", err)
 		}
 		return nil
 	})

@@ -35,7 +35,7 @@ var errLocalPath = errors.New("the run names a folder of this machine; choose th
 // missingModel returns advice for a model that the run's host has but does not offer. why is the
 // host's reason.
 func missingModel(name string, why error) error {
-	return fmt.Errorf("the model %s: name a folder with --model-path (from the run's server: %w)", name, why)
+	return fmt.Errorf("the model %s is not available from the run's server (%w); name a folder with --model-path", name, why)
 }
 
 // wantsModelPath reports whether a run starts with a folder that only the user may choose.

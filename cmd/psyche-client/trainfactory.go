@@ -82,7 +82,7 @@ func (t *trainers) timed(part train.Timing) {
 // openData opens the data of the run.
 func (t *trainers) openData(ctx context.Context, run config.Model, of model.Description) (data.Provider, error) {
 	if t.command.wantsDataPath(run) {
-		return nil, fmt.Errorf("%w: its data: name a folder with --data-path", errLocalPath)
+		return nil, fmt.Errorf("%w: the run's data; name a folder with --data-path", errLocalPath)
 	}
 	provider, err := data.New(ctx, run.DataLocations, t.dataOptions(run, of))
 	if errors.Is(err, privatenet.ErrInner) {

@@ -86,7 +86,7 @@ func (c *chainDeploy) Run(ctx context.Context, to console) error {
 	err = chain.Deploy(ctx, plan, func() {
 		if written++; time.Since(shown) >= time.Second || written == plan.Pieces() {
 			shown = time.Now()
-			_, _ = fmt.Fprintf(to.err, "psyche: %d of %d pieces are written\n", written, plan.Pieces())
+			_, _ = fmt.Fprintf(to.err, "psyche: wrote %d of %d pieces\n", written, plan.Pieces())
 		}
 	})
 	if err != nil {

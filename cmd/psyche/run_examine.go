@@ -230,14 +230,14 @@ var broken = map[audit.Fault]string{
 func readExhibit(path string) (exhibit.Exhibit, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return exhibit.Exhibit{}, fmt.Errorf("read an exhibit: %w", err)
+		return exhibit.Exhibit{}, fmt.Errorf("read an evidence file: %w", err)
 	}
 	if info.Size() > exhibit.MaxSize {
 		return exhibit.Exhibit{}, fmt.Errorf("%s: %w: %d bytes, at most %d", path, exhibit.ErrExhibit, info.Size(), exhibit.MaxSize)
 	}
 	bytes, err := os.ReadFile(path)
 	if err != nil {
-		return exhibit.Exhibit{}, fmt.Errorf("read an exhibit: %w", err)
+		return exhibit.Exhibit{}, fmt.Errorf("read an evidence file: %w", err)
 	}
 	shown, err := exhibit.Decode(bytes)
 	if err != nil {

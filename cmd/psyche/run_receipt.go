@@ -36,7 +36,7 @@ the chain's nodes.`
 func (c *runReceipt) Run(to console) error {
 	switch {
 	case (c.Member == "") == (c.Verify == ""):
-		return usagef("want one of --member=KEY, to write a receipt, and --verify=FILE")
+		return usagef("give either --member=KEY, to write a receipt, or --verify=FILE")
 	case c.Verify != "" && c.Output != "":
 		return usagef("--output and --verify cannot be combined: omit one of them")
 	case c.Verify != "":

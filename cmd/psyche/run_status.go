@@ -57,14 +57,14 @@ func (c *runStatus) printUnconfigured(ctx context.Context, to console) error {
 		if c.Authority != "" && c.Authority != u.Main.String() {
 			continue
 		}
-		if _, err := fmt.Fprintf(to.out, "run             %s\nstate           not configured yet\nmain authority  %s\nprogram         %s\naccount         %s, it holds %s SOL\n",
+		if _, err := fmt.Fprintf(to.out, "run             %s\nstate           not configured yet\nmain authority  %s\nprogram         %s\naccount         %s, with %s SOL\n",
 			c.RunID, u.Main, program, u.Run, admin.SOL(u.Lamports)); err != nil {
 			return err
 		}
 		if err := printDraft(to, u.Draft, identity.ID(u.Main)); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(to.out, "it begins with  psyche run update-config --state FILE --run-id %s\nits SOL return  psyche run free --run-id %s\n", c.RunID, c.RunID); err != nil {
+		if _, err := fmt.Fprintf(to.out, "to configure    psyche run update-config --state FILE --run-id %s\nto recover SOL  psyche run free --run-id %s\n", c.RunID, c.RunID); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (c *runStatus) printAccount(ctx context.Context, to console, run transactio
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(to.out, "program         %s\naccount         %s, it holds %s SOL\nlog             event %d in slot %d, head %x\n",
+	_, err = fmt.Fprintf(to.out, "program         %s\naccount         %s, with %s SOL\nlog             event %d in slot %d, head %x\n",
 		program, run, admin.SOL(lamports), summary.Sequence, summary.Slot, summary.Head)
 	return err
 }

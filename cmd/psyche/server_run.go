@@ -177,7 +177,7 @@ func (c serverRun) runs() ([]config.Run, error) {
 			return nil, err
 		}
 		if i := slices.IndexFunc(runs, func(r config.Run) bool { return r.RunID == run.RunID }); i >= 0 {
-			return nil, configError{fmt.Errorf("%s and %s both name run %s", c.State[i], file, run.RunID)}
+			return nil, configError{fmt.Errorf("%s and %s both define run %s; set a different run_id in one of them", c.State[i], file, run.RunID)}
 		}
 		runs = append(runs, run)
 	}

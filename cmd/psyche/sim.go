@@ -30,7 +30,7 @@ type simulate struct {
 const gcPercent = 400
 
 // errViolation means that a run broke an assertion.
-var errViolation = errors.New("an assertion is broken")
+var errViolation = errors.New("an assertion was violated")
 
 // Run simulates runs and fails if a run breaks an assertion.
 func (c simulate) Run(ctx context.Context, to console) error {
@@ -43,7 +43,7 @@ func (c simulate) Run(ctx context.Context, to console) error {
 		return usagef("--faults: %w", err)
 	}
 	if c.Clients < 2 || c.Clients > coordinator.MaxClients || c.Rounds < 1 || c.Rounds > 1000 {
-		return usagef("--clients must be 2 to %d and --rounds 1 to 1000", coordinator.MaxClients)
+		return usagef("--clients must be 2 to %d, and --rounds 1 to 1000", coordinator.MaxClients)
 	}
 	if c.Parallel < 0 {
 		return usagef("--parallel is %d: want at least 1, or 0 for one per core", c.Parallel)

@@ -91,7 +91,7 @@ func New(runs func() []Run, verifier *Verifier) *Page {
 func served(name string) http.Handler {
 	f, err := newFile(name)
 	if err != nil {
-		panic("dash: the page's " + name + " is not there: " + err.Error())
+		panic("dash: embedded file " + name + ": " + err.Error())
 	}
 	return f
 }

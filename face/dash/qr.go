@@ -17,11 +17,11 @@ func (p *Page) serveQR(w http.ResponseWriter, r *http.Request) {
 	}
 	state, view := run.state()
 	if state == nil {
-		http.Error(w, "the state of this run is not known yet", http.StatusNotFound)
+		http.Error(w, "the state of this run is not known yet; retry in a few seconds", http.StatusNotFound)
 		return
 	}
 	if command, _ := run.joinCommand(state, view.Run); command == "" || run.link(state, view.Run) == "" {
-		http.Error(w, "there is no link to this run here", http.StatusNotFound)
+		http.Error(w, "this page has no invite link to this run", http.StatusNotFound)
 		return
 	}
 	link := run.link(state, view.Run)

@@ -128,9 +128,9 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 	case s.RunState == coordinator.Finished:
 		return "", "The run is over."
 	case r.Join.Server == "" && len(r.Join.Flags) == 0 && r.Join.Chain == nil:
-		return "", "This page shows a copy of the run's log: its host knows how to join."
+		return "", "This page shows a copy of the run's log. Ask the run's host how to join."
 	case !word.MatchString(s.RunID):
-		return "", "The run's name has characters that a shell may interpret: type the command manually."
+		return "", "The run's name contains special characters of the shell. Quote the name and type the command manually."
 	}
 	var parts []string
 	link := r.link(s, run)
@@ -145,23 +145,23 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 	}
 	if (!linked || r.Join.Chain != nil) && (s.Model.Checkpoint.Kind == coordinator.CheckpointLocal || s.Model.Checkpoint.Origin == coordinator.CheckpointLocal) {
 		parts = append(parts, "--model-path MODEL")
-		note = "The run begins with a folder that you have to have. "
+		note = "You need a copy of the folder with the run's initial model. "
 	}
 	if model, err := config.DecodeModel(s.Model.Definition); err == nil && slices.ContainsFunc(model.DataLocations, func(l config.DataLocation) bool { return l.Local != nil }) {
 		parts = append(parts, "--data-path DATA")
-		note += "The data lies in a folder that you have to have. "
+		note += "You need a copy of the folder with the run's data. "
 	}
 	if s.Authority.Permissioned {
 		if !linked {
 			parts = append(parts, "--identity-secret-key-path KEY.json")
 		}
-		note += fmt.Sprintf("Only keys that the join authority %s has authorized may join; a client says its key when it starts. ", status.Of(s, [32]byte{}).Authority.Join)
+		note += fmt.Sprintf("Only keys that the join authority %s has authorized may join. A client prints its key when it starts. ", status.Of(s, [32]byte{}).Authority.Join)
 	}
 	if !linked {
 		parts = append(parts, "--checkpoint-dir checkpoints")
 	}
 	if r.Join.Server == "" {
-		note += "The member's key pays fees on the chain. Send SOL to the key first; the client reports how much if its balance is too low. "
+		note += "The member's key pays fees on the chain. Send SOL to the key first. If its balance is too low, the client reports the required amount. "
 	}
 	return strings.Join(parts, " \\\n  "), strings.TrimSpace(note)
 }

@@ -52,7 +52,7 @@ type Verifier struct {
 }
 
 // ErrNoVerifier means that no verifier is installed with the program.
-var ErrNoVerifier = errors.New("there is no verifier for browsers")
+var ErrNoVerifier = errors.New("the verifier for browsers is not installed")
 
 // FindVerifier returns the verifier that was built or installed with this program. It searches
 // lib/, ../lib/ and ../lib/psyche/, relative to the program's directory.
@@ -139,23 +139,23 @@ func (p *Page) serveJournal(w http.ResponseWriter, r *http.Request) {
 	}
 	from, err := strconv.ParseInt(r.URL.Query().Get("from"), 10, 64)
 	if err != nil || from < 0 {
-		http.Error(w, "from: want a number of bytes", http.StatusBadRequest)
+		http.Error(w, "from: want an offset in bytes, at least 0", http.StatusBadRequest)
 		return
 	}
 	if run.Log == nil {
-		http.Error(w, "there is no log of this run here", http.StatusNotFound)
+		http.Error(w, "this page does not have the log of this run", http.StatusNotFound)
 		return
 	}
 	if !p.mayRead(r) {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many readers fetch logs: ask again in a second", http.StatusTooManyRequests)
+		http.Error(w, "too many clients are reading logs; retry in a second", http.StatusTooManyRequests)
 		return
 	}
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(partTime)) // fails in tests without a connection
 	part := make([]byte, maxPart)
 	n, err := run.Log.ReadAt(part, from)
 	if n == 0 && err != nil {
-		http.Error(w, "the log of this run ends before that", http.StatusNotFound)
+		http.Error(w, "from: the log of this run ends before this offset", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")

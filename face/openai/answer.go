@@ -105,16 +105,16 @@ func (a *answer) addChoice(param string, ids []int32) *problem {
 	room := a.model.Context - len(ids)
 	const tooLong = "context_length_exceeded"
 	if len(ids) == 0 {
-		return invalid(param, "", "%s has no tokens", param)
+		return invalid(param, "", "%s has no tokens; want at least 1", param)
 	}
 	if i := slices.IndexFunc(ids, func(id int32) bool { return int(id) >= a.model.Vocab }); i >= 0 {
-		return invalid(param, "", "token %d of %s is %d, and the model's vocab_size is %d", i, param, ids[i], a.model.Vocab)
+		return invalid(param, "", "token %d of %s is %d, want less than the model's vocab_size, %d", i, param, ids[i], a.model.Vocab)
 	}
 	switch {
 	case room < 1:
 		return invalid(param, tooLong, "%s has %d tokens, but the context length of the model is %d tokens, and the answer needs at least 1", param, len(ids), a.model.Context)
 	case room < c.most:
-		return invalid(a.request.maxField, tooLong, "%s is %d, but the context length of the model is %d tokens: %s has %d, which leaves %d",
+		return invalid(a.request.maxField, tooLong, "%s is %d, but the context length of the model is %d tokens: %s has %d tokens, so at most %d remain",
 			a.request.maxField, c.most, a.model.Context, param, len(ids), room)
 	case c.most == 0 && a.inChat:
 		c.most = room
@@ -175,7 +175,7 @@ func (a *answer) tokens() (prompt, written int) {
 }
 
 func failed(err error) *problem {
-	return &problem{status: http.StatusInternalServerError, kind: "server_error", message: "the model failed: the server's log says why", cause: err}
+	return &problem{status: http.StatusInternalServerError, kind: "server_error", message: "the model failed; the server's log contains the reason", cause: err}
 }
 
 // object is an answer, or a part of one.

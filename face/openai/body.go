@@ -26,7 +26,7 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	defer cancel(nil)
 	place := s.bodies.Enter(asker(r), func() { cancel(errGaveWay) })
 	if place == nil {
-		return nil, busy("%d other requests are being sent: ask again later", maxBodies)
+		return nil, busy("the server is already receiving %d requests; retry later", maxBodies)
 	}
 	defer s.bodies.Leave(place)
 	text, err := readInTime(reading, a.control, http.MaxBytesReader(a.w, r.Body, maxBody))
@@ -34,16 +34,16 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 		return text, nil
 	}
 	a.w.Header().Set("Connection", "close") // otherwise the server would wait for the rest of the body
-	wrong := invalid("", "", "the body cannot be read: %v", err)
+	wrong := invalid("", "", "cannot read the body: %v", err)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		wrong = invalid("", "", "the body has more than %d bytes", maxBody)
+		wrong = invalid("", "", "the body exceeds %d bytes", maxBody)
 		wrong.status = http.StatusRequestEntityTooLarge
 	} else if errors.Is(context.Cause(reading), errGaveWay) {
-		wrong = busy("%d other requests are being sent, and this one took its time: ask again later", maxBodies)
+		wrong = busy("the server is receiving too many requests (%d), and dropped this slow one; retry later", maxBodies)
 	} else if ctx.Err() != nil {
 		wrong = early(ctx)
 	} else if late, ok := errors.AsType[net.Error](err); ok && late.Timeout() {
-		wrong = invalid("", "", "the body came too slowly: want %d bytes of it, or its rest, in %v", bytesInTime, readTimeout)
+		wrong = invalid("", "", "the body arrived too slowly: want at least %d bytes, or the rest, every %v", bytesInTime, readTimeout)
 		wrong.status = http.StatusRequestTimeout
 	}
 	return nil, wrong

@@ -17,7 +17,7 @@ const (
 )
 
 // errStop ends a text at a stop string.
-var errStop = errors.New("the text has a string of stop")
+var errStop = errors.New("the text contains a string of stop")
 
 // choice is the model's completion of one prompt. It is not safe for concurrent use.
 type choice struct {

@@ -49,8 +49,8 @@ func busy(format string, args ...any) *problem {
 }
 
 var (
-	closing = &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "closing", message: "the server is ending"}
-	gone    = &problem{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the client went away"} // never read, because the client has disconnected
+	closing = &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "closing", message: "the server is shutting down"}
+	gone    = &problem{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the client disconnected"} // never read, because the client has disconnected
 )
 
 // early returns the reason why a request ended early.
@@ -59,9 +59,9 @@ func early(ctx context.Context) *problem {
 	case errors.Is(why, errClosing):
 		return closing
 	case errors.Is(why, errGaveWay):
-		return busy("the server is full: another address took the place of this request; retry later")
+		return busy("the server is full, and preferred a request of another address; retry later")
 	case errors.Is(why, errTime):
-		return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "timeout", message: "the time that the server gives a request was over before the answer began"}
+		return &problem{status: http.StatusServiceUnavailable, kind: "server_error", code: "timeout", message: "the server's time limit for a request passed before the answer began; retry later"}
 	}
 	return gone
 }

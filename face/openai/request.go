@@ -118,7 +118,7 @@ func decode(body []byte, inChat bool) (request, *problem) {
 	case problem != nil:
 		return r, problem
 	case r.model == "":
-		return r, invalid("model", "missing_required_parameter", "model is missing: GET /v1/models has its name")
+		return r, invalid("model", "missing_required_parameter", "model is missing: GET /v1/models lists the name")
 	case inChat && r.top > 0 && !r.scored:
 		return r, invalid("top_logprobs", "invalid_value", "top_logprobs is %d without logprobs: set logprobs to true", r.top)
 	case inChat && len(r.messages) == 0:
@@ -126,7 +126,7 @@ func decode(body []byte, inChat bool) (request, *problem) {
 	case !inChat && (len(r.prompts) == 0 || !r.severalPrompts && r.prompts[0].empty()):
 		return r, invalid("prompt", "missing_required_parameter", "prompt is missing or empty")
 	case len(r.prompts) > 1 && r.maxTokens > maxWritten/len(r.prompts):
-		return r, invalid(r.maxField, "invalid_value", "%s is %d for each of %d prompts: at most %d tokens are written to several", r.maxField, r.maxTokens, len(r.prompts), maxWritten)
+		return r, invalid(r.maxField, "invalid_value", "%s is %d for each of %d prompts: want at most %d tokens in total for several prompts", r.maxField, r.maxTokens, len(r.prompts), maxWritten)
 	case r.usage && !r.stream:
 		return r, invalid("stream_options", "", "stream_options requires stream = true")
 	}
@@ -246,7 +246,7 @@ func maxTokens(r *request, name string, raw json.RawMessage) *problem {
 	case n < 1:
 		return invalid(name, "invalid_value", "%s is %d: want at least 1", name, n)
 	case r.maxTokens != 0 && r.maxTokens != n:
-		return invalid(name, "invalid_value", "%s is %d and %s is %d: give one of them", r.maxField, r.maxTokens, name, n)
+		return invalid(name, "invalid_value", "%s is %d, but %s is %d; give only one of them", r.maxField, r.maxTokens, name, n)
 	}
 	r.maxTokens, r.maxField = n, name
 	return nil

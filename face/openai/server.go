@@ -71,8 +71,8 @@ const (
 // Reasons why a request ends early.
 var (
 	errGaveWay = errors.New("other clients have fewer requests")
-	errTime    = errors.New("the time of a request is over")
-	errClosing = errors.New("the server is ending")
+	errTime    = errors.New("the time limit of the request passed")
+	errClosing = errors.New("the server is shutting down")
 )
 
 // Server is an HTTP handler for the API. It is safe for concurrent use.
@@ -99,7 +99,7 @@ type Server struct {
 // New returns a Server. If key is not empty, requests must send it.
 func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 	if l.Running < 1 || l.Waiting < 0 || l.Running+l.Waiting > 1<<16 || l.Time <= 0 {
-		return nil, fmt.Errorf("%d requests that run and %d that wait, for %v: want at least 1, 0 and more than no time", l.Running, l.Waiting, l.Time)
+		return nil, fmt.Errorf("%d running requests, %d waiting requests, time limit %v: want at least 1 running, at least 0 waiting, at most 65536 together, and a time limit above 0", l.Running, l.Waiting, l.Time)
 	}
 	s := &Server{
 		model: m, limits: l, key: sha256.Sum256([]byte(key)), locked: key != "", logger: logger, started: time.Now(), grace: graceTimeout, mux: http.NewServeMux(),
@@ -233,7 +233,7 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	from := admission.Network(asker(r))
 	turn := s.queue.enter(from, func() { giveWay(errGaveWay) })
 	if turn == nil {
-		return busy("%d answers are being written and %d requests wait: ask again later", s.limits.Running, s.limits.Waiting)
+		return busy("the server is full: %d running and %d waiting requests; retry later", s.limits.Running, s.limits.Waiting)
 	}
 	defer s.queue.leave(turn)
 	defer whileAnswered(r.Context())()

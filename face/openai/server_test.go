@@ -520,7 +520,7 @@ func testEnd(t *testing.T, cut bool) {
 	}
 	last := "data: [DONE]\n\n"
 	if cut {
-		last = `"message":"the server is ending","param":null,"type":"server_error"}}` + "\n\n"
+		last = `"message":"the server is shutting down","param":null,"type":"server_error"}}` + "\n\n"
 	} else {
 		close(release)
 	}

@@ -70,14 +70,14 @@ func (r *request) fits(t *chat.Template, form *callForm) *problem {
 	switch {
 	case r.tools == nil:
 	case !t.Reads("tools"):
-		return invalid("tools", code, "the model's chat template does not show tools to the model: leave tools out, or start the server with a --chat-template that has them")
+		return invalid("tools", code, "the model's chat template does not show tools to the model: omit tools, or start the server with a --chat-template that supports them")
 	case r.toolChoice != "none" && form == nil:
 		return invalid("tools", code, `calls of tools in the format of the model's chat template are not supported; set tool_choice to "none", and read the calls in content`)
 	}
 	for i, m := range r.messages {
 		if m.Calls != nil && !t.Reads("tool_calls") {
 			at := fmt.Sprintf("messages[%d].tool_calls", i)
-			return invalid(at, code, "the model's chat template does not show %s to the model: leave it out", at)
+			return invalid(at, code, "the model's chat template does not show %s to the model: omit it", at)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func checkCheats(options Options, run config.Run) error {
 	for _, c := range options.Cheats {
 		switch {
 		case c.Client < 1 || c.Client > options.NumClients:
-			return flagError("--cheat names client %d: there are clients 1 to %d", c.Client, options.NumClients)
+			return flagError("--cheat names client %d, want 1 to %d", c.Client, options.NumClients)
 		case named[c.Client]:
 			return flagError("--cheat names client %d twice", c.Client)
 		}
@@ -85,10 +85,10 @@ func (n *network) makeCheats() {
 			"-key", filepath.Join(n.clientDir(i), identityFile), "-events", filepath.Join(n.eventsDir(i), eventsFile),
 		}
 		n.progress.cheats[id.String()] = &cheating{attack: attack}
-		n.progress.remark("%s cheats (%s); nobody but this program is told", clientName(i), attack)
+		n.progress.remark("%s cheats (%s); no other participant is notified", clientName(i), attack)
 	}
 	if len(n.options.Cheats) > 0 {
-		n.progress.remark("on a page, while it goes on and later: psyche dash %s", n.dir)
+		n.progress.remark("to watch on a page, during the run and later: psyche dash %s", n.dir)
 	}
 }
 
@@ -110,7 +110,7 @@ func (t *tracker) addCheating(id string, e event.Event) {
 	case event.ResultSent:
 		if c != nil && c.first.IsZero() {
 			c.first, c.announce = e.Time, body.Step
-			t.notes = append(t.notes, fmt.Sprintf("%s sends its first false result, of step %d", t.name(id), body.Step))
+			t.notes = append(t.notes, fmt.Sprintf("%s sends its first false result, for step %d", t.name(id), body.Step))
 		}
 	case event.Audit:
 		of := t.cheats[body.Trainer]
@@ -126,7 +126,7 @@ func (t *tracker) addCheating(id string, e event.Event) {
 		if body.Guilty {
 			verdict = "guilty"
 		}
-		t.notes = append(t.notes, fmt.Sprintf("%s, a juror, looked itself and votes %s: %s, step %d%s", t.name(id), verdict, t.name(body.Accused), body.Step, detail(body.Detail)))
+		t.notes = append(t.notes, fmt.Sprintf("juror %s repeated the audit and votes %s: %s, step %d%s", t.name(id), verdict, t.name(body.Accused), body.Step, detail(body.Detail)))
 	}
 }
 
@@ -291,9 +291,9 @@ func (t *Trials) complete() error {
 	}
 	switch {
 	case len(t.HonestEjected) > 0:
-		return fmt.Errorf("%w: honest, and ejected: %s", ErrCheats, strings.Join(t.HonestEjected, ", "))
+		return fmt.Errorf("%w: honest, but ejected: %s", ErrCheats, strings.Join(t.HonestEjected, ", "))
 	case len(t.HonestAccused) > 0:
-		return fmt.Errorf("%w: honest, and accused: %s", ErrCheats, strings.Join(t.HonestAccused, ", "))
+		return fmt.Errorf("%w: honest, but accused: %s", ErrCheats, strings.Join(t.HonestAccused, ", "))
 	case len(free) > 0:
 		return fmt.Errorf("%w: not ejected: %s", ErrCheats, strings.Join(free, ", "))
 	}
@@ -311,11 +311,11 @@ func (t *Trials) print(w io.Writer) {
 	for _, c := range t.Cheats {
 		fmt.Fprintf(w, "    %s %s  ", c.Client, c.Attack)
 		if c.Ejected == 0 {
-			fmt.Fprintf(w, "sent %d false results, and was not ejected\n", c.Sent)
+			fmt.Fprintf(w, "sent %d false results; not ejected\n", c.Sent)
 			continue
 		}
-		fmt.Fprintf(w, "sent %d false results from step %d on; found after %.1f s, ejected in round %d after %.1f s\n", c.Sent, c.First, c.Found, c.Step, c.Ejected)
-		fmt.Fprintf(w, "      examine that again: psyche run examine %s --entry %d", t.Journal, c.Accusation)
+		fmt.Fprintf(w, "sent %d false results, the first in step %d; detected after %.1f s, ejected in round %d after %.1f s\n", c.Sent, c.First, c.Found, c.Step, c.Ejected)
+		fmt.Fprintf(w, "      to examine the accusation: psyche run examine %s --entry %d", t.Journal, c.Accusation)
 		if c.Exhibit != "" && t.model != "" {
 			fmt.Fprintf(w, " --exhibit %s --model %s", c.Exhibit, t.model)
 		}

@@ -75,10 +75,10 @@ func TestStoryOfACheat(t *testing.T) {
 	}
 	p := tracker.progress()
 	want := []string{
-		"client-2 sends its first false result, of step 1",
+		"client-2 sends its first false result, for step 1",
 		"client-1 audits client-2, step 1: faulty (why)",
 		"client-1 accuses client-2 of step 1: wrong result",
-		"client-3, a juror, looked itself and votes guilty: client-2, step 1",
+		"juror client-3 repeated the audit and votes guilty: client-2, step 1",
 		"client-2 is ejected until epoch 2: a jury found it guilty; 6.0 s and 8 rounds after its first false result",
 	}
 	if !slices.Equal(p.Notes, want) {

@@ -62,7 +62,7 @@ func check(options Options, run config.Run) error {
 	case from.Hub != nil, from.Dummy != nil:
 		return nil
 	}
-	return ConfigError{fmt.Errorf("%s: a local testnet starts from a model in a folder or of the Hub: want checkpoint.Local, Hub or Dummy", options.ConfigPath)}
+	return ConfigError{fmt.Errorf("%s: a local testnet needs an initial model from a folder or the Hub: want checkpoint.Local, Hub or Dummy", options.ConfigPath)}
 }
 
 // heldOutFolder is the folder of held-out tokens next to the training data.
@@ -107,7 +107,7 @@ func checkTokens(path string) error {
 	case err != nil:
 		return fmt.Errorf("data folder: %w", err)
 	case !found:
-		return fmt.Errorf("data folder %s holds no %s file: %s", path, strings.Join(tokens.Extensions, ", "), prepareData)
+		return fmt.Errorf("data folder %s has no %s file; %s", path, strings.Join(tokens.Extensions, ", "), prepareData)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func checkModel(folder string) error {
 		return fmt.Errorf("model folder %s is missing; %s (make demo does both)", folder, makeModel)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "config.json")); err != nil {
-		return fmt.Errorf("model folder %s holds no config.json: %s", folder, makeModel)
+		return fmt.Errorf("model folder %s has no config.json; %s", folder, makeModel)
 	}
 	return nil
 }

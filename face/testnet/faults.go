@@ -24,7 +24,7 @@ type Faults struct {
 func (f Faults) check(clients int) error {
 	for _, number := range f.AllowedToKill {
 		if number < 1 || number > clients {
-			return flagError("--allowed-to-kill names client %d: there are clients 1 to %d", number, clients)
+			return flagError("--allowed-to-kill names client %d, want 1 to %d", number, clients)
 		}
 	}
 	if f.RandomKillNum > 0 && f.RandomInterval <= 0 {

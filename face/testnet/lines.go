@@ -43,7 +43,7 @@ func (l *Lines) Update(p Progress) {
 	switch p.State.RunState {
 	case coordinator.RoundTrain.String():
 	case coordinator.WaitingForMembers.String():
-		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients are there\n", p.State.Epoch, p.State.RunState, p.State.Pending, len(p.Clients))
+		fmt.Fprintf(l.out, "epoch %d  %s: %d of %d clients have joined\n", p.State.Epoch, p.State.RunState, p.State.Pending, len(p.Clients))
 		return
 	case coordinator.RoundWitness.String():
 		return // it follows every round

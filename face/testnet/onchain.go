@@ -71,7 +71,7 @@ func twoPorts() (int, error) {
 			return first, nil
 		}
 	}
-	return 0, errors.New("find free ports: no two of them are neighbours")
+	return 0, errors.New("find free ports: no two adjacent ports are free")
 }
 
 // chainProcess describes the chain's process, and returns the flags for clients to find the run on
@@ -114,7 +114,7 @@ const chainTimeout = time.Minute
 
 // awaitChain waits until the chain answers. A real chain listens before it is ready.
 func (n *network) awaitChain(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, chainTimeout, errors.New("the chain has not answered"))
+	ctx, cancel := context.WithTimeoutCause(ctx, chainTimeout, errors.New("the chain did not answer in time"))
 	defer cancel()
 	for {
 		_, err := n.lamports(ctx)
@@ -187,12 +187,12 @@ func (n *network) beginOnChain(ctx context.Context) error {
 		args []string
 	}{
 		{"the faucet gave " + authorityFunds + " SOL to the authority", append(append([]string{"chain", "airdrop", authorityFunds}, key...), rpc...)},
-		{"and " + clientFunds + " SOL to each client", append(clients, rpc...)},
+		{"the faucet gave " + clientFunds + " SOL to each client", append(clients, rpc...)},
 		{"the program is deployed", append(append([]string{"chain", "deploy", "--yes"}, key...), rpc...)},
 		{"the run is created, paused", append(append([]string{
 			"run", "create", "--state", filepath.Join(n.options.ConfigPath, stateFile), "--run-id", n.run.RunID, "--yes",
 		}, key...), n.hostFlags...)},
-		{"and goes on", append(append([]string{
+		{"the run is started", append(append([]string{
 			"run", "set-paused", "resume", "--run-id", n.run.RunID, "--commitment", "confirmed",
 		}, key...), n.hostFlags...)},
 	}
@@ -300,11 +300,11 @@ func (n *network) endOnChain(ctx context.Context) error {
 func (c *ChainSummary) print(w io.Writer, clients []ClientSummary) {
 	fmt.Fprintf(w, "  on the chain       %d transactions for %s SOL: %.2f and %.9f SOL per client and round\n",
 		c.Transactions, admin.SOL(c.Lamports), c.PerRound, c.LamportRound/admin.LamportsPerSOL)
-	fmt.Fprintf(w, "    ticks            %d, of them out of turn %d\n", c.Ticks, c.OutOfTurn)
+	fmt.Fprintf(w, "    ticks            %d, %d of them out of turn\n", c.Ticks, c.OutOfTurn)
 	if c.Archive == "" {
-		fmt.Fprintf(w, "    archive          none: the run is not finished; %s SOL in the clients' accounts come back\n", admin.SOL(c.Rent))
+		fmt.Fprintf(w, "    archive          none: the run is not finished; %s SOL in the clients' accounts are recoverable\n", admin.SOL(c.Rent))
 	} else {
-		fmt.Fprintf(w, "    set-up           %s SOL for the program and the run; %s SOL in the clients' accounts come back\n", admin.SOL(c.SetUp), admin.SOL(c.Rent))
+		fmt.Fprintf(w, "    set-up           %s SOL for the program and the run; %s SOL in the clients' accounts are recoverable\n", admin.SOL(c.SetUp), admin.SOL(c.Rent))
 		fmt.Fprintf(w, "    archive          %s, verified\n", c.Archive)
 	}
 	for i, client := range clients {

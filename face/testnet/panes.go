@@ -17,7 +17,7 @@ type panes struct{ session string }
 // right.
 func openPanes(ctx context.Context, session string, all []*process) (*panes, error) {
 	if _, err := exec.LookPath("tmux"); err != nil {
-		return nil, fmt.Errorf("--panes: %w; install tmux, or leave --panes out and look at the logs", err)
+		return nil, fmt.Errorf("--panes: %w; install tmux, or omit --panes and read the logs", err)
 	}
 	p := &panes{session: strings.Map(func(r rune) rune { // they have a meaning in tmux names
 		if r == '.' || r == ':' {

@@ -25,7 +25,7 @@ func (n *network) pauseRun(ctx context.Context) {
 	}
 	config := n.run.Config
 	limit := min(longestPausing, savingTimeout+time.Duration(config.MaxRoundTrainTime+config.RoundWitnessTime+config.CooldownTime)*time.Millisecond)
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("it took longer than %s", limit))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), limit, fmt.Errorf("the run did not pause within %s", limit))
 	defer cancel()
 	ctx, hurry := context.WithCancelCause(ctx)
 	defer hurry(nil)
@@ -33,7 +33,7 @@ func (n *network) pauseRun(ctx context.Context) {
 		stop := context.AfterFunc(n.options.Hurry, func() { hurry(errors.New("interrupted again")) })
 		defer stop()
 	}
-	n.tell("closing the epoch, so that what was counted is in a checkpoint; Ctrl-C once more ends the run at once")
+	n.tell("closing the epoch to save all counted results in a checkpoint; press Ctrl-C again to end the run at once")
 	err := n.setPaused(ctx, "pause")
 	if err == nil || n.endsMeanwhile(ctx) {
 		err = n.awaitPause(ctx)
@@ -85,7 +85,7 @@ func (n *network) awaitPause(ctx context.Context) error {
 			return nil
 		}
 		if n.allEnded() {
-			return errors.New("no process of it is left")
+			return errors.New("no process of the run is left")
 		}
 		if err := pause.For(ctx, pausingLooks); err != nil {
 			return err

@@ -113,7 +113,7 @@ func (t *tracker) restarted(id identity.ID) {
 	client := t.clients[id.String()]
 	client.restarts++
 	client.down = false
-	t.notes = append(t.notes, fmt.Sprintf("%s started again", t.name(id.String())))
+	t.notes = append(t.notes, fmt.Sprintf("%s restarted", t.name(id.String())))
 }
 
 // killed records that a client's process was killed and will be restarted.
@@ -164,7 +164,7 @@ func (t *tracker) addRun(id string, e event.Event) {
 		t.drawn = nil
 	case event.Desynchronised:
 		if !slices.Contains(t.state.Members, id) { // its earlier model is no longer useful
-			t.notes = append(t.notes, fmt.Sprintf("%s is out: %s", t.name(id), body.Reason))
+			t.notes = append(t.notes, fmt.Sprintf("%s is no longer a member: %s", t.name(id), body.Reason))
 			return
 		}
 		t.clients[id].lost = true
@@ -174,11 +174,11 @@ func (t *tracker) addRun(id string, e event.Event) {
 		if c.back || c.told { // it has caught up once more, or its starting model was reported
 			return
 		}
-		t.notes = append(t.notes, fmt.Sprintf("%s is back in round %d, with %s", t.name(id), body.Step, modelOf(c.loaded)))
+		t.notes = append(t.notes, fmt.Sprintf("%s rejoined in round %d, with %s", t.name(id), body.Step, modelOf(c.loaded)))
 	case event.Ready:
 		if c := t.clients[id]; !t.since.IsZero() && t.isNews(e) && !c.told {
 			c.told = true
-			t.notes = append(t.notes, fmt.Sprintf("%s goes on with %s", t.name(id), modelOf(body)))
+			t.notes = append(t.notes, fmt.Sprintf("%s continues with %s", t.name(id), modelOf(body)))
 		}
 	case event.Trials:
 		if !e.Time.Before(t.trialsTime) {
@@ -195,11 +195,11 @@ func (t *tracker) addRun(id string, e event.Event) {
 // modelOf describes the model that a client loaded, and its source.
 func modelOf(m event.Ready) string {
 	from, known := map[string]string{
-		"disk": "its disk", "peers": "its peers", "results": "its peers, which sent what came after the one that it had", "archive": "where it was uploaded",
+		"disk": "its disk", "peers": "its peers", "results": "its earlier model and the later results of its peers", "archive": "an uploaded copy",
 	}[m.Source]
 	switch {
 	case m.Source == "initial":
-		return "the model that the run began with"
+		return "the run's initial model"
 	case known:
 		return fmt.Sprintf("the model of step %d from %s", m.Step, from)
 	}

@@ -110,7 +110,7 @@ func wasOnChain(dir string, asked Chain) (bool, error) {
 	case here(validatorLedger):
 		return false, FlagError{fmt.Errorf("testnet cannot restart the validator of the run's chain; run the commands in %s manually, one after the other", filepath.Join(filepath.Dir(dir), byHandFile))}
 	case asked.Used:
-		return false, flagError("--backend solana: the run is not on a chain: leave the flag out")
+		return false, flagError("--backend solana: the run is not on a chain: omit the flag")
 	}
 	return false, nil
 }
@@ -137,7 +137,7 @@ func savedOnChain(dir string) (config.Run, *resumedRun, error) {
 			return resumedOf(&state, fmt.Sprintf("the chain continues after slot %d, from %s", view.Slot, path))
 		}
 	}
-	return config.Run{}, nil, fmt.Errorf("no run had begun on the chain in %s: begin another", path)
+	return config.Run{}, nil, fmt.Errorf("the chain in %s has no run; start a new testnet without --resume", path)
 }
 
 // savedOnServer reads a run and its state from a server's folder.
@@ -156,7 +156,7 @@ func savedOnServer(dir string) (config.Run, *resumedRun, error) {
 // resumedOf returns the configuration and state of a run that is not finished.
 func resumedOf(state *coordinator.State, chain string) (config.Run, *resumedRun, error) {
 	if state.RunState == coordinator.Finished {
-		return config.Run{}, nil, fmt.Errorf("run %s is finished: there is nothing left to do; its %s is in the folder", state.RunID, summaryFile)
+		return config.Run{}, nil, fmt.Errorf("run %s is finished and cannot be resumed; its %s is in the folder", state.RunID, summaryFile)
 	}
 	model, err := config.DecodeModel(state.Model.Definition)
 	if err != nil {

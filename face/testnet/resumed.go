@@ -57,18 +57,18 @@ func (s *resumedRun) check(acceptLoss bool) error {
 	if acceptLoss || c.Step == 0 || len(s.holders) > 0 || len(s.state.UploadsOf(c.Digest)) > 0 {
 		return nil
 	}
-	beside := "no other checkpoint is there"
+	beside := "no other checkpoint found"
 	if len(s.others) > 0 {
 		beside = "found: " + strings.Join(s.others, ", ")
 	}
-	return fmt.Errorf("the newest model that the run recorded is of step %d, and no client's folder has it (%s): "+
-		"the run would continue with an older one; restore its folder %s-step%d, or accept the loss with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
+	return fmt.Errorf("the run's newest recorded model has step %d, but no client's folder contains it (%s): "+
+		"the run would continue with an older model; restore the folder %s-step%d, or accept the loss with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
 }
 
 // String describes the point at which the run resumes.
 func (s *resumedRun) String() string {
 	c, next := s.newest(), s.state.Progress.Step
-	from, seen := "the model that it began with: no other was recorded", s.state.OriginStep-1
+	from, seen := "its initial model, because no later model was recorded", s.state.OriginStep-1
 	if c.Step > 0 {
 		seen = c.Step
 		from = fmt.Sprintf("its newest recorded model, of step %d, which is in no client's folder", c.Step)
@@ -79,7 +79,7 @@ func (s *resumedRun) String() string {
 			from = fmt.Sprintf("its newest recorded model, of step %d, as a client reported at %s", c.Step, uploads[0].Place)
 		}
 	}
-	text := fmt.Sprintf("the run continues with round %d; it has %s", next, from)
+	text := fmt.Sprintf("the run continues with round %d, from %s", next, from)
 	if seen+1 < next {
 		text += fmt.Sprintf("; the training of rounds %d to %d is lost, because no checkpoint contains it", seen+1, next-1)
 	}

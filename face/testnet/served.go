@@ -52,10 +52,10 @@ func checkServed(path string, run config.Run, chain Chain) error {
 	}
 	ip, err := netip.ParseAddr(host)
 	if here := host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified()); !here {
-		return ConfigError{fmt.Errorf("clients would look for the data of %s at %s, but a testnet serves it on 127.0.0.1; set that host in data_location", path, at.Addr)}
+		return ConfigError{fmt.Errorf("clients would request the data of %s from %s, but a testnet serves the data on 127.0.0.1; set this host in data_location", path, at.Addr)}
 	}
 	if number, err := strconv.Atoi(port); err != nil || number == 0 || !isFree(number) {
-		return ConfigError{fmt.Errorf("port %[2]s for the data of %[1]s is invalid or in use; stop the program that uses it, or name another port in data_location", path, port)}
+		return ConfigError{fmt.Errorf("port %[2]s for the data of %[1]s is invalid or in use; stop the program that uses the port, or set another port in data_location", path, port)}
 	}
 	if at.Key != "" && chain.Used {
 		return ConfigError{fmt.Errorf("data_location has the data server key %s, but a testnet's data server has a new key; omit the key from data_location", at.Key)}

@@ -29,7 +29,7 @@ var (
 	// ErrReplicasDiffer means that clients ended with different models.
 	ErrReplicasDiffer = errors.New("clients ended with different models")
 	// ErrIncomplete means that some clients lack the final model, or that the run recorded none.
-	ErrIncomplete = errors.New("the run is over, but not complete")
+	ErrIncomplete = errors.New("the run is over, but its final model is missing or was not recorded")
 )
 
 // Limits of the final measurements.
@@ -343,7 +343,7 @@ func (s Summary) Print(w io.Writer) {
 			float64(s.FP32AllReduceBytesPerClientRound)/float64(max(s.WireBytesPerClientRound, 1)))
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "  model hand-over    %s\n", byteCount(s.HandoverBytes))
+	fmt.Fprintf(w, "  model sync         %s\n", byteCount(s.HandoverBytes))
 	fmt.Fprintf(w, "  lost batches       %d\n", s.LostBatches)
 	if s.Chain != nil {
 		s.Chain.print(w, s.Clients)

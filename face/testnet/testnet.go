@@ -118,7 +118,7 @@ func (n *network) explain(err error) error {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
 	}
 	if n.options.Chain.Validator != "" {
-		return errors.Join(fmt.Errorf("%w; summary.json and logs are in %s; what starts it again, by hand, in %s", err, n.dir, byHandFile), n.noteByHand())
+		return errors.Join(fmt.Errorf("%w; summary.json and logs are in %s; to restart the run manually, see %s", err, n.dir, byHandFile), n.noteByHand())
 	}
 	command, log := "psyche testnet start --resume "+n.dir, server.JournalPath(n.serverDir(), n.run.RunID)
 	if n.options.Chain.Used {
@@ -187,7 +187,7 @@ func loadRun(options Options) (config.Run, error) {
 		return run, ConfigError{err}
 	}
 	if len(options.RunID) > coordinator.MaxRunIDLength {
-		return run, FlagError{fmt.Errorf("--run-id has %d bytes, at most %d fit", len(options.RunID), coordinator.MaxRunIDLength)}
+		return run, FlagError{fmt.Errorf("--run-id has %d bytes, the limit is %d", len(options.RunID), coordinator.MaxRunIDLength)}
 	}
 	run.RunID = cmp.Or(options.RunID, run.RunID, filepath.Base(filepath.Clean(options.ConfigPath)))
 	if _, err := run.CoordinatorState(coordinator.ClientID{}); err != nil {

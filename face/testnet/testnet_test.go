@@ -61,7 +61,7 @@ func TestTrackerGathersTheRun(t *testing.T) {
 
 	tracker.remark("client-%d killed", 2)
 	p := tracker.progress()
-	if want := []string{"client-2 is back in round 1, with the model of step 0 from its peers", "client-2 killed"}; !slices.Equal(p.Notes, want) {
+	if want := []string{"client-2 rejoined in round 1, with the model of step 0 from its peers", "client-2 killed"}; !slices.Equal(p.Notes, want) {
 		t.Errorf("notes: got %q, want %q", p.Notes, want)
 	}
 	if p.State.Step != 1 || p.State.RunState != "RoundTrain" || p.Newest().Loss != 2.5 || p.Tokens != 400 {
@@ -97,7 +97,7 @@ func TestResumedClientsSayWhatTheyLoaded(t *testing.T) {
 	} {
 		tracker.add(ids[i/3].String(), e)
 	}
-	want := []string{"client-1 goes on with the model of step 8 from its disk", "client-2 goes on with the model that the run began with"}
+	want := []string{"client-1 continues with the model of step 8 from its disk", "client-2 continues with the run's initial model"}
 	if got := tracker.progress().Notes; !slices.Equal(got, want) {
 		t.Errorf("notes: got %q, want %q", got, want)
 	}
@@ -389,7 +389,7 @@ func TestTrackerKnowsClients(t *testing.T) {
 
 	see(a, state(40, 4, a))
 	see(c, at(40, event.Desynchronised{Reason: "dropped from the epoch"}))
-	if p := tracker.progress(); p.Clients[2].Lost || !p.Clients[2].Dropped || !slices.Contains(p.Notes, "client-3 is out: dropped from the epoch") {
+	if p := tracker.progress(); p.Clients[2].Lost || !p.Clients[2].Dropped || !slices.Contains(p.Notes, "client-3 is no longer a member: dropped from the epoch") {
 		t.Errorf("dropped: %+v, notes %q", p.Clients[2], p.Notes)
 	}
 	tracker.killed(ids[1])

@@ -66,7 +66,7 @@ func (f *Feed) Take(row metrics.Row) {
 	case f.rows <- row:
 	default:
 		if f.dropped++; f.dropped == 1 || f.dropped%1000 == 0 {
-			f.logger.Warn("a tracker does not keep up: rows are dropped", "tracker", f.name, "dropped", f.dropped)
+			f.logger.Warn("a tracker is too slow; dropping rows", "tracker", f.name, "dropped", f.dropped)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (f *Feed) Close(ctx context.Context) error {
 	case <-f.done:
 	case <-time.After(time.Second): // the sink hangs and ignores its context
 	}
-	return fmt.Errorf("tracker %s: not all rows were taken in time", f.name)
+	return fmt.Errorf("tracker %s: some rows were not sent in time", f.name)
 }
 
 func (f *Feed) run() {
@@ -114,7 +114,7 @@ func (f *Feed) run() {
 			return
 		case errors.Is(err, ErrGivenUp):
 			usable = false
-			f.logger.Error("tracker given up", "tracker", f.name, "err", err)
+			f.logger.Error("tracker disabled: it refuses the rows", "tracker", f.name, "err", err)
 		default:
 			f.logger.Warn("tracker unavailable; retrying", "tracker", f.name, "in", pause, "err", err)
 			f.sleep(pause)
@@ -122,7 +122,7 @@ func (f *Feed) run() {
 		}
 	}
 	if err := f.sink.Close(f.ctx); err != nil {
-		f.logger.Warn("end a tracker", "tracker", f.name, "err", err)
+		f.logger.Warn("cannot close a tracker", "tracker", f.name, "err", err)
 	}
 }
 

@@ -112,7 +112,7 @@ func (s seen) role() string {
 	case !s.state.IsMember && out.Until > s.state.Epoch:
 		return bad.Render(fmt.Sprintf("ejected until epoch %d", out.Until)) + ": " + printable(out.Reason)
 	case !s.state.IsMember:
-		return "waits for the next epoch"
+		return "waiting for the next epoch"
 	case !slices.Contains(s.state.Elected, s.id):
 		return "member"
 	case s.witness.Step == s.state.Step && s.witness.Step > 0:

@@ -50,7 +50,7 @@ func (m serverModel) asked(runs []hosted) string {
 	if m.server.options.Pause == nil {
 		return faint.Render("up, down: choose a run   ctrl+c: end")
 	}
-	return faint.Render("up, down: choose a run   p: pause it, or let it go on   ctrl+c: end")
+	return faint.Render("up, down: choose a run   p: pause or continue it   ctrl+c: end")
 }
 
 // list has a line for each run, and uses at most half of the screen.
@@ -133,7 +133,7 @@ func (h hosted) moves() (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s %s, step %d: %s", printable(short(m.Member)), does(m.Transfer), m.Step, transferred(m.Transfer)))
 	}
 	if more := len(h.moving) - shown; more > 0 {
-		lines = append(lines, fmt.Sprintf("and %d more that get a model or upload", more))
+		lines = append(lines, fmt.Sprintf("and %d more that get a model or upload one", more))
 	}
 	return lines
 }

@@ -64,7 +64,7 @@ func troubled() *Testnet {
 	c[6].Uncounted = true
 	p.State.Members = localIDs[:4]
 	p.Trials, p.Ejected = trials.Open[:2], ejected[2:]
-	p.Notes = []string{"client-6 killed in round 12", "client-6 started again", "client-3 killed", "client-3 started again", "client-5 is ejected until epoch 5: a jury found it \x1b[31mguilty", "client-6 killed"}
+	p.Notes = []string{"client-6 killed in round 12", "client-6 restarted", "client-3 killed", "client-3 restarted", "client-5 is ejected until epoch 5: a jury found it \x1b[31mguilty", "client-6 killed"}
 	d.Update(p)
 	for i := range d.remarks {
 		d.remarks[i].At = begun.Add(time.Duration(i) * time.Second)

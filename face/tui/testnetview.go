@@ -99,7 +99,7 @@ func points(losses []testnet.RoundLoss) []point {
 func judged(p testnet.Progress, width int) []string {
 	lines := (court{p.Trials, p.Ejected}).lines(p.NameOf)
 	if len(p.Audits) > 0 {
-		lines = append(lines, "audits, as clients say: "+audited(p.Audits))
+		lines = append(lines, "audits reported by clients: "+audited(p.Audits))
 	}
 	if len(lines) == 0 {
 		return nil

@@ -324,7 +324,7 @@ func checkConfig(s Snapshot) error {
 		return nil
 	}
 	if surplus := len(layers) - *config.Layers; surplus < 0 || surplus > config.Further {
-		return fmt.Errorf("%w: tensors of %d layers, %s wants %d (num_hidden_layers) and at most %d more (num_nextn_predict_layers)",
+		return fmt.Errorf("%w: the tensors have %d layers, but %s requires %d (num_hidden_layers) and at most %d more (num_nextn_predict_layers)",
 			ErrInvalid, len(layers), ConfigFile, *config.Layers, config.Further)
 	}
 	return nil

@@ -48,14 +48,14 @@ func (f Facts) Encode() []byte {
 func ParseFacts(text []byte) (Facts, error) {
 	var f Facts
 	if len(text) > maxFactsSize {
-		return f, fmt.Errorf("%w: %s of %d bytes, at most %d are allowed", ErrInvalid, FactsFile, len(text), maxFactsSize)
+		return f, fmt.Errorf("%w: %s has %d bytes, the limit is %d", ErrInvalid, FactsFile, len(text), maxFactsSize)
 	}
 	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&f); err != nil {
 		return f, fmt.Errorf("%w: %s: %w", ErrInvalid, FactsFile, err)
 	}
 	switch {
 	case f.RunID == "" || len(f.RunID) > MaxNameLength:
-		return f, fmt.Errorf("%w: %s: run_id %q", ErrInvalid, FactsFile, f.RunID)
+		return f, fmt.Errorf("%w: %s: invalid run_id %q", ErrInvalid, FactsFile, f.RunID)
 	case len(f.Digest) != 64:
 		return f, fmt.Errorf("%w: %s: digest %q, want 64 hex digits", ErrInvalid, FactsFile, f.Digest)
 	}

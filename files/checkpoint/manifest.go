@@ -78,7 +78,7 @@ func (m Manifest) Digest() [32]byte { return blake3.Sum256(m.Encode()) }
 // Validate checks bounds, names and order.
 func (m Manifest) Validate() error {
 	if len(m.Files) > MaxFiles || len(m.Tensors) > MaxTensors {
-		return fmt.Errorf("%w: %d files and %d tensors, at most %d and %d are allowed",
+		return fmt.Errorf("%w: %d files and %d tensors, the limits are %d and %d",
 			ErrInvalid, len(m.Files), len(m.Tensors), MaxFiles, MaxTensors)
 	}
 	for i, e := range m.Files {
@@ -86,7 +86,7 @@ func (m Manifest) Validate() error {
 			return fmt.Errorf("%w: file name %q does not belong to a Hugging Face model", ErrInvalid, e.Name)
 		}
 		if e.Size > MaxFileSize {
-			return fmt.Errorf("%w: file %s of %d bytes, at most %d are allowed", ErrInvalid, e.Name, e.Size, MaxFileSize)
+			return fmt.Errorf("%w: file %s has %d bytes, the limit is %d", ErrInvalid, e.Name, e.Size, MaxFileSize)
 		}
 		if i > 0 && m.Files[i-1].Name >= e.Name {
 			return fmt.Errorf("%w: file %s is out of order or occurs twice", ErrInvalid, e.Name)
@@ -97,7 +97,7 @@ func (m Manifest) Validate() error {
 			return err
 		}
 		if len(e.Shape) > MaxRank {
-			return fmt.Errorf("%w: tensor %s of %d dimensions, at most %d are allowed", ErrInvalid, e.Name, len(e.Shape), MaxRank)
+			return fmt.Errorf("%w: tensor %s has %d dimensions, the limit is %d", ErrInvalid, e.Name, len(e.Shape), MaxRank)
 		}
 		if _, err := safetensors.Size(e.DType, e.Shape); err != nil {
 			return fmt.Errorf("%w: tensor %s: %w", ErrInvalid, e.Name, err)
@@ -142,7 +142,7 @@ func appendText(b []byte, text string) []byte {
 // DecodeManifest decodes the output of Encode, and nothing else. The result is valid.
 func DecodeManifest(b []byte) (Manifest, error) {
 	if len(b) > MaxManifestSize {
-		return Manifest{}, fmt.Errorf("%w: manifest of %d bytes, at most %d are allowed", ErrInvalid, len(b), MaxManifestSize)
+		return Manifest{}, fmt.Errorf("%w: manifest has %d bytes, the limit is %d", ErrInvalid, len(b), MaxManifestSize)
 	}
 	d := decoder{rest: b}
 	if string(d.take(len(manifestMagic))) != manifestMagic {

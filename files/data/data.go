@@ -15,10 +15,10 @@ import (
 // Errors of New and of providers.
 var (
 	// ErrUnsupported means that a kind of location is known but cannot be read here.
-	ErrUnsupported = errors.New("data location cannot be read here")
+	ErrUnsupported = errors.New("this program cannot read the data location")
 
 	// ErrOtherData means that a location has other data than a location that was read before.
-	ErrOtherData = errors.New("data location has different data from the location before it")
+	ErrOtherData = errors.New("data location has different data than the previous location")
 
 	// ErrUnusable means that a location is not usable; a retry does not help.
 	ErrUnusable = errors.New("data location cannot be used")

@@ -77,7 +77,7 @@ func (f *Fallback) begin(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		f.options.Logger.Warn("data location cannot be opened", "location", describe(f.sources[i].location), "err", err)
+		f.options.Logger.Warn("cannot open a data location", "location", describe(f.sources[i].location), "err", err)
 		errs = append(errs, fmt.Errorf("data location %s: %w", describe(f.sources[i].location), err))
 	}
 	return errors.Join(errs...)

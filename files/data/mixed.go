@@ -117,7 +117,7 @@ func (s samples) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 		}
 	}
 	if n := len(batch.Labels); n != 0 && n != len(read) || len(batch.Positions) != 0 && len(batch.Positions) != len(read) {
-		return Batch{}, fmt.Errorf("read batch %v: %w: labels or position_ids are missing in some of the files", id, preprocessed.ErrInvalid)
+		return Batch{}, fmt.Errorf("read batch %v: %w: labels or position_ids are missing in some files but not in others", id, preprocessed.ErrInvalid)
 	}
 	return batch, nil
 }

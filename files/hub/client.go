@@ -89,7 +89,7 @@ func (c *Client) ours(u *url.URL) bool {
 func (c *Client) send(ctx context.Context, r request) (*http.Response, http.Header, error) {
 	u, err := url.Parse(r.url)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: address %q", ErrProtocol, printable(r.url))
+		return nil, nil, fmt.Errorf("%w: invalid address %q", ErrProtocol, printable(r.url))
 	}
 	about := http.Header{}
 	for range maxRedirects {
@@ -112,9 +112,9 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, http.Head
 		to, err := u.Parse(next)
 		switch {
 		case err != nil, to.Host == "", to.Scheme != "https" && to.Scheme != c.endpoint.Scheme:
-			return nil, nil, fmt.Errorf("%w: %s redirects to %q", ErrProtocol, bare(u), printable(next))
+			return nil, nil, fmt.Errorf("%w: %s redirects to the invalid or insecure address %q", ErrProtocol, bare(u), printable(next))
 		case r.method != http.MethodGet && r.method != http.MethodHead && (response.StatusCode < 307 || !c.ours(to)):
-			return nil, nil, fmt.Errorf("%w: %s redirects a %s to %s", ErrProtocol, bare(u), r.method, bare(to))
+			return nil, nil, fmt.Errorf("%w: %s redirects a %s request to %s, which is not allowed", ErrProtocol, bare(u), r.method, bare(to))
 		}
 		u = to
 	}
@@ -213,9 +213,9 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 func tellRetry(to *slog.Logger, err error, advised bool) bool {
 	switch unreachable := errors.Is(err, ErrUnreachable); {
 	case unreachable && advised:
-		to.Warn("the Hub still cannot be reached")
+		to.Warn("the Hub is still unreachable; retrying")
 	case unreachable:
-		to.Warn("trying again", "err", err)
+		to.Warn("the Hub is unreachable; retrying", "err", err)
 		return true
 	default:
 		to.Warn("unexpected answer from the Hub; retrying", "err", err)
@@ -254,7 +254,7 @@ func (c *Client) callOnce(ctx context.Context, r request, limit int64) ([]byte, 
 	case err != nil:
 		return nil, nil, &networkError{fmt.Sprintf("read the answer of %s", bare(response.Request.URL)), watch.explain(err)}
 	case int64(len(answer)) > limit:
-		return nil, nil, fmt.Errorf("%w: answer of %s over %d bytes", ErrTooLarge, bare(response.Request.URL), limit)
+		return nil, nil, fmt.Errorf("%w: answer of %s exceeds %d bytes", ErrTooLarge, bare(response.Request.URL), limit)
 	}
 	return answer, response.Header, nil
 }

@@ -162,7 +162,7 @@ func (c *Client) fetchAll(ctx context.Context, repo string, cache folder, s Snap
 	slices.SortStableFunc(order, func(a, b Entry) int { return int(min(max(b.Size-a.Size, -1), 1)) })
 	for _, e := range order {
 		if e.Size > o.MaxBytes-m.now.AllBytes {
-			return fmt.Errorf("%w: the files have more than %d bytes", ErrTooLarge, o.MaxBytes)
+			return fmt.Errorf("%w: the files together exceed %d bytes", ErrTooLarge, o.MaxBytes)
 		}
 		m.now.AllBytes += e.Size
 		m.now.AllFiles++
@@ -324,7 +324,7 @@ func (f *fetch) complete(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%w: want hash %s, two downloads had other hashes", ErrIntegrity, f.entry.Hash)
+	return fmt.Errorf("%w: want hash %s, but two downloads had different hashes", ErrIntegrity, f.entry.Hash)
 }
 
 // attempt appends the body of one answer to the file.
@@ -352,7 +352,7 @@ func (f *fetch) attempt(ctx context.Context) error {
 		}
 	case http.StatusPartialContent:
 		if want := fmt.Sprintf("bytes %d-", f.have); !strings.HasPrefix(response.Header.Get("Content-Range"), want) {
-			return fmt.Errorf("%w: asked for bytes from %d, got %q", ErrProtocol, f.have, printable(response.Header.Get("Content-Range")))
+			return fmt.Errorf("%w: want bytes from %d, got Content-Range %q", ErrProtocol, f.have, printable(response.Header.Get("Content-Range")))
 		}
 	case http.StatusRequestedRangeNotSatisfiable:
 		return errors.Join(&networkError{"resume " + f.entry.Path, errors.New("the server does not have the requested bytes; starting again")}, f.restart())
@@ -372,11 +372,11 @@ func (f *fetch) check(about http.Header) error {
 	}
 	etag := strings.Trim(strings.TrimPrefix(about.Get("X-Linked-Etag"), "W/"), `"`)
 	if isHash(etag) && etag != f.entry.Hash {
-		return fmt.Errorf("%w: hash %s in the repository tree, %s in the answer", ErrProtocol, f.entry.Hash, etag)
+		return fmt.Errorf("%w: hash %s in the repository tree, but %s in the answer", ErrProtocol, f.entry.Hash, etag)
 	}
 	size, err := strconv.ParseInt(about.Get("X-Linked-Size"), 10, 64)
 	if err == nil && size != f.entry.Size {
-		return fmt.Errorf("%w: %d bytes in the repository tree, %d in the answer", ErrProtocol, f.entry.Size, size)
+		return fmt.Errorf("%w: %d bytes in the repository tree, but %d in the answer", ErrProtocol, f.entry.Size, size)
 	}
 	return nil
 }

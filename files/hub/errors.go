@@ -14,19 +14,19 @@ import (
 
 // Errors of the Hub, to which a StatusError unwraps, and of local checks.
 var (
-	ErrUnauthorized = errors.New("the token is wrong or missing: set HF_TOKEN; or the repository's name is wrong")
-	ErrForbidden    = errors.New("the token lacks permission")
+	ErrUnauthorized = errors.New("the token or the repository's name is wrong; set HF_TOKEN, or correct the name")
+	ErrForbidden    = errors.New("the token does not have permission")
 	ErrGated        = errors.New("the repository is gated; accept its conditions on its page, then use a token of that account")
 	ErrNotFound     = errors.New("not found")
 	errConflict     = errors.New("the repository changed in the meantime")
 
 	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without a request
-	ErrUnreachable = errors.New("the Hub cannot be reached; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
+	ErrUnreachable = errors.New("cannot reach the Hub; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
 	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids to ask the Hub")
 	ErrIntegrity   = errors.New("content does not match the Hub's hash")
 	ErrInvalidName = errors.New("invalid name")
 	ErrTooLarge    = errors.New("larger than allowed")
-	ErrProtocol    = errors.New("unexpected answer of the Hub")
+	ErrProtocol    = errors.New("unexpected answer from the Hub")
 )
 
 // noToken is the error of an operation that requires a token.

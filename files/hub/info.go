@@ -36,7 +36,7 @@ func (c *Client) Resolve(ctx context.Context, repo, revision string) (string, er
 		return "", fmt.Errorf("look up %s at %s: %w", repo, revision, err)
 	}
 	if !isCommit(info.SHA) || (isCommit(revision) && revision != info.SHA) {
-		return "", fmt.Errorf("look up %s at %s: %w: commit %q", repo, revision, ErrProtocol, printable(info.SHA))
+		return "", fmt.Errorf("look up %s at %s: %w: invalid commit %q", repo, revision, ErrProtocol, printable(info.SHA))
 	}
 	return info.SHA, nil
 }
@@ -62,7 +62,7 @@ func (t treeEntry) entry() (Entry, error) {
 		return e, err
 	}
 	if e.Size < 0 || !isHash(e.Hash) || e.Large() != (t.LFS != nil) {
-		return e, fmt.Errorf("%w: file %s of %d bytes with hash %q", ErrProtocol, e.Path, e.Size, printable(e.Hash))
+		return e, fmt.Errorf("%w: file %s has an invalid size or hash: %d bytes, hash %q", ErrProtocol, e.Path, e.Size, printable(e.Hash))
 	}
 	return e, nil
 }
@@ -108,7 +108,7 @@ func (c *Client) files(ctx context.Context, repo, commit string) ([]Entry, error
 			return files, err
 		}
 	}
-	return nil, fmt.Errorf("%w: listing of more than %d pages", ErrTooLarge, maxPages)
+	return nil, fmt.Errorf("%w: the listing has more than %d pages", ErrTooLarge, maxPages)
 }
 
 var nextLink = regexp.MustCompile(`<([^<>]+)>\s*;\s*rel="?next"?`)

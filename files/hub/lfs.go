@@ -112,7 +112,7 @@ func (u *upload) storeOne(ctx context.Context, h *hashed, o *lfsObject) error {
 	case o == nil:
 		return fmt.Errorf("%w: the Hub's answer has no upload address", ErrProtocol)
 	case o.Error != nil:
-		return fmt.Errorf("the storage refuses the file: %d %s", o.Error.Code, printable(o.Error.Message))
+		return fmt.Errorf("the storage refused the file: %d %s", o.Error.Code, printable(o.Error.Message))
 	case o.Actions.Upload == nil:
 		u.meter.add(h.Path, 0, h.size, 0)
 		return nil
@@ -140,7 +140,7 @@ func (u *upload) storeOne(ctx context.Context, h *hashed, o *lfsObject) error {
 func (u *upload) checkHref(href string) error {
 	to, err := url.Parse(href)
 	if err != nil || to.Host == "" || (to.Scheme != "https" && to.Scheme != u.endpoint.Scheme) {
-		return fmt.Errorf("%w: storage at %q", ErrProtocol, printable(href))
+		return fmt.Errorf("%w: invalid or insecure storage address %q", ErrProtocol, printable(href))
 	}
 	return nil
 }
@@ -150,7 +150,7 @@ func (u *upload) checkHref(href string) error {
 func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, sizeText string) error {
 	size, err := strconv.ParseInt(sizeText, 10, 64)
 	if err != nil || size < 1 || (h.size-1)/size+1 > maxLFSParts {
-		return fmt.Errorf("%w: parts of %q bytes", ErrProtocol, printable(sizeText))
+		return fmt.Errorf("%w: invalid part size of %q bytes", ErrProtocol, printable(sizeText))
 	}
 	count := int((h.size-1)/size + 1)
 	addresses := make(map[int]string, count)
@@ -160,7 +160,7 @@ func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, s
 		}
 	}
 	if len(addresses) != count {
-		return fmt.Errorf("%w: addresses for %d parts, want %d", ErrProtocol, len(addresses), count)
+		return fmt.Errorf("%w: upload addresses for %d parts, want %d", ErrProtocol, len(addresses), count)
 	}
 	type part struct {
 		Number int    `json:"partNumber"`
@@ -205,7 +205,7 @@ func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address 
 			return nil, err
 		}
 		if _, err := content.Seek(start, io.SeekStart); err != nil || now != h.size {
-			return nil, errors.Join(fmt.Errorf("%s changed during the upload", h.Path), err, content.Close())
+			return nil, errors.Join(fmt.Errorf("%s changed during the upload; run the command again", h.Path), err, content.Close())
 		}
 		attempt = &counted{Reader: io.LimitReader(content, size), Closer: content, meter: &u.meter, path: h.Path}
 		return attempt, nil

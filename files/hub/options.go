@@ -105,7 +105,7 @@ func readToken(path string) (string, error) {
 		return "", nil
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxToken) {
-		err = fmt.Errorf("%s is not a file with one line", path)
+		err = fmt.Errorf("%s is not a small regular file; want a file with the token in one line", path)
 	}
 	var text []byte
 	if err == nil {

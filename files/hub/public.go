@@ -69,7 +69,7 @@ func (c *Client) checkFiles(ctx context.Context, repo, commit string, files []En
 func (c *Client) askFor(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
-		return fmt.Errorf("%w: address %q", ErrProtocol, printable(address))
+		return fmt.Errorf("%w: invalid address %q", ErrProtocol, printable(address))
 	}
 	ctx, watch := newWatch(ctx, c.Stall)
 	defer watch.stop()
@@ -115,7 +115,7 @@ func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s S
 		unknown = err
 	}
 	if _, err := os.Stat(marker); err != nil {
-		return fmt.Errorf("%w, and the Hub cannot be asked: %w", ErrNotPublic, unknown)
+		return fmt.Errorf("%w, or the check at the Hub failed: %w", ErrNotPublic, unknown)
 	}
 	return nil
 }

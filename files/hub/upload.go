@@ -130,7 +130,7 @@ func checkUpload(repo string, files []File, o UploadOptions) error {
 		return err
 	}
 	if len(files) == 0 || len(files) > maxUploadFiles || isCommit(o.Branch) {
-		return fmt.Errorf("%d files for branch %q: want 1 to %d, and a branch", len(files), o.Branch, maxUploadFiles)
+		return fmt.Errorf("%d files for branch %q: want 1 to %d files, and a branch instead of a commit", len(files), o.Branch, maxUploadFiles)
 	}
 	seen := map[string]bool{}
 	for _, f := range files {
@@ -348,7 +348,7 @@ func (u *upload) classify(ctx context.Context, files []*hashed) error {
 		}
 		var answer struct{ Files []mode }
 		if _, err := u.json(ctx, http.MethodPost, u.api(u.repo, "preupload", u.options.Branch), ask, &answer); err != nil {
-			return fmt.Errorf("ask how to upload: %w", err)
+			return fmt.Errorf("request upload modes: %w", err)
 		}
 		for _, h := range chunk {
 			i := slices.IndexFunc(answer.Files, func(m mode) bool { return m.Path == h.Path })
@@ -379,7 +379,7 @@ func (u *upload) commit(ctx context.Context, parent string, files []*hashed, gon
 			err = line("lfsFile", map[string]any{"path": h.Path, "algo": "sha256", "oid": h.sha256, "size": h.size})
 		default:
 			if inline += h.size; inline > maxInline {
-				return Commit{}, fmt.Errorf("%w: the Hub wants %d bytes of files inside the commit, at most %d are sent", ErrTooLarge, inline, maxInline)
+				return Commit{}, fmt.Errorf("%w: the Hub requires %d bytes of files inside the commit, the limit is %d", ErrTooLarge, inline, maxInline)
 			}
 			var data []byte
 			if data, err = h.read(); err == nil {
@@ -403,7 +403,7 @@ func (u *upload) commit(ctx context.Context, parent string, files []*hashed, gon
 	}
 	var made struct{ CommitOID string }
 	if err := json.Unmarshal(answer, &made); err != nil || !isCommit(made.CommitOID) {
-		return Commit{}, fmt.Errorf("%w: the Hub's answer has no commit", ErrProtocol)
+		return Commit{}, fmt.Errorf("%w: the Hub's answer has no valid commit id", ErrProtocol)
 	}
 	for _, h := range files {
 		if !h.large {
@@ -422,11 +422,11 @@ func (h *hashed) read() ([]byte, error) {
 	defer func() { _ = content.Close() }()
 	data := make([]byte, h.size)
 	if _, err := io.ReadFull(content, data); err != nil || size != h.size {
-		return nil, fmt.Errorf("%s changed during the upload", h.Path)
+		return nil, fmt.Errorf("%s changed during the upload; run the command again", h.Path)
 	}
 	sum := sha256.Sum256(data)
 	if hex.EncodeToString(sum[:]) != h.sha256 {
-		return nil, fmt.Errorf("%s changed during the upload", h.Path)
+		return nil, fmt.Errorf("%s changed during the upload; run the command again", h.Path)
 	}
 	return data, nil
 }

@@ -14,7 +14,7 @@ var (
 	ErrNotFound     = errors.New("no such object")
 	ErrChanged      = errors.New("the object was replaced or removed")
 	ErrPrecondition = errors.New("the object is not the expected version")
-	ErrName         = errors.New("object name cannot be used")
+	ErrName         = errors.New("invalid object name")
 )
 
 // MaxName is the maximum length of an object's name in bytes.
@@ -90,7 +90,7 @@ func CheckName(name string) error {
 	}
 	for element := range strings.SplitSeq(name, "/") {
 		if element == "" || element == "." || element == ".." {
-			return fmt.Errorf("%w: %q has the element %q", ErrName, name, element)
+			return fmt.Errorf("%w: %q contains the element %q", ErrName, name, element)
 		}
 	}
 	return nil
@@ -99,7 +99,7 @@ func CheckName(name string) error {
 // CheckRange refuses a read outside an object.
 func CheckRange(o Object, buffer []byte, offset int64) error {
 	if offset < 0 || int64(len(buffer)) > o.Size || offset > o.Size-int64(len(buffer)) {
-		return fmt.Errorf("read %d bytes of object %s at %d: the object has %d", len(buffer), o.Name, offset, o.Size)
+		return fmt.Errorf("read %d bytes of object %s at offset %d: the object has only %d bytes", len(buffer), o.Name, offset, o.Size)
 	}
 	return nil
 }

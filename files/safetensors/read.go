@@ -108,7 +108,7 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 	}
 	length := binary.LittleEndian.Uint64(prefix[:])
 	if length > maxHeaderSize {
-		return Header{}, fmt.Errorf("%w: header of %d bytes, at most %d are allowed", errInvalid, length, maxHeaderSize)
+		return Header{}, fmt.Errorf("%w: header has %d bytes, the limit is %d", errInvalid, length, maxHeaderSize)
 	}
 	if int64(length) > size-lengthSize {
 		return Header{}, fmt.Errorf("%w: truncated: header has %d bytes, file has %d", errInvalid, length, size)
@@ -149,7 +149,7 @@ func checkLayout(entries []Entry, dataSize int64) error {
 		case e.Begin < at:
 			return fmt.Errorf("%w: tensor %q overlaps the tensor before it at data offset %d", errInvalid, e.Name, e.Begin)
 		case e.Begin > at:
-			return fmt.Errorf("%w: %d bytes before tensor %q belong to no tensor", errInvalid, e.Begin-at, e.Name)
+			return fmt.Errorf("%w: %d unused bytes before tensor %q", errInvalid, e.Begin-at, e.Name)
 		case e.End > dataSize:
 			return fmt.Errorf("%w: truncated: tensor %q ends at data offset %d, the file has %d data bytes",
 				errInvalid, e.Name, e.End, dataSize)
@@ -310,7 +310,7 @@ func (p parser) entry(name string) (Entry, error) {
 		return fmt.Errorf("%w: header: %s: unknown key %q", errInvalid, subject, key)
 	})
 	if err == nil && fields != 3 {
-		err = fmt.Errorf("%w: header: %s: wants dtype, shape and data_offsets", errInvalid, subject)
+		err = fmt.Errorf("%w: header: %s: want dtype, shape and data_offsets", errInvalid, subject)
 	}
 	return e, err
 }

@@ -131,7 +131,7 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tenso
 	raw := header.buffer.Bytes()
 	length := len(raw) - lengthSize
 	if length > maxHeaderSize {
-		return nil, nil, fmt.Errorf("%w: header of %d bytes, at most %d are allowed", errInvalid, length, maxHeaderSize)
+		return nil, nil, fmt.Errorf("%w: header has %d bytes, the limit is %d", errInvalid, length, maxHeaderSize)
 	}
 	binary.LittleEndian.PutUint64(raw, uint64(length))
 	return raw, order, nil

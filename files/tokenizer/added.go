@@ -203,14 +203,14 @@ func (t *Tokenizer) add(o *object, token *addedToken) error {
 		t.beyond++
 	}
 	if token.id != want {
-		o.fail("%s of %q is %d, want %d, which readers that number added tokens assign", o.path("id"), token.content, token.id, want)
+		o.fail("%s of %q is %d, want %d, as programs that number added tokens assign it", o.path("id"), token.content, token.id, want)
 		return o.err
 	}
 	for int(want) >= len(t.model.tokens) {
 		t.model.tokens = append(t.model.tokens, "")
 	}
 	if held := t.model.tokens[want]; held != "" && held != token.content {
-		o.fail("%s of %q is %d, but the vocabulary has %q there", o.path("id"), token.content, want, held)
+		o.fail("%s of %q is %d, but this id belongs to %q in the vocabulary", o.path("id"), token.content, want, held)
 		return o.err
 	}
 	t.model.tokens[want] = token.content
@@ -236,10 +236,10 @@ func (t *Tokenizer) addTries() error {
 			return fmt.Errorf("%w: added token %q: %w", errUnsupported, token.content, err)
 		}
 		if len(content) == 0 {
-			return fmt.Errorf("%w: the normalizer leaves nothing of the added token %q", errUnsupported, token.content)
+			return fmt.Errorf("%w: the normalizer removes all characters of the added token %q", errUnsupported, token.content)
 		}
 		if other, twice := same[string(content)]; twice {
-			return fmt.Errorf("%w: the normalizer makes %q of the added tokens %q and %q, and the reference finds either of them at random", errUnsupported, content, other, token.content)
+			return fmt.Errorf("%w: the normalizer maps two added tokens to %q: %q and %q; the reference chooses one of them at random", errUnsupported, content, other, token.content)
 		}
 		same[string(content)] = token.content
 		t.normal.add(content, token)

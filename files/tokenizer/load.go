@@ -48,7 +48,7 @@ func Load(path string) (*Tokenizer, error) {
 // exactly it returns errUnsupported with the path of the feature.
 func Parse(text []byte) (*Tokenizer, error) {
 	if len(text) > maxFileSize {
-		return nil, fmt.Errorf("more than %d bytes, which is the limit", maxFileSize)
+		return nil, fmt.Errorf("the file exceeds %d bytes", maxFileSize)
 	}
 	if err := filestart.Check(text); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsupported, err)

@@ -43,7 +43,7 @@ const (
 )
 
 // errPatternCost means that a pattern took longer than patterns of real tokenizers do.
-var errPatternCost = errors.New("pattern takes too long")
+var errPatternCost = errors.New("matching the pattern takes too long")
 
 // pattern finds the matches of a regular expression.
 type pattern struct {
@@ -53,7 +53,7 @@ type pattern struct {
 
 func (p *pattern) each(text []byte, yield func(start, end int) error) error {
 	if len(text) > maxPatternText {
-		return fmt.Errorf("%s: a text of %d bytes, at most %d are searched", p.path, len(text), maxPatternText)
+		return fmt.Errorf("%s: the text has %d bytes, the limit for pattern matching is %d", p.path, len(text), maxPatternText)
 	}
 	runes := make([]rune, 0, utf8.RuneCount(text))
 	for _, r := range string(text) {
@@ -66,7 +66,7 @@ func (p *pattern) each(text []byte, yield func(start, end int) error) error {
 	err := p.expr.FindRunesMatches(runes, 0, func(match regexp2.MatchView) bool {
 		first, length, _ := match.GroupRange(0)
 		if count++; length == 0 {
-			inner = fmt.Errorf("%w: %s matches without any character", errUnsupported, p.path)
+			inner = fmt.Errorf("%w: %s matches the empty text", errUnsupported, p.path)
 			return false
 		}
 		if count%1024 == 0 && time.Now().After(deadline) {

@@ -17,7 +17,7 @@ import (
 // before or after a text.
 func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 	if len(raw) > maxFileSize {
-		return nil, fmt.Errorf("more than %d bytes, which is the limit", maxFileSize)
+		return nil, fmt.Errorf("the file exceeds %d bytes", maxFileSize)
 	}
 	if err := filestart.Pointer(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnsupported, err)

@@ -94,7 +94,7 @@ func (s charSet) expression() (string, error) {
 // restores the output.
 func (t *translator) readSet(depth int) (s charSet, err error) {
 	if depth > maxSets {
-		return s, fmt.Errorf("sets within sets, more than %d deep", maxSets)
+		return s, fmt.Errorf("sets nested deeper than %d", maxSets)
 	}
 	start := len(t.out)
 	defer func() { t.out = t.out[:start] }()
@@ -122,7 +122,7 @@ func (t *translator) readSet(depth int) (s charSet, err error) {
 		dash, joint, class = strings.HasPrefix(t.rest, "-") && !bare, false, false
 		switch {
 		case t.rest == "":
-			return s, errors.New("a set without end")
+			return s, errors.New("a set without its end")
 		case t.rest[0] == ']' && !first:
 			t.rest = t.rest[1:]
 			end()

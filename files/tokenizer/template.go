@@ -115,7 +115,7 @@ func (t *Tokenizer) templateProcessing(o *object) (result templateParts, err err
 		}
 	}
 	if sequences != 1 && o.err == nil {
-		o.fail("%s contains the text %d times, want once", o.path("single"), sequences)
+		o.fail("%s contains the text %d times, want 1", o.path("single"), sequences)
 	}
 	if len(result.before)+len(result.after) > maxTemplate {
 		o.fail("%s adds more than %d ids", o.path("single"), maxTemplate)

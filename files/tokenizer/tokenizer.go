@@ -127,7 +127,7 @@ type output struct {
 // encode appends the IDs of a text that out does not accept.
 func (t *Tokenizer) encode(ids []int32, text []byte, out output) ([]int32, error) {
 	if len(text) > maxText {
-		return ids, fmt.Errorf("%w: %d bytes, at most %d", errTextTooLong, len(text), maxText)
+		return ids, fmt.Errorf("%w: %d bytes, the limit is %d", errTextTooLong, len(text), maxText)
 	}
 	if !utf8.Valid(text) {
 		return ids, fmt.Errorf("%w at byte %d", errNotUTF8, validPrefix(text))
@@ -184,7 +184,7 @@ func (e *encoder) encode(text []byte) error {
 			return err
 		}
 		if len(part) > math.MaxInt32 {
-			return fmt.Errorf("%w: %d bytes once normalized", errTextTooLong, len(part))
+			return fmt.Errorf("%w: %d bytes after normalization", errTextTooLong, len(part))
 		}
 		whole := piece{part, origin}
 		return e.t.normal.each(part, func(start, end int) error {
@@ -314,7 +314,7 @@ func (t *Tokenizer) decodeIDs(ids []int32, special bool) ([]byte, error) {
 	for i, id := range ids {
 		switch {
 		case !t.has(id):
-			return nil, fmt.Errorf("decode token %d: id %d is not one of the %d tokens", i, id, t.VocabSize())
+			return nil, fmt.Errorf("decode token %d: id %d is out of range, the vocabulary has %d tokens", i, id, t.VocabSize())
 		case !special && t.hidden[id]:
 		case t.texts != nil:
 			text = append(text, t.texts[id]...)

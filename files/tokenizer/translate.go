@@ -128,7 +128,7 @@ func (t *translator) next() error {
 		t.rest = t.rest[1:]
 		t.write(`(?:\A|(?<=\n)(?!\z))`) // the start of a line, always
 	case ']', '}':
-		return fmt.Errorf("unsupported bare %q", c)
+		return fmt.Errorf("unsupported unescaped %q", c)
 	default:
 		t.add(len(t.out), true)
 		_, size := utf8.DecodeRuneInString(t.rest)
@@ -140,7 +140,7 @@ func (t *translator) next() error {
 // quantifier translates *, +, ?, {n}, {n,} or {n,m}, and a following ? or +.
 func (t *translator) quantifier() error {
 	if !t.item {
-		return fmt.Errorf("%q has nothing to repeat", t.rest[0])
+		return fmt.Errorf("%q follows nothing that it could repeat", t.rest[0])
 	}
 	t.item = false
 	braces, exact := t.rest[0] == '{', false
@@ -220,7 +220,7 @@ func (t *translator) escape(inSet bool) error {
 			end = 4
 			if strings.HasPrefix(t.rest, `\x{`) {
 				if end = strings.IndexByte(t.rest, '}') + 1; end < 5 || end > 10 {
-					return errors.New("a character code without end")
+					return errors.New("a character code without its end")
 				}
 			}
 		}

@@ -70,7 +70,7 @@ func TestDataServerKilled(t *testing.T) {
 	clients[0].waitPhase("RoundTrain", 2)
 	askForOthers(t, n, address, key.id)
 	server.kill(t)
-	clients[0].waitText(t, "data server, trying again", 2)
+	clients[0].waitText(t, "data server unreachable; retrying", 2)
 	server = serve()
 	finish(t, clients...)
 	checkRun(t, n, clients...)

@@ -90,7 +90,7 @@ func interruptAndResume(t *testing.T, by syscall.Signal, rounds, in int, flags .
 		t.Fatalf("no message about a pause or how to continue:\n%s", tail(text, 30))
 	}
 	next := start(t, "resumed testnet", filepath.Join(n.dir, "next.txt"), serverBinary, nil, append(strings.Fields(again[1]), "--no-tui", "--client", clientBinary)...)
-	next.waitText(t, "goes on with the model of "+paused[1]+" from its disk", 2)
+	next.waitText(t, "continues with the model of "+paused[1]+" from its disk", 2)
 	if code := next.exitCode(t, runTimeout); code != 0 {
 		t.Fatalf("exit code %d of the resumed testnet\n%s", code, tail(next.text(t), 30))
 	}

@@ -64,7 +64,7 @@ func (p *play) checkEnd(r *record) {
 	steps, _ := p.row.steps()
 	s := &r.final
 	if s.RunState != coordinator.Finished {
-		p.found("unfinished", "the log ends in %v of step %d", s.RunState, s.Progress.Step)
+		p.found("unfinished", "the log ends in %v of step %d, before the end of the run", s.RunState, s.Progress.Step)
 	}
 	for _, l := range s.Lapses {
 		// The last round of an epoch that ended for lack of witnesses is in a lapse, and counted
@@ -75,10 +75,10 @@ func (p *play) checkEnd(r *record) {
 		if l.Last < l.First {
 			continue
 		}
-		p.found("lost", "steps %d to %d counted and are not in the run's model; %s", l.First, l.Last, p.during(l))
+		p.found("lost", "the run's model lacks the counted steps %d to %d; %s", l.First, l.Last, p.during(l))
 	}
 	if s.RunState == coordinator.Finished && int(s.Model.Checkpoint.Step) != steps {
-		p.found("lost", "the newest recorded checkpoint has step %d, the run ended at step %d", s.Model.Checkpoint.Step, steps)
+		p.found("lost", "the newest recorded checkpoint has step %d, but the run ended at step %d", s.Model.Checkpoint.Step, steps)
 	}
 	if len(s.Authority.Ejections) > 0 {
 		p.found("ejected", "%d members were ejected: %+v", len(s.Authority.Ejections), s.Authority.Ejections)
@@ -99,7 +99,7 @@ func (p *play) during(l coordinator.Lapse) string {
 		m.mu.Unlock()
 	}
 	if len(names) == 0 {
-		return "nothing had happened to any member"
+		return "no member had an incident"
 	}
 	var all []string
 	for _, happened := range slices.Sorted(maps.Keys(names)) {
@@ -120,11 +120,11 @@ func (p *play) checkData(r *record) {
 		one := r.plans[step]
 		p.batches += len(one.assignments)
 		if one.round.DataIndex != next {
-			p.found("data", "step %d begins at sequence %d, the step before ended at %d", step, one.round.DataIndex, next)
+			p.found("data", "step %d begins at sequence %d, but the previous step ended at %d", step, one.round.DataIndex, next)
 		}
 		for _, a := range one.assignments {
 			if a.Batch.Start != next {
-				p.found("data", "step %d: batch %v begins elsewhere than at %d", step, a.Batch, next)
+				p.found("data", "step %d: batch %v does not begin at sequence %d", step, a.Batch, next)
 			}
 			next = a.Batch.End
 		}
@@ -142,7 +142,7 @@ func (p *play) checkHonest(r *record) {
 	}
 	for offence := range r.dropped {
 		if m := p.memberOf(offence.id); m == nil || m.excuse(offence.step, absent) == "" {
-			p.found("dropped", "%s was dropped in step %d", p.nameOf(offence.id), offence.step)
+			p.found("dropped", "%s was dropped in step %d without an incident", p.nameOf(offence.id), offence.step)
 		}
 	}
 }
@@ -224,7 +224,7 @@ func (p *play) checkMember(r *record, a *account, m *member) error {
 // checkSaved requires that a member's final model is on its disk.
 func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoint) {
 	if saved.Digest != ended.Digest || saved.Dir == "" {
-		p.found("saved", "%s ended with the model of step %d, but the newest saved model has step %d", m.name, ended.Step, saved.Step)
+		p.found("saved", "%s ended with the model of step %d, but its newest saved model has step %d", m.name, ended.Step, saved.Step)
 		return
 	}
 	snapshot, err := checkpoint.ReadDir(saved.Dir)
@@ -240,10 +240,10 @@ func (p *play) checkSaved(m *member, ended *event.Finished, saved event.Checkpoi
 // checkSent requires that a result comes from the batch's owner and is the only one.
 func (p *play) checkSent(r *record, a *account, m *member, sent event.ResultSent) {
 	if owner, _ := r.plans[sent.Step].owner(sent.Batch); owner != m.key.ID().String() {
-		p.found("data", "%s announced batch %v of step %d, which is %q's", m.name, sent.Batch, sent.Step, p.nameOf(owner))
+		p.found("data", "%s announced batch %v of step %d, which is assigned to %q", m.name, sent.Batch, sent.Step, p.nameOf(owner))
 	}
 	if other, twice := a.announced[sent.Batch]; twice {
-		p.found("data", "batch %v of step %d was announced by %s and again by %s", sent.Batch, sent.Step, other, m.name)
+		p.found("data", "batch %v of step %d was announced by both %s and %s", sent.Batch, sent.Step, other, m.name)
 	}
 	a.announced[sent.Batch] = m.name
 }
@@ -252,17 +252,17 @@ func (p *play) checkSent(r *record, a *account, m *member, sent event.ResultSent
 func (p *play) checkApplied(r *record, a *account, m *member, applied event.Applied) {
 	one := r.plans[applied.Step]
 	if one == nil {
-		p.found("data", "%s applied step %d, which the log does not have", m.name, applied.Step)
+		p.found("data", "%s applied step %d, which is not in the log", m.name, applied.Step)
 		return
 	}
 	a.applied[applied.Step] = true
 	if applied.Counted+len(applied.Lost) != len(one.assignments) {
-		p.found("data", "%s, step %d: %d batches counted and %d lost of %d", m.name, applied.Step, applied.Counted, len(applied.Lost), len(one.assignments))
+		p.found("data", "%s, step %d: %d batches counted and %d lost, want %d in total", m.name, applied.Step, applied.Counted, len(applied.Lost), len(one.assignments))
 	}
 	for _, lost := range applied.Lost {
 		owner, warming := one.owner(lost.Batch)
 		if owner != lost.Owner {
-			p.found("data", "%s, step %d: lost batch %v is %s's, not %s's", m.name, applied.Step, lost.Batch, p.nameOf(owner), p.nameOf(lost.Owner))
+			p.found("data", "%s, step %d: lost batch %v is assigned to %s, not to %s", m.name, applied.Step, lost.Batch, p.nameOf(owner), p.nameOf(lost.Owner))
 			continue
 		}
 		if a.lost[lost.Batch] {
@@ -290,8 +290,8 @@ func (p *play) reason(r *record, step uint32, owner string, warming bool) string
 	case r.wasLate(owner, step): // a slow machine is acceptable, unless it costs more than a batch
 		return p.nameOf(owner) + ": late"
 	}
-	p.found("data", "step %d: the batch of %s is lost, and nothing had happened to it", step, p.nameOf(owner))
-	return "no reason"
+	p.found("data", "step %d: the batch of %s was lost, although this member had no incident", step, p.nameOf(owner))
+	return "unknown reason"
 }
 
 // noQuorum returns why too few witnesses sent proofs. An unknown reason is a finding.
@@ -302,7 +302,7 @@ func (p *play) noQuorum(r *record, step uint32) string {
 		}
 	}
 	if !p.row.has("starved", "busy") {
-		p.found("data", "step %d has no quorum of witnesses, and nothing had happened to any of them", step)
+		p.found("data", "step %d has no quorum of witnesses, although none of them had an incident", step)
 	}
 	return "no quorum of witnesses"
 }
@@ -315,7 +315,7 @@ func (p *play) checkDigests(r *record, a *account) {
 		case digest == "":
 			p.found("digest", "%v ended without the final model", holders)
 		case digest != recorded:
-			p.found("digest", "%v ended with the model %.8s, the run recorded %.8s", holders, digest, recorded)
+			p.found("digest", "%v ended with the model %.8s, but the run recorded %.8s", holders, digest, recorded)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func (p *play) checkLoss(a *account) {
 		return loss / float64(n)
 	}
 	if first, end := mean(1), mean(last-steps+1); !(end < first) || math.IsNaN(first) {
-		p.found("loss", "the loss was %.4f at first and %.4f at the end", first, end)
+		p.found("loss", "the loss did not decrease: %.4f at first, %.4f at the end", first, end)
 	}
 }
 

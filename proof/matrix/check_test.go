@@ -96,9 +96,9 @@ func TestChecks(t *testing.T) {
 		{"a batch is trained by another", func(u *trainedRun) { u.sent[1].Batch = u.sent[0].Batch }, "data", "which is"},
 		{"a batch is trained twice", func(u *trainedRun) {
 			u.a.announced[u.sent[0].Batch] = "client-1"
-		}, "data", "again by client-1"},
-		{"a batch is neither counted nor lost", func(u *trainedRun) { u.applied[0].Counted = 1 }, "data", "1 batches counted and 0 lost of 2"},
-		{"a batch is lost for no reason", func(u *trainedRun) { u.loses() }, "data", "nothing had happened"},
+		}, "data", "announced by both"},
+		{"a batch is neither counted nor lost", func(u *trainedRun) { u.applied[0].Counted = 1 }, "data", "1 batches counted and 0 lost, want 2 in total"},
+		{"a batch is lost for no reason", func(u *trainedRun) { u.loses() }, "data", "had no incident"},
 		{"a batch of who was killed is lost", func(u *trainedRun) {
 			u.loses()
 			u.p.members[1].note(1, absent, "it was killed")
@@ -110,7 +110,7 @@ func TestChecks(t *testing.T) {
 		{"no quorum without a reason", func(u *trainedRun) {
 			u.loses()
 			u.r.plans[1].proofs, u.r.plans[1].elected = 0, []string{u.id(0)}
-		}, "data", "no quorum of witnesses, and nothing"},
+		}, "data", "no quorum of witnesses, although none"},
 		{"a witness was killed", func(u *trainedRun) {
 			u.loses()
 			u.r.plans[1].proofs, u.r.plans[1].elected = 0, []string{u.id(0)}

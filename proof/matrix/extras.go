@@ -22,17 +22,17 @@ func (p *play) checkExtras(a *account) error {
 		}
 	}
 	if p.row.has("evaluations", "on") && !p.row.has("results", "dummy") && a.evaluated == 0 {
-		p.found("evaluations", "%s measured nothing", p.members[0].name)
+		p.found("evaluations", "%s has no evaluation results", p.members[0].name)
 	}
 	switch p.row.levels["trackers"] {
 	case "otlp":
 		if p.world.reports.Load() == 0 {
-			p.found("trackers", "the collector got nothing")
+			p.found("trackers", "the OpenTelemetry collector received no reports")
 		}
 	case "files":
 		for _, pattern := range []string{p.members[0].metrics(), filepath.Join(p.members[0].home, "tensorboard", "*"), filepath.Join(p.dir, "wandb", "*")} {
 			if found, err := filepath.Glob(pattern); err != nil || len(found) == 0 {
-				p.found("trackers", "there is no %s", pattern)
+				p.found("trackers", "no file matches %s", pattern)
 			}
 		}
 	}
@@ -59,7 +59,7 @@ func (p *play) checkUpload(a *account) error {
 		return err
 	}
 	if _, same := a.digests[facts.Digest]; !same {
-		p.found("uploads", "the uploaded model has step %d, %.8s, and no member ended with it", facts.Step, facts.Digest)
+		p.found("uploads", "the uploaded model has step %d and digest %.8s, which no member ended with", facts.Step, facts.Digest)
 	}
 	return nil
 }
@@ -107,12 +107,12 @@ func (p *play) leftovers() {
 		}
 		for _, sign := range []string{"panic:", "goroutine ", "fatal error:", "SIGSEGV", "DATA RACE"} {
 			if bytes.Contains(text, []byte(sign)) {
-				p.found("panic", "%s has %q", log, sign)
+				p.found("panic", "%s contains %q", log, sign)
 			}
 		}
 	}
 	for _, process := range processesOf(p.dir) {
-		p.found("left", "a process is left: %s", process)
+		p.found("left", "a process still runs: %s", process)
 	}
 	if p.row.has("kills", "client") { // killed processes could not clean up
 		return
@@ -124,7 +124,7 @@ func (p *play) leftovers() {
 		case err != nil || path == p.world.tmp:
 		case filepath.Dir(path) == p.world.tmp,
 			strings.HasPrefix(base, ".upload-"), strings.HasPrefix(base, ".probe-"), strings.HasSuffix(base, ".tmp"), strings.HasSuffix(base, ".partial"):
-			p.found("left", "%s is left", name)
+			p.found("left", "temporary file or folder left: %s", name)
 		}
 		return nil
 	})

@@ -113,7 +113,7 @@ func (h *host) awaits(ctx context.Context, address string, by *process.Process) 
 		}
 		select {
 		case <-by.Ended():
-			return fmt.Errorf("ended at its start: %w", by.Wait())
+			return fmt.Errorf("the process exited during its start: %w", by.Wait())
 		default:
 		}
 		if pause.For(ctx, 50*time.Millisecond) != nil {

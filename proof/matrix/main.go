@@ -18,7 +18,7 @@ import (
 )
 
 // errFound means that there were findings, which are already printed.
-var errFound = errors.New("something was found")
+var errFound = errors.New("problems were found")
 
 // options are the flags of the command line.
 type options struct {
@@ -33,7 +33,7 @@ type options struct {
 func main() {
 	var o options
 	flag.Uint64Var(&o.seed, "seed", 1, "seed of the random `number` generator that draws the rows")
-	flag.Float64Var(&o.minutes, "minutes", 0, "begin no row after so many `minutes`; 0: run all")
+	flag.Float64Var(&o.minutes, "minutes", 0, "start no row after this many `minutes`; 0: run all rows")
 	flag.StringVar(&o.row, "row", "", "run one `row` only: its number, or levels such as backend=chain,lag=2")
 	flag.BoolVar(&o.list, "list", false, "print the rows instead of running them")
 	flag.BoolVar(&o.brief, "brief", false, "run half of the rounds of each row")
@@ -86,7 +86,7 @@ func (o options) do(ctx context.Context, out io.Writer) error {
 		}
 		outcome.print(out)
 	}
-	fmt.Fprintf(out, "%d of %d rows of seed %d in %.1f minutes, something was found in %d\n", done, len(rows), o.seed, time.Since(began).Minutes(), failed)
+	fmt.Fprintf(out, "%d of %d rows of seed %d in %.1f minutes, problems found in %d rows\n", done, len(rows), o.seed, time.Since(began).Minutes(), failed)
 	if failed > 0 {
 		return errFound
 	}

@@ -76,7 +76,7 @@ type patience struct {
 // withPatience returns a context that ends after standstill without a newer step.
 func withPatience(ctx context.Context) (context.Context, *patience, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(standstill, func() { cancel(fmt.Errorf("the run got no further within %v", standstill)) })
+	timer := time.AfterFunc(standstill, func() { cancel(fmt.Errorf("the run made no progress for %v", standstill)) })
 	return ctx, &patience{timer: timer}, func() {
 		timer.Stop()
 		cancel(nil)
@@ -184,13 +184,13 @@ func (p *play) validate(ctx context.Context) {
 		case p.row.refused == "" && err != nil:
 			p.found("refused", "psyche server %s: %v: %s", name, err, out)
 		case p.row.refused != "" && err == nil:
-			p.found("not refused", "psyche server %s took it", name)
+			p.found("not refused", "psyche server %s accepted the configuration", name)
 		case !strings.Contains(string(out), p.row.refused):
-			p.found("not refused", "psyche server %s does not say %q: %s", name, p.row.refused, out)
+			p.found("not refused", "psyche server %s: output lacks %q: %s", name, p.row.refused, out)
 		}
 	}
 	if _, err := os.Stat(saved); !errors.Is(err, os.ErrNotExist) {
-		p.found("not refused", "psyche server run made a folder before it refused")
+		p.found("not refused", "psyche server run created a folder before it refused the configuration")
 	}
 }
 

@@ -69,7 +69,7 @@ func (p *play) happen(ctx context.Context) error {
 		}
 	}
 	if len(todo) > 0 {
-		p.found("incidents", "the run ended, or stood still, before all that was to happen had: %d of %d incidents are left", len(todo), len(p.incidents()))
+		p.found("incidents", "the run ended or stopped before all incidents were due: %d of %d incidents are missing", len(todo), len(p.incidents()))
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (p *play) killOne(ctx context.Context, step uint32) error {
 // failHost takes the host down for a while.
 func (p *play) failHost(ctx context.Context, step uint32) error {
 	for _, m := range p.members {
-		m.note(step, present, "the host was gone")
+		m.note(step, present, "the host was down")
 	}
 	return p.host.fail(ctx)
 }

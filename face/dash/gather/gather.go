@@ -204,7 +204,7 @@ func (g *Gatherer) look(root string, describe func(string, *Found)) {
 		return nil
 	})
 	if err != nil {
-		g.options.Logger.Warn("a folder cannot be looked into", "folder", root, "error", err)
+		g.options.Logger.Warn("cannot search a folder for logs", "folder", root, "error", err)
 	}
 }
 

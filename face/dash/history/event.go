@@ -52,11 +52,11 @@ const (
 // Reasons for a status.
 const (
 	WhyWitnesses   = "witnesses denied its results of two rounds"
-	WhyLate        = "witnesses lacked its result"
-	WhySlow        = "witnesses lacked its results of two rounds; nobody waits for it in this epoch"
-	WhySilent      = "it was silent for the whole epoch, or did not report its model after it was late"
+	WhyLate        = "witnesses did not have its result"
+	WhySlow        = "witnesses did not have its results of two rounds; rounds of this epoch no longer wait for it"
+	WhySilent      = "it sent nothing in the whole epoch, or was late and then did not report its model"
 	WhyItself      = "it withdrew"
-	WhyHost        = "its connection was gone, and the host withdrew it"
+	WhyHost        = "the host withdrew it after it lost its connection"
 	WhyNotAdmitted = "the run no longer admits it"
 	WhyEjected     = "the main authority ejected it"
 )

@@ -32,8 +32,8 @@ const (
 	OutcomeGuilty    = "guilty"
 	OutcomeInnocent  = "innocent"
 	OutcomeUndecided = "no decision"
-	OutcomeGone      = "no decision, and the accused was gone"
-	OutcomeNoJury    = "too few for a jury"
+	OutcomeGone      = "no decision; the accused had left"
+	OutcomeNoJury    = "too few members for a jury"
 )
 
 // tried records an accusation that starts a trial.

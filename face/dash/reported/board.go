@@ -302,7 +302,7 @@ func Follow(ctx context.Context, path string, boardOf func(runID string) *Board,
 	var member string
 	for e, err := range event.Follow(ctx, path) {
 		if err != nil {
-			logger.Warn("an event log is not shown any further", "file", path, "error", err)
+			logger.Warn("cannot read the rest of an event log; new events are not shown", "file", path, "error", err)
 			return
 		}
 		if started, ok := e.Body.(event.Started); ok {

@@ -184,13 +184,13 @@ func (v *Verifier) problem(told Told, r Report) error {
 	case v.state() == nil:
 		return errors.New("the log is truncated before its first entry")
 	case told.Run != "" && told.Run != r.Run:
-		return fmt.Errorf("this is the log of another run, %s, not of %s", r.Run, told.Run)
+		return fmt.Errorf("log of the wrong run: %s, want %s", r.Run, told.Run)
 	case told.Records > r.Records:
 		return fmt.Errorf("the log is truncated after %d entries, but the host reports %d", r.Records, told.Records)
 	case told.Records == r.Records && told.Head != "" && told.Head != r.Head:
-		return fmt.Errorf("the log differs from the host's report: its newest entry is %s, not %s", r.Head, told.Head)
+		return fmt.Errorf("the log differs from the host's report: newest entry %s, want %s", r.Head, told.Head)
 	case told.Records == r.Records && told.State != "" && told.State != r.State:
-		return fmt.Errorf("the reported state is wrong: after entry %d the state is %s, not %s", r.Records-1, r.State, told.State)
+		return fmt.Errorf("the reported state is wrong: after entry %d the log's state is %s, but the host reports %s", r.Records-1, r.State, told.State)
 	}
 	return nil
 }

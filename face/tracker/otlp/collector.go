@@ -36,13 +36,13 @@ const scope = "github.com/psyche-go/psyche"
 // check validates the address, and sets up logging of the library's errors.
 func (c Collector) check() error {
 	if u, err := url.Parse(c.URL); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
-		return fmt.Errorf("address %q of a collector: want http:// or https://", c.URL)
+		return fmt.Errorf("address %q of an OpenTelemetry collector: want http:// or https://", c.URL)
 	}
 	var last atomic.Int64
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { // rarely, because pushes are retried
 		now := time.Now().Unix()
 		if before := last.Load(); now-before >= 60 && last.CompareAndSwap(before, now) {
-			c.Logger.Warn("something cannot be sent by OpenTelemetry", "err", err)
+			c.Logger.Warn("some OpenTelemetry data cannot be sent", "err", err)
 		}
 	}))
 	return nil

@@ -32,7 +32,7 @@ func Gathered(ctx context.Context, from prometheus.Gatherer, c Collector, every 
 
 func push(ctx context.Context, from metric.Producer, c Collector, every time.Duration) (Stop, error) {
 	if every <= 0 {
-		return nil, errors.New("the time between two reports has to be more than 0")
+		return nil, errors.New("report interval: want more than 0")
 	}
 	if err := c.check(); err != nil {
 		return nil, err

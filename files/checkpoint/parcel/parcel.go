@@ -80,7 +80,7 @@ func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Parcel, err
 	}
 	p.head = p.appendHead(nil)
 	if p.size += int64(len(p.head)); p.size > MaxSize || len(p.files) > maxFiles {
-		return nil, fmt.Errorf("%s has %d bytes in %d files, a run's host serves at most %d bytes in %d files; put the model on the Hub", dir, p.size, len(p.files), int64(MaxSize), maxFiles)
+		return nil, fmt.Errorf("%s has %d bytes in %d files, but a run's host serves at most %d bytes in %d files; upload the model to the Hub instead", dir, p.size, len(p.files), int64(MaxSize), maxFiles)
 	}
 	return p, nil
 }
@@ -270,7 +270,7 @@ func (f file) write(r io.Reader, dir string) error {
 		return fmt.Errorf("get %s: %w", f.name, err)
 	}
 	if [hashSize]byte(hash.Sum(nil)) != f.hash {
-		return fmt.Errorf("%w: %s does not match its hash; the host may have replaced the model, try again", errParcel, f.name)
+		return fmt.Errorf("%w: %s does not match its hash; the host may have replaced the model; run the command again", errParcel, f.name)
 	}
 	return nil
 }

@@ -267,7 +267,7 @@ func (b Bucket) files(ctx context.Context) ([]bucketFile, error) {
 			continue
 		}
 		if f.Size < 0 || f.Size > limit-total {
-			return nil, fmt.Errorf("%w: %s: %s claims %d bytes, all together at most %d", checkpoint.ErrInvalid, b, f.Name, f.Size, limit)
+			return nil, fmt.Errorf("%w: %s: %s has %d bytes, the limit for all files together is %d", checkpoint.ErrInvalid, b, f.Name, f.Size, limit)
 		}
 		total += f.Size
 		if slices.ContainsFunc(parts, func(o bucketFile) bool { return o.Name == f.Name }) {
@@ -295,7 +295,7 @@ func (b Bucket) manifest(ctx context.Context) ([]bucketFile, error) {
 		return nil, fmt.Errorf("%w: %s/%s: %w", checkpoint.ErrInvalid, b, manifestObject, err)
 	}
 	if len(m.Files) > maxBucketFiles {
-		return nil, fmt.Errorf("%w: %s/%s lists %d files, at most %d are allowed", checkpoint.ErrInvalid, b, manifestObject, len(m.Files), maxBucketFiles)
+		return nil, fmt.Errorf("%w: %s/%s lists %d files, the limit is %d", checkpoint.ErrInvalid, b, manifestObject, len(m.Files), maxBucketFiles)
 	}
 	return m.Files, nil
 }
@@ -319,7 +319,7 @@ func (b Bucket) list(ctx context.Context) ([]bucketFile, error) {
 // read returns a small object.
 func (b Bucket) read(ctx context.Context, o objstore.Object, limit int64) ([]byte, error) {
 	if o.Size > limit {
-		return nil, fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", checkpoint.ErrInvalid, o.Name, o.Size, limit)
+		return nil, fmt.Errorf("%w: %s has %d bytes, the limit is %d", checkpoint.ErrInvalid, o.Name, o.Size, limit)
 	}
 	text := make([]byte, o.Size)
 	return text, b.Store.ReadAt(ctx, o, text, 0)

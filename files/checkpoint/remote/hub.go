@@ -133,7 +133,7 @@ func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Fac
 	case err != nil:
 		return err
 	case there.RunID == f.RunID && there.Step > f.Step:
-		return fmt.Errorf("%w: step %d, not %d", errNewer, there.Step, f.Step)
+		return fmt.Errorf("%w: the location has step %d, want %d", errNewer, there.Step, f.Step)
 	}
 	return nil
 }

@@ -108,7 +108,7 @@ func (u *Uploader) takeUp() {
 			continue
 		}
 		if !strings.HasSuffix(entry.Name(), u.owner) {
-			u.logger.Warn("unfinished upload of another run or location ignored; restart its client with the same run and location, or remove the folder", "folder", stage)
+			u.logger.Warn("ignoring an unfinished upload of another run or to another location; restart its client with the same run and location, or remove the folder", "folder", stage)
 			continue
 		}
 		f, err := checkpoint.ReadFacts(stage)
@@ -135,7 +135,7 @@ func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
 		err = link(dir, stage)
 	}
 	if err != nil {
-		u.logger.Error("a checkpoint cannot be uploaded", "dir", dir, "err", err)
+		u.logger.Error("cannot upload a checkpoint", "dir", dir, "err", err)
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		u.err = fmt.Errorf("upload checkpoint of step %d: %w", f.Step, err)
@@ -178,7 +178,7 @@ func (u *Uploader) put(j job) {
 		if old.facts.Step > j.facts.Step {
 			old, j = &j, *old
 		}
-		u.logger.Info("a later checkpoint is uploaded in place of this one", "step", old.facts.Step, "later", j.facts.Step)
+		u.logger.Info("skipping this checkpoint; uploading a later checkpoint instead", "step", old.facts.Step, "later", j.facts.Step)
 		u.discard(old.stage)
 	}
 	u.waiting = &j
@@ -190,7 +190,7 @@ func (u *Uploader) put(j job) {
 
 func (u *Uploader) discard(stage string) {
 	if err := os.RemoveAll(stage); err != nil {
-		u.logger.Warn("remove uploaded checkpoint", "err", err)
+		u.logger.Warn("cannot remove the local copy of an upload", "err", err)
 	}
 }
 
@@ -251,16 +251,16 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 			u.told(j.facts, version)
 			return nil
 		case errors.Is(err, errNewer):
-			u.logger.Info("not uploaded", "step", j.facts.Step, "why", err)
+			u.logger.Info("checkpoint not uploaded", "step", j.facts.Step, "why", err)
 			return nil
 		}
 		err = fmt.Errorf("upload checkpoint of step %d to %s: %w", j.facts.Step, u.place, err)
 		if ctx.Err() != nil || isFinal(err) {
-			u.logger.Error("the checkpoint is not uploaded", "err", err)
+			u.logger.Error("upload of the checkpoint failed", "err", err)
 			return err
 		}
 		pause := policy.NextBackOff()
-		u.logger.Warn("upload failed: trying again", "in", pause.Round(time.Second), "err", err)
+		u.logger.Warn("upload failed; retrying", "in", pause.Round(time.Second), "err", err)
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
@@ -352,7 +352,7 @@ func (u *Uploader) Close(ctx context.Context) error {
 		select {
 		case <-u.done:
 		case <-time.After(closeTimeout):
-			return fmt.Errorf("the newest checkpoint is not uploaded to %s: the storage or the disk does not respond", u.place)
+			return fmt.Errorf("the newest checkpoint was not uploaded to %s: the storage or the disk does not respond", u.place)
 		}
 	}
 	u.cancel()

@@ -14,7 +14,7 @@ type flatTable struct {
 }
 
 // errFlat means that the description of a message is damaged.
-var errFlat = fmt.Errorf("%w: the description of a message is damaged", ErrInvalid)
+var errFlat = fmt.Errorf("%w: the header of a message is damaged", ErrInvalid)
 
 // rootTable returns the root table of a buffer.
 func rootTable(raw []byte) (flatTable, error) { return tableAt(raw, 0) }

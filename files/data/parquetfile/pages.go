@@ -141,12 +141,12 @@ func (c chunk) head(buffer []byte, at int64) (head format.PageHeader, length int
 // checkHead refuses a page with excessive sizes, or of two kinds at once.
 func checkHead(head format.PageHeader) error {
 	if head.UncompressedPageSize < 0 || head.UncompressedPageSize > maxPage || head.CompressedPageSize > maxPage {
-		return fmt.Errorf("declares %d bytes, compressed %d, the limit is %d; write smaller pages", head.UncompressedPageSize, head.CompressedPageSize, maxPage)
+		return fmt.Errorf("declares %d bytes (%d compressed), the limit is %d; write smaller pages", head.UncompressedPageSize, head.CompressedPageSize, maxPage)
 	}
 	one, two, dictionary := head.DataPageHeader, head.DataPageHeaderV2, head.DictionaryPageHeader
 	for kind, there := range []bool{format.DataPage: one.Valid, format.DictionaryPage: dictionary.Valid, format.DataPageV2: two.Valid} {
 		if there != (format.PageType(kind) == head.Type) {
-			return fmt.Errorf("has kind %v, but the header of another kind", head.Type)
+			return fmt.Errorf("has kind %v, but a header for another kind", head.Type)
 		}
 	}
 	values := max(one.V.NumValues, two.V.NumValues, dictionary.V.NumValues)
@@ -156,7 +156,7 @@ func checkHead(head format.PageHeader) error {
 	levels := int64(two.V.RepetitionLevelsByteLength) + int64(two.V.DefinitionLevelsByteLength)
 	if min(two.V.RepetitionLevelsByteLength, two.V.DefinitionLevelsByteLength, two.V.NumNulls) < 0 ||
 		levels > int64(min(head.CompressedPageSize, head.UncompressedPageSize)) || two.V.NumNulls > two.V.NumValues {
-		return errors.New("contradicts itself about levels and nulls")
+		return errors.New("has contradictory numbers of levels and nulls")
 	}
 	return nil
 }

@@ -95,7 +95,7 @@ func TestFilesOfConversations(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ content, want string }{
 		"a.json":    {"[" + first + ",{]", "a.json: object 2: "},
-		"b.json":    {"[" + first + ",{}]", "b.json, object 2: want an object with messages"},
+		"b.json":    {"[" + first + ",{}]", "b.json, object 2: want an object with exactly one of: messages"},
 		"c.json":    {"[" + first, "c.json: after object 1: the array has no end"},
 		"d.json":    {first + first[:9], "d.json: after object 1: "},
 		"e.json":    {`["a"]`, "e.json, object 1: want an object"},

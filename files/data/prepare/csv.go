@@ -95,9 +95,9 @@ func newRecordReader(from *bufio.Reader, name string, quotes Quotes) recordReade
 	return reader
 }
 
-var errLoneCR = errors.New("lines end in CR alone; convert them to LF, for example with tr '\\r' '\\n'")
+var errLoneCR = errors.New("lines end in CR without LF; convert them to LF, for example with tr '\\r' '\\n'")
 
-var errSeparator = errors.New("its first line names one column, with other separators than commas (tabs in .tsv) in the name; write the file with commas, or rename it to .tsv")
+var errSeparator = errors.New("the first line names only one column, whose name contains a separator other than a comma (in .tsv, a tab); write the file with commas, or rename it to .tsv if it has tabs")
 
 // checkLines refuses a file whose first line ends in CR alone.
 func checkLines(from *bufio.Reader) error {
@@ -127,10 +127,10 @@ func columnNamed(columns []string, field string) (int, error) {
 // quoteHint adds a remedy to errors about quotes and about the number of values.
 func quoteHint(err error) error {
 	if errors.Is(err, csv.ErrBareQuote) || errors.Is(err, csv.ErrQuote) {
-		return fmt.Errorf("%w; if quotes belong to the text, give --quotes none", err)
+		return fmt.Errorf("%w; if quotes are part of the text, use --quotes none", err)
 	}
 	if errors.Is(err, csv.ErrFieldCount) {
-		return fmt.Errorf("%w: want as many as in the first line; put quotes around values with commas, or repair the line", err)
+		return fmt.Errorf("%w, want as many as in the first line; put quotes around values with commas, or repair the line", err)
 	}
 	return err
 }

@@ -85,10 +85,10 @@ func TestOtherEncodings(t *testing.T) {
 		{"a.xlsx", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
 		{"a.jsonl.zip", zip, "file is compressed with zip (.zip, .xlsx): unpack it"},
 		{"a.txt.xz", "\xfd7zXZ\x00\x00\x04", "file is compressed with xz (.xz): unpack it"},
-		{"a.csv", "text,label\ralpha,1\rbeta,2\r", "lines end in CR alone"},
-		{"a.tsv", "text\tlabel\ralpha\t1\r", "lines end in CR alone"},
-		{"a.csv", "\"text\",\"label\"\r\"alpha\",1\r", "lines end in CR alone"},
-		{"a.jsonl", "{\"text\":\"a\"}\r{\"text\":\"b\"}\r", "lines end in CR alone"},
+		{"a.csv", "text,label\ralpha,1\rbeta,2\r", "lines end in CR without LF"},
+		{"a.tsv", "text\tlabel\ralpha\t1\r", "lines end in CR without LF"},
+		{"a.csv", "\"text\",\"label\"\r\"alpha\",1\r", "lines end in CR without LF"},
+		{"a.jsonl", "{\"text\":\"a\"}\r{\"text\":\"b\"}\r", "lines end in CR without LF"},
 		{"a.csv", "\ufefftext\na\n", "a|"},
 		{"a.tsv", "\ufefftext\na\n", "a|"},
 		{"a.jsonl", "\ufeff" + lines, "alpha|"},
@@ -103,7 +103,7 @@ func TestOtherEncodings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	try(t, "a.csv", string(provided), "lines end in CR alone", func(*Options) {})
+	try(t, "a.csv", string(provided), "lines end in CR without LF", func(*Options) {})
 }
 
 // TestSkippedFilesAreNamed checks that the first file of a folder that is not text is named with

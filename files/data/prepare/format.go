@@ -39,9 +39,9 @@ func formatByName(name string) Format {
 
 // unread maps endings of files in unsupported formats to a remedy.
 var unread = map[string]string{
-	".bz2":  "bzip2 is not read; unpack the file",
-	".xz":   "xz is not read; unpack the file",
-	".lzma": "LZMA is not read; unpack the file",
+	".bz2":  "bzip2 is not supported; unpack the file",
+	".xz":   "xz is not supported; unpack the file",
+	".lzma": "LZMA is not supported; unpack the file",
 }
 
 // formatOf returns the format of a file by its name and, for JSON, by its start.

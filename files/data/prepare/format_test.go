@@ -121,8 +121,8 @@ func TestContainersThatAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"data-00000-of-00001.arrow": {"ARROW1\x00\x00", "truncated before the schema"},
 		"a.feather":                 {"FEA1", "Feather version 1"},
-		"a.jsonl.xz":                {"\xfd7zXZ", "xz is not read; unpack"},
-		"a.csv.bz2":                 {"BZh", "bzip2 is not read; unpack"},
+		"a.jsonl.xz":                {"\xfd7zXZ", "xz is not supported; unpack"},
+		"a.csv.bz2":                 {"BZh", "bzip2 is not supported; unpack"},
 		"a.parquet.gz":              {"", "a compressed Parquet or Arrow file"},
 		"cut.txt.gz":                {packGzip(t, strings.Repeat("a", 9999))[:20], "unexpected EOF"},
 		"broken.txt.lz4":            {"no LZ4 at all", "lz4"},

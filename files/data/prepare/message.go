@@ -26,7 +26,7 @@ func (t talks) messages(raw json.RawMessage, key string) ([]chat.Message, error)
 	return messages, nil
 }
 
-var errMessage = errors.New("want a role, and a text or calls of tools")
+var errMessage = errors.New("want a role, and a text or tool calls")
 
 // message reads a message with role and content, or with from and value.
 func (t talks) message(o object, of string) (m chat.Message, err error) {

@@ -29,7 +29,7 @@ var roles = map[string]string{
 // recorded.
 var ownRoles = []string{roleSystem, roleUser, roleAssistant, "developer", "tool", "function", "ipython"}
 
-var errShape = errors.New("want an object with messages (role, content), conversations (from, value), or instruction and output, and not with both")
+var errShape = errors.New("want an object with exactly one of: messages (role, content), conversations (from, value), or instruction and output")
 
 // object is a JSON object whose keys are taken one by one. The keys that remain are unread.
 type object map[string]json.RawMessage
@@ -59,7 +59,7 @@ func (o object) text(key string) (text string, found bool, err error) {
 		return "", false, nil
 	}
 	if err := json.Unmarshal(raw, &text); err != nil {
-		return "", false, fmt.Errorf("%s is %.40s, want a text; parts of messages are not read", key, raw)
+		return "", false, fmt.Errorf("%s is %.40s, want a text; lists of message parts are not supported", key, raw)
 	}
 	return text, true, nil
 }
@@ -176,7 +176,7 @@ func (t talks) conversation(line []byte) (in chat.Input, err error) {
 }
 
 // errCharacters means that JSON holds bytes or escapes that do not encode a character. Go reads U+FFFD in their place.
-var errCharacters = errors.New("it holds damaged text; convert it to UTF-8, as with iconv -f LATIN1 -t UTF-8, or repair it")
+var errCharacters = errors.New("damaged text; convert it to UTF-8, as with iconv -f LATIN1 -t UTF-8, or repair it")
 
 // checkCharacters refuses JSON with bytes that are not UTF-8, and with halves of surrogate pairs.
 func checkCharacters(text []byte) error {
@@ -225,7 +225,7 @@ func (o object) system(messages []chat.Message) ([]chat.Message, error) {
 	}
 	if len(messages) > 0 && messages[0].Role == roleSystem {
 		if messages[0].Content != text {
-			return nil, errors.New("system and the first message, of the role system, differ; remove one of them")
+			return nil, errors.New("the key system and the first message (role system) differ; remove one of them")
 		}
 		return messages, nil
 	}
@@ -268,7 +268,7 @@ func (t talks) mask(o object, messages []chat.Message) error {
 	switch {
 	case found:
 	case t.strict:
-		return fmt.Errorf("mask is %.40s, but no message has this role, so that nothing is masked; correct mask, or omit --strict", raw)
+		return fmt.Errorf("mask is %.40s, but no message has this role, so nothing is masked; correct mask, or omit --strict", raw)
 	default:
 		t.count(fmt.Sprintf("mask of the role %.40s, which no message has", named))
 	}

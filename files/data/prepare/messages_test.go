@@ -115,7 +115,7 @@ func TestConversationsThatAreRefused(t *testing.T) {
 		`history: want a list of pairs of texts: item 1 is not`:                                                `{"instruction":"do","output":"x","history":[["a","b"],["c",null]]}`,
 		`history: want a list of pairs of texts: item 0 is not a pair`:                                         `{"instruction":"do","output":"x","history":[["a","b","c"]]}`,
 		"message 0: weight and train contradict each other":                                                    `{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}`,
-		"system and the first message, of the role system, differ":                                             `{"system":"x","messages":[{"role":"system","content":"y"},{"role":"assistant","content":"a"}]}`,
+		"the key system and the first message (role system) differ":                                             `{"system":"x","messages":[{"role":"system","content":"y"},{"role":"assistant","content":"a"}]}`,
 		"system is 5, want a text":                                                                             `{"system":5,"messages":[{"role":"assistant","content":"a"}]}`,
 		"mask is true, want a role name":                                                                       `{"mask":true,"messages":[{"role":"assistant","content":"a"}]}`,
 		"message 0: both role and from are set":                                                                `{"messages":[{"role":"user","from":"human","content":"a"}]}`,
@@ -124,7 +124,7 @@ func TestConversationsThatAreRefused(t *testing.T) {
 		`message 0: name is 5, want a text or null`:                                                            `{"messages":[{"role":"user","content":"a","name":5}]}`,
 		`tools is "nothing", want a list`:                                                                      `{"tools":"nothing","messages":[{"role":"assistant","content":"a"}]}`,
 		`message 0: function_call is "f()", want JSON with name and arguments`:                                 `{"conversations":[{"from":"function_call","value":"f()"}]}`,
-		"want an object with messages (role, content), conversations (from, value), or instruction and output": `[]`,
+		"want an object with exactly one of: messages (role, content), conversations (from, value), or instruction and output": `[]`,
 	} {
 		if _, _, err := converse(t, 64, map[string]string{"a.jsonl": line}); err == nil || !strings.Contains(err.Error(), "a.jsonl, line 1: "+want) {
 			t.Errorf("%v, want %s", err, want)
@@ -132,7 +132,7 @@ func TestConversationsThatAreRefused(t *testing.T) {
 	}
 	for want, line := range map[string]string{
 		`unknown key "id"; remove it, or omit --strict`:                             `{"id":1,"messages":[{"role":"assistant","content":"a"}]}`,
-		`mask is "nobody", but no message has this role, so that nothing is masked`: `{"mask":"nobody","messages":[{"role":"assistant","content":"a"}]}`,
+		`mask is "nobody", but no message has this role, so nothing is masked`: `{"mask":"nobody","messages":[{"role":"assistant","content":"a"}]}`,
 		`message 0: unknown key "messages.reasoning"`:                               `{"messages":[{"role":"assistant","content":"a","reasoning":"b"}]}`,
 		`message 0: unknown key "conversations.weight of the role user"; remove it`: `{"conversations":[{"from":"human","value":"a","weight":1}]}`,
 	} {

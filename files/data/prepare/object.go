@@ -23,7 +23,7 @@ type oneObject struct {
 func openObject(from io.Reader, file *os.File, field string, position int64) (*oneObject, error) {
 	text, err := io.ReadAll(io.LimitReader(from, maxDocument+1))
 	if err == nil && len(text) > maxDocument {
-		err = fmt.Errorf("one object of more than %d bytes; write an object in each line", maxDocument)
+		err = fmt.Errorf("an object has more than %d bytes; write one object per line", maxDocument)
 	}
 	if err != nil {
 		return nil, err

@@ -131,9 +131,9 @@ func (o Options) check() error {
 	case o.TokenSize != 0 && o.TokenSize != 2 && o.TokenSize != 4:
 		return fmt.Errorf("prepare data: token size %d bytes, want 2 or 4", o.TokenSize)
 	case !slices.Contains([]Format{"", FormatAuto, FormatText, FormatJSONL, FormatJSON, FormatCSV, FormatParquet, FormatArrow}, o.Format):
-		return fmt.Errorf("prepare data: format %q is not known", o.Format)
+		return fmt.Errorf("prepare data: unknown format %q", o.Format)
 	case !slices.Contains([]Quotes{"", QuotesAuto, QuotesDouble, QuotesNone}, o.Quotes):
-		return fmt.Errorf("prepare data: quotes %q are not known, want auto, double or none", o.Quotes)
+		return fmt.Errorf("prepare data: unknown quotes %q, want auto, double or none", o.Quotes)
 	case o.Workers < 0:
 		return fmt.Errorf("prepare data: %d workers, want at least 0", o.Workers)
 	case o.TokenSize == 2 && o.Tokenizer.VocabSize() > math.MaxUint16+1:
@@ -141,7 +141,7 @@ func (o Options) check() error {
 	case !(o.HeldOutFraction >= 0 && o.HeldOutFraction < 1):
 		return fmt.Errorf("prepare data: held-out fraction %g, want at least 0 and less than 1", o.HeldOutFraction)
 	case o.ShardTokens != 0 && o.ShardTokens < MinShardTokens && !o.smallShards:
-		return fmt.Errorf("prepare data: files of %d tokens (--shard-tokens), want at least %d, or 0 for %d", o.ShardTokens, MinShardTokens, DefaultShardTokens)
+		return fmt.Errorf("prepare data: %d tokens per file (--shard-tokens), want at least %d, or 0 for %d", o.ShardTokens, MinShardTokens, DefaultShardTokens)
 	}
 	for _, id := range slices.Concat(o.Separator, o.Begin) {
 		if id < 0 || int(id) >= o.Tokenizer.VocabSize() {

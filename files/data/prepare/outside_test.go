@@ -47,11 +47,11 @@ func TestQuotes(t *testing.T) {
 		{"a.tsv", "id\ttext\n1\t\"two\nlines\"\n", "", "line 3 has 1 values, but the first line names 2 columns; if values are quoted, use --quotes double"},
 		{"a.tsv", "\"id\"\t\"text\"\n1\t\"a\"\n", "", "is quoted in the first line; read quotes with --quotes double"},
 		{"a.tsv", "id\tbody\n1\ta\n", "", `no column "text" in the first line`},
-		{"a.csv", "text,id\n5 inch 9\" tall,1\n", "", "if quotes belong to the text, give --quotes none"},
+		{"a.csv", "text,id\n5 inch 9\" tall,1\n", "", "if quotes are part of the text, use --quotes none"},
 		{"a.csv", "text,id\n5 inch 9\" tall,1\n", QuotesNone, `5 inch 9" tall|`},
 		{"a.csv", "text,id\n\"a, b\",1\n", "", "a, b|"},
 		{"a.csv", "text,id\n\"a, b\",1\n", QuotesNone, "line 2 has 3 values"},
-		{"a.csv", "text\na\n", "single", `quotes "single" are not known, want auto, double or none`},
+		{"a.csv", "text\na\n", "single", `unknown quotes "single", want auto, double or none`},
 	} {
 		try(t, test.name, test.content, test.want, func(o *Options) { o.Quotes = test.quotes })
 	}

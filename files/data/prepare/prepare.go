@@ -287,7 +287,7 @@ func (o Options) whyNothing(p Progress, met walk.Counts) string {
 	case binary == 0:
 		return fmt.Sprintf("none of the %d files has a text that is not empty%s", p.Files, named)
 	default:
-		return fmt.Sprintf("none of the %d files has a text that is not empty; %d files are not text (the first is %s)", p.Files, binary, p.FirstSkipped)
+		return fmt.Sprintf("none of the %d files contains a nonempty text; %d files are not text (the first is %s)", p.Files, binary, p.FirstSkipped)
 	}
 }
 
@@ -299,7 +299,7 @@ func (o Options) publish(temporary string, m manifest.Manifest) error {
 		return err
 	}
 	if len(old) > 0 && !o.Force {
-		return fmt.Errorf("write tokens to %s: %w: %s appeared meanwhile", o.Output, ErrOutputExists, old[0])
+		return fmt.Errorf("write tokens to %s: %w: %s appeared in the meantime", o.Output, ErrOutputExists, old[0])
 	}
 	// The old manifest is removed first, so an interruption leaves no folder that looks complete.
 	names := append([]string{manifest.Name}, old...)
@@ -319,10 +319,10 @@ func (o Options) publish(temporary string, m manifest.Manifest) error {
 func move(from, to, name string) error {
 	target := filepath.Join(to, filepath.FromSlash(name))
 	if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-		return fmt.Errorf("put tokens in place: %w", err)
+		return fmt.Errorf("move tokens to the output folder: %w", err)
 	}
 	if err := os.Rename(filepath.Join(from, filepath.FromSlash(name)), target); err != nil {
-		return fmt.Errorf("put tokens in place: %w", err)
+		return fmt.Errorf("move tokens to the output folder: %w", err)
 	}
 	return nil
 }

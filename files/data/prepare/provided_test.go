@@ -51,7 +51,7 @@ func TestProvidedFiles(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", test.name, got, err, test.want)
 		}
 	}
-	for name, want := range map[string]string{"a_null.arrow": "only empty texts", "p_null.parquet": "only empty texts", "inches.csv": "give --quotes none"} {
+	for name, want := range map[string]string{"a_null.arrow": "only empty texts", "p_null.parquet": "only empty texts", "inches.csv": "use --quotes none"} {
 		if _, err := textsOf(t, func(*Options) {}, provided(name)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", name, err, want)
 		}

@@ -204,7 +204,7 @@ func (l *lines) next() (sample, error) {
 		if _, wrong := errors.AsType[*json.SyntaxError](err); wrong && bytes.IndexByte(line, '\r') >= 0 {
 			err = errLoneCR
 		} else if err != nil && notLines(line, !l.found) {
-			err = fmt.Errorf("%w; read it with --format json (%w)", errNotLines, err)
+			err = fmt.Errorf("%w; read the file with --format json (%w)", errNotLines, err)
 		}
 		if err != nil {
 			return sample{}, fmt.Errorf("line %d: %w", l.line, err)

@@ -68,7 +68,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 		return made, fmt.Errorf("make samples: sequence length %d, want 2 to %d", o.SeqLen, tokens.MaxSeqLen)
 	}
 	if there, err := filepath.Glob(filepath.Join(o.Output, "*.parquet")); err != nil || len(there) > 0 {
-		return made, errors.Join(fmt.Errorf("make samples: %s has %d Parquet files, which readers would read as samples; choose another folder", o.Output, len(there)), err)
+		return made, errors.Join(fmt.Errorf("make samples: %s already contains %d Parquet files, which runs would read as samples; choose another folder", o.Output, len(there)), err)
 	}
 	paths, others, met, err := o.files()
 	if err != nil {
@@ -172,7 +172,7 @@ func (p *packer) file(ctx context.Context, path string) error {
 		}
 		in, err := talks{p.o.Strict, p.made.Unread}.conversation(text)
 		if _, isLines := from.(*lines); err != nil && isLines && notLines(text, p.made.Conversations == before) {
-			err = fmt.Errorf("%w; rename it to end in .json, which is read object by object (%w)", errNotLines, err)
+			err = fmt.Errorf("%w; rename the file to end in .json to read it object by object (%w)", errNotLines, err)
 		}
 		if err == nil && in.Messages != nil {
 			err = p.add(fmt.Sprintf("%s, %s", path, from.place()), in)

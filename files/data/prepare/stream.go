@@ -64,7 +64,7 @@ func (s *objectStream) next() (sample, error) {
 
 // errNotLines means that the lines of a file are not JSON objects, but parts of objects, or several
 // objects.
-var errNotLines = errors.New("the file does not have one JSON object per line")
+var errNotLines = errors.New("the file does not contain one JSON object per line")
 
 // notLines reports whether a line is an array of objects, has several objects or, if it is the
 // first line, is the start of an object or an array. A later line without an end may be truncated.

@@ -9,7 +9,7 @@ import (
 
 // TestNotOneObjectPerLine checks that the error names a format that can read the file.
 func TestNotOneObjectPerLine(t *testing.T) {
-	const hint = "line 1: the file does not have one JSON object per line; read it with --format json"
+	const hint = "line 1: the file does not contain one JSON object per line; read the file with --format json"
 	for name, content := range map[string]string{
 		"indented":       "{\n  \"text\": \"one\"\n}\n{\n  \"text\": \"two\"\n}\n",
 		"CR LF":          "{\r\n  \"text\": \"one\"\r\n}\r\n{\"text\": \"two\"}\r\n",
@@ -65,7 +65,7 @@ func TestConversationsNotOnePerLine(t *testing.T) {
 	const one = "{\n  \"messages\": [\n    {\"role\": \"user\", \"content\": \"q\"},\n    {\"role\": \"assistant\", \"content\": \"a\"}\n  ]\n}\n"
 	for name, content := range map[string]string{"one": one, "two": one + one, "array": "[" + one + "," + one + "]", "one line": strings.ReplaceAll(one+one, "\n", "")} {
 		_, _, err := converse(t, 64, map[string]string{"a.jsonl": content})
-		if name == "one line" && err != nil && strings.Contains(err.Error(), "rename it to end in .json") || err != nil && strings.Contains(err.Error(), "a.jsonl, line 1: the file does not have one JSON object per line; rename it to end in .json") {
+		if name == "one line" && err != nil && strings.Contains(err.Error(), "rename the file to end in .json") || err != nil && strings.Contains(err.Error(), "a.jsonl, line 1: the file does not contain one JSON object per line; rename the file to end in .json") {
 			if made, _, err := converse(t, 64, map[string]string{"a.json": content}); err != nil || made.Conversations == 0 {
 				t.Errorf("%s, renamed: %v, %+v", name, err, made)
 			}

@@ -232,7 +232,7 @@ func (s Sample) check(o Options) error {
 	}
 	for i, label := range s.Labels {
 		if label != IgnoreLabel && (label < 0 || label >= limit) {
-			return fmt.Errorf("%w: label %d is %d, want %d or one of the vocabulary's %d", tokens.ErrTokenRange, i, label, IgnoreLabel, limit)
+			return fmt.Errorf("%w: label %d is %d, want %d or an id below the vocabulary size, %d", tokens.ErrTokenRange, i, label, IgnoreLabel, limit)
 		}
 	}
 	for i, position := range s.Positions {

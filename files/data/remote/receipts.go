@@ -25,7 +25,7 @@ func (r *receipts) add(new data.Receipt, logger *slog.Logger) error {
 			"server", new.Server, "run", hex.EncodeToString(new.Run[:]), "batch", new.Batch,
 			"hash", hex.EncodeToString(old.Hash[:]), "signature", hex.EncodeToString(old.Signature[:]),
 			"other_hash", hex.EncodeToString(new.Hash[:]), "other_signature", hex.EncodeToString(new.Signature[:]))
-		return fmt.Errorf("%w: server %s signed hash %[4]x for batch %[3]v, and before that %[5]x", data.ErrOtherData, new.Server, new.Batch, new.Hash, old.Hash)
+		return fmt.Errorf("%w: server %s signed hash %[4]x for batch %[3]v, but before signed %[5]x", data.ErrOtherData, new.Server, new.Batch, new.Hash, old.Hash)
 	} else if !known {
 		r.order = append(r.order, new.Batch)
 	}

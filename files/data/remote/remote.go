@@ -165,7 +165,7 @@ func (c *Client) do(ctx context.Context, timeout time.Duration, enter entering, 
 	},
 		backoff.WithBackOff(policy), backoff.WithMaxElapsedTime(timeout),
 		backoff.WithNotify(func(err error, pause time.Duration) {
-			c.options.Logger.Warn("data server, trying again", "server", c.options.Addr, "err", err, "pause", pause.Round(time.Millisecond))
+			c.options.Logger.Warn("data server unreachable; retrying", "server", c.options.Addr, "err", err, "pause", pause.Round(time.Millisecond))
 		}))
 	return err
 }
@@ -204,7 +204,7 @@ func (c *Client) once(ctx context.Context, call func(*session) error) error {
 		}
 		if c.len != 0 && s.welcome.Sequences != c.len {
 			s.close()
-			return fmt.Errorf("%w: the server has %d sequences now, it had %d", data.ErrOtherData, s.welcome.Sequences, c.len)
+			return fmt.Errorf("%w: the server now has %d sequences, before %d", data.ErrOtherData, s.welcome.Sequences, c.len)
 		}
 		c.session = s
 	}

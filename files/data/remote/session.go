@@ -108,7 +108,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 		return nil, err
 	}
 	if challenge.Version != message.Version {
-		return nil, fmt.Errorf("%w: the server speaks version %d of the protocol, this program version %d; use programs of the same release",
+		return nil, fmt.Errorf("%w: the server uses protocol version %d, this program version %d; use programs of the same release",
 			data.ErrUnusable, challenge.Version, message.Version)
 	}
 	if err := s.write(message.TypeHello, message.SignHello(o.Key, o.RunID, challenge.Nonce, server)); err != nil {
@@ -121,7 +121,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 		return nil, err
 	}
 	if uint64(s.welcome.SeqLen) != uint64(o.SeqLen) {
-		return nil, fmt.Errorf("%w: the server's sequences have %d tokens, the run's have %d; set the server's seq_len to the run's max_seq_len",
+		return nil, fmt.Errorf("%w: the server's sequences have %d tokens, but the run's have %d; set the server's seq_len to the run's max_seq_len",
 			data.ErrUnusable, s.welcome.SeqLen, o.SeqLen)
 	}
 	if want := o.run(); want != ([32]byte{}) && s.welcome.Run != want {

@@ -135,7 +135,7 @@ func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data
 	case err == nil:
 		return batch, nil
 	case data.IsPermanent(err):
-		s.logger.Error("the data is wrong", "batch", id, "err", err)
+		s.logger.Error("invalid data", "batch", id, "err", err)
 		return data.Batch{}, refuse(message.BadData, "the server's data is invalid; ask its operator")
 	default:
 		s.logger.Error("cannot read the data", "batch", id, "err", err)

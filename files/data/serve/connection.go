@@ -53,7 +53,7 @@ var protocol = accept.Protocol{
 func farewell(reason error) ([]byte, bool) {
 	refused, ok := errors.AsType[*message.Error](reason)
 	if errors.Is(reason, context.Canceled) {
-		refused, ok = &message.Error{Code: message.Stopping, Reason: "the server stops"}, true
+		refused, ok = &message.Error{Code: message.Stopping, Reason: "the server is shutting down"}, true
 	}
 	if !ok {
 		return nil, false
@@ -113,7 +113,7 @@ func (c *connection) handshake(ctx context.Context) error {
 		return err
 	}
 	if kind != message.TypeHello {
-		return refuse(message.Malformed, "a frame of type %d, want a hello; is this client meant for a data server?", kind)
+		return refuse(message.Malformed, "frame of type %d, want a hello; is this client meant for a data server?", kind)
 	}
 	hello, err := message.OpenHello(payload, challenge.Nonce, c.server.options.Key.ID())
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *connection) converse(ctx context.Context) error {
 			return err
 		}
 		if kind != message.TypeRequest {
-			return refuse(message.Malformed, "a frame of type %d, want a request", kind)
+			return refuse(message.Malformed, "frame of type %d, want a request", kind)
 		}
 		request, err := message.DecodeRequest(payload)
 		if err != nil {

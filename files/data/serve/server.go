@@ -205,7 +205,7 @@ func (s *Server) dismiss() {
 	defer s.mu.Unlock()
 	for id, c := range s.live {
 		if !s.run.isPart(coordinator.ClientID(id)) {
-			c.hangUp(refuse(message.NotMember, "the key is not part of the run any more"))
+			c.hangUp(refuse(message.NotMember, "the key is no longer part of the run"))
 		}
 	}
 }

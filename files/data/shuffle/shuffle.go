@@ -32,7 +32,7 @@ type pass struct {
 // New returns the permutation of n ≥ 1 sequences for a seed.
 func New(seed [32]byte, n uint64) *Permutation {
 	if n == 0 {
-		panic("shuffle: permutation of nothing")
+		panic("shuffle: permutation of 0 elements")
 	}
 	return &Permutation{seed: seed, n: n}
 }

@@ -20,7 +20,7 @@ func TextLengths(positions []int32) ([]int, error) {
 		case last >= 0 && int(position) == lengths[last]:
 			lengths[last]++
 		case last < 0:
-			return nil, fmt.Errorf("%w: the first is %d, want 0", ErrPositions, position)
+			return nil, fmt.Errorf("%w: the first position is %d, want 0", ErrPositions, position)
 		default:
 			return nil, fmt.Errorf("%w: the position of token %d is %d, want %d (same text) or 0 (next text)", ErrPositions, i, position, lengths[last])
 		}

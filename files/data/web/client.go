@@ -141,7 +141,7 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 		return nil
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w; at last: %w", ctx.Err(), last)
+		return fmt.Errorf("%w; last error: %w", ctx.Err(), last)
 	}
 	return last
 }
@@ -158,7 +158,7 @@ func (c *client) steadily(ctx context.Context, request func(ctx context.Context)
 	defer timer.Stop()
 	err := request(context.WithValue(ctx, arrivedKey{}, func() { timer.Reset(c.options.Timeout) }))
 	if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-		return fmt.Errorf("less than %d bytes in %v: %w", pieceBytes, c.options.Timeout, context.DeadlineExceeded)
+		return fmt.Errorf("received less than %d bytes in %v: %w", pieceBytes, c.options.Timeout, context.DeadlineExceeded)
 	}
 	return err
 }
@@ -197,7 +197,7 @@ func isFinal(err error) bool {
 func (c *client) send(ctx context.Context, address string, header http.Header) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the address cannot be used", ErrStatus)
+		return nil, fmt.Errorf("%w: invalid address", ErrStatus)
 	}
 	if err := c.checkHost(request.URL); err != nil {
 		return nil, err

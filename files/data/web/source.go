@@ -150,7 +150,7 @@ func (c *client) part(ctx context.Context, address string, buffer []byte, offset
 		if want == nil {
 			return got, statusError(response)
 		}
-		return got, fmt.Errorf("%w: the server has another version", tokens.ErrChanged)
+		return got, fmt.Errorf("%w: the server has a different version", tokens.ErrChanged)
 	case http.StatusRequestedRangeNotSatisfiable:
 		if want == nil {
 			return got, fmt.Errorf("%w: the server answers %s to a request for the first bytes; the file is empty", tokens.ErrTooShort, text(response.StatusCode))
@@ -160,7 +160,7 @@ func (c *client) part(ctx context.Context, address string, buffer []byte, offset
 		return got, statusError(response)
 	}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return got, fmt.Errorf("%w: the answer is compressed; a part of a file must not be compressed", ErrStatus)
+		return got, fmt.Errorf("%w: the server sent a compressed part of the file; disable compression on the server", ErrStatus)
 	}
 	first, last, size, err := contentRange(response.Header.Get("Content-Range"))
 	if err != nil {
@@ -203,12 +203,12 @@ func (v version) changed(other version) bool {
 
 func changed(opened, found version) error {
 	if found.size < 0 {
-		return fmt.Errorf("%w: the server has another version", tokens.ErrChanged)
+		return fmt.Errorf("%w: the server has a different version", tokens.ErrChanged)
 	}
 	if opened.size != found.size {
 		return fmt.Errorf("%w: size was %d bytes, now %d", tokens.ErrChanged, opened.size, found.size)
 	}
-	return fmt.Errorf("%w: the server has another version of the same length", tokens.ErrChanged)
+	return fmt.Errorf("%w: the server has a different version of the same length", tokens.ErrChanged)
 }
 
 // contentRange parses "bytes 0-5/1234".

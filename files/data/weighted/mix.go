@@ -35,7 +35,7 @@ type place struct {
 // closes the sources.
 func New(sources []Source, shares []uint32, seed *[32]byte) (*Mix, error) {
 	if len(sources) == 0 || len(sources) != len(shares) || len(sources) > MaxSources {
-		return nil, fmt.Errorf("%w: %d sources, %d shares", ErrWeights, len(sources), len(shares))
+		return nil, fmt.Errorf("%w: %d sources and %d shares", ErrWeights, len(sources), len(shares))
 	}
 	sum := uint64(0)
 	for i, share := range shares {
@@ -45,7 +45,7 @@ func New(sources []Source, shares []uint32, seed *[32]byte) (*Mix, error) {
 		sum += uint64(share)
 	}
 	if sum > MaxCycle {
-		return nil, fmt.Errorf("%w: %d shares, at most %d", ErrWeights, sum, MaxCycle)
+		return nil, fmt.Errorf("%w: %d shares in total, the limit is %d", ErrWeights, sum, MaxCycle)
 	}
 	m := &Mix{sources: sources, shares: shares, cycle: arrange(shares, int64(sum))}
 	if seed != nil {

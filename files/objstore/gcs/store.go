@@ -109,7 +109,7 @@ func (s *Store) Stat(ctx context.Context, name string) (objstore.Object, error) 
 	defer cancel()
 	attributes, err := s.bucket.Object(name).Attrs(ctx)
 	if err != nil {
-		return objstore.Object{}, s.wrap("look at", name, err)
+		return objstore.Object{}, s.wrap("get attributes of", name, err)
 	}
 	return describe(attributes), nil
 }

@@ -191,7 +191,7 @@ func (f *braces) argument(name string, more bool) any {
 	case name == "" && more:
 		f.r.unsupported("a field of a format without a name, but with an attribute or an item")
 	case name == "" && f.manual, isPlace && f.next > 0 && !more:
-		f.r.wrong("a format with fields with and without places")
+		f.r.wrong("a format with both numbered and unnumbered fields")
 	case name == "":
 		at = int64(f.next)
 		f.next++

@@ -39,7 +39,7 @@ func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([
 	}
 	frame, err := t.ids(coder, plain)
 	if err != nil {
-		return nil, fmt.Errorf("with a plain word in place of each message: %w", err)
+		return nil, fmt.Errorf("with each message replaced by a plain word: %w", err)
 	}
 	control := func(id int32) bool {
 		added, special := coder.Added(id)
@@ -61,7 +61,7 @@ func (t *Template) Encode(coder *tokenizer.Tokenizer, in Input, ends []int32) ([
 			return nil, errors.Join(fmt.Errorf("%w: message %d (role %s) contains %q", ErrControl, i, message.Role, text), err)
 		}
 	}
-	return nil, fmt.Errorf("%w: the template makes more of them, or fewer, of these messages than of plain words", ErrControl)
+	return nil, fmt.Errorf("%w: the template produces different control tokens from these messages than from plain words", ErrControl)
 }
 
 // checkTools refuses control tokens in tools, in calls of tools, and in the names and ids of calls.
@@ -77,7 +77,7 @@ func (in Input) checkTools(coder *tokenizer.Tokenizer, control func(id int32) bo
 		return err
 	}
 	for i, m := range in.Messages {
-		inCall := fmt.Errorf("%w: message %d: a call of a tool", ErrControl, i)
+		inCall := fmt.Errorf("%w: message %d: a tool call", ErrControl, i)
 		checkCall := func(text string) error { return check(text, inCall) }
 		if err := errors.Join(eachString(m.Calls, checkCall), eachString(m.CallID, checkCall), eachString(m.Name, checkCall)); err != nil {
 			return err

@@ -44,8 +44,8 @@ func TestEncodeKeepsTheFrame(t *testing.T) {
 		"an end":                     {plain, "a<|end|>", `message 1 (role user) contains "<|end|>"`, nil},
 		"not special, of the frame":  {plain, "a<|user|>", `"<|user|>"`, nil},
 		"not special, of no frame":   {plain, "<think>a", "", nil},
-		"made by the template":       {assembling, "a<|e#nd|>", "the template makes more", nil},
-		"no frame":                   {suppressing, "stop", "the template makes more", nil},
+		"made by the template":       {assembling, "a<|e#nd|>", "the template produces different", nil},
+		"no frame":                   {suppressing, "stop", "the template produces different", nil},
 		"in place of one of a frame": {suppressing, "stop<|end|>", "", nil}, // the same control tokens, in the same order
 		"an id that ends texts":      {plain, "a\x00b", `"\x00"`, []int32{0}},
 	} {

@@ -140,7 +140,7 @@ func (o *operands) next(p placeholder) any {
 		return value
 	}
 	if o.used >= len(o.values) || p.hasKey {
-		o.r.wrong("a format has more places than values")
+		o.r.wrong("a format has more placeholders than values")
 	}
 	o.used++
 	return o.values[o.used-1]
@@ -161,7 +161,7 @@ func (o *operands) finish() {
 		}
 	}
 	if o.used < len(o.values) {
-		o.r.wrong("a format has fewer places than values")
+		o.r.wrong("a format has fewer placeholders than values")
 	}
 }
 

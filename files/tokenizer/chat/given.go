@@ -50,7 +50,7 @@ func (g given) bind(names ...string) []any {
 // need returns an argument that must not be omitted.
 func (g given) need(value any) any {
 	if _, missing := value.(absent); missing {
-		g.r.wrong("%s lacks an argument", g.call)
+		g.r.wrong("an argument of %s is missing", g.call)
 	}
 	return value
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrTurns means that the assistant's tokens in a conversation cannot be determined.
-var ErrTurns = errors.New("cannot tell the assistant's tokens")
+var ErrTurns = errors.New("cannot determine which tokens are the assistant's")
 
 // assistant is the role whose messages are learned.
 const assistant = "assistant"
@@ -51,7 +51,7 @@ func (t *Template) learnMarked(coder *tokenizer.Tokenizer, in Input, ids []int32
 				return err
 			}
 			if !starts(ids, before) {
-				return fmt.Errorf("%w: a token crosses the border of a text that the template marks, at byte %d", ErrTurns, at)
+				return fmt.Errorf("%w: at byte %d, a token crosses the boundary of a text that the template marks", ErrTurns, at)
 			}
 			ends[i] = len(before)
 		}

@@ -12,10 +12,10 @@ import (
 
 // Errors of templates.
 var (
-	ErrUnsupported = errors.New("not supported in chat templates here")
-	ErrSyntax      = errors.New("the chat template is not valid")
+	ErrUnsupported = errors.New("unsupported feature of chat templates")
+	ErrSyntax      = errors.New("invalid chat template")
 	ErrTooMuch     = errors.New("the chat template exceeds a limit")
-	ErrTemplate    = errors.New("the chat template cannot be computed")
+	ErrTemplate    = errors.New("cannot apply the chat template")
 )
 
 // maxSource limits a template, in bytes. The longest templates in use have about 20 KiB.
@@ -306,7 +306,7 @@ func (l *lexer) operator(open *[]byte) error {
 			*open = append(*open, map[string]byte{"(": ')', "[": ']', "{": '}'}[op])
 		case ")", "]", "}":
 			if len(*open) == 0 || (*open)[len(*open)-1] != op[0] {
-				return fmt.Errorf("%w: line %d: %q closes nothing", ErrSyntax, l.line, op)
+				return fmt.Errorf("%w: line %d: unmatched %q", ErrSyntax, l.line, op)
 			}
 			*open = (*open)[:len(*open)-1]
 		}

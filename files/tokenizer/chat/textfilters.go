@@ -149,7 +149,7 @@ func formatFilter(r *renderer, of any, g given) any {
 	values := any(tupleOf(g.placed...))
 	if len(g.names) > 0 {
 		if len(g.placed) > 0 {
-			r.wrong("format with arguments by place and by name")
+			r.wrong("format with both positional and named arguments")
 		}
 		values = r.newFields(g)
 	}

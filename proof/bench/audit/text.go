@@ -27,7 +27,7 @@ func readText(folder string) ([]byte, error) {
 		return err
 	})
 	if err == nil && len(text) < 1<<16 {
-		err = fmt.Errorf("%s: %d bytes of .go files, want 64 KiB at least; name another folder with --text", folder, len(text))
+		err = fmt.Errorf("%s: %d bytes of .go files, want at least 64 KiB; name another folder with --text", folder, len(text))
 	}
 	return text, err
 }

@@ -121,7 +121,7 @@ func (o options) compare(ctx context.Context, m *tensors, threads int) error {
 	var other *reference
 	if o.Python != "" {
 		if other, err = o.start(ctx, m, threads); err != nil {
-			return fmt.Errorf("%s %s: %w (--python= leaves the comparison out)", o.Python, o.Reference, err)
+			return fmt.Errorf("%s %s: %w (to skip the comparison: --python=)", o.Python, o.Reference, err)
 		}
 		defer other.stop()
 	}
@@ -164,7 +164,7 @@ func (o options) compare(ctx context.Context, m *tensors, threads int) error {
 	fmt.Printf("%d threads, kernel %s; ms for 100 M parameters, elapsed (CPU)\n", threads, kernel.ISA())
 	for _, work := range []string{"encode", "decode"} {
 		mine := medians(own[work])
-		fmt.Printf("  %s %.0f (%.0f); to move the numbers alone (%.0f): %.0f %% of it\n",
+		fmt.Printf("  %s %.0f (%.0f); only copying the numbers (%.0f): %.0f %% of it\n",
 			work, mine.wall*scale, mine.cpu*scale, floor[work]*scale, 100*floor[work]/mine.cpu)
 		if other == nil {
 			continue

@@ -141,9 +141,9 @@ func (o options) size(m *tensors, payload []byte) error {
 	}
 	fmt.Printf("a result of step %d: %d bytes for %d coefficients, %d chunks with fewer than %d\n", o.Steps, len(payload), coefficients, short, o.TopK)
 	published := float64(len(payload)) * 8 / (17 * float64(coefficients))
-	bar("its bits / 17 a coefficient (u16 index and sign)", published, "%6.3f", published <= 0.66, "≤ 0.66")
+	bar("its bits / 17 bits per coefficient (u16 index and sign)", published, "%6.3f", published <= 0.66, "≤ 0.66")
 	entropy := float64(len(payload)) * 8 / bound
-	bar("its bits / bound: any sets of so many, and signs", entropy, "%6.4f", entropy <= 1.01, "≤ 1.01")
+	bar("its bits / bound: any set of this many coefficients, and signs", entropy, "%6.4f", entropy <= 1.01, "≤ 1.01")
 	return nil
 }
 

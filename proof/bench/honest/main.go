@@ -59,7 +59,7 @@ func run(ctx context.Context, u setup, file, only string, control bool, rounds i
 		for _, percent := range audits {
 			o, err := u.measure(ctx, r, percent)
 			if errors.Is(err, process.ErrNoLinks) {
-				fmt.Fprintf(os.Stderr, "%s is left out: %v\n", r.Name, err)
+				fmt.Fprintf(os.Stderr, "%s is skipped: %v\n", r.Name, err)
 				continue
 			}
 			if err != nil {

@@ -47,7 +47,7 @@ func (r *row) check() error {
 	case !known:
 		return fmt.Errorf("model is %q, want tied, untied or moe", r.Model)
 	case r.Clients < 2 || r.Clients > maxClients || r.BF16 < 0 || r.BF16 > r.Clients || r.GPU < 0 || r.GPU > r.Clients:
-		return fmt.Errorf("clients is %d, bf16 %d and gpu %d, want 2 to %d and no more than clients", r.Clients, r.BF16, r.GPU, maxClients)
+		return fmt.Errorf("clients is %d, bf16 %d and gpu %d, want 2 to %d clients, and at most as many in bf16 and gpu", r.Clients, r.BF16, r.GPU, maxClients)
 	case r.Rounds < 1 || r.Rounds > maxRounds:
 		return fmt.Errorf("rounds is %d, want 1 to %d", r.Rounds, maxRounds)
 	case r.Batch < 1 || r.Length < 2:

@@ -46,7 +46,7 @@ func New(shapes audit.Shapes, o Options) (*Cutting, error) {
 			return nil, err
 		}
 		if layout.Shape(o.TopK) != s {
-			return nil, fmt.Errorf("tensor of %+v is cut into %+v", s, layout.Shape(o.TopK))
+			return nil, fmt.Errorf("the tensor's layout is %[2]v, want %[1]v", s, layout.Shape(o.TopK))
 		}
 		c.Layouts = append(c.Layouts, layout)
 	}

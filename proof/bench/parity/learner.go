@@ -174,7 +174,7 @@ func (c *clients) finish(ctx context.Context) error {
 		if i == 0 {
 			first = snapshot
 		} else if snapshot.Manifest().Digest() != first.Manifest().Digest() {
-			return fmt.Errorf("client %d: its model is not that of client 0", i)
+			return fmt.Errorf("client %d: the model differs from the model of client 0", i)
 		}
 	}
 	return nil

@@ -107,7 +107,7 @@ type ejected struct {
 func newMembers(ctx context.Context, c *runCommand, o train.Options, text *local.Folder) (learner, error) {
 	does, known := attacks[c.Attack]
 	if !known && c.Attackers > 0 || c.Attackers >= c.Clients || c.ApplyLag != 1 || c.Lookahead {
-		return nil, fmt.Errorf("attack %q, attackers %d of %d, apply-lag %d, lookahead %v: want an attack, fewer attackers than clients, lag 1, no lookahead",
+		return nil, fmt.Errorf("attack %q, attackers %d of %d, apply-lag %d, lookahead %v: want a known attack, fewer attackers than clients, apply-lag 1, and no lookahead",
 			c.Attack, c.Attackers, c.Clients, c.ApplyLag, c.Lookahead)
 	}
 	cut := momenta.Options{TopK: int(c.TopK), Edge: int(c.Chunk), Run: sha256.Sum256([]byte(o.RunID))}
@@ -320,7 +320,7 @@ func (m *members) fake(ctx context.Context, r *round) error {
 		if m.attack.half {
 			batch := r.batches[one]
 			if batch.Len() < 2 {
-				return fmt.Errorf("a batch of %d sequences has no half", batch.Len())
+				return fmt.Errorf("a batch of %d sequences cannot be halved; want at least 2 sequences", batch.Len())
 			}
 			half, err := m.gradient(ctx, r.step, assign.BatchID{Start: batch.Start, End: batch.Start + batch.Len()/2})
 			if err != nil {

@@ -117,7 +117,7 @@ func (c *runCommand) steps() uint32 {
 // Run trains and writes the log atomically.
 func (c *runCommand) Run(ctx context.Context) (err error) {
 	if c.Batch < c.Clients || c.Clients < 1 || c.ApplyLag < 1 || c.ApplyLag > 2 || c.steps() < measurements || (c.InnerSteps > 0) != (c.Optimizer == "local") {
-		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps, inner steps %d: want a batch for each client, lag 1 or 2, %d steps, inner steps of local steps only",
+		return fmt.Errorf("batch %d, clients %d, apply-lag %d, %d steps, inner steps %d: want at least one sequence per client, apply-lag 1 or 2, at least %d steps, and inner steps exactly with --optimizer local",
 			c.Batch, c.Clients, c.ApplyLag, c.steps(), c.InnerSteps, measurements)
 	}
 	path := filepath.Join(c.Logs, c.Name+rawlog.Suffix)
@@ -153,7 +153,7 @@ func (c *runCommand) Run(ctx context.Context) (err error) {
 }
 
 // errBusy means that another process is training this run.
-var errBusy = errors.New("another process is at it")
+var errBusy = errors.New("another process is training this run")
 
 func (c *runCommand) train(ctx context.Context, l learner, texts *texts, log *json.Encoder) error {
 	if err := log.Encode(c); err != nil {

@@ -51,7 +51,7 @@ func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string
 		return nil, err
 	}
 	if !wait(ctx, func() bool { return len(n.trained(0, time.Time{})) >= killAfter }) {
-		return nil, errors.New("it did not come to its first rounds")
+		return nil, errors.New("the first member did not complete its first rounds")
 	}
 	n.members[members-1].Signal(syscall.SIGKILL)
 	at, before := time.Now(), mean(n.applied(0, time.Time{}))
@@ -67,7 +67,7 @@ func (b *bench) killOwn(ctx context.Context, cancel func(), s system, dir string
 	restarted := time.Now()
 	back := func() []time.Time { return n.trained(members-1, restarted) }
 	if !wait(ctx, func() bool { return len(back()) > 0 && len(n.applied(0, back()[0])) > 0 }) {
-		return nil, fmt.Errorf("the member was not back after %v", timeout)
+		return nil, fmt.Errorf("the killed member did not train again within %v of its restart", timeout)
 	}
 	return &killed{Before: before, Stall: longest(n.applied(0, at), at), Back: back()[0].Sub(restarted).Seconds()}, nil
 }

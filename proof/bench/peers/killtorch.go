@@ -41,7 +41,7 @@ func (r *torchRun) killForGood(ctx context.Context) (*killed, error) {
 	}
 	ended := func() bool { return closed(r.members[0].Ended()) }
 	if !wait(ctx, func() bool { return ended() || len(r.exchanges(rankLog(0), 0, at)) > 1 }) {
-		k.Message = fmt.Sprintf("nothing happened for %v", timeout)
+		k.Message = fmt.Sprintf("no exchange and no exit for %v after the kill", timeout)
 		return k, nil
 	}
 	if k.Stall, k.Failed = time.Since(at).Seconds(), ended(); k.Failed {
@@ -69,7 +69,7 @@ func (r *torchRun) killAndRestart(ctx context.Context) (*killed, error) {
 	restarted := time.Now()
 	back := func() []line { return r.exchanges(log, members-1, restarted) }
 	if !wait(ctx, func() bool { return len(back()) > 0 && len(r.exchanges(rankLog(0), 0, unix(back()[0].Time))) > 0 }) {
-		return nil, fmt.Errorf("the member was not back after %v", timeout)
+		return nil, fmt.Errorf("the killed member did not exchange again within %v of its restart", timeout)
 	}
 	k.Stall, k.Back = longest(r.times(rankLog(0), at), at), unix(back()[0].Time).Sub(restarted).Seconds()
 	return k, nil
@@ -82,7 +82,7 @@ func (r *torchRun) killLast(ctx context.Context) (k *killed, at time.Time, err e
 		return nil, at, err
 	}
 	if !wait(ctx, func() bool { return len(r.times(rankLog(0), at)) >= killAfter }) {
-		return nil, at, errors.New("it did not come to its first exchanges")
+		return nil, at, errors.New("the members did not complete their first exchanges")
 	}
 	kill(r.members[members-1])
 	return &killed{Before: mean(r.times(rankLog(0), at))}, time.Now(), nil
@@ -106,7 +106,7 @@ func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 	defer func() { one.Signal(syscall.SIGTERM); <-one.Ended() }()
 	last := func(since time.Time) []line { return r.exchanges(log, members-1, since) }
 	if !wait(ctx, func() bool { return len(last(time.Time{})) >= killAfter }) {
-		return nil, errors.New("it did not come to its first exchanges")
+		return nil, errors.New("the members did not complete their first exchanges")
 	}
 	before := last(time.Time{})
 	if err := syscall.Kill(before[len(before)-1].PID, syscall.SIGKILL); err != nil {
@@ -116,7 +116,7 @@ func (r *torchRun) killUnderTorchrun(ctx context.Context) (*killed, error) {
 	k := &killed{Before: (before[len(before)-1].Time - before[0].Time) / float64(len(before)-1)}
 	again := func() bool { return len(last(at)) > 0 && len(r.exchanges(log, 0, at)) > 1 }
 	if !wait(ctx, func() bool { return again() || closed(one.Ended()) }) {
-		return nil, fmt.Errorf("torchrun did not train again after %v", timeout)
+		return nil, fmt.Errorf("torchrun did not train again within %v of the kill", timeout)
 	}
 	if !again() {
 		k.Stall, k.Failed, k.Message = time.Since(at).Seconds(), true, "all restarts failed, and torchrun ended with an error"

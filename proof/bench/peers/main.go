@@ -101,7 +101,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	}
 	location := run.Model.DataLocations[0].Local
 	if location == nil || location.Shuffle.Seed == nil || run.Model.Checkpoint.Local == nil {
-		return fmt.Errorf("%s: want local data in a drawn order, and a local checkpoint", first)
+		return fmt.Errorf("%s: want local shuffled data, and a local checkpoint", first)
 	}
 	b.length, b.model = int(run.Model.MaxSeqLen), run.Model.Checkpoint.Local.Path
 	if b.rows.Model != "" {
@@ -219,7 +219,7 @@ func (b *bench) locked(ctx context.Context, j job) (err error) {
 
 // one makes a measurement.
 func (b *bench) one(ctx context.Context, j job) (m measurement, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, jobTimeout, fmt.Errorf("it took longer than %v", jobTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, jobTimeout, fmt.Errorf("the measurement took longer than %v", jobTimeout))
 	defer cancel()
 	if j.kill {
 		return b.killed(ctx, j.system)

@@ -104,7 +104,7 @@ func (b *bench) read() (map[string]measurement, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if m.Killed == nil && len(m.Points) < 2 {
-			return nil, fmt.Errorf("%s: %d points, want 2 or more: remove it, and it is measured again", path, len(m.Points))
+			return nil, fmt.Errorf("%s: %d points, want at least 2; remove the file to repeat the measurement", path, len(m.Points))
 		}
 		all[strings.TrimSuffix(filepath.Base(path), rawlog.Suffix)] = m
 	}

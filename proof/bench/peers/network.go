@@ -204,7 +204,7 @@ func (n *ownNetwork) rounds(i int) (r roundTimes, digest string, err error) {
 		}
 	}
 	if len(r.at) < 4 || r.at[1].IsZero() || r.at[2].IsZero() {
-		return r, "", fmt.Errorf("member %d saw %d rounds, want the first and three more", i, len(r.at))
+		return r, "", fmt.Errorf("member %d saw %d rounds, want at least 4, with steps 1 and 2", i, len(r.at))
 	}
 	return r, digest, nil
 }

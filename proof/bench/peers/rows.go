@@ -80,9 +80,9 @@ func (s system) check() error {
 	case s.Name == "":
 		return errors.New("name is missing")
 	case (s.State == "") == (s.Torch == ""):
-		return errors.New("want either state or torch")
+		return errors.New("set either state or torch, and only one of them")
 	case s.Only != "" && s.Only != curveOnly && s.Only != killOnly:
-		return fmt.Errorf("only is %q, want curve, kill or nothing", s.Only)
+		return fmt.Errorf("only is %q, want curve, kill or empty", s.Only)
 	case s.Torchrun && (s.Torch == "" || s.Torch == hivemind || s.Only != killOnly):
 		return errors.New(`torchrun requires a system of peers.py and only = "kill"`)
 	case s.Torch != "" && len(s.Set) > 0:
@@ -92,7 +92,7 @@ func (s system) check() error {
 	case s.Exchanges < 4 || s.Exchanges > maxExchanges:
 		return fmt.Errorf("exchanges is %d, want 4 to %d", s.Exchanges, maxExchanges)
 	case s.Measure < 1:
-		return fmt.Errorf("measure is %d, want 1 or more", s.Measure)
+		return fmt.Errorf("measure is %d, want at least 1", s.Measure)
 	}
 	return nil
 }
@@ -104,9 +104,9 @@ func (l link) check() error {
 	case l.Delay < 0 || l.Delay > process.Duration(time.Second):
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(l.Delay))
 	case l.Mbits < 0 || l.Mbits > 100_000:
-		return fmt.Errorf("mbits is %d, want up to 100000", l.Mbits)
+		return fmt.Errorf("mbits is %d, want at most 100000", l.Mbits)
 	case l.Loss < 0 || l.Loss > 500:
-		return fmt.Errorf("loss is %d of a thousand, want up to 500", l.Loss)
+		return fmt.Errorf("loss is %d per thousand, want at most 500", l.Loss)
 	}
 	return nil
 }

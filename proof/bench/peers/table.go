@@ -193,7 +193,7 @@ func printKills(w io.Writer, r rows, done map[string]measurement) {
 		case k.Failed:
 			outcome = fmt.Sprintf("%s after %.1f s", k.Message, k.Stall)
 		case k.Lost > 0:
-			outcome = fmt.Sprintf("exchanges repeated by all: %d", k.Lost)
+			outcome = fmt.Sprintf("exchanges that all members repeated: %d", k.Lost)
 		}
 		lines = append(lines, fmt.Sprintf("| %s | %s | %s | %s | %s | %s |", s.title(), before, goesOn, back, outcome, m.Load))
 	}

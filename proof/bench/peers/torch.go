@@ -185,7 +185,7 @@ func (r *torchRun) read(m *measurement, sent traffic) error {
 			return err
 		}
 		if len(lines) < 3 || lines[len(lines)-1].Digest == "" {
-			return fmt.Errorf("rank %d of %s printed too little", rank, r.system.Name)
+			return fmt.Errorf("the output of rank %d of %s is incomplete", rank, r.system.Name)
 		}
 		last := lines[len(lines)-1]
 		m.Digests = append(m.Digests, last.Digest)
@@ -236,7 +236,7 @@ func apart(dir string) (most float64, err error) {
 		}
 		for _, other := range all {
 			if len(other) != len(weights) {
-				return 0, fmt.Errorf("%s: %d bytes of weights, another member has %d", path, len(weights), len(other))
+				return 0, fmt.Errorf("%s: %d bytes of weights, but another member has %d", path, len(weights), len(other))
 			}
 			most = max(most, distance(weights, other))
 		}

@@ -6,5 +6,5 @@ import "fmt"
 
 // Links returns ErrNoLinks: links need Linux namespaces.
 func Links(Link, int) (places []Place, end func() error, err error) {
-	return nil, nil, fmt.Errorf("%w: only Linux has network namespaces", ErrNoLinks)
+	return nil, nil, fmt.Errorf("%w: this requires network namespaces, which only Linux has", ErrNoLinks)
 }

@@ -29,7 +29,7 @@ type Link struct {
 }
 
 // ErrNoLinks means that this machine cannot make links.
-var ErrNoLinks = errors.New("links with a delay cannot be made")
+var ErrNoLinks = errors.New("cannot create links with a delay")
 
 // Loopback returns places that are all on this machine's loopback device.
 func Loopback(count int) []Place {

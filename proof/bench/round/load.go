@@ -64,7 +64,7 @@ func processSeconds(pid int) (float64, error) {
 	_, after, found := strings.Cut(string(text), ") ") // the name may contain spaces
 	fields := strings.Fields(after)
 	if !found || len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 13 at least", pid, len(fields))
+		return 0, fmt.Errorf("/proc/%d/stat: %d fields after the name, want at least 13", pid, len(fields))
 	}
 	return ticks(fields[11:13])
 }
@@ -79,7 +79,7 @@ func machineSeconds() (float64, error) {
 	line, _, _ := strings.Cut(string(text), "\n")
 	fields := strings.Fields(line)
 	if len(fields) < 9 {
-		return 0, fmt.Errorf("/proc/stat: %d fields in the first line, want 9 at least", len(fields))
+		return 0, fmt.Errorf("/proc/stat: %d fields in the first line, want at least 9", len(fields))
 	}
 	busy := append([]string{}, fields[1:4]...) // user, nice, system
 	return ticks(append(busy, fields[6:9]...)) // irq, softirq, steal; without idle and iowait

@@ -136,7 +136,7 @@ func writeJSON(path string, summaries []summary) error {
 		return err
 	}
 	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write figures: %w", err)
+		return fmt.Errorf("write results: %w", err)
 	}
 	return nil
 }

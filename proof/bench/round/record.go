@@ -71,7 +71,7 @@ func readClient(events iter.Seq2[event.Event, error]) (*clientRecord, error) {
 		c.add(e)
 	}
 	if len(c.rounds) == 0 {
-		return nil, fmt.Errorf("read a client's events: no round")
+		return nil, fmt.Errorf("the client's event log contains no round")
 	}
 	return c, nil
 }
@@ -175,7 +175,7 @@ func readHost(events iter.Seq2[event.Event, error]) (*hostRecord, error) {
 		}
 	}
 	if len(h.train) == 0 {
-		return nil, fmt.Errorf("read the server's events: no round began")
+		return nil, fmt.Errorf("the server's event log contains no round")
 	}
 	return h, nil
 }

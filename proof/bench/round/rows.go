@@ -42,17 +42,17 @@ func (r row) check() error {
 	case r.Rounds < 1 || r.Rounds > maxRounds:
 		return fmt.Errorf("rounds is %d, want 1 to %d", r.Rounds, maxRounds)
 	case (r.Batch == 0) == (r.TrainSeconds == 0):
-		return errors.New("want either batch or train_seconds")
+		return errors.New("set either batch or train_seconds, and only one of them")
 	case r.Batch < 0 || r.Batch > maxBatch:
 		return fmt.Errorf("batch is %d, want 1 to %d", r.Batch, maxBatch)
 	case r.TrainSeconds < 0 || r.TrainSeconds > 60:
-		return fmt.Errorf("train_seconds is %g, want up to 60", r.TrainSeconds)
+		return fmt.Errorf("train_seconds is %g, want at most 60", r.TrainSeconds)
 	case r.Delay < 0 || r.Delay > process.Duration(time.Second):
 		return fmt.Errorf("delay is %s, want 0s to 1s", time.Duration(r.Delay))
 	case r.Mbits < 0 || r.Mbits > 100_000 || r.Mbits > 0 && r.Delay == 0:
-		return fmt.Errorf("mbits is %d, want at most 100000, together with a delay", r.Mbits)
+		return fmt.Errorf("mbits is %d, want at most 100000, and a delay in the same row", r.Mbits)
 	case r.Loss < 0 || r.Loss > 500 || r.Loss > 0 && r.Delay == 0:
-		return fmt.Errorf("loss is %d of a thousand, want at most 500, together with a delay", r.Loss)
+		return fmt.Errorf("loss is %d per thousand, want at most 500, and a delay in the same row", r.Loss)
 	}
 	return nil
 }

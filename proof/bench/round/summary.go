@@ -57,7 +57,7 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-var errNoInnerRounds = errors.New("the event logs have no round between two other rounds of its epoch")
+var errNoInnerRounds = errors.New("the event logs contain no round between two other rounds of the same epoch; run more rounds")
 
 // summarise analyses the inner rounds of all clients. window is from the start of the first to the
 // end of the last of these rounds.

@@ -122,7 +122,7 @@ func deviceMemory(pid int) (int64, error) {
 		}
 		n, err := strconv.ParseInt(mebibytes, 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("nvidia-smi reports %[2]q for process %[1]d", pid, mebibytes)
+			return 0, fmt.Errorf("nvidia-smi reports %[2]q as the memory of process %[1]d", pid, mebibytes)
 		}
 		sum += n << 10
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrUnsupported means that this machine or user cannot make namespaces.
-var ErrUnsupported = errors.New("network namespaces cannot be made")
+var ErrUnsupported = errors.New("cannot create network namespaces")
 
 // mtu is the MTU of the hosts' devices.
 const mtu = 1420
@@ -65,7 +65,7 @@ func (l *Lab) add(link Link, guard *firewall, apart bool) (*Host, error) {
 	defer l.mu.Unlock()
 	number := len(l.hosts) + 1
 	if number > 250 {
-		return nil, errors.New("add host: a lab has room for 250")
+		return nil, errors.New("add host: a lab has at most 250 hosts")
 	}
 	h := &Host{
 		lab: l, guard: guard,

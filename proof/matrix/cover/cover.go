@@ -100,7 +100,7 @@ func (p Plan) check() error {
 		}
 		for _, c := range combination {
 			if c.Feature < 0 || c.Feature >= len(p.Features) || c.Level < 0 || c.Level >= len(p.Features[c.Feature].Levels) {
-				return fmt.Errorf("forbidden combination %d names the unknown %v", i+1, c)
+				return fmt.Errorf("forbidden combination %d names an unknown feature or level, %v", i+1, c)
 			}
 		}
 	}

@@ -111,7 +111,7 @@ func (c *Checker) NameOf(id coordinator.ClientID) string {
 	if m := c.run.Cast.Find(identity.ID(id)); m != nil {
 		return m.Name()
 	}
-	return "a stranger"
+	return "an unknown client"
 }
 
 // honest reports whether all assertions apply to a client.

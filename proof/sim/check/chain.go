@@ -87,7 +87,7 @@ func (c *chain) compareTrained(step uint32, payloads [][]byte) {
 		_, batch, trainer := model.ReadHeader(payload)
 		m := c.checker.run.Cast.Find(trainer)
 		if m != nil && m.Honest() && !bytes.Equal(payload[:model.ResultSize], model.NewResult(&from.model, step, batch, trainer, 0)) {
-			c.checker.Violate(TrainedRight, "%s made its result of step %d from another model", m.Name(), step)
+			c.checker.Violate(TrainedRight, "%s computed its result of step %d from the wrong model", m.Name(), step)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func (c *chain) compare(m *cast.Member, step uint32, payloads [][]byte, weights 
 		c.steps[step] = l
 	}
 	if !l.decided {
-		check.Violate(CountedRight, "%s applies step %d, whose outcome nobody can know", m.Name(), step)
+		check.Violate(CountedRight, "%s applies step %d, whose outcome is undecided", m.Name(), step)
 		return
 	}
 	for i, payload := range payloads {
@@ -241,11 +241,11 @@ func (c *chain) compare(m *cast.Member, step uint32, payloads [][]byte, weights 
 		}
 	}
 	if len(payloads) < len(l.counted) {
-		check.Violate(CountedRight, "%s leaves batch %v of step %d out", m.Name(), l.batches[len(payloads)], step)
+		check.Violate(CountedRight, "%s omits batch %v of step %d", m.Name(), l.batches[len(payloads)], step)
 	}
 	c.compareTrained(step, payloads)
 	if l.known && *weights != l.model {
-		check.Violate(SameReplica, "%s has other weights after step %d than the counted results make", m.Name(), step)
+		check.Violate(SameReplica, "the weights of %s after step %d differ from the weights with the counted results", m.Name(), step)
 	}
 }
 

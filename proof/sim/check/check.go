@@ -68,7 +68,7 @@ func (c *Checker) Accepted(s *coordinator.State, from coordinator.ClientID, nonc
 func (c *Checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
 	round := s.CurrentRound()
 	if round == nil {
-		c.Violate(OnlyElected, "a witness outside rounds")
+		c.Violate(OnlyElected, "a witness proof was accepted outside of rounds")
 		return
 	}
 	if c.votedStep != round.Step {
@@ -77,7 +77,7 @@ func (c *Checker) witnessed(s *coordinator.State, from coordinator.ClientID) {
 	member := slices.Index(round.Members, from)
 	elected := member >= 0 && assign.Position(uint32(member), uint32(len(round.Members)), round.Seed, "witness") < uint32(electedOf(round, s.Config))
 	if !elected || slices.Contains(c.voted, from) {
-		c.Violate(OnlyElected, "%s in step %d, elected: %v", c.NameOf(from), round.Step, elected)
+		c.Violate(OnlyElected, "%s sent a witness proof in step %d (elected: %v), want one from each elected witness", c.NameOf(from), round.Step, elected)
 	}
 	c.voted = append(c.voted, from)
 }
@@ -131,7 +131,7 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 	case coordinator.RoundWitness:
 		c.punctual(before, past, s.Config.RoundWitnessTime)
 		if silent := c.silentWitness(s, s.RoundOfStep(before.step)); past < s.Config.RoundWitnessTime && silent >= 0 {
-			c.Violate(QuorumOrTime, "RoundWitness of step %d lasted %d ms, and member %d was elected and is silent", before.step, past, silent)
+			c.Violate(QuorumOrTime, "RoundWitness of step %d ended after %d ms, before the elected member %d sent its proof", before.step, past, silent)
 		}
 		c.roundOver(s, before)
 		c.challenged(s, before.step)
@@ -156,7 +156,7 @@ func (c *Checker) Ticked(s *coordinator.State, before stateMark, now uint64) {
 	}
 	c.ejections(s)
 	if s.RunState == coordinator.Finished && s.Progress.Step != s.Config.TotalSteps+1 {
-		c.Violate(QuorumOrTime, "finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
+		c.Violate(QuorumOrTime, "the run finished in step %d of %d", s.Progress.Step, s.Config.TotalSteps)
 	}
 }
 
@@ -180,17 +180,17 @@ func (c *Checker) roundBegins(s *coordinator.State, before stateMark) {
 		c.Violate(DataContinuous, "step %d follows step %d", round.Step, c.nextStep-1)
 	}
 	if round.DataIndex != c.nextData || round.BatchSize != s.Config.BatchSize(round.DataIndex, scenario.SeqLen) {
-		c.Violate(DataContinuous, "step %d begins at %d with %d sequences, not at %d", round.Step, round.DataIndex, round.BatchSize, c.nextData)
+		c.Violate(DataContinuous, "step %d begins at sequence %d with %d sequences, want a start at %d", round.Step, round.DataIndex, round.BatchSize, c.nextData)
 	}
 	at, assignments := c.nextData, round.Assignments(s.Config)
 	for _, a := range assignments {
 		if a.Batch.Start != at || a.Batch.End <= at {
-			c.Violate(DataContinuous, "step %d: batch %v does not begin at %d", round.Step, a.Batch, at)
+			c.Violate(DataContinuous, "step %d: batch %v does not begin at sequence %d", round.Step, a.Batch, at)
 		}
 		at = a.Batch.End
 	}
 	if at != c.nextData+uint64(round.BatchSize) {
-		c.Violate(DataContinuous, "step %d: batches end at %d, not at %d", round.Step, at, c.nextData+uint64(round.BatchSize))
+		c.Violate(DataContinuous, "step %d: batches end at sequence %d, want %d", round.Step, at, c.nextData+uint64(round.BatchSize))
 	}
 	c.nextData, c.nextStep = at, round.Step+1
 	c.pace = pace{step: round.Step, began: c.run.Now(), announced: make(map[coordinator.ClientID]int64), trained: c.pace.ended}
@@ -209,10 +209,10 @@ func (c *Checker) roundOver(s *coordinator.State, before stateMark) {
 	round := s.RoundOfStep(before.step)
 	quorum := QuorumOf(electedOf(round, s.Config))
 	if s.RunState == coordinator.RoundTrain && len(round.Witnesses) < quorum {
-		c.Violate(QuorumOrTime, "step %d had %d witnesses, quorum %d, and the epoch went on", round.Step, len(round.Witnesses), quorum)
+		c.Violate(QuorumOrTime, "the epoch continued after step %d with %d witnesses, want a quorum of %d", round.Step, len(round.Witnesses), quorum)
 	}
 	if there := presentOf(s); s.RunState == coordinator.RoundTrain && 3*there < s.Seats() {
-		c.Violate(CommitKept, "the epoch goes on in step %d with %d of its %d first members: nothing can be recorded", s.Progress.Step, there, s.Seats())
+		c.Violate(CommitKept, "the epoch continues in step %d with %d of its %d first members, too few to record a checkpoint", s.Progress.Step, there, s.Seats())
 	}
 	c.chain.extend(round, s.Config)
 }
@@ -304,7 +304,7 @@ func (c *Checker) Crashed(base *coordinator.State, d *disk.Disk, there int) {
 		}
 	}
 	if length != len(d.Writing) {
-		c.Violate(ReplayEqual, "%d bytes are written, the records have %d", len(d.Writing), length)
+		c.Violate(ReplayEqual, "%d bytes were written, want the %d bytes of the records", len(d.Writing), length)
 	}
 	c.expectation = &expected
 }
@@ -321,7 +321,7 @@ func (c *Checker) Replayed(log *follow.Follower, actions []disk.Signature, err e
 	s := &log.State
 	c.survived(log.Head().Index)
 	if c.expectation != nil && s.Hash() != c.expectation.Hash() {
-		c.Violate(ReplayEqual, "in %v of step %d, expected %v of step %d",
+		c.Violate(ReplayEqual, "the replayed state is %v of step %d, want %v of step %d",
 			s.RunState, s.Progress.Step, c.expectation.RunState, c.expectation.Progress.Step)
 	}
 	c.expectation = nil
@@ -347,7 +347,7 @@ func (c *Checker) lost(id coordinator.ClientID, found map[disk.Signature]bool) {
 		}
 	}
 	if least != 0 {
-		c.Violate(NothingLost, "the action of %s with nonce %d", c.NameOf(id), least)
+		c.Violate(NothingLost, "the journal does not contain the action of %s with nonce %d", c.NameOf(id), least)
 	}
 }
 
@@ -439,7 +439,7 @@ func (c *Checker) Finish() {
 		if c.outvoted {
 			return
 		}
-		c.Violate(Progress, "the last checkpoint is of step %d of %d", checkpoint.Step, h.Config.TotalSteps)
+		c.Violate(Progress, "the last checkpoint has step %d, want %d", checkpoint.Step, h.Config.TotalSteps)
 	}
 	for _, m := range c.run.Cast.Members {
 		if !m.Honest() {
@@ -450,7 +450,7 @@ func (c *Checker) Finish() {
 			continue // it started when the run was almost over, or full, so that members shared nothing with it
 		}
 		if !ok || step != checkpoint.Step || digest != checkpoint.Digest {
-			c.Violate(Progress, "%s does not hold the final model: it has that of step %d", m.Name(), step)
+			c.Violate(Progress, "%s does not hold the final model, but the model of step %d", m.Name(), step)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (c *Checker) claims(s *coordinator.State, from coordinator.ClientID, a coor
 		return round.Members[w.Member] == from && w.Claim == a.Claim
 	})
 	if !kept {
-		c.Violate(ClaimsKept, "%s claimed %+v in step %d", c.NameOf(from), a.Claim, round.Step)
+		c.Violate(ClaimsKept, "the round does not contain the claim of %s, %+v, of step %d", c.NameOf(from), a.Claim, round.Step)
 	}
 }
 
@@ -38,6 +38,6 @@ func (c *Checker) learned(s *coordinator.State, step uint32) {
 		return
 	}
 	if least, most := slices.Min(honest), slices.Max(honest); shown.Median < least || shown.Median > most || least < 2000 || most > 2150 {
-		c.Violate(ClaimsKept, "step %d has a median of %d, honest witnesses claim %d to %d", step, shown.Median, least, most)
+		c.Violate(ClaimsKept, "step %d has a median loss of %d, but honest witnesses claim %d to %d", step, shown.Median, least, most)
 	}
 }

@@ -90,9 +90,9 @@ func (c *Checker) accuses(s *coordinator.State, from coordinator.ClientID, a coo
 	case !running(s.RunState) || a.Step == 0 || a.Step >= s.Progress.Step:
 		c.Violate(FairlyTried, "%s accuses %s of its result of step %d in %v of step %d", accuser, accused, a.Step, s.RunState, s.Progress.Step)
 	case !ok || member.State != coordinator.Healthy || fresh || from == a.Client || c.courts.complaints[from] >= mostComplaints:
-		c.Violate(FairlyTried, "%s may not accuse %s; a member: %t, on probation: %t, %d complaints", accuser, accused, ok, fresh, c.courts.complaints[from])
+		c.Violate(FairlyTried, "%s may not accuse %s; the accuser is a member: %t, on probation: %t, with %d complaints", accuser, accused, ok, fresh, c.courts.complaints[from])
 	case open > 0 || of >= mostTrialsOf || len(c.courts.trials) >= mostTrials || s.Progress.Epoch < c.courts.kept[a.Client]:
-		c.Violate(FairlyTried, "%s accuses %s for step %d, which is on trial %d times; one of these, or one that the accuser began: %t; there are %d trials; ejected: %t",
+		c.Violate(FairlyTried, "%s accuses %s for step %d; the accused has %d open trials; one for this step, or by this accuser: %t; open trials in total: %d; accused is ejected: %t",
 			accuser, accused, a.Step, of, open > 0, len(c.courts.trials), s.Progress.Epoch < c.courts.kept[a.Client])
 	case c.honest(from) && c.honest(a.Client):
 		c.Violate(HonestSafe, "%s accuses %s in step %d, fault %s of step %d", accuser, accused, s.Progress.Step, a.Fault, a.Step)
@@ -108,7 +108,7 @@ func (c *Checker) votes(s *coordinator.State, from coordinator.ClientID, a coord
 	juror, accused := c.NameOf(from), c.NameOf(a.Client)
 	t := c.courts.of(a.Client, a.Step)
 	if t == nil || !slices.Contains(t.jury, from) {
-		c.Violate(FairlyTried, "%s votes on %s in step %d", juror, accused, s.Progress.Step)
+		c.Violate(FairlyTried, "%s votes on %s in step %d, but is not on a jury for that trial", juror, accused, s.Progress.Step)
 		return
 	}
 	if _, voted := t.votes[from]; voted {
@@ -149,7 +149,7 @@ func (c *Checker) sentence(t *tried, id coordinator.ClientID, until uint32) {
 func (c *Checker) ejections(s *coordinator.State) {
 	for _, e := range s.Authority.Ejections {
 		if until, known := c.courts.kept[e.Client]; !known || until != e.Until {
-			c.Violate(FairlyTried, "%s is kept out until epoch %d, by the votes until %d", c.NameOf(e.Client), e.Until, until)
+			c.Violate(FairlyTried, "%s is ejected until epoch %d, but the votes require epoch %d", c.NameOf(e.Client), e.Until, until)
 		}
 	}
 	for id, until := range c.courts.kept {
@@ -157,7 +157,7 @@ func (c *Checker) ejections(s *coordinator.State) {
 		if until <= s.Progress.Epoch {
 			delete(c.courts.kept, id)
 		} else if ok && member.State == coordinator.Healthy || s.IsPending(id) {
-			c.Violate(FairlyTried, "%s was ejected until epoch %d and takes part in %d", c.NameOf(id), until, s.Progress.Epoch)
+			c.Violate(FairlyTried, "%s is ejected until epoch %d, but takes part in epoch %d", c.NameOf(id), until, s.Progress.Epoch)
 		}
 	}
 	same := len(s.Trials) == len(c.courts.trials)
@@ -170,7 +170,7 @@ func (c *Checker) ejections(s *coordinator.State) {
 		}
 	}
 	if !same {
-		c.Violate(FairlyTried, "there are %d trials in step %d, or others than %d", len(s.Trials), s.Progress.Step, len(c.courts.trials))
+		c.Violate(FairlyTried, "the state's %d trials in step %d do not match the %d expected trials", len(s.Trials), s.Progress.Step, len(c.courts.trials))
 	}
 	c.jurorsNoted(s)
 }
@@ -184,7 +184,7 @@ func (c *Checker) jurorsNoted(s *coordinator.State) {
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
 		if int(m.Complaints) != c.courts.complaints[m.ID] {
-			c.Violate(FairlyTried, "%s has %d complaints, not %d", c.NameOf(m.ID), m.Complaints, c.courts.complaints[m.ID])
+			c.Violate(FairlyTried, "%s has %d complaints, want %d", c.NameOf(m.ID), m.Complaints, c.courts.complaints[m.ID])
 		}
 		for slot := 0; m.Juror|m.Voted != 0 && slot < mostTrials; slot++ {
 			is, voted := m.Juror>>slot&1 == 1, m.Voted>>slot&1 == 1
@@ -193,11 +193,11 @@ func (c *Checker) jurorsNoted(s *coordinator.State) {
 				continue
 			}
 			if t == nil || !slices.Contains(t.jury, m.ID) {
-				c.Violate(FairlyTried, "%s is a juror of slot %d", c.NameOf(m.ID), slot)
+				c.Violate(FairlyTried, "%s is a juror of trial slot %d, but was not drawn for it", c.NameOf(m.ID), slot)
 				continue
 			}
 			if _, did := t.votes[m.ID]; did != voted {
-				c.Violate(FairlyTried, "%s has voted on %s: %t, by the state %t", c.NameOf(m.ID), c.NameOf(t.accused), did, voted)
+				c.Violate(FairlyTried, "%s has voted on %s: %t, but the state contains %t", c.NameOf(m.ID), c.NameOf(t.accused), did, voted)
 			}
 		}
 	}
@@ -244,7 +244,7 @@ func (c *Checker) courtsBegin(s *coordinator.State) {
 	for i := range s.Epoch.Clients {
 		m := &s.Epoch.Clients[i]
 		if most := c.courts.between[m.ID]; int(m.Complaints) > most {
-			c.Violate(FairlyTried, "%s begins an epoch with %d complaints, not %d", c.NameOf(m.ID), m.Complaints, most)
+			c.Violate(FairlyTried, "%s begins an epoch with %d complaints, want at most %d", c.NameOf(m.ID), m.Complaints, most)
 		}
 		c.courts.complaints[m.ID] = int(m.Complaints)
 	}
@@ -255,7 +255,7 @@ func (c *Checker) courtsBegin(s *coordinator.State) {
 func (c *Checker) reveals(s *coordinator.State, from coordinator.ClientID, a coordinator.WitnessRound) {
 	if a.Reveal != ([32]byte{}) {
 		if sha256.Sum256(a.Reveal[:]) != c.secrets.committed[from] {
-			c.Violate(AuditsRight, "%s revealed %x in step %d, which it had not committed to", c.NameOf(from), a.Reveal[:4], a.Step)
+			c.Violate(AuditsRight, "%s revealed %x in step %d, which does not match its commitment", c.NameOf(from), a.Reveal[:4], a.Step)
 		}
 		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
 		for i := range part {
@@ -264,7 +264,7 @@ func (c *Checker) reveals(s *coordinator.State, from coordinator.ClientID, a coo
 		c.secrets.committed[from] = a.Reveal
 	}
 	if seed, over := s.AuditSeed(a.Step); over {
-		c.Violate(AuditsRight, "step %d runs, and its audit seed is known: %x", a.Step, seed[:4])
+		c.Violate(AuditsRight, "the audit seed of step %d is known before the step is over: %x", a.Step, seed[:4])
 	}
 }
 
@@ -276,7 +276,7 @@ func (c *Checker) challenged(s *coordinator.State, step uint32) {
 		of := s.Epoch.Rounds[i].Step
 		seed, over := s.AuditSeed(of)
 		if want := c.challenges.seeds[of]; over != (of < s.Progress.Step) || over && seed != want {
-			c.Violate(AuditsRight, "after step %d the audit seed of step %d is %x, by the reveals %x", step, of, seed[:4], want[:4])
+			c.Violate(AuditsRight, "after step %d the audit seed of step %d is %x, but the reveals result in %x", step, of, seed[:4], want[:4])
 		}
 	}
 }
@@ -298,7 +298,7 @@ func (c *Checker) blameless(s *coordinator.State, before stateMark) {
 			late = coordinator.OnTime
 		}
 		if now, stays := s.Member(m.ID); !stays || now.Lateness != late {
-			c.Violate(NotFramed, "%s was healthy when step %d ended; a member after it: %t", c.NameOf(m.ID), before.step, stays)
+			c.Violate(NotFramed, "the end of a round changed the status of %s, which was healthy in step %d; still a member: %t", c.NameOf(m.ID), before.step, stays)
 		}
 	}
 }

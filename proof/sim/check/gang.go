@@ -27,7 +27,7 @@ func (c *Checker) crowded(s *coordinator.State, joined coordinator.ClientID) {
 		}
 	}
 	if most := c.run.Plan.Crew.Size; there > most && !c.outlet.known {
-		c.Violate(SeatsFair, "%s is let in, of whose network %d take part with it, %d may", c.NameOf(joined), there, most)
+		c.Violate(SeatsFair, "%s joined, so that %d clients of its network take part, want at most %d", c.NameOf(joined), there, most)
 	}
 }
 
@@ -61,10 +61,10 @@ func (c *Checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 		two = two || len(signed[of]) > 1
 	}
 	if !two {
-		c.Violate(Ejected, "%s, who signed no two results in step %d", name, a.Step)
+		c.Violate(Ejected, "%s was proved guilty, but did not sign two results in step %d", name, a.Step)
 	}
 	if member, ok := s.Member(a.Client); ok && member.State == coordinator.Healthy || s.IsPending(a.Client) {
-		c.Violate(Ejected, "%s signed two results in step %d and stays", name, a.Step)
+		c.Violate(Ejected, "%s signed two results in step %d, but was not excluded", name, a.Step)
 	}
 	until := s.Progress.Epoch + 1 + uint32(s.Config.EjectionEpochs)
 	c.ejected[a.Client], c.courts.kept[a.Client] = until, max(until, c.courts.kept[a.Client])
@@ -73,7 +73,7 @@ func (c *Checker) proved(s *coordinator.State, a coordinator.Equivocation) {
 // staysOut checks that a participating client was not ejected recently.
 func (c *Checker) staysOut(s *coordinator.State, id coordinator.ClientID) {
 	if until := c.ejected[id]; s.Progress.Epoch < until {
-		c.Violate(Ejected, "%s is back in epoch %d, not before %d", c.NameOf(id), s.Progress.Epoch, until)
+		c.Violate(Ejected, "%s returned in epoch %d, before the end of its ejection in epoch %d", c.NameOf(id), s.Progress.Epoch, until)
 	}
 }
 
@@ -89,12 +89,12 @@ func (c *Checker) rewindEjections(s *coordinator.State) {
 func (c *Checker) deceived(p Client, lie *follow.Lie) {
 	heads := lie.Evidence.Heads
 	if !c.run.Forked() || len(heads) != 2 || !heads[0].Contradicts(heads[1]) {
-		c.Violate(NodeSound, "%s: %v, without two heads that say so", p.Member().Name(), lie)
+		c.Violate(NodeSound, "%s: %v, without two contradicting heads as evidence", p.Member().Name(), lie)
 		return
 	}
 	for _, head := range heads {
 		if !head.Verify(identity.ID(scenario.HostID), [32]byte{}) {
-			c.Violate(NodeSound, "%s: %v, by a head that the host did not sign", p.Member().Name(), lie)
+			c.Violate(NodeSound, "%s: %v, with a head that the host did not sign", p.Member().Name(), lie)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (c *Checker) Acknowledged(from coordinator.ClientID, nonce uint64, a coordi
 	name := disk.Signature{From: from, Nonce: nonce}
 	c.acked[name] = true
 	if place := c.outlet.promised[name]; place > c.outlet.shown {
-		c.Violate(ShownFirst, "%s was told that %s is accepted, which is record %d, and is shown %d", c.NameOf(from), Describe(a), place, c.outlet.shown)
+		c.Violate(ShownFirst, "the host acknowledged to %s that it accepted %s as record %d, but published only %d records", c.NameOf(from), Describe(a), place, c.outlet.shown)
 	}
 }
 
@@ -53,7 +53,7 @@ func (c *Checker) Restarted() {
 // survived checks that a restarted host still has everything that it published.
 func (c *Checker) survived(records uint64) {
 	if c.outlet.shown > records {
-		c.Violate(NothingLost, "clients were shown %d records, the journal has %d", c.outlet.shown, records)
+		c.Violate(NothingLost, "the host published %d records, but the journal has %d", c.outlet.shown, records)
 	}
 }
 
@@ -83,7 +83,7 @@ func (c *Checker) withdrawn(by, id coordinator.ClientID) {
 	}
 	since := c.outlet.away[c.run.Cast.Of(id).Index]
 	if since == 0 || c.run.Now()-since < scenario.Grace {
-		c.Violate(KeepsGrace, "%s was withdrawn, and is gone since %.3f s", c.NameOf(id), float64(since)/float64(second))
+		c.Violate(KeepsGrace, "%s was withdrawn too early; disconnected since %.3f s (0: connected)", c.NameOf(id), float64(since)/float64(second))
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *Checker) waitsNoLonger(s *coordinator.State) {
 	for i, away := range c.outlet.away {
 		since := max(away, c.outlet.came[i])
 		if m := c.run.Cast.Members[i]; away != 0 && c.run.Now()-since > limit && s.TakesPart(coordinator.ClientID(m.ID)) {
-			c.Violate(KeepsGrace, "%s takes part, and is gone since %.3f s", m.Name(), float64(since)/float64(second))
+			c.Violate(KeepsGrace, "%s still takes part, but is disconnected since %.3f s", m.Name(), float64(since)/float64(second))
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (c *Checker) mostJudged(s *coordinator.State) {
 		}
 	}
 	if dropped > most || slow > most {
-		c.Violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, at most %d may be", dropped, slow, most)
+		c.Violate(NotFramed, "%d members were dropped in a round and %d are slow in an epoch, want at most %d of each", dropped, slow, most)
 	}
 }
 
@@ -67,10 +67,10 @@ func (c *Checker) epochBegins(s *coordinator.State) {
 	clear(c.dropped)
 	c.seatsBegin(s)
 	if slices.ContainsFunc(s.Epoch.Clients, func(m coordinator.Client) bool { return m.Lateness != coordinator.OnTime }) {
-		c.Violate(NotFramed, "a member of a new epoch is late in it already")
+		c.Violate(NotFramed, "a member is late at the start of a new epoch")
 	}
 	if c.run.Cast.Overrun(s.Epoch.Clients) {
-		c.Violate(Progress, "the gang is a third of an epoch's members: the plan is wrong")
+		c.Violate(Progress, "the coalition is a third of an epoch's members: the plan is wrong")
 	}
 }
 

@@ -16,7 +16,7 @@ func (c *Checker) reported(s *coordinator.State, from coordinator.ClientID, a co
 	case model == r.commit:
 		r.holds[from] = true
 	case model.Step <= max(r.said[from].Step, r.commit.Step):
-		c.Violate(CheckpointTrue, "%s reports the model of step %d after one of step %d, the commit point is of step %d", c.NameOf(from), model.Step, r.said[from].Step, r.commit.Step)
+		c.Violate(CheckpointTrue, "%s reports the model of step %d after the model of step %d; the intermediate checkpoint has step %d", c.NameOf(from), model.Step, r.said[from].Step, r.commit.Step)
 	default:
 		r.said[from] = model
 		if s.RunState != coordinator.Cooldown && r.enough(s, model) {
@@ -28,11 +28,11 @@ func (c *Checker) reported(s *coordinator.State, from coordinator.ClientID, a co
 		}
 	}
 	if s.Epoch.Commit != r.commit {
-		c.Violate(CommitKept, "the commit point is of step %d (%x), the reports make that of step %d (%x)",
+		c.Violate(CommitKept, "the intermediate checkpoint has step %d (%x), but the reports require step %d (%x)",
 			s.Epoch.Commit.Step, s.Epoch.Commit.Digest[:4], r.commit.Step, r.commit.Digest[:4])
 	}
 	if want, known := c.chain.digest(r.commit.Step); known && r.commit.Step != 0 && want != r.commit.Digest {
-		c.Violate(CheckpointTrue, "step %d: %x is the commit point, the counted results make %x", r.commit.Step, r.commit.Digest[:4], want[:4])
+		c.Violate(CheckpointTrue, "step %d: the intermediate checkpoint is %x, but the counted results produce %x", r.commit.Step, r.commit.Digest[:4], want[:4])
 	}
 }
 
@@ -59,7 +59,7 @@ func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 	recorded := coordinator.Recorded{Step: checkpoint.Step, Digest: checkpoint.Digest}
 	if checkpoint == before.checkpoint {
 		if r.commit.Step != 0 {
-			c.Violate(CommitKept, "nothing was recorded after step %d, there is a commit point of step %d", before.step-1, r.commit.Step)
+			c.Violate(CommitKept, "no checkpoint was recorded after step %d, despite an intermediate checkpoint of step %d", before.step-1, r.commit.Step)
 		}
 		return
 	}
@@ -70,13 +70,13 @@ func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 		}
 	}
 	if recorded != r.commit && 3*count < before.seats { // the reports of an intermediate checkpoint were counted when it was made
-		c.Violate(CheckpointTrue, "%d of the %d members that the epoch began with reported the checkpoint of step %d", count, before.seats, checkpoint.Step)
+		c.Violate(CheckpointTrue, "only %d of the epoch's %d first members reported the recorded checkpoint of step %d", count, before.seats, checkpoint.Step)
 	}
 	if checkpoint.Step != before.step-1 && recorded != r.commit {
-		c.Violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d, the commit point is of step %d", checkpoint.Step, before.step-1, r.commit.Step)
+		c.Violate(CheckpointTrue, "the checkpoint of step %d was recorded after step %d, but the intermediate checkpoint has step %d", checkpoint.Step, before.step-1, r.commit.Step)
 	}
 	if want, known := c.chain.digest(checkpoint.Step); known && want != checkpoint.Digest {
-		c.Violate(CheckpointTrue, "step %d: %x was recorded, the counted results make %x", checkpoint.Step, checkpoint.Digest[:4], want[:4])
+		c.Violate(CheckpointTrue, "step %d: the recorded checkpoint is %x, but the counted results produce %x", checkpoint.Step, checkpoint.Digest[:4], want[:4])
 	}
 	c.held(s, before, recorded)
 }
@@ -87,7 +87,7 @@ func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 func (c *Checker) held(s *coordinator.State, before stateMark, recorded coordinator.Recorded) {
 	r := &c.reports
 	if r.commit.Step != 0 && r.commit != recorded && !slices.Contains(s.Earlier, r.commit) {
-		c.Violate(CommitKept, "the commit point of step %d is forgotten with the end of its epoch", r.commit.Step)
+		c.Violate(CommitKept, "the intermediate checkpoint of step %d is missing after the end of its epoch", r.commit.Step)
 	}
 	for _, m := range before.members {
 		i := slices.IndexFunc(s.Pending, func(p coordinator.Client) bool { return p.ID == m.ID })
@@ -99,7 +99,7 @@ func (c *Checker) held(s *coordinator.State, before stateMark, recorded coordina
 			holds = r.holds[m.ID]
 		}
 		if p := &s.Pending[i]; p.HoldsModel != holds || r.commit != recorded && r.holds[m.ID] && p.HoldsEarlier != r.commit.Step {
-			c.Violate(CommitKept, "%s holds the model of step %d: %v, and that of step %d; it reported that of step %d, the commit point is of step %d",
+			c.Violate(CommitKept, "%s holds the model of step %d according to the state: %v, and an earlier model of step %d; it reported step %d, and the intermediate checkpoint has step %d",
 				c.NameOf(m.ID), recorded.Step, p.HoldsModel, p.HoldsEarlier, r.said[m.ID].Step, r.commit.Step)
 		}
 	}
@@ -124,11 +124,11 @@ func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 	}
 	awaited := max(s.Config.WarmupTime, min(uint64(lost)*s.Config.MaxRoundTrainTime/16, 24*3600*1000))
 	if waited := s.StateStart - before.start; before.start < s.StateStart && waited < awaited {
-		c.Violate(CommitKept, "the run falls back from step %d to step %d after %d ms: its holders may be starting again", before.checkpoint.Step, after.Step, waited)
+		c.Violate(CommitKept, "the run falls back from step %d to step %d after only %d ms, although holders of the newer model may still be restarting", before.checkpoint.Step, after.Step, waited)
 	}
 	if !slices.ContainsFunc(before.waited, func(m coordinator.Client) bool { return m.ProbationUntil != 0 || m.HoldsModel }) &&
 		!slices.ContainsFunc(before.uploads, func(u coordinator.Upload) bool { return u.Step == after.Step }) {
-		c.Violate(CommitKept, "strangers alone let the run fall back from step %d to step %d", before.checkpoint.Step, after.Step)
+		c.Violate(CommitKept, "the run falls back from step %d to step %d because of newcomers alone", before.checkpoint.Step, after.Step)
 	}
 	for _, m := range before.waited {
 		if _, seated := s.Member(m.ID); !seated {
@@ -136,12 +136,12 @@ func (c *Checker) fellBack(s *coordinator.State, before stateMark) {
 		}
 		known := slices.ContainsFunc(before.earlier, func(r coordinator.Recorded) bool { return r.Step == m.HoldsEarlier })
 		if m.HoldsModel || known && m.HoldsEarlier > after.Step {
-			c.Violate(CommitKept, "the run falls back from step %d to step %d, %s holds a newer model", before.checkpoint.Step, after.Step, c.NameOf(m.ID))
+			c.Violate(CommitKept, "the run falls back from step %d to step %d, but %s holds a newer model", before.checkpoint.Step, after.Step, c.NameOf(m.ID))
 		}
 	}
 	for _, u := range before.uploads {
 		if u.Tries < coordinator.MaxUploadTries && u.Step > after.Step {
-			c.Violate(CommitKept, "the run falls back from step %d to step %d, that of step %d lies at %s", before.checkpoint.Step, after.Step, u.Step, u.Place)
+			c.Violate(CommitKept, "the run falls back from step %d to step %d, but the model of step %d is available at %s", before.checkpoint.Step, after.Step, u.Step, u.Place)
 		}
 	}
 }

@@ -15,18 +15,18 @@ import (
 // seeded checks the two seeds of a new round.
 func (c *Checker) seeded(s *coordinator.State, round *coordinator.Round) {
 	if want := binary.LittleEndian.Uint64(c.seedChain[8:]); round.BatchSeed != want {
-		c.Violate(SeedsRight, "step %d has batch seed %x, the chain said %x", round.Step, round.BatchSeed, want)
+		c.Violate(SeedsRight, "step %d has batch seed %x, but the seed chain requires %x", round.Step, round.BatchSeed, want)
 	}
 	if s.SeedChain == c.seedChain || round.Seed != binary.LittleEndian.Uint64(s.SeedChain[:]) {
-		c.Violate(SeedsRight, "step %d has a witness seed, %x, that was known before", round.Step, round.Seed)
+		c.Violate(SeedsRight, "step %d has the witness seed %x, which was known before", round.Step, round.Seed)
 	}
 	draw := s.DrawCommitment // replaces the commitment that it opened
 	if sha256.Sum256(draw[:]) != c.drawn {
-		c.Violate(SeedsRight, "step %d began with a draw, %x, that the host had not committed to", round.Step, draw)
+		c.Violate(SeedsRight, "step %d began with the draw %x, which does not match the host's commitment", round.Step, draw)
 	}
 	step := binary.LittleEndian.AppendUint32(nil, round.Step)
 	if want := sha256.Sum256(slices.Concat(c.seedChain[:], draw[:], step, c.secrets.revealed[:])); s.SeedChain != want {
-		c.Violate(SeedsRight, "step %d has the chain %x, of its draw and of what members revealed follows %x", round.Step, s.SeedChain, want)
+		c.Violate(SeedsRight, "step %d has the seed chain %x, but its draw and the members' reveals result in %x", round.Step, s.SeedChain, want)
 	}
 	c.seedChain, c.drawn = s.SeedChain, draw
 }
@@ -35,7 +35,7 @@ func (c *Checker) seeded(s *coordinator.State, round *coordinator.Round) {
 func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 	if committed := c.secrets.committed[from]; committed != ([32]byte{}) {
 		if sha256.Sum256(a.Reveal[:]) != committed {
-			c.Violate(SeedsRight, "%s revealed %x, which it had not committed to", c.NameOf(from), a.Reveal)
+			c.Violate(SeedsRight, "%s revealed %x, which does not match its commitment", c.NameOf(from), a.Reveal)
 		}
 		part := sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), from[:], a.Reveal[:]))
 		for i := range part {
@@ -56,13 +56,13 @@ func (c *Checker) Settled(s *coordinator.State, now uint64) {
 		coordinator.RoundWitness: k.RoundWitnessTime, coordinator.Cooldown: k.CooldownTime,
 	}
 	if limit, timed := most[s.RunState]; timed && now > s.StateStart && now-s.StateStart >= limit {
-		c.Violate(InTime, "%v of step %d began %d ms ago and may last %d", s.RunState, s.Progress.Step, now-s.StateStart, limit)
+		c.Violate(InTime, "%v of step %d began %d ms ago, but its limit is %d ms", s.RunState, s.Progress.Step, now-s.StateStart, limit)
 	}
 	if round := s.CurrentRound(); s.RunState == coordinator.RoundTrain && len(round.Witnesses) >= QuorumOf(electedOf(round, k)) {
-		c.Violate(InTime, "RoundTrain of step %d waits though a quorum has witnessed", s.Progress.Step)
+		c.Violate(InTime, "RoundTrain of step %d continues after a quorum of witnesses sent proofs", s.Progress.Step)
 	}
 	if s.RunState == coordinator.RoundWitness && c.silentWitness(s, s.CurrentRound()) < 0 {
-		c.Violate(InTime, "RoundWitness of step %d waits for nobody", s.Progress.Step)
+		c.Violate(InTime, "RoundWitness of step %d continues after every elected witness sent its proof", s.Progress.Step)
 	}
 }
 
@@ -70,7 +70,7 @@ func (c *Checker) Settled(s *coordinator.State, now uint64) {
 func (c *Checker) punctual(before stateMark, past, limit uint64) {
 	const late = 100 // milliseconds; more than a write takes once faults have stopped
 	if !c.run.Plan.HostLies() && c.run.Healed() && c.run.Now() > c.healedAt+scenario.Grace+scenario.Beat && !c.host.Holds() && past > limit+late {
-		c.Violate(InTime, "%v of step %d lasted %d ms, at most %d are right", before.runState, before.step, past, limit)
+		c.Violate(InTime, "%v of step %d lasted %d ms, want at most %d", before.runState, before.step, past, limit)
 	}
 }
 
@@ -184,7 +184,7 @@ func (c *Checker) paced(s *coordinator.State, round *coordinator.Round) {
 		limit = max(limit, c.pace.began+need+max(leastWait, need/4)+underWay)
 	}
 	if c.run.Now() > limit {
-		c.Violate(NoPaceSetter, "two thirds of the results of step %d were there after %d ms, and RoundTrain lasted %d ms",
+		c.Violate(NoPaceSetter, "two thirds of the results of step %d had arrived after %d ms, but RoundTrain lasted %d ms",
 			round.Step, (at-c.pace.began)/1_000_000, (c.run.Now()-c.pace.began)/1_000_000)
 	}
 }

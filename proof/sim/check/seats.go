@@ -20,7 +20,7 @@ func (c *Checker) seated(s *coordinator.State, before stateMark) {
 		m := &s.Epoch.Clients[i]
 		until, seen := c.probation[m.ID]
 		if newcomers[m.ID] && m.ProbationUntil != begin+steps || !newcomers[m.ID] && (!seen || m.ProbationUntil != until) {
-			c.Violate(SeatsFair, "%s is on probation until step %d of an epoch that begins with step %d, before until %d", c.NameOf(m.ID), m.ProbationUntil, begin, until)
+			c.Violate(SeatsFair, "%s is on probation until step %d in the epoch that begins with step %d; before, its probation ended at step %d", c.NameOf(m.ID), m.ProbationUntil, begin, until)
 		}
 		switch {
 		case newcomers[m.ID]:
@@ -38,7 +38,7 @@ func (c *Checker) seated(s *coordinator.State, before stateMark) {
 			regular, young = young, 0
 		}
 		if most := max(max(1, (regular-1)/2)-young, int(s.Config.InitMinClients)-known); fresh > max(0, most) {
-			c.Violate(SeatsFair, "%d newcomers have seats beside %d members past their probation and %d on it, at most %d may", fresh, regular, young, most)
+			c.Violate(SeatsFair, "%d newcomers have seats with %d members past their probation and %d on probation, want at most %d newcomers", fresh, regular, young, most)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (c *Checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 		id, isNew := before.waited[i].ID, before.waited[i].ProbationUntil == 0
 		newcomers[id] = isNew
 		if state, member := was[id]; member && isNew && state != coordinator.Ejected {
-			c.Violate(SeatsFair, "%s had a seat, was not ejected, and is drawn like a newcomer", c.NameOf(id))
+			c.Violate(SeatsFair, "%s is drawn as a newcomer, although it had a seat and was not ejected", c.NameOf(id))
 		}
 	}
 	return newcomers
@@ -84,7 +84,7 @@ func (c *Checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 		_, member := s.Member(waited[i].ID)
 		if waited[i].ProbationUntil != 0 {
 			if !member {
-				c.Violate(SeatsFair, "%s was a member and has no seat", c.NameOf(waited[i].ID))
+				c.Violate(SeatsFair, "%s was a member, but has no seat", c.NameOf(waited[i].ID))
 			}
 			continue
 		}
@@ -107,7 +107,7 @@ func (c *Checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 	})
 	for i := range newcomers {
 		if _, member := s.Member(newcomers[i].ID); member != (i < seats) {
-			c.Violate(SeatsFair, "%s is number %d of the draw for %d seats, and a member: %t", c.NameOf(newcomers[i].ID), i, seats, member)
+			c.Violate(SeatsFair, "%s has rank %d (from 0) in the draw for %d seats; it is a member: %t", c.NameOf(newcomers[i].ID), i, seats, member)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func (c *Checker) skips(s *coordinator.State, round *coordinator.Round) {
 	}
 	for _, a := range assignments {
 		if round.Warming.Has(a.Member) != skipped[a.Batch] {
-			c.Violate(SeatsFair, "step %d: the result of %s is to be skipped: %t, the round says %t",
+			c.Violate(SeatsFair, "step %d: want the result of %s skipped: %t, but the round has %t",
 				round.Step, c.NameOf(round.Members[a.Member]), skipped[a.Batch], round.Warming.Has(a.Member))
 		}
 	}
@@ -162,28 +162,28 @@ func (c *Checker) returned(s *coordinator.State, from coordinator.ClientID) {
 	name, count := c.NameOf(from), 0
 	had := false
 	if count, had = c.seats.returns[from]; !had {
-		c.Violate(OwnSeat, "%s had none", name)
+		c.Violate(OwnSeat, "%s returned without a seat in this epoch", name)
 	}
 	c.seats.returns[from] = count + 1
 	c.staysOut(s, from)
 	if count+1 > maxReturns {
-		c.Violate(OwnSeat, "%s returns for the %dth time", name, count+1)
+		c.Violate(OwnSeat, "%s returns too often: return %d", name, count+1)
 	}
 	round := s.CurrentRound()
 	member, ok := s.Member(from)
 	_, late := c.late[from]
 	switch {
 	case round == nil || s.RunState == coordinator.Cooldown || !ok || member.State != coordinator.Healthy:
-		c.Violate(OwnSeat, "%s returns in %v", name, s.RunState)
+		c.Violate(OwnSeat, "%s returns in %v, where returns are not allowed, or is not a healthy member after it", name, s.RunState)
 	case slices.Contains(round.Members, from):
-		c.Violate(OwnSeat, "%s returns into the round that it left", name)
+		c.Violate(OwnSeat, "%s returns to the round that it left", name)
 	case late != (member.Lateness != coordinator.OnTime):
-		c.Violate(OwnSeat, "%s was late: %t, and comes back as if not", name, late)
+		c.Violate(OwnSeat, "the lateness of %s changed when it returned (late before: %t)", name, late)
 	case s.IsPending(from):
-		c.Violate(OwnSeat, "%s waits for another seat", name)
+		c.Violate(OwnSeat, "%s returned to its seat, but also waits for another seat", name)
 	}
 	if ok && member.ProbationUntil != c.probation[from] {
-		c.Violate(SeatsFair, "%s returns for the %dth time, and is on probation until step %d, not %d", name, count+1, member.ProbationUntil, c.probation[from])
+		c.Violate(SeatsFair, "%s is on probation until step %[3]d after return %[2]d, want step %[4]d", name, count+1, member.ProbationUntil, c.probation[from])
 	}
 	delete(c.dropped, from)
 }

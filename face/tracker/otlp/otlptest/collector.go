@@ -123,7 +123,7 @@ func (c *Collector) take(r *http.Request) error {
 	case "/v1/traces":
 		return c.takeSpans(text)
 	}
-	return fmt.Errorf("nothing is taken at %s", r.URL.Path)
+	return fmt.Errorf("the collector has no endpoint %s", r.URL.Path)
 }
 
 func (c *Collector) takeFigures(text []byte) error {

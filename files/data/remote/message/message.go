@@ -122,7 +122,7 @@ func DecodeWelcome(payload []byte) (Welcome, error) {
 	}
 	w := Welcome{SeqLen: binary.LittleEndian.Uint32(payload), Sequences: binary.LittleEndian.Uint64(payload[4:]), Run: [32]byte(payload[12:])}
 	if w.SeqLen == 0 || w.Sequences == 0 {
-		return Welcome{}, fmt.Errorf("%w: welcome to %d sequences of %d tokens", ErrMalformed, w.Sequences, w.SeqLen)
+		return Welcome{}, fmt.Errorf("%w: the welcome message announces %d sequences of %d tokens", ErrMalformed, w.Sequences, w.SeqLen)
 	}
 	return w, nil
 }
@@ -160,7 +160,7 @@ func DecodeRequest(payload []byte) (Request, error) {
 	case r.Kind != Samples && r.Kind != Fingerprint:
 		return Request{}, fmt.Errorf("%w: unknown request kind %d", ErrMalformed, r.Kind)
 	case r.Batch.Start >= r.Batch.End || r.Kind == Fingerprint && r.Batch.Len() != 1:
-		return Request{}, fmt.Errorf("%w: a request for the batch %v", ErrMalformed, r.Batch)
+		return Request{}, fmt.Errorf("%w: request for the invalid batch %v", ErrMalformed, r.Batch)
 	}
 	return r, nil
 }
@@ -409,5 +409,5 @@ func Is(err error, codes ...Code) bool {
 }
 
 func wrongSize(name string, payload []byte) error {
-	return fmt.Errorf("%w: a %s of %d bytes", ErrMalformed, name, len(payload))
+	return fmt.Errorf("%w: %s message has an invalid length of %d bytes", ErrMalformed, name, len(payload))
 }

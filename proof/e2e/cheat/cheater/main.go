@@ -29,14 +29,14 @@ func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("cheater", flag.ContinueOnError)
 	flags.StringVar(&m.server, "server", "", "the run's server, `HOST:PORT`")
 	flags.StringVar(&m.runID, "run", "", "the run to join")
-	flags.StringVar(&m.listen, "listen", "127.0.0.1", "the `ADDRESS` that it listens on")
+	flags.StringVar(&m.listen, "listen", "127.0.0.1", "`ADDRESS` to listen on")
 	flags.StringVar(&m.keyPath, "key", "", "the member's key `FILE`")
 	flags.StringVar(&m.eventsPath, "events", "", "event log, a `FILE`")
-	flags.BoolVar(&m.closed, "closed", false, "open nothing to anybody")
-	flags.DurationVar(&m.pace, "pace", 0, "how much longer a step takes")
-	victim := flags.String("victim", "", "`KEY` of a member that it accuses after each round; empty: none")
-	silence := flags.Bool("only-silence", false, "accuse the victim of silence only, not also of wrong results")
-	attack := flags.String("attack", cheat.None.String(), "what it sends in place of its result")
+	flags.BoolVar(&m.closed, "closed", false, "never send openings")
+	flags.DurationVar(&m.pace, "pace", 0, "additional time for each step")
+	victim := flags.String("victim", "", "`KEY` of a member to accuse after each round; empty: none")
+	silence := flags.Bool("only-silence", false, "accuse the victim only of silence, not of wrong results")
+	attack := flags.String("attack", cheat.None.String(), "attack: how to falsify each result")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (c *cheater) takePart(ctx context.Context) (err error) {
 // initial reads the run's starting model.
 func initial(_ context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	if from.Kind != coordinator.CheckpointLocal {
-		return checkpoint.Snapshot{}, fmt.Errorf("the run begins with a model of kind %v: a test's is Local", from.Kind)
+		return checkpoint.Snapshot{}, fmt.Errorf("the run's initial model has kind %v, want Local", from.Kind)
 	}
 	return checkpoint.ReadDir(from.Repo)
 }
@@ -118,11 +118,11 @@ func (c *cheater) factory() *member.Factory {
 func (c *cheater) cheats(made env.Trainer) (env.Trainer, error) {
 	honest, ok := made.(*member.Trainer)
 	if !ok {
-		return nil, fmt.Errorf("the run trains with %T, want a model", made)
+		return nil, fmt.Errorf("unsupported trainer %T: the run must train a model", made)
 	}
 	trainer, ok := honest.Auditor.(cheat.Honest)
 	if !ok {
-		return nil, fmt.Errorf("the run audits with %T, want a model", honest.Auditor)
+		return nil, fmt.Errorf("unsupported auditor %T: the run must train a model", honest.Auditor)
 	}
 	cheats := &cheat.Trainer{Honest: trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}
 	if local, ok := trainer.(*train.LocalTrainer); ok {
