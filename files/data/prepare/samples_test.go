@@ -147,9 +147,9 @@ func TestConverseWithEmptyContent(t *testing.T) {
 func TestConverseSaysWhatIsWrong(t *testing.T) {
 	for text, content := range map[string]string{
 		"a.jsonl, line 2: message 0: content is [{\"type\":\"text\"}], want a text; lists of message parts are not supported": "\n" + `{"messages":[{"role":"user","content":[{"type":"text"}]}]}`,
-		"a.jsonl, line 1: want an object with exactly one of: messages":                                                             `{"text":"a"}`,
-		"exactly one of":                                                `{"messages":[],"conversations":[]}`,
-		"none of the 1 conversations is usable":                            `{"messages":[{"role":"user","content":"a"}]}`,
+		"a.jsonl, line 1: want an object with exactly one of: messages":                                                       `{"text":"a"}`,
+		"exactly one of":                        `{"messages":[],"conversations":[]}`,
+		"none of the 1 conversations is usable": `{"messages":[{"role":"user","content":"a"}]}`,
 		"a.jsonl, line 1: cannot determine which tokens are the assistant's: no messages": `{"messages":[]}`,
 	} {
 		if _, _, err := converse(t, 24, map[string]string{"a.jsonl": content}); err == nil || !strings.Contains(err.Error(), text) {
