@@ -98,7 +98,7 @@ func (a *AdamW) Step(ctx context.Context, step uint32, batch data.Batch) (loss f
 			return err
 		}
 		a.step = step
-		a.tell(step, rate, length, values, nil)
+		a.statistics.tell(step, rate, length, values, nil)
 		return nil
 	})
 	if err != nil {
@@ -146,15 +146,4 @@ func (a *AdamW) forget() {
 // all returns the memory of the running means.
 func (a *AdamW) all() [][]float32 {
 	return slices.Concat(float32s(a.moments[0].tensors), float32s(a.moments[1].tensors))
-}
-
-// float32s returns the memory of tensors; nil for nil tensors.
-func float32s(tensors []*torch.Tensor) [][]float32 {
-	values := make([][]float32, len(tensors))
-	for i, tensor := range tensors {
-		if tensor != nil {
-			values[i] = tensor.Float32s()
-		}
-	}
-	return values
 }

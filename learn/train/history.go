@@ -48,14 +48,6 @@ func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, deltas
 	return h
 }
 
-// shapesOf returns how tensors are cut into chunks, for package audit.
-func shapesOf(layouts []distro.Layout, topK int) (shapes audit.Shapes) {
-	for _, l := range layouts {
-		shapes = append(shapes, l.Shape(topK))
-	}
-	return shapes
-}
-
 // lock takes the lock while the momentum changes. A nil history (no audits) needs no lock.
 func (h *history) lock() (done func()) {
 	if h == nil {
@@ -177,4 +169,12 @@ func (h *history) state(c committed, momentum [][]float32, chunk uint32, tensor,
 		Taken:    distro.TakenOf(c.taken[tensor], within, h.shapes[tensor].Chunks),
 		Path:     c.tree.Prove(int(chunk)),
 	}
+}
+
+// shapesOf returns how tensors are cut into chunks, for package audit.
+func shapesOf(layouts []distro.Layout, topK int) (shapes audit.Shapes) {
+	for _, l := range layouts {
+		shapes = append(shapes, l.Shape(topK))
+	}
+	return shapes
 }

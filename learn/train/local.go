@@ -118,7 +118,7 @@ func (t *LocalTrainer) muon(r *replica) *muon {
 	if t.config.InnerOptimizer != config.Muon {
 		return nil
 	}
-	if on := r.apart(); len(on) > 0 {
+	if on := r.parallel.apart(); len(on) > 0 {
 		return &muon{computes: t.computes, device: on[0].twin.Engine().Device()}
 	}
 	return &muon{computes: torch.F32, device: torch.CPU}
@@ -161,7 +161,7 @@ func (t *LocalTrainer) train(ctx context.Context, step uint32, batch data.Batch,
 	if t.wasTrained(step) {
 		return nil, 0, fmt.Errorf("%w: already trained", errStep)
 	}
-	defer t.keepWeights()()
+	defer t.keep()()
 	if t.history != nil {
 		t.inner.forget()
 	} else if err := t.moveByOwn(step-1, 1); err != nil {
@@ -237,7 +237,7 @@ func (t *LocalTrainer) innerStep(ctx context.Context, step uint32, part data.Bat
 			return err
 		}
 		if last {
-			t.tell(step, rate, length, values, t.sums)
+			t.statistics.tell(step, rate, length, values, t.sums)
 		}
 		return nil
 	})
@@ -287,7 +287,7 @@ func anyCounts(labels [][]int32) bool {
 func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 	weights, far := t.weights(), 0.0
 	for i, w := range weights {
-		far = max(far, widest(t.canonical[i], w))
+		far = max(far, widest(t.kept[i], w))
 	}
 	if !(far <= maxUpdate) {
 		return nil, fmt.Errorf("%w: a weight has moved by %v", errNotFinite, far)
@@ -304,7 +304,7 @@ func (t *LocalTrainer) encode(header codec.Header) ([]byte, error) {
 		}
 	}
 	for i := range t.layouts {
-		localsteps.Far(t.canonical[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the caller restores the weights
+		localsteps.Far(t.kept[i], weights[i], t.momentum(i), float32(t.config.OuterMomentum)) // the caller restores the weights
 	}
 	payload, err := t.take(header, weights, p)
 	if err != nil && t.history != nil {
@@ -341,21 +341,6 @@ func (t *LocalTrainer) momentum(i int) []float32 {
 		return nil
 	}
 	return t.momenta[i]
-}
-
-// widest returns the largest distance between two values, or infinity if one is not finite.
-func widest(a, b []float32) float64 {
-	far := 0.0
-	for i := range a {
-		distance := math.Abs(float64(a[i]) - float64(b[i]))
-		if !(distance <= far) {
-			far = distance
-			if math.IsNaN(far) {
-				return math.Inf(1)
-			}
-		}
-	}
-	return far
 }
 
 // move changes the weights by results. Without results nothing changes.
@@ -408,7 +393,7 @@ func (t *LocalTrainer) forget() {
 }
 
 // foresees is false, because the steps within a round move the weights and use the copy of
-// keepWeights.
+// keep.
 func (t *LocalTrainer) foresees() bool { return false }
 
 // ValueBits returns the number of bits of a sent value.

@@ -3,13 +3,11 @@ package train
 import (
 	"fmt"
 	"math"
-	"runtime/debug"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 // lookBack restores the weights from before results were applied, and returns a function that
@@ -58,14 +56,6 @@ func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error)
 	was, again = nil, nil
 	t.giveBack()
 	return back, nil
-}
-
-// giveBack returns garbage of a large model to the operating system, because there may be no memory
-// for the next gradient otherwise.
-func (r *replica) giveBack() {
-	if 4*r.Elements() > required.MaxCopied {
-		debug.FreeOSMemory()
-	}
 }
 
 // appliedStep contains the results by which a step moved the weights.

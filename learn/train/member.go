@@ -18,20 +18,19 @@ import (
 // and the decoding of results.
 type member struct {
 	*replica
-	schedule  schedule.Schedule
-	cold      atomic.Pointer[schedule.ColdStart]
-	run       [32]byte
-	trainer   [32]byte
-	by        exchanged
-	shapes    audit.Shapes                                                              // how the model is cut into chunks
-	history   *history                                                                  // nil: no audits
-	decode    func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strict; may be called concurrently with all other methods
-	decoded   decodedResults                                                            // results that Verify has decoded
-	onlyF32   bool                                                                      // Options.OnlyF32
-	applied   bool                                                                      // whether step was finished by Apply
-	report    func(Timing)                                                              // nil: no reports
-	verified  func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
-	canonical [][]float32                                                               // see keepWeights; nil before the first call
+	schedule schedule.Schedule
+	cold     atomic.Pointer[schedule.ColdStart]
+	run      [32]byte
+	trainer  [32]byte
+	by       exchanged
+	shapes   audit.Shapes                                                              // how the model is cut into chunks
+	history  *history                                                                  // nil: no audits
+	decode   func(payload []byte) (codec.Header, []codec.TensorResult, error)          // strict; may be called concurrently with all other methods
+	decoded  decodedResults                                                            // results that Verify has decoded
+	onlyF32  bool                                                                      // Options.OnlyF32
+	applied  bool                                                                      // whether step was finished by Apply
+	report   func(Timing)                                                              // nil: no reports
+	verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) // may be nil
 }
 
 // exchanged is the optimizer's part of decoding, applying and giving back results. All methods
@@ -41,7 +40,7 @@ type exchanged interface {
 	move(ctx context.Context, step uint32, results [][]codec.TensorResult) error
 	settleOwn(step uint32, counted bool) error
 	forget()        // resets the optimizer state
-	foresees() bool // whether training does not use the copy that keepWeights made
+	foresees() bool // whether training does not use the copy that keep made
 	auditing
 }
 
@@ -58,25 +57,6 @@ func (m *member) checkNext(step uint32) error {
 		return fmt.Errorf("%w: step %d was applied before", errStep, m.step)
 	}
 	return nil
-}
-
-// keepWeights copies the model's bits and returns a function that restores them.
-func (m *member) keepWeights() (back func()) {
-	weights := m.weights()
-	if m.canonical == nil {
-		for _, w := range weights {
-			m.canonical = append(m.canonical, make([]float32, len(w)))
-		}
-	}
-	for i := range weights {
-		copy(m.canonical[i], weights[i])
-	}
-	return func() {
-		for i := range weights {
-			copy(weights[i], m.canonical[i])
-		}
-		m.changed()
-	}
 }
 
 // lr returns the learning rate of a step, for its gradient and its results.

@@ -8,25 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
-	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 )
-
-var (
-	// errNotFinite means that a loss or gradient is infinite or not a number.
-	errNotFinite = errors.New("loss or gradient is not finite")
-	// ErrResult means that a payload is not a valid result of its batch.
-	ErrResult = errors.New("invalid training result")
-	// errStep means that a step was already trained or applied.
-	errStep = errors.New("step is not the next one")
-	// errUnsupported means that this trainer does not support a run's definition.
-	errUnsupported = errors.New("not supported by this trainer")
-)
-
-// maxUpdate is the maximum L2 norm of a learning rate times a gradient. With it the momentum of
-// 2^32 steps, and so every coefficient of its orthonormal transform, is still far from the largest
-// float32, so encoding cannot overflow halfway through a model.
-const maxUpdate = 1e18
 
 // optimizer is the state of DisTrO between steps. It works on plain slices, one for each tensor, in
 // the order of the tensors' names. It is not safe for concurrent use, except for decode.
@@ -308,14 +291,4 @@ func ofTensor(results [][]codec.TensorResult, tensor int) []codec.TensorResult {
 		of[i] = r[tensor]
 	}
 	return of
-}
-
-// norm returns the L2 norm of all slices together, in double precision so that it is finite exactly
-// if every element is. It uses as many threads as libtorch.
-func norm(slices [][]float32) float64 {
-	threads := 1
-	if info, err := torch.Loaded(); err == nil {
-		threads = info.Threads
-	}
-	return distro.Norm(threads, slices)
 }

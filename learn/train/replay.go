@@ -11,7 +11,6 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/localsteps"
-	"github.com/psyche-go/psyche/record/required"
 )
 
 // A round of local steps is audited like a step of DisTrO (examine.go), with the pseudo-gradient
@@ -73,7 +72,7 @@ func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, bat
 	if err := t.checkApplied(x); err != nil {
 		return err
 	}
-	defer t.keepWeights()()
+	defer t.keep()()
 	r, err := t.again(x, batch.Hash(), reference)
 	if err != nil {
 		return err
@@ -133,7 +132,7 @@ func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte, reference *a
 // begin restores the model from the start of a replay's round: it undoes the results applied since
 // then on the kept weights.
 func (t *LocalTrainer) begin(r *replay) error {
-	copyAll(t.weights(), t.canonical)
+	copyAll(t.weights(), t.kept)
 	err := t.takeBack(r.x, t.weights())
 	t.changed()
 	t.inner.forget()
@@ -205,7 +204,7 @@ func (t *LocalTrainer) led(r *replay) error {
 	weights := t.weights()
 	for i, w := range weights {
 		for j := range w {
-			w[j] = t.canonical[i][j] - w[j]
+			w[j] = t.kept[i][j] - w[j]
 		}
 	}
 	if err := t.takeBack(r.x, weights); err != nil {
@@ -225,25 +224,11 @@ func (t *LocalTrainer) led(r *replay) error {
 // pause keeps the progress of a replay, so that a trainer with little time at once can continue it
 // later. For a model without memory for copies it keeps nothing.
 func (t *LocalTrainer) pause(r *replay) {
-	if 4*t.Elements() > required.MaxCopied {
+	if t.large() {
 		return
 	}
 	r.weights, r.means, r.updates = cloneAll(t.weights()), cloneAll(t.inner.all()), t.inner.updates
 	r.x.Applied, t.paused = nil, r
-}
-
-func cloneAll(values [][]float32) [][]float32 {
-	all := make([][]float32, len(values))
-	for i, v := range values {
-		all[i] = slices.Clone(v)
-	}
-	return all
-}
-
-func copyAll(to, from [][]float32) {
-	for i, v := range from {
-		copy(to[i], v)
-	}
 }
 
 // shake changes weights in their last bits, with alternating signs in a pattern that no tensor's
@@ -286,25 +271,6 @@ func (t *LocalTrainer) blur(r *replay) {
 	for i := range off {
 		r.reference.Blur[i] += shaking * max(off[i], share*updates[i])
 	}
-}
-
-// distance returns the L2 norm of the difference.
-func distance(a, b []float32) float64 {
-	squares := 0.0
-	for i := range a {
-		d := float64(a[i]) - float64(b[i])
-		squares += d * d
-	}
-	return math.Sqrt(squares)
-}
-
-// length returns the L2 norm.
-func length(values []float64) float64 {
-	squares := 0.0
-	for _, v := range values {
-		squares += v * v
-	}
-	return math.Sqrt(squares)
 }
 
 // unseen is the fraction of a weight by which rounding may hide its change: restored weights are

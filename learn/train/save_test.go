@@ -71,7 +71,7 @@ func TestStatesAreNotCopied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, err := state.values(trainer.replica, momentumName, nil)
+	values, err := state.values(trainer.store, momentumName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 
 // values returns the tensor with a prefix for each parameter for which has returns true (nil: for
 // all), in the parameters' order. The values are read-only.
-func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) ([][]float32, error) {
+func (s OptimizerState) values(r *store, prefix string, has func(i int) bool) ([][]float32, error) {
 	values := make([][]float32, len(r.parameters))
 	byName := make(map[string]int, len(s.Tensors)) // large models have tens of thousands
 	for i, tensor := range s.Tensors {
@@ -169,7 +169,7 @@ func (a *AdamW) setMeans(state OptimizerState) error {
 	for i, m := range a.moments {
 		var err error
 		have := func(j int) bool { return m.tensors[j] != nil }
-		if values[i], err = state.values(a.replica, m.name, have); err != nil {
+		if values[i], err = state.values(a.store, m.name, have); err != nil {
 			return err
 		}
 		for _, tensor := range values[i] {
@@ -240,7 +240,7 @@ func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) e
 	if err := state.check("distro", t.step); err != nil {
 		return err
 	}
-	values, err := state.values(t.replica, momentumName, nil)
+	values, err := state.values(t.store, momentumName, nil)
 	if err != nil {
 		return err
 	}
@@ -315,13 +315,13 @@ func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerSta
 	if err := state.check("localsteps", t.step); err != nil {
 		return err
 	}
-	sums, err := state.values(t.replica, unsentName, nil)
+	sums, err := state.values(t.store, unsentName, nil)
 	if err != nil {
 		return err
 	}
 	var momenta [][]float32
 	if t.momenta != nil {
-		if momenta, err = state.values(t.replica, outerMomentumName, nil); err != nil {
+		if momenta, err = state.values(t.store, outerMomentumName, nil); err != nil {
 			return err
 		}
 	}

@@ -206,7 +206,7 @@ func TestDamagedStateIsRefused(t *testing.T) {
 // looking for each among all of them would take minutes.
 func TestStateOfManyTensors(t *testing.T) {
 	const tensors = 44_500
-	r, state := &replica{}, OptimizerState{}
+	r, state := &store{}, OptimizerState{}
 	for i := range tensors {
 		name, shape := fmt.Sprintf("model.layers.%d.weight", i), []int64{1}
 		r.parameters = append(r.parameters, parameter{name: name, shape: shape})

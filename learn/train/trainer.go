@@ -4,58 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"time"
 
-	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
-	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
-	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train/schedule"
-	"github.com/psyche-go/psyche/record/config"
 )
-
-// Options are the settings of a trainer.
-type Options struct {
-	Model      checkpoint.Snapshot // config.json and the tensors that it requires; F32, BF16 or F16
-	Optimizer  config.Optimizer
-	LRSchedule config.LRSchedule
-	Compute    model.Options // element type and memory of the gradient's computation
-	MicroBatch int           // sequences in one pass through the model, at least 1
-	// Devices compute the gradient, each with a copy of the model in the CPU's memory; none: the
-	// CPU itself. If the CPU is in the list, it also has a copy.
-	Devices   []torch.Device
-	Threads   int         // of libtorch, if it is not yet loaded, and of the optimizer; 0: torch's default
-	Parallel  Parallelism // engines that compute the gradient; the zero value means one
-	RunID     string
-	TrainerID [32]byte     // ed25519 public key, part of every result
-	Logger    *slog.Logger // nil: silent
-
-	// Audited makes results commit to the momentum, so that Open can open parts of it, and makes
-	// Verify refuse results that do not. All members of a run must use the same value.
-	Audited bool
-	// OnlyF32 makes Verify refuse results whose gradient was computed in bf16. All members of a run
-	// must use the same value.
-	OnlyF32 bool
-
-	// Timed is called after each part of training and applying that has a Timing, from the
-	// goroutine of Train or Apply. May be nil.
-	Timed func(Timing)
-
-	// Trained is called after each step of training with statistics of its gradient, from the
-	// goroutine of Train. May be nil. Every StatsEvery steps, if StatsEvery is not 0, these include
-	// statistics of single tensors.
-	Trained    func(Gradient)
-	StatsEvery uint32
-
-	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
-	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
-
-	applier func(torch.Device) (applier, error) // nil: openApplier; replaced in tests
-}
 
 // Trainer trains its share of a run's rounds with DisTrO and applies the counted results. Its
 // methods are safe for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait for each
@@ -101,7 +57,7 @@ func New(ctx context.Context, o Options) (*Trainer, error) {
 		if open == nil {
 			open = openApplier
 		}
-		r.openAppliers(open)
+		r.parallel.openAppliers(r.log, open)
 	}
 	t := &Trainer{optimizer: optimizer, computes: o.Compute.Compute}
 	t.member = newMember(r, rates, o, shapesOf(optimizer.layouts, int(optimizer.config.CompressionTopK)), optimizer.history, optimizer.decode, t)
@@ -164,7 +120,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 		var err error
 		length := norm(gradients)
 		if payload, err = t.optimizer.encode(header, gradients, length, t.lr(step)); err == nil {
-			t.tell(step, t.lr(step), length, gradients, t.optimizer.deltas)
+			t.statistics.tell(step, t.lr(step), length, gradients, t.optimizer.deltas)
 		}
 		return err
 	})
@@ -175,7 +131,7 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 // returns a function that restores the model from a copy of its bits, because arithmetic cannot
 // undo the rounding of a step.
 func (t *Trainer) lookAhead(lr float32) (back func()) {
-	back = t.keepWeights()
+	back = t.keep()
 	for i, w := range t.weights() {
 		ahead(w, t.optimizer.deltas[i], lr)
 	}
