@@ -198,7 +198,7 @@ func TestCopiesThatDifferAreNotMoved(t *testing.T) {
 	step = 0
 	change("after a load", false)
 	change("after its refresh", true)
-	back := there.lookAhead(1e-3)
+	back := there.distro().lookAhead(1e-3)
 	if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil { // copies the look-ahead
 		t.Fatal(err)
 	}

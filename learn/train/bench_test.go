@@ -55,7 +55,7 @@ func BenchmarkOptimizer(b *testing.B) {
 	b.Run("settle", func(b *testing.B) {
 		for b.Loop() {
 			o.sent[1] = results
-			if err := o.settle(1, false); err != nil {
+			if err := o.finalize(1, false); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -62,7 +62,7 @@ func TestDevicesTrainTheSame(t *testing.T) {
 					}
 				}
 			}
-			if !sameBits(here.optimizer.deltas, there.optimizer.deltas) {
+			if !sameBits(here.distro().optimizer.deltas, there.distro().optimizer.deltas) {
 				t.Errorf("%s: momentum differs", name)
 			}
 		}
@@ -121,7 +121,7 @@ func TestDevicesFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	follows("after a step")
-	back := trainer.lookAhead(1e-3)
+	back := trainer.distro().lookAhead(1e-3)
 	follows("looking ahead")
 	back()
 	follows("looking back")

@@ -35,7 +35,7 @@ func TestLookaheadIsUndoneToTheBit(t *testing.T) {
 		}
 	}
 	before := copySlices(trainer.weights())
-	back := trainer.lookAhead(2e-3)
+	back := trainer.distro().lookAhead(2e-3)
 	if sameBits(before, trainer.weights()) {
 		t.Error("nothing was looked ahead to")
 	}
@@ -122,17 +122,17 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 		}
 	}
 	apply(1, train(busy, 1, 0), train(idle, 1, 2))
-	left := copySlices(idle.optimizer.deltas)
+	left := copySlices(idle.distro().optimizer.deltas)
 	apply(2, train(busy, 2, 4))
 	if digest(t, busy) != digest(t, idle) {
 		t.Error("the member without a batch has other weights")
 	}
-	if len(idle.optimizer.sent) != 0 || !sameBits(left, idle.optimizer.deltas) {
+	if len(idle.distro().optimizer.sent) != 0 || !sameBits(left, idle.distro().optimizer.deltas) {
 		t.Error("the sent coefficients are still pending, or were removed twice")
 	}
 	before := copySlices(idle.weights())
 	apply(3) // nobody trained
-	factor := float32(1 - float64(float64(idle.schedule.LR(3))*idle.optimizer.config.WeightDecay))
+	factor := float32(1 - float64(float64(idle.rates.schedule.LR(3))*idle.distro().optimizer.config.WeightDecay))
 	for i := range before {
 		for j := range before[i] {
 			before[i][j] *= factor
@@ -211,7 +211,7 @@ func settleAll(t *testing.T, o *optimizer, step uint32) {
 	if _, waiting := o.sent[step]; !waiting {
 		t.Errorf("step %d is not waiting", step)
 	}
-	if err := o.settle(step, true); err != nil {
+	if err := o.finalize(step, true); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -242,7 +242,7 @@ func TestFirstStepOfAColdStartSendsNoSigns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, results, err := trainer.optimizer.decode(payload)
+	_, results, err := trainer.distro().optimizer.decode(payload)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -151,16 +151,27 @@ func clipScale(norm, limit float64) float64 {
 	return limit / (norm + 1e-6)
 }
 
-// settle ends the wait for this trainer's result of a step. An uncounted result is added back to
+// finalize ends the wait for this trainer's result of a step. An uncounted result is added back to
 // the momentum, decayed as if it had never left. If results are audited, nothing is added back: an
 // unheld result is rolled back, and a held one stays as other members know it.
-func (o *optimizer) settle(step uint32, counted bool) error {
+func (o *optimizer) finalize(step uint32, counted bool) error {
 	defer o.history.lock()()
 	if counted || o.history != nil {
 		delete(o.sent, step)
 		return nil
 	}
 	return o.addBack(step)
+}
+
+// rollBack restores the momentum from before the newest step, see Trainer.Settle.
+func (o *optimizer) rollBack(step uint32) error {
+	defer o.history.lock()()
+	took, err := o.history.rollback(step)
+	if took {
+		delete(o.sent, step)
+		o.newest = o.history.newest()
+	}
+	return err
 }
 
 // addBack adds the coefficients removed in a step back to the momentum.
@@ -282,13 +293,4 @@ func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i in
 		}
 	}
 	return nil
-}
-
-// ofTensor returns the parts of results for a tensor.
-func ofTensor(results [][]codec.TensorResult, tensor int) []codec.TensorResult {
-	of := make([]codec.TensorResult, len(results))
-	for i, r := range results {
-		of[i] = r[tensor]
-	}
-	return of
 }

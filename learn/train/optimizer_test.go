@@ -88,7 +88,7 @@ func TestUncountedResultIsGivenBack(t *testing.T) {
 			continue // it is settled only after another step, which decayed the momentum
 		}
 		for s := range step + 1 {
-			if err := o.settle(s, false); err != nil {
+			if err := o.finalize(s, false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -106,13 +106,13 @@ func TestCountedResultIsGone(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
 	encodeStep(t, o, 1, randomSlices(1, 0.01))
 	before := copySlices(o.deltas)
-	if err := o.settle(1, true); err != nil {
+	if err := o.finalize(1, true); err != nil {
 		t.Fatal(err)
 	}
 	if !sameBits(before, o.deltas) || len(o.sent) != 0 {
 		t.Error("settling a counted result changed the momentum")
 	}
-	if err := o.settle(1, false); err != nil || !sameBits(before, o.deltas) {
+	if err := o.finalize(1, false); err != nil || !sameBits(before, o.deltas) {
 		t.Errorf("settled twice: %v", err)
 	}
 }
@@ -297,7 +297,7 @@ func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
 			continue // settled only after another step
 		}
 		for settled := range step + 1 {
-			if err := o.settle(settled, false); err != nil {
+			if err := o.finalize(settled, false); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -18,51 +17,28 @@ type otherwise struct {
 	twin  model.Model
 }
 
-// Precisions returns the types in which Recompute computes, the training type first. If the CPU
-// cannot compute in the other type, Recompute returns an error.
-func (t *Trainer) Precisions() []audit.Precision {
-	if own := precisionOf(t.computes); own == audit.BF16 {
-		return []audit.Precision{audit.BF16, audit.F32}
+// gradient computes the gradient of a batch in a type, on the CPU. The caller must hold the
+// replica's lock.
+func (o *otherwise) gradient(ctx context.Context, r *replica, compute torch.DType, batch data.Batch) ([][]float32, error) {
+	if err := o.prepare(ctx, r, compute); err != nil {
+		return nil, err
 	}
-	return []audit.Precision{audit.F32, audit.BF16}
+	return r.gradientOf(ctx, single{o.twin}, batch)
 }
 
-// gradientIn computes the gradient of a batch in a type: in the training type as Train does, in
-// another one on the CPU. The caller must hold the lock.
-func (t *Trainer) gradientIn(ctx context.Context, p audit.Precision, batch data.Batch, use func(gradients [][]float32) error) error {
-	if p == precisionOf(t.computes) {
-		return t.gradient(ctx, batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {
-			gradients := make([][]float32, len(tensors))
-			for i, tensor := range tensors {
-				gradients[i] = tensor.Float32s()
-			}
-			return use(gradients)
-		})
-	}
-	twin, err := t.inType(ctx, typeOf(p))
-	if err != nil {
-		return err
-	}
-	gradients, err := t.gradientOf(ctx, single{twin}, batch)
-	if err != nil {
-		return err
-	}
-	return use(gradients)
-}
-
-// inType returns the model that computes in another type, with the same weights.
-func (t *Trainer) inType(ctx context.Context, compute torch.DType) (model.Model, error) {
-	if o := &t.other; !o.asked {
-		o.err = checkType(ctx, t.log, t.engine, compute)
+// prepare makes the model that computes in a type, with the same weights, on the first call.
+func (o *otherwise) prepare(ctx context.Context, r *replica, compute torch.DType) error {
+	if !o.asked {
+		o.err = checkType(ctx, r.log, r.engine, compute)
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		if o.asked = true; o.err == nil {
-			o.twin, o.err = model.TwinIn(ctx, t.engine, t.model, compute)
+			o.twin, o.err = model.TwinIn(ctx, r.engine, r.model, compute)
 		}
 	}
-	if t.other.err != nil {
-		return nil, fmt.Errorf("%w: to compute in %s: %w", errUnsupported, compute, t.other.err)
+	if o.err != nil {
+		return fmt.Errorf("%w: to compute in %s: %w", errUnsupported, compute, o.err)
 	}
-	return t.other.twin, nil
+	return nil
 }

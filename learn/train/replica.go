@@ -26,7 +26,7 @@ type replica struct {
 	busy       chan struct{} // contains one value while a method works on the model
 	closed     bool          // the model's memory has been freed
 	parallel   *parallel     // nil: gradients are computed on the engine
-	foresight  foresight
+	speculated speculated
 	padding    int32 // model.Padding, until a warning about it is logged; below 0: none
 
 	evaluated func(done, all int) // nil: no reports
@@ -90,11 +90,11 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Opti
 // lock waits for the model; unlock releases it. If the model was closed meanwhile, lock returns an
 // error. It ends any speculation.
 func (r *replica) lock(ctx context.Context) error {
-	return r.lockKeeping(ctx, func(*foreseen) bool { return false })
+	return r.lockKeeping(ctx, func(*speculation) bool { return false })
 }
 
 // lockKeeping is lock for callers that continue from a speculation, if keep returns true for it.
-func (r *replica) lockKeeping(ctx context.Context, keep func(of *foreseen) bool) error {
+func (r *replica) lockKeeping(ctx context.Context, keep func(of *speculation) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (r *replica) lockKeeping(ctx context.Context, keep func(of *foreseen) bool)
 		r.unlock()
 		return ErrClosed
 	}
-	if err := r.foresight.decide(keep); err != nil {
+	if err := r.speculated.decide(keep); err != nil {
 		r.unlock()
 		return err
 	}
@@ -203,4 +203,12 @@ func (r *replica) rows(batch data.Batch) int64 {
 	}
 	n := len(r.parallel.workers)
 	return int64(max(1, min(r.microBatch, (len(batch.Sequences)+n-1)/n)))
+}
+
+// newTraining is newReplica for a model that is trained.
+func newTraining(ctx context.Context, o Options) (*replica, error) {
+	if o.Compute.Compute == torch.F16 {
+		return nil, fmt.Errorf("%w: to train in f16, in which small gradients become zero; use bf16, which has the range of f32", errUnsupported)
+	}
+	return newReplica(ctx, o)
 }

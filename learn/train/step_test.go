@@ -214,7 +214,7 @@ func TestStateOfManyTensors(t *testing.T) {
 	}
 	slices.Reverse(state.Tensors)
 	before := time.Now()
-	values, err := state.values(r, momentumName, nil)
+	values, err := state.values(r.parameters, momentumName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestStateOfManyTensors(t *testing.T) {
 		}
 	}
 	state.Tensors = state.Tensors[1:]
-	if _, err := state.values(r, momentumName, nil); !errors.Is(err, errModel) {
+	if _, err := state.values(r.parameters, momentumName, nil); !errors.Is(err, errModel) {
 		t.Errorf("a tensor is missing: error = %v, want ErrModel", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -101,4 +102,13 @@ func widest(a, b []float32) float64 {
 		}
 	}
 	return far
+}
+
+// ofTensor returns the parts of results for a tensor.
+func ofTensor(results [][]codec.TensorResult, tensor int) []codec.TensorResult {
+	of := make([]codec.TensorResult, len(results))
+	for i, r := range results {
+		of[i] = r[tensor]
+	}
+	return of
 }

@@ -125,7 +125,7 @@ func (c *cheater) cheats(made env.Trainer) (env.Trainer, error) {
 		return nil, fmt.Errorf("the run audits with %T, want a model", honest.Auditor)
 	}
 	cheats := &cheat.Trainer{Honest: trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}
-	if local, ok := trainer.(*train.LocalTrainer); ok {
+	if local, ok := trainer.(*train.Trainer); ok {
 		cheats.Levels = local.ValueBits()
 	}
 	return cheats, nil
