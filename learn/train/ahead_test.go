@@ -28,7 +28,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the weights have changed")
 			}
-			compareMomentum(t, trainer.distro().optimizer.deltas, other.distro().optimizer.deltas)
+			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
 			if len(trainer.distro().optimizer.sent) != 1 || trainer.distro().optimizer.encoded != 1 {
 				t.Errorf("%d results are waiting", len(trainer.distro().optimizer.sent))
 			}
@@ -63,7 +63,7 @@ func TestStepThatComesLater(t *testing.T) {
 		done <- err
 	}()
 	<-waits
-	compareMomentum(t, trainer.distro().optimizer.deltas, other.distro().optimizer.deltas)
+	compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
 	close(begin)
 	if err := <-done; err != nil {
 		t.Fatal(err)

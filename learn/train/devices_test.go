@@ -62,7 +62,7 @@ func TestDevicesTrainTheSame(t *testing.T) {
 					}
 				}
 			}
-			if !sameBits(here.distro().optimizer.deltas, there.distro().optimizer.deltas) {
+			if !sameBits(here.distro().optimizer.momentum.now, there.distro().optimizer.momentum.now) {
 				t.Errorf("%s: momentum differs", name)
 			}
 		}

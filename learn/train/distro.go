@@ -39,7 +39,7 @@ func (x *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 		var err error
 		length, lr := norm(gradients), x.rates.lr(step)
 		if payload, err = x.optimizer.encode(header, gradients, length, lr); err == nil {
-			x.replica.statistics.tell(step, lr, length, gradients, x.optimizer.deltas)
+			x.replica.statistics.tell(step, lr, length, gradients, x.optimizer.momentum.now)
 		}
 		return err
 	})
@@ -52,7 +52,7 @@ func (x *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 func (x *distroExchange) lookAhead(lr float32) (back func()) {
 	back = x.replica.keep()
 	for i, w := range x.replica.weights() {
-		ahead(w, x.optimizer.deltas[i], lr)
+		ahead(w, x.optimizer.momentum.now[i], lr)
 	}
 	x.replica.changed()
 	return back
@@ -138,7 +138,7 @@ func (x *distroExchange) state(lend bool) (OptimizerState, error) {
 	if o.newest != x.replica.step {
 		state.Trained = o.newest
 	}
-	state.add(momentumName, x.replica.parameters, o.deltas, lend)
+	state.add(momentumName, x.replica.parameters, o.momentum.now, lend)
 	return state, nil
 }
 
@@ -161,7 +161,7 @@ func (x *distroExchange) setState(state OptimizerState) error {
 		x.replica.log.Info("momentum reset: with audits it must continue from a result of this process")
 		return nil
 	}
-	copyAll(o.deltas, values)
+	copyAll(o.momentum.now, values)
 	o.encoded, o.newest = state.Updates, state.Step
 	if state.Trained != 0 {
 		o.newest = state.Trained

@@ -268,7 +268,7 @@ func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
 	if err := a.trainer.SetOptimizerState(t.Context(), state); err != nil {
 		t.Fatal(err)
 	}
-	if norm(a.trainer.distro().optimizer.deltas) != 0 {
+	if norm(a.trainer.distro().optimizer.momentum.now) != 0 {
 		t.Error("the momentum is not zero")
 	}
 }
@@ -392,7 +392,7 @@ func TestRollback(t *testing.T) {
 		for step := uint32(1); step <= 7; step++ {
 			lost := step == 1 || step == 4 || step == 5
 			batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
-			before := copySlices(a.trainer.distro().optimizer.deltas)
+			before := copySlices(a.trainer.distro().optimizer.momentum.now)
 			if _, _, err := a.trainer.Train(t.Context(), step, batch, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -403,7 +403,7 @@ func TestRollback(t *testing.T) {
 					a.hold(step, false) // which changes nothing
 					return context.Canceled
 				})
-				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.distro().optimizer.deltas) {
+				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.distro().optimizer.momentum.now) {
 					t.Errorf("lag %d, step %d: error %v, or the momentum is a different one", lag, step, err)
 				}
 				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, errStep) {
@@ -417,7 +417,7 @@ func TestRollback(t *testing.T) {
 			}
 			a.settle()
 			twin.apply(step + 1 - lag)
-			if !sameBits(a.trainer.distro().optimizer.deltas, twin.trainer.distro().optimizer.deltas) {
+			if !sameBits(a.trainer.distro().optimizer.momentum.now, twin.trainer.distro().optimizer.momentum.now) {
 				t.Fatalf("lag %d, step %d: the momentum differs from training with the attested results only", lag, step)
 			}
 		}
@@ -450,7 +450,7 @@ func TestInjectedMomentumIsFound(t *testing.T) {
 			a.settle()
 			step++
 		}
-		for _, delta := range a.trainer.distro().optimizer.deltas {
+		for _, delta := range a.trainer.distro().optimizer.momentum.now {
 			for i := range delta {
 				delta[i] += 1e-4
 			}

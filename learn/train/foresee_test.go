@@ -59,7 +59,7 @@ func TestForeseenComesTrue(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the weights differ")
 			}
-			compareMomentum(t, trainer.distro().optimizer.deltas, other.distro().optimizer.deltas)
+			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
 			if len(trainer.distro().optimizer.sent) != 0 {
 				t.Errorf("%d results are waiting", len(trainer.distro().optimizer.sent))
 			}
@@ -115,7 +115,7 @@ func TestForeseenIsTakenBack(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the real results lead to another model")
 			}
-			compareMomentum(t, trainer.distro().optimizer.deltas, other.distro().optimizer.deltas)
+			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
 		})
 	}
 }

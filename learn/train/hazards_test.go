@@ -122,12 +122,12 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 		}
 	}
 	apply(1, train(busy, 1, 0), train(idle, 1, 2))
-	left := copySlices(idle.distro().optimizer.deltas)
+	left := copySlices(idle.distro().optimizer.momentum.now)
 	apply(2, train(busy, 2, 4))
 	if digest(t, busy) != digest(t, idle) {
 		t.Error("the member without a batch has other weights")
 	}
-	if len(idle.distro().optimizer.sent) != 0 || !sameBits(left, idle.distro().optimizer.deltas) {
+	if len(idle.distro().optimizer.sent) != 0 || !sameBits(left, idle.distro().optimizer.momentum.now) {
 		t.Error("the sent coefficients are still pending, or were removed twice")
 	}
 	before := copySlices(idle.weights())
@@ -146,7 +146,7 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 func TestMomentumBeginsAsZeros(t *testing.T) {
 	for range 3 { // memory that was used before is not clean
 		o := newTestOptimizer(t, testDistro())
-		for _, delta := range o.deltas {
+		for _, delta := range o.momentum.now {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
 				t.Fatal("a new optimizer has a momentum")
 			}
@@ -155,7 +155,7 @@ func TestMomentumBeginsAsZeros(t *testing.T) {
 			}
 		}
 		o.reset()
-		for _, delta := range o.deltas {
+		for _, delta := range o.momentum.now {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
 				t.Fatal("a reset optimizer has a momentum")
 			}
@@ -172,7 +172,7 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 		c := testDistro()
 		c.ApplyLag = uint8(lag)
 		o, shadow := newTestOptimizer(t, c), newTestOptimizer(t, c)
-		momentum := shadow.deltas
+		momentum := shadow.momentum.now
 		for step := uint32(1); step <= last; step++ {
 			gradients := randomSlices(uint64(step), 0.01)
 			_, results, err := o.decode(encodeStep(t, o, step, gradients))
@@ -194,12 +194,12 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 			if step >= lag {
 				settleAll(t, o, step-lag+1)
 			}
-			compareMomentum(t, o.deltas, momentum)
+			compareMomentum(t, o.momentum.now, momentum)
 		}
 		for step := last - lag + 2; step <= last; step++ { // the end of an epoch
 			settleAll(t, o, step)
 		}
-		compareMomentum(t, o.deltas, momentum)
+		compareMomentum(t, o.momentum.now, momentum)
 		if len(o.sent) != 0 {
 			t.Errorf("lag %d: %d results are still waiting", lag, len(o.sent))
 		}

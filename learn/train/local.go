@@ -34,7 +34,7 @@ func (x *localExchange) encode(ctx context.Context, header codec.Header, batch d
 		return nil, 0, err
 	}
 	loss, _, err = x.rounds.train(ctx, step, batch, 0, func(rate float32, length float64, gradients [][]float32) {
-		x.replica.statistics.tell(step, rate, length, gradients, x.residual.sums)
+		x.replica.statistics.tell(step, rate, length, gradients, x.residual.unsent.now)
 	})
 	if err != nil {
 		return nil, 0, err
@@ -95,7 +95,7 @@ func (x *localExchange) state(lend bool) (OptimizerState, error) {
 	inner.addTo(&state, lend)
 	for i := range x.replica.parameters {
 		one := x.replica.parameters[i : i+1]
-		state.add(unsentName, one, r.sums[i:i+1], lend)
+		state.add(unsentName, one, r.unsent.now[i:i+1], lend)
 		if r.momenta != nil {
 			state.add(outerMomentumName, one, r.momenta[i:i+1], lend)
 		}
@@ -132,7 +132,7 @@ func (x *localExchange) setState(state OptimizerState) error {
 	if err := x.rounds.inner.setState(state); err != nil {
 		return err
 	}
-	copyAll(r.sums, sums)
+	copyAll(r.unsent.now, sums)
 	copyAll(r.momenta, momenta)
 	r.fed, r.sent = 0, map[uint32]sentSums{}
 	return nil

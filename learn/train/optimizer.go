@@ -14,13 +14,13 @@ import (
 // optimizer is the state of DisTrO between steps. It works on plain slices, one for each tensor, in
 // the order of the tensors' names. It is not safe for concurrent use, except for decode.
 type optimizer struct {
-	kernel  *distro.Kernel
-	config  config.Distro
-	layouts []distro.Layout
-	results []codec.TensorLayout
-	deltas  [][]float32 // momentum not sent yet, initially zero
-	encoded uint64      // number of calls of encode
-	newest  uint32      // step of the newest call, which the momentum belongs to
+	kernel   *distro.Kernel
+	config   config.Distro
+	layouts  []distro.Layout
+	results  []codec.TensorLayout
+	momentum *buffers // not sent yet
+	encoded  uint64   // number of calls of encode
+	newest   uint32   // step of the newest call, which the momentum belongs to
 	// sent contains the coefficients that encode removed from the momentum for a step, until it is
 	// known whether it counted.
 	sent    map[uint32][]codec.TensorResult
@@ -52,8 +52,8 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 		}
 		o.layouts = append(o.layouts, layout)
 		o.results = append(o.results, layout.Codec(int(c.CompressionTopK)))
-		o.deltas = append(o.deltas, make([]float32, layout.Elements())) // zeros take no memory before they are used
 	}
+	o.momentum = newBuffers(o.layouts)
 	return o, nil
 }
 
@@ -65,7 +65,7 @@ func (o *optimizer) commit() error {
 	if o.config.ClipGradNorm <= 0 {
 		return fmt.Errorf("%w: clip_grad_norm is 0 in a run with audits, so the addition to a momentum is unbounded; set it, for instance to 1.0, or set verification_percent to 0", errUnsupported)
 	}
-	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
+	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.momentum)
 	return nil
 }
 
@@ -79,9 +79,7 @@ func (o *optimizer) forget() {
 	if o.history != nil {
 		o.history.forget()
 	}
-	for _, delta := range o.deltas {
-		clear(delta)
-	}
+	clearAll(o.momentum.now)
 	o.sent = map[uint32][]codec.TensorResult{}
 	o.encoded, o.newest = 0, 0
 }
@@ -126,11 +124,11 @@ func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled floa
 	taken := make([]codec.TensorResult, len(o.layouts))
 	for i, layout := range o.layouts {
 		var err error
-		params.Floor = o.kernel.Floor(o.deltas[i], gradients[i], params)
+		params.Floor = o.kernel.Floor(o.momentum.now[i], gradients[i], params)
 		if o.history != nil {
 			params.Floor = max(params.Floor, audit.Least)
 		}
-		if taken[i], err = o.kernel.Encode(layout, o.deltas[i], gradients[i], params); err != nil {
+		if taken[i], err = o.kernel.Encode(layout, o.momentum.now[i], gradients[i], params); err != nil {
 			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
 		}
 	}
@@ -186,7 +184,7 @@ func (o *optimizer) addBack(step uint32) error {
 		if o.newest != step {
 			result = decay(result, o.results[i].K, left)
 		}
-		if err := o.kernel.AddBack(o.layouts[i], o.deltas[i], result); err != nil {
+		if err := o.kernel.AddBack(o.layouts[i], o.momentum.now[i], result); err != nil {
 			return fmt.Errorf("add back step %d, tensor %d: %w", step, i, err)
 		}
 	}

@@ -277,7 +277,7 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 		return func(trainer *Trainer) {
 			for i, tensor := range trainer.weights() {
 				for j := range tensor {
-					tensor[j] -= change(trainer.local().residual.sums[i][j])
+					tensor[j] -= change(trainer.local().residual.unsent.now[i][j])
 				}
 			}
 		}

@@ -20,7 +20,7 @@ type residual struct {
 	config  config.LocalSteps
 	layouts []distro.Layout
 	results []codec.TensorLayout
-	sums    [][]float32 // pseudo-gradients not sent yet; initially zero
+	unsent  *buffers    // sums of pseudo-gradients not sent yet
 	momenta [][]float32 // momenta of the pseudo-gradients, for outer_momentum; nil without
 	fed     uint64      // number of additions to the sums
 	// sent contains the values subtracted from the sums for a step, until it is known whether it
@@ -49,17 +49,17 @@ func newResidual(c config.LocalSteps, shapes [][]int64, threads int) (*residual,
 		}
 		r.layouts = append(r.layouts, layout)
 		r.results = append(r.results, layout.Codec(int(c.CompressionTopK)))
-		r.sums = append(r.sums, make([]float32, layout.Elements()))
-		if c.OuterMomentum > 0 {
-			r.momenta = append(r.momenta, make([]float32, layout.Elements()))
-		}
+	}
+	r.unsent = newBuffers(r.layouts)
+	if c.OuterMomentum > 0 {
+		r.momenta = zeros(r.layouts)
 	}
 	return r, nil
 }
 
 // commit makes results commit to the sums from now on.
 func (r *residual) commit() {
-	r.history = newHistory(r.kernel, r.layouts, int(r.config.CompressionTopK), r.sums)
+	r.history = newHistory(r.kernel, r.layouts, int(r.config.CompressionTopK), r.unsent)
 }
 
 // decode decodes a payload strictly.
@@ -147,7 +147,7 @@ func (r *residual) take(header codec.Header, far [][]float32, p localsteps.Encod
 	tensors := make([]codec.TensorResult, len(r.layouts))
 	r.fed++
 	for i, l := range r.layouts {
-		if tensors[i], err = localsteps.Encode(r.kernel, l, r.sums[i], far[i], p); err != nil {
+		if tensors[i], err = localsteps.Encode(r.kernel, l, r.unsent.now[i], far[i], p); err != nil {
 			return nil, fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
@@ -190,7 +190,7 @@ func (r *residual) finalize(step uint32, counted bool) error {
 	}
 	left := float32(math.Pow(r.config.ErrorDecay, float64(r.fed-sent.fed)))
 	for i, l := range r.layouts {
-		if err := localsteps.AddBack(r.kernel, l, r.sums[i], sent.tensors[i], sent.reach, left); err != nil {
+		if err := localsteps.AddBack(r.kernel, l, r.unsent.now[i], sent.tensors[i], sent.reach, left); err != nil {
 			return fmt.Errorf("add back step %d, tensor %d: %w", step, i, err)
 		}
 	}
@@ -213,6 +213,6 @@ func (r *residual) reset() {
 	if r.history != nil {
 		r.history.forget()
 	}
-	clearAll(slices.Concat(r.sums, r.momenta))
+	clearAll(slices.Concat(r.unsent.now, r.momenta))
 	r.fed, r.sent = 0, map[uint32]sentSums{}
 }
