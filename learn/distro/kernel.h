@@ -30,12 +30,13 @@ unsigned psyche_distro_isas(void);
 // Floats of scratch memory for a chunk of rows × cols.
 int64_t psyche_distro_scratch(int rows, int cols);
 
-// Encode the chunks first … last−1: see Kernel.Encode. Chunk c has k places in indices
+// Encode the chunks first … last−1 of delta, and write what is left of them to left, which may be
+// delta: see Kernel.EncodeTo. Chunk c has k places in indices
 // and values from c·k. Of a chunk without a
 // coefficient of at least floor nothing is taken. Returns the first chunk that is not finite,
 // or −1.
 int64_t psyche_distro_encode(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
-	float *delta, const float *grad, float decay, float lr, float floor,
+	const float *delta, float *left, const float *grad, float decay, float lr, float floor,
 	int k, uint16_t *counts, uint16_t *indices, float *values);
 
 // Apply entries to the chunks first … last−1: w ← w·factor − rate·sign(DCT⁻¹(entries)). The

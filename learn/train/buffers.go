@@ -19,8 +19,15 @@ func zeros(layouts []distro.Layout) (values [][]float32) {
 	return values
 }
 
-// begin keeps the values before a step changes them.
-func (b *buffers) begin() { copyAll(b.before, b.now) }
+// begin begins a step, which reads the values that begin returns and writes all of now. With one
+// buffer both are the same.
+func (b *buffers) begin() (from [][]float32) {
+	if b.before == nil {
+		return b.now
+	}
+	b.swap()
+	return b.before
+}
 
-// restore restores the values from before the newest step. before then has the values after it.
-func (b *buffers) restore() { b.now, b.before = b.before, b.now }
+// swap exchanges the buffers. After begin it restores the values from before the step.
+func (b *buffers) swap() { b.now, b.before = b.before, b.now }

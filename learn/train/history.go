@@ -63,12 +63,6 @@ func (h *history) checkHeader(header codec.Header) error {
 	return nil
 }
 
-// begin saves the momentum before a step changes it. The caller must hold the lock.
-func (h *history) begin() {
-	h.values.begin()
-	h.stale = false
-}
-
 // seal commits to the momentum after a step changed it, in the header of the taken coefficients.
 // encode returns the bytes of the result. A nil history (no audits) commits to nothing. The caller
 // must hold the lock.
@@ -93,13 +87,14 @@ func (h *history) seal(header codec.Header, taken []codec.TensorResult, encode f
 	if h.steps = append(h.steps, c); len(h.steps) > maxCommitted {
 		h.steps = slices.Clone(h.steps[1:]) // earlier results are no longer needed
 	}
+	h.stale = false
 	return payload, nil
 }
 
 // restore restores the momentum from before the newest step, which failed or is rolled back. The
 // caller must hold the lock.
 func (h *history) restore() {
-	h.values.restore()
+	h.values.swap()
 	h.stale = true
 }
 

@@ -100,16 +100,12 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", errNotFinite, scaled, norm)
 	}
 	defer o.history.lock()()
-	if o.history == nil {
-		payload, err := o.take(header, gradients, scaled)
-		if err != nil {
-			err = errors.Join(err, o.addBack(header.Step))
-		}
-		return payload, err
-	}
-	o.history.begin()
-	payload, err := o.take(header, gradients, scaled)
-	if err != nil {
+	payload, err := o.take(header, o.momentum.begin(), gradients, scaled)
+	switch {
+	case err == nil:
+	case o.history == nil:
+		err = errors.Join(err, o.addBack(header.Step))
+	default:
 		delete(o.sent, header.Step)
 		o.history.restore()
 		o.newest = o.history.newest()
@@ -117,18 +113,18 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	return payload, err
 }
 
-// take adds the gradients to the momentum, removes the largest coefficients from it and returns
-// their bytes.
-func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled float32) ([]byte, error) {
+// take adds the gradients to a momentum, removes the largest coefficients from it and returns their
+// bytes. The result is the new momentum.
+func (o *optimizer) take(header codec.Header, momentum, gradients [][]float32, scaled float32) ([]byte, error) {
 	params := distro.EncodeParams{Decay: o.left(header.Step), LR: scaled, TopK: int(o.config.CompressionTopK)}
 	taken := make([]codec.TensorResult, len(o.layouts))
 	for i, layout := range o.layouts {
 		var err error
-		params.Floor = o.kernel.Floor(o.momentum.now[i], gradients[i], params)
+		params.Floor = o.kernel.Floor(momentum[i], gradients[i], params)
 		if o.history != nil {
 			params.Floor = max(params.Floor, audit.Least)
 		}
-		if taken[i], err = o.kernel.Encode(layout, o.momentum.now[i], gradients[i], params); err != nil {
+		if taken[i], err = o.kernel.EncodeTo(layout, momentum[i], o.momentum.now[i], gradients[i], params); err != nil {
 			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
 		}
 	}

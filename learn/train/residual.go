@@ -126,7 +126,6 @@ func (r *residual) encode(header codec.Header, begun, ended [][]float32, lr floa
 		TopK: int(r.config.CompressionTopK), LevelBits: int(r.config.ValueBits),
 	}
 	if r.history != nil {
-		r.history.begin()
 		if newest := r.history.newest(); newest > 0 && newest < header.Step {
 			p.Decay = audit.Decayed(p.Decay, header.Step-newest)
 		}
@@ -134,7 +133,7 @@ func (r *residual) encode(header codec.Header, begun, ended [][]float32, lr floa
 	for i := range r.layouts {
 		localsteps.Far(begun[i], ended[i], r.momentum(i), float32(r.config.OuterMomentum))
 	}
-	payload, err := r.take(header, ended, p, lr)
+	payload, err := r.take(header, r.unsent.begin(), ended, p, lr)
 	if err != nil && r.history != nil {
 		delete(r.sent, header.Step)
 		r.history.restore()
@@ -142,12 +141,12 @@ func (r *residual) encode(header codec.Header, begun, ended [][]float32, lr floa
 	return payload, err
 }
 
-// take adds the pseudo-gradient to the sums, subtracts the sent values, and returns their bytes.
-func (r *residual) take(header codec.Header, far [][]float32, p localsteps.EncodeParams, lr float32) (payload []byte, err error) {
+// take adds the pseudo-gradient to sums, subtracts the sent values, and returns their bytes.
+func (r *residual) take(header codec.Header, sums, far [][]float32, p localsteps.EncodeParams, lr float32) (payload []byte, err error) {
 	tensors := make([]codec.TensorResult, len(r.layouts))
 	r.fed++
 	for i, l := range r.layouts {
-		if tensors[i], err = localsteps.Encode(r.kernel, l, r.unsent.now[i], far[i], p); err != nil {
+		if tensors[i], err = localsteps.EncodeTo(r.kernel, l, sums[i], r.unsent.now[i], far[i], p); err != nil {
 			return nil, fmt.Errorf("tensor %d: %w", i, err)
 		}
 	}
