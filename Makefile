@@ -1,4 +1,4 @@
-# Everything a person or CI runs. `make demo` and `make test` are the way in.
+# All commands for developers and CI. Start with `make demo` and `make test`.
 
 GO     ?= go
 BUILD  := build
@@ -13,13 +13,13 @@ DEMO_KILL   ?= 30
 DEMO_SLOT_MS ?= 400
 LOAD_CLIENTS ?= 256
 
-# What needs libtorch. Everything else builds and tests without cgo.
+# LEARNING lists the packages that need libtorch. All other packages build and test without cgo.
 MODULE   := github.com/psyche-go/psyche
 LEARNING := ./learn/torch/... ./learn/model/... ./learn/train/... ./learn/eval/... ./node/member/... ./cmd/psyche-client/... ./proof/e2e/... ./proof/matrix/... ./proof/bench/...
 PLAIN     = $(or $(shell $(GO) list ./... | grep -v -E '/(learn/(torch|model|train|eval)|node/member|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 STATIC    = $(or $(shell $(GO) list ./... | grep -v -E '/(learn|node/member|cmd/psyche-client|proof/(e2e|matrix|bench))(/|$$)'),$(error go list failed))
 
-# Where `make install` puts things; DESTDIR goes before all of it.
+# Folders of `make install`. DESTDIR is prepended to all of them.
 prefix   ?= /usr/local
 sysconfdir ?= /etc
 unitdir  ?= $(prefix)/lib/systemd/system
@@ -33,27 +33,27 @@ all: build
 demo: build demo-data
 	$(BIN)/psyche testnet start --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
 
-## demo-solana: the same on a chain of this machine, in place of a server, with what it costs
+## demo-solana: the same on a local chain instead of a server; also shows the cost
 demo-solana: build demo-data
 	$(BIN)/psyche testnet start --backend solana --slot-ms $(DEMO_SLOT_MS) --num-clients 3 --config-path $(DEMO_CONFIG) --kill-at-step $(DEMO_KILL) --run-dir $(BUILD)/runs
 
-## demo-cheat: two of six clients send false results; members find that out, and a jury ejects them
+## demo-cheat: train with six clients, two of which send false results; members detect them, and a jury ejects them
 demo-cheat: build cheat demo-data
 	$(BIN)/psyche testnet start --num-clients 6 --cheat 3=negated --cheat 4=copy --config-path configs/cheats --run-dir $(BUILD)/runs
 
-## cheat: the member that cheats, for testnets; no part of the product: never installed, in no package
+## cheat: build the cheating member for testnets; it is not part of the product, an installation or a package
 cheat: setup
 	$(GO) build $(TRIMPATH) -o $(BIN)/psyche-cheat ./proof/e2e/cheat/cheater
 
-# What else programs are built with. A package that was built with another TRIMPATH is built again.
+# More flags for building programs. A change of TRIMPATH rebuilds every package.
 TRIMPATH ?= -trimpath
 
-# The commit that the programs print as their version, also where go build finds no repository. Of an archive of
-# the sources: make build COMMIT=…
+# The commit that the programs print as their version, even if go build finds no repository. When building from a
+# source archive, pass it: make build COMMIT=…
 COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
 STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT)'
 
-## build: both programs, links with the names of the original's, the libtorch shim, and the verifier for browsers
+## build: build both programs, links with the names of the original programs, the libtorch shim, and the verifier for browsers
 build: shim psyche psyche-client verifier
 	ln -sf psyche $(BIN)/psyche-centralized-server
 	ln -sf psyche $(BIN)/psyche-centralized-local-testnet
@@ -63,7 +63,7 @@ build: shim psyche psyche-client verifier
 psyche:
 	CGO_ENABLED=0 $(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche ./cmd/psyche
 
-## verifier: what a page gives to browsers so that they check a log themselves
+## verifier: build the verifier, which pages send to browsers so that users can check a log themselves
 verifier:
 	@mkdir -p $(BUILD)/lib
 	GOOS=js GOARCH=wasm $(GO) build -trimpath -ldflags '-s -w' -o $(BUILD)/lib/verifier.wasm ./face/dash/verify/wasm
@@ -73,7 +73,7 @@ verifier:
 psyche-client: setup
 	$(GO) build $(TRIMPATH) $(STAMP) -o $(BIN)/psyche-client ./cmd/psyche-client
 
-## manual: man pages and completions, of the programs' own definitions
+## manual: write man pages and completions, generated from the programs' definitions
 manual: build
 	@mkdir -p $(BUILD)/manual
 	@for program in psyche psyche-client; do \
@@ -81,17 +81,17 @@ manual: build
 	  for shell in bash zsh fish; do $(BIN)/$$program completion $$shell >$(BUILD)/manual/$$program.$$shell || exit 1; done; \
 	done
 
-## help-pages: docs/manual, of the programs' own definitions
+## help-pages: write docs/manual, generated from the programs' definitions
 help-pages: build
 	@for program in psyche psyche-client; do $(BIN)/$$program print-all-help --markdown >docs/manual/$$program.md || exit 1; done
 
-## licences: what the programs contain of others, and on which terms
+## licences: list the third-party code in the programs, with its licences
 licences:
 	@mkdir -p $(BUILD)/licences
 	CGO_ENABLED=0 scripts/licences.sh ./cmd/psyche >$(BUILD)/licences/psyche
 	CGO_ENABLED=1 scripts/licences.sh ./cmd/psyche-client >$(BUILD)/licences/psyche-client
 
-## site: the book as pages for a browser, in build/site; compiles Hugo first, minutes of CPU time
+## site: build the book as web pages in build/site; compiles Hugo first, which takes minutes of CPU time
 site: $(HUGO)
 	$(HUGO) --source docs/site --destination $(abspath $(BUILD))/site --cleanDestinationDir --noBuildLock --panicOnWarning --quiet
 	@echo "open $(BUILD)/site/index.html"
@@ -99,12 +99,12 @@ site: $(HUGO)
 $(HUGO): docs/site/go.mod
 	cd docs/site && CGO_ENABLED=0 $(GO) build -o $(abspath $@) github.com/gohugoio/hugo
 
-## serve-book: the book in a browser at http://127.0.0.1:3000 (BOOK_PORT), drawn again after each change of a page
+## serve-book: serve the book at http://127.0.0.1:3000 (BOOK_PORT); pages update after each change
 BOOK_PORT ?= 3000
 serve-book: $(HUGO)
 	$(HUGO) server --source docs/site --bind 127.0.0.1 --port $(BOOK_PORT) --renderToMemory --noBuildLock
 
-## install: both programs, the shim, the verifier, units of systemd, man pages, completions, licences, into prefix (/usr/local)
+## install: install both programs, the shim, the verifier, systemd units, man pages, completions and licences into prefix (/usr/local)
 install: manual licences
 	install -d $(ROOT)/bin $(ROOT)/lib/psyche $(ROOT)/share/man/man1 $(DESTDIR)$(unitdir) $(DESTDIR)$(sysconfdir)/psyche
 	install -m 755 $(BIN)/psyche $(BIN)/psyche-client $(ROOT)/bin
@@ -126,7 +126,7 @@ install: manual licences
 	  test -e $(DESTDIR)$(sysconfdir)/psyche/$$file.env || install -m 640 packaging/$$file.env $(DESTDIR)$(sysconfdir)/psyche; \
 	done
 
-## uninstall: what install put there, but for /etc/psyche
+## uninstall: remove the installed files, except /etc/psyche
 uninstall:
 	cd $(ROOT)/bin && rm -f psyche psyche-client psyche-centralized-server psyche-centralized-local-testnet psyche-solana-client psyche-centralized-client
 	rm -rf $(ROOT)/lib/psyche
@@ -137,19 +137,19 @@ uninstall:
 	  rm -f $(ROOT)/share/bash-completion/completions/$$program $(ROOT)/share/zsh/vendor-completions/_$$program $(ROOT)/share/fish/vendor_completions.d/$$program.fish; \
 	done
 
-## deb: packages for this Debian or Ubuntu, into build/deb
+## deb: build packages for this Debian or Ubuntu, into build/deb
 deb: manual
 	packaging/deb/build.sh $(BUILD)/deb
 
-## systemd-run: the packages' units under a systemd in a container, killed one by one; needs root and systemd-container
+## systemd-run: run the packages' units under systemd in a container, and kill each one; needs root and systemd-container
 systemd-run: deb demo-data
 	scripts/systemd-run.sh $(BUILD)/deb $(DEMO)
 
-## reproducible: builds the static program twice, in two folders, and compares
+## reproducible: build the static program twice, in two folders, and compare
 reproducible:
 	scripts/reproducible.sh
 
-## setup: install what is missing, or say what is
+## setup: install missing dependencies, or list them
 setup:
 	@scripts/setup.sh
 
@@ -159,10 +159,10 @@ shim: setup
 demo-data: build
 	@scripts/quickstart-data.sh $(BIN) $(DEMO)
 
-## test: the whole test suite; what shares memory runs under the race detector, but for SLOW_RACES
+## test: run the whole test suite; packages that share memory run under the race detector, except SLOW_RACES
 test: test-plain test-torch race
 
-# Many of these tests wait for a clock or a connection: one package more at once than there are cores.
+# Many of these tests wait for a clock or a connection, so run one more package at a time than there are cores.
 test-plain:
 	$(GO) test -p 3 $(filter-out $(RACED),$(PLAIN))
 	$(GO) test -p 3 -run '$(SLOW_RACES)' $(SLOW)
@@ -174,85 +174,85 @@ test-torch: shim
 sim: psyche
 	$(BIN)/psyche sim --seeds 1..1000 --clients 64
 
-## sim-links: simulate 2,000 runs of 12 clients on slow links with members that accuse them, and 1,000 with coalitions
+## sim-links: simulate 2,000 runs of 12 clients on slow links with members that falsely accuse them, and 1,000 with coalitions
 sim-links: psyche
 	$(BIN)/psyche sim --seeds 1..2000 --clients 12 --rounds 12 --links --faults slanderer,hog
 	$(BIN)/psyche sim --seeds 1..1000 --clients 12 --rounds 12 --links --faults gang,hog
 
-## matrix: runs drawn two by two over their features, as many as fit into MATRIX_MINUTES (0: all), of MATRIX_SEED
+## matrix: train runs that together cover all pairs of features, as many as fit into MATRIX_MINUTES (0: all), with the seed MATRIX_SEED
 MATRIX_MINUTES ?= 60
 MATRIX_SEED    ?= 1
 matrix: build
 	$(GO) run ./proof/matrix -minutes $(MATRIX_MINUTES) -seed $(MATRIX_SEED)
 
-## load: as many clients with fake trainers on a server as a run may have (LOAD_CLIENTS), one killed each second; 1,000 slow readers of a log of 67 MiB; 200 kills of the server
+## load: load a server with as many clients with fake trainers as a run allows (LOAD_CLIENTS), killing one each second; then with 1,000 slow readers of a 67 MiB log; then kill it 200 times
 load:
 	$(GO) test ./host/server -run 'TestLoad$$' -v -load.clients $(LOAD_CLIENTS) -load.rounds 50 -load.train 500ms -timeout 15m
 	$(GO) test ./host/server -run TestLoadOfLog -v -load.observers 1000 -load.members 64 -load.logrounds 2100 -timeout 15m
 	$(GO) test ./host/server -run TestKill -v -kills 200 -timeout 15m
 
-## internet: a run over links with delay, loss and a rate, one of them cut (needs root)
+## internet: train over links with delay, loss and a rate limit, one of which is cut (needs root)
 internet: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./proof/e2e -run 'Internet|Firewall|SlowLines' -internet -v -timeout 20m
 
-## slow-member: 16 members, one at 2 Mbit/s, with and without a member that accuses it (needs root)
+## slow-member: train with 16 members, one at 2 Mbit/s, with and without a member that accuses it (needs root)
 slow-member: shim
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./proof/e2e -run TestSlowMember -internet -v -timeout 45m
 
-# Crowds, floods, juries and mutations take minutes each with the race detector, and others run the same
-# code; what measures has nothing to measure with it.
+# Tests of large runs, floods, juries and mutations take minutes each with the race detector, and other tests run the
+# same code. Tests that measure give no useful result with it.
 SLOW_RACES := TestCheats|TestAccusedOn|TestWithholding|TestGivenToSomeOnly|TestReturnAmongLiars|TestOneOfTwoLeaves|TestSilenceInShortRounds|TestFalseClaimMovesNothing|TestDataServerThatLies|TestTrialsOutliveTheEpoch|TestJurorsAreInTime|TestFriendsShieldNobody|TestNewcomersMomentum|TestWhoFlees|TestFalseAccusationsOfSilence|TestHonestMembers|TestAllDie|TestTrained|TestAbandonedEpoch|TestFallingBackWaits|TestCommitPoints|TestAllLeave|TestReturnFromACommitPoint|TestGangCannot|TestSilentConnections|TestFloodOfConnections|TestCrowd|TestCostOfFollowing|TestJoiningLate|TestLoad|TestFullRun|TestSeeds|TestChurn|TestCheckerCatches|TestCheckerKnows|TestLinks|TestWithholders|TestTermsOfLongEpochs|TestTrainingAhead|TestPastIsBounded|TestSlowMemberAmong|TestSlowObservers|TestSameSeedSameRun|TestLastStepAppliedInTheNextEpoch|TestTornTailAtEveryByte|TestMoreRoundsThanDraws|TestHogsKeepNobodyOut|TestDeployGoesOn|TestKilledClientIsNotEjected|TestEquivocatorIsEjected|TestJournalGrowsSlowly|TestLogReadersHoldLittleMemory
 
-# Packages whose code or tests start a goroutine, or share memory between some. In the others there is
-# nothing to race; those that are named here only compute on all processors, or hand things to a large
-# library that would have to be compiled.
+# RACED lists the packages whose code or tests start a goroutine, or share memory between goroutines. Other packages
+# cannot race. The packages excluded by name only compute on all processors, or use a large library that would have
+# to be compiled.
 CONCURRENT := ^[[:space:]]*go (func|[a-zA-Z_.]+\()|errgroup|\.Go\(|sync\.(Mutex|RWMutex|WaitGroup|Once)|atomic\.
 RACED       = $(or $(filter-out %/chain/programtest %/chain/program %/distro %/distro/cuda %/dash %/cmd/psyche %/cmd/internal/telemetry %/tracker/otlp %/tracker/otlp/otlptest %/tokenizer %/assign %/odds %/data/prepare,$(filter $(MODULE)/%,$(filter \
-  $(shell grep -rlE --include='*.go' '$(CONCURRENT)' */ | xargs -n 1 dirname | sort -u | sed 's#^#$(MODULE)/#'),$(PLAIN)))),$(error no package to look for races in))
+  $(shell grep -rlE --include='*.go' '$(CONCURRENT)' */ | xargs -n 1 dirname | sort -u | sed 's#^#$(MODULE)/#'),$(PLAIN)))),$(error no packages for the race detector))
 
 SLOW        = $(addprefix $(MODULE)/,$(sort $(shell grep -lsE '^func ($(SLOW_RACES))' $(RACED:$(MODULE)/%=%/*_test.go) | xargs -n 1 dirname)))
 
-## race: the race detector over what shares memory and runs no tensors, but for SLOW_RACES
+## race: run the race detector on packages that share memory and use no tensors, except SLOW_RACES
 race:
 	$(GO) test -race -p 3 -skip '$(SLOW_RACES)' $(RACED)
 
-# What race and lint begin with, for who has something else to do meanwhile.
+# Compiles the prerequisites of race and lint in advance.
 precompile: $(LINT)
 	$(GO) build -race $(RACED)
 
-## fuzz: every decoder, FUZZTIME each (60s)
+## fuzz: fuzz every decoder, each for FUZZTIME (60s)
 FUZZTIME ?= 60s
 fuzz:
 	scripts/fuzz.sh $(FUZZTIME)
 
-## test-solana: the program on litesvm (LITESVM names its node_modules), a run on a real solana-test-validator; says what is not installed
+## test-solana: test the program on litesvm (LITESVM is its node_modules), and a run on a real solana-test-validator; reports missing tools
 test-solana: shim
 	$(GO) test ./chain/programtest -run 'LiteSVM' -count 1 -v
 	PSYCHE_REQUIRE_TORCH=1 $(GO) test ./proof/e2e -run 'TestSolana' -count 1 -v -timeout 20m
 
-## solana-program: the program of a run on Solana from its sources (needs clang-19), with its hash
+## solana-program: build a run's Solana program from its sources (needs clang-19), with its hash
 solana-program:
 	$(GO) test ./chain/program -run TestSources -count 1 -v -update
 
-## static: everything outside learning builds without cgo
+## static: build everything outside learning without cgo
 static:
 	CGO_ENABLED=0 $(GO) build $(STATIC)
 
-## lint: format, golangci-lint with go vet's checks
+## lint: check the format, and run golangci-lint with go vet's checks
 lint: fmt-check $(LINT)
 	$(LINT) run ./...
 
-## plain: plain English in pages, help texts, messages, the dashboard and new commit subjects; limits in hits per 1,000 lines
+## plain: check for plain English in pages, help texts, messages, the dashboard and new commit subjects; limits in hits per 1,000 lines
 PLAIN_MAX := markdown=10 help=10 message=10 page=10 comment=315
 plain:
 	$(GO) -C tools test ./plain
 	@$(GO) -C tools run ./plain -q -commits 20 $(addprefix -max ,$(PLAIN_MAX)) || \
-	  { echo "The commands that list the hits: go -C tools run ./plain, and -changed main for your lines only."; exit 1; }
+	  { echo "To list the hits, run: go -C tools run ./plain (add -changed main for your lines only)"; exit 1; }
 
 ## check: CI's quick checks: format, both builds, lint, plain English; .ci/run adds tests, fuzzing and the demo
 check: fmt-check build static lint plain
 
-## fmt: gofmt over all sources
+## fmt: format all sources with gofmt
 fmt:
 	gofmt -w $$(git ls-files '*.go')
 
@@ -266,46 +266,46 @@ vet:
 $(LINT): tools/go.mod
 	$(GO) build -modfile=tools/go.mod -o $@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-## vuln: known vulnerabilities of what the programs link; skipped where the database is out of reach
+## vuln: check the programs for known vulnerabilities; skipped if the database is unreachable
 vuln: $(VULN)
 	scripts/vuln.sh $(VULN)
 
 $(VULN): tools/go.mod
 	$(GO) build -modfile=tools/go.mod -o $@ golang.org/x/vuln/cmd/govulncheck
 
-## bench: measured ratios against a named baseline, in one run; the loss from the logs of bench-parity
+## bench: measure ratios against a named baseline, in one run; the loss comes from the logs of bench-parity
 bench: shim bench-step bench-distro bench-round
 	$(GO) run ./proof/bench/parity table
 	$(GO) test -run '^$$' -bench . -benchtime 1s ./core/coordinator ./learn/distro/... ./net/p2p/blob
 	$(GO) test -p 1 -run '^$$' -bench . -benchtime 3x ./learn/model/llama ./learn/train
 
-## bench-step: training steps against eager PyTorch, a quarter of an hour
+## bench-step: compare training steps with eager PyTorch, a quarter of an hour
 bench-step: shim
 	$(GO) run ./proof/bench/step
 
-## bench-distro: what the optimizer costs, against PyTorch, a training step and the entropy bound
+## bench-distro: compare the optimizer's cost with PyTorch, a training step and the entropy bound
 bench-distro: shim
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./proof/bench/distro
 
-## bench-round: what share of a round clients compute in, and where the rest goes, about ten minutes; links with a delay need root
+## bench-round: measure the share of a round in which clients compute, and the use of the rest, about ten minutes; links with a delay need root
 bench-round: build
 	$(GO) run ./proof/bench/round
 
-## bench-peers: who comes to a loss first, link by link, beside PyTorch and Hivemind; PYTHON names one that has them; an hour; links need root
+## bench-peers: compare the time to reach a loss, on several links, with PyTorch and Hivemind; PYTHON is an interpreter that has both; an hour; links need root
 bench-peers: build
 	$(GO) run ./proof/bench/peers $(if $(PYTHON),-python $(PYTHON))
 
-## bench-honest: honest members under stress with audits and without, an hour; slow links need root
+## bench-honest: test honest members under stress, with and without audits, an hour; slow links need root
 bench-honest: build
 	$(GO) run ./proof/bench/honest
 
-## bench-parity: DisTrO against AdamW at equal tokens: every run without a log, hours of one core
+## bench-parity: compare DisTrO with AdamW at equal tokens: every run without a log, hours of one core
 bench-parity: build
 	test -e $(BUILD)/parity/data/data.json || $(BIN)/psyche data tokenize --include '*.go' --held-out-fraction 0.02 --output $(BUILD)/parity/data $$($(GO) env GOROOT)/src
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./proof/bench/parity plan proof/bench/parity/plan.txt
 	$(GO) run ./proof/bench/parity table
 
-## bench-audit: how far honest trainers with different libraries are apart, and attackers from them; an hour, or more with PSYCHE_TEST_SHIM2
+## bench-audit: measure how far results of honest trainers with different libraries differ, and how far attackers differ from them; an hour, or more with PSYCHE_TEST_SHIM2
 bench-audit: shim
 	$(GO) run ./proof/bench/audit calibrate --name first
 	$(GO) run ./proof/bench/audit table

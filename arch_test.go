@@ -18,25 +18,25 @@ import (
 
 const module = "github.com/psyche-go/psyche"
 
-// wings are the top-level folders with Go in them, each with a line on what is in it. A package
-// imports packages of its own wing and of those before it.
+// wings are the layers of the code: the top-level folders that contain Go, each with a line about
+// its contents. A package imports packages of its own wing and of the wings before it.
 var wings = []struct{ name, holds string }{
-	{"base", "what belongs to no run: keys, locks, strict JSON"},
+	{"base", "code without runs: keys, locks, strict JSON"},
 	{"core", "the rules of a run, the arithmetic of audits, the bytes of a result"},
-	{"record", "what is written down of a run, and reading it again"},
-	{"net", "bytes between strangers"},
+	{"record", "the records of a run, written and read"},
+	{"net", "bytes between peers that do not trust each other"},
 	{"files", "tokens, tokenizers, checkpoints, the Hub, buckets"},
 	{"learn", "tensors, models, the optimizer, training, evaluation"},
-	{"host", "who keeps the state of a run: its core, a server, memory"},
-	{"chain", "the same on Solana"},
+	{"host", "hosts of a run's state: their core, a server, memory"},
+	{"chain", "the host on Solana"},
 	{"node", "a member of a run"},
-	{"face", "what people look at"},
+	{"face", "user interfaces"},
 	{"proof", "simulator, whole processes, benchmarks"},
 	{"cmd", "the two programs"},
 }
 
-// importRule says what a set of packages must never reach, directly or through others, beyond the
-// order of the wings.
+// importRule is a restriction beyond the order of the wings: packages that match from must never
+// reach packages that match never, directly or indirectly.
 type importRule struct {
 	name   string
 	from   func(pkg string) bool
@@ -44,7 +44,7 @@ type importRule struct {
 	reason string
 }
 
-// under matches the packages of our module in any of the given folders, and below them.
+// under matches the packages of this module in any of the given folders and below them.
 func under(folders ...string) func(string) bool {
 	return func(pkg string) bool {
 		for _, folder := range folders {
@@ -76,46 +76,46 @@ var importRules = []importRule{
 		name:   "the core reads no clock",
 		from:   under("core"),
 		never:  anyOf("C", "runtime/cgo", "net", "time", "math/rand", "math/rand/v2"),
-		reason: "hosts, verifiers, jurors and those who read a log come to the same",
+		reason: "hosts, verifiers, jurors and readers of a log must compute the same results",
 	},
 	{
-		name:   "hosts and nodes do without libtorch",
+		name:   "hosts and nodes do not need libtorch",
 		from:   either(but(under("record", "net", "files", "host", "chain", "node", "face"), module+"/node/member"), under("proof/sim", "cmd/psyche")),
 		never:  either(under("learn/torch", "learn/model", "learn/train", "node/member", "cmd/psyche-client"), anyOf(module+"/learn/distro")),
-		reason: "node logic is testable without libtorch and hosts stay static",
+		reason: "node logic must be testable without libtorch, and hosts must stay static",
 	},
 	{
-		name:   "what is recorded is data",
+		name:   "records are data",
 		from:   under("record/follow", "record/wire", "host/core", "chain/layout", "chain/event", "chain/replay", "chain/program"),
 		never:  either(under("net", "host/server", "host/tcp", "chain/rpc"), anyOf("net", "net/http", "C")),
-		reason: "who reads a log, an account or a journal gets it from where it likes",
+		reason: "a log, an account or a journal must be readable from any source",
 	},
 	{
 		name:   "the network carries bytes",
 		from:   under("net/p2p"),
 		never:  under("core", "record"),
-		reason: "the network knows no training words",
+		reason: "the network must not depend on training",
 	},
 	{
-		name:   "learning knows no network",
+		name:   "learning does not use the network",
 		from:   under("learn"),
 		never:  under("net", "record/backend", "files/hub", "files/checkpoint/remote"),
-		reason: "the trainer runs alone as well as in a run",
+		reason: "the trainer must also run alone",
 	},
 	{
-		name:   "a member's trainer knows the node by its interfaces",
+		name:   "a member's trainer uses only the node's interfaces",
 		from:   anyOf(module + "/node/member"),
 		never:  either(but(under("node"), module+"/node/env"), under("net", "host", "files/hub", "files/checkpoint/remote")),
-		reason: "it joins two that know nothing of each other, and nothing else",
+		reason: "it only connects the trainer and the node, which are independent of each other",
 	},
 	{
-		name:   "a chain knows no runs",
+		name:   "a chain does not depend on runs",
 		from:   under("chain/sbpf", "chain/localnet"),
 		never:  either(under("core", "record", "chain/layout", "chain/program", "chain/event", "chain/replay", "chain/rpc"), anyOf("C")),
-		reason: "tests of runs are worth what the chain below them does not know",
+		reason: "tests of runs are only meaningful on a chain that does not know runs",
 	},
 	{
-		name:   "the Hub knows files, not runs",
+		name:   "the Hub depends on files, not runs",
 		from:   under("files/hub"),
 		never:  under("core/coordinator", "record", "files/checkpoint"),
 		reason: "its protocol has nothing to do with training",
@@ -126,12 +126,12 @@ var importRules = []importRule{
 			return strings.HasPrefix(pkg, module) && !under("cmd", "files/objstore/gcs")(pkg)
 		},
 		never:  either(but(under("files/objstore/gcs"), module+"/files/objstore/gcs/fakegcs"), anyOf("cloud.google.com/go/storage")),
-		reason: "only commands import drivers, and hand an objstore.Store on",
+		reason: "only commands import drivers, and pass on an objstore.Store",
 	},
 }
 
-// nodeRooms are the rooms beside package node/client, each with the rooms that it may import:
-// docs/architecture.md, The node.
+// nodeRooms are the packages next to node/client, each with the packages of node that it may
+// import: docs/architecture.md, The node.
 var nodeRooms = map[string][]string{
 	"env":      nil,
 	"auditor":  {"tally", "env", "exchange", "fetch"},
@@ -142,27 +142,27 @@ var nodeRooms = map[string][]string{
 	"handover": {"env", "exchange", "keep"},
 }
 
-// tallyImports are the only packages that node/tally may import itself: it is pure. Of
-// package time it uses the types, see TestPureRoomsReadNoClock.
+// tallyImports are the only packages that node/tally may import directly, because it is pure. It
+// uses only the types of package time, see TestPureRoomsReadNoClock.
 var tallyImports = []string{
 	"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "fmt", "slices", "sort", "time",
 	module + "/base/identity", module + "/core/assign", module + "/core/bloom", module + "/core/coordinator", module + "/core/merkle", module + "/record/wire",
 }
 
-// hostImports are the only packages that host/core may import itself: it is pure as well.
+// hostImports are the only packages that host/core may import directly, because it is pure too.
 var hostImports = []string{
 	"errors", "fmt", "net/netip", "slices", "time",
 	module + "/base/identity", module + "/core/coordinator", module + "/record/follow", module + "/record/wire",
 }
 
-// coreImports are the only packages outside the core that the core may import itself.
-// What the standard library imports beneath them (crypto/sha256 reaches far) is its own affair.
+// coreImports are the only packages outside the core that the core may import directly. The imports
+// of these standard packages are not checked (crypto/sha256 has many).
 var coreImports = []string{"bytes", "cmp", "crypto/sha256", "encoding/binary", "errors", "iter", "math", "math/bits", "slices", "sort", "strconv", "strings"}
 
-// Bounds of package client.
+// Limits for package client.
 const (
 	maxNodeFields  = 15
-	maxNodeMethods = 60 // and functions that see one
+	maxNodeMethods = 60 // also counts functions that see a Node
 )
 
 type goPackage struct {
@@ -171,8 +171,8 @@ type goPackage struct {
 	CgoFiles   []string
 }
 
-// goList returns the packages of the module and everything they import, with cgo on so
-// that every file counts.
+// goList returns the packages of the module and everything they import. cgo is on, so that every
+// file counts.
 func goList(t *testing.T) map[string]goPackage {
 	t.Helper()
 	command := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,CgoFiles", "./...")
@@ -195,8 +195,8 @@ func goList(t *testing.T) map[string]goPackage {
 	}
 }
 
-// chain returns the shortest path of imports within our module from a package to one
-// that must not be reached, or nil.
+// chain returns the shortest path of imports within this module from a package to a forbidden
+// package, or nil.
 func chain(packages map[string]goPackage, from string, never func(string) bool) []string {
 	type step struct{ path []string }
 	seen := map[string]bool{from: true}
@@ -217,7 +217,7 @@ func chain(packages map[string]goPackage, from string, never func(string) bool) 
 	return nil
 }
 
-// wingOf returns the wing of a package of ours.
+// wingOf returns the wing of a package in this module.
 func wingOf(pkg string) (name string) {
 	folder, _ := strings.CutPrefix(pkg, module+"/")
 	if folder != pkg {
@@ -226,7 +226,8 @@ func wingOf(pkg string) (name string) {
 	return name
 }
 
-// TestWingsImportDownwards checks every import between two wings, and that nothing lies outside of one.
+// TestWingsImportDownwards checks every import between two wings, and that every package is in a
+// wing.
 func TestWingsImportDownwards(t *testing.T) {
 	height := map[string]int{}
 	for i, w := range wings {
@@ -237,11 +238,11 @@ func TestWingsImportDownwards(t *testing.T) {
 			continue
 		}
 		if height[wingOf(path)] == 0 {
-			t.Errorf("%s lies in no wing", path)
+			t.Errorf("%s is in no wing", path)
 		}
 		for _, imported := range pkg.Imports {
 			if strings.HasPrefix(imported, module+"/") && height[wingOf(imported)] > height[wingOf(path)] {
-				t.Errorf("%s imports %s: wing %s lies below wing %s", path, imported, wingOf(path), wingOf(imported))
+				t.Errorf("%s imports %s: wing %s is below wing %s", path, imported, wingOf(path), wingOf(imported))
 			}
 		}
 	}
@@ -277,13 +278,13 @@ func TestCoreImportsOnlyPurePackages(t *testing.T) {
 	}
 }
 
-// TestRoomsOfTheClientImportOneWay checks every import between the rooms.
+// TestRoomsOfTheClientImportOneWay checks every import between the packages of node.
 func TestRoomsOfTheClientImportOneWay(t *testing.T) {
 	packages := goList(t)
 	for room, allowed := range nodeRooms {
 		pkg, found := packages[module+"/node/"+room]
 		if !found {
-			t.Errorf("there is no room node/%s", room)
+			t.Errorf("no package node/%s", room)
 		}
 		for _, imported := range pkg.Imports {
 			below, within := strings.CutPrefix(imported, module+"/node")
@@ -294,7 +295,7 @@ func TestRoomsOfTheClientImportOneWay(t *testing.T) {
 	}
 }
 
-// TestPureRoomsImportLittle checks what the rooms without I/O import themselves.
+// TestPureRoomsImportLittle checks the direct imports of the packages without I/O.
 func TestPureRoomsImportLittle(t *testing.T) {
 	packages := goList(t)
 	for room, allowed := range map[string][]string{"node/tally": tallyImports, "host/core": hostImports} {
@@ -306,7 +307,8 @@ func TestPureRoomsImportLittle(t *testing.T) {
 	}
 }
 
-// TestPureRoomsReadNoClock: time is passed in, and nothing runs beside.
+// TestPureRoomsReadNoClock checks that pure packages receive the time as an argument and start no
+// goroutines.
 func TestPureRoomsReadNoClock(t *testing.T) {
 	types := []string{"Time", "Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
 	for _, room := range []string{"node/tally", "host/core"} {
@@ -326,8 +328,9 @@ func TestPureRoomsReadNoClock(t *testing.T) {
 	}
 }
 
-// TestClientStaysInRooms bounds how much code sees all of a client: the methods of Node, those of
-// every type that holds one, and the functions that are given one. One more belongs into a room.
+// TestClientStaysInRooms limits the code that sees all of a client: the methods of Node, the
+// methods of every type that holds a Node, and the functions with a Node parameter. Put new code
+// into another package of node.
 func TestClientStaysInRooms(t *testing.T) {
 	fields, methods := 0, 0
 	holders := map[string]bool{"Node": true}
@@ -371,7 +374,7 @@ func TestClientStaysInRooms(t *testing.T) {
 	}
 }
 
-// named returns the name of a type of this package, or of what a pointer to one points to.
+// named returns the name of a type of this package, or of the type to which a pointer points.
 func named(of ast.Expr) string {
 	if star, ok := of.(*ast.StarExpr); ok {
 		of = star.X
@@ -382,7 +385,7 @@ func named(of ast.Expr) string {
 	return ""
 }
 
-// parsed returns the files of a folder that are not tests.
+// parsed returns the files of a folder except tests.
 func parsed(t *testing.T, folder string) []*ast.File {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
@@ -415,8 +418,8 @@ func TestOnlyLearningUsesCgo(t *testing.T) {
 	}
 }
 
-// TestPackagesAreDocumented wants exactly one package comment, and one that names its
-// package, in every folder.
+// TestPackagesAreDocumented requires exactly one package comment in every folder, which must name
+// its package.
 func TestPackagesAreDocumented(t *testing.T) {
 	for path := range goList(t) {
 		if !strings.HasPrefix(path, module) {

@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// pages returns the Markdown files below folders, and single files.
+// pages returns the given files, and the Markdown files below the given folders.
 func pages(t *testing.T, roots ...string) (found []string) {
 	t.Helper()
 	for _, root := range roots {
@@ -35,7 +35,7 @@ var (
 	linked  = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// prose is a page without its code, in which brackets are no links.
+// prose returns a page without its code, because brackets in code are not links.
 func prose(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -45,7 +45,7 @@ func prose(t *testing.T, path string) string {
 	return span.ReplaceAllString(fence.ReplaceAllString(string(text), ""), "")
 }
 
-// anchors are the names that the headings of a page have in links to it.
+// anchors returns the link names of the headings of a page.
 func anchors(t *testing.T, path string) map[string]bool {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -59,7 +59,7 @@ func anchors(t *testing.T, path string) map[string]bool {
 	return names
 }
 
-// anchor makes a name of a heading: letters, digits, - and _ stay, blanks become -.
+// anchor converts a heading to its link name: letters, digits, - and _ stay, blanks become -.
 func anchor(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -73,7 +73,7 @@ func anchor(text string) string {
 	}, strings.TrimSpace(text))
 }
 
-// TestLinks follows every link between pages, and from them to pictures, to its heading.
+// TestLinks follows every link from a page to another page, heading or picture.
 func TestLinks(t *testing.T) {
 	followed := 0
 	for _, page := range pages(t, "docs", "proof", "README.md", "CONTRIBUTING.md") {
@@ -150,7 +150,7 @@ func TestGlossary(t *testing.T) {
 			}
 			pattern := regexp.MustCompile(strings.NewReplacer(" ", "[ /.-]?", "-", "[ /-]?").Replace(regexp.QuoteMeta(word)))
 			if word != "term" && !pattern.MatchString(sources.String()) {
-				t.Errorf("%s: the word %q is nowhere in the sources", path, word)
+				t.Errorf("%s: the word %q does not occur in the sources", path, word)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestFuzzTargetsRunInTests wants every fuzz target to give its property to fuzztest.Run, which also
-// tries it on generated inputs when the target is not being fuzzed.
+// TestFuzzTargetsRunInTests checks that every fuzz target passes its property to fuzztest.Run,
+// which also tries generated inputs in ordinary test runs.
 func TestFuzzTargetsRunInTests(t *testing.T) {
 	targets := 0
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
@@ -34,7 +34,7 @@ func TestFuzzTargetsRunInTests(t *testing.T) {
 			}
 			targets++
 			if calls := callsIn(function); calls["f.Fuzz"] || !calls["fuzztest.Run"] && filepath.ToSlash(filepath.Dir(path)) != "base/fuzztest" {
-				t.Errorf("%s: %s calls f.Fuzz, or nothing; want fuzztest.Run", path, function.Name.Name)
+				t.Errorf("%s: %s must call fuzztest.Run, not f.Fuzz", path, function.Name.Name)
 			}
 		}
 		return nil

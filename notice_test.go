@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestNoticeNamesEveryModule wants NOTICE to have each module that is linked into a program, with a
-// licence, and no other one.
+// TestNoticeNamesEveryModule checks that NOTICE lists exactly the modules that are linked into a
+// program, each with a licence.
 func TestNoticeNamesEveryModule(t *testing.T) {
 	text, err := os.ReadFile("NOTICE")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestNoticeNamesEveryModule(t *testing.T) {
 		}
 		named = append(named, line)
 		if i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "    ") || strings.TrimSpace(lines[i+1]) == "" {
-			t.Errorf("NOTICE says no licence of %s", line)
+			t.Errorf("NOTICE contains no licence for %s", line)
 		}
 	}
 	for _, module := range linkedModules(t) {
@@ -35,11 +35,12 @@ func TestNoticeNamesEveryModule(t *testing.T) {
 		named = slices.DeleteFunc(named, func(name string) bool { return name == module })
 	}
 	if len(named) > 0 {
-		t.Errorf("NOTICE names modules that no program contains: %s", strings.Join(named, ", "))
+		t.Errorf("NOTICE lists modules that no program contains: %s", strings.Join(named, ", "))
 	}
 }
 
-// TestLicencesAreComplete wants a text, with each program, of the terms of every module that it contains.
+// TestLicencesAreComplete checks that for each program there is a licence text for every module
+// that it contains.
 func TestLicencesAreComplete(t *testing.T) {
 	for program, cgo := range programs {
 		script := exec.CommandContext(t.Context(), "scripts/licences.sh", program)
@@ -50,21 +51,21 @@ func TestLicencesAreComplete(t *testing.T) {
 		}
 		for _, module := range append(modulesOf(t, program, cgo), "Go") {
 			if !strings.Contains(string(text), "\n"+module+" v") && !strings.Contains(string(text), "\n"+module+"\n") {
-				t.Errorf("%s: there is no licence of %s", program, module)
+				t.Errorf("%s: no licence for %s", program, module)
 			}
 		}
 		for _, words := range []string{"Apache License", "Permission is hereby granted, free of charge", "Redistributions in binary form must reproduce"} {
 			if !strings.Contains(string(text), words) {
-				t.Errorf("%s: no licence says %q", program, words)
+				t.Errorf("%s: no licence contains %q", program, words)
 			}
 		}
 	}
 }
 
-// programs are built with or without cgo.
+// programs maps each program to whether it is built with cgo.
 var programs = map[string]string{"./cmd/psyche": "0", "./cmd/psyche-client": "1"}
 
-// linkedModules returns the modules of others that the two programs contain.
+// linkedModules returns the third-party modules in the two programs.
 func linkedModules(t *testing.T) (modules []string) {
 	t.Helper()
 	for program, cgo := range programs {
@@ -87,7 +88,7 @@ func modulesOf(t *testing.T, program, cgo string) []string {
 	return slices.Compact(modules)
 }
 
-// TestLicence wants the text of the licence that README and the packages name.
+// TestLicence checks the text of the licence that README and the packages name.
 func TestLicence(t *testing.T) {
 	for file, want := range map[string]string{
 		"LICENSE": "Apache License\n                           Version 2.0, January 2004", "README.md": "[Apache-2.0](LICENSE)",
@@ -95,7 +96,7 @@ func TestLicence(t *testing.T) {
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s does not say %q (%v)", file, want, err)
+			t.Errorf("%s does not contain %q (%v)", file, want, err)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// picture is what docs/pictures/wings.svg says of the wings.
+// picture is the content of docs/pictures/wings.svg.
 type picture struct {
 	Wings []struct {
 		ID    string `xml:"id,attr"`
@@ -23,8 +23,9 @@ type picture struct {
 	} `xml:"path"`
 }
 
-// TestWingsAreDrawn compares the picture of the wings with the imports of their packages: every
-// arrow is an import, and every import between two wings is an arrow, or follows from several.
+// TestWingsAreDrawn compares the picture of the wings with the imports of their packages. Every
+// arrow must be an import. Every import between two wings must be an arrow, or follow from several
+// arrows.
 func TestWingsAreDrawn(t *testing.T) {
 	const path = "docs/pictures/wings.svg"
 	text, err := os.ReadFile(path)
@@ -49,10 +50,10 @@ func TestWingsAreDrawn(t *testing.T) {
 	}
 	for _, w := range wings {
 		if !slices.Contains(names, w.name) {
-			t.Errorf("%s lacks the wing %s", path, w.name)
+			t.Errorf("%s does not contain the wing %s", path, w.name)
 		}
 	}
-	imports := map[[2]string]string{} // between two wings: an example
+	imports := map[[2]string]string{} // an example import for each pair of wings
 	for name, pkg := range packages {
 		if strings.HasSuffix(name, "test") {
 			continue
@@ -67,17 +68,17 @@ func TestWingsAreDrawn(t *testing.T) {
 	for _, arrow := range drawn.Arrows {
 		arrows[arrow.From] = append(arrows[arrow.From], arrow.To)
 		if imports[[2]string{arrow.From, arrow.To}] == "" {
-			t.Errorf("%s has an arrow from %s to %s, which is no import", path, arrow.From, arrow.To)
+			t.Errorf("%s has an arrow from %s to %s, which is not an import", path, arrow.From, arrow.To)
 		}
 	}
 	for between, example := range imports {
 		if !leads(arrows, between[0], between[1]) {
-			t.Errorf("%s has no way from %s to %s: %s", path, between[0], between[1], example)
+			t.Errorf("%s has no path from %s to %s: %s", path, between[0], between[1], example)
 		}
 	}
 }
 
-// leads reports whether arrows lead from one room to another.
+// leads reports whether arrows lead from one wing to another.
 func leads(arrows map[string][]string, from, to string) bool {
 	seen := map[string]bool{}
 	for queue := slices.Clone(arrows[from]); len(queue) > 0; queue = queue[1:] {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestSetupFindsHeaders names libtorch's headers in each way that scripts/setup.sh takes.
+// TestSetupFindsHeaders sets libtorch's headers in each way that scripts/setup.sh accepts.
 func TestSetupFindsHeaders(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the toolchain")
@@ -33,13 +33,14 @@ func TestSetupFindsHeaders(t *testing.T) {
 		command := exec.CommandContext(t.Context(), "scripts/setup.sh")
 		command.Env = append(os.Environ(), "LIBTORCH=", "LIBTORCH_LIB="+dir, "LIBTORCH_INCLUDE="+c.include)
 		out, err := command.CombinedOutput()
-		if (err == nil) != c.fine || !c.fine && !strings.Contains(string(out), "LIBTORCH_INCLUDE names") {
+		if (err == nil) != c.fine || !c.fine && !strings.Contains(string(out), "set by LIBTORCH or LIBTORCH_INCLUDE") {
 			t.Errorf("%s: %v\n%s", c.include, err, out)
 		}
 	}
 }
 
-// TestVulnSkipsWithoutItsDatabase has a tool answer in the ways in which govulncheck does.
+// TestVulnSkipsWithoutItsDatabase runs scripts/vuln.sh with a fake tool that answers like
+// govulncheck.
 func TestVulnSkipsWithoutItsDatabase(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip(err)
@@ -51,7 +52,7 @@ func TestVulnSkipsWithoutItsDatabase(t *testing.T) {
 	}{
 		"clean":       {"echo No vulnerabilities found.", 0, "No vulnerabilities"},
 		"found":       {"echo Vulnerability 1; exit 3", 3, "Vulnerability 1"},
-		"no database": {"echo 'govulncheck: fetching vulnerabilities: Get: no such host' >&2; exit 1", 0, "skipped: the database of vulnerabilities cannot be read"},
+		"no database": {"echo 'govulncheck: fetching vulnerabilities: Get: no such host' >&2; exit 1", 0, "skipped: cannot read the database of vulnerabilities"},
 		"no build":    {"echo 'govulncheck: loading packages: broken' >&2; exit 1", 1, "loading packages"},
 	} {
 		tool := filepath.Join(t.TempDir(), "govulncheck")

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSite makes the site where Hugo is built already, and follows every reference in it.
+// TestSite builds the site if Hugo is built already, and follows every reference in it.
 func TestSite(t *testing.T) {
 	hugo, err := filepath.Abs("build/tools/hugo")
 	if err != nil {
@@ -48,7 +48,7 @@ func TestSite(t *testing.T) {
 				if content, err := os.ReadFile(target); err != nil {
 					t.Errorf("%s refers to %s: %v", filepath.Base(file), found[1], err)
 				} else if found[2] != "" && !strings.Contains(string(content), ` id="`+found[2]+`"`) {
-					t.Errorf("%s refers to %s#%s, which is not there", filepath.Base(file), found[1], found[2])
+					t.Errorf("%s refers to %s#%s, which does not exist", filepath.Base(file), found[1], found[2])
 				}
 			}
 		}

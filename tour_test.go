@@ -20,17 +20,17 @@ import (
 	"testing"
 )
 
-// Bounds of the tour of a round: whoever follows it opens no more.
+// Limits for the tour of a round, so that a reader need not open more files.
 const (
 	maxTourFiles    = 16
 	maxTourPackages = 9
 )
 
-// stop is a line of the tour: a function, and the one that calls it.
+// stop is a line of the tour: a function and its caller.
 type stop struct {
-	folder, name string // of the function: client, Node.Run
-	by           string // interface by which it is called, node/env.Trainer; empty: directly
-	caller       *stop  // nil: something outside of the tour calls it
+	folder, name string // of the function, such as client, Node.Run
+	by           string // interface through which it is called, such as node/env.Trainer; empty means directly
+	caller       *stop  // nil if code outside the tour calls it
 }
 
 func (s stop) String() string { return s.folder + "." + s.name }
@@ -47,7 +47,7 @@ func tour(t *testing.T) []*stop {
 	}
 	_, section, _ := strings.Cut(string(text), "\n### In the code\n")
 	section, _, _ = strings.Cut(section, "\n#")
-	var stops, above []*stop // above: the newest of each depth
+	var stops, above []*stop // above contains the newest stop of each depth
 	for line := range strings.Lines(section) {
 		line = strings.TrimSuffix(line, "\n")
 		if !strings.HasPrefix(strings.TrimSpace(line), "- ") {
@@ -55,7 +55,7 @@ func tour(t *testing.T) []*stop {
 		}
 		found := tourLine.FindStringSubmatch(line)
 		if found == nil || len(found[1])%2 != 0 || len(found[1])/2 > len(above) {
-			t.Fatalf("%s: %q is no stop of the tour", path, line)
+			t.Fatalf("%s: %q is not a stop of the tour", path, line)
 		}
 		next := &stop{folder: found[2], name: found[3], by: found[4]}
 		above = above[:len(found[1])/2]
@@ -70,10 +70,10 @@ func tour(t *testing.T) []*stop {
 	return stops
 }
 
-// source is the functions of some packages, with what they refer to.
+// source contains the functions of some packages, with the objects that they refer to.
 type source struct {
 	files     *token.FileSet
-	functions map[string]*ast.FuncDecl  // by their stop
+	functions map[string]*ast.FuncDecl  // by name, as in the tour
 	packages  map[string]*types.Package // by their folder
 	info      *types.Info
 	importer  types.Importer
@@ -137,7 +137,7 @@ func readSource(t *testing.T, folders []string) *source {
 	return s
 }
 
-// nameOf is the name of a function, behind that of its receiver's type.
+// nameOf returns the name of a function, preceded by the name of its receiver's type.
 func nameOf(f *ast.FuncDecl) string {
 	if f.Recv == nil {
 		return f.Name.Name
@@ -149,8 +149,8 @@ func nameOf(f *ast.FuncDecl) string {
 	return fmt.Sprintf("%s.%s", receiver, f.Name.Name)
 }
 
-// uses reports whether a function refers to another one: to that of a package's folder, or to a
-// method of one of its types or interfaces.
+// uses reports whether a function refers to the named function or method, which may be a method of
+// an interface.
 func (s *source) uses(in *ast.FuncDecl, name string) bool {
 	found := false
 	ast.Inspect(in.Body, func(n ast.Node) bool {
@@ -164,8 +164,8 @@ func (s *source) uses(in *ast.FuncDecl, name string) bool {
 	return found
 }
 
-// implements reports what hinders a type from being called by an interface, both as the list names
-// them.
+// implements returns an error if a type cannot be called through an interface. Both have the names
+// in the list.
 func (s *source) implements(of, by string) error {
 	var found [2]types.Type
 	for i, name := range []string{of, by} {
@@ -179,16 +179,16 @@ func (s *source) implements(of, by string) error {
 		}
 		object := pkg.Scope().Lookup(name)
 		if object == nil {
-			return fmt.Errorf("there is no %s.%s", folder, name)
+			return fmt.Errorf("no %s.%s", folder, name)
 		}
 		found[i] = object.Type()
 	}
 	face, ok := found[1].Underlying().(*types.Interface)
 	if !ok {
-		return fmt.Errorf("%s is no interface", by)
+		return fmt.Errorf("%s is not an interface", by)
 	}
 	scope := found[0].(*types.Named).Obj().Pkg().Scope()
-	for _, name := range scope.Names() { // itself, or one that embeds it
+	for _, name := range scope.Names() { // the type itself, or a type that embeds it
 		if t := scope.Lookup(name).Type(); (t == found[0] || embeds(t, found[0])) && types.Implements(types.NewPointer(t), face) {
 			return nil
 		}
@@ -196,7 +196,7 @@ func (s *source) implements(of, by string) error {
 	return fmt.Errorf("%s does not implement %s", of, by)
 }
 
-// embeds reports whether a struct has another one, or a pointer to it, among its embedded fields.
+// embeds reports whether a struct embeds another struct, or a pointer to it.
 func embeds(t, other types.Type) bool {
 	fields, ok := t.Underlying().(*types.Struct)
 	if !ok {
@@ -214,8 +214,9 @@ func embeds(t, other types.Type) bool {
 	return false
 }
 
-// TestTour follows a round by the list of docs/architecture.md: every function is there, and each
-// calls those that stand below it. It is short enough to be followed, and doc.go names its packages.
+// TestTour follows a round by the list of docs/architecture.md. Every function must exist, and each
+// must call the functions listed below it. The list must be short, and doc.go must name its
+// packages.
 func TestTour(t *testing.T) {
 	stops := tour(t)
 	var folders []string
@@ -229,7 +230,7 @@ func TestTour(t *testing.T) {
 	for _, s := range stops {
 		declared := code.functions[s.String()]
 		if declared == nil {
-			t.Errorf("there is no function %s", s)
+			t.Errorf("no function %s", s)
 			continue
 		}
 		files[code.files.Position(declared.Pos()).Filename] = true
@@ -250,14 +251,14 @@ func TestTour(t *testing.T) {
 	}
 	t.Logf("%d stops in %d files of %d packages", len(stops), len(files), len(folders))
 	if len(files) > maxTourFiles || len(folders) > maxTourPackages {
-		t.Errorf("the tour goes through %d files of %d packages, at most %d and %d are allowed", len(files), len(folders), maxTourFiles, maxTourPackages)
+		t.Errorf("the tour has %d files of %d packages, want at most %d and %d", len(files), len(folders), maxTourFiles, maxTourPackages)
 	}
 	if named := packagesOfDoc(t); !slices.Equal(named, folders) {
-		t.Errorf("doc.go names the packages %v, the tour goes through %v", named, folders)
+		t.Errorf("doc.go lists the packages %v, the tour has %v", named, folders)
 	}
 }
 
-// packagesOfDoc are the packages of the list in doc.go.
+// packagesOfDoc returns the packages of the list in doc.go.
 func packagesOfDoc(t *testing.T) (named []string) {
 	t.Helper()
 	text, err := os.ReadFile("doc.go")

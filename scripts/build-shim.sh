@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds build/lib/libpsyche_torch.so, the C++ shim between Go and libtorch, when its
-# sources, the flags or the libtorch it is built against have changed.
+# Builds build/lib/libpsyche_torch.so, the C++ shim between Go and libtorch, if its sources, the
+# flags or the libtorch have changed since the last build.
 #
 #   LIBTORCH            folder with include/ and lib/; default: Debian's libtorch-dev in /usr
-#   LIBTORCH_INCLUDE    folder with include/ instead, when it lies apart
-#   LIBTORCH_LIB        folder with lib/ instead, likewise
-#   LIBTORCH_CXX11_ABI  0 or 1; default: what the library was built with
+#   LIBTORCH_INCLUDE    folder with include/, if it is elsewhere
+#   LIBTORCH_LIB        folder with lib/, if it is elsewhere
+#   LIBTORCH_CXX11_ABI  0 or 1; default: the library's own setting
 #   CXX                 compiler, default g++
-#   SHIM                the file to write, default build/lib/libpsyche_torch.so
+#   SHIM                output file, default build/lib/libpsyche_torch.so
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,12 +17,13 @@ fail() { printf 'build-shim: %s\n' "$@" >&2; exit 1; }
 
 command -v "$cxx" >/dev/null || fail "no C++ compiler ($cxx)" "  Debian, Ubuntu: sudo apt-get install g++"
 
-# tch-rs and others take LIBTORCH_INCLUDE as the folder that holds include/; accept the headers' own folder too.
+# tch-rs and other projects use LIBTORCH_INCLUDE for the folder that contains include/. Accept the
+# headers' own folder too.
 include=${LIBTORCH_INCLUDE:-${LIBTORCH:-/usr}}
 [ -e "$include/include/ATen/ATen.h" ] && include=$include/include
 [ -e "$include/ATen/ATen.h" ] || fail "no libtorch headers ($include/ATen/ATen.h)" \
   "  Debian, Ubuntu: sudo apt-get install libtorch-dev" \
-  "  elsewhere:      export LIBTORCH=/path/to/libtorch   (the folder that holds include/ and lib/)"
+  "  elsewhere:      export LIBTORCH=/path/to/libtorch   (the folder that contains include/ and lib/)"
 
 candidates=()
 if [ -n "${LIBTORCH_LIB:-}" ]; then candidates+=("$LIBTORCH_LIB/lib" "$LIBTORCH_LIB"); fi
@@ -44,21 +45,21 @@ if [ -z "$abi" ]; then
   grep -q -a 'c105ErrorC1ENS_14SourceLocationENSt7__cxx11' "$lib/libc10.so" && abi=1
 fi
 
-# The standard that its headers ask for.
+# The C++ standard that libtorch's headers require.
 std=c++17
 grep -q 'C++20 or later' "$include/ATen/ATen.h" && std=c++20
 
-# at::parallel_for lies in libtorch's headers and is a plain loop without OpenMP. Its library
-# is not linked: the one that libtorch uses is meant. GCC's cannot run what clang makes.
+# at::parallel_for is in libtorch's headers, and is a plain loop without OpenMP. The OpenMP library
+# is not linked, because the shim must use libtorch's. GCC's OpenMP library cannot run clang's code.
 openmp=-fopenmp
 case "$("$cxx" --version)" in *clang*) openmp=-fopenmp-simd ;; esac
 
 flags=("-std=$std" -O3 "$openmp" -fno-math-errno -fno-trapping-math -fPIC -fvisibility=hidden -Wall -Ilearn/torch -isystem "$include/torch/csrc/api/include"
   "-D_GLIBCXX_USE_CXX11_ABI=$abi")
-# Naming the compiler's own folder again would change the order in which it looks.
+# Adding the compiler's default include folder again would change the search order.
 [ "$include" -ef /usr/include ] || flags+=(-isystem "$include")
 link=(-shared "-L$lib" "-Wl,-rpath,$lib" -ltorch_cpu -lc10)
-# The CUDA half registers itself when loaded; nothing refers to it by name.
+# The CUDA library registers itself when it is loaded. No code refers to it by name.
 [ -e "$lib/libtorch_cuda.so" ] && link+=(-Wl,--no-as-needed -ltorch_cuda)
 
 sources=(learn/torch/shim/*.cc)
@@ -73,8 +74,9 @@ if [ -e "$out" ] && [ "$(cat "$out.stamp" 2>/dev/null)" = "$stamp" ]; then exit 
 mkdir -p "$(dirname "$out")"
 work=$(mktemp -d "$out.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-echo "build-shim: compiling $out against libtorch in $lib; this takes half a minute, the first time"
-# Most of the time goes into libtorch's headers: what reads them is compiled as one.
+echo "build-shim: compiling $out against libtorch in $lib; the first build takes half a minute"
+# libtorch's headers take most of the compile time, so all sources that include them are compiled as
+# one.
 for source in "${sources[@]}"; do
   [ "$source" = learn/torch/shim/kernels.cc ] || printf '#include "%s"\n' "$PWD/$source"
 done >"$work/torch.cc"

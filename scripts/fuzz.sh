@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
 # Fuzzes every decoder of the project, one after another.
 #
-#   scripts/fuzz.sh [TIME] [PACKAGE...]                TIME as go test takes it, 60s unless given
-#   scripts/fuzz.sh --rotate N [TIME] [PACKAGE...]     N targets only, others for each commit
+#   scripts/fuzz.sh [TIME] [PACKAGE...]                TIME in the format of go test; default 60s
+#   scripts/fuzz.sh --rotate N [TIME] [PACKAGE...]     only N targets, which change with each commit
 #
-# A crash ends with exit status 1 and prints the input; go test also leaves it in the package's
-# testdata/fuzz, where it is a test from then on. FUZZ_KEEP=N copies, for each target,
-# up to N of the smallest inputs that reached new code into testdata/fuzz.
-# FUZZ_PARALLEL is the number of processes a target fuzzes with. Inputs are made smaller
-# only a little (-fuzzminimizetime): else that alone can take a target's whole time.
+# If an input crashes a target, the script prints the input and exits with status 1. go test also
+# writes the input to the package's testdata/fuzz, where it becomes a test. FUZZ_KEEP=N copies, for
+# each target, up to N of the smallest inputs that reached new code into testdata/fuzz.
+# FUZZ_PARALLEL is the number of processes that fuzz a target. Inputs are minimised only briefly
+# (-fuzzminimizetime), because minimising can otherwise take a target's whole time.
 #
-# With --rotate, turn n fuzzes targets n*N+1 to n*N+N, and goes on at the first target after the last. The turn
-# is FUZZ_TURN, or the number of commits; in a shallow clone, or without git, the number of days since 1970.
-# After FUZZ_WITHIN seconds no further target begins; 0 means no limit.
+# With --rotate, turn n fuzzes targets n*N+1 to n*N+N, and continues with the first target after the
+# last. The turn is FUZZ_TURN, or the number of commits. In a shallow clone, or without git, it is
+# the number of days since 1970. After FUZZ_WITHIN seconds no further target starts; 0 means no
+# limit.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -28,7 +29,7 @@ if [ ${#packages[@]} -eq 0 ]; then packages=(./...); fi
 parallel=${FUZZ_PARALLEL:-$(nproc)}
 cache=$(go env GOCACHE)/fuzz
 
-# keep PACKAGE DIRECTORY TARGET: what the fuzzer found worth keeping becomes seeds.
+# keep PACKAGE DIRECTORY TARGET: copies the fuzzer's useful inputs to the seeds.
 keep() {
 	local found="$cache/$1/$3" seeds="$2/testdata/fuzz/$3"
 	[ "${FUZZ_KEEP:-0}" -gt 0 ] && [ -d "$found" ] || return 0
@@ -37,7 +38,7 @@ keep() {
 		while read -r _ name; do cp -n "$found/$name" "$seeds/$name"; done
 }
 
-# targets prints DIRECTORY PACKAGE TARGET of each target, in the order of packages and names.
+# targets prints DIRECTORY PACKAGE TARGET for each target, ordered by package and name.
 targets() {
 	local directory package target
 	go list -f '{{.Dir}} {{.ImportPath}}' "${packages[@]}" | while read -r directory package; do
@@ -46,7 +47,7 @@ targets() {
 	done
 }
 
-# turn prints the number by which --rotate chooses.
+# turn prints the turn number for --rotate.
 turn() {
 	if [ -n "${FUZZ_TURN:-}" ]; then
 		echo "$FUZZ_TURN"
@@ -67,8 +68,9 @@ if [ "$rotate" -gt 0 ] && [ "$rotate" -lt ${#all[@]} ]; then
 	printf 'turn %d: targets %d to %d of %d\n' "$turn" $((first + 1)) $(((first + rotate - 1) % ${#all[@]} + 1)) ${#all[@]}
 fi
 
-# ended LOG: the fuzzer failed only since its time was over. Before Go 1.27 it reports that as a failure of the
-# target now and then (go.dev/issue/75804): the whole message is the deadline, and there is no failing input.
+# ended LOG: succeeds if the fuzzer failed only because its time was over. Before Go 1.27, go test
+# sometimes reports that as a failure of the target (go.dev/issue/75804). Then the whole message is
+# the deadline, and there is no failing input.
 ended() {
 	! grep -q 'Failing input written' "$1" && grep -A 1 '^--- FAIL' "$1" | tail -n 1 | grep -qE '^ +context deadline exceeded$'
 }
@@ -76,7 +78,7 @@ ended() {
 failed=0 count=0
 for entry in "${chosen[@]}"; do
 	if [ "${FUZZ_WITHIN:-0}" -gt 0 ] && [ "$SECONDS" -ge "$FUZZ_WITHIN" ]; then
-		printf 'time is over (%ss): %d targets are left out\n' "$SECONDS" $((${#chosen[@]} - count))
+		printf 'time limit reached (%ss): skipping %d targets\n' "$SECONDS" $((${#chosen[@]} - count))
 		break
 	fi
 	count=$((count + 1))

@@ -1,34 +1,34 @@
 #!/usr/bin/env bash
-# Shows what Psyche does on this machine's GPU, one step after the other. What each prints is kept in
-# build/gpu/STEP.log; a step that fails does not stop those after it.
+# Checks Psyche on this machine's GPU, step by step. The output of each step is kept in
+# build/gpu/STEP.log. A failed step does not stop the later steps.
 #
 #   scripts/gpu-check.sh                all steps
 #   scripts/gpu-check.sh STEP...        some of them
-#   scripts/gpu-check.sh programs       only the programs, for a machine without Go: its build/gpu/bin
-#                                       has to lie in the same place there
+#   scripts/gpu-check.sh programs       only the programs; for a machine without Go, copy build/gpu/bin
+#                                       to the same path there
 #
-#   shim       builds the shim against LIBTORCH, or against the libtorch of PYTHON's torch
-#   doctor     what psyche-client finds
-#   kernels    the optimizer's kernels on the GPU against those of the CPU, bit by bit
-#   gradient   forward and backward against PyTorch, eager and compiled: tokens/s and memory
-#   optimizer  a whole training step, and how much of it DisTrO is
+#   shim       builds the shim with LIBTORCH, or with the libtorch of PYTHON's torch
+#   doctor     the report of psyche-client doctor
+#   kernels    compares the optimizer's kernels on the GPU with the CPU kernels, bit by bit
+#   gradient   compares forward and backward with PyTorch, eager and compiled: tokens/s and memory
+#   optimizer  a whole training step, and DisTrO's share of it
 #   solo       training alone, bf16
 #   run        three clients, one of them on the GPU: equal digests
-#   audits     four honest clients that audit each other, two of them on the first GPU: nobody may be accused
+#   audits     four honest clients that audit each other, two of them on the first GPU; no client may be accused
 #
-#   PYTHON   interpreter that has torch for CUDA, for gradient (python3)
+#   PYTHON   Python with torch for CUDA, for gradient (python3)
 #   DEVICE   cuda, cuda:N, or cpu to try this script without a GPU (cuda)
-#   MODELS   of proof/bench/step: model-NAME.json (160m,1b)
-#   ROUNDS   of each row of audits (1000)
-#   TOKENS   of a sequence (2048)
-#   BATCH    sequences of a step; BATCH·TOKENS are a step's tokens (2)
+#   MODELS   names of models: proof/bench/step/model-NAME.json (160m,1b)
+#   ROUNDS   rounds of each row of audits (1000)
+#   TOKENS   tokens in a sequence (2048)
+#   BATCH    sequences in a step, which has BATCH·TOKENS tokens (2)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python=${PYTHON:-python3} device=${DEVICE:-cuda} models=${MODELS:-160m,1b} tokens=${TOKENS:-2048} batch=${BATCH:-2} rounds=${ROUNDS:-1000}
 out=$PWD/build/gpu
 bin=$out/bin
-# python_torch is the folder of PYTHON's torch if it is made for CUDA.
+# python_torch prints the folder of PYTHON's torch if it was built for CUDA.
 python_torch() {
   local found
   found=$("$python" -c 'import os, torch; print(os.path.dirname(torch.__file__))' 2>/dev/null) || return 0
@@ -74,7 +74,7 @@ optimizer() {
   done
 }
 
-# text makes something to train on of this repository's documents.
+# text creates training data from this repository's documents.
 text() {
   [ -e "$out/data/data.json" ] || "$bin/psyche" data tokenize --tokenizer bytes --include '*.md' --output "$out/data" docs proof/bench
 }
@@ -97,7 +97,7 @@ run() {
   export PSYCHE_KNOWN_SERVERS=$here/known_servers
   "$bin/psyche" server run --state "$here/state.toml" --save-state-dir "$here/saved" --server-addr 127.0.0.1 --server-port 39415 2>"$here/server.log" &
   local server=$! clients=() n where failed=0
-  # shellcheck disable=SC2064 # these processes, not those of later
+  # shellcheck disable=SC2064 # the current processes, not later ones
   trap "kill $server 2>/dev/null || true" EXIT
   for n in 1 2 3; do
     where=cpu
@@ -114,7 +114,7 @@ run() {
   [ "$failed" = 0 ] && [ "$(wc -l <"$here/ends")" = 3 ] && [ "$(grep -o 'digest=.*' "$here/ends" | sort -u | wc -l)" = 1 ]
 }
 
-# audits keeps the logs of a row that lost something, or did not end, in build/gpu/honest.
+# audits keeps the logs of a row that lost data, or did not end, in build/gpu/honest.
 audits() {
   local file=proof/bench/honest/rows-gpu.toml row failed=0
   rm -rf "$out/honest"
@@ -136,7 +136,7 @@ export PSYCHE_TORCH_SHIM=$out/libpsyche_torch.so
 status=0
 for step in "${steps[@]}"; do
   case $step in programs | shim | doctor | kernels | gradient | optimizer | solo | run | audits) ;; *)
-    echo "gpu-check: no step $step; the head of this file lists them" >&2
+    echo "gpu-check: unknown step $step; see the comment at the top of this file" >&2
     exit 2
     ;;
   esac

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Authorizes a key to join every run of a join authority that has begun.
-# PSYCHE names the program, if it is not build/bin/psyche. PSYCHE_PROGRAM_ID names the program on the chain.
+# Authorizes a key to join every run of a join authority that has begun. PSYCHE is the path of the
+# program (default: build/bin/psyche). PSYCHE_PROGRAM_ID is the program on the chain.
 set -eu
 
 if [ $# -ne 3 ]; then

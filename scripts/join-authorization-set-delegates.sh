@@ -1,6 +1,7 @@
 #!/bin/sh
 # Replaces the delegates of an authorized key in every run of a join authority that has begun.
-# PSYCHE names the program, if it is not build/bin/psyche. PSYCHE_PROGRAM_ID names the program on the chain.
+# PSYCHE is the path of the program (default: build/bin/psyche). PSYCHE_PROGRAM_ID is the program on
+# the chain.
 set -eu
 
 if [ $# -lt 3 ]; then
@@ -14,7 +15,7 @@ rpc=$("$scripts/rpc-url.sh" "$1")
 authority=$2
 key=$3
 shift 3
-for delegate; do # each becomes --delegates-added DELEGATE
+for delegate; do # each delegate becomes --delegates-added DELEGATE
   set -- "$@" --delegates-added "$delegate"
   shift
 done

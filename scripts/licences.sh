@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Prints the licences, notices and patent grants of all that a program of this project contains of others: Go's own, and
-# those of the modules that are linked into it, each text once, below the names of those that it is of.
+# Prints the licences, notices and patent grants of the third-party code in one of this project's
+# programs: Go itself, and the modules that are linked into the program. Each text is printed once,
+# below the names of the modules that it applies to.
 #
 #   licences.sh ./cmd/psyche
-#   CGO_ENABLED   as the program is built
+#   CGO_ENABLED   as in the build of the program
 set -euo pipefail
 cd "$(dirname "$0")/.."
 program=${1:?usage: licences.sh PACKAGE}
 
-# folders prints FOLDER MODULE for each folder of a package that is linked, and for those above it up to its module's.
+# folders prints FOLDER MODULE for each folder of a linked package, and for its parent folders up to
+# the module's root.
 folders() {
   printf '%s\tGo\n' "$(go env GOROOT)"
   go list -deps -f '{{with .Module}}{{if not .Main}}{{.Dir}}{{"\t"}}{{$.Dir}}{{"\t"}}{{.Path}} {{.Version}}{{end}}{{end}}' "$program" |
@@ -22,7 +24,7 @@ texts() {
     awk -F'\t' 'NR == FNR { of[$1] = $2; next } { print $2 "\t" of[$1] }' <(printf '%s\n' "$known") - | LC_ALL=C sort -u
 }
 list=$(texts "$(folders)" | LC_ALL=C sort -t"$(printf '\t')" -k2,2 -k1,1)
-printf 'What %s contains of others, and on which terms\n' "$(basename "$program")"
+printf 'Third-party code in %s, with its licences\n' "$(basename "$program")"
 while IFS=$'\t' read -r file module; do
   printf '%s\t%s\t%s\n' "$(sha256sum <"$file" | cut -d' ' -f1)" "$module" "$file"
 done <<<"$list" | awk -F'\t' '

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prepares what the quickstart run trains on: the Go source tree as tokens, and a small
-# Llama. Usage: quickstart-data.sh BIN_DIR OUTPUT_DIR
+# Prepares the training data and model of the quickstart run: the Go source tree as tokens, and a
+# small Llama. Usage: quickstart-data.sh BIN_DIR OUTPUT_DIR
 set -euo pipefail
 
 bin=$1

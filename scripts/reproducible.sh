@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds psyche twice, from copies of the commit in two folders and without a cache in common, and
-# compares the bytes. Nothing but the commit, the Go version and the platform may decide them.
+# Builds psyche twice, from copies of the commit in two folders and without a shared cache, and
+# compares the bytes. They may depend only on the commit, the Go version and the platform.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,4 +12,4 @@ for copy in first the-second-one; do
 done
 sha256sum "$work"/psyche-* | sed "s#$work/##"
 cmp "$work/psyche-first" "$work/psyche-the-second-one"
-echo "reproducible: the same bytes twice"
+echo "reproducible: both builds have the same bytes"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks what building needs, installs what is missing when it may (Debian, root), and
-# otherwise says exactly what to install. Does nothing, offline, when all is there.
+# Checks the build dependencies. It installs missing ones if it can (Debian, root), and otherwise
+# prints exactly what to install. If nothing is missing, it does nothing and needs no network.
 set -euo pipefail
 
-# As build-shim.sh takes it: the folder that holds include/, or the headers' own folder.
+# Like build-shim.sh, accepts the folder that contains include/, or the headers' own folder.
 include=${LIBTORCH_INCLUDE:-${LIBTORCH:-/usr}}
 [ -e "$include/include/ATen/ATen.h" ] && include=$include/include
 missing=()
@@ -12,12 +12,12 @@ command -v g++ >/dev/null || missing+=("g++")
 command -v gcc >/dev/null || missing+=("gcc")
 if [ ! -e "$include/ATen/ATen.h" ]; then
   if [ -n "${LIBTORCH:-}${LIBTORCH_INCLUDE:-}" ]; then
-    echo "setup: no libtorch headers in $include, which LIBTORCH or LIBTORCH_INCLUDE names: correct it, or unset it to use Debian's" >&2
+    echo "setup: no libtorch headers in $include, set by LIBTORCH or LIBTORCH_INCLUDE; correct the variable, or unset it to use Debian's libtorch" >&2
     exit 1
   fi
   missing+=("libtorch-dev")
 fi
-# With a libtorch of one's own, that distribution brings a BLAS of its own.
+# A custom libtorch brings its own BLAS.
 if [ -z "${LIBTORCH:-}${LIBTORCH_LIB:-}" ] && ! compgen -G '/usr/lib/*/openblas-openmp/libopenblas.so.0' >/dev/null; then
   missing+=("libopenblas0-openmp")
 fi
@@ -46,6 +46,6 @@ fi
 cat >&2 <<TXT
 setup: missing: ${missing[*]}
   On Debian or Ubuntu:    sudo apt-get install --no-install-recommends ${missing[*]}
-  With your own libtorch: export LIBTORCH=/path/to/libtorch   (the folder that holds include/ and lib/)
+  With your own libtorch: export LIBTORCH=/path/to/libtorch   (the folder that contains include/ and lib/)
 TXT
 exit 1

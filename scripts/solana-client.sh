@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Trains in a run on a chain, with SOL of the chain's faucet if it has one. Arguments are flags of train.
+# Trains in a run on a chain. If the chain has a faucet, requests SOL from it. Arguments are flags
+# of train.
 #
 #   RUN_ID       id of the run (test)
 #   RPC, WS_RPC  addresses of the chain (http://127.0.0.1:8899, and the same address for WebSockets)
@@ -19,6 +20,6 @@ if [ -z "$wallet" ]; then
   rm -f "$wallet"
   "$bin/psyche" keys new --output "$wallet"
 fi
-"$bin/psyche" chain airdrop 1 "$wallet" || echo "the chain gives no SOL; the key in $wallet needs some" >&2
+"$bin/psyche" chain airdrop 1 "$wallet" || echo "airdrop failed; send SOL to the key in $wallet" >&2
 exec "$bin/psyche-client" train --run-id "${RUN_ID:-test}" --wallet-private-key-path "$wallet" \
   --data-parallelism "${DP:-1}" --tensor-parallelism "${TP:-1}" --micro-batch-size "${BATCH_SIZE:-1}" --logs console "$@"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Starts a chain on this machine and begins a run on it. Ctrl-C ends the chain. Arguments are flags of create-run.
+# Starts a chain on this machine and creates a run on it. Ctrl-C stops the chain. Arguments are
+# flags of create-run.
 #
 #   RUN_ID       id of the run (test)
 #   CONFIG_FILE  its configuration (configs/quickstart/state.toml)
-#   KEY_FILE     key file of its main authority (build/solana/main.json, made if it does not exist)
+#   KEY_FILE     key file of its main authority (build/solana/main.json, created if it does not exist)
 #   LISTEN       address of the chain (127.0.0.1:8899)
 #   SLOT_MS      milliseconds of its slots (400)
 #   BIN, DIR     folders of the programs and of keys and logs (build/bin, build/solana)

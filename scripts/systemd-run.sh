@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the packages' units under systemd: a server and two clients train, and each of them is killed
-# with SIGKILL in between. systemd boots in a container over a copy of this system that is thrown
-# away (systemd-nspawn), with a loopback network and nothing else. It has to be root.
+# Runs the packages' units under systemd. A server and two clients train, and the script kills each
+# of them once with SIGKILL. systemd boots in a container (systemd-nspawn) over a temporary copy of
+# this system, with only a loopback network. The script must run as root.
 #
 #   systemd-run.sh DEBS QUICKSTART     folders of `make deb` and `make demo-data`
 set -euo pipefail
 
-# inside is what runs under that systemd.
+# inside runs within the container, under systemd.
 inside() {
   export DEBIAN_FRONTEND=noninteractive
   dpkg -i /mnt/debs/psyche_*.deb /mnt/debs/psyche-client_*.deb
@@ -29,7 +29,7 @@ inside() {
   local units=(psyche-server psyche-client psyche-client-2) at=4
   for unit in "${units[@]}"; do
     reach "$at"
-    printf '== step %s: %s is killed\n' "$(step)" "$unit"
+    printf '== step %s: killing %s\n' "$(step)" "$unit"
     systemctl kill -s KILL "$unit"
     at=$((at + 12))
   done
@@ -43,8 +43,8 @@ inside() {
   [ "$(digests | sort -u | wc -l)" -eq 1 ] || fail "the models differ"
   for unit in "${units[@]}"; do
     restarts=$(journalctl -o cat -u "$unit" | grep -c 'Scheduled restart job' || true)
-    printf '== %s was started again %s times\n' "$unit" "$restarts"
-    [ "$restarts" -ge 1 ] || fail "$unit was not started again"
+    printf '== %s restarted %s times\n' "$unit" "$restarts"
+    [ "$restarts" -ge 1 ] || fail "$unit did not restart"
   done
   systemctl stop psyche-server
   dpkg -P psyche psyche-client

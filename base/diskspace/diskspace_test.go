@@ -37,7 +37,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestOf: a folder that does not exist yet has the space of the folder above.
+// TestOf checks that a folder that does not exist yet has the space of its parent.
 func TestOf(t *testing.T) {
 	dir := t.TempDir()
 	free, known := Of(dir).Known()
@@ -54,11 +54,11 @@ func TestOf(t *testing.T) {
 		}
 	}
 	if _, known := Of("/proc/self").Known(); known {
-		t.Error("/proc has free space")
+		t.Error("/proc reports free space")
 	}
 }
 
-// TestFullDisk: a full file system has 0 bytes, and is not unknown.
+// TestFullDisk checks that a full file system has 0 free bytes, which differs from unknown.
 func TestFullDisk(t *testing.T) {
 	dir := diskspacetest.Mount(t, 1<<20)
 	if free, known := Of(dir).Known(); !known || free != 1<<20 {

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// says fails the test unless the error is what it should be and its text has all the words.
+// says checks that err is want and that its text contains all words.
 func says(t *testing.T, err, want error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -22,7 +22,7 @@ func says(t *testing.T, err, want error, words ...string) {
 	}
 	for _, word := range words {
 		if !strings.Contains(err.Error(), word) {
-			t.Errorf("error %q does not say %q", err, word)
+			t.Errorf("error %q does not contain %q", err, word)
 		}
 	}
 }
@@ -34,7 +34,7 @@ func closed(t *testing.T, file *os.File) {
 	}
 }
 
-// TestOneHolder locks files and folders twice in one process: as open files, they have
+// TestOneHolder locks files and folders twice in one process. Two open files of one process are
 // different holders.
 func TestOneHolder(t *testing.T) {
 	if !Supported {
@@ -100,7 +100,8 @@ func TestSomethingElseIsThere(t *testing.T) {
 	}
 }
 
-// TestRemovedFile removes and renames a file that is open.
+// TestRemovedFile checks that IsAt reports false for the earlier path of a renamed or replaced
+// file.
 func TestRemovedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locked")
 	file, err := Open(path, 0o600)
@@ -109,25 +110,26 @@ func TestRemovedFile(t *testing.T) {
 	}
 	defer closed(t, file)
 	if !IsAt(file, path) {
-		t.Fatal("it is not where it was opened")
+		t.Fatal("the open file is not at its path")
 	}
 	if err := os.Rename(path, path+".old"); err != nil {
 		t.Fatal(err)
 	}
 	if IsAt(file, path) || !IsAt(file, path+".old") {
-		t.Error("it is still found where it was before")
+		t.Error("the renamed file is still found at its earlier path")
 	}
-	next, err := Open(path, 0o600) // another file
+	next, err := Open(path, 0o600) // a different file
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer closed(t, next)
 	if IsAt(file, path) || !IsAt(next, path) {
-		t.Error("two files count as one")
+		t.Error("IsAt confuses two files")
 	}
 }
 
-// TestOpenOutlivesRemoval lets somebody remove the file each time that it was opened.
+// TestOpenOutlivesRemoval checks opening a file that another process removes each time after it was
+// opened.
 func TestOpenOutlivesRemoval(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locked")
 	removals := 0
@@ -142,7 +144,7 @@ func TestOpenOutlivesRemoval(t *testing.T) {
 	removals = attempts - 1
 	file, err := again(path, open)
 	if err != nil {
-		t.Fatalf("the last attempt found it: %v", err)
+		t.Fatalf("the last attempt should succeed: %v", err)
 	}
 	if !IsAt(file, path) {
 		t.Error("the locked file was removed")
@@ -153,7 +155,7 @@ func TestOpenOutlivesRemoval(t *testing.T) {
 	says(t, err, ErrHeld, path, errGone.Error())
 }
 
-// TestWait waits for a holder that gives up, and for one that does not.
+// TestWait waits for a holder that closes its file, and for a holder that keeps it.
 func TestWait(t *testing.T) {
 	if !Supported {
 		t.Skip("this system has no locks")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// holderVariable makes the test program lock the file that it names, and keep it.
+// holderVariable names a file. The test program locks it and keeps the lock.
 const holderVariable = "PSYCHE_TEST_HOLD_LOCK"
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until the test closes it
 }
 
-// holder starts a process that locks a file, and returns what it says.
+// holder starts a process that locks a file. It returns the process and its first line of output.
 func holder(t *testing.T, path string) (process *exec.Cmd, said string) {
 	t.Helper()
 	process = exec.Command(os.Args[0])
@@ -51,8 +51,8 @@ func holder(t *testing.T, path string) (process *exec.Cmd, said string) {
 	return process, said
 }
 
-// TestProcesses locks a file in another process, asks for it here and in a third one, and
-// kills its holder.
+// TestProcesses checks that a lock of another process excludes this process and a third process,
+// until its holder is killed.
 func TestProcesses(t *testing.T) {
 	if !Supported {
 		t.Skip("this system has no locks")
@@ -64,7 +64,7 @@ func TestProcesses(t *testing.T) {
 	}
 	_, err := Open(path, 0o600)
 	says(t, err, ErrHeld, path)
-	if pid := Holder(err); runtime.GOOS == "linux" && pid != first.Process.Pid && pid != 0 { // 0: in some containers
+	if pid := Holder(err); runtime.GOOS == "linux" && pid != first.Process.Pid && pid != 0 { // 0 in some containers
 		t.Errorf("process %d has the lock, want %d", pid, first.Process.Pid)
 	}
 	if _, said := holder(t, path); said != err.Error()+"\n" {

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is a user who owns nothing here.
+// nobody is the ID of a user who owns no files of the test.
 const nobody = 65534
 
-// asNobody lets the thread of a test, which ends with it, use files as a user without rights:
-// root may write anywhere.
+// asNobody makes the thread of a test access files as a user without permissions, because root may
+// write anywhere. The thread ends with the test.
 func asNobody(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		return
 	}
-	runtime.LockOSThread() // never unlocked, so that nobody else gets the thread
+	runtime.LockOSThread() // never unlocked, so that no other goroutine runs on the thread
 	if err := unix.Setfsuid(nobody); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestReadOnlyFolder(t *testing.T) {
 	if err := os.WriteFile(there, nil, 0o444); err != nil {
 		t.Fatal(err)
 	}
-	for folder, mode := range map[string]fs.FileMode{dir: 0o555, filepath.Dir(dir): 0o755} { // the latter for nobody
+	for folder, mode := range map[string]fs.FileMode{dir: 0o555, filepath.Dir(dir): 0o755} { // the parent must be readable for the user nobody
 		if err := os.Chmod(folder, mode); err != nil {
 			t.Fatal(err)
 		}
@@ -48,9 +48,9 @@ func TestReadOnlyFolder(t *testing.T) {
 			}
 		}
 		if _, err := OpenFolder(filepath.Join(dir, "folder"), 0o700); err == nil {
-			t.Error("a folder was made in it")
+			t.Error("a folder was created in a read-only folder")
 		}
-		folder, err := OpenFolder(dir, 0o700) // to lock it takes no right to write
+		folder, err := OpenFolder(dir, 0o700) // locking a folder needs no write permission
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
-// wide16 returns a text in UTF-16: with the high byte of each unit first if big is set.
+// wide16 encodes a text in UTF-16, big-endian if big is set.
 func wide16(text string, big bool) string {
 	var out []byte
 	for _, unit := range utf16.Encode([]rune(text)) {
@@ -31,9 +31,9 @@ func TestStarts(t *testing.T) {
 	const said = "id,text\n1,béta 🙂 and more than the first bytes\n"
 	for name, test := range map[string]struct {
 		file  string
-		check error  // of Check
-		text  string // of Text
-		err   error  // of Text
+		check error  // result of Check
+		text  string // result of Text
+		err   error  // error of Text
 	}{
 		"UTF-8":              {said, nil, said, nil},
 		"empty":              {"", nil, "", nil},
@@ -79,7 +79,7 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// TestTextKeepsErrors: the text before an error is given out, then the error.
+// TestTextKeepsErrors checks that Text returns the text before an error, then the error.
 func TestTextKeepsErrors(t *testing.T) {
 	gone := errors.New("gone")
 	for _, start := range []string{"a", "\ufeffa", strings.Repeat("a", 2*Size), wide16("\ufeffa", true), wide16("\ufeff"+strings.Repeat("a", Size), false)} {
@@ -90,7 +90,7 @@ func TestTextKeepsErrors(t *testing.T) {
 	}
 }
 
-// FuzzText: UTF-8 stays, and UTF-16 of a text is that text.
+// FuzzText checks that Text does not change UTF-8, and that it decodes UTF-16.
 func FuzzText(f *testing.F) {
 	f.Add("a,b\n1,é🙂")
 	f.Add(pointerFile)

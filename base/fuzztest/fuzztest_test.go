@@ -12,7 +12,7 @@ import (
 // fails names a property of FuzzSelf that fails, in a process that TestFailuresAreFound starts.
 const fails = "FUZZTEST_FAILS"
 
-// FuzzSelf has seeds of both kinds.
+// FuzzSelf has seeds with and without content.
 func FuzzSelf(f *testing.F) {
 	f.Add([]byte("a seed"), "text", uint8(3), int64(-1), true)
 	f.Add([]byte{}, "", uint8(0), int64(0), false)
@@ -61,7 +61,8 @@ func TestFailuresAreFound(t *testing.T) {
 	}
 }
 
-// TestSameInputs wants the sequence of a target to be the same in every run, and all kinds of values in it.
+// TestSameInputs checks that the inputs of a target are the same in every run, and that they
+// contain values of all kinds.
 func TestSameInputs(t *testing.T) {
 	sequence := func() (all [][]reflect.Value) {
 		g := testGenerator()
@@ -74,7 +75,7 @@ func TestSameInputs(t *testing.T) {
 	changed, kept := false, false
 	for i := range first {
 		if describe(first[i]) != describe(second[i]) {
-			t.Fatalf("input %d is %s, and %s the next time", i, describe(first[i]), describe(second[i]))
+			t.Fatalf("input %d is %s, and %s in the second run", i, describe(first[i]), describe(second[i]))
 		}
 		text := textOf(first[i][0])
 		changed = changed || text != "seed" && strings.HasPrefix(text, "se")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// failing is a test that notes what is said of it.
+// failing is a test that records its error messages.
 type failing struct {
 	testing.TB
 	said string
@@ -18,7 +18,7 @@ func (f *failing) Fatal(args ...any)            { panic(fmt.Sprint(args...)) }
 
 func TestCompare(t *testing.T) {
 	if *update {
-		t.Skip("would keep what is wrong")
+		t.Skip("with -update the wrong text would be kept")
 	}
 	Compare(t, "kept.golden", "kept\n")
 	Compare(t, "kept.golden", []byte("kept\n"))
@@ -28,13 +28,13 @@ func TestCompare(t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Error("a missing file passes")
+			t.Error("a missing golden file is not an error")
 		}
 	}()
 	Compare(&f, "missing.golden", "")
 }
 
-// TestUpdate writes a file and compares with it.
+// TestUpdate checks that Compare writes the golden file if update is set.
 func TestUpdate(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("testdata", 0o755); err != nil {

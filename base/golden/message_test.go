@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMessage writes messages, compares with them, and removes stale ones.
+// TestMessage checks that messages are written and compared, and that stale ones are removed.
 func TestMessage(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -31,7 +31,7 @@ func TestMessage(t *testing.T) {
 	for name, err := range map[string]error{"a\nb": errors.New("other"), "c": nil, "d": first} {
 		f := failing{TB: t}
 		if Message(&f, name, err); f.said == "" {
-			t.Errorf("%s: %v passes", name, err)
+			t.Errorf("%s: %v, want an error", name, err)
 		}
 	}
 	*update = true

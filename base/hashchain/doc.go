@@ -4,7 +4,7 @@
 //
 //	c := hashchain.New(secret, 1<<20)
 //	c.Commitment()          // published first
-//	c.Opening(commitment)   // the value whose SHA-256 is commitment, then the one before that, and so on
+//	c.Opening(commitment)   // the value whose SHA-256 is commitment; then pass this value, and so on
 //
 // A chain needs no record of the revealed values: it finds its position from the newest value. It
 // stores some intermediate values, so that the next value costs about one hash.

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/base/hashchain"
 )
 
-// A host draws numbers that it fixed before the run began: everybody can check each, and nobody,
-// but the host, foresees one.
+// A host draws numbers that it fixed before the run began. Every client can verify each number, but
+// only the host can predict them.
 func Example() {
 	chain := hashchain.New([32]byte{1, 2, 3}, 1000)
 	known := chain.Commitment() // published first

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestEveryValueOpensTheOneBefore goes down chains of many lengths to their secrets.
+// TestEveryValueOpensTheOneBefore opens chains of many lengths value by value, down to their
+// secrets.
 func TestEveryValueOpensTheOneBefore(t *testing.T) {
 	secret := [32]byte{1, 2, 3}
 	for _, links := range []int{1, 2, 3, 4, 9, 10, 99, 100, 101, 1 << 12} {
@@ -30,7 +31,7 @@ func TestEveryValueOpensTheOneBefore(t *testing.T) {
 	}
 }
 
-// TestPlaceIsFound asks new chains of the same secret for values anywhere.
+// TestPlaceIsFound checks that a new chain of the same secret finds any value.
 func TestPlaceIsFound(t *testing.T) {
 	const links = 1000
 	secret := [32]byte{9}
@@ -47,7 +48,7 @@ func TestPlaceIsFound(t *testing.T) {
 		}
 	}
 	if _, _, ok := again.Opening([32]byte{8}); ok {
-		t.Error("a value of no chain has an opening")
+		t.Error("a value outside the chain has an opening")
 	}
 	if again.Commitment() != values[0] {
 		t.Error("the commitment has changed")

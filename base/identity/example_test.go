@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// A signature for one purpose counts for no other.
+// A signature for one domain is invalid in any other.
 func Example() {
 	key := identity.FromSeed([identity.SeedSize]byte{1})
 	message := []byte("I hold the model")

@@ -10,16 +10,17 @@ func TestVerifyBindsDomainAndMessage(t *testing.T) {
 	key := testKey(t)
 	signature := key.Sign("domain", []byte("message"))
 	if !Verify(key.ID(), "domain", []byte("message"), signature) {
-		t.Fatal("the signature does not verify")
+		t.Fatal("the signature is invalid")
 	}
 	if Verify(key.ID(), "domai", []byte("nmessage"), signature) || Verify(key.ID(), "other", []byte("message"), signature) ||
 		Verify(key.ID(), "domain", []byte("other"), signature) {
-		t.Fatal("the signature verifies for something else")
+		t.Fatal("the signature is valid for a different domain or message")
 	}
 }
 
-// TestVerifyRefusesKeysOfSmallOrder tries the signatures that need no secret: for a key whose
-// multiples are few, one of few guesses fits any message.
+// TestVerifyRefusesKeysOfSmallOrder checks that Verify refuses keys of small order. Such a key has
+// few multiples, so one of a few guessed signatures would be valid for any message, without a
+// secret key.
 func TestVerifyRefusesKeysOfSmallOrder(t *testing.T) {
 	for _, id := range smallOrder {
 		for _, sign := range []byte{0, 0x80} {
@@ -30,7 +31,7 @@ func TestVerifyRefusesKeysOfSmallOrder(t *testing.T) {
 				copy(signature[:], guess[:])
 				for message := range byte(16) {
 					if Verify(id, "domain", []byte{message}, signature) {
-						t.Fatalf("a signature of %x verifies", id)
+						t.Fatalf("a signature of %x is valid", id)
 					}
 				}
 			}

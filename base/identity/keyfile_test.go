@@ -118,7 +118,7 @@ func TestKeyFromEnvironment(t *testing.T) {
 	if key, set, err := KeyFromEnvironment(environment(testSecret, true)); !set || err != nil || key.ID() != testKey(t).ID() {
 		t.Fatalf("set: %v, %v", set, err)
 	}
-	for _, around := range []string{testSecret + "\n", testSecret + "\r\n", "\ufeff" + testSecret, " " + testSecret + "\t\n"} { // as files end that are read into variables
+	for _, around := range []string{testSecret + "\n", testSecret + "\r\n", "\ufeff" + testSecret, " " + testSecret + "\t\n"} { // such as a variable that was read from a file
 		if key, set, err := KeyFromEnvironment(environment(around, true)); !set || err != nil || key.ID() != testKey(t).ID() {
 			t.Errorf("%q around it: %v, %v", strings.ReplaceAll(around, testSecret, "…"), set, err)
 		}
@@ -154,7 +154,7 @@ func FuzzParseKeyFile(f *testing.F) {
 	})
 }
 
-// TestKeyFileOfOthersIsRefused wants of a key file what ssh wants.
+// TestKeyFileOfOthersIsRefused checks that a key file needs the same permissions as ssh requires.
 func TestKeyFileOfOthersIsRefused(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows has no such bits")

@@ -27,7 +27,8 @@ func TestParseKeypair(t *testing.T) {
 	}
 }
 
-// TestWalletFromEnvironment wants the variables in their order, and what is wrong with one to be said by its name.
+// TestWalletFromEnvironment checks the order in which the variables apply, and that an error names
+// the invalid variable.
 func TestWalletFromEnvironment(t *testing.T) {
 	named, wallet, own := FromSeed([SeedSize]byte{1}), FromSeed([SeedSize]byte{2}), testKey(t)
 	path := filepath.Join(t.TempDir(), "wallet.json")

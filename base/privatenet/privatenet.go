@@ -27,8 +27,8 @@ var networks = append([]netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),
 }, Loopback...)
 
-// nowhere are addresses that no single machine has, and IPv6 addresses that embed an arbitrary IPv4
-// address.
+// nowhere contains prefixes of addresses that belong to no single machine, and of IPv6 addresses that
+// embed an arbitrary IPv4 address.
 var nowhere = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("192.0.0.0/24"),

@@ -36,7 +36,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestRefuse dials a listener of this machine, by address and by name.
+// TestRefuse checks that a dialer that uses refuse cannot reach a listener of this machine, by
+// address or by name.
 func TestRefuse(t *testing.T) {
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

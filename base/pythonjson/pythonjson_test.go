@@ -40,7 +40,7 @@ func TestConstants(t *testing.T) {
 	}
 }
 
-// TestReaderKeepsErrors: what was read before an error is given out, then the error.
+// TestReaderKeepsErrors checks that the reader returns the text before an error, then the error.
 func TestReaderKeepsErrors(t *testing.T) {
 	broken := errors.New("broken")
 	got, err := io.ReadAll(Reader(io.MultiReader(strings.NewReader("[NaN, -Inf"), iotest.ErrReader(broken))))
@@ -49,7 +49,8 @@ func TestReaderKeepsErrors(t *testing.T) {
 	}
 }
 
-// FuzzStandard: JSON does not change, and both functions make JSON of the same texts.
+// FuzzStandard checks that standard JSON is unchanged, and that both functions make the same JSON
+// of a text.
 func FuzzStandard(f *testing.F) {
 	for _, c := range cases {
 		f.Add(c.text)

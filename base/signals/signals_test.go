@@ -19,7 +19,8 @@ import (
 
 const behaviour = "PSYCHE_TEST_SIGNALS"
 
-// TestMain is a program with the behaviour that the environment names, if it names one.
+// TestMain runs the behaviour that the environment variable names. If it is unset, TestMain runs
+// the tests.
 func TestMain(m *testing.M) {
 	switch does := os.Getenv(behaviour); does {
 	case "":
@@ -48,7 +49,7 @@ func behave(ctx context.Context, does string) int {
 		Last(ctx, func() { fmt.Println("last") })
 		release := Hold(ctx)
 		<-ctx.Done()
-		time.Sleep(time.Second) // longer than the grace
+		time.Sleep(time.Second) // longer than the grace period
 		release()
 		release()
 		select {}
@@ -61,7 +62,7 @@ func behave(ctx context.Context, does string) int {
 	fmt.Println("stopping")
 	switch does {
 	case "holds":
-		time.Sleep(time.Second) // longer than the grace
+		time.Sleep(time.Second) // longer than the grace period
 		return 3
 	case "second":
 		<-again
@@ -70,7 +71,8 @@ func behave(ctx context.Context, does string) int {
 	return 2
 }
 
-// TestRun sends signals to programs. A code is an exit code, or minus the number of the signal that ended the program.
+// TestRun sends signals to programs and checks how they end. A code is an exit code, or minus the
+// number of the signal that killed the program.
 func TestRun(t *testing.T) {
 	const hup, interrupt, term = syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM
 	for _, c := range []struct {
@@ -84,7 +86,7 @@ func TestRun(t *testing.T) {
 		{"deaf", []syscall.Signal{interrupt}, Interrupted},
 		{"deaf", []syscall.Signal{hup}, Interrupted},
 		{"holds", []syscall.Signal{hup}, 3},
-		{"holds", []syscall.Signal{hup, hup, hup}, 3}, // of the kernel, of the shell
+		{"holds", []syscall.Signal{hup, hup, hup}, 3}, // the kernel sends one and the shell others
 		{"holds", []syscall.Signal{interrupt, interrupt}, -int(interrupt)},
 		{"holds", []syscall.Signal{hup, term}, -int(term)},
 		{"second", []syscall.Signal{interrupt, term}, 4},
@@ -102,7 +104,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// signalled starts a program, sends it signals and returns its end.
+// signalled starts a program and sends it signals. It returns the exit code, or minus the number of
+// the signal that killed the program.
 func signalled(t *testing.T, does string, send []syscall.Signal) int {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -128,7 +131,7 @@ func signalled(t *testing.T, does string, send []syscall.Signal) int {
 			lines.Scan() // the line "stopping" or "last"
 		}
 		if i < len(send)-1 {
-			time.Sleep(100 * time.Millisecond) // until the signal after this one is another
+			time.Sleep(100 * time.Millisecond) // long enough for the next signal to count as a new one
 		}
 	}
 	err = command.Wait()
@@ -142,7 +145,7 @@ func signalled(t *testing.T, does string, send []syscall.Signal) int {
 	return exit.ExitCode()
 }
 
-// TestSecondAfterAnotherEnd wants one signal to be enough after ctx ended without one.
+// TestSecondAfterAnotherEnd checks that one signal is enough if ctx ended for another reason.
 func TestSecondAfterAnotherEnd(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("a key"))
@@ -154,11 +157,12 @@ func TestSecondAfterAnotherEnd(t *testing.T) {
 	select {
 	case <-again:
 	case <-time.After(10 * time.Second):
-		t.Error("nothing came of the signal")
+		t.Error("no effect of the signal")
 	}
 }
 
-// TestGoneReader wants a program to finish its work after the reader of its output has ended.
+// TestGoneReader checks that a program finishes its work although the reader of its output has
+// exited.
 func TestGoneReader(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -19,8 +19,8 @@ func TestCheckEscapes(t *testing.T) {
 	}
 }
 
-// FuzzCheckEscapes: what passes and is JSON has no replacement character that was not
-// written there.
+// FuzzCheckEscapes checks that accepted JSON decodes to a replacement character only if the text
+// contains one.
 func FuzzCheckEscapes(f *testing.F) {
 	f.Add(`"\ud83d\ude00\ud800"`)
 	fuzztest.Run(f, func(t *testing.T, text string) {

@@ -21,7 +21,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// open returns a chain of its own for a key.
+// open returns a new chain, and a client of it with the n-th key.
 func open(t *testing.T, n byte) (*Chain, *localnet.Endpoint, *localnet.Ledger) {
 	t.Helper()
 	ledger := localnet.NewLedger(localnet.Config{Start: time.Now(), Seed: uint64(n)})
@@ -52,7 +52,7 @@ func open(t *testing.T, n byte) (*Chain, *localnet.Endpoint, *localnet.Ledger) {
 	return c, endpoint, ledger
 }
 
-// TestDeployGoesOn breaks a deployment off, finishes it, and replaces the program.
+// TestDeployGoesOn interrupts a deployment, finishes it, and then replaces the program.
 func TestDeployGoesOn(t *testing.T) {
 	c, endpoint, _ := open(t, 1)
 	plan, err := c.PlanDeploy(t.Context(), program.ELF)
@@ -77,7 +77,7 @@ func TestDeployGoesOn(t *testing.T) {
 		}
 	})
 	if err == nil {
-		t.Fatal("a deployment that was broken off succeeded")
+		t.Fatal("an interrupted deployment succeeded")
 	}
 	if plan, err = c.PlanDeploy(t.Context(), program.ELF); err != nil || plan.Pieces() >= whole || plan.Done() {
 		t.Fatalf("%d of %d pieces are left, %v", plan.Pieces(), whole, err)
@@ -87,7 +87,7 @@ func TestDeployGoesOn(t *testing.T) {
 	}
 	endpoint.SetFaults(localnet.Faults{})
 	left, err := c.Balance(t.Context(), c.Payer())
-	// Pieces that landed without anybody noticing may have been written twice.
+	// Pieces that landed without being noticed may have been written twice.
 	if paid := 2*LamportsPerSOL - left; err != nil || paid < total || paid > total+uint64(whole)*transaction.SignatureFee {
 		t.Errorf("paid %d, planned %d, %v", paid, total, err)
 	}
@@ -104,13 +104,13 @@ func TestDeployGoesOn(t *testing.T) {
 	}
 	plan, err = c.PlanDeploy(t.Context(), other)
 	if err != nil || plan.Done() || !plan.Upgrade {
-		t.Fatalf("another image: %v", err)
+		t.Fatalf("a different image: %v", err)
 	}
 	if err := c.Deploy(t.Context(), plan, nil); err != nil {
 		t.Fatal(err)
 	}
 	if plan, err = c.PlanDeploy(t.Context(), other); err != nil || !plan.Done() {
-		t.Fatalf("another image is not there: %v", err)
+		t.Fatalf("a different image is not deployed: %v", err)
 	}
 	if err := errors.Join(c.Finalize(t.Context()), c.Finalize(t.Context())); err != nil {
 		t.Fatalf("give up the right to change the program: %v", err)
@@ -119,14 +119,14 @@ func TestDeployGoesOn(t *testing.T) {
 		t.Fatalf("replace a program that is final: %v", err)
 	}
 	if _, err := c.Vouch(t.Context(), plan.Program, program.ELF); !errors.Is(err, ErrForeign) {
-		t.Fatalf("vouch for another image: %v", err)
+		t.Fatalf("vouch for a different image: %v", err)
 	}
 	if owner, err := c.Vouch(t.Context(), plan.Program, other); err != nil || owner != (transaction.PublicKey{}) {
 		t.Fatalf("a final program is vouched for with the key %s, %v", owner, err)
 	}
 }
 
-// TestTakenProgram finds something else where the program belongs.
+// TestTakenProgram checks that a foreign account at the address of the program is an error.
 func TestTakenProgram(t *testing.T) {
 	c, _, ledger := open(t, 2)
 	at, err := ProgramOf(c.Payer())
@@ -137,7 +137,7 @@ func TestTakenProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ledger.SetProgram(at, other); err != nil { // nobody can change it
+	if err := ledger.SetProgram(at, other); err != nil { // the program cannot be changed
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond) // until it is confirmed
@@ -149,15 +149,16 @@ func TestTakenProgram(t *testing.T) {
 	ledger.SetAccount(at, &localnet.Account{Owner: transaction.ComputeBudgetProgram, Lamports: LamportsPerSOL})
 	time.Sleep(50 * time.Millisecond)
 	if _, err := c.PlanDeploy(t.Context(), program.ELF); !errors.Is(err, ErrTaken) {
-		t.Errorf("an account of another owner: %v", err)
+		t.Errorf("an account of a different owner: %v", err)
 	}
 	if err := c.CheckProgram(t.Context(), at); !errors.Is(err, ErrNoProgram) {
 		t.Errorf("check of an account without a program: %v", err)
 	}
 }
 
-// TestSquatters sends lamports to where things are to be made: that stops nobody, but for the
-// account of a program's image, which the chain's loader makes.
+// TestSquatters sends lamports to addresses at which accounts will be created. This must not
+// prevent the creation, except of the account for a program's image, which the chain's loader
+// creates.
 func TestSquatters(t *testing.T) {
 	c, _, ledger := open(t, 4)
 	if err := c.Airdrop(t.Context(), c.Payer(), 4*LamportsPerSOL); err != nil {
@@ -215,7 +216,7 @@ func TestSquatters(t *testing.T) {
 	golden.Message(t, "program data that is taken", err)
 }
 
-// TestRentThatCannotBe does not pay what a node makes up.
+// TestRentThatCannotBe checks that an invalid rent that a node reports is not paid.
 func TestRentThatCannotBe(t *testing.T) {
 	c, endpoint, _ := open(t, 3)
 	endpoint.SetFaults(localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {

@@ -24,7 +24,7 @@ type Creation struct {
 	there   bool
 }
 
-// Compute limit of the program's transactions that process the whole account.
+// wholeUnits is the compute limit of transactions whose instructions process the whole account.
 const wholeUnits = 400_000
 
 // PlanCreate plans the creation of a run whose main authority is the payer. It skips parts that are

@@ -270,7 +270,7 @@ func (c *Chain) Vouch(ctx context.Context, program transaction.PublicKey, image 
 		return authority, err
 	}
 	if !sameImage(found, image) {
-		return authority, fmt.Errorf("%w: the image of %s is not the one of this version", ErrForeign, program)
+		return authority, fmt.Errorf("%w: the image of %s is not this version's image", ErrForeign, program)
 	}
 	return authority, nil
 }

@@ -26,7 +26,7 @@ func openDeployed(t *testing.T) (*Chain, transaction.PublicKey) {
 	return c, deployment.Program
 }
 
-// TestDraft stores a draft, replaces it, and detects the damage by an unfinished long genesis.
+// TestDraft stores a draft, replaces it, and detects that an unfinished long genesis damaged it.
 func TestDraft(t *testing.T) {
 	c, at := openDeployed(t)
 	create := func(draft *layout.Draft, transactions int) *Creation {
@@ -61,7 +61,7 @@ func TestDraft(t *testing.T) {
 	run := create(&second, 1).Run
 	stored(second, true)
 	if found, err := c.Unconfigured(t.Context(), at, "other"); err != nil || len(found) != 0 {
-		t.Errorf("of another id: %+v, %v", found, err)
+		t.Errorf("of a different ID: %+v, %v", found, err)
 	}
 	if _, err := c.Find(t.Context(), at, "run", transaction.PublicKey{}); !errors.Is(err, ErrNotConfigured) {
 		t.Errorf("find: %v", err)

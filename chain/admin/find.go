@@ -174,5 +174,5 @@ func (c *Chain) Find(ctx context.Context, program transaction.PublicKey, runID s
 	for _, f := range found {
 		fmt.Fprintf(&all, "\n  %s, of %s, %s", f.Run, transaction.PublicKey(f.Summary.Main), f.Summary.RunState)
 	}
-	return transaction.PublicKey{}, fmt.Errorf("%w: name the main authority of the right one with --authority KEY; run %q is%s", ErrSeveralRuns, runID, all.String())
+	return transaction.PublicKey{}, fmt.Errorf("%w: select one of them by its main authority, with --authority KEY; run %q is%s", ErrSeveralRuns, runID, all.String())
 }

@@ -102,12 +102,12 @@ func (w *world) create(runID string) transaction.PublicKey {
 	return plan.Run
 }
 
-// pause is the instruction of an action.
+// pause returns the instruction of a SetPaused action.
 func (w *world) pause(run transaction.PublicKey, paused bool, nonce uint64) transaction.Instruction {
 	return transaction.Program(programID).Act(run, w.chain.Payer(), nonce, wire.AppendAction(nil, coordinator.SetPaused{Paused: paused}))
 }
 
-// fetch archives a run, and returns the file.
+// fetch archives a run and returns the file.
 func (w *world) fetch(path string, run transaction.PublicKey) archive.Summary {
 	w.t.Helper()
 	a, err := archive.Open(path, archive.Header{Program: programID, Run: run})
@@ -128,7 +128,8 @@ func (w *world) fetch(path string, run transaction.PublicKey) archive.Summary {
 	}
 }
 
-// TestArchive keeps two runs that share transactions, in several steps, and does them again.
+// TestArchive archives two runs that share transactions, in several steps, and then again from the
+// start.
 func TestArchive(t *testing.T) {
 	w := newWorld(t)
 	one, two := w.create("one"), w.create("two")
@@ -136,9 +137,9 @@ func TestArchive(t *testing.T) {
 	if s := w.fetch(path, one); s.Sequence != 1 || s.Main != w.chain.Payer() {
 		t.Fatalf("after the genesis: %+v", s)
 	}
-	// Both are in one transaction, the other one first.
+	// One transaction changes both runs, the other run first.
 	w.ok(w.op.Send(t.Context(), "resume both", 400_000, w.pause(two, false, 5), w.pause(one, false, 5)))
-	for range 2 { // ticks with nothing to do leave no trace
+	for range 2 { // idle ticks are not archived
 		salt := binary.LittleEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))
 		w.ok(w.op.Send(t.Context(), "tick both", 1_200_000, transaction.Program(programID).Tick(two, salt), transaction.Program(programID).Tick(one, nil)))
 	}
@@ -164,7 +165,7 @@ func TestArchive(t *testing.T) {
 		t.Errorf("state: %s, %v", state.RunState, state.PendingPause)
 	}
 	if _, err := archive.Open(path, archive.Header{Program: programID, Run: two}); !errors.Is(err, archive.ErrArchive) {
-		t.Errorf("open as another run's: %v", err)
+		t.Errorf("open as a different run: %v", err)
 	}
 	if !archive.Is(path) || archive.Is(filepath.Join(t.TempDir(), "none")) {
 		t.Error("archives are not distinguished from other files")
@@ -172,7 +173,7 @@ func TestArchive(t *testing.T) {
 	tampered(t, path)
 }
 
-// tampered changes every record of an archive, in a file whose own hashes are right.
+// tampered changes every record of an archive, in a file whose own hashes are correct.
 func tampered(t *testing.T, path string) {
 	t.Helper()
 	var all [][]byte
@@ -224,7 +225,7 @@ func tampered(t *testing.T, path string) {
 	}
 }
 
-// TestFreedRun archives a run whose account was made a second time.
+// TestFreedRun archives a run whose account was freed and created again.
 func TestFreedRun(t *testing.T) {
 	w := newWorld(t)
 	run := w.create("again")

@@ -17,7 +17,7 @@ func key(first byte) (k [32]byte) {
 	return k
 }
 
-// TestGolden wants heads and draws to be what they always were: logs on the chain have them.
+// TestGolden checks that heads and draws do not change, because logs on the chain contain them.
 func TestGolden(t *testing.T) {
 	first := FirstHead(key(1), key(2), key(3), key(4))
 	genesis := Event{Instruction: Genesis, Sequence: 1, Slot: 100, Now: 5000}
@@ -57,18 +57,18 @@ func TestDecodeRefuses(t *testing.T) {
 		"a large instruction": (&Event{Instruction: 4 + 1<<32, Sequence: 2}).AppendTo(nil),
 	} {
 		if e, err := Decode(b); err == nil {
-			t.Errorf("%s is read as %+v", name, e)
+			t.Errorf("%s was decoded as %+v", name, e)
 		}
 	}
 }
 
-// TestNextDependsOnAll wants another head for whatever is other.
+// TestNextDependsOnAll checks that a head depends on every field.
 func TestNextDependsOnAll(t *testing.T) {
 	e, by := Event{Instruction: Act, Sequence: 2, Slot: 3, Now: 4, Draw: key(5)}, Cause{Actor: key(1), Nonce: 6, Data: []byte{7}}
 	seen := map[string]bool{}
 	note := func(head [32]byte) {
 		if at := hex.EncodeToString(head[:]); seen[at] {
-			t.Errorf("%s for the second time", at)
+			t.Errorf("%s gives the same head again", at)
 		} else {
 			seen[at] = true
 		}
@@ -86,7 +86,7 @@ func TestNextDependsOnAll(t *testing.T) {
 	}
 	e.Head = key(5)
 	if e.Next(key(2), by) != (&Event{Instruction: Act, Sequence: 2, Slot: 3, Now: 4, Draw: key(5)}).Next(key(2), by) {
-		t.Error("a head depends on itself")
+		t.Error("the next head depends on the head in the event")
 	}
 }
 
@@ -99,7 +99,7 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if again := e.AppendTo(nil); !bytes.Equal(again, b) {
-			t.Errorf("%x is read, and written as %x", b, again)
+			t.Errorf("%x was decoded, but is encoded as %x", b, again)
 		}
 	})
 }

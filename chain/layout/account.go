@@ -62,7 +62,7 @@ type Account struct {
 // detect changes and progress of the run.
 type Summary struct {
 	Main     [32]byte             // main authority, which created the account
-	RunID    string               // empty before the run's genesis, as are all fields below
+	RunID    string               // empty before the run's genesis, like all fields below
 	RunState coordinator.RunState // Uninitialized before the run's genesis
 	Closed   bool
 	Slot     uint64   // of the newest change of the state
@@ -86,7 +86,7 @@ func ReadAccount(b []byte) (Account, error) {
 	}
 	staged := le.Uint32(b[96:])
 	if staged > StageSize {
-		return Account{}, fmt.Errorf("account of a run: %d bytes are staged, at most %d can be", staged, StageSize)
+		return Account{}, fmt.Errorf("account of a run: %d bytes are staged, at most %d are allowed", staged, StageSize)
 	}
 	x := Account{Summary: summary, Stage: slices.Clone(b[stageAt : stageAt+int(staged)])}
 	if summary.RunState == coordinator.Uninitialized {
@@ -97,7 +97,7 @@ func ReadAccount(b []byte) (Account, error) {
 		return Account{}, err
 	}
 	if x.State.RunState != summary.RunState || x.State.Closed != summary.Closed {
-		return Account{}, fmt.Errorf("account of a run: is %s (closed %t), its state %s (closed %t)", summary.RunState, summary.Closed, x.State.RunState, x.State.Closed)
+		return Account{}, fmt.Errorf("account of a run: its head is %s (closed %t), but its state is %s (closed %t)", summary.RunState, summary.Closed, x.State.RunState, x.State.Closed)
 	}
 	return x, nil
 }
@@ -112,7 +112,7 @@ func ReadSummary(b []byte) (Summary, error) {
 	}
 	h := Summary{RunState: coordinator.RunState(b[12]), Closed: b[13] != 0, Main: [32]byte(b[16:]), Slot: le.Uint64(b[48:]), Armed: le.Uint64(b[56:]), Head: [32]byte(b[64:])}
 	if h.RunState > coordinator.Paused || b[13] > 1 {
-		return Summary{}, fmt.Errorf("account of a run: state %d and closed %d cannot be", b[12], b[13])
+		return Summary{}, fmt.Errorf("account of a run: invalid state %d or closed %d", b[12], b[13])
 	}
 	if h.RunState == coordinator.Uninitialized {
 		return h, nil
@@ -120,7 +120,7 @@ func ReadSummary(b []byte) (Summary, error) {
 	s := b[StateOffset:]
 	length := s[17]
 	if length > coordinator.MaxRunIDLength {
-		return Summary{}, fmt.Errorf("account of a run: a run id of %d bytes, at most %d can be", length, coordinator.MaxRunIDLength)
+		return Summary{}, fmt.Errorf("account of a run: the run id has %d bytes, at most %d are allowed", length, coordinator.MaxRunIDLength)
 	}
 	h.RunID = string(s[24 : 24+int(length)])
 	h.Sequence, h.StateStart, h.MinimumSince = le.Uint64(s[56:]), le.Uint64(s[64:]), le.Uint64(s[72:])

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// testAccount has something in every field.
+// testAccount returns an account with a value in every field.
 func testAccount(t testing.TB) Account {
 	t.Helper()
 	s := testState(t)
@@ -38,8 +38,8 @@ func testPeer() Peer {
 	return p
 }
 
-// TestGoldenAccounts wants whole accounts to be what they always were: accounts on the chain have
-// this layout.
+// TestGoldenAccounts checks that the bytes of accounts do not change, because accounts on the chain
+// have this layout.
 func TestGoldenAccounts(t *testing.T) {
 	x, p := testAccount(t), testPeer()
 	golden.Compare(t, "run.txt", dump(AppendAccount(nil, &x)))
@@ -72,7 +72,8 @@ func TestReadAccountReadsWhatAppendAccountWrites(t *testing.T) {
 	}
 }
 
-// TestDocumentedAccount wants the parts of an account in docs/solana.md to follow each other up to its end.
+// TestDocumentedAccount checks that the parts of an account in docs/solana.md follow each other
+// without gaps.
 func TestDocumentedAccount(t *testing.T) {
 	text, err := os.ReadFile("../../docs/solana.md")
 	if err != nil {
@@ -84,12 +85,12 @@ func TestDocumentedAccount(t *testing.T) {
 	for _, row := range regexp.MustCompile(`\| ([0-9]+) \| ([0-9]+) \|`).FindAllStringSubmatch(strings.ReplaceAll(table, ",", ""), -1) {
 		size, _ := strconv.Atoi(row[1])
 		if from, _ := strconv.Atoi(row[2]); from != end {
-			t.Errorf("a part begins at %d, the one before ends at %d", from, end)
+			t.Errorf("a part begins at %d, but the previous one ends at %d", from, end)
 		}
 		end += size
 	}
 	if end != AccountSize {
-		t.Errorf("the parts end at %d, an account at %d", end, AccountSize)
+		t.Errorf("the parts end at %d, but an account at %d", end, AccountSize)
 	}
 }
 
@@ -114,11 +115,11 @@ func TestReadAccountRefuses(t *testing.T) {
 		"a broken progress": func(b []byte) []byte { b[StateOffset+152+3] = 0xff; return b },
 	} {
 		if _, err := ReadAccount(change(slices.Clone(good))); err == nil {
-			t.Errorf("%s is read", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	if _, err := ReadSummary(good[:HeadSize-1]); err == nil {
-		t.Error("a short summary is read")
+		t.Error("a short summary is accepted")
 	}
 }
 
@@ -137,7 +138,7 @@ func TestPeers(t *testing.T) {
 		}
 	}
 	if MaxAddrs != backend.MaxAddrs || MaxAddrLength != backend.MaxAddrLength || MaxAddrsTotal != backend.MaxAddrsTotal {
-		t.Error("package backend has other bounds of addresses")
+		t.Error("package backend has different limits of addresses")
 	}
 	good := testPeer()
 	for name, change := range map[string]func([]byte) []byte{
@@ -157,12 +158,12 @@ func TestPeers(t *testing.T) {
 		"a blank":          func(b []byte) []byte { b[peerAddrs+3] = ' '; return b },
 	} {
 		if _, err := ReadPeer(change(appendPeer(nil, &good))); err == nil {
-			t.Errorf("a peer with %s is read", name)
+			t.Errorf("a peer with %s is accepted", name)
 		}
 	}
 }
 
-// TestStageHasRoom wants the longest genesis to fit the staging area.
+// TestStageHasRoom checks that the longest genesis fits the staging area.
 func TestStageHasRoom(t *testing.T) {
 	g := coordinator.Genesis{
 		RunID: strings.Repeat("x", coordinator.MaxRunIDLength), Config: testState(t).Config,
@@ -181,19 +182,20 @@ func TestStageHasRoom(t *testing.T) {
 	}
 	for n := range b {
 		if _, err := ReadGenesis(b[:n]); err == nil {
-			t.Fatalf("%d of %d bytes are read", n, len(b))
+			t.Fatalf("a genesis with %d of %d bytes is accepted", n, len(b))
 		}
 	}
 	b[96] = 4
 	if _, err := ReadGenesis(b); err == nil {
-		t.Error("unknown flags are read")
+		t.Error("unknown flags are accepted")
 	}
 	if _, err := ReadGenesis(make([]byte, StageSize+1)); err == nil {
-		t.Error("more than can be staged is read")
+		t.Error("more bytes than can be staged are accepted")
 	}
 }
 
-// FuzzReadAccount wants what is read to be a state that can be, and its beginning to read the same.
+// FuzzReadAccount checks that an accepted account has a valid state, and that its summary agrees
+// with it.
 func FuzzReadAccount(f *testing.F) {
 	x := testAccount(f)
 	base := AppendAccount(nil, &x)
@@ -225,7 +227,7 @@ func FuzzReadAccount(f *testing.F) {
 	})
 }
 
-// FuzzReadPeer wants what is read to be written the same again.
+// FuzzReadPeer checks that an accepted account has only one encoding.
 func FuzzReadPeer(f *testing.F) {
 	p := testPeer()
 	base := appendPeer(nil, &p)
@@ -240,12 +242,12 @@ func FuzzReadPeer(f *testing.F) {
 			t.Error(err)
 		}
 		if again := appendPeer(nil, &read); !bytes.Equal(again, b) {
-			t.Errorf("%x is read, and written as %x", b, again)
+			t.Errorf("%x was decoded, but is encoded as %x", b, again)
 		}
 	})
 }
 
-// FuzzReadGenesis wants what is read to be written the same again.
+// FuzzReadGenesis checks that an accepted genesis has only one encoding.
 func FuzzReadGenesis(f *testing.F) {
 	s := testState(f)
 	f.Add(AppendGenesis(nil, coordinator.Genesis{RunID: "seed", Config: s.Config, Model: s.Model, Paused: true}))
@@ -255,12 +257,12 @@ func FuzzReadGenesis(f *testing.F) {
 			return
 		}
 		if again := AppendGenesis(nil, read); !bytes.Equal(again, b) {
-			t.Errorf("%x is read, and written as %x", b, again)
+			t.Errorf("%x was decoded, but is encoded as %x", b, again)
 		}
 	})
 }
 
-// appendPeer appends the account of a peer to b, whose addresses have to be in bounds.
+// appendPeer appends the account of a peer to b. Its addresses must be within the limits.
 func appendPeer(b []byte, p *Peer) []byte {
 	n := len(b)
 	addrs := AppendAddrs(nil, p.Addrs)

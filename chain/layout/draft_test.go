@@ -36,21 +36,23 @@ func TestDraft(t *testing.T) {
 		t.Errorf("zeros: %t, %v", found, err)
 	}
 	if _, err := AppendDraft(nil, Draft{Name: strings.Repeat("n", MaxDraftName+1)}); err == nil {
-		t.Error("a name that does not fit")
+		t.Error("a name that does not fit is accepted")
 	}
 }
 
-// TestGenesisLeavesDraftsMark: an unfinished genesis, however long, cannot hide that there was a draft.
+// TestGenesisLeavesDraftsMark checks that an unfinished genesis, however long, does not overwrite
+// the mark of a draft.
 func TestGenesisLeavesDraftsMark(t *testing.T) {
 	g := coordinator.Genesis{RunID: strings.Repeat("r", MaxRunIDLength)}
 	g.Model.Definition = make([]byte, coordinator.MaxDefinitionSize)
 	g.Model.Checkpoint.Repo = strings.Repeat("r", coordinator.MaxRepoLength)
 	if longest := len(AppendGenesis(nil, g)); longest > StageSize-len(draftMagic) {
-		t.Errorf("a genesis has up to %d bytes, and the mark of a draft stands at %d", longest, StageSize-len(draftMagic))
+		t.Errorf("a genesis has up to %d bytes, but the mark of a draft is at %d", longest, StageSize-len(draftMagic))
 	}
 }
 
-// FuzzReadDraft wants errors, never panics, and that whatever is read is written the same again.
+// FuzzReadDraft checks that arbitrary bytes cause no panic, and that an accepted draft has only one
+// encoding.
 func FuzzReadDraft(f *testing.F) {
 	for _, d := range []Draft{{}, {Permissioned: true, Name: "N", Description: "D"}} {
 		b, err := AppendDraft(nil, d)

@@ -61,7 +61,7 @@ type account struct {
 
 func (a *account) fail(field string) {
 	if a.err == nil {
-		a.err = fmt.Errorf("account of a run: %s at byte %d cannot be: is it of this program's version, %d?", field, a.at, Version)
+		a.err = fmt.Errorf("account of a run: invalid %s at byte %d; check that the account has version %d", field, a.at, Version)
 	}
 }
 

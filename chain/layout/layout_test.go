@@ -14,7 +14,7 @@ import (
 
 const second = 1000
 
-// testState has something in every list and every field.
+// testState returns a state with entries in every list and values in every field.
 func testState(t testing.TB) coordinator.State {
 	t.Helper()
 	id := func(i int) (id coordinator.ClientID) {
@@ -104,14 +104,14 @@ func testState(t testing.TB) coordinator.State {
 	return s
 }
 
-// TestGolden wants the account of a state to be what it always was: accounts on the chain have
-// this layout. The file has every byte that is not zero, by its place.
+// TestGolden checks that the bytes of a state do not change, because accounts on the chain have
+// this layout. The golden file contains the position and value of every nonzero byte.
 func TestGolden(t *testing.T) {
 	s := testState(t)
 	golden.Compare(t, "account.txt", dump(Append(nil, &s)))
 }
 
-// dump writes 16 bytes on a line, without the lines of zeros.
+// dump writes 16 bytes per line, without lines of zeros.
 func dump(account []byte) string {
 	var out bytes.Buffer
 	at := 0
@@ -139,7 +139,7 @@ func TestDecodeReadsWhatAppendWrites(t *testing.T) {
 		t.Errorf("read %s, wrote %s", read.String(), s.String())
 	}
 	if Version != before[0] {
-		t.Errorf("the account has the fields of version %d, a state has version %d: update state.h and this package", Version, before[0])
+		t.Errorf("the account has the fields of version %d, but a state has version %d: update state.h and this package", Version, before[0])
 	}
 }
 
@@ -147,10 +147,10 @@ func TestDecodeRefuses(t *testing.T) {
 	s := testState(t)
 	good := Append(nil, &s)
 	if _, err := decode(good[:Size-1]); err == nil {
-		t.Error("a short account is read")
+		t.Error("a short account is accepted")
 	}
 	if _, err := decode(make([]byte, Size)); err == nil {
-		t.Error("an account of zeros is read")
+		t.Error("an account of zeros is accepted")
 	}
 	for name, at := range map[string]int{
 		"magic": 0, "version": 8, "run state": 12, "pending pause": 13, "run id": 17, "progress": 152 + 3, "earlier": 172, "uploads": 176, "lapses": 180,
@@ -159,12 +159,12 @@ func TestDecodeRefuses(t *testing.T) {
 		bad := slices.Clone(good)
 		bad[at] = 0xff
 		if _, err := decode(bad); err == nil {
-			t.Errorf("%s of 255 is read", name)
+			t.Errorf("%s of 255 is accepted", name)
 		}
 	}
 }
 
-// FuzzDecode wants what is read to be a state that can be.
+// FuzzDecode checks that an accepted account has a valid state.
 func FuzzDecode(f *testing.F) {
 	f.Add(uint32(0), []byte{1})
 	f.Add(uint32(1784), bytes.Repeat([]byte{0xff}, 40))

@@ -40,7 +40,7 @@ func ReadPeer(b []byte) (Peer, error) {
 	}
 	size := le.Uint32(b[12:])
 	if size > PeerSize-peerAddrs {
-		return Peer{}, fmt.Errorf("account of a peer: %d bytes of addresses, at most %d can be", size, PeerSize-peerAddrs)
+		return Peer{}, fmt.Errorf("account of a peer: %d bytes of addresses, at most %d are allowed", size, PeerSize-peerAddrs)
 	}
 	addrs, err := readAddrs(b[peerAddrs : peerAddrs+int(size)])
 	if err != nil {

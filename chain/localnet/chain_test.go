@@ -16,7 +16,7 @@ const sol = 1_000_000_000
 
 var began = time.Unix(1_800_000_000, 0)
 
-// chain is a ledger with what tests need around it.
+// chain is a ledger with a test and a payer.
 type chain struct {
 	testing.TB
 	*Ledger
@@ -30,7 +30,7 @@ func newChain(t testing.TB, c Config) *chain {
 	return k
 }
 
-// keyOf makes a key of a name.
+// keyOf returns a key made from a name.
 func keyOf(name string) identity.Key { return identity.FromSeed(sha256.Sum256([]byte(name))) }
 
 func public(k identity.Key) transaction.PublicKey { return transaction.PublicKey(k.ID()) }
@@ -93,7 +93,7 @@ func failure(t testing.TB, r *Record, err error) string {
 	return string(text)
 }
 
-// next ends the slot; the clock moves with it.
+// next ends the slot and advances the clock.
 func (c *chain) next() {
 	now, _ := c.At(Processed, 0).Time()
 	c.Advance(time.Unix(now+1, 0))
@@ -117,7 +117,7 @@ func probe(t testing.TB) []byte {
 	return b
 }
 
-// probeDo is an instruction for the program of probe.c.
+// probeDo returns an instruction for the program of probe.c.
 func probeDo(program transaction.PublicKey, command byte, n uint64, accounts ...transaction.AccountMeta) transaction.Instruction {
 	return transaction.Instruction{Program: program, Accounts: accounts, Data: le.AppendUint64([]byte{command}, n)}
 }

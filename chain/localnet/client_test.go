@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// client is package rpc, as the client of a node.
+// client uses package rpc as a client of a node.
 type client struct {
 	*node
 	*rpc.Endpoint
@@ -36,7 +36,7 @@ func newClient(t *testing.T, c Config) *client {
 	return &client{n, p.Endpoints()[0]}
 }
 
-// do sends a transaction with preflight and wants it to land.
+// do sends a transaction with preflight and checks that it lands.
 func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction) transaction.Signature {
 	c.Helper()
 	ctx := context.Background()
@@ -44,7 +44,7 @@ func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.nextSlots(1) // so that it is confirmed that the hash is known
+	c.nextSlots(1) // so that the hash is confirmed
 	name, err := c.SendChecked(ctx, signed(c.TB, hash.Hash, keys, instructions...), rpc.Processed)
 	if err != nil {
 		c.Fatal(err)
@@ -56,8 +56,8 @@ func (c *client) do(keys []identity.Key, instructions ...transaction.Instruction
 	return name
 }
 
-// TestProgramOfRuns deploys the program of runs as on any chain and creates a run's account with
-// it, stages bytes and frees it, all of it by package rpc.
+// TestProgramOfRuns deploys the program as on any chain, creates a run's account, stages bytes and
+// frees the account, all through package rpc.
 func TestProgramOfRuns(t *testing.T) {
 	c := newClient(t, Config{Finalized: 4})
 	ctx := t.Context()
@@ -111,7 +111,7 @@ func TestProgramOfRuns(t *testing.T) {
 	}
 }
 
-// TestClient asks everything that package rpc asks.
+// TestClient makes every request that package rpc supports.
 func TestClient(t *testing.T) {
 	c := newClient(t, Config{Finalized: 4})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

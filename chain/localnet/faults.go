@@ -16,8 +16,8 @@ type Faults struct {
 	Mute      bool          // confirms subscriptions but sends no notifications
 	Delay     time.Duration // before each answer
 
-	// Lie replaces the endpoint's results, including those of notifications, whose methods are
-	// named accountNotification and so on. The result is in its encoded form.
+	// Lie replaces the endpoint's results, including the results in notifications. Their methods
+	// are named accountNotification and so on. The result is in its encoded form.
 	Lie func(method string, result json.RawMessage) json.RawMessage
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// FuzzMessage signs messages of any bytes and submits them: no lamports may appear, and nothing may
-// panic, whatever a transaction does.
+// FuzzMessage signs messages of random bytes and submits them. It checks that no transaction
+// creates lamports or causes a panic.
 func FuzzMessage(f *testing.F) {
 	c := newChain(f, Config{})
 	for _, s := range scenario(c) {
@@ -42,14 +42,14 @@ func FuzzMessage(f *testing.F) {
 		after := total(k)
 		switch {
 		case err != nil && after != before:
-			t.Errorf("refused, and %d lamports are %d", before, after)
+			t.Errorf("the transaction was refused, but %d lamports became %d", before, after)
 		case err == nil && after != before-r.Fee:
-			t.Errorf("a fee of %d, and %d lamports are %d", r.Fee, before, after)
+			t.Errorf("after a fee of %d, %d lamports became %d", r.Fee, before, after)
 		}
 	})
 }
 
-// total is all lamports there are.
+// total returns the sum of all lamports.
 func total(c *chain) uint64 {
 	var sum uint64
 	for key := range c.state {
@@ -58,7 +58,7 @@ func total(c *chain) uint64 {
 	return sum
 }
 
-// FuzzRPC wants an answer in JSON to every body.
+// FuzzRPC checks that every body gets an answer in JSON.
 func FuzzRPC(f *testing.F) {
 	n := newNode(f, Config{})
 	raw := n.sign([]identity.Key{n.payer}, transaction.Transfer(public(n.payer), public(keyOf("receiver")), sol))
@@ -83,7 +83,7 @@ func FuzzRPC(f *testing.F) {
 	})
 }
 
-// FuzzSubscribe wants subscriptions of any parameters to be refused or to work.
+// FuzzSubscribe checks that subscriptions with random parameters are refused or work.
 func FuzzSubscribe(f *testing.F) {
 	n := newNode(f, Config{})
 	key := public(n.payer).String()

@@ -44,7 +44,7 @@ func invalid(format string, arguments ...any) *rpcError {
 	return &rpcError{Code: codeParameters, Message: "Invalid params: " + fmt.Sprintf(format, arguments...)}
 }
 
-// request is a call. A request without an id gets no answer.
+// request is a call. A request without an id is not answered.
 type request struct {
 	Version    string          `json:"jsonrpc"`
 	ID         json.RawMessage `json:"id"`

@@ -201,7 +201,7 @@ func (l *Ledger) redoTransaction(failed bool, units uint64, raw []byte) error {
 		return err
 	}
 	if record.Units != units || (record.Err != nil) != failed {
-		return fmt.Errorf("transaction %s used %d units (failed: %t) and now %d (failed: %t): continue with the program that wrote it",
+		return fmt.Errorf("transaction %s used %d units when it was recorded (failed: %t), but %d now (failed: %t); continue with the version that recorded it",
 			record.Name, units, failed, record.Units, record.Err != nil)
 	}
 	return nil

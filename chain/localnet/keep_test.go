@@ -12,10 +12,10 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// memoryLog is a log of which only what is committed survives.
+// memoryLog is a log that keeps only committed entries after a crash.
 type memoryLog struct {
 	durable, pending [][]byte
-	full             error // that Commit returns
+	full             error // error that Commit returns
 }
 
 func (m *memoryLog) Append(entry []byte) error {
@@ -31,7 +31,7 @@ func (m *memoryLog) Commit() error {
 	return nil
 }
 
-// replayed makes a chain again of what is durable.
+// replayed creates a chain from the durable entries.
 func (m *memoryLog) replayed(t *testing.T) *Ledger {
 	t.Helper()
 	var r Replay
@@ -43,7 +43,7 @@ func (m *memoryLog) replayed(t *testing.T) *Ledger {
 	return r.Ledger()
 }
 
-// accountsAt is all that a chain shows of a slot.
+// accountsAt returns all accounts of a slot.
 func accountsAt(l *Ledger, slot uint64) map[transaction.PublicKey]Account {
 	all := map[transaction.PublicKey]Account{}
 	for key := range l.state {
@@ -56,7 +56,7 @@ func accountsAt(l *Ledger, slot uint64) map[transaction.PublicKey]Account {
 	return all
 }
 
-// sameUntil wants two chains to be the same up to a slot.
+// sameUntil checks that two chains are equal up to a slot.
 func sameUntil(t *testing.T, want, got *Ledger, slot uint64) {
 	t.Helper()
 	if !reflect.DeepEqual(accountsAt(got, slot), accountsAt(want, slot)) {
@@ -73,8 +73,8 @@ func sameUntil(t *testing.T, want, got *Ledger, slot uint64) {
 	}
 }
 
-// TestKept kills a chain again and again: what was confirmed is there each time, with its blocks, and
-// the chain goes on from there.
+// TestKept repeatedly kills a chain. All confirmed slots remain with their blocks, and the chain
+// continues from there.
 func TestKept(t *testing.T) {
 	log := &memoryLog{}
 	c := &chain{TB: t, Ledger: NewLedger(Config{Start: began, Seed: 3}), payer: keyOf("payer")}
@@ -125,7 +125,7 @@ func TestKept(t *testing.T) {
 	sameUntil(t, c.Ledger, log.replayed(t), c.open().number)
 }
 
-// TestKeptFails has a log without room: nothing is confirmed that could be lost.
+// TestKeptFails checks that a chain confirms nothing while its log has no room.
 func TestKeptFails(t *testing.T) {
 	log := &memoryLog{}
 	c := &chain{TB: t, Ledger: NewLedger(Config{Start: began}), payer: keyOf("payer")}
@@ -146,7 +146,8 @@ func TestKeptFails(t *testing.T) {
 	}
 }
 
-// TestReplayRefuses has logs that no chain wrote, and one of a chain that came to another end.
+// TestReplayRefuses checks that logs that no chain wrote, and a log with a different final state,
+// are refused.
 func TestReplayRefuses(t *testing.T) {
 	log := &memoryLog{}
 	c := &chain{TB: t, Ledger: NewLedger(Config{Start: began}), payer: keyOf("payer")}

@@ -10,7 +10,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// TestLanding has what litesvm does in its own way: which transactions cost a fee without being run.
+// TestLanding checks behaviour that is specific to the chain: which transactions cost a fee without
+// being executed.
 func TestLanding(t *testing.T) {
 	c := newChain(t, Config{})
 	program := transaction.PublicKey{1, 1}
@@ -60,8 +61,8 @@ func signedNow(c *chain, key identity.Key) []byte {
 	return c.sign([]identity.Key{key}, transaction.ComputeUnitLimit(10_000))
 }
 
-// TestLocks refuses more accounts than a transaction may lock, with the message made by hand: none
-// that is small enough to be sent names so many.
+// TestLocks checks that more accounts than a transaction may lock are refused. The test creates the
+// message directly, because a message that fits a packet cannot contain that number of accounts.
 func TestLocks(t *testing.T) {
 	c := newChain(t, Config{})
 	m := transaction.Message{Signers: 1, Keys: []transaction.PublicKey{public(c.payer)}}
@@ -73,7 +74,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// TestRefusedBytes wants what is no transaction, or not signed, to change nothing.
+// TestRefusedBytes checks that invalid or unsigned transactions change nothing.
 func TestRefusedBytes(t *testing.T) {
 	c := newChain(t, Config{})
 	good := c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("receiver")), sol))
@@ -82,20 +83,20 @@ func TestRefusedBytes(t *testing.T) {
 		bad := append([]byte{}, good...)
 		bad[i] ^= 0x40
 		if r, err := c.Submit(bad); err == nil {
-			t.Fatalf("byte %d does not matter: %+v", i, r)
+			t.Fatalf("a change of byte %d is not detected: %+v", i, r)
 		}
 	}
 	for _, bad := range [][]byte{nil, good[:len(good)-1], append(good[:len(good):len(good)], 0), make([]byte, transaction.MaxSize+1)} {
 		if _, err := c.Submit(bad); err == nil {
-			t.Errorf("%d bytes were taken", len(bad))
+			t.Errorf("%d bytes were accepted", len(bad))
 		}
 	}
 	if c.lamports(public(c.payer)) != before {
-		t.Error("lamports went")
+		t.Error("the payer lost lamports")
 	}
 }
 
-// TestDeployedLater wants a program to be callable from the slot after its deployment.
+// TestDeployedLater checks that a program can be called from the slot after its deployment.
 func TestDeployedLater(t *testing.T) {
 	c := newChain(t, Config{})
 	program := keyOf("program")
@@ -133,7 +134,7 @@ func TestDeployedLater(t *testing.T) {
 	}
 }
 
-// TestLogsEnd wants logs of more than 10,000 bytes to be cut.
+// TestLogsEnd checks that logs of more than 10,000 bytes are truncated.
 func TestLogsEnd(t *testing.T) {
 	c := newChain(t, Config{})
 	program := transaction.PublicKey{1, 1}
@@ -153,7 +154,7 @@ func TestLogsEnd(t *testing.T) {
 	}
 }
 
-// TestHistory lets many slots pass: what is old is forgotten, what is needed stays.
+// TestHistory checks that old slots are forgotten after many slots, and that needed data is kept.
 func TestHistory(t *testing.T) {
 	c := newChain(t, Config{History: 100, Finalized: 4})
 	raw := c.sign([]identity.Key{c.payer}, transaction.Transfer(public(c.payer), public(keyOf("receiver")), sol))
@@ -177,7 +178,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestVersions wants only the versions of accounts to be kept that some view shows.
+// TestVersions checks that only the versions of accounts that some view shows are kept.
 func TestVersions(t *testing.T) {
 	c := newChain(t, Config{Finalized: 4})
 	program := transaction.PublicKey{1, 1}
@@ -208,7 +209,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestSeeds wants chains of different seeds to be different ones, and of the same to be the same.
+// TestSeeds checks that chains with different seeds differ, and that chains with the same seed are
+// equal.
 func TestSeeds(t *testing.T) {
 	hashes := func(seed uint64) string {
 		c := newChain(t, Config{Seed: seed})
@@ -217,6 +219,6 @@ func TestSeeds(t *testing.T) {
 		return fmt.Sprint(c.Genesis(), hash, last)
 	}
 	if first, again := hashes(1), hashes(1); first != again || first == hashes(2) {
-		t.Error("seeds do not matter, or something else does")
+		t.Error("chains do not depend on their seeds alone")
 	}
 }

@@ -20,7 +20,7 @@ var (
 	seed         = flag.Uint64("seed", 1, "of the random transactions")
 )
 
-// TestRandom compares random transactions with litesvm, where that is.
+// TestRandom compares random transactions with litesvm, if it is installed.
 func TestRandom(t *testing.T) {
 	if *litesvm == "" {
 		t.Skip("needs Node and litesvm: -litesvm=<folder>/node_modules")
@@ -57,21 +57,21 @@ func TestRandom(t *testing.T) {
 	t.Logf("%d transactions, %d ends: %v", len(got), len(ends), ends)
 }
 
-// generator makes transactions that do something, well or badly.
+// generator makes transactions that often succeed and sometimes fail.
 type generator struct {
 	*chain
 	*rand.Rand
 	program identity.Key
 }
 
-// wallets have keys; buffers and data are among them.
+// wallets are the keys of accounts, including buffers and data accounts.
 var wallets = []identity.Key{keyOf("a"), keyOf("b"), keyOf("c"), keyOf("d"), keyOf("e")}
 
 func (g *generator) wallet() identity.Key { return wallets[g.IntN(len(wallets))] }
 
 func pick[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
-// size is a number that is near to a bound.
+// size returns a size near a limit.
 func (g *generator) size() uint64 {
 	return pick[uint64](g, 0, 1, 7, 8, 37, 45, 100, 10_240, 10_241, 10<<20, 10<<20+1)
 }
@@ -166,14 +166,14 @@ func (g *generator) loader(buffer identity.Key) transaction.Instruction {
 		return transaction.LoaderWrite(public(buffer), public(authority), pick[uint32](g, 0, 10, 62, 63, 64, 1<<31), make([]byte, pick(g, 0, 1, 8)))
 	case 2:
 		in := transaction.CloseBuffer(public(buffer), public(authority), public(authority))
-		in.Data = []byte{4, 0, 0, 0} // another authority
+		in.Data = []byte{4, 0, 0, 0} // sets a new authority
 		in.Accounts = []transaction.AccountMeta{writable(public(buffer)), {Key: public(authority), Signer: true}, readable(public(g.wallet()))}
 		return in
 	}
 	return transaction.CloseBuffer(public(buffer), public(g.payer), public(authority))
 }
 
-// datas are what instructions say, for reports.
+// datas returns the data of instructions, for reports.
 func datas(instructions []transaction.Instruction) [][]byte {
 	var all [][]byte
 	for _, in := range instructions[2:] {

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// node is a served chain with one endpoint, in which time passes only as tests say.
+// node is a served chain with one endpoint. Its time advances only when the test advances it.
 type node struct {
 	*chain
 	server   *Server
@@ -71,7 +71,7 @@ func (n *node) call(to any, method string, params ...any) *rpcError {
 	return a.Error
 }
 
-// mustCall is call for what has to work.
+// mustCall is like call, but fails the test on an error.
 func (n *node) mustCall(to any, method string, params ...any) {
 	n.Helper()
 	if err := n.call(to, method, params...); err != nil {
@@ -91,13 +91,13 @@ func (n *node) sendRaw(raw []byte) string {
 	return name
 }
 
-// transfer is a signed transfer of the payer, of another amount each time.
+// transfer returns a signed transfer by the payer, with a different amount each time.
 func (n *node) transfer(lamports uint64) []byte {
 	n.Helper()
 	return n.sign([]identity.Key{n.payer}, transaction.Transfer(public(n.payer), public(keyOf("receiver")), lamports))
 }
 
-// status returns what getSignatureStatuses says, or nil.
+// status returns the status that getSignatureStatuses reports, or nil.
 func (n *node) status(name string) object {
 	n.Helper()
 	var answer struct{ Value []object }
@@ -207,7 +207,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestPreflight wants what a node refuses at once to be told with its logs.
+// TestPreflight checks that a transaction that the node refuses at once is reported with its logs.
 func TestPreflight(t *testing.T) {
 	n := newNode(t, Config{})
 	poor := n.sign([]identity.Key{n.payer}, transaction.Transfer(public(n.payer), public(keyOf("receiver")), 5000*sol))

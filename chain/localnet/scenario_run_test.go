@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// What testdata/litesvm/vectors.js reads and writes.
+// The input and output of testdata/litesvm/vectors.js.
 type (
 	scenarioFile struct {
 		Start    int64             `json:"start"`
@@ -28,7 +28,7 @@ type (
 	}
 	scenarioStep struct {
 		Name string        `json:"name"`
-		Slot *scenarioSlot `json:"slot,omitempty"` // that begins
+		Slot *scenarioSlot `json:"slot,omitempty"` // the slot that begins
 		Raw  []byte        `json:"raw,omitempty"`
 		Keys []string      `json:"keys,omitempty"`
 	}
@@ -58,7 +58,7 @@ type (
 	}
 )
 
-// slotNow is the open slot as litesvm is told of it.
+// slotNow returns the open slot in the format for litesvm.
 func (c *chain) slotNow() *scenarioSlot {
 	v := c.At(Processed, 0)
 	s := c.sysvars(v.Slot)
@@ -69,7 +69,7 @@ func (c *chain) slotNow() *scenarioSlot {
 	return slot
 }
 
-// runSteps returns what the steps were, for litesvm, and what became of them.
+// runSteps runs steps. It returns them in the format for litesvm, with the results.
 func runSteps(c *chain, steps []step) (scenarioFile, []vector) {
 	file := scenarioFile{Start: began.Unix(), Airdrops: []scenarioAirdrop{{hexOf(public(c.payer)), 1000 * sol}}}
 	file.Steps = append(file.Steps, scenarioStep{Slot: c.slotNow()})
@@ -95,10 +95,10 @@ func runSteps(c *chain, steps []step) (scenarioFile, []vector) {
 	return file, vectors
 }
 
-// anyEnd is a step's want that anything fulfils.
+// anyEnd is a step's expected end that every end satisfies.
 const anyEnd = "any"
 
-// namedBy returns the accounts of a transaction that are the chain's own no more than others'.
+// namedBy returns the accounts of a transaction, without the chain's own accounts.
 func (c *chain) namedBy(raw []byte) (keys []string) {
 	t, err := transaction.Unmarshal(raw)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *chain) namedBy(raw []byte) (keys []string) {
 	return keys
 }
 
-// vectorFor is what a transaction left behind.
+// vectorFor returns the effects of a transaction.
 func (c *chain) vectorFor(name, failure string, r *Record, keys []string) vector {
 	v := vector{Name: name, Accounts: map[string]*vectorAccount{}}
 	if failure != "" {
@@ -147,8 +147,8 @@ func (c *chain) vectorOf(key transaction.PublicKey) *vectorAccount {
 
 func hexOf(key transaction.PublicKey) string { return hex.EncodeToString(key[:]) }
 
-// TestScenario wants each transaction to end as its step says, and everything that it leaves
-// behind to be as litesvm has it, an implementation by others on top of the public chains' code.
+// TestScenario checks that each transaction ends as its step expects, with the same effects as in
+// litesvm, an independent implementation on top of the public chains' code.
 func TestScenario(t *testing.T) {
 	c := newChain(t, Config{})
 	file, got := runSteps(c, scenario(c))
@@ -167,12 +167,12 @@ func TestScenario(t *testing.T) {
 	readJSON(t, scenarioName, &kept)
 	readJSON(t, vectorsName, &want)
 	if !cmp.Equal(file, kept) || len(got) != len(want) {
-		t.Fatal("the scenario is another than that of the vectors: go test -run Scenario -update, then vectors.js")
+		t.Fatal("the scenario differs from that of the vectors: go test -run Scenario -update, then vectors.js")
 	}
 	compare(t, want, got)
 }
 
-// compare wants this chain to make of a scenario what litesvm makes of it.
+// compare compares the results of this chain and of litesvm for a scenario.
 func compare(t *testing.T, want, got []vector) {
 	t.Helper()
 	for i, w := range want {
@@ -183,7 +183,7 @@ func compare(t *testing.T, want, got []vector) {
 	}
 }
 
-// normal cuts what logs may say in other words: the addresses of instructions and of memory.
+// normal removes differences in the wording of logs: addresses of instructions and of memory.
 func normal(logs []string) []string {
 	var cut []string
 	for _, line := range logs {

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// squatting makes accounts at addresses of seeds to which somebody sent lamports before.
+// squatting creates accounts at derived addresses that have already received lamports.
 func squatting(c *chain, program identity.Key) []step {
 	payer, poor := c.payer, keyOf("poor")
 	exempt, owner := c.config.Rent.Minimum(0), public(program)

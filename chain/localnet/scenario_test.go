@@ -11,14 +11,14 @@ import (
 // step is a transaction of the scenario, or the end of a slot.
 type step struct {
 	name         string
-	slots        int // to end, instead of a transaction
+	slots        int // number of slots to end, instead of a transaction
 	keys         []identity.Key
 	instructions []transaction.Instruction
 	want         string // its error, as JSON; "" for none
 }
 
-// scenario is a history that meets every rule of transactions and of the chain's own programs. The
-// program of probe.c is deployed within it.
+// scenario returns a history that exercises every rule of transactions and of the chain's own
+// programs. The program of probe.c is deployed during it.
 func scenario(c *chain) []step {
 	payer, poor, other := c.payer, keyOf("poor"), keyOf("other")
 	program, buffer := keyOf("program"), keyOf("buffer")
@@ -166,7 +166,8 @@ func scenario(c *chain) []step {
 	return steps
 }
 
-// deployment creates a buffer, writes the program into it and deploys it, or upgrades another.
+// deployment creates a buffer, writes the program into it, and deploys it or upgrades an existing
+// program.
 func deployment(c *chain, program, buffer identity.Key, how string) []step {
 	payer, image := c.payer, probe(c.TB)
 	var steps []step

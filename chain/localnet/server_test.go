@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestRun lets an hour pass.
+// TestRun advances the time by an hour.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := NewLedger(Config{Start: began})

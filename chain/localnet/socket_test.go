@@ -73,7 +73,7 @@ func (l *listener) ask(method string, params string) message {
 	return m
 }
 
-// expect wants the next notification to be of a method, and to hold some text.
+// expect checks that the next notification has the method and contains a text.
 func (l *listener) expect(method, text string) {
 	l.Helper()
 	if m := l.read(); m.Method != method || !strings.Contains(string(m.Params.Result), text) {
@@ -81,7 +81,7 @@ func (l *listener) expect(method, text string) {
 	}
 }
 
-// quiet wants nothing to have been sent: another call is answered first.
+// quiet checks that there is no notification: the next message is the answer to a call.
 func (l *listener) quiet() {
 	l.Helper()
 	l.ask("getSlot", "[]")
@@ -151,7 +151,7 @@ func TestSubscriptionsRefused(t *testing.T) {
 	}
 }
 
-// TestRollback takes back slots in which a transaction was confirmed.
+// TestRollback rolls back slots in which a transaction was confirmed.
 func TestRollback(t *testing.T) {
 	for name, again := range map[string]bool{"lost": false, "again": true} {
 		t.Run(name, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestRollback(t *testing.T) {
 			if got := n.lamports(receiver); (got != 0) != again {
 				t.Errorf("%d lamports", got)
 			}
-			if n.status(sent) == nil { // and it can be sent again, where its hash is known
+			if n.status(sent) == nil { // and it can be sent again while its hash is known
 				if n.sendRaw(n.transfer(sol)); n.lamports(receiver) != sol {
 					t.Error("not sent again")
 				}
@@ -222,7 +222,7 @@ func TestFaults(t *testing.T) {
 	}
 	n.endpoint.SetFaults(Faults{Lost: 1})
 	if lost := n.sendRaw(n.transfer(1 * sol)); n.status(lost) != nil {
-		t.Error("it landed")
+		t.Error("the transaction landed")
 	}
 	n.endpoint.SetFaults(Faults{Lost: 0.5})
 	landed := 0
@@ -261,7 +261,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDeadEndpoint wants connections to end, and to be taken again later.
+// TestDeadEndpoint checks that connections to a dead endpoint end, and that later ones are
+// accepted.
 func TestDeadEndpoint(t *testing.T) {
 	n := newNode(t, Config{})
 	l := listen(t, n.endpoint)
@@ -272,7 +273,7 @@ func TestDeadEndpoint(t *testing.T) {
 	}
 	_, _, err := l.ReadMessage()
 	if late, isNet := errors.AsType[net.Error](err); err == nil || isNet && late.Timeout() {
-		t.Errorf("the socket is open: %v", err)
+		t.Errorf("the socket is still open: %v", err)
 	}
 	s := httptest.NewServer(n.endpoint)
 	defer s.Close()
@@ -287,7 +288,7 @@ func TestDeadEndpoint(t *testing.T) {
 	again.quiet()
 }
 
-// TestExpiry wants blockhashes to be known for 150 slots, and no longer.
+// TestExpiry checks that blockhashes are valid for exactly 150 slots.
 func TestExpiry(t *testing.T) {
 	n := newNode(t, Config{})
 	raw := n.transfer(sol)

@@ -17,7 +17,7 @@ type named struct {
 	Discriminator []number
 }
 
-// number is a byte of a discriminator: a []byte would be text in JSON.
+// number is a byte of a discriminator. A []byte would be text in JSON.
 type number uint16
 
 type field struct {
@@ -57,7 +57,7 @@ func readIDL(t *testing.T) idl {
 	return d
 }
 
-// TestIDL wants the description of the program to say what Go says of it.
+// TestIDL checks that the description of the program agrees with the Go code.
 func TestIDL(t *testing.T) {
 	d := readIDL(t)
 	numbers := map[string]int{
@@ -104,7 +104,7 @@ func bytesOf(numbers []number) []byte {
 	return b
 }
 
-// TestSizesOfIDL wants structures to be as long as Go says.
+// TestSizesOfIDL checks that structures have the same sizes as in Go.
 func TestSizesOfIDL(t *testing.T) {
 	sizes := map[string]int{"Run": layout.StateOffset - 8, "Peer": layout.PeerSize - 8, "Change": event.Size}
 	for _, x := range readIDL(t).Types {
@@ -143,7 +143,7 @@ func sizeOf(t *testing.T, kind any) int {
 	return size
 }
 
-// TestResults wants every result to have a name and words.
+// TestResults checks that every result has a name and a text.
 func TestResults(t *testing.T) {
 	for b, name := range builtinNames {
 		if again, ok := BuiltinError(name); !ok || again != b || b.Name() != name || builtinTexts[b] == "" {
@@ -151,7 +151,7 @@ func TestResults(t *testing.T) {
 		}
 	}
 	if _, ok := BuiltinError("Custom"); ok {
-		t.Error("Custom is an error of every program")
+		t.Error("Custom should be an error of every program")
 	}
 	if err := CustomError(uint32(coordinator.ErrFull)); !errors.Is(err, coordinator.ErrFull) {
 		t.Error(err)

@@ -2,17 +2,18 @@
 // instructions, and the meaning of its results. Its sources are C files in rules and chain.
 // docs/solana.md describes the program.
 //
-// The first lines of each C file name its Go source. The exceptions: decode.c also decodes
-// record/wire/equivocation.go, whose signatures chain/proof.c checks, and crypto/sha256 is the
-// chain's system call (chain/system.c), in tests native/sha256.c.
+// The first line of each C file names its Go source. There are two exceptions. decode.c also ports
+// record/wire/equivocation.go, and chain/proof.c checks the signatures of an equivocation. A system
+// call of the chain (chain/system.c) replaces crypto/sha256; tests use native/sha256.c.
 //
-// Functions that only clients need have no port: batch outcomes, the next round, assignments, the
-// encoding of a state, and Merkle trees, whose roots the coordinator stores and never computes.
+// The program does not contain functions that only clients need: batch outcomes, the next round,
+// assignments, the encoding of a state, and Merkle trees. The coordinator stores Merkle roots but
+// never computes them.
 //
-// The rules in C have the same results as package coordinator. They compute some of them
-// differently, so that no input costs more than a transaction may:
+// The rules in C have the same results as package coordinator. They compute some results
+// differently, so that no input exceeds the cost limit of a transaction:
 //
-//   - Batch owners and witnesses are computed once and kept in the round. So are a member's marks:
+//   - Batch owners and witnesses are computed once and stored in the round. So are a member's marks:
 //     it is ready, it has reported, the run no longer admits it. state.h calls these fields
 //     derived.
 //   - A change of an authorization checks the keys that it names, at most eight, instead of all
@@ -23,8 +24,8 @@
 //   - A new round has the epoch's members in the epoch's order, so marking a jury needs no search.
 //   - If few positions of a shuffle are needed (witnesses, a small jury, a few members that do not
 //     train), only these are computed, by applying the shuffle's rounds backwards.
-//   - An action is decoded before any other check, as a Go host does it: bytes that do not encode
-//     an action are ErrMalformed, even in a finished run.
+//   - An action is decoded before any other check, as in a Go host: bytes that do not encode an
+//     action are ErrMalformed, even in a finished run.
 package program
 
 import (
@@ -57,8 +58,8 @@ const (
 
 // Slots of a draw.
 const (
-	// DrawWait is the number of slots from the first tick that is due to the slot whose hash
-	// becomes the draw. A tick after that slot succeeds.
+	// DrawWait is the number of slots from the first due tick to the slot whose hash becomes the draw.
+	// A tick after that slot succeeds.
 	DrawWait = 2
 
 	// DrawForgotten is the number of slots after which a waiting tick has to wait again.

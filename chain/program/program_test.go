@@ -17,15 +17,15 @@ const (
 	sumFile = "psyche.so.sha256"
 )
 
-// TestSources wants the program in the repository to be what its sources make. With -update it
-// writes it anew.
+// TestSources checks that the program in the repository is the output of its sources. With -update
+// it writes the program.
 func TestSources(t *testing.T) {
 	_, version, err := compile.Compiler(t.Context())
 	if err != nil {
 		t.Skip(err)
 	}
 	if version != compile.Version {
-		t.Skipf("clang %s may make other bytes than %s, by which %s was made", version, compile.Version, file)
+		t.Skipf("clang %s may generate different code than %s, which compiled %s", version, compile.Version, file)
 	}
 	made, err := compile.Program(t.Context(), ".")
 	if err != nil {
@@ -40,13 +40,14 @@ func TestSources(t *testing.T) {
 		ELF = made
 	}
 	if !bytes.Equal(made, ELF) {
-		t.Errorf("%s is not what the sources make: make solana-program writes it again", file)
+		t.Errorf("%s is not the output of its sources: run make solana-program", file)
 	}
 }
 
 func sumOf(elf []byte) []byte { return fmt.Appendf(nil, "%x  %s\n", sha256.Sum256(elf), file) }
 
-// TestSum wants the published hash to be the program's, and the program to load.
+// TestSum checks that the published hash is the hash of the program, and that the program can be
+// loaded.
 func TestSum(t *testing.T) {
 	sum, err := os.ReadFile(sumFile)
 	if err != nil {

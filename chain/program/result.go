@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Code is a custom error of the program outside coordinator.Code: a refusal by the host part.
+// Code is a custom error that the program's host part returns. It is not a coordinator.Code.
 type Code uint32
 
 // The codes.
@@ -31,7 +31,7 @@ type Builtin uint32
 
 // The standard errors that the program returns.
 const (
-	ErrInvalidArgument           Builtin = 2  // an account too many, or a duplicate account
+	ErrInvalidArgument           Builtin = 2  // too many accounts, or a duplicate account
 	ErrInvalidInstructionData    Builtin = 3  // not an instruction, or staged bytes with a different hash
 	ErrInvalidAccountData        Builtin = 4  // wrong kind or size of account
 	ErrMissingRequiredSignature  Builtin = 8  // the acting key did not sign
@@ -96,8 +96,8 @@ func CustomError(code uint32) error {
 	return Code(code)
 }
 
-// BuiltinError returns the error with a name of the chain's JSON-RPC interface. ok is false if the
-// program does not return such an error.
+// BuiltinError returns the error with a name of the chain's JSON-RPC interface. It reports false if
+// the program does not return such an error.
 func BuiltinError(name string) (Builtin, bool) {
 	for b, known := range builtinNames {
 		if known == name {

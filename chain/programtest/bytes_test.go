@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// actionBytes has an action of every kind, some with their lists and texts at their bounds.
+// actionBytes returns an action of every kind, some with lists and texts of maximum length.
 func actionBytes() map[string][]byte {
 	ids := func(n int) []coordinator.ClientID {
 		l := make([]coordinator.ClientID, n)
@@ -34,7 +34,7 @@ func actionBytes() map[string][]byte {
 	} {
 		m[name] = encode(a)
 	}
-	list := func(kind byte, n int) []byte { // of n ids
+	list := func(kind byte, n int) []byte { // of n IDs
 		b := le.AppendUint16([]byte{kind, 0, 0, 0, 0}, uint16(n))
 		return append(b, make([]byte, 32*n)...)
 	}
@@ -53,7 +53,7 @@ func actionBytes() map[string][]byte {
 	m["allowed 2"] = append(append([]byte{9}, make([]byte, 32)...), 2)
 	m["paused 2"] = []byte{7, 2}
 	m["two runs"], m["one result"] = slices.Clone(m["equivocation"]), slices.Clone(m["equivocation"])
-	const first = 1 + 32 + 64 + 2 // byte of the first announcement
+	const first = 1 + 32 + 64 + 2 // a byte of the first announcement
 	m["two runs"][first+24] ^= 1
 	m["one result"][first+145+64+2+76] = 0
 	m["kind 16"], m["kind 17"], m["kind 19"], m["kind 21"] = append([]byte{16}, make([]byte, 36)...), append([]byte{17}, make([]byte, 37)...), append([]byte{19}, make([]byte, 36)...), []byte{21}
@@ -61,8 +61,8 @@ func actionBytes() map[string][]byte {
 	return m
 }
 
-// alteredBytes sends every kind of action cut at every byte, with a byte more, and with single bits
-// changed, to a run that waits and to one that is paused.
+// alteredBytes sends every kind of action truncated at every byte, with an additional byte, and
+// with single flipped bits, to a waiting run and to a paused run.
 func alteredBytes(r *pair) error {
 	g := newGenerator(7, 1)
 	for _, paused := range []bool{false, true} {
@@ -72,7 +72,7 @@ func alteredBytes(r *pair) error {
 		}
 		var first error
 		send := func(name string, body []byte) {
-			if first != nil || slices.Equal(body, encode(coordinator.Close{})) { // which would end the run
+			if first != nil || slices.Equal(body, encode(coordinator.Close{})) { // a flip that would end the run
 				return
 			}
 			g.nonce++

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// unitLimit is what no instruction may take, of the 1,400,000 compute units that a transaction
-// has: a tick that takes more would stop a run for ever.
+// unitLimit is the maximum cost of an instruction, of the 1,400,000 compute units of a transaction.
+// A tick that needs more than a transaction has would stop a run forever.
 const unitLimit = 600_000
 
 var programFile = flag.String("program", "", "the program to test, if not the one in the repository")
@@ -37,10 +37,11 @@ func loadProgram(t testing.TB) *sbpf.Program {
 	return p
 }
 
-// units are the most that instructions of each kind took.
+// units are the maximum costs of the kinds of instructions.
 type units map[string]uint64
 
-// note names ticks by the states before and after, actions by their kind.
+// note records a cost. The kind of a tick is its states before and after, the kind of an action is
+// its name.
 func (u units) note(instruction byte, before, after []byte, o operation, taken uint64) {
 	name := instructionNames[instruction]
 	switch {
@@ -63,12 +64,11 @@ var instructionNames = [...]string{
 	program.Free: "FREE", program.Announce: "ANNOUNCE", program.Forget: "FORGET", program.Migrate: "MIGRATE",
 }
 
-// shortChainRun is how many random operations the program runs in the interpreter, of those that
-// the rules run natively.
+// shortChainRun is the number of random operations that the interpreter executes. The native rules
+// execute more.
 const shortChainRun = 1200
 
-// TestChain compares Go with the whole program as it runs on the chain, and wants nothing to be
-// dear.
+// TestChain compares Go with the whole program as it runs on the chain, and checks the costs.
 func TestChain(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute, and minutes with the race detector, which has nothing to find in C")

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// counted goes through a round that counts: all its witnesses hold everything.
+// counted plays a round that counts: all its witnesses hold all results.
 func (c *crowd) counted(next coordinator.RunState) {
 	round := c.r.s.CurrentRound()
 	proof := c.proof(0)
@@ -20,21 +20,22 @@ func (c *crowd) counted(next coordinator.RunState) {
 	c.tick(5*second, next)
 }
 
-// uncounted goes through a round that nobody witnesses, which ends the epoch.
+// uncounted plays a round without proofs, which ends the epoch.
 func (c *crowd) uncounted() {
 	c.tick(50*second, coordinator.RoundWitness)
 	c.tick(5*second, coordinator.Cooldown)
 }
 
-// report lets clients report a model that has seen every step up to one.
+// report makes clients report a model that contains every step up to the given one.
 func (c *crowd) report(step uint32, digest coordinator.ClientID, clients ...int) {
 	for _, i := range clients {
 		c.must(clientID(i), coordinator.ReportCheckpoint{Step: step + 1, Digest: digest})
 	}
 }
 
-// commitPoint has two commit points in an epoch whose end nobody reports: the run goes on from the
-// second, which a client that returned since does not hold, and the first is forgotten.
+// commitPoint has two intermediate checkpoints in an epoch whose last model is not reported. The
+// run continues from the second, which a client that returned later does not hold, and forgets the
+// first.
 func commitPoint(r *pair) error {
 	c := begun(r, 5, false)
 	for i := range 4 {
@@ -75,8 +76,9 @@ func commitPoint(r *pair) error {
 	return c.err
 }
 
-// holdsTheFirst has a member of two commit points report only the first: the run forgets that one, and
-// what the member holds of it, but not that it holds the checkpoint before.
+// holdsTheFirst has a member that reports only the first of two intermediate checkpoints. The run
+// forgets the first one, and that the member holds it, but not that the member holds the checkpoint
+// before.
 func holdsTheFirst(r *pair) error {
 	c := begun(r, 4, false)
 	for i := range 4 {
@@ -109,8 +111,8 @@ func holdsTheFirst(r *pair) error {
 	return c.err
 }
 
-// fewAreLeft has two of five members agree, against what three say that were dropped, and then two of six
-// with two that left before.
+// fewAreLeft has two of five members agree, against three reports of members that were dropped, and
+// then two of six members with two that left before.
 func fewAreLeft(r *pair) error {
 	for exited := range 2 {
 		c := begun(r, 5+exited, false)
@@ -144,7 +146,8 @@ func fewAreLeft(r *pair) error {
 	return nil
 }
 
-// endsAtACommitPoint ends a run whose last model nobody reports: what its model has not seen is a lapse.
+// endsAtACommitPoint ends a run whose last model is not reported. The steps that its model does not
+// contain are a rollback gap.
 func endsAtACommitPoint(r *pair) error {
 	c := begun(r, 3, false)
 	c.tick(30*second, coordinator.RoundTrain)
@@ -169,8 +172,8 @@ func endsAtACommitPoint(r *pair) error {
 	return c.err
 }
 
-// heldByAMember begins an epoch whose members hold two earlier models, of which the newer comes before
-// an older upload.
+// heldByAMember begins an epoch whose members hold two earlier models. The newer of them has
+// priority over an older upload.
 func heldByAMember(r *pair) error {
 	c := &crowd{r: r, now: 100 * second}
 	genesis := coordinator.Genesis{RunID: "script", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Progress: coordinator.Progress{Step: 8}}
@@ -196,11 +199,11 @@ func heldByAMember(r *pair) error {
 	c.tick(0, coordinator.WaitingForMembers)
 	uploads := r.s.Uploads
 	c.change(func(s *coordinator.State) { s.Uploads = nil })
-	c.tick(30*second, coordinator.WaitingForMembers) // for strangers, of a model that nobody uploaded
+	c.tick(30*second, coordinator.WaitingForMembers) // for unknown clients, of a model that was not uploaded
 	before := r.s.Clone()
 	c.must(clientID(3), coordinator.Join{Holds: clientID(107)})
 	c.tick(0, coordinator.WaitingForMembers)
-	c.tick(30*second, coordinator.Warmup) // with one of them that says it has the model
+	c.tick(30*second, coordinator.Warmup) // with one of them that claims to hold the model
 	if err := c.r.load(before); err != nil {
 		return err
 	}
@@ -213,9 +216,9 @@ func heldByAMember(r *pair) error {
 	return c.err
 }
 
-// abandoned has five of seven members leave: the epoch ends once they are gone for as long as rounds are
-// stored, and goes on as long as one of them returns in time. Of those that left none has the model of its
-// commit point, so the epoch that follows waits for those that have it.
+// abandoned has five of seven members leave. The epoch ends once they have been away for the number
+// of stored rounds, and continues if one of them returns in time. None of the members that left has
+// the model of its intermediate checkpoint, so the next epoch waits for the holders.
 func abandoned(r *pair) error {
 	for _, returns := range []bool{false, true} {
 		c := begun(r, 7, false)
@@ -253,7 +256,7 @@ func abandoned(r *pair) error {
 			c.must(clientID(0), coordinator.Withdraw{Client: clientID(0)})
 			c.must(clientID(1), coordinator.Withdraw{Client: clientID(1)})
 			c.must(clientID(6), coordinator.Join{Epoch: c.r.s.Progress.Epoch})
-			c.must(clientID(9), coordinator.Join{Epoch: c.r.s.Progress.Epoch, Holds: clientID(101)}) // a stranger
+			c.must(clientID(9), coordinator.Join{Epoch: c.r.s.Progress.Epoch, Holds: clientID(101)}) // an unknown client
 			c.tick(second, coordinator.WaitingForMembers)
 			c.tick(29*second, coordinator.WaitingForMembers)
 			c.tick(second, coordinator.Warmup)

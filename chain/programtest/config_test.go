@@ -11,13 +11,14 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// edges are values at which a rule of the configuration may turn.
+// edges are values at which the result of a rule may change.
 var edges = []uint64{
 	0, 1, 2, 3, 31, 32, 33, 100, 101, 255, 256, 257, 1<<16 - 1, 1<<32 - 2, 1<<32 - 1, 1 << 32,
 	coordinator.MaxTime - 1, coordinator.MaxTime, coordinator.MaxTime + 1, 1<<64 - 1,
 }
 
-// settings are the fields of a configuration by setters that cut a value to the field's size.
+// settings are setters for the fields of a configuration. A setter truncates its value to the size
+// of the field.
 var settings = map[string]func(*coordinator.UpdateConfig, uint64){
 	"warmup time":       func(u *coordinator.UpdateConfig, v uint64) { u.Config.WarmupTime = v },
 	"cooldown time":     func(u *coordinator.UpdateConfig, v uint64) { u.Config.CooldownTime = v },
@@ -56,15 +57,15 @@ var settings = map[string]func(*coordinator.UpdateConfig, uint64){
 	},
 }
 
-// configurations sets every field to every edge, and to what another field has, or one more
-// or less, in runs whose epochs end by rounds and by time.
+// configurations sets every field to every edge and to the value of another field plus or minus
+// one, in runs whose epochs end by rounds and by time.
 func configurations(r *pair) error {
 	byRounds := coordinator.UpdateConfig{Config: crowdConfig, Model: crowdModel}
 	byRounds.Config.WitnessNodes, byRounds.Config.InitMinClients, byRounds.Config.MinClients = 33, 256, 40
 	byRounds.Config.WitnessNodes = 32
 	byTime := coordinator.UpdateConfig{Config: crowdConfig, Model: crowdModel}
 	byTime.Config.RoundsPerEpoch, byTime.Config.EpochTime = 0, 200*second
-	byTime.Model.ColdStartWarmupSteps = 0 // which would refuse too long a time as well
+	byTime.Model.ColdStartWarmupSteps = 0 // which would also refuse a time that is too long
 	fromPeers := byTime
 	fromPeers.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "repo", Step: 4, Digest: clientID(1)}
 	local := byRounds
@@ -100,7 +101,7 @@ func edgesOf(c coordinator.Config) []uint64 {
 	return values
 }
 
-// geneses begins runs with run ids, progress and authorities of all sorts.
+// geneses begins runs with many run IDs, progresses and authorities.
 func geneses(r *pair) error {
 	base := coordinator.Genesis{RunID: "genesis", Host: clientID(0), Config: crowdConfig, Model: crowdModel}
 	var all []coordinator.Genesis
@@ -144,9 +145,9 @@ func geneses(r *pair) error {
 	body := layout.AppendGenesis(nil, base)
 	step := 1
 	if _, ok := r.c.(chooses); ok {
-		step = 41 // on the chain's machine each takes a millisecond
+		step = 41 // each takes a millisecond on the chain's machine
 	}
-	for n := 0; n < len(body); n += step { // shorter, longer, with flags that are none: never accepted, never outside of its bytes
+	for n := 0; n < len(body); n += step { // shorter, longer, or with unknown flags: never accepted, and never read outside their bytes
 		if a, err := r.do(operation{kind: opGenesis, body: body[:n]}); err != nil || a.result != uint64(coordinator.ErrMalformed) {
 			return differ("%d of %d bytes: %+v %v", n, len(body), a, err)
 		}
@@ -160,7 +161,7 @@ func geneses(r *pair) error {
 	return nil
 }
 
-// batchSizes compares the arithmetic of 128 bits.
+// batchSizes checks the 128-bit arithmetic.
 func batchSizes(r *pair) error {
 	g := newGenerator(1, 3)
 	for _, edge := range []struct {
@@ -170,8 +171,8 @@ func batchSizes(r *pair) error {
 		data       uint64
 		want       uint32
 	}{
-		{1 << 63, 1, 1 << 31, 1 << 24, 1 << 40, 1 << 31}, // as many tokens as 64 bits do not hold
-		{1 << 20, 1, 2, 16, 1 << 15, 2},                  // half a sequence counts whole
+		{1 << 63, 1, 1 << 31, 1 << 24, 1 << 40, 1 << 31}, // more tokens than 64 bits can represent
+		{1 << 20, 1, 2, 16, 1 << 15, 2},                  // half a sequence is rounded up
 		{1<<20 + 32, 1, 2, 16, 1 << 15, 1},
 	} {
 		config, model := crowdConfig, crowdModel
@@ -208,7 +209,7 @@ func batchSizes(r *pair) error {
 		if err != nil {
 			return err
 		}
-		if code != 0 { // more data than steps can have
+		if code != 0 { // more data than the steps can use
 			continue
 		}
 		if err := toFirstRound(r, g); err != nil {
@@ -221,7 +222,7 @@ func batchSizes(r *pair) error {
 	return nil
 }
 
-// toFirstRound leads a run that waits for two clients to its first round.
+// toFirstRound plays a run that waits for two clients up to its first round.
 func toFirstRound(r *pair, g *generator) error {
 	for i, id := range g.ids[:2] {
 		if _, err := r.apply(id, uint64(i)+1, encode(coordinator.Join{Epoch: r.s.Progress.Epoch})); err != nil {

@@ -6,8 +6,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// court goes on from one round with many sets of trials at any stage, whose parties and jurors are
-// there, late, gone, back or waiting again, to that round's end and the next one.
+// court continues from one round with many sets of trials in all stages. Their parties and jurors
+// are present, late, gone, back or pending again. It plays each to the end of that round and the
+// next.
 func court(r *pair, seed uint64) error {
 	g := newGenerator(seed, 3+int(seed%9))
 	config := crowdConfig
@@ -43,7 +44,7 @@ func court(r *pair, seed uint64) error {
 	return l.err
 }
 
-// tried leads a state with trials to the end of its round.
+// tried plays a state with trials to the end of its round.
 func (l *trialRun) tried(s coordinator.State) {
 	for i := range s.Epoch.Clients {
 		c := &s.Epoch.Clients[i]
@@ -79,8 +80,8 @@ func (l *trialRun) tried(s coordinator.State) {
 	l.accuseMany(3)
 }
 
-// takeAway lets a client be gone: it leaves with the round, or has left, may wait again, and may have
-// been ejected already.
+// takeAway removes a client: it leaves with the round, or has already left. It may be pending
+// again, or already ejected.
 func (l *trialRun) takeAway(s *coordinator.State, id coordinator.ClientID) {
 	i := slices.IndexFunc(s.Epoch.Clients, func(c coordinator.Client) bool { return c.ID == id })
 	if i < 0 {
@@ -99,7 +100,7 @@ func (l *trialRun) takeAway(s *coordinator.State, id coordinator.ClientID) {
 	s.Epoch.Clients = slices.Delete(s.Epoch.Clients, i, i+1)
 }
 
-// witnessSome lets a quorum prove what is there of a round, most results of it.
+// witnessSome makes a quorum prove most results of a round.
 func (l *trialRun) witnessSome() {
 	s := &l.r.s
 	round := s.CurrentRound()

@@ -7,13 +7,12 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// crowd is a run with as many clients, grantees and delegates as there can be, which goes on as
-// a script says.
+// crowd is a run with the maximum number of clients, grantees and delegates. A script controls it.
 type crowd struct {
 	r     *pair
 	nonce uint64
 	now   uint64
-	err   error // the first one
+	err   error // the first error
 }
 
 func (c *crowd) fail(format string, arguments ...any) {
@@ -22,7 +21,7 @@ func (c *crowd) fail(format string, arguments ...any) {
 	}
 }
 
-// want sends an action that is to have a result.
+// want sends an action and checks its result.
 func (c *crowd) want(code coordinator.Code, from coordinator.ClientID, a coordinator.Action) {
 	c.nonce++
 	got, err := c.r.apply(from, c.nonce, encode(a))
@@ -36,7 +35,7 @@ func (c *crowd) want(code coordinator.Code, from coordinator.ClientID, a coordin
 
 func (c *crowd) must(from coordinator.ClientID, a coordinator.Action) { c.want(0, from, a) }
 
-// tick lets time pass and wants the run in a state afterwards.
+// tick advances the time and checks the state of the run afterwards.
 func (c *crowd) tick(passed uint64, want coordinator.RunState) {
 	c.now += passed
 	if _, err := c.r.tick(c.now, c.now*7919); err != nil {
@@ -76,7 +75,7 @@ func runCrowd(r *pair, permissioned bool) error {
 	return c.err
 }
 
-// authorize fills the authorizations. The clients are delegates.
+// authorize fills the list of authorizations. The clients are delegates.
 func (c *crowd) authorize() {
 	host := c.r.s.Host
 	for i := range coordinator.MaxAuthorizations {
@@ -90,16 +89,16 @@ func (c *crowd) authorize() {
 	}
 }
 
-// firstEpoch fills members, witnesses, rounds and reports.
+// firstEpoch fills the lists of members, witnesses, rounds and reports.
 func (c *crowd) firstEpoch(permissioned bool) {
 	c.fill()
 	if permissioned {
 		c.loseOne()
 	}
-	if permissioned { // all that wait have an authorization
+	if permissioned { // all pending clients are authorized
 		c.must(clientID(1003), coordinator.SetDelegates{Number: 4, Delegates: []coordinator.ClientID{clientID(2003), clientID(3003), clientID(5000), clientID(252)}})
 		c.want(coordinator.ErrFull, clientID(5000), coordinator.Join{})
-	} else { // each takes the place of another, whom the second one gives it back
+	} else { // each replaces a different client, and is then replaced by it
 		c.must(clientID(5000), coordinator.Join{})
 		for i := range coordinator.MaxClients {
 			if !c.r.s.IsPending(clientID(i)) {
@@ -111,7 +110,7 @@ func (c *crowd) firstEpoch(permissioned bool) {
 	c.tick(0, coordinator.WaitingForMembers)
 	c.tick(second, coordinator.WaitingForMembers)
 	c.tick(3*second, coordinator.Warmup)
-	for i := range coordinator.MaxClients { // the opposite order of the members
+	for i := range coordinator.MaxClients { // the reverse order of the members
 		c.must(clientID(255-i), coordinator.Ready{})
 	}
 	if c.tick(second, coordinator.RoundTrain); c.err != nil {
@@ -127,7 +126,7 @@ func (c *crowd) firstEpoch(permissioned bool) {
 		if round == crowdConfig.RoundsPerEpoch-1 {
 			next = coordinator.Cooldown
 		}
-		c.tick(0, next) // all have witnessed
+		c.tick(0, next) // all have sent proofs
 		if permissioned && round == 0 {
 			c.loseMember()
 		}
@@ -148,7 +147,7 @@ func (c *crowd) fill() {
 	}
 }
 
-// loseOne takes a client's admission and gives it back.
+// loseOne withdraws a client's authorization and restores it.
 func (c *crowd) loseOne() {
 	grantee := clientID(1000)
 	delegates := []coordinator.ClientID{clientID(9000), clientID(3000), clientID(4000), clientID(9001)}
@@ -161,7 +160,7 @@ func (c *crowd) loseOne() {
 	c.must(clientID(255), coordinator.Join{})
 }
 
-// loseMember takes a member's admission and gives it back before that matters.
+// loseMember withdraws a member's authorization and restores it before it has an effect.
 func (c *crowd) loseMember() {
 	grantee := clientID(1001)
 	delegates := []coordinator.ClientID{clientID(9000), clientID(3001), clientID(4001), clientID(9001)}
@@ -170,7 +169,7 @@ func (c *crowd) loseMember() {
 	c.must(grantee, coordinator.SetDelegates{Number: 2, Delegates: delegates})
 }
 
-// proof is a witness's, in which the result of every nth trainer is missing.
+// proof returns a witness's proof without the result of every nth trainer.
 func (c *crowd) proof(nth int) coordinator.WitnessRound {
 	r := c.r.s.CurrentRound()
 	a := coordinator.WitnessRound{Step: r.Step, CommitmentsRoot: clientID(1), Replica: clientID(2), Claim: coordinator.Claim{Loss: 2345, Speed: 1200}}
@@ -185,8 +184,8 @@ func (c *crowd) proof(nth int) coordinator.WitnessRound {
 	return a
 }
 
-// secondEpoch has a round in which trainers are missing, accusations, and members that leave
-// until no quorum is left, then all of them.
+// secondEpoch plays a round with missing trainers and accusations. Members leave until no quorum is
+// left, then all leave.
 func (c *crowd) secondEpoch() {
 	s := &c.r.s
 	c.tick(second, coordinator.WaitingForMembers)
@@ -206,7 +205,7 @@ func (c *crowd) secondEpoch() {
 	c.accuse()
 	few := 30
 	if _, ok := c.r.c.(chooses); ok {
-		few = 3 // with other draws more of those who left may be witnesses
+		few = 3 // with different draws, more of the members that left could be witnesses
 	}
 	for i, id := range s.CurrentRound().Members {
 		if isHealthy(s, id) {
@@ -218,7 +217,7 @@ func (c *crowd) secondEpoch() {
 	}
 	c.tick(second, coordinator.RoundWitness)
 	c.tick(0, coordinator.Cooldown)
-	if !s.Authority.Permissioned { // one comes back, and as many others, some of whom do not stay
+	if !s.Authority.Permissioned { // one member comes back, and the same number of new clients join; some do not stay
 		c.must(clientID(0), coordinator.Join{Epoch: 1})
 		for i := 1; i < coordinator.MaxClients; i++ {
 			c.must(clientID(20_000+i), coordinator.Join{Epoch: 1})
@@ -230,7 +229,7 @@ func (c *crowd) secondEpoch() {
 	c.tick(0, coordinator.WaitingForMembers)
 	if !s.Authority.Permissioned {
 		c.tick(second, coordinator.WaitingForMembers)
-		c.tick(crowdConfig.WarmupTime, coordinator.Warmup) // nobody of them holds the model
+		c.tick(crowdConfig.WarmupTime, coordinator.Warmup) // none of them holds the model
 	}
 }
 

@@ -16,10 +16,11 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// unitsOfTransaction is what the chain lets a transaction take.
+// unitsOfTransaction is the maximum cost of a transaction on the chain.
 const unitsOfTransaction = 1_400_000
 
-// programID begins with the number of an instruction: it lies behind the data of one.
+// programID begins with the number of an instruction, because it follows the data of an
+// instruction.
 var programID = func() [32]byte {
 	id := clientID(-1)
 	id[0] = program.Tick
@@ -30,17 +31,17 @@ func addressWithSeed(base [32]byte, seed string) [32]byte {
 	return sha256.Sum256(slices.Concat(base[:], []byte(seed), programID[:]))
 }
 
-// deployed is a run on the chain: the whole program, on an account, in the chain's runtime. It says
-// what the host's part of the account has to be, and the pair that drives it what the state has to
-// be.
+// deployed is a run on the chain: the whole program with an account, in the chain's runtime. It
+// contains the expected host's part of the account. The pair that drives it contains the expected
+// state.
 type deployed struct {
 	*rand.Rand
 	elf     *sbpf.Program
 	sysvars runtime.Sysvars
 	run     *runtime.Account
-	want    layout.Account // but for State
+	want    layout.Account // without State
 	drawn   [32]byte       // the draw of the next tick
-	shown   []byte         // the state, without its number
+	shown   []byte         // the state without its number
 	last    runtime.Result
 	note    func(instruction byte, before, after []byte, o operation, units uint64)
 	log     func(actor [32]byte, data []byte, logged [][]byte)
@@ -49,12 +50,12 @@ type deployed struct {
 func newDeployed(elf *sbpf.Program) *deployed {
 	d := &deployed{Rand: rand.New(rand.NewPCG(1, 2)), elf: elf, shown: make([]byte, layout.Size)}
 	d.sysvars.Rent = runtime.DefaultRent
-	d.pass(5) // a slot may be less than a draw is remembered
+	d.pass(5) // a slot may be shorter than the time for which a draw is remembered
 	return d
 }
 
-// pass goes on to a slot so many later. Some of those between are skipped; each that is not has a
-// hash, and so has the one before the new one.
+// pass advances to a later slot. Some slots in between are skipped. Each slot that is not skipped
+// has a hash, and so has the slot before the new one.
 func (d *deployed) pass(slots uint64) {
 	pass(&d.sysvars, slots, func() bool { return d.IntN(5) == 0 })
 }
@@ -74,8 +75,8 @@ func hashOf(slot uint64) runtime.SlotHash {
 	return runtime.SlotHash{Slot: slot, Hash: sha256.Sum256(le.AppendUint64(nil, slot))}
 }
 
-// invoke does an instruction whose accounts are the run and, if there is one, who signs. What is
-// refused must change nothing.
+// invoke executes an instruction whose accounts are the run and the signer, if there is one. A
+// refused instruction must not change anything.
 func (d *deployed) invoke(o operation, signer *coordinator.ClientID, data []byte) error {
 	accounts := []*runtime.Account{d.run}
 	var actor [32]byte
@@ -86,7 +87,7 @@ func (d *deployed) invoke(o operation, signer *coordinator.ClientID, data []byte
 	if data[0] == program.Act && len(data) > 9 && data[9] == kindEquivocation {
 		accounts = append(accounts, d.proven(o, data))
 	}
-	before := d.run.Data // which is replaced, not written into
+	before := d.run.Data // an account is replaced, not modified
 	result, err := invoke(d.elf, &d.sysvars, accounts, data)
 	d.last = result
 	if err != nil && (len(result.Data) > 0 || &before[0] != &d.run.Data[0]) {
@@ -101,7 +102,7 @@ func (d *deployed) invoke(o operation, signer *coordinator.ClientID, data []byte
 	return err
 }
 
-// resultOf returns a refusal of the rules as a result. Every other error is one of the test.
+// resultOf returns a refusal of the rules as a result. All other errors are errors of the test.
 func resultOf(err error) (uint64, error) {
 	if err == nil {
 		return 0, nil
@@ -146,10 +147,10 @@ func (d *deployed) perform(o operation) (uint64, error) {
 		d.mainIsTheStates()
 		return 0, nil
 	}
-	return 0, fmt.Errorf("operation %d: the program has none such", o.kind)
+	return 0, fmt.Errorf("operation %d: the program has no such operation", o.kind)
 }
 
-// Where a state has what tests change.
+// The parts of a state that tests change.
 const (
 	sequenceAt  = 56
 	hostAt      = 88
@@ -163,20 +164,20 @@ func state(account []byte) []byte {
 	return account[layout.StateOffset : layout.StateOffset+layout.Size]
 }
 
-// mainIsTheStates lets the main authority of the state write to the account.
+// mainIsTheStates sets the account's main authority to the main authority of the state.
 func (d *deployed) mainIsTheStates() {
 	d.want.Main = [32]byte(state(d.run.Data)[authorityAt:])
 	copy(d.run.Data[16:], d.want.Main[:])
 }
 
-// state returns the state without its number, which Go's does not have.
+// state returns the state without its number, which Go's state does not have.
 func (d *deployed) state() []byte {
 	copy(d.shown, state(d.run.Data))
 	clear(d.shown[sequenceAt : sequenceAt+8])
 	return d.shown
 }
 
-// checkHost wants the host's part of the account to be what it should.
+// checkHost compares the host's part of the account with the expected one.
 func (d *deployed) checkHost() error {
 	now := d.run.Data
 	x := d.want
@@ -195,7 +196,7 @@ func (d *deployed) checkHost() error {
 	return nil
 }
 
-// stage writes bytes as one piece; transactions would need several.
+// stage writes bytes in one piece; transactions would need several.
 func (d *deployed) stage(signer coordinator.ClientID, b []byte) ([]byte, error) {
 	digest := sha256.Sum256(b)
 	named := append(le.AppendUint32(nil, uint32(len(b))), digest[:]...)
@@ -212,8 +213,8 @@ func (d *deployed) stage(signer coordinator.ClientID, b []byte) ([]byte, error) 
 	return named, nil
 }
 
-// tooLong wants what no valid action has room for to be refused when it is staged. Go finds it
-// malformed.
+// tooLong checks that an action that is longer than any valid one is refused when it is staged. Go
+// rejects it as malformed.
 func (d *deployed) tooLong(b []byte) (uint64, error) {
 	if _, err := d.stage(d.want.Main, b); !errors.Is(err, runtime.ErrInvalidInstructionData) {
 		return 0, fmt.Errorf("%d bytes are staged: %w", len(b), err)
@@ -221,8 +222,8 @@ func (d *deployed) tooLong(b []byte) (uint64, error) {
 	return uint64(coordinator.ErrMalformed), nil
 }
 
-// genesis begins a run with a genesis whose host is the account's address, as it has to be on the
-// chain, and then puts the host of the test in its place, so that it can act.
+// genesis begins a run with a genesis whose host is the account's address, as required on the
+// chain. It then replaces the host by the test's host, so that this can act.
 func (d *deployed) genesis(o operation) (uint64, error) {
 	body := append(slices.Clone(o.body), make([]byte, max(0, 114-len(o.body)))...)
 	host, main, runID := coordinator.ClientID(body), coordinator.ClientID(body[32:]), ""
@@ -259,7 +260,7 @@ func (d *deployed) genesis(o operation) (uint64, error) {
 	return 0, nil
 }
 
-// logged wants the last instruction to have logged an event.
+// logged checks that the last instruction logged an event.
 func (d *deployed) logged(e event.Event) error {
 	e.Sequence, e.Slot, e.Now = d.want.Sequence, d.sysvars.Clock.Slot, uint64(d.sysvars.Clock.UnixTimestamp)*1000
 	if len(d.last.Data) != 1 || !bytes.Equal(d.last.Data[0], e.AppendTo(nil)) {
@@ -272,7 +273,7 @@ func (d *deployed) logged(e event.Event) error {
 	return nil
 }
 
-// act sends an action. What an UpdateConfig has is staged first.
+// act sends an action. The contents of an UpdateConfig are staged first.
 func (d *deployed) act(o operation) (uint64, error) {
 	d.pass(uint64(d.IntN(3)))
 	action := o.body
@@ -309,7 +310,7 @@ const (
 	kindEquivocation = 14
 )
 
-// changed is a change of the state: another number, another head, an event.
+// changed records the effects of a change of the state: the next number, a new head, and an event.
 func (d *deployed) changed(e event.Event, by event.Cause) error {
 	d.want.Sequence++
 	d.want.Slot = d.sysvars.Clock.Slot

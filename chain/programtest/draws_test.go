@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// tick lets a tick pass that has its draw, if it needs one.
+// tick sends a tick, with its draw if it needs one.
 func (d *deployed) tick(o operation) (uint64, error) {
 	if err := d.sendTick(o); err != nil || len(d.last.Data) == 0 {
 		return 0, err
@@ -24,8 +24,8 @@ func (d *deployed) sendTick(o operation) error {
 	return d.invoke(o, nil, append([]byte{program.Tick}, salt...))
 }
 
-// prepare sets the clock, whose unit on the chain is a second, and leads a tick that needs a draw
-// to the slot in which it has it. It returns the time and the draw.
+// prepare sets the clock, which has a resolution of one second on the chain, and advances to a slot
+// in which the tick has its draw if it needs one. It returns the time and the draw.
 func (d *deployed) prepare(s *coordinator.State, now uint64) (uint64, [32]byte, error) {
 	d.sysvars.Clock.UnixTimestamp = int64(now / 1000)
 	now = now / 1000 * 1000
@@ -41,7 +41,7 @@ func (d *deployed) prepare(s *coordinator.State, now uint64) (uint64, [32]byte, 
 				return 0, d.drawn, err
 			}
 		}
-		if again = d.IntN(12) == 0; again { // nobody ticks for about as long as the draw is remembered
+		if again = d.IntN(12) == 0; again { // no tick for about as long as the chain remembers the draw
 			d.pass(program.DrawForgotten - 2 + uint64(d.IntN(5)))
 		}
 	}
@@ -61,7 +61,7 @@ func (d *deployed) prepare(s *coordinator.State, now uint64) (uint64, [32]byte, 
 	return now, d.drawn, nil
 }
 
-// waits sends a tick that changes nothing but, perhaps, since when one waits.
+// waits sends a tick that may change only the slot since which it waits.
 func (d *deployed) waits() error {
 	if err := d.sendTick(operation{}); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (d *deployed) waits() error {
 	return d.checkHost()
 }
 
-// skipped lets the target and some slots behind it be skipped now and then. No tick passes until
-// one was not.
+// skipped sometimes skips the target slot and some slots after it. No tick succeeds until a slot
+// was not skipped.
 func (d *deployed) skipped(target uint64) error {
 	if d.IntN(4) > 0 {
 		return nil

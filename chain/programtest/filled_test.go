@@ -6,16 +6,16 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// disturbances put a state near a bound that a short run does not reach. Not all that they make
-// can be: coordinator.State.Check has the last word.
+// disturbances change a state to values near a limit that short runs do not reach. A changed state
+// may be invalid; coordinator.State.Check decides that.
 var disturbances = []func(*generator, *coordinator.State){
-	func(g *generator, s *coordinator.State) { // departed, some of whom are there again
+	func(g *generator, s *coordinator.State) { // departed; some are members or pending again
 		n := oneOf(g, 1, 200, 254, 255, 256)
 		s.Departed = nil
 		for i := range n {
 			s.Departed = append(s.Departed, g.stranger(s, i, oneOf(g, coordinator.Withdrawn, coordinator.Withdrawn, coordinator.Dropped, coordinator.Ejected)))
 		}
-		if g.rarely(2) { // nobody of them was a member, or everybody
+		if g.rarely(2) { // none of them was a member, or all
 			until := uint32(g.IntN(2)) * s.Progress.Step
 			for i := range s.Departed {
 				s.Departed[i].ProbationUntil = until
@@ -71,7 +71,7 @@ var disturbances = []func(*generator, *coordinator.State){
 		s.PendingResume = s.PendingResume && !s.Closed
 	},
 	func(g *generator, s *coordinator.State) { g.fillUploads(s) },
-	func(g *generator, s *coordinator.State) { // four uploads, and who waits has the model
+	func(g *generator, s *coordinator.State) { // four uploads, and pending clients hold the model
 		g.fillUploads(s)
 		for i := range s.Pending {
 			s.Pending[i].HoldsModel = true
@@ -83,7 +83,7 @@ var disturbances = []func(*generator, *coordinator.State){
 			s.Lapses = append(s.Lapses, coordinator.Lapse{First: 3*i + 1 + uint32(g.IntN(2)), Last: 3*i + 3})
 		}
 	},
-	func(g *generator, s *coordinator.State) { // later, or at the end, when no round is kept
+	func(g *generator, s *coordinator.State) { // later, or at the end, when the round is no longer stored
 		step := oneOf(g, s.Config.TotalSteps, s.Config.TotalSteps-1, 1<<32-2, 1<<32-3, uint32(100+g.IntN(100)))
 		if len(s.Epoch.Rounds) > 0 || s.RunState == coordinator.Warmup {
 			return
@@ -106,7 +106,7 @@ var disturbances = []func(*generator, *coordinator.State){
 	func(g *generator, s *coordinator.State) { // nonces
 		s.HostNonce, s.Authority.MainNonce, s.Authority.JoinNonce = g.nonce+uint64(g.IntN(3)), g.nonce+uint64(g.IntN(3)), g.nonce
 	},
-	func(g *generator, s *coordinator.State) { // optimizers of all ages, and who holds the model
+	func(g *generator, s *coordinator.State) { // optimizers of all ages, and holders of the model
 		for _, l := range [][]coordinator.Client{s.Pending, s.Epoch.Clients} {
 			for i := range l {
 				l[i].OptimizerSince = uint32(g.Uint64N(uint64(s.Progress.Step) + 1))
@@ -115,7 +115,7 @@ var disturbances = []func(*generator, *coordinator.State){
 			}
 		}
 	},
-	func(g *generator, s *coordinator.State) { // members past their probation and on it
+	func(g *generator, s *coordinator.State) { // members before and after the end of their probation
 		for i := range s.Epoch.Clients {
 			s.Epoch.Clients[i].ProbationUntil = oneOf(g, 1, s.Progress.Step, s.Progress.Step+1+uint32(g.IntN(2)))
 		}
@@ -130,7 +130,7 @@ var disturbances = []func(*generator, *coordinator.State){
 			}
 		}
 	},
-	func(g *generator, s *coordinator.State) { // nobody holds the model
+	func(g *generator, s *coordinator.State) { // no member holds the model
 		for i := range s.Pending {
 			s.Pending[i].HoldsModel = false
 		}
@@ -145,7 +145,7 @@ var disturbances = []func(*generator, *coordinator.State){
 		}
 		s.PendingPause = g.rarely(2)
 	},
-	func(g *generator, s *coordinator.State) { // reports of two models, some of members that left
+	func(g *generator, s *coordinator.State) { // reports of two models, some of them by members that left
 		for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
 			for i := range clients {
 				c := &clients[i]
@@ -159,7 +159,7 @@ var disturbances = []func(*generator, *coordinator.State){
 		}
 	},
 	func(g *generator, s *coordinator.State) { g.fillCommit(s) },
-	func(g *generator, s *coordinator.State) { // who holds which earlier model, the checkpoint's too
+	func(g *generator, s *coordinator.State) { // holders of each earlier model, and of the checkpoint
 		g.fillUploads(s)
 		for _, l := range [][]coordinator.Client{s.Pending, s.Epoch.Clients} {
 			for i := range l {
@@ -170,7 +170,7 @@ var disturbances = []func(*generator, *coordinator.State){
 	},
 	func(g *generator, s *coordinator.State) { g.fillChallenges(s) },
 	func(g *generator, s *coordinator.State) { g.fillTrials(s, 1+g.IntN(coordinator.MaxTrials)) },
-	func(g *generator, s *coordinator.State) { // as many trials as there can be, of parties and jurors with a past
+	func(g *generator, s *coordinator.State) { // the maximum number of trials, whose parties and jurors have records
 		g.fillTrials(s, coordinator.MaxTrials)
 		for i := range s.Epoch.Clients {
 			c := &s.Epoch.Clients[i]
@@ -185,7 +185,7 @@ var disturbances = []func(*generator, *coordinator.State){
 	func(g *generator, s *coordinator.State) { s.MinimumSince = oneOf(g, 0, 1, g.now, 1<<64-1) },
 }
 
-// stranger is a client that no walk has but for what is injected.
+// stranger returns a client that occurs only in injected states.
 func (g *generator) stranger(s *coordinator.State, i int, state coordinator.ClientState) coordinator.Client {
 	return coordinator.Client{
 		ID: clientID(700_000 + i), State: state, Nonce: g.Uint64() >> 40, ExitedHeight: uint32(g.IntN(3)),
@@ -194,7 +194,8 @@ func (g *generator) stranger(s *coordinator.State, i int, state coordinator.Clie
 	}
 }
 
-// fillCommit gives the running epoch a commit point, which some members hold and some have reported.
+// fillCommit gives the running epoch an intermediate checkpoint that some members hold and some
+// have reported.
 func (g *generator) fillCommit(s *coordinator.State) {
 	step := s.Progress.Step - 1 - uint32(g.IntN(3))
 	if s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness && s.RunState != coordinator.Cooldown || step >= s.Progress.Step || step < s.Epoch.StartStep {
@@ -208,7 +209,7 @@ func (g *generator) fillCommit(s *coordinator.State) {
 	}
 }
 
-// fillUploads makes the checkpoint one of peers, with others before it and uploads of them.
+// fillUploads makes the checkpoint a model from peers, and adds earlier models and uploads of them.
 func (g *generator) fillUploads(s *coordinator.State) {
 	c := &s.Model.Checkpoint
 	if s.Progress.Step < 4 {
@@ -228,7 +229,7 @@ func (g *generator) fillUploads(s *coordinator.State) {
 	}
 	known := append(slices.Clone(s.Earlier), coordinator.Recorded{Step: c.Step, Digest: c.Digest})
 	known = known[g.IntN(len(known)):]
-	around, since := g.rarely(2), uint32(g.IntN(2))*s.Progress.Step // reporters take part, and are as old as each other
+	around, since := g.rarely(2), uint32(g.IntN(2))*s.Progress.Step // the reporters are present and have the same age
 	for i := range oneOf(g, 0, 1, 2, 3, coordinator.MaxUploads, coordinator.MaxUploads) {
 		r := oneOf(g, known...)
 		reporter := clientID(600_000 + i)
@@ -239,10 +240,10 @@ func (g *generator) fillUploads(s *coordinator.State) {
 			Kind: coordinator.CheckpointGcs, Repo: "bucket", Revision: oneOf(g, "", "v", commit),
 		}})
 	}
-	s.Earlier = s.Earlier[oneOf(g, 0, 0, len(s.Earlier)/2, len(s.Earlier)):] // the run has forgotten some
+	s.Earlier = s.Earlier[oneOf(g, 0, 0, len(s.Earlier)/2, len(s.Earlier)):] // the run has forgotten some of them
 }
 
-// disturb changes a state so that it still can be, and loads it.
+// disturb changes a state so that it remains valid, and loads it.
 func (g *generator) disturb(r *pair) error {
 	for range 1 + g.IntN(4) {
 		s := r.s.Clone()
@@ -257,8 +258,8 @@ func (g *generator) disturb(r *pair) error {
 	return nil
 }
 
-// filled lets a run go on from states whose lists are full, whose counters are at their ends and
-// whose clients have pasts that a short run does not give them.
+// filled continues runs from states with full lists, extreme counters, and clients with records
+// that a short run does not give them.
 func filled(r *pair, seed uint64) error {
 	g := newGenerator(seed, 6)
 	genesis := g.genesis()

@@ -13,13 +13,13 @@ import (
 
 const second = 1000
 
-// generator draws what a run is sent.
+// generator draws the operations of a run.
 type generator struct {
 	*rand.Rand
 	ids    []coordinator.ClientID
 	now    uint64
 	nonce  uint64
-	signed bool // no action is one that others have to have signed
+	signed bool // do not draw actions that need signatures of other clients
 }
 
 func newGenerator(seed uint64, ids int) *generator {
@@ -37,15 +37,15 @@ func oneOf[T any](g *generator, values ...T) T { return values[g.IntN(len(values
 
 func (g *generator) id() coordinator.ClientID { return oneOf(g, g.ids...) }
 
-// rarely is true once in n times.
+// rarely returns true once in n times.
 func (g *generator) rarely(n int) bool { return g.IntN(n) == 0 }
 
-// around draws a number near n: mostly right, else off by one or two.
+// around draws a number near n: mostly n, otherwise off by one or two.
 func (g *generator) around(n uint32) uint32 {
 	return n + oneOf[uint32](g, 0, 0, 0, 0, 0, 0, 1, 1<<32-1, 2)
 }
 
-// genesis draws a run of a few clients, which has a rule here and there that others have not.
+// genesis draws a run of a few clients, sometimes with unusual rules.
 func (g *generator) genesis() coordinator.Genesis {
 	c := coordinator.Config{
 		WarmupTime: oneOf[uint64](g, 0, 30*second, 30*second, 30*second, 30*second), CooldownTime: 20 * second, RoundsPerEpoch: uint32(1 + g.IntN(6)), MaxRoundTrainTime: 50 * second,
@@ -73,13 +73,13 @@ func (g *generator) genesis() coordinator.Genesis {
 	return x
 }
 
-// secret begins what all clients of tests commit to, those that commit to anything: a chain of hashes, each
-// link of which reveals the one behind it.
+// secret is the start of the hash chain of all test clients that make commitments. Each link of the
+// chain reveals the link after it.
 var secret = [32]byte(clientID(-1))
 
 const chainLength = 64
 
-// links has what reveals each link of the chain.
+// links maps each link of the chain to the value that reveals it.
 var links = func() map[[32]byte][32]byte {
 	m := map[[32]byte][32]byte{}
 	for at := secret; len(m) < chainLength; {
@@ -89,7 +89,7 @@ var links = func() map[[32]byte][32]byte {
 	return m
 }()
 
-// linkAt is a hash of the secret, which is the link 0.
+// linkAt returns link n of the chain: the secret, hashed n times.
 func linkAt(n int) [32]byte {
 	at := secret
 	for range n {
@@ -98,10 +98,10 @@ func linkAt(n int) [32]byte {
 	return at
 }
 
-// commitment draws one, to nothing or to a link.
+// commitment draws a commitment to nothing or to a link.
 func (g *generator) commitment() [32]byte { return oneOf(g, [32]byte{}, linkAt(1), linkAt(30)) }
 
-// revealOf is what reveals the commitment of a member, and zero where there is none.
+// revealOf returns the value that opens a member's commitment, or zero if there is none.
 func revealOf(s *coordinator.State, id coordinator.ClientID) [32]byte {
 	if client, ok := s.Member(id); ok {
 		return links[client.Commitment]
@@ -109,19 +109,20 @@ func revealOf(s *coordinator.State, id coordinator.ClientID) [32]byte {
 	return [32]byte{}
 }
 
-// reveal draws what a witness reveals: mostly what it should, or nothing, and now and then what it must not.
+// reveal draws a witness's revealed value: mostly the correct value or none, and sometimes a wrong
+// one.
 func (g *generator) reveal(s *coordinator.State, id coordinator.ClientID) [32]byte {
 	right := revealOf(s, id)
 	return oneOf(g, right, right, right, right, [32]byte{}, secret, linkAt(29))
 }
 
-// readyOf is a Ready that reveals what the client committed to.
+// readyOf returns a Ready that opens the client's commitment.
 func readyOf(s *coordinator.State, id coordinator.ClientID, next [32]byte) coordinator.Ready {
 	return coordinator.Ready{Epoch: s.Progress.Epoch, Reveal: revealOf(s, id), Next: next}
 }
 
-// equivocation draws a proof, mostly one of a stored round and of a client that is known. Nobody has
-// signed it: that is for hosts to verify, so litesvm, which does, gets none.
+// equivocation draws a proof, mostly about a stored round and a known client. It is not signed.
+// Hosts must verify signatures, so tests with litesvm, which verifies them, do not use such proofs.
 func (g *generator) equivocation(s *coordinator.State) coordinator.Action {
 	if recording != nil {
 		return coordinator.SetPaused{}
@@ -133,7 +134,7 @@ func (g *generator) equivocation(s *coordinator.State) coordinator.Action {
 	return equivocationOf(g.id(), step, g.IntN(2) == 0, g.IntN(2) == 0)
 }
 
-// equivocationOf is a proof whose announcements have a head of the log, or none.
+// equivocationOf returns a proof whose announcements have a head of the log, or none.
 func equivocationOf(client coordinator.ClientID, step uint32, heads ...bool) coordinator.Equivocation {
 	proof := coordinator.Equivocation{Client: client, Step: step}
 	for i, head := range heads {
@@ -149,7 +150,7 @@ func equivocationOf(client coordinator.ClientID, step uint32, heads ...bool) coo
 	return proof
 }
 
-// action draws an action that is sometimes right and often hostile.
+// action draws an action that is sometimes valid and often hostile.
 func (g *generator) action(s *coordinator.State) coordinator.Action {
 	switch g.IntN(21) {
 	case 0, 1:
@@ -202,8 +203,8 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	}
 }
 
-// witness draws a proof, of filters that lack a member, or have a bit more or less than a round
-// can set.
+// witness draws a proof whose filters lack a member, or have one bit more or less than a round can
+// set.
 func (g *generator) witness(s *coordinator.State) coordinator.WitnessRound {
 	a := coordinator.WitnessRound{Step: g.around(s.Progress.Step), CommitmentsRoot: clientID(1), Replica: clientID(2), Claim: g.claim()}
 	round := s.CurrentRound()
@@ -268,7 +269,7 @@ func (g *generator) delegates(s *coordinator.State) coordinator.SetDelegates {
 	return a
 }
 
-// update draws a configuration that is mostly the same, with one key near an edge.
+// update draws a configuration that is mostly unchanged, with one key near an edge.
 func (g *generator) update(s *coordinator.State) coordinator.UpdateConfig {
 	u := coordinator.UpdateConfig{Config: s.Config, Model: s.Model}
 	switch g.IntN(10) {
@@ -315,7 +316,7 @@ func (g *generator) upload(s *coordinator.State) coordinator.ReportUpload {
 	if g.rarely(6) {
 		r.Step = g.around(r.Step)
 	}
-	if g.rarely(6) { // names of about as many bytes as there may be
+	if g.rarely(6) { // names of about the maximum number of bytes
 		revision := strings.Repeat("v", g.IntN(coordinator.MaxRepoLength))
 		repo := strings.Repeat("r", coordinator.MaxRepoLength-len(revision)+g.IntN(3)-1)
 		return coordinator.ReportUpload{Step: r.Step, Digest: r.Digest, Place: coordinator.Place{
@@ -329,7 +330,8 @@ func (g *generator) upload(s *coordinator.State) coordinator.ReportUpload {
 	}}
 }
 
-// modelOf is what a run's members report of a step: what they should, or another model.
+// modelOf returns the model that a run's members report for a step: the expected one, or a
+// different one.
 func modelOf(step uint32, other int) [32]byte { return [32]byte{byte(step), byte(other)} }
 
 func isHealthy(s *coordinator.State, id coordinator.ClientID) bool {
@@ -337,7 +339,7 @@ func isHealthy(s *coordinator.State, id coordinator.ClientID) bool {
 	return ok && c.State == coordinator.Healthy
 }
 
-// governed is what the main authority does with a run that is paused or finished.
+// governed returns an action of the main authority in a paused or finished run.
 func (g *generator) governed(s *coordinator.State) coordinator.Action {
 	switch g.IntN(16) {
 	case 0:
@@ -351,8 +353,8 @@ func (g *generator) governed(s *coordinator.State) coordinator.Action {
 	}
 }
 
-// honest is what a client would send that does what it should, with a result missing now and
-// then; nil for nothing.
+// honest returns the next action of a client that follows the protocol, sometimes with a missing
+// result, or nil if there is none.
 func (g *generator) honest(s *coordinator.State, id coordinator.ClientID) coordinator.Action {
 	switch {
 	case s.RunState == coordinator.Paused || s.RunState == coordinator.Finished:
@@ -442,16 +444,16 @@ func (g *generator) altered(body []byte) []byte {
 	}
 }
 
-// walk drives a pair for a number of operations, or until soon after the run's end.
+// walk drives a pair for a number of operations, or until shortly after the end of the run.
 func (g *generator) walk(r *pair, operations int) error {
 	for range operations {
 		if r.s.RunState == coordinator.Finished && g.rarely(8) {
 			return nil
 		}
 		if g.rarely(4) {
-			g.now += oneOf[uint64](g, 0, 1, second, second, 5*second, 30*second, 70*second, 1<<64-3*second) // or 3 s back
+			g.now += oneOf[uint64](g, 0, 1, second, second, 5*second, 30*second, 70*second, 1<<64-3*second) // or back by 3 s
 			now := g.now
-			if g.rarely(30) { // a clock that is broken
+			if g.rarely(30) { // a broken clock
 				now = oneOf[uint64](g, 0, 0, 1, 1<<64-1)
 			}
 			if _, err := r.tick(now, g.Uint64()); err != nil {

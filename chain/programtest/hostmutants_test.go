@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/chain/programtest/link"
 )
 
-// hostMutants are small mistakes in the program's host, as mutants are in the rules. Not here is what
-// only looks further than it may and is refused all the same by what comes after.
+// hostMutants are small mistakes in the program's host, like mutants in the rules. Mistakes are
+// omitted if they only make a search too long and a later check still refuses the result.
 var hostMutants = []struct{ source, old, new string }{
 	{"input.c", "if (l->count < d->accounts) return NOT_ENOUGH_ACCOUNT_KEYS;", ""},
 	{"input.c", "if (l->count > d->accounts) return INVALID_ARGUMENT;", ""},
@@ -112,19 +112,19 @@ var hostMutants = []struct{ source, old, new string }{
 	{"peer.c", "if (c->size > 0) return INVALID_INSTRUCTION_DATA;", ""},
 	{"peer.c", "host_zero(p, c->target->size);", ""},
 	{"peer.c", "p->magic = FREED_MAGIC;", ""},
-	{"../rules/list.c", "seed | 1", "seed & 0"}, // the same results, for many times the units
+	{"../rules/list.c", "seed | 1", "seed & 0"}, // the same results, but many times the compute units
 }
 
-// testsOfHost are the tests that have to find every mistake.
+// testsOfHost are the tests that must find every mistake.
 const testsOfHost = "^Test(Accounts|NoInstruction|Refusals|Revived|FreeOf|Life|Replay|Draws|Sets|Proofs)"
 
-// TestHostMutants makes one mistake at a time and wants a test to fail.
+// TestHostMutants makes one mistake at a time and checks that a test fails.
 func TestHostMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	if *programFile != "" {
-		t.Skip("a mutant itself")
+		t.Skip("runs inside a mutant")
 	}
 	if _, _, err := compile.Compiler(t.Context()); err != nil {
 		t.Skip(err)
@@ -138,9 +138,9 @@ func TestHostMutants(t *testing.T) {
 			program := hostMutant(t, objects, m.source, m.old, m.new)
 			out, err := exec.CommandContext(t.Context(), os.Args[0], "-test.run", testsOfHost, "-test.failfast", "-program", program).CombinedOutput()
 			if _, failed := errors.AsType[*exec.ExitError](err); !failed {
-				t.Errorf("no test finds that it reads %q: %v", m.new, err)
+				t.Errorf("no test finds the mistake %q: %v", m.new, err)
 			} else if !strings.Contains(string(out), "--- FAIL") {
-				t.Errorf("the tests fail for another reason: %s", out)
+				t.Errorf("the tests fail for a different reason: %s", out)
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func hostMutant(t *testing.T, objects []link.Object, name, old, changed string) 
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), old) {
-		t.Fatalf("%s has no %q any more: change the mutant", name, old)
+		t.Fatalf("%s no longer contains %q: change the mutant", name, old)
 	}
 	folder := t.TempDir()
 	name = filepath.Base(name)

@@ -7,12 +7,12 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestTrialsOfMany lets 256 members have all the trials that there can be, with hardly any, some, half
-// and all but one of them not training, and wants the dearest of what follows not to be too dear: a
-// round's end at which trials end and juries are drawn, when all lists are full; an accusation; a vote
-// that ejects a client which is everywhere. The most expensive tick has 256 members, 20 % of
-// them not training, all other lists of clients full, as many silent witnesses as a quorum allows, seven trials that
-// end undecided, and one whose jury is drawn.
+// TestTrialsOfMany gives 256 members the maximum number of trials, with about 1, 20, 50 and 100 %
+// of them not training. It checks the cost of the most expensive instructions: a tick that ends a
+// round, ends trials and draws juries while all lists are full; an accusation; and a vote that
+// ejects a client that is in every list. The most expensive tick has 256 members, 20 % of them not
+// training, all other lists of clients full, as many silent witnesses as a quorum allows, seven
+// trials that end undecided, and one whose jury is drawn.
 func TestTrialsOfMany(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds, and more with the race detector, which has nothing to find in C")
@@ -44,7 +44,7 @@ func TestTrialsOfMany(t *testing.T) {
 	u.check(t)
 }
 
-// check wants nothing to be too dear.
+// check checks that no instruction exceeds unitLimit.
 func (u units) check(t *testing.T) {
 	t.Helper()
 	for name, taken := range u {
@@ -55,7 +55,7 @@ func (u units) check(t *testing.T) {
 	}
 }
 
-// trialCrowd is a run of 256 members in its eighth round.
+// trialCrowd returns a run of 256 members in its eighth round.
 func trialCrowd(r *pair, percent uint8) *crowd {
 	c := &crowd{r: r, now: 100 * second}
 	config := crowdConfig
@@ -80,7 +80,7 @@ func trialCrowd(r *pair, percent uint8) *crowd {
 	return c
 }
 
-// witness has just a quorum of the witnesses prove all of a round.
+// witness makes a minimal quorum of the witnesses prove all results of a round.
 func (c *crowd) witness() { c.witnessAfter(50 * second) }
 
 func (c *crowd) witnessAfter(passed uint64) {
@@ -95,7 +95,7 @@ func (c *crowd) witnessAfter(passed uint64) {
 	c.tick(passed, coordinator.RoundWitness)
 }
 
-// change loads a state that was changed, and still can be.
+// change loads a modified state, which must be valid.
 func (c *crowd) change(by func(*coordinator.State)) {
 	s := c.r.s.Clone()
 	by(&s)
@@ -108,7 +108,7 @@ func (c *crowd) change(by func(*coordinator.State)) {
 	}
 }
 
-// crowdOut fills the lists of those who left and of those who wait, and of ejections.
+// crowdOut fills the lists of exited and of pending clients, and of ejections.
 func crowdOut(s *coordinator.State) {
 	g := newGenerator(1, 0)
 	for l, list := range []*[]coordinator.Client{&s.Epoch.Exited, &s.Pending, &s.Departed} {
@@ -123,8 +123,8 @@ func crowdOut(s *coordinator.State) {
 	}
 }
 
-// openTrials makes as many trials as there can be, of members whom each search finds last and of who
-// accuses them; the first ones are over with the running round, the others wait for their jury.
+// openTrials opens the maximum number of trials. Each search finds the accused and the accusers
+// last. The first trials end with the running round, the others wait for their jury.
 func openTrials(s *coordinator.State, over int) {
 	step := s.Progress.Step
 	for i := range coordinator.MaxTrials {
@@ -148,7 +148,8 @@ func (c *crowd) endOfTrials(ending int) {
 	c.tick(60*second, coordinator.RoundTrain)
 }
 
-// dearVote ejects a client that left and waits again, when everybody else has left or waits as well.
+// dearVote ejects a client that left and waits again, while all other clients have left or wait as
+// well.
 func (c *crowd) dearVote() {
 	var accused coordinator.Client
 	c.change(func(s *coordinator.State) {
@@ -177,7 +178,7 @@ func (c *crowd) dearVote() {
 	}
 }
 
-// dearAccusation accuses who has departed, when there is one place for a trial left.
+// dearAccusation accuses a departed client, when there is room for one more trial.
 func (c *crowd) dearAccusation() {
 	c.must(clientID(0), coordinator.Accuse{Step: 7, Client: c.r.s.Departed[len(c.r.s.Departed)-2].ID, Fault: coordinator.FaultSilent})
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// lateness lets witnesses find members without results, round after round: by some of them or by
-// a quorum, of few members or of more than may be late, in every order, with members that leave
-// and with pasts that a short run does not give.
+// lateness makes witnesses find members without results, round after round: by some witnesses or by
+// a quorum, of few members or of more than may be late, in any order, with members that leave and
+// with records that a short run does not give them.
 func lateness(r *pair, seed uint64) error {
 	g := newGenerator(seed, []int{9, 2, 7, 3, 12, 2, 4}[seed%7])
 	config := crowdConfig
@@ -35,7 +35,7 @@ type lateRun struct {
 	err error
 }
 
-// send sends what may be refused.
+// send sends an action that may be refused.
 func (l *lateRun) send(from coordinator.ClientID, a coordinator.Action) {
 	l.nonce++
 	if l.err == nil {
@@ -86,7 +86,7 @@ func (l *lateRun) step() {
 	l.pass(oneOf[uint64](l.generator, 0, 1, second, 5*second, 60*second))
 }
 
-// age gives members a past: findings of this epoch, and a few that left.
+// age gives members records: findings of this epoch, and a few members that left.
 func (l *lateRun) age() {
 	s := l.r.s.Clone()
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited} {
@@ -123,14 +123,14 @@ func (l *lateRun) shuffled() []coordinator.ClientID {
 	return ids
 }
 
-// accuse names those that can be accused, in any order, one by one or together.
+// accuse accuses members that can be accused, in any order, individually or together.
 func (l *lateRun) accuse() {
 	s := &l.r.s
 	round := s.RoundOfStep(s.Progress.Step - 1)
 	if round == nil {
 		return
 	}
-	accusable := round.Unhealthy(s.Config) // also those that left
+	accusable := round.Unhealthy(s.Config) // including members that left
 	l.Shuffle(len(accusable), func(i, j int) { accusable[i], accusable[j] = accusable[j], accusable[i] })
 	if l.rarely(3) {
 		accusable = append(accusable, l.shuffled()...)
@@ -142,7 +142,7 @@ func (l *lateRun) accuse() {
 	}
 }
 
-// witness proves what is there of a round: some results nobody has, some only few.
+// witness proves the results of a round. Some results are held by no witness, and some only by few.
 func (l *lateRun) witness() {
 	round := l.r.s.CurrentRound()
 	gone, partly, silent := l.IntN(len(l.ids)), l.IntN(len(l.ids)+1), oneOf(l.generator, 3, 100)

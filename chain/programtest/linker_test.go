@@ -9,9 +9,9 @@ import (
 	"github.com/psyche-go/psyche/chain/programtest/compile"
 )
 
-// TestOtherLinker has the sources compiled by another version of LLVM and linked by another linker,
-// sbpf-linker, and wants the program to pass the same tests: what package link does wrong would
-// have to be wrong in the same way there.
+// TestOtherLinker compiles the sources with a different version of LLVM and links them with
+// sbpf-linker. The program must pass the same tests. A mistake of package link would be found
+// unless the other linker makes the same mistake.
 func TestOtherLinker(t *testing.T) {
 	if testing.Short() || *programFile != "" {
 		t.Skip("runs other tests again")

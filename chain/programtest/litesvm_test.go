@@ -20,10 +20,10 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf/runtime"
 )
 
-// recording, if it is set, gets everything that tests do with programs.
+// recording records all executions of programs by tests, if it is not nil.
 var recording *recorder
 
-// invoke is runtime.Invoke with all that a transaction may take.
+// invoke is runtime.Invoke with the maximum cost of a transaction.
 func invoke(elf *sbpf.Program, sysvars *runtime.Sysvars, accounts []*runtime.Account, data []byte) (runtime.Result, error) {
 	if recording == nil {
 		return runtime.Invoke(elf, sysvars, programID, accounts, data, unitsOfTransaction)
@@ -38,14 +38,14 @@ func invoke(elf *sbpf.Program, sysvars *runtime.Sysvars, accounts []*runtime.Acc
 type recorder struct {
 	out   *json.Encoder
 	steps int
-	known map[[32]byte][]byte // data of accounts as litesvm has them
-	slots []runtime.SlotHash  // that it has
-	check runtime.Instruction // goes before the next step's, if it has a program
+	known map[[32]byte][]byte // data of accounts in litesvm
+	slots []runtime.SlotHash  // slot hashes in litesvm
+	check runtime.Instruction // executed before the next step's instruction, if it has a program
 }
 
 type step struct {
 	Slot     uint64        `json:"slot"`
-	Time     int64         `json:"time,string"` // more than a number of JavaScript holds
+	Time     int64         `json:"time,string"` // larger than a JavaScript number can represent
 	Hashes   []stepHash    `json:"hashes"`
 	Set      []stepSet     `json:"set"`
 	Accounts []stepAccount `json:"accounts"`
@@ -59,7 +59,7 @@ type stepHash struct {
 	Hash string `json:"hash"`
 }
 
-// stepSet is an account that the test made or changed itself: its bytes that are not zero.
+// stepSet is an account that the test itself created or changed: its nonzero bytes.
 type stepSet struct {
 	Key   string `json:"key"`
 	Owner string `json:"owner"`
@@ -71,10 +71,10 @@ type stepAccount struct {
 	Key      string `json:"key"`
 	Signer   bool   `json:"signer"`
 	Writable bool   `json:"writable"`
-	SHA256   string `json:"sha256"` // of its data afterwards
+	SHA256   string `json:"sha256"` // hash of its data afterwards
 }
 
-// stepCheck is the instruction before a step's own, which the chain itself executes.
+// stepCheck is the instruction before a step's own instruction, which the chain itself executes.
 type stepCheck struct {
 	Program string `json:"program"`
 	Data    string `json:"data"`
@@ -100,7 +100,7 @@ func (r *recorder) before(sysvars *runtime.Sysvars, accounts []*runtime.Account,
 		r.check = runtime.Instruction{}
 	}
 	for _, a := range accounts {
-		if a.Key == runtime.InstructionsAddress { // the chain makes it
+		if a.Key == runtime.InstructionsAddress { // the chain creates it
 			continue
 		}
 		if known, ok := r.known[a.Key]; a.Data != nil && (!ok || !bytes.Equal(known, a.Data) || a.Owner != programID) {
@@ -130,9 +130,9 @@ func (r *recorder) after(s *step, accounts []*runtime.Account, result runtime.Re
 			continue
 		}
 		if a.Data != nil {
-			r.known[a.Key] = bytes.Clone(a.Data) // tests write into what they have
+			r.known[a.Key] = bytes.Clone(a.Data) // tests modify their accounts directly
 		}
-		if a.Owner != programID || a.Lamports == 0 { // made again before it is next used
+		if a.Owner != programID || a.Lamports == 0 { // created again before it is next used
 			delete(r.known, a.Key)
 		}
 	}
@@ -149,8 +149,8 @@ func (r *recorder) after(s *step, accounts []*runtime.Account, result runtime.Re
 
 var liteSVMRuns = flag.Uint64("litesvm-runs", 6, "how many random runs TestLiteSVM compares")
 
-// TestLiteSVM has litesvm, which is the chain's own runtime as a library, do what other tests do,
-// and wants the same accounts, errors, logs and compute units.
+// TestLiteSVM repeats the executions of other tests with litesvm, the chain's own runtime as a
+// library. It compares the accounts, errors, logs and compute units.
 func TestLiteSVM(t *testing.T) {
 	modules := os.Getenv("LITESVM")
 	if modules == "" {

@@ -12,7 +12,7 @@ import (
 
 var allMutants = flag.Bool("mutants", false, "find every mistake of TestMutants, not one in 160")
 
-// mutants are small mistakes: in a source, the first place that reads so reads otherwise.
+// mutants are small mistakes. Each replaces the first occurrence of a text in a source.
 var mutants = []struct{ source, old, new string }{
 	{"apply.c", "fresh.commitment = a->commitment;", ""},
 	{"apply.c", " && key_equal(&waiting->commitment, &a->commitment)", ""},
@@ -467,7 +467,7 @@ var mutants = []struct{ source, old, new string }{
 	{"list.c", "host_zero(&c->report, sizeof c->report);", ""},
 }
 
-// TestMutants makes every mistake and wants the short run of TestProgram to find it.
+// TestMutants makes every mistake and checks that the short run of TestProgram finds it.
 func TestMutants(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a minute, and minutes with the race detector, which has nothing to find in C")
@@ -484,14 +484,14 @@ func TestMutants(t *testing.T) {
 			}
 			err = differenceOf(newPair(p))
 			if end := p.stop(); err == nil && end == nil {
-				t.Errorf("survives as %q", m.new)
+				t.Errorf("not found: %q", m.new)
 			}
 			t.Log(err)
 		})
 	}
 }
 
-// differenceOf returns what the short run finds.
+// differenceOf returns the difference that the short run finds.
 func differenceOf(r *pair) error {
 	for _, s := range suites(shortRun) {
 		if err := s.run(r); err != nil {
@@ -513,7 +513,7 @@ func mutant(t *testing.T, name, old, changed string) string {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), old) {
-		t.Fatalf("%s has no %q any more: change the mutant", name, old)
+		t.Fatalf("%s no longer contains %q: change the mutant", name, old)
 	}
 	folder := t.TempDir()
 	source, object, program := filepath.Join(folder, name), filepath.Join(folder, "changed.o"), filepath.Join(folder, "changed")

@@ -23,7 +23,7 @@ import (
 
 var le = binary.LittleEndian
 
-// The C is compiled as for the chain, but that what it must not do is found.
+// The C is compiled as for the chain, with additional checks for forbidden behaviour.
 var compilerFlags = []string{
 	"-std=c11", "-O1", "-g1", "-Wall", "-Wextra", "-Wshadow", "-Wvla", "-Wconversion", "-Werror",
 	"-fsanitize=undefined,address", "-fno-sanitize-recover=all",
@@ -31,7 +31,7 @@ var compilerFlags = []string{
 
 const sources = "../program/rules" // of the rules
 
-// compiler returns the machine's C compiler, if it can check what it compiles.
+// compiler returns the machine's C compiler, if it has the necessary checks.
 var compiler = sync.OnceValues(func() (string, error) {
 	name := os.Getenv("CC")
 	if name == "" {
@@ -64,7 +64,8 @@ func compileNative(t *testing.T, source, object string) {
 	run(t, needCompiler(t), append(compilerFlags, "-I", sources, "-c", source, "-o", object)...)
 }
 
-// nativeSources are the paths of the sources of the rules and of what they need of a host.
+// nativeSources returns the paths of the sources of the rules and of the parts of the host that
+// they need.
 func nativeSources(t *testing.T) []string {
 	t.Helper()
 	var paths []string
@@ -91,7 +92,7 @@ func run(t *testing.T, name string, arguments ...string) {
 	}
 }
 
-// built is the program that all tests share; TestMain removes its folder.
+// built is the program that all tests share. TestMain removes its folder.
 var built struct {
 	once    sync.Once
 	folder  string
@@ -127,7 +128,7 @@ func native(t *testing.T) string {
 		built.program = filepath.Join(folder, "native")
 	})
 	if built.program == "" {
-		t.Fatal("the program does not compile: see the first test")
+		t.Fatal("the program does not compile: see the first failed test")
 	}
 	return built.program
 }
@@ -146,7 +147,7 @@ const (
 	answerLimit = 20 * time.Second
 )
 
-// process is a running program and what it showed of its state.
+// process is a running program with the newest copy of its state.
 type process struct {
 	command *exec.Cmd
 	in      io.WriteCloser
@@ -172,7 +173,7 @@ func start(program string) (*process, error) {
 	return p, p.command.Start()
 }
 
-// stop ends the process and returns what it said, if it did not end well.
+// stop ends the process. It returns its output if it failed.
 func (p *process) stop() error {
 	_ = p.in.Close()
 	timer := time.AfterFunc(answerLimit, func() { _ = p.command.Process.Kill() })
@@ -185,7 +186,7 @@ func (p *process) stop() error {
 
 func (p *process) state() []byte { return p.account }
 
-// operation is what a core is asked for.
+// operation is a request to a core.
 type operation struct {
 	kind       uint64
 	from       coordinator.ClientID
@@ -194,7 +195,7 @@ type operation struct {
 	body       []byte
 }
 
-// answer is what came of an operation.
+// answer is the result of an operation.
 type answer struct {
 	result, number uint64
 	changed        int // parts of the account

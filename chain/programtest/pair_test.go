@@ -11,18 +11,18 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// pair is the same run in Go and in C. When they differ Go's goes on, so that a script gets to
-// its end.
+// pair is the same run in Go and in C. If they differ, the Go run continues, so that a script
+// reaches its end.
 type pair struct {
 	c          core
 	s          coordinator.State
-	raw        []byte // of s
-	account    []byte // of s
+	raw        []byte // encoding of s
+	account    []byte // account of s
 	operations int
-	seen       map[string]int // operations by what came of them
+	seen       map[string]int // number of operations by kind and result
 }
 
-// differs is what a pair returns when Go and C are not equal.
+// differs is the error of a pair if Go and C are not equal.
 type differs struct{ subject string }
 
 func (d *differs) Error() string { return d.subject }
@@ -31,10 +31,10 @@ func differ(format string, arguments ...any) error {
 	return &differs{fmt.Sprintf(format, arguments...)}
 }
 
-// core is the rules in C, as a process or on the chain's machine.
+// core executes the rules in C, as a process or on the chain's machine.
 type core interface {
 	do(o operation) (answer, error)
-	state() []byte // of the account
+	state() []byte // state in the account
 }
 
 func newPair(c core) *pair { return &pair{c: c, seen: map[string]int{}} }
@@ -67,7 +67,7 @@ func (r *pair) genesis(g coordinator.Genesis) (coordinator.Code, error) {
 	return want, r.compare("genesis")
 }
 
-// load sets both to a state.
+// load sets both runs to a state.
 func (r *pair) load(s coordinator.State) error {
 	r.s = s
 	if _, err := r.do(operation{kind: opLoad, body: layout.Append(nil, &s)}); err != nil {
@@ -103,12 +103,12 @@ func (r *pair) apply(from coordinator.ClientID, nonce uint64, body []byte) (coor
 	return want, nil
 }
 
-// chooses is a core that says itself with which time and which draw it ticks.
+// chooses is a core that determines the time and the draw of its ticks.
 type chooses interface {
 	prepare(s *coordinator.State, now uint64) (at uint64, draw [32]byte, err error)
 }
 
-// tick asks first when a tick is due, if the core can say that.
+// tick first asks when a tick is due, if the core supports that.
 func (r *pair) tick(now, seed uint64) (bool, error) {
 	before, draw := r.s.RunState, sha256.Sum256(le.AppendUint64(nil, seed))
 	if c, ok := r.c.(chooses); ok {
@@ -146,7 +146,7 @@ func (r *pair) due(now uint64) error {
 	return nil
 }
 
-// compare compares the account with that of Go's state.
+// compare compares the account with the account of Go's state.
 func (r *pair) compare(subject string) error {
 	r.raw = r.s.AppendTo(r.raw[:0])
 	r.account = layout.Append(r.account[:0], &r.s)
@@ -173,10 +173,10 @@ func codeOf(err error) coordinator.Code {
 	if code, ok := errors.AsType[coordinator.Code](err); ok {
 		return code
 	}
-	return coordinator.ErrMalformed // of package wire
+	return coordinator.ErrMalformed // kind numbers of package wire
 }
 
-// encode is wire.AppendAction, without its refusal of what nobody would send.
+// encode does the same as wire.AppendAction, but accepts invalid actions.
 func encode(a coordinator.Action) []byte {
 	switch a := a.(type) {
 	case coordinator.UpdateConfig:

@@ -49,12 +49,12 @@ func TestRefusalsOfPeers(t *testing.T) {
 	s.must(announcement(long, long, long, long), on...)
 	s.must(announcement("a", "b", "c", "d", "e", "f", "g", "!~"), on...)
 	s.poke("peer", 8, 2)
-	s.resize("peer", 80) // of another version: its owner gets the rent back
+	s.resize("peer", 80) // the account has a different version; its owner gets the rent back
 	s.must([]byte{program.Forget}, "peer", "member", "member")
 }
 
-// TestRevived funds accounts again in the transaction that freed them. Nobody can do anything with
-// them but their owners, who can free them again.
+// TestRevived funds accounts again in the transaction that freed them. Only their owners can use
+// them, and can free them again.
 func TestRevived(t *testing.T) {
 	s := newScene(t, loadProgram(t))
 	s.must(announcement("a"), "peer", "member", "run")
@@ -66,7 +66,7 @@ func TestRevived(t *testing.T) {
 		clear(left[:8])
 		clear(left[owner : owner+32])
 		if !bytes.Equal(left, make([]byte, len(left))) {
-			t.Errorf("the account %s still has contents", name)
+			t.Errorf("the account %s still has data", name)
 		}
 	}
 	for _, x := range instructions {
@@ -100,7 +100,8 @@ func TestRevived(t *testing.T) {
 	}
 }
 
-// TestFreeOfAnotherVersion gives the rent back of an account that the program cannot read.
+// TestFreeOfAnotherVersion checks that the owner of an account that the program cannot read gets
+// its rent back.
 func TestFreeOfAnotherVersion(t *testing.T) {
 	for _, size := range []int{48, 104, 1000, layout.AccountSize + 10_000} {
 		s := newScene(t, loadProgram(t))
@@ -109,12 +110,12 @@ func TestFreeOfAnotherVersion(t *testing.T) {
 		s.resize("run", size)
 		s.must([]byte{program.Free}, "run", "main", "main")
 		if data := s.account("run").Data; !bytes.Equal(data[48:], make([]byte, size-48)) || s.account("run").Lamports != 0 {
-			t.Errorf("an account of %d bytes keeps something", size)
+			t.Errorf("an account of %d bytes keeps data or lamports", size)
 		}
 	}
 }
 
-// TestDraws goes through the slots in which a tick that needs a draw is sent.
+// TestDraws checks each slot in which a tick that needs a draw can be sent.
 func TestDraws(t *testing.T) {
 	arm := func() *scene { // a run that a tick would pause
 		s := newScene(t, loadProgram(t))
@@ -149,13 +150,13 @@ func TestDraws(t *testing.T) {
 			t.Errorf("a tick %d slots later draws %x, want %x (%v)", test.slots, e.Draw, want, err)
 		}
 	}
-	s := arm() // an action that ends the phase lets the next tick that needs a draw begin anew
+	s := arm() // an action that ends the phase makes the next tick that needs a draw start over
 	s.poke("run", 12, byte(coordinator.Paused))
 	s.must(act(3, coordinator.SetPaused{}), "run", "main")
 	if x := s.read("run"); x.Armed != 0 {
 		t.Errorf("waits since %d after a change of phase", x.Armed)
 	}
-	s = arm() // a pause that is taken back leaves no draw behind that everybody knows before it is due
+	s = arm() // a pause that is withdrawn must not leave a draw that is known before it is due
 	s.must(act(3, coordinator.SetPaused{}), "run", "main")
 	if x := s.read("run"); x.Armed != 0 {
 		t.Errorf("waits since %d for what is not due", x.Armed)

@@ -22,7 +22,7 @@ type suite struct {
 	run  func(r *pair) error
 }
 
-// suites are all that Go and C are compared in.
+// suites are the comparisons of Go and C.
 func suites(operations int) []suite {
 	return []suite{
 		{"ends of time", endsOfTime},
@@ -69,7 +69,7 @@ func suites(operations int) []suite {
 	}
 }
 
-// seeds runs one seed after the other until so many operations are done.
+// seeds runs one seed after the other until a number of operations are done.
 func seeds(operations int, run func(*pair, uint64) error) func(*pair) error {
 	return func(r *pair) error {
 		begun := r.operations
@@ -82,7 +82,7 @@ func seeds(operations int, run func(*pair, uint64) error) func(*pair) error {
 	}
 }
 
-// TestProgram compares what Go and C answer and make of their states.
+// TestProgram compares the results and states of Go and C.
 func TestProgram(t *testing.T) {
 	for _, s := range suites(*operations) {
 		t.Run(s.name, func(t *testing.T) {

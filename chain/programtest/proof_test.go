@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ofThisRun returns a proof with announcements for the run of the account, whose hash only the host
-// looks at.
+// ofThisRun returns a proof whose announcements contain the hash of the account's run, which only
+// the host checks.
 func (d *deployed) ofThisRun(action []byte) []byte {
 	decoded, err := wire.DecodeAction(action)
 	proof, ok := decoded.(coordinator.Equivocation)
@@ -32,8 +32,8 @@ func (d *deployed) ofThisRun(action []byte) []byte {
 	return wire.AppendAction(nil, proof)
 }
 
-// proven returns the sysvar of a transaction in which the chain has verified the signatures of an
-// action's proof.
+// proven returns the instructions sysvar of a transaction in which the chain has verified the
+// signatures of an action's proof.
 func (d *deployed) proven(o operation, data []byte) *runtime.Account {
 	sysvar := &runtime.Account{Key: runtime.InstructionsAddress}
 	own := runtime.Instruction{Program: programID, Data: data}
@@ -49,7 +49,7 @@ func (d *deployed) proven(o operation, data []byte) *runtime.Account {
 	return sysvar
 }
 
-// provenByTheChain ejects a member by what it has really signed, which litesvm verifies.
+// provenByTheChain ejects a member by announcements that it really signed, which litesvm verifies.
 func provenByTheChain(t *testing.T) {
 	t.Helper()
 	d := newDeployed(loadProgram(t))
@@ -92,8 +92,8 @@ func provenByTheChain(t *testing.T) {
 
 func TestProvenByTheChain(t *testing.T) { provenByTheChain(t) }
 
-// TestProofs has the program look at what the chain says it has verified: whatever is another thing
-// than the key, the signatures and the messages of the action is refused.
+// TestProofs checks the program's comparison with the signatures that the chain has verified. It
+// must refuse any difference in the key, the signatures or the messages of the action.
 func TestProofs(t *testing.T) {
 	s := newScene(t, loadProgram(t))
 	run, member := s.account("run").Key, s.account("member").Key
@@ -105,7 +105,7 @@ func TestProofs(t *testing.T) {
 		proof.Results[i].Message = string(m)
 	}
 	data := act(9, proof)
-	// transaction is what the sysvar shows: an instruction before the two that belong together.
+	// transaction is the content of the sysvar: an instruction before the two that belong together.
 	type shown struct {
 		all     []runtime.Instruction
 		current int

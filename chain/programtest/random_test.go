@@ -2,7 +2,7 @@ package programtest
 
 import "github.com/psyche-go/psyche/core/coordinator"
 
-// random lets a few clients, members or not, send anything at any time.
+// random makes a few clients, members or not, send any action at any time.
 func random(r *pair, seed uint64) error {
 	g := newGenerator(seed, 5)
 	g.ids = append(g.ids, newGenerator(seed, 15).ids[5:5+g.IntN(10)]...)
@@ -15,7 +15,7 @@ func random(r *pair, seed uint64) error {
 	return g.walk(r, 60+g.IntN(240))
 }
 
-// admit authorizes half of the clients where that is needed.
+// admit authorizes half of the clients if the run requires it.
 func (g *generator) admit(r *pair) error {
 	if !r.s.Authority.Permissioned {
 		return nil

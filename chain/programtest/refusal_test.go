@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// instructions are all of them with their accounts, such that they are accepted in a scene, or
-// would be in another state of the run.
+// instructions are all instructions with their accounts. They are accepted in a scene, or would be
+// in a different state of the run.
 var instructions = []struct {
 	data     []byte
 	accounts []string
@@ -27,7 +27,7 @@ var instructions = []struct {
 	{[]byte{program.Migrate, 2, 0, 0, 0}, []string{"run", "main"}},
 }
 
-// TestAccountsOfInstructions gives every instruction accounts as it must not have them.
+// TestAccountsOfInstructions checks that every instruction refuses wrong accounts.
 func TestAccountsOfInstructions(t *testing.T) {
 	elf := loadProgram(t)
 	for _, x := range instructions {
@@ -66,7 +66,8 @@ func TestAccountsOfInstructions(t *testing.T) {
 	}
 }
 
-// TestAccountsOfRuns gives every instruction of a run an account that is of no run of this version.
+// TestAccountsOfRuns checks that every instruction of a run refuses an account that is not a run of
+// this version.
 func TestAccountsOfRuns(t *testing.T) {
 	elf := loadProgram(t)
 	for _, x := range instructions[1:5] {
@@ -87,7 +88,7 @@ func TestAccountsOfRuns(t *testing.T) {
 			"of another state's": {program.ErrOtherVersion, func(s *scene) { s.poke("run", layout.StateOffset+8, layout.Version+1) }},
 		} {
 			if name == "of another state's" && (x.data[0] == program.Write || x.data[0] == program.Genesis) {
-				continue // which do not read the state
+				continue // these do not read the state
 			}
 			t.Run(instructionNames[x.data[0]]+" "+name, func(t *testing.T) {
 				s := newScene(t, elf)
@@ -166,14 +167,14 @@ func TestRefusalsOfWrite(t *testing.T) {
 	}
 }
 
-// staging is a scene whose account "fresh" has a genesis staged.
+// staging returns a scene with a staged genesis in the account "fresh".
 func staging(change func(*scene, *coordinator.Genesis)) (func(*scene), []byte) {
 	data := []byte{program.Genesis}
 	model := newSceneGenesis(change)
 	return func(s *scene) { s.must(write(0, model(s)), "fresh", "main") }, append(data, named(model(nil))...)
 }
 
-// newSceneGenesis makes the genesis of "fresh"; the keys of all scenes are the same.
+// newSceneGenesis returns the genesis of "fresh". All scenes have the same keys.
 func newSceneGenesis(change func(*scene, *coordinator.Genesis)) func(*scene) []byte {
 	return func(s *scene) []byte {
 		main := clientID(0)

@@ -11,15 +11,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// entry is an instruction that the chain accepted, with what it logged.
+// entry is an accepted instruction with its log.
 type entry struct {
 	actor  [32]byte
 	data   []byte
 	logged [][]byte
 }
 
-// recorded leads a run with random clients through the program and returns what the chain keeps.
-// Its host is the account's address, as on the chain: it never acts.
+// recorded plays a run with random clients on the program and returns the chain's records of it.
+// The host is the account's address, as on the chain, so it never acts.
 func recorded(t *testing.T, seed uint64) (*pair, *deployed, []entry) {
 	t.Helper()
 	g := newGenerator(seed, 6)
@@ -46,7 +46,7 @@ func recorded(t *testing.T, seed uint64) (*pair, *deployed, []entry) {
 	return r, d, entries
 }
 
-// TestReplay works out runs from instructions and events alone.
+// TestReplay checks that runs can be reconstructed from instructions and events alone.
 func TestReplay(t *testing.T) {
 	changes := 0
 	for seed := uint64(1); seed <= 14; seed++ {
@@ -73,7 +73,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayFindsChanges changes an archive here and there.
+// TestReplayFindsChanges checks that a replay detects changes in an archive.
 func TestReplayFindsChanges(t *testing.T) {
 	r, d, entries := recorded(t, 1)
 	if r == nil {
@@ -115,12 +115,12 @@ func TestReplayFindsChanges(t *testing.T) {
 			continue
 		}
 		if err := follow(slices.Replace(slices.Clone(entries), i, i+1, entry{coordinator.ClientID{1}, e.data, e.logged})); !errors.Is(err, replay.ErrDiffers) {
-			t.Fatalf("entry %d by another: %v", i, err)
+			t.Fatalf("entry %d by a different client: %v", i, err)
 		}
 		data := bytes.Clone(e.data)
 		data[len(data)-1] ^= 1
 		if err := follow(slices.Replace(slices.Clone(entries), i, i+1, entry{e.actor, data, e.logged})); !errors.Is(err, replay.ErrDiffers) {
-			t.Fatalf("entry %d with another action: %v", i, err)
+			t.Fatalf("entry %d with a different action: %v", i, err)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// scene is accounts of a chain by their names in tests.
+// scene contains accounts of a chain, by their names in tests.
 type scene struct {
 	t        testing.TB
 	elf      *sbpf.Program
@@ -25,9 +25,10 @@ type scene struct {
 
 const sceneID = "scene"
 
-// newScene has a run that began paused, whose main authority is "main": "run"; one of the same main
-// authority without genesis, "fresh"; accounts of zeros, "empty" and "peer", the latter at the
-// address of the peer account of "member" for "run"; and signing keys.
+// newScene returns a scene with these accounts: "run", a run that began paused, with the main
+// authority "main"; "fresh", a run of the same main authority without a genesis; "empty", an
+// account of zeros; "peer", an account of zeros at the address of the peer account of "member" for
+// "run"; and signing keys.
 func newScene(t testing.TB, elf *sbpf.Program) *scene {
 	t.Helper()
 	s := &scene{t: t, elf: elf, accounts: map[string]*runtime.Account{}}
@@ -57,7 +58,7 @@ func (s *scene) account(name string) *runtime.Account {
 	return a
 }
 
-// genesis is one that the program accepts for "run".
+// genesis returns a genesis that the program accepts for "run".
 func (s *scene) genesis() coordinator.Genesis {
 	return coordinator.Genesis{
 		RunID: sceneID, Host: s.account("run").Key, MainAuthority: s.account("main").Key, Config: crowdConfig, Model: crowdModel, Paused: true,
@@ -74,7 +75,7 @@ func (s *scene) begin() {
 	s.must(append([]byte{program.Genesis}, named(b)...), "run", "main")
 }
 
-// named is how an instruction names staged bytes.
+// named returns the reference to staged bytes in an instruction.
 func named(b []byte) []byte {
 	digest := sha256.Sum256(b)
 	return append(le.AppendUint32(nil, uint32(len(b))), digest[:]...)
@@ -88,7 +89,7 @@ func act(nonce uint64, a coordinator.Action) []byte {
 	return append(le.AppendUint64([]byte{program.Act}, nonce), encode(a)...)
 }
 
-// invoke does an instruction. What is refused must change nothing, and log nothing.
+// invoke executes an instruction. A refused instruction must not change or log anything.
 func (s *scene) invoke(data []byte, names ...string) (runtime.Result, error) {
 	s.t.Helper()
 	var accounts []*runtime.Account
@@ -126,7 +127,7 @@ func (s *scene) must(data []byte, names ...string) runtime.Result {
 	return result
 }
 
-// refused wants a refusal: a program.Builtin, a program.Code or a coordinator.Code.
+// refused checks for a refusal: a program.Builtin, a program.Code or a coordinator.Code.
 func (s *scene) refused(want error, data []byte, names ...string) {
 	s.t.Helper()
 	_, err := s.invoke(data, names...)
@@ -173,7 +174,7 @@ func (s *scene) resize(name string, n int) {
 
 func announcement(addrs ...string) []byte { return layout.AppendAddrs([]byte{program.Announce}, addrs) }
 
-// TestLife leads a run from its account's creation to the return of its rent.
+// TestLife plays a run from the creation of its account to the return of its rent.
 func TestLife(t *testing.T) {
 	s := newScene(t, loadProgram(t))
 	if x := s.read("run"); x.Sequence != 1 || x.State.RunState != coordinator.Paused || x.State.Host != s.account("run").Key || len(x.Stage) > 0 {
@@ -198,7 +199,7 @@ func TestLife(t *testing.T) {
 		t.Errorf("announces %+v %v after announcing nothing", peer, err)
 	}
 	s.must(act(3, coordinator.SetPaused{Paused: true}), "run", "main")
-	for range 3 { // arms, and passes three slots later
+	for range 3 { // starts the wait for the draw, and succeeds three slots later
 		s.must([]byte{program.Tick}, "run")
 		pass(&s.sysvars, 3, func() bool { return false })
 	}

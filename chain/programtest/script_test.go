@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// endsOfTime lets a run begin at the time 0, which stands for no time, and go on at the last one,
-// after which no wait is over.
+// endsOfTime lets a run begin at the time 0, which also means no time, and continue at the largest
+// time, after which no wait is over.
 func endsOfTime(r *pair) error {
 	genesis := coordinator.Genesis{RunID: "times", Host: clientID(0), Config: crowdConfig, Model: crowdModel}
 	if _, err := r.genesis(genesis); err != nil {
@@ -46,8 +46,8 @@ func begun(r *pair, clients int, permissioned bool) *crowd {
 	return c
 }
 
-// ejectedAndBarred ejects a member in Warmup, ends its authorization, and pauses: it was ejected
-// all the same.
+// ejectedAndBarred ejects a member in Warmup, ends its authorization, and pauses the run. The
+// ejection must remain.
 func ejectedAndBarred(r *pair) error {
 	c := begun(r, 4, true)
 	c.must(clientID(0), coordinator.Eject{Client: clientID(2)})
@@ -58,7 +58,7 @@ func ejectedAndBarred(r *pair) error {
 	return c.err
 }
 
-// grantEnded ends an authorization by whose delegates two clients wait, who leave with it.
+// grantEnded ends an authorization. Its two pending delegates must leave with it.
 func grantEnded(r *pair) error {
 	c := begun(r, 3, true)
 	grantee, delegates := clientID(50), []coordinator.ClientID{clientID(60), clientID(61), clientID(62), clientID(63)}
@@ -74,13 +74,13 @@ func grantEnded(r *pair) error {
 	return c.err
 }
 
-// reportedAndLeft lets four of five members report one model, and three of them leave. What they
-// reported counts, against what the fifth does.
+// reportedAndLeft makes four of five members report the same model, and three of them leave. Their
+// reports still count against the fifth member's report.
 func reportedAndLeft(r *pair) error {
 	c := begun(r, 5, false)
 	c.tick(30*second, coordinator.RoundTrain)
 	c.tick(50*second, coordinator.RoundWitness)
-	c.tick(5*second, coordinator.Cooldown) // nobody witnessed
+	c.tick(5*second, coordinator.Cooldown) // no witness sent a proof
 	for i := range 5 {
 		c.must(clientID(i), coordinator.ReportCheckpoint{Step: 2, Digest: clientID(100 + i/4)})
 	}
@@ -94,8 +94,8 @@ func reportedAndLeft(r *pair) error {
 	return c.err
 }
 
-// accusedWithoutQuorum accuses of a round with two of four witnesses, who hold nothing: it is
-// proof against nobody.
+// accusedWithoutQuorum accuses members of a round in which two of four witnesses sent proofs, and
+// hold nothing. Without a quorum this proves nothing.
 func accusedWithoutQuorum(r *pair) error {
 	c := begun(r, 4, false)
 	c.tick(30*second, coordinator.RoundTrain)
@@ -110,7 +110,7 @@ func accusedWithoutQuorum(r *pair) error {
 	return c.err
 }
 
-// fiveUploads has one more of the same checkpoint than there is room for.
+// fiveUploads reports one more upload of a checkpoint than there is room for.
 func fiveUploads(r *pair) error {
 	c := begun(r, 5, false)
 	c.tick(30*second, coordinator.RoundTrain)
@@ -126,15 +126,15 @@ func fiveUploads(r *pair) error {
 	}
 	c.want(coordinator.ErrFull, clientID(4), a)
 	c.want(coordinator.ErrDuplicate, clientID(0), a)
-	for _, last := range []string{"/", ":", "`", "g", "00"} { // besides the digits of a commit, and one too many
+	for _, last := range []string{"/", ":", "`", "g", "00"} { // characters other than the digits of a commit, and one digit too many
 		a.Place = coordinator.Place{Kind: coordinator.CheckpointHub, Repo: "a/b", Revision: commit[1:] + last}
 		c.want(coordinator.ErrInvalidAction, clientID(0), a)
 	}
 	return c.err
 }
 
-// backToUpload begins an epoch for which nobody has the model: the run goes on from the newest
-// one that was uploaded, and forgets those behind it.
+// backToUpload begins an epoch without a member that holds the model. The run continues from the
+// newest uploaded model, and forgets the older ones.
 func backToUpload(r *pair) error {
 	c := &crowd{r: r, now: 100 * second}
 	genesis := coordinator.Genesis{RunID: "script", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Progress: coordinator.Progress{Step: 8}}
@@ -164,8 +164,9 @@ func backToUpload(r *pair) error {
 	return c.err
 }
 
-// awaitedModel has a member wait without the model of a long run, among newcomers one of whom says to have an
-// earlier one, and there are uploads that were tried in vain: the longer the way back, the longer the wait.
+// awaitedModel has a member without the model of a long run wait. Among the newcomers that wait
+// too, one claims to hold an earlier model, and there are uploads that failed several times. The
+// wait grows with the number of steps that would be lost.
 func awaitedModel(r *pair) error {
 	c := &crowd{r: r, now: 100 * second}
 	genesis := coordinator.Genesis{RunID: "script", Host: clientID(0), Config: crowdConfig, Model: crowdModel, Progress: coordinator.Progress{Step: 1001}}
@@ -217,7 +218,7 @@ func awaitedModel(r *pair) error {
 	return c.err
 }
 
-// accusedTooLate accuses of a round after the next one has ended.
+// accusedTooLate accuses members of a round after the next round has ended.
 func accusedTooLate(r *pair) error {
 	c := begun(r, 4, false)
 	c.tick(30*second, coordinator.RoundTrain)
@@ -240,7 +241,7 @@ func accusedTooLate(r *pair) error {
 	return c.err
 }
 
-// oneOfTwoIsLate has a third of two members, of whom one may be found late all the same.
+// oneOfTwoIsLate checks a third of two members, which still allows one late member.
 func oneOfTwoIsLate(r *pair) error {
 	c := begun(r, 2, false)
 	c.tick(30*second, coordinator.RoundTrain)
@@ -260,8 +261,8 @@ func oneOfTwoIsLate(r *pair) error {
 	return c.err
 }
 
-// slowWitnesses has two of four witnesses slow: RoundWitness waits for them as long as there is
-// no quorum without them.
+// slowWitnesses has two slow witnesses of four. RoundWitness waits for them while there is no
+// quorum without them.
 func slowWitnesses(r *pair) error {
 	c := begun(r, 4, false)
 	c.tick(30*second, coordinator.RoundTrain)
@@ -284,19 +285,19 @@ func slowWitnesses(r *pair) error {
 	return c.err
 }
 
-// capsOfFindings has the caps on what findings do: of seven members four were late before, and two
-// can be dropped in a round, or become slow in an epoch, however often they are named.
+// capsOfFindings checks the limits of findings. Of seven members, four were late before. At most
+// two can be dropped in a round, or become slow in an epoch, however often they are accused.
 func capsOfFindings(r *pair) error {
 	for name, denies := range map[string]int{"all deny, and drop": 7, "too few deny: slow": 3} {
 		if err := capped(r, 7, denies, 2); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return capped(r, 2, 2, 1) // a third of two is one all the same
+	return capped(r, 2, 2, 1) // a third of two still allows one
 }
 
-// capped accuses all members that had a batch, twice, of a round in which the first of them denied
-// everybody's result: all are late already, and only so many lose by it.
+// capped accuses all members with a batch, twice, of a round whose first member denied the results
+// of all members. All are already late, and only a limited number are punished.
 func capped(r *pair, members, denies, most int) error {
 	c := begun(r, members, false)
 	c.tick(30*second, coordinator.RoundTrain)
@@ -337,8 +338,8 @@ func capped(r *pair, members, denies, most int) error {
 	return c.err
 }
 
-// falseReveals has members reveal what they had not committed to, one that committed to nothing among
-// them, and one that departed before depart again.
+// falseReveals makes members reveal wrong values. One has committed to nothing, and one departed
+// before and departs again.
 func falseReveals(r *pair) error {
 	c := begun(r, 3, false)
 	next := sha256.Sum256(secret[:])

@@ -4,8 +4,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// seats lets more clients wait than there are places, in every phase: who gives way, who is
-// drawn, and who is remembered when too many have left.
+// seats makes more clients wait than there are seats, in every phase. This tests which clients are
+// evicted, drawn, and remembered after too many have left.
 func seats(r *pair, seed uint64) error {
 	g := newGenerator(seed, 8+int(seed%9))
 	config := crowdConfig
@@ -37,12 +37,12 @@ func seats(r *pair, seed uint64) error {
 
 type seatsRun struct {
 	lateRun
-	next int // stranger
+	next int // unknown client
 }
 
 func strangerID(i int) coordinator.ClientID { return clientID(500_000 + i) }
 
-// join lets so many strangers join, some of whom do not stay.
+// join makes a number of unknown clients join. Some do not stay.
 func (l *seatsRun) join(count, leave int) {
 	epoch := l.r.s.Progress.Epoch
 	for range count {
@@ -55,7 +55,7 @@ func (l *seatsRun) join(count, leave int) {
 	}
 }
 
-// crowd lets strangers, members and offices come and go.
+// crowd makes unknown clients, members, and clients with special keys join and leave.
 func (l *seatsRun) crowd() {
 	s := &l.r.s
 	switch l.IntN(7) {
@@ -88,7 +88,7 @@ func (l *seatsRun) crowd() {
 	}
 }
 
-// remember fills the lists of who left with strangers, of whom some were members.
+// remember fills the list of departed clients with unknown clients. Some were members.
 func (l *seatsRun) remember() {
 	s := l.r.s.Clone()
 	s.Departed = nil
@@ -100,8 +100,8 @@ func (l *seatsRun) remember() {
 	}
 }
 
-// epochNeedsNewcomers lets all but one member leave before the first round: the next epoch takes
-// as many newcomers as it needs, more than it would otherwise.
+// epochNeedsNewcomers makes all members but one leave before the first round. The next epoch admits
+// as many newcomers as it needs, which is more than the usual limit.
 func epochNeedsNewcomers(r *pair) error {
 	config := crowdConfig
 	config.ProbationSteps, config.InitMinClients = 2, 5

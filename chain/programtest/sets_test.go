@@ -6,12 +6,12 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// setLimit is what an epoch may take to begin, in compute units, when all lists of clients are full
-// and all who wait are drawn.
+// setLimit is the maximum cost of the beginning of an epoch, in compute units, when all lists of
+// clients are full and all pending clients are drawn.
 const setLimit = 165_000
 
-// TestSets begins an epoch for as many clients as can wait, after one that as many others left as
-// can, with as many departed before, and wants that to be no dearer than sets make it.
+// TestSets begins an epoch with the maximum number of pending, exited and departed clients. It
+// checks that the cost stays below the limit that sets make possible.
 func TestSets(t *testing.T) {
 	d, u := newDeployed(loadProgram(t)), units{}
 	r := newPair(d)

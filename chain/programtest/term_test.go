@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// toEndOfTerm moves a running epoch on, without its rounds, to the last round of a term.
+// toEndOfTerm moves a running epoch, without playing its rounds, to the last round of a term.
 func toEndOfTerm(s *coordinator.State) {
 	round := s.CurrentRound()
 	skipped := coordinator.TermRounds - 1 - round.Height%coordinator.TermRounds
@@ -17,8 +17,8 @@ func toEndOfTerm(s *coordinator.State) {
 	}
 }
 
-// termsOfAnEpoch has members that are late or slow, or have returned as often as they may, at the end of
-// a term and before it: only a new term in a running epoch forgives them.
+// termsOfAnEpoch has members that are late or slow, or have no returns left, at the end of a term
+// and before it. Only a new term in a running epoch forgives them.
 func termsOfAnEpoch(r *pair) error {
 	c := begun(r, 12, false)
 	c.change(func(s *coordinator.State) {
@@ -60,7 +60,7 @@ func termsOfAnEpoch(r *pair) error {
 	return c.err
 }
 
-// burden makes members late and slow, and lets them have returned as often as they may.
+// burden makes members late and slow, and gives them the maximum number of returns.
 func burden(s *coordinator.State) {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// trials lets members accuse each other and vote, in runs of few and of some more, round after round and
-// from epoch to epoch, so that trials begin and end in every way, also of members that are gone.
+// trials makes members accuse each other and vote, in small and larger runs, in many rounds and
+// epochs. Trials begin and end in every way, also trials of members that have left.
 func trials(r *pair, seed uint64) error {
 	g := newGenerator(seed, []int{4, 5, 3, 7, 12, 2, 9, 6, 4, 5, 3, 8, 40, 4, 6, 120}[seed%16])
 	config := crowdConfig
@@ -42,7 +42,7 @@ func (l *trialRun) step() {
 		if s.RunState == coordinator.Cooldown {
 			l.accuseMany(3)
 		}
-		if s.RunState == coordinator.WaitingForMembers && l.rarely(3) { // an ejected one may never come back
+		if s.RunState == coordinator.WaitingForMembers && l.rarely(3) { // an ejected client may never come back
 			for i := range 2 {
 				l.ids = append(l.ids, clientID(1_000_000+len(l.ids)*10+i))
 			}
@@ -82,7 +82,7 @@ func (l *trialRun) noteEnded(before []coordinator.Trial) {
 	}
 }
 
-// witnessAll proves all of a round.
+// witnessAll proves all results of a round.
 func (l *trialRun) witnessAll() {
 	round := l.r.s.CurrentRound()
 	a := coordinator.WitnessRound{Step: round.Step}
@@ -95,29 +95,30 @@ func (l *trialRun) witnessAll() {
 	}
 }
 
-// accuseMany lets so many accuse, whoever they are, of steps that are mostly old enough.
+// accuseMany sends up to most accusations by random clients, mostly about steps that are old
+// enough.
 func (l *trialRun) accuseMany(most int) {
 	for range l.IntN(most + 1) {
 		l.send(l.id(), l.accusation(&l.r.s))
 	}
 }
 
-// accusation draws one of which anything may be wrong.
+// accusation draws an accusation in which anything may be wrong.
 func (g *generator) accusation(s *coordinator.State) coordinator.Accuse {
 	a := coordinator.Accuse{Step: 1 + uint32(g.Uint64N(uint64(s.Progress.Step))), Client: g.id(), Fault: oneOf[coordinator.Fault](g, 1, 1, 1, 2, 2, 2, 2, 0, 3)}
 	if g.rarely(2) {
 		a.Step = g.around(s.Progress.Step - 1)
 	}
-	if len(s.Trials) > 0 && g.rarely(3) { // of whom another one accuses
+	if len(s.Trials) > 0 && g.rarely(3) { // a step with an open trial of a different member
 		a.Client, a.Step = oneOf(g, s.Trials...).Accused, oneOf(g, a.Step, oneOf(g, s.Trials...).Step)
 	}
 	if g.rarely(12) {
-		a.Client = clientID(900_000) // whom nobody knows
+		a.Client = clientID(900_000) // a client that does not exist
 	}
 	return a
 }
 
-// answer lets juries vote, of one mind or not.
+// answer makes juries vote, unanimously or not.
 func (l *trialRun) answer() {
 	s := &l.r.s
 	for _, t := range slices.Clone(s.Trials) {
@@ -134,7 +135,7 @@ func (l *trialRun) answer() {
 	}
 }
 
-// jurorsOf are those of a trial wherever they are, also those that cannot vote there.
+// jurorsOf returns the jurors of a trial in all lists, including jurors that cannot vote there.
 func jurorsOf(s *coordinator.State, slot uint8) (jurors []coordinator.ClientID) {
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed} {
 		for i := range clients {
@@ -146,7 +147,7 @@ func jurorsOf(s *coordinator.State, slot uint8) (jurors []coordinator.ClientID) 
 	return jurors
 }
 
-// ofTrials draws an accusation or a vote of which anything may be wrong.
+// ofTrials draws an accusation or a vote in which anything may be wrong.
 func (g *generator) ofTrials(s *coordinator.State) coordinator.Action {
 	if len(s.Trials) == 0 || g.rarely(3) {
 		return g.accusation(s)
@@ -155,19 +156,20 @@ func (g *generator) ofTrials(s *coordinator.State) coordinator.Action {
 	return coordinator.Vote{Step: g.around(t.Step), Client: oneOf(g, t.Accused, t.Accused, t.Accused, t.Accuser), Guilty: g.rarely(2)}
 }
 
-// complaints draws how many a client has made.
+// complaints draws a client's number of complaints.
 func (g *generator) complaints() uint8 {
 	return oneOf[uint8](g, 0, 0, 1, coordinator.MaxComplaints-1, coordinator.MaxComplaints, 254, 255)
 }
 
-// fillChallenges gives rounds some of what witnesses revealed.
+// fillChallenges gives rounds values as if witnesses had revealed them.
 func (g *generator) fillChallenges(s *coordinator.State) {
 	for i := range s.Epoch.Rounds {
 		s.Epoch.Rounds[i].Challenge = clientID(g.IntN(1000))
 	}
 }
 
-// fillTrials makes trials of members and others, at any stage, with jurors wherever clients are.
+// fillTrials adds trials of members and other clients, in any stage, with jurors in all lists of
+// clients.
 func (g *generator) fillTrials(s *coordinator.State, count int) {
 	s.Trials = nil
 	places := g.places(s)
@@ -199,7 +201,7 @@ func (g *generator) fillTrials(s *coordinator.State, count int) {
 	}
 }
 
-// places are the records of all clients, in any order.
+// places returns the records of all clients, in random order.
 func (g *generator) places(s *coordinator.State) (places []*coordinator.Client) {
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Pending, s.Epoch.Exited, s.Departed} {
 		for i := range clients {
@@ -209,7 +211,8 @@ func (g *generator) places(s *coordinator.State) (places []*coordinator.Client) 
 	return places
 }
 
-// swear makes some clients the jury, of whom some are forgotten and some have voted, too few to decide.
+// swear makes some clients jurors. Some of them were removed and some have voted, but too few to
+// decide.
 func (g *generator) swear(t *coordinator.Trial, places []*coordinator.Client) {
 	size := min(coordinator.MaxJury, max(2, oneOf(g, len(places), len(places)+3, 1+g.IntN(12))))
 	t.Jurors = uint8(size)

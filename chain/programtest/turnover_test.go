@@ -6,13 +6,13 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// barredAtTheEnd ends a member's authorization while an epoch ends that is some rounds old: it is
-// noted in which round the member left.
+// barredAtTheEnd ends a member's authorization at the end of an epoch with several rounds. The
+// round in which the member left must be recorded.
 func barredAtTheEnd(r *pair) error {
 	c := begun(r, 4, true)
 	c.tick(30*second, coordinator.RoundTrain)
 	c.tick(50*second, coordinator.RoundWitness)
-	c.tick(5*second, coordinator.Cooldown) // nobody witnessed
+	c.tick(5*second, coordinator.Cooldown) // no witness sent a proof
 	c.change(func(s *coordinator.State) {
 		s.Progress.Step += 3
 		s.Epoch.Rounds[0].Step, s.Epoch.Rounds[0].Height = s.Progress.Step-1, 3
@@ -26,14 +26,14 @@ func barredAtTheEnd(r *pair) error {
 	return c.err
 }
 
-// showLife makes members such as have said something in the epoch.
+// showLife marks members as active in the epoch.
 func showLife(s *coordinator.State) {
 	for i := range s.Epoch.Clients {
 		s.Epoch.Clients[i].Active = true
 	}
 }
 
-// probationAbolished takes probation out of the rules while a member is on it.
+// probationAbolished removes probation from the rules while a member is on it.
 func probationAbolished(r *pair) error {
 	c := begun(r, 4, false)
 	c.change(func(s *coordinator.State) {
@@ -49,8 +49,8 @@ func probationAbolished(r *pair) error {
 	return c.err
 }
 
-// crowdedOut ends an epoch whose members, and others that have their probation behind them, leave no
-// newcomer a place among those that wait.
+// crowdedOut ends an epoch whose members, together with pending clients whose probation is over,
+// leave no room for a pending newcomer.
 func crowdedOut(r *pair) error {
 	const members, newcomers = 10, 6
 	c := begun(r, members, false)
@@ -65,7 +65,7 @@ func crowdedOut(r *pair) error {
 		showLife(s)
 		for i := range coordinator.MaxClients {
 			waiting := coordinator.Client{ID: clientID(1000 + i), ProbationUntil: 1}
-			if i < newcomers { // in front of all
+			if i < newcomers { // before all others
 				waiting.ProbationUntil = 0
 			}
 			s.Pending = append(s.Pending, waiting)
@@ -79,10 +79,10 @@ func crowdedOut(r *pair) error {
 	return c.err
 }
 
-// outlivedTrial lets two be accused in the last round of an epoch: juries are drawn in the next one, whose
-// members vote, and those that wait for the one after it. One accused is ejected by the authority's word
-// before its jury finds it guilty all the same, the other one waits then, near the last epoch that there
-// can be.
+// outlivedTrial has two clients accused in the last round of an epoch. Juries are drawn in the next
+// epoch, whose members vote, and so do clients that wait for the epoch after it. An authority
+// ejects one of the accused before its jury finds it guilty anyway. The other accused is pending
+// then, near the largest epoch number.
 func outlivedTrial(r *pair) error {
 	c := begun(r, 22, false)
 	c.change(func(s *coordinator.State) {
@@ -110,7 +110,7 @@ func outlivedTrial(r *pair) error {
 		c.want(coordinator.ErrDuplicate, juror, coordinator.Vote{Step: step, Client: clientID(0), Guilty: true})
 	}
 	c.tick(60*second, coordinator.WaitingForMembers)
-	for trial, votes := range []int{10, 0} { // eleven of twenty
+	for trial, votes := range []int{10, 0} { // eleven twentieths
 		for _, juror := range jurorsOf(&r.s, uint8(trial)) {
 			if votes < 11 && (trial > 0 || !slices.Contains(jurors[:10], juror)) {
 				c.must(juror, coordinator.Vote{Step: step, Client: clientID(trial), Guilty: true})
@@ -127,7 +127,7 @@ func outlivedTrial(r *pair) error {
 	return c.err
 }
 
-// rounds goes through a Warmup and so many rounds to their epoch's end.
+// rounds plays a Warmup and the given number of rounds up to the end of their epoch.
 func (c *crowd) rounds(count int) {
 	s := &c.r.s
 	for i := range s.Epoch.Clients {
@@ -148,8 +148,8 @@ func (c *crowd) rounds(count int) {
 	}
 }
 
-// endlessComplaints lets a member accuse others in vain until it may not any more, and has too many
-// trials of one, of a result, by one, and at all.
+// endlessComplaints has a member accuse others without success until it may not accuse any more,
+// and tries too many trials of one client, of one result, and by one accuser.
 func endlessComplaints(r *pair) error {
 	c := begun(r, 14, false)
 	c.change(func(s *coordinator.State) { s.Config.RoundsPerEpoch = 100 })
@@ -196,8 +196,8 @@ func endlessComplaints(r *pair) error {
 	return c.err
 }
 
-// returnedOften has members that returned once and more often, with and without audits, dropped while they
-// are on probation: they go on where they were, like one that never returned.
+// returnedOften has members that returned once or more, with and without audits, and are dropped
+// while they are on probation. They continue like a member that never returned.
 func returnedOften(r *pair) error {
 	for percent := range uint8(2) {
 		c := begun(r, 8, false)

@@ -11,15 +11,16 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// actionNames are the kinds of actions as package wire numbers them.
+// actionNames are the kinds of actions, in the order of package wire.
 var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
 	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
 	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote",
 }
 
-// costs runs a permissioned run of n members through everything that can happen to it. Each member is a delegate
-// of a separate grantee. The model definition has 8,192 bytes, the health check 24 names, and a WRITE 950 bytes.
+// costs plays a permissioned run of n members through everything that can happen to it. Each member
+// is a delegate of a separate grantee. The model definition has 8,192 bytes, the health check 24
+// names, and a WRITE 950 bytes.
 func costs(t *testing.T, n int) units {
 	t.Helper()
 	d, u := newDeployed(loadProgram(t)), units{}
@@ -28,7 +29,7 @@ func costs(t *testing.T, n int) units {
 	config := crowdConfig
 	config.RoundsPerEpoch = 9
 	if n == 2 {
-		config.VerificationPercent = 50 // less would make both trainers
+		config.VerificationPercent = 50 // a smaller share would make both trainers
 	}
 	genesis := coordinator.Genesis{RunID: "costs", Host: clientID(100_000), Config: config, Model: crowdModel, Permissioned: true, Paused: true}
 	if code, err := c.r.genesis(genesis); code != 0 || err != nil {
@@ -54,7 +55,7 @@ func costs(t *testing.T, n int) units {
 	return u
 }
 
-// lead leads a run from its members' joining to the upload of its first checkpoint.
+// lead plays a run from the joins of its members to the upload of its first checkpoint.
 func (c *crowd) lead(n int, config coordinator.Config) {
 	for i := range n {
 		c.must(clientID(i), coordinator.Join{Commitment: linkAt(1)})
@@ -99,7 +100,7 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 			c.must(c.r.s.Epoch.Clients[0].ID, coordinator.HealthCheck{Step: c.r.s.Progress.Step - 1, Clients: accusable[:min(len(accusable), 24)]})
 		}
 	}
-	if n > 2 && recording == nil { // nobody has signed it
+	if n > 2 && recording == nil { // these bytes have no signature
 		last := c.r.s.CurrentRound()
 		c.must(c.r.s.Epoch.Clients[0].ID, equivocationOf(last.Members[len(last.Members)-1], last.Step, true, true))
 	}
@@ -114,8 +115,8 @@ func (c *crowd) lead(n int, config coordinator.Config) {
 	c.must(c.r.s.Pending[0].ID, coordinator.ReportUpload{Step: step - 1, Digest: clientID(50_000), Place: coordinator.Place{Kind: coordinator.CheckpointGcs, Repo: "bucket"}})
 }
 
-// try lets as many be accused as can be of their first result, one of whom is judged in the round after
-// that. The others' juries do not vote.
+// try accuses as many members as possible of their first result. One of them is judged in the next
+// round, and the juries of the others do not vote.
 func (c *crowd) try(round uint32) {
 	s := &c.r.s
 	switch round {
@@ -125,7 +126,7 @@ func (c *crowd) try(round uint32) {
 			c.must(s.Epoch.Clients[i].ID, coordinator.Accuse{Step: 1, Client: s.Epoch.Clients[n-1-i].ID, Fault: coordinator.FaultResult})
 		}
 	case 2:
-		if len(s.Trials) == 0 { // two have nobody to judge them
+		if len(s.Trials) == 0 { // two members have no jury
 			return
 		}
 		trial := s.Trials[0]
@@ -137,7 +138,8 @@ func (c *crowd) try(round uint32) {
 	}
 }
 
-// leave lets a run end: its members go, one of them ejected, one of them barred, and it is closed.
+// leave ends a run: its members leave, one is ejected, one loses its authorization, and the run is
+// closed.
 func (c *crowd) leave(n int) {
 	s := &c.r.s
 	c.tick(4*second, coordinator.WaitingForMembers)
@@ -152,7 +154,7 @@ func (c *crowd) leave(n int) {
 	c.tick(second, coordinator.Finished)
 }
 
-// fixedCosts are what instructions take whose cost has nothing to do with members.
+// fixedCosts are the costs of instructions that do not depend on the number of members.
 func fixedCosts(t *testing.T) units {
 	s, u := newScene(t, loadProgram(t)), units{}
 	note := func(data []byte, accounts ...string) { u[instructionNames[data[0]]] = s.must(data, accounts...).Units }
@@ -165,10 +167,10 @@ func fixedCosts(t *testing.T) units {
 	return u
 }
 
-// TestUnits keeps what each instruction takes, in runs of few and of many members.
+// TestUnits records the cost of each instruction, in runs of few and of many members.
 func TestUnits(t *testing.T) {
 	if testing.Short() || *programFile != "" {
-		t.Skip("of the program in the repository, and dear with the race detector")
+		t.Skip("applies to the program in the repository, and is slow with the race detector")
 	}
 	fixed := fixedCosts(t)
 	by := []units{costs(t, 2), costs(t, 64), costs(t, 256)}

@@ -4,7 +4,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// fullUploads lets clients of all ages report uploads to lists that have no place left.
+// fullUploads makes clients of all ages report uploads to full lists.
 func fullUploads(r *pair, seed uint64) error {
 	g := newGenerator(seed, 8)
 	genesis := coordinator.Genesis{RunID: "uploads", Host: g.ids[0], Config: crowdConfig, Model: crowdModel, Progress: coordinator.Progress{Epoch: 2, Step: 40, DataIndex: 100}}
@@ -23,8 +23,8 @@ func fullUploads(r *pair, seed uint64) error {
 	return l.err
 }
 
-// loadUploads gives the run clients that wait, and reports of them and of others, for which there
-// are few steps and few ages.
+// loadUploads adds pending clients to the run, and reports of these and of other clients, with few
+// different steps and ages.
 func (l *lateRun) loadUploads() {
 	s := l.r.s.Clone()
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointHub, Repo: "repo", Revision: "main", Digest: clientID(39), Step: 39}

@@ -53,14 +53,17 @@ func New(program, address [32]byte) *Run { return &Run{program: program, address
 // logged is its log. After an error the run is unchanged.
 func (r *Run) Do(signer [32]byte, data []byte, logged [][]byte) error {
 	if len(data) == 0 {
-		return fmt.Errorf("%w: an instruction without data", ErrDiffers)
+		return fmt.Errorf("%w: an instruction has no data", ErrDiffers)
 	}
 	if len(logged) == 0 {
 		return r.silent(signer, data)
 	}
 	e, err := event.Decode(logged[0])
-	if err != nil || len(logged) > 1 {
-		return fmt.Errorf("%w: instruction %d logs %d pieces: %w", ErrDiffers, data[0], len(logged), err)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: log of instruction %d: %w", ErrDiffers, data[0], err)
+	case len(logged) > 1:
+		return fmt.Errorf("%w: instruction %d has %d log entries, want 1", ErrDiffers, data[0], len(logged))
 	}
 	if e.Instruction != uint64(data[0]) || e.Sequence != r.Sequence+1 {
 		return fmt.Errorf("%w: instruction %d after change %d logs number %d of instruction %d", ErrDiffers, data[0], r.Sequence, e.Sequence, e.Instruction)
@@ -87,10 +90,10 @@ func (r *Run) silent(signer [32]byte, data []byte) error {
 		r.Main = signer
 	case opWrite:
 		if len(data) < 5 {
-			return fmt.Errorf("%w: a piece of %d bytes", ErrDiffers, len(data))
+			return fmt.Errorf("%w: an instruction that stages a piece has %d bytes, want at least 5", ErrDiffers, len(data))
 		}
 		if signer != r.Main {
-			return fmt.Errorf("%w: %x stages for a run of %x", ErrDiffers, signer, r.Main)
+			return fmt.Errorf("%w: key %x stages data for the run of key %x", ErrDiffers, signer, r.Main)
 		}
 		at, part := int64(le.Uint32(data[1:])), data[5:]
 		end := at + int64(len(part))
@@ -102,7 +105,7 @@ func (r *Run) silent(signer [32]byte, data []byte) error {
 		}
 		copy(r.stage[at:], part)
 	case opGenesis, opAct:
-		return fmt.Errorf("%w: instruction %d logs nothing", ErrDiffers, data[0])
+		return fmt.Errorf("%w: instruction %d has no log", ErrDiffers, data[0])
 	}
 	return nil
 }
@@ -110,11 +113,11 @@ func (r *Run) silent(signer [32]byte, data []byte) error {
 // staged returns the staged bytes that an instruction names.
 func (r *Run) staged(named []byte) ([]byte, error) {
 	if len(named) != 4+sha256.Size || int64(le.Uint32(named)) > int64(len(r.stage)) {
-		return nil, fmt.Errorf("%w: more is named than was staged, %d bytes", ErrDiffers, len(r.stage))
+		return nil, fmt.Errorf("%w: the instruction refers to more than the %d staged bytes", ErrDiffers, len(r.stage))
 	}
 	b := r.stage[:le.Uint32(named)]
 	if sha256.Sum256(b) != [32]byte(named[4:]) {
-		return nil, fmt.Errorf("%w: the %d staged bytes differ from the named ones", ErrDiffers, len(b))
+		return nil, fmt.Errorf("%w: the %d staged bytes do not have the hash in the instruction", ErrDiffers, len(b))
 	}
 	return b, nil
 }
@@ -152,7 +155,7 @@ func (r *Run) checkOwner(signer [32]byte, s *coordinator.State) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrDiffers, err)
 	case signer != r.Main || s.Authority.Main != coordinator.ClientID(r.Main):
-		return fmt.Errorf("%w: %x begins a run of %x whose main authority is %x", ErrDiffers, signer, r.Main, s.Authority.Main)
+		return fmt.Errorf("%w: key %x starts the run of key %x with the main authority %x", ErrDiffers, signer, r.Main, s.Authority.Main)
 	case s.Host != coordinator.ClientID(r.address) || address != r.address:
 		return fmt.Errorf("%w: the run %q of %x has the address %x, not %x", ErrDiffers, s.RunID, r.Main, address, r.address)
 	}
@@ -162,14 +165,14 @@ func (r *Run) checkOwner(signer [32]byte, s *coordinator.State) error {
 // checkHead returns an error unless the event is the next one in the hash chain.
 func checkHead(previous [32]byte, e *event.Event, by event.Cause) error {
 	if head := e.Next(previous, by); head != e.Head {
-		return fmt.Errorf("%w: change %d has head %x, the event %x", ErrDiffers, e.Sequence, head, e.Head)
+		return fmt.Errorf("%w: change %d has head %x, but its event has %x", ErrDiffers, e.Sequence, head, e.Head)
 	}
 	return nil
 }
 
 func (r *Run) act(signer [32]byte, data []byte, e *event.Event) error {
 	if len(data) < 9 {
-		return fmt.Errorf("%w: an action of %d bytes", ErrDiffers, len(data))
+		return fmt.Errorf("%w: an instruction with an action has %d bytes, want at least 9", ErrDiffers, len(data))
 	}
 	by := event.Cause{Actor: signer, Nonce: le.Uint64(data), Data: data[8:]}
 	if err := checkHead(r.Head, e, by); err != nil {
@@ -205,7 +208,7 @@ func (r *Run) tick(e *event.Event) error {
 	}
 	s := r.State.Clone()
 	if !s.Tick(e.Now, e.Draw) {
-		return fmt.Errorf("%w: change %d is a tick in which nothing was due", ErrDiffers, e.Sequence)
+		return fmt.Errorf("%w: change %d is a tick, but no tick was due", ErrDiffers, e.Sequence)
 	}
 	r.State = s
 	return nil

@@ -16,7 +16,7 @@ import (
 
 var program, mainKey = [32]byte{1}, [32]byte{3}
 
-// address is that of the run.
+// address is the address of the run.
 var address = func() [32]byte {
 	address, err := transaction.Program(program).RunAddress(mainKey, "replay")
 	if err != nil {
@@ -25,21 +25,20 @@ var address = func() [32]byte {
 	return address
 }()
 
-// entry is an instruction as the chain keeps it.
+// entry is an instruction as the chain stores it.
 type entry struct {
 	signer [32]byte
 	data   []byte
 	logged [][]byte
 }
 
-// archive is a run of four changes, put together by hand: package programtest has what the program
-// makes of real ones.
+// archive is a manually written run of four changes. Package programtest replays real ones.
 func archive() []entry { return begun(coordinator.ClientID(address), mainKey) }
 
-// begun is that run, with another host or main authority in its genesis.
+// begun returns that run, with a different host or main authority in its genesis if these are set.
 func begun(host, main coordinator.ClientID) []entry { return begunBy(mainKey, host, main) }
 
-// begunBy is the run as somebody who signs its beginning makes it.
+// begunBy returns the run with a beginning that is signed by the given key.
 func begunBy(signer [32]byte, host, main coordinator.ClientID) []entry {
 	genesis := layout.AppendGenesis(nil, coordinator.Genesis{
 		RunID: "replay", Host: host, MainAuthority: main, Paused: true,
@@ -86,7 +85,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestDoRefuses changes one instruction of the archive; the run stays as it was before that one.
+// TestDoRefuses changes one instruction of the archive. The run must stay as it was before that
+// instruction.
 func TestDoRefuses(t *testing.T) {
 	late := event.Event{Instruction: opTick, Sequence: 4, Slot: 8, Now: 4000}
 	for name, test := range map[string]struct {
@@ -133,7 +133,7 @@ func TestDoRefuses(t *testing.T) {
 	}
 }
 
-// TestDoRefusesAnothersRun begins runs that somebody else than the main authority of the address wrote.
+// TestDoRefusesAnothersRun begins runs that the main authority of the address did not write.
 func TestDoRefusesAnothersRun(t *testing.T) {
 	for name, entries := range map[string][]entry{
 		"another host":           begun(coordinator.ClientID{4}, mainKey),
@@ -148,18 +148,18 @@ func TestDoRefusesAnothersRun(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, ErrDiffers)
 		}
 	}
-	// All of it is of somebody whose address this is not.
+	// The whole archive is for a different address.
 	thief, r := [32]byte{9}, New(program, address)
 	var err error
 	for _, e := range begunBy(thief, coordinator.ClientID(address), thief)[:4] {
 		err = errors.Join(err, r.Do(e.signer, e.data, e.logged))
 	}
 	if !errors.Is(err, ErrDiffers) || r.Sequence != 0 {
-		t.Errorf("another's address: %v, want %v", err, ErrDiffers)
+		t.Errorf("a different address: %v, want %v", err, ErrDiffers)
 	}
 }
 
-// FuzzDo wants whatever an endpoint calls a log to be followed or refused.
+// FuzzDo checks that arbitrary logs of an endpoint are followed or refused.
 func FuzzDo(f *testing.F) {
 	for i, e := range archive() {
 		var logged []byte

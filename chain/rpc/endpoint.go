@@ -28,7 +28,7 @@ const (
 
 // Errors of an endpoint, as opposed to an *Error, which is a node's answer.
 var (
-	ErrBusy        = errors.New("the node is asked too often")
+	ErrBusy        = errors.New("too many requests to the node")
 	ErrUnreachable = errors.New("the node cannot be reached")
 	ErrBadAnswer   = errors.New("the node's answer makes no sense")
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestRest wants a node to be left alone as long as it asked for, and no longer.
+// TestRest checks that a node is not used for exactly the time that it requested.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &Endpoint{}

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// signed is some transaction and its bytes in base64.
+// signed returns a transaction and its bytes in base64.
 func signed(t *testing.T) (transaction.Transaction, []byte) {
 	t.Helper()
 	key := identity.FromSeed([identity.SeedSize]byte{1})
@@ -32,7 +32,7 @@ func signed(t *testing.T) (transaction.Transaction, []byte) {
 	return made, raw
 }
 
-// TestMethods asks for everything once, and wants a bad answer to each to be an error.
+// TestMethods calls every method, and checks that an invalid answer to each is an error.
 func TestMethods(t *testing.T) {
 	made, raw := signed(t)
 	name := made.Name()
@@ -123,7 +123,7 @@ func TestUnknownTransaction(t *testing.T) {
 	}
 }
 
-// TestAnotherTransaction wants a node not to pass one transaction off as another.
+// TestAnotherTransaction checks that a node cannot answer with a different transaction.
 func TestAnotherTransaction(t *testing.T) {
 	_, raw := signed(t)
 	e := endpoint(t, node(t, func(string, []json.RawMessage) string {

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// node is a server that answers every request with what result returns.
+// node is a server that answers every request with the text that result returns.
 func node(t *testing.T, result func(method string, params []json.RawMessage) string) Address {
 	t.Helper()
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func endpoint(t *testing.T, a Address) *Endpoint {
 	return pool(t, a).Endpoints()[0]
 }
 
-// dead returns the address of a node that was there once.
+// dead returns the address of a stopped node.
 func dead(t *testing.T) Address {
 	server := httptest.NewServer(http.NotFoundHandler())
 	address, err := ParseEndpoint(server.URL)
@@ -154,7 +154,7 @@ func TestBadAnswers(t *testing.T) {
 				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
 			if !e.Resting() {
-				t.Error("the node is asked again at once")
+				t.Error("the node is asked again before its time")
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func TestAnyTakesARefusal(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if p.Endpoints()[0].Resting() {
-		t.Error("a node that refuses has failed")
+		t.Error("a node that refuses counts as failed")
 	}
 }
 
@@ -247,11 +247,11 @@ func TestHealth(t *testing.T) {
 		t.Errorf("the node asked for 30 s, got %v", got)
 	}
 	if other := (health{failures: 1}); other.compare(h, now) >= 0 || h.compare(h, now) != 0 {
-		t.Error("the available endpoint comes first")
+		t.Error("want the available endpoint first")
 	}
 	h.succeeded()
 	if h.wait(now) != 0 {
-		t.Error("an answer changes nothing")
+		t.Error("an answer does not change the health")
 	}
 }
 
@@ -267,7 +267,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// packed returns an account as nodes send it.
+// packed returns an account in the format of nodes.
 func packed(data []byte) string {
 	writer, _ := zstd.NewWriter(nil)
 	defer func() { _ = writer.Close() }()
@@ -314,7 +314,7 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestBombs wants little data that unpacks to a lot to be refused.
+// TestBombs checks that small data that decompresses to large data is refused.
 func TestBombs(t *testing.T) {
 	bomb := packed(make([]byte, 100<<20))
 	if len(bomb) > 100_000 {

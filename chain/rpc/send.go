@@ -73,7 +73,7 @@ func (s *Status) Reached(c Commitment) bool {
 }
 
 // Statuses returns the statuses of transactions in their order. A status is nil if the node does
-// not know the transaction. Without history, it forgets transactions after some minutes.
+// not know the transaction. Without history, a node forgets transactions after some minutes.
 func (e *Endpoint) Statuses(ctx context.Context, signatures []transaction.Signature, history bool) ([]*Status, uint64, error) {
 	if len(signatures) == 0 || len(signatures) > maxSignatures {
 		return nil, 0, fmt.Errorf("%d signatures at once, want 1 to %d", len(signatures), maxSignatures)

@@ -56,7 +56,8 @@ type slotNotice struct {
 	Root   uint64 `json:"root"`
 }
 
-// Logs subscribes to the transactions that name an account. handle receives LogsNotice values.
+// Logs subscribes to the transactions that name an account. The handle function of Listen receives
+// LogsNotice values.
 func Logs(mentions transaction.PublicKey, c Commitment) Subscription {
 	return Subscription{
 		method: "logsSubscribe", params: []any{map[string]any{"mentions": []string{mentions.String()}}, commitment{c}},
@@ -75,7 +76,8 @@ func Logs(mentions transaction.PublicKey, c Commitment) Subscription {
 	}
 }
 
-// AccountChanges subscribes to an account. handle receives AccountNotice values.
+// AccountChanges subscribes to an account. The handle function of Listen receives AccountNotice
+// values.
 func AccountChanges(key transaction.PublicKey, c Commitment) Subscription {
 	return Subscription{
 		method: "accountSubscribe", params: []any{key, queryParameters{Encoding: "base64+zstd", Commitment: c}},
@@ -90,7 +92,7 @@ func AccountChanges(key transaction.PublicKey, c Commitment) Subscription {
 	}
 }
 
-// Slots subscribes to new slots. handle receives slotNotice values.
+// Slots subscribes to new slots. The handle function of Listen receives slotNotice values.
 func Slots() Subscription {
 	return Subscription{method: "slotSubscribe", decode: func(raw json.RawMessage) (any, error) {
 		var notice slotNotice

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// socketNode talks to every WebSocket with talk, and then hangs up.
+// socketNode calls talk for every WebSocket, and then closes it.
 func socketNode(t *testing.T, talk func(c *websocket.Conn)) *Endpoint {
 	t.Helper()
 	upgrader := websocket.Upgrader{}
@@ -33,7 +33,7 @@ func write(c *websocket.Conn, format string, args ...any) {
 	_ = c.WriteMessage(websocket.TextMessage, fmt.Appendf(nil, format, args...))
 }
 
-// untilClosed reads until the other side hangs up.
+// untilClosed reads until the other side closes the socket.
 func untilClosed(c *websocket.Conn) {
 	for {
 		if _, _, err := c.ReadMessage(); err != nil {
@@ -55,7 +55,7 @@ func TestListen(t *testing.T) {
 				t.Errorf("subscription %d: %s, %v, want %s", i, got, err, want)
 			}
 		}
-		write(c, `{"method":"slotNotification","params":{"result":{"slot":1,"parent":0,"root":0},"subscription":30}}`) // before its answer
+		write(c, `{"method":"slotNotification","params":{"result":{"slot":1,"parent":0,"root":0},"subscription":30}}`) // before the answer to its subscription
 		for i := 3; i >= 1; i-- {
 			write(c, `{"jsonrpc":"2.0","id":%d,"result":%d}`, i, 10*i)
 		}
@@ -117,7 +117,8 @@ func TestListenEnds(t *testing.T) {
 	}
 }
 
-// TestListenEndsWithItsContext also where the node says nothing.
+// TestListenEndsWithItsContext checks that listening ends with its context, also if the node sends
+// nothing.
 func TestListenEndsWithItsContext(t *testing.T) {
 	e := socketNode(t, untilClosed)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

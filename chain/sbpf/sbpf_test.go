@@ -17,7 +17,7 @@ func TestSyscallID(t *testing.T) {
 	}
 }
 
-// ins makes an instruction.
+// ins encodes an instruction.
 func ins(op, destination, source byte, offset int16, immediate int32) instruction {
 	return instruction{op, destination, source, offset, immediate}
 }
@@ -74,7 +74,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestSystem calls every system call, and each with memory that is not there.
+// TestSystem calls every system call, and each with invalid memory.
 func TestSystem(t *testing.T) {
 	for name, test := range map[string]struct {
 		id     uint32
@@ -110,13 +110,13 @@ func TestSystem(t *testing.T) {
 	}
 }
 
-// FuzzRun wants no program to do more than fail.
+// FuzzRun checks that an arbitrary program can only fail.
 func FuzzRun(f *testing.F) {
 	f.Add([]byte{moveImmediate, 0, 0, 0, 1, 0, 0, 0, opExit, 0, 0, 0, 0, 0, 0, 0})
 	fuzztest.Run(f, func(t *testing.T, text []byte) {
 		m := NewMachine(&Program{text: instructions(text)}, 2000)
 		if _, err := m.Run(make([]byte, 64)); err == nil && len(text) == 0 {
-			t.Error("a program of nothing ends well")
+			t.Error("an empty program succeeds")
 		}
 	})
 }

@@ -202,7 +202,7 @@ func (a *agreement) shown(s sighting) []uint64 {
 	return slots
 }
 
-// isRollback reports whether a quorum has gone back to c, in slots after those of the accepted
+// isRollback reports whether a quorum has gone back to c, in slots after the slots of the accepted
 // state.
 func (a *agreement) isRollback(c claim) bool {
 	if c == a.accepted.claim {

@@ -9,7 +9,8 @@ import (
 	"github.com/psyche-go/psyche/chain/layout"
 )
 
-// shown makes a sighting of a whole account; fork makes another history, body another state.
+// shown returns an observation of a whole account. The parameter fork selects a history and body a
+// state.
 func shown(slot, sequence uint64, fork, body byte) sighting {
 	return sighting{
 		claim: claim{sequence, [32]byte{fork, byte(sequence)}}, slot: slot, looked: true,
@@ -17,15 +18,16 @@ func shown(slot, sequence uint64, fork, body byte) sighting {
 	}
 }
 
-// headOf makes a sighting of a head.
+// headOf returns an observation of a head.
 func headOf(slot, sequence uint64, fork byte) sighting {
 	s := shown(slot, sequence, fork, 0)
 	s.account, s.body = nil, [32]byte{}
 	return s
 }
 
-// TestAgreement plays looks of endpoints, one a line, and wants the accepted state after each:
-// "endpoint slot sequence fork body -> sequence fork". Body "-" is a look at the head alone.
+// TestAgreement plays observations of endpoints, one per line, and checks the accepted state after
+// each: "endpoint slot sequence fork body -> sequence fork". The body "-" means an observation of
+// the head alone.
 func TestAgreement(t *testing.T) {
 	for name, test := range map[string]struct {
 		endpoints int
@@ -136,13 +138,13 @@ func TestAgreementWants(t *testing.T) {
 	now := time.Unix(0, 0)
 	a := newAgreement(3, time.Minute, now)
 	if order, wanted := a.wants(); !wanted || len(order) != 3 {
-		t.Error("nothing is known, and nothing is wanted")
+		t.Error("nothing is known, but no state is requested")
 	}
 	a.observe(0, shown(10, 1, 'a', 'a'), now)
 	a.observe(1, shown(10, 1, 'a', 'a'), now)
 	a.decide(now)
 	if _, wanted := a.wants(); wanted {
-		t.Error("everything is known, and something is wanted")
+		t.Error("everything is known, but a state is requested")
 	}
 	a.observe(2, headOf(11, 2, 'a'), now)
 	if order, wanted := a.wants(); !wanted || order[0] != 2 {
@@ -150,7 +152,7 @@ func TestAgreementWants(t *testing.T) {
 	}
 	a.witnesses[2].fault = invented
 	if order, wanted := a.wants(); wanted || order[2] != 2 {
-		t.Errorf("an endpoint at fault is followed: asks %v, wanted %v", order, wanted)
+		t.Errorf("an endpoint with a fault is followed: asks %v, wanted %v", order, wanted)
 	}
 }
 
@@ -158,7 +160,7 @@ func TestFaults(t *testing.T) {
 	begin := time.Unix(0, 0)
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
 	for name, test := range map[string]struct {
-		show func(a *agreement, second int) // the third endpoint; the others are honest
+		show func(a *agreement, second int) // the third endpoint; all other endpoints are honest
 		want fault
 	}{
 		"honest":        {func(a *agreement, i int) { a.observe(2, shown(uint64(i+1), uint64(i+1), 'a', 'a'), at(i)) }, noFault},
@@ -193,13 +195,14 @@ func TestFaults(t *testing.T) {
 			}
 			a.observe(2, shown(100, 40, 'a', 'a'), at(41))
 			if changes := a.judge(at(41)); test.want != noFault && changes[2] != noFault || a.witnesses[2].fault != noFault {
-				t.Errorf("it shows the same as the other endpoints: %v", changes)
+				t.Errorf("a fault of an endpoint that agrees with the others: %v", changes)
 			}
 		})
 	}
 }
 
-// TestMemoryIsBounded also for an endpoint that invents one state after another.
+// TestMemoryIsBounded checks that memory is bounded even if an endpoint invents one state after
+// another.
 func TestMemoryIsBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	a := newAgreement(1, time.Minute, now)

@@ -31,8 +31,8 @@ type chain struct {
 // mainKey is the main authority of the runs.
 func mainKey() identity.Key { return backendtest.Key(200) }
 
-// newChain starts a chain whose slots take so long. Its clock shows now, or the real time when
-// that is nil.
+// newChain starts a chain with the given slot time. Its clock shows now, or the real time if now is
+// nil.
 func newChain(t *testing.T, nodes int, slot time.Duration, now func() time.Time) *chain {
 	t.Helper()
 	if now == nil {
@@ -70,8 +70,8 @@ func newChain(t *testing.T, nodes int, slot time.Duration, now func() time.Time)
 		}
 	})
 	t.Cleanup(func() { cancel(); running.Wait(); c.server.Close() })
-	// As many slots as on a public chain, but for turns: they are for clients, which shorter slots
-	// make no faster.
+	// The same numbers of slots as on a public chain, except for turns. Turns depend on the
+	// clients' delays, which shorter slots do not reduce.
 	scale := func(d time.Duration) time.Duration { return max(d*slot/(400*time.Millisecond), 5*time.Millisecond) }
 	p := defaultPace()
 	c.pace = Pace{
@@ -81,7 +81,7 @@ func newChain(t *testing.T, nodes int, slot time.Duration, now func() time.Time)
 	return c
 }
 
-// fund gives a key lamports, unless it has some.
+// fund gives a key lamports if it has none.
 func (c *chain) fund(key identity.Key) {
 	c.t.Helper()
 	has := func() bool { return c.ledger.At(localnet.Confirmed, 0).Account(transaction.PublicKey(key.ID())) != nil }
@@ -111,7 +111,7 @@ func (c *chain) create(genesis coordinator.Genesis) transaction.PublicKey {
 	return run
 }
 
-// join dials a run with a key that has lamports.
+// join connects to a run with a funded key.
 func (c *chain) join(ctx context.Context, key identity.Key, run transaction.PublicKey) (*Client, error) {
 	c.fund(key)
 	o := c.options(key)
@@ -119,7 +119,7 @@ func (c *chain) join(ctx context.Context, key identity.Key, run transaction.Publ
 	return Dial(ctx, o)
 }
 
-// testLogger writes what is worth a warning to the test's log, until the test ends.
+// testLogger writes warnings and errors to the test's log until the test ends.
 func testLogger(t *testing.T) *slog.Logger {
 	var mu sync.Mutex
 	ended := false

@@ -17,14 +17,14 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// smallGenesis is of a run that begins with one client.
+// smallGenesis returns a genesis of a run that begins with one client.
 func smallGenesis() coordinator.Genesis {
 	return coordinator.Genesis{
 		RunID: "small", Config: testConfig(), Model: coordinator.Model{MaxSeqLen: 16, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}},
 	}
 }
 
-// small begins such a run, and attaches the n-th client.
+// small begins such a run and attaches the n-th client.
 func small(t *testing.T, n byte) (*chain, *Client, transaction.PublicKey) {
 	t.Helper()
 	c := newChain(t, 1, 10*time.Millisecond, nil)
@@ -54,7 +54,7 @@ func await(t *testing.T, c *Client, subject string, done func(backend.Update) bo
 	}
 }
 
-// TestUpdateConfig changes the rules of a paused run: an action that is staged.
+// TestUpdateConfig changes the rules of a paused run with a staged action.
 func TestUpdateConfig(t *testing.T) {
 	c, _, run := small(t, 1)
 	main, err := c.join(t.Context(), mainKey(), run)
@@ -65,7 +65,7 @@ func TestUpdateConfig(t *testing.T) {
 	if err := main.Submit(t.Context(), coordinator.SetPaused{Paused: true}); err != nil {
 		t.Fatal(err)
 	}
-	// Nobody takes part: who governs the run has to tick it.
+	// There are no members, so the authority must send the ticks.
 	if err := main.Tick(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestUpdateConfig(t *testing.T) {
 	}
 }
 
-// TestRefusalsAreFree wants what the rules refuse to send nothing.
+// TestRefusalsAreFree checks that an action that the rules refuse is not sent.
 func TestRefusalsAreFree(t *testing.T) {
 	_, client, _ := small(t, 1)
 	before := client.Costs()
@@ -96,8 +96,8 @@ func TestRefusalsAreFree(t *testing.T) {
 	}
 }
 
-// TestExpiry loses everything until the blockhash is dead: the action is signed anew, with the
-// same nonce.
+// TestExpiry drops everything until the blockhash has expired. The action must be signed again with
+// the same nonce.
 func TestExpiry(t *testing.T) {
 	c, client, _ := small(t, 1)
 	c.nodes[0].SetFaults(localnet.Faults{Lost: 1})
@@ -115,11 +115,12 @@ func TestExpiry(t *testing.T) {
 		t.Fatal(err)
 	}
 	if costs := client.Costs(); costs.Lamports != fee(actUnits, firstRaise) && costs.Lamports != fee(actUnits+tickUnits, firstRaise) {
-		t.Errorf("costs %+v: the second signature offers %d", costs, firstRaise)
+		t.Errorf("costs %+v: the second transaction offers %d", costs, firstRaise)
 	}
 }
 
-// TestContextEndsWhatIsLost wants a submit to end with its context, and the client with Close.
+// TestContextEndsWhatIsLost checks that Submit ends with its context, and that the client ends with
+// Close.
 func TestContextEndsWhatIsLost(t *testing.T) {
 	c, client, _ := small(t, 1)
 	c.nodes[0].SetFaults(localnet.Faults{Lost: 1})
@@ -142,7 +143,7 @@ func TestContextEndsWhatIsLost(t *testing.T) {
 	}
 }
 
-// TestManyAddresses announces more than fits into a transaction.
+// TestManyAddresses announces more addresses than fit into a transaction.
 func TestManyAddresses(t *testing.T) {
 	_, client, _ := small(t, 1)
 	if err := client.Submit(t.Context(), coordinator.Join{}); err != nil {
@@ -160,7 +161,7 @@ func TestManyAddresses(t *testing.T) {
 	}
 }
 
-// TestDialRefuses names what is wrong.
+// TestDialRefuses checks that errors name the problem.
 func TestDialRefuses(t *testing.T) {
 	c, _, run := small(t, 1)
 	for name, test := range map[string]struct {
@@ -203,7 +204,8 @@ func TestDialRefuses(t *testing.T) {
 	}
 }
 
-// TestNoFunds says so instead of sending what never lands.
+// TestNoFunds checks that a client without funds gets an error, instead of sending transactions
+// that never land.
 func TestNoFunds(t *testing.T) {
 	c, _, run := small(t, 1)
 	poor := identity.FromSeed([identity.SeedSize]byte{99})
@@ -222,8 +224,8 @@ func TestNoFunds(t *testing.T) {
 	}
 }
 
-// TestCreateOnce wants a second run of that name to be refused, and one that was broken off to be
-// finished.
+// TestCreateOnce checks that a second run with the same name is refused, and that an interrupted
+// creation is completed.
 func TestCreateOnce(t *testing.T) {
 	c, _, run := small(t, 1)
 	_, err := Create(t.Context(), c.options(mainKey()), smallGenesis())
@@ -232,7 +234,7 @@ func TestCreateOnce(t *testing.T) {
 	genesis.RunID = "broken off"
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	go func() { // once its account is there
+	go func() { // once its account exists
 		address, err := transaction.Program(c.program).RunAddress(transaction.PublicKey(mainKey().ID()), genesis.RunID)
 		for err == nil && ctx.Err() == nil && c.ledger.At(localnet.Confirmed, 0).Account(address) == nil {
 			time.Sleep(time.Millisecond)
@@ -249,6 +251,6 @@ func TestCreateOnce(t *testing.T) {
 	bad := smallGenesis()
 	bad.Config.TotalSteps = 0
 	if _, err := Create(t.Context(), c.options(mainKey()), bad); err == nil {
-		t.Error("a genesis that cannot be is accepted")
+		t.Error("an invalid genesis is accepted")
 	}
 }

@@ -20,7 +20,7 @@ var _ env.Backend = (*Client)(nil)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// Whole runs wait most of the time, so more of them at once than cores can run.
+	// Whole runs mostly wait, so more of them than cores can run at once.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		fmt.Fprintln(os.Stderr, "chain/solana:", err)
 		os.Exit(1)
@@ -28,8 +28,9 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestConformance runs the suite over a chain whose clock the suite moves. A chain does not know
-// who is connected: it cannot refuse a second client, nor withdraw a client that is gone.
+// TestConformance runs the suite on a chain whose clock the suite controls. A chain does not know
+// which clients are connected, so it cannot refuse a second connection of a client, or withdraw a
+// disconnected client.
 func TestConformance(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T, s backendtest.Setup) backendtest.Attach {
 		c := newChain(t, 1, 10*time.Millisecond, func() time.Time { return time.UnixMilli(int64(s.Now())) })

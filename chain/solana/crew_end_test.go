@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// finish waits for the end of the run, wants all clients to have the model that the chain names,
-// and returns what they paid.
+// finish waits for the end of the run, checks that all clients have the model that the chain names,
+// and returns their costs.
 func (w *crew) finish() bill {
 	w.t.Helper()
 	limit := time.Minute + time.Duration(*steps)*20*time.Second
@@ -43,7 +43,7 @@ func (w *crew) finish() bill {
 	return w.bill()
 }
 
-// checkEvents wants a client to have ended with a model.
+// checkEvents checks that a client ended with a model.
 func (w *crew) checkEvents(i int, h *hand, digest string) {
 	w.t.Helper()
 	applied, lost, finished := 0, 0, 0
@@ -69,14 +69,14 @@ func (w *crew) checkEvents(i int, h *hand, digest string) {
 	w.t.Logf("client %d: %d of %d rounds applied, the model lost %d times", i, applied, *steps, lost)
 }
 
-// bill is what a crew paid, as the chain has it.
+// bill contains a crew's costs according to the chain.
 type bill struct {
 	transactions, ticks, outOfTurn int
-	lamports, wasted               uint64 // wasted: for ticks out of turn
+	lamports, wasted               uint64 // wasted on ticks out of turn
 }
 
-// bill reads what the clients paid from the chain. A transaction that only ticks was in turn if
-// its client says so: one that it lost sight of counts as out of turn.
+// bill reads the clients' costs from the chain. A transaction that only ticks was in turn if its
+// client reports so. If the client lost track of it, it counts as out of turn.
 func (w *crew) bill() (b bill) {
 	w.t.Helper()
 	for _, h := range w.hands {
@@ -106,10 +106,10 @@ func (w *crew) bill() (b bill) {
 	return b
 }
 
-// share returns the percentage of the fees that went into ticks out of turn.
+// share returns the percentage of the fees for ticks out of turn.
 func (b bill) share() float64 { return 100 * float64(b.wasted) / float64(max(b.lamports, 1)) }
 
-// onlyTicks reports whether a transaction does nothing for a run but tick.
+// onlyTicks reports whether a transaction does nothing for a run except ticks.
 func onlyTicks(r *localnet.Record, program transaction.PublicKey) bool {
 	ticks := 0
 	for i := range r.Message.Instructions {
@@ -125,8 +125,8 @@ func onlyTicks(r *localnet.Record, program transaction.PublicKey) bool {
 	return ticks > 0
 }
 
-// within wants the fees of ticks out of turn to be below 5 % of all fees. In a short run one such
-// tick is more than that.
+// within checks that the fees of ticks out of turn are below 5 % of all fees. In a short run a
+// single such tick may be more.
 func (b bill) within(w *crew) {
 	w.t.Helper()
 	if b.outOfTurn > 1 && b.share() >= 5 {

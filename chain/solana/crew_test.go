@@ -31,19 +31,19 @@ var (
 	members  = flag.Int("members", 3, "clients of the runs in tests with faults")
 )
 
-// training is how long each training of a crew takes.
+// training is the duration of each training of a crew.
 const training = 200 * time.Millisecond
 
-// crew is a run that whole clients train: each is a client.Node with a trainer, on the chain.
+// crew is a run on the chain with complete clients: each is a client.Node with a trainer.
 type crew struct {
 	t     *testing.T
 	chain *chain
 	run   transaction.PublicKey
 	hands []*hand
 
-	watch   chan struct{} // closed and made anew with every update of the first
+	watch   chan struct{} // closed and replaced at every update of the first client
 	mu      sync.Mutex
-	newest  *coordinator.State // that the first was told of
+	newest  *coordinator.State // newest state of the first client
 	working sync.WaitGroup
 }
 
@@ -55,12 +55,12 @@ type hand struct {
 	err    error
 }
 
-// newCrew begins a run of whole clients. Each update of any of them is shown to check, if that is
-// not nil.
+// newCrew begins a run of complete clients. It passes each update of any client to check, if that
+// is not nil.
 func newCrew(t *testing.T, c *chain, check func(backend.Update)) *crew {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("it takes seconds, because a chain's clock counts whole ones")
+		t.Skip("takes seconds, because a chain's clock counts whole seconds")
 	}
 	n := *members
 	config := coordinator.Config{
@@ -121,7 +121,7 @@ func (w *crew) hire(ctx context.Context, hub *memnet.Hub, dir string, i int, che
 	return h
 }
 
-// observed is a client whose updates pass by the test.
+// observed is a client whose updates the test observes.
 type observed struct {
 	*Client
 	updates <-chan backend.Update
@@ -129,7 +129,8 @@ type observed struct {
 
 func (o *observed) Updates() <-chan backend.Update { return o.updates }
 
-// observe passes on the updates of a client, the newest in place of one that nobody has taken.
+// observe forwards the updates of a client. A newer update replaces an update that was not
+// received.
 func (w *crew) observe(c *Client, first bool, check func(backend.Update)) <-chan backend.Update {
 	passed := make(chan backend.Update, 1)
 	w.working.Go(func() {
@@ -156,20 +157,20 @@ func (w *crew) observe(c *Client, first bool, check func(backend.Update)) <-chan
 	return passed
 }
 
-// fault sets what is wrong with an endpoint, which is as far away as one of a public chain.
+// fault sets the faults of an endpoint, in addition to the delay of a public chain.
 func (w *crew) fault(i int, f localnet.Faults) {
 	f.Delay = *slotTime / 4
 	w.chain.nodes[i].SetFaults(f)
 }
 
-// faultAll is fault for all endpoints at once.
+// faultAll sets the faults of all endpoints at once.
 func (w *crew) faultAll(f localnet.Faults) {
 	for i := range w.chain.nodes {
 		w.fault(i, f)
 	}
 }
 
-// until waits until the first client is told what holds wants.
+// until waits until the first client has a state for which holds returns true.
 func (w *crew) until(subject string, holds func(s *coordinator.State) bool) *coordinator.State {
 	w.t.Helper()
 	deadline := time.NewTimer(time.Minute)
@@ -189,7 +190,7 @@ func (w *crew) until(subject string, holds func(s *coordinator.State) bool) *coo
 	}
 }
 
-// inPhase waits for a phase of a round that is after that step.
+// inPhase waits for a phase of a round after the given step.
 func (w *crew) inPhase(phase coordinator.RunState, after uint32) uint32 {
 	w.t.Helper()
 	return w.until(fmt.Sprint(phase, " after step ", after), func(s *coordinator.State) bool {

@@ -36,7 +36,7 @@ func TestPrice(t *testing.T) {
 		t.Errorf("fee %d", got)
 	}
 	if got := fee(3, 1); got != 5001 {
-		t.Errorf("parts of a lamport count whole: %d", got)
+		t.Errorf("fractions of a lamport are not rounded up: %d", got)
 	}
 	if got := fee(7, math.MaxUint64); got != math.MaxUint64 {
 		t.Errorf("fee %d", got)
@@ -96,7 +96,7 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// TestDeliveryEnds wants a transaction that never lands to be given up.
+// TestDeliveryEnds checks that the client stops sending a transaction that never lands.
 func TestDeliveryEnds(t *testing.T) {
 	now := time.Unix(1000, 0)
 	d := &delivery{quorum: 1, resend: 400 * time.Millisecond, repeat: 2 * time.Second, heights: make([]uint64, 1)}
@@ -118,7 +118,7 @@ func TestDeliveryEnds(t *testing.T) {
 		now = now.Add(time.Second)
 		d.answered(0, make([]*rpc.Status, signatures), d.heights[0]+2)
 	}
-	t.Error("it does not end")
+	t.Error("the delivery does not end")
 }
 
 func TestHalt(t *testing.T) {
@@ -129,7 +129,7 @@ func TestHalt(t *testing.T) {
 	}
 	d.signed(attempt{lastValid: 100, signed: now})
 	if d.halt(now, time.Second) != stepWait || d.halt(now.Add(time.Second), time.Second) != stepLost {
-		t.Error("the grace is not kept")
+		t.Error("the grace period is not kept")
 	}
 }
 

@@ -16,11 +16,12 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// inventedSeed is in a state that a lying endpoint shows: it goes into the next round's seed.
+// inventedSeed is part of a false state of a lying endpoint. A client that believed it would use it
+// in the next round's seed.
 var inventedSeed = [32]byte{0xbe, 0xef}
 
-// TestTrainedBesideLiar has one of three endpoints lie in every way while whole clients train, and
-// wants none to follow it, all to say so, and the run to end as it should.
+// TestTrainedBesideLiar has one of three endpoints lie in each possible way while complete clients
+// train. No client must believe it, all must report it, and the run must end normally.
 func TestTrainedBesideLiar(t *testing.T) {
 	var old atomic.Pointer[json.RawMessage]
 	for _, test := range []struct {
@@ -65,19 +66,20 @@ func TestTrainedBesideLiar(t *testing.T) {
 	}
 }
 
-// awaitFault waits until all clients name an endpoint for a reason, and no other one.
+// awaitFault waits until all clients report the given fault of an endpoint, and no fault of other
+// endpoints.
 func (w *crew) awaitFault(endpoint int, reason fault) {
 	w.t.Helper()
 	deadline := time.Now().Add(5 * w.chain.pace.Grace)
 	for _, h := range w.hands {
 		for h.Faults()[w.chain.addresses[endpoint].HTTP] != string(reason) {
 			if time.Now().After(deadline) {
-				w.t.Fatalf("the endpoint is not named for %q: %v", reason, h.Faults())
+				w.t.Fatalf("no report of a fault %q of the endpoint: %v", reason, h.Faults())
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		if found := h.Faults(); len(found) != 1 {
-			w.t.Errorf("other endpoints are named as well: %v", found)
+			w.t.Errorf("other endpoints are also reported: %v", found)
 		}
 	}
 }
@@ -99,7 +101,7 @@ func lieAbout(result json.RawMessage, lie func(value []*json.RawMessage)) json.R
 	return changed
 }
 
-// inventState makes a run's account another, and one that is further than it is.
+// inventState changes the state in a run's account, and its head and sequence if further is set.
 func inventState(raw *json.RawMessage, further bool) *json.RawMessage {
 	var account map[string]any
 	if err := json.Unmarshal(*raw, &account); err != nil {
@@ -123,7 +125,7 @@ func inventState(raw *json.RawMessage, further bool) *json.RawMessage {
 	}
 	if further {
 		content[64] ^= 1                   // the head
-		content[layout.StateOffset+56+1]++ // the sequence, 256 more
+		content[layout.StateOffset+56+1]++ // the sequence, increased by 256
 	}
 	copy(content[layout.StateOffset+120:], inventedSeed[:])
 	if packed {

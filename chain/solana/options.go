@@ -20,7 +20,7 @@ const MaxEndpoints = 3
 // defaultMaxElapsed is the default time limit of Dial.
 const defaultMaxElapsed = 30 * time.Second
 
-// Errors of a Client, in addition to those of package backend.
+// Errors of a Client, in addition to the errors of package backend.
 var (
 	// ErrUnreachable means that the client could not get a state of the run.
 	ErrUnreachable = errors.New("the run cannot be read from the chain")

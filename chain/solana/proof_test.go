@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// history makes the transactions of a run as the program would log them.
+// history makes the transactions of a run with the logs that the program would write.
 type history struct {
 	t       *testing.T
 	program transaction.Program
@@ -27,7 +27,7 @@ type history struct {
 	account layout.Account
 	now     uint64
 	landed  []*rpc.Landed
-	beside  bool // every transaction does something to another run as well, directly and by another program
+	beside  bool // every transaction also changes a second run, directly and through a second program
 }
 
 func newHistory(t *testing.T) *history {
@@ -51,8 +51,7 @@ func testConfig() coordinator.Config {
 	}
 }
 
-// land adds a transaction of these instructions, each of which logs the event of its place, if
-// there is one.
+// land adds a transaction with the instructions. Instruction i logs event i, if there is one.
 func (h *history) land(key identity.Key, events []event.Event, instructions ...transaction.Instruction) {
 	h.t.Helper()
 	name, other := transaction.PublicKey(h.program).String(), transaction.PublicKey{6}
@@ -90,7 +89,7 @@ func (h *history) land(key identity.Key, events []event.Event, instructions ...t
 	h.landed = append(h.landed, &rpc.Landed{Transaction: signed, Logs: logs})
 }
 
-// event goes on with the chain of hashes.
+// event creates an event with the next head of the hash chain.
 func (h *history) event(kind uint64, draw [32]byte, by event.Cause) event.Event {
 	h.account.Sequence++
 	e := event.Event{Instruction: kind, Sequence: h.account.Sequence, Now: h.now, Draw: draw}
@@ -125,7 +124,8 @@ func (h *history) tick(draw [32]byte) {
 	h.land(backendtest.Key(3), []event.Event{h.event(event.Tick, draw, event.Cause{})}, h.program.Tick(h.run, nil))
 }
 
-// testHistory has actions, ticks with and without draws, one that armed, and an update.
+// testHistory has actions, ticks with and without draws, a tick that waits for its draw, and an
+// update.
 func testHistory(t *testing.T, beside bool) (*history, *layout.Account) {
 	h := newHistory(t)
 	h.beside = beside
@@ -183,12 +183,12 @@ func testReplay(t *testing.T, beside bool) {
 	}
 	target := sighting{claim: claim{h.account.Sequence, h.account.Head}, account: &h.account}
 	if !r.shows(&target) {
-		t.Errorf("it leads to event %d, want %d", r.run.Sequence, target.sequence)
+		t.Errorf("the proof leads to event %d, want %d", r.run.Sequence, target.sequence)
 	}
 	if string(from.State.AppendTo(nil)) != before {
-		t.Error("the start of the proof has changed")
+		t.Error("the given start of the proof was modified")
 	}
-	// What the state has is known to be old, whatever else the transaction did.
+	// Transactions that the state already contains are known to be old, whatever else they do.
 	half := newProof(transaction.PublicKey(h.program), h.run, from)
 	for _, landed := range h.landed[:3] {
 		if err := half.follow(landed); err != nil {
@@ -196,14 +196,14 @@ func testReplay(t *testing.T, beside bool) {
 		}
 	}
 	for i, landed := range h.landed[:5] {
-		if old, err := half.isOld(landed); err != nil || old != (i == 0 || i == 2) { // 1 arms and says nothing
+		if old, err := half.isOld(landed); err != nil || old != (i == 0 || i == 2) { // transaction 1 starts the wait for a draw and logs nothing
 			t.Errorf("transaction %d: old %v, %v", i, old, err)
 		}
 	}
 	other := h.account
 	other.State.Progress.Step++
 	if target.account = &other; r.shows(&target) {
-		t.Error("another state is proved")
+		t.Error("a different state is proved")
 	}
 }
 
@@ -249,7 +249,7 @@ func TestReplayRefuses(t *testing.T) {
 			change(h)
 			r, err := h.follow(from)
 			if err == nil && r.shows(&sighting{claim: claim{h.account.Sequence, h.account.Head}, account: &h.account}) {
-				t.Fatal("it is proved")
+				t.Fatal("the forged history is proved")
 			}
 			if err != nil && !errors.Is(err, errReplay) {
 				t.Errorf("error %v", err)
@@ -258,7 +258,7 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// forge replaces the first transaction by one of another action with an event that fits.
+// forge replaces the first transaction by a different action with a matching event.
 func (h *history) forge(a coordinator.Action) {
 	id := transaction.PublicKey(backendtest.Key(2).ID())
 	encoded := wire.AppendAction(nil, a)
@@ -270,7 +270,7 @@ func (h *history) forge(a coordinator.Action) {
 	h.landed = append(h.landed, rest...)
 }
 
-// TestReplaySkips what failed and what calls other programs.
+// TestReplaySkips checks that failed transactions and calls of other programs are skipped.
 func TestReplaySkips(t *testing.T) {
 	h := newHistory(t)
 	from := h.account
@@ -287,7 +287,7 @@ func TestReplaySkips(t *testing.T) {
 	}
 }
 
-// FuzzReplay wants no bytes of an instruction to do harm.
+// FuzzReplay checks that arbitrary instruction data causes no panic.
 func FuzzReplay(f *testing.F) {
 	for i := range byte(10) {
 		f.Add(append([]byte{i}, make([]byte, 60)...), uint64(4))

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// TestSquatters sends lamports to the addresses of a run and of a participant's account before
-// they are made, and wants that to stop nobody: less than the rent, and more.
+// TestSquatters sends lamports to the addresses of a run and of a participant's account before they
+// are created, less than the rent and more. It checks that both can still be created.
 func TestSquatters(t *testing.T) {
 	for name, sent := range map[string]uint64{"a little": 890_880, "more than the rent": 5_000_000_000} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,8 @@ func TestSquatters(t *testing.T) {
 	}
 }
 
-// checkRent wants an account to have its rent, and no more than that if nobody sent more.
+// checkRent checks that an account has its rent, and not more than that unless lamports were sent
+// to it.
 func (c *chain) checkRent(key transaction.PublicKey, size int, sent uint64) {
 	c.t.Helper()
 	want := max(sent, uint64(size+128)*rentPerByte)

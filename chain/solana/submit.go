@@ -124,9 +124,9 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 	return o, nil
 }
 
-// endsPhase reports whether an action is of a kind that all members send at about the same time,
-// and whose last one ends the phase. The members do not know which action is last. While no transaction pays
-// a price for compute units, a futile tick is free, and all of them include one.
+// endsPhase reports whether all members send an action of this kind at about the same time, so that
+// the last action ends the phase. The members do not know which action is last. While no
+// transaction pays a price for compute units, a futile tick is free, and all of them include one.
 func endsPhase(a coordinator.Action) bool {
 	switch a.(type) {
 	case coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:

@@ -105,7 +105,7 @@ func (c *Client) sendTick(v view, ticks int, inTurn bool) {
 	o.changed = c.onChange
 	err := c.bring(c.ctx, o)
 	if err != nil && c.ctx.Err() == nil && !o.pointless() {
-		c.logger.Warn("cannot move the run on", "error", err)
+		c.logger.Warn("cannot advance the run", "error", err)
 	}
 	poke(c.wake)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestSleep wants a wait for a turn to end at its time, at a change, or with the client.
+// TestSleep checks that a wait for a turn ends at its time, after a change, or with the client.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -17,7 +17,7 @@ func TestSleep(t *testing.T) {
 			t.Errorf("after %v", time.Since(begin))
 		}
 		if !c.sleep(begin, true, changed) {
-			t.Error("a time that is past does not come")
+			t.Error("a time in the past does not end the wait")
 		}
 		time.AfterFunc(time.Second, func() { close(changed) })
 		if c.sleep(time.Time{}, false, changed) || time.Since(begin) != 6*time.Second {

@@ -8,15 +8,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestTrained trains without a fault.
+// TestTrained trains without faults.
 func TestTrained(t *testing.T) {
 	t.Parallel()
 	w := newCrew(t, newChain(t, 3, *slotTime, nil), nil)
 	w.finish().within(w)
 }
 
-// TestTrainedWithDeadEndpoint kills one of three endpoints while a round is trained; later
-// another one wants to be left alone, and then the last one dies.
+// TestTrainedWithDeadEndpoint stops one of three endpoints while a round is trained. Later a second
+// endpoint asks clients to wait, and then the third endpoint stops.
 func TestTrainedWithDeadEndpoint(t *testing.T) {
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)
@@ -32,8 +32,8 @@ func TestTrainedWithDeadEndpoint(t *testing.T) {
 	w.finish().within(w)
 }
 
-// TestTrainedWithOneOfThree kills two of three for a round, in which clients have to prove what
-// the third one shows.
+// TestTrainedWithOneOfThree stops two of three endpoints for a round, in which clients must prove
+// the third endpoint's states.
 func TestTrainedWithOneOfThree(t *testing.T) {
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)
@@ -46,7 +46,7 @@ func TestTrainedWithOneOfThree(t *testing.T) {
 	w.finish()
 }
 
-// TestTrainedThroughRollback takes back three slots while witnesses are awaited.
+// TestTrainedThroughRollback rolls back three slots while the run waits for witnesses.
 func TestTrainedThroughRollback(t *testing.T) {
 	for name, again := range map[string]bool{"and they land again": true, "for good": false} {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestTrainedWithLosses(t *testing.T) {
 	}
 }
 
-// TestTrainedAllNoticeAtOnce cuts all clients off while a tick becomes due, so that they notice
-// it in the same moment, when they are back.
+// TestTrainedAllNoticeAtOnce cuts all clients off while a tick becomes due, so that they notice it
+// at the same moment when they are back.
 func TestTrainedAllNoticeAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)
@@ -86,13 +86,13 @@ func TestTrainedAllNoticeAtOnce(t *testing.T) {
 	for after := uint32(1); after < uint32(*steps)-1; after += 2 {
 		w.inPhase(coordinator.RoundWitness, after)
 		w.faultAll(localnet.Faults{Dead: true})
-		time.Sleep(6 * time.Second) // all of RoundWitness, and more
+		time.Sleep(6 * time.Second) // longer than the whole of RoundWitness
 		w.faultAll(localnet.Faults{})
 	}
 	w.finish().within(w)
 }
 
-// TestTrainedWithoutTurns says what it costs when nobody heeds turns.
+// TestTrainedWithoutTurns measures the cost if clients ignore turns.
 func TestTrainedWithoutTurns(t *testing.T) {
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)

@@ -47,7 +47,7 @@ func TestWaitOfRank(t *testing.T) {
 	}
 }
 
-// TestTickPlan walks a run of one client through its phases.
+// TestTickPlan checks the planned ticks in each phase of a run of one client.
 func TestTickPlan(t *testing.T) {
 	s, err := backendtest.Genesis("r", 1)(coordinator.ClientID{})
 	if err != nil {
@@ -93,8 +93,8 @@ func TestTickPlan(t *testing.T) {
 	plan("nobody proved the round: the tick needs no draw, and the next phase lasts", 0, 100, 1)
 }
 
-// TestNextTick wants ranks to follow each other from when the tick is due, however late a client
-// looks.
+// TestNextTick checks that the turns of the ranks follow each other from the time when the tick is
+// due, however late a client looks at the account.
 func TestNextTick(t *testing.T) {
 	begin := time.Unix(5000, 0)
 	c := newClock(1)
@@ -106,7 +106,7 @@ func TestNextTick(t *testing.T) {
 	if err := s.Apply(coordinator.ClientID{1}, 1, coordinator.Join{}); err != nil {
 		t.Fatal(err)
 	}
-	s.Tick(1_000_500, [32]byte{0}) // due at 1,001,500: the chain shows 1,002 s
+	s.Tick(1_000_500, [32]byte{0}) // due at 1,001,500; the chain shows 1,002 s
 	turn, late := 1200*time.Millisecond, 30*time.Second
 	v := &view{state: &s, since: begin, chain: 1_000_000}
 	for _, test := range []struct {
@@ -141,8 +141,8 @@ func TestNextTick(t *testing.T) {
 	}
 }
 
-// TestLookout wants turns to begin anew for all who were cut off: the first in turn goes on at
-// once, the others give it time.
+// TestLookout checks that turns start over for clients that were all cut off: the first rank
+// continues at once, and the others wait for it.
 func TestLookout(t *testing.T) {
 	begin := time.Unix(5000, 0)
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
@@ -156,7 +156,7 @@ func TestLookout(t *testing.T) {
 			t.Errorf("rank %d: after a look", rank)
 		}
 		if l.note(&v, rank, false, at(4), time.Second) || l.at(&v, at(9)) != at(5) {
-			t.Errorf("rank %d: blind, it is to look again soon", rank)
+			t.Errorf("rank %d: it must look again soon because it is cut off", rank)
 		}
 		if got := l.note(&v, rank, true, at(6), time.Second); got != (rank == 0) || l.since(&v) != at(6) || l.at(&v, at(9)) != at(9) {
 			t.Errorf("rank %d: back: its turn %v, since %v", rank, got, l.since(&v))
@@ -177,9 +177,9 @@ func TestClock(t *testing.T) {
 	at := func(ms int) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 	c := newClock(3)
 	if c.now(begin) != 0 || c.slot(begin) != 0 {
-		t.Error("it knows a time without a sample")
+		t.Error("the clock reports a time without a sample")
 	}
-	// The chain's time is 1,000.6 s at the beginning, in whole seconds.
+	// The chain's time is 1,000.6 s at the start, which it shows in whole seconds.
 	for ms := 0; ms < 3000; ms += 300 {
 		c.observe(0, sample{at: at(ms), slot: 100 + uint64(ms)/200, unix: uint64(1_000_600+ms) / 1000 * 1000})
 	}
@@ -187,13 +187,13 @@ func TestClock(t *testing.T) {
 		t.Errorf("after 5 s: %d", got)
 	}
 	if c.pace < 150*time.Millisecond || c.pace > 280*time.Millisecond {
-		t.Errorf("a slot takes %v, want some 200 ms", c.pace)
+		t.Errorf("a slot takes %v, want about 200 ms", c.pace)
 	}
 	if got := c.untilSlot(150, at(2700)).Sub(begin); got < 9*time.Second || got > 12*time.Second {
 		t.Errorf("slot 150 after %v", got)
 	}
 	c.observe(1, sample{at: begin, slot: 101, unix: 1_001_000})
-	c.observe(2, sample{at: begin, slot: 1 << 60, unix: 1 << 50}) // alone
+	c.observe(2, sample{at: begin, slot: 1 << 60, unix: 1 << 50}) // a single endpoint
 	if got := c.now(at(5000)); got > 1_006_000 {
 		t.Errorf("one endpoint set the clock to %d", got)
 	}
@@ -217,9 +217,9 @@ func TestReadClock(t *testing.T) {
 	}
 	binary.LittleEndian.PutUint64(raw[32:], 1<<63)
 	if _, _, err := readClock(raw); err == nil {
-		t.Error("a time before 1970 is read")
+		t.Error("a time before 1970 is accepted")
 	}
 	if _, _, err := readClock(raw[1:]); err == nil {
-		t.Error("a short account is read")
+		t.Error("a short account is accepted")
 	}
 }

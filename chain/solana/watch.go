@@ -138,7 +138,7 @@ func (w *watcher) advance(now time.Time) time.Duration {
 	return w.poll.Sub(now)
 }
 
-// begin reports the result of the first attempt to Dial.
+// begin tells Dial whether the client could read the run. Only the first call has an effect.
 func (w *watcher) begin(err error) {
 	if w.first != nil {
 		w.first <- err
@@ -170,7 +170,7 @@ func (w *watcher) report(now time.Time) {
 		if found == noFault {
 			c.logger.Info("the endpoint shows the state of the run again", "endpoint", e.Name())
 		} else {
-			c.logger.Warn("an endpoint is not followed", "endpoint", e.Name(), "reason", string(found))
+			c.logger.Warn("not following an endpoint", "endpoint", e.Name(), "reason", string(found))
 		}
 	}
 }

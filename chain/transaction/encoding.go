@@ -20,7 +20,7 @@ func (t *Transaction) Verify() error {
 	message := t.Message.AppendTo(nil)
 	for i, signature := range t.Signatures {
 		if key := t.Message.Keys[i]; !ed25519.Verify(key[:], message, signature[:]) {
-			return fmt.Errorf("%w: that of %s does not verify", errSignature, key)
+			return fmt.Errorf("%w: the signature of %s does not verify", errSignature, key)
 		}
 	}
 	return nil

@@ -21,7 +21,7 @@ const maxAccounts = 256
 var (
 	ErrTooLarge  = errors.New("transaction is too large")
 	ErrMalformed = errors.New("malformed transaction")
-	errSignature = errors.New("transaction is not signed by all that have to")
+	errSignature = errors.New("transaction is not signed by all required keys")
 )
 
 // AccountMeta is an account that an instruction uses, with its access mode.
@@ -157,7 +157,7 @@ func (m *Message) check() error {
 	case m.ReadOnlySigners >= m.Signers:
 		return fmt.Errorf("%w: the payer may not be read-only", ErrMalformed)
 	case int(m.ReadOnlyUnsigned) > len(m.Keys)-int(m.Signers):
-		return fmt.Errorf("%w: %d accounts are only read, of %d that do not sign", ErrMalformed, m.ReadOnlyUnsigned, len(m.Keys)-int(m.Signers))
+		return fmt.Errorf("%w: %d read-only accounts among %d that do not sign", ErrMalformed, m.ReadOnlyUnsigned, len(m.Keys)-int(m.Signers))
 	}
 	seen := make(map[PublicKey]bool, len(m.Keys))
 	for _, key := range m.Keys {

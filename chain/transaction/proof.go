@@ -39,7 +39,7 @@ func Placed(instructions []Instruction) []Instruction {
 			continue
 		}
 		data := slices.Clone(placed[i].Data)
-		for at := 2; at < len(data); at += 14 { // the fields of a signature, three of which are such numbers
+		for at := 2; at < len(data); at += 14 { // the fields of a signature, including three such numbers
 			for _, field := range []int{2, 6, 12} {
 				le.PutUint16(data[at+field:], uint16(i+1))
 			}

@@ -16,7 +16,7 @@ func testKey(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]
 
 func testID(n byte) PublicKey { return PublicKey(testKey(n).ID()) }
 
-// testTransaction has two signers, a read-only one among them, and every kind of account.
+// testTransaction has two signers, one of them read-only, and every kind of account.
 func testTransaction(t *testing.T) Transaction {
 	t.Helper()
 	run := Program(testID(9))
@@ -44,7 +44,7 @@ func TestAccountsAreOrdered(t *testing.T) {
 	if m.Signers != 2 || m.ReadOnlySigners != 1 || m.ReadOnlyUnsigned != 3 {
 		t.Fatalf("header %d %d %d", m.Signers, m.ReadOnlySigners, m.ReadOnlyUnsigned)
 	}
-	// The run is only read by Announce, and written to by Tick: a message knows one of both.
+	// Announce only reads the run, and Tick writes to it. A message has one flag for both.
 	for i, want := range []bool{true, false, true, true, false, false, false} {
 		if m.IsWritable(i) != want {
 			t.Errorf("account %d: writable %v, want %v", i, m.IsWritable(i), want)
@@ -74,11 +74,11 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("%x became %x, %v", raw, again, err)
 	}
 	if read.Name() != signed.Signatures[0] {
-		t.Error("another name")
+		t.Error("with a different name")
 	}
 	read.Signatures[1][0] ^= 1
 	if err := read.Verify(); !errors.Is(err, errSignature) {
-		t.Errorf("a false signature: %v", err)
+		t.Errorf("an invalid signature: %v", err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestUnmarshalRefuses(t *testing.T) {
 		}
 	}
 	if _, err := Unmarshal(append(slices.Clone(good), 0)); !errors.Is(err, ErrMalformed) {
-		t.Errorf("a byte too many: %v", err)
+		t.Errorf("one byte too many: %v", err)
 	}
 	if _, err := Unmarshal(make([]byte, MaxSize+1)); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("too many bytes: %v", err)
@@ -198,7 +198,7 @@ func TestKeysInText(t *testing.T) {
 	}
 }
 
-// FuzzUnmarshal wants every transaction that is read to have one encoding.
+// FuzzUnmarshal checks that an accepted transaction has only one encoding.
 func FuzzUnmarshal(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(make([]byte, 200))

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// vectors returns what testdata/generate made with an implementation that is not ours.
+// vectors returns the output of testdata/generate, which uses an independent implementation.
 func vectors(t *testing.T) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile("testdata/vectors.txt")

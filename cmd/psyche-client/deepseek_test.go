@@ -24,7 +24,7 @@ func TestExpertsFromConfigToText(t *testing.T) {
 	solo := []string{"solo", "--model", model, "--data-path", data, "--seq-len", "16", "--total-batch", "4", "--micro-batch", "2",
 		"--steps", "3", "--optimizer", "distro", "--threads", "1"}
 	succeed(t, append(solo, "--data-parallelism", "2", "--save", trained)...)
-	fail(t, exitFailure, "only LlamaForCausalLM", append(solo, "--tensor-parallelism", "2")...)
+	fail(t, exitFailure, "tensor parallelism", append(solo, "--tensor-parallelism", "2")...)
 	succeed(t, append(solo, "--recompute")...)
 	text := succeed(t, "generate", "--model", trained, "--prompt", "What", "--max-tokens", "40", "--temperature", "0", "--threads", "1")
 	if !strings.HasPrefix(text, "What") || len(text) < 20 {

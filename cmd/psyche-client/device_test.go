@@ -22,15 +22,15 @@ func TestDeviceRefused(t *testing.T) {
 		{"evaluate", "--model", model, "--data", data, "--seq-len", "16"},
 	}
 	for _, command := range commands {
-		fail(t, exitUsage, `device "gpu": want auto, cpu, cuda, cuda:N or`, append(command, "--device", "gpu")...)
-		fail(t, exitFailure, "--device cuda:200: torch: no such device: cuda:200", append(command, "--device", "cuda:200")...)
+		fail(t, exitUsage, command[0]+", unknown device", append(command, "--device", "gpu")...)
+		failNaming(t, exitFailure, "--device cuda:200", append(command, "--device", "cuda:200")...)
 	}
 	if !info.ForCUDA {
-		fail(t, exitFailure, "LIBTORCH=/path/to/libtorch make shim", append(solo, "--device", "cuda")...)
+		fail(t, exitFailure, "libtorch without CUDA", append(solo, "--device", "cuda")...)
 	}
-	fail(t, exitFailure, "--data-parallelism 3: --device cuda:199: torch: no such device: cuda:201",
+	failNaming(t, exitFailure, "cuda:201",
 		append(solo, "--device", "cuda:199", "--data-parallelism", "3")...)
-	fail(t, exitUsage, "--compute-dtype must be one of", append(solo, "--compute-dtype", "f16")...)
+	fail(t, exitUsage, "unknown type", append(solo, "--compute-dtype", "f16")...)
 	fail(t, exitFailure, "f16 on the CPU", "evaluate", "--model", model, "--data", data, "--seq-len", "16", "--device", "cpu", "--compute-dtype", "f16")
 }
 

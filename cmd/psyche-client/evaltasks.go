@@ -16,7 +16,7 @@ import (
 // evalFlags select the tasks for the evaluation of a model.
 type evalFlags struct {
 	EvalTasks       string `placeholder:"TASK,…" help:"Tasks for evaluating the model: arc_challenge, arc_easy, boolq, hellaswag, mmlu, mmlu_pro, openbookqa, piqa. Their data sets come from the Hugging Face Hub, its cache, or --eval-data."`
-	EvalFewshot     *int   `placeholder:"N" help:"Examples before each question. Default: 5 for mmlu_pro, none for other tasks."`
+	EvalFewshot     *int   `placeholder:"N" help:"Number of worked examples before each question. Default: 5 for mmlu_pro, none for other tasks."`
 	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Seed for the choice of examples and for generated text (${default})."`
 	EvalTaskMaxDocs *int   `placeholder:"N" help:"Number of questions per task, from its start; for a task with several subjects, per subject. Default: all."`
 	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets to use instead of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`

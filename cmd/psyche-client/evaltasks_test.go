@@ -117,12 +117,12 @@ func TestEvaluateTasksOfTheHub(t *testing.T) {
 
 func TestEvaluateRejects(t *testing.T) {
 	model, _ := toy(t)
-	fail(t, exitUsage, "nothing to measure", "evaluate", "--model", model)
-	fail(t, exitUsage, `unknown task "arc"`, "evaluate", "--model", model, "--eval-tasks", "arc")
-	fail(t, exitUsage, "--eval-task-max-docs is 0", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-task-max-docs", "0")
-	fail(t, exitFailure, "want files such as baber/piqa/validation.jsonl", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-data", t.TempDir())
+	fail(t, exitUsage, "no tasks", "evaluate", "--model", model)
+	fail(t, exitUsage, "unknown task", "evaluate", "--model", model, "--eval-tasks", "arc")
+	fail(t, exitUsage, "no documents", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-task-max-docs", "0")
+	fail(t, exitFailure, "missing files", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-data", t.TempDir())
 	if err := os.Remove(filepath.Join(model, tokenizerFile)); err != nil {
 		t.Fatal(err)
 	}
-	fail(t, exitFailure, "no tokenizer.json and no tokenizer.model", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-data", evalData)
+	fail(t, exitFailure, "no tokenizer", "evaluate", "--model", model, "--eval-tasks", "piqa", "--eval-data", evalData)
 }

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"errors"
 	"io"
-	"strings"
+	"io/fs"
 	"testing"
 
 	"github.com/psyche-go/psyche/cmd/internal/manual/manualtest"
@@ -15,7 +16,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parser.Parse(manualtest.Arguments(example)); err != nil && !strings.Contains(err.Error(), "no such file") {
+		if _, err := parser.Parse(manualtest.Arguments(example)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("psyche-client %s: %v", example, err)
 		}
 	}

@@ -39,8 +39,8 @@ func TestUploadAndDownload(t *testing.T) {
 	if err != nil || got.Manifest().Digest() != want.Manifest().Digest() {
 		t.Errorf("downloaded another model, %v", err)
 	}
-	fail(t, exitFailure, "not found", "download", "org/missing")
-	fail(t, exitFailure, "HF_TOKEN", "download", "org/name", "--hf-token", "hf_wrong")
+	fail(t, exitFailure, "missing repository", "download", "org/missing")
+	fail(t, exitFailure, "wrong token", "download", "org/name", "--hf-token", "hf_wrong")
 	t.Setenv("HF_HUB_OFFLINE", "1")
 	succeed(t, "download", "org/name")
 
@@ -116,9 +116,9 @@ func TestUploadAndDownloadOfBuckets(t *testing.T) {
 	if err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("downloaded another model, %v", err)
 	}
-	fail(t, exitFailure, "gs://bucket/nothing", "download", "gs://bucket/nothing")
-	fail(t, exitFailure, "gs://BUCKET/PREFIX", "download", "gs://bucket/a/../b")
-	fail(t, exitFailure, "--revision", "download", "gs://bucket/a", "--revision", "main")
+	fail(t, exitFailure, "empty prefix", "download", "gs://bucket/nothing")
+	fail(t, exitFailure, "path that leads up", "download", "gs://bucket/a/../b")
+	fail(t, exitFailure, "revision of a bucket", "download", "gs://bucket/a", "--revision", "main")
 	testBucketOfRun(t, digest)
 }
 

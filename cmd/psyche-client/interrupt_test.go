@@ -168,7 +168,7 @@ func TestInterruptLeavesAnUpload(t *testing.T) {
 			if took := time.Since(since); err == nil || took > 20*time.Second {
 				t.Errorf("it ended after %v: %v", took, err)
 			}
-			if left, _ := filepath.Glob(filepath.Join(dir, ".upload-*")); len(left) != 1 || !strings.Contains(said.String(), "is postponed: the next start") {
+			if left, _ := filepath.Glob(filepath.Join(dir, ".upload-*")); len(left) != 1 || !strings.Contains(said.String(), "--checkpoint-dir") {
 				t.Errorf("left %v, printed %s", left, said.String())
 			}
 		})

@@ -36,7 +36,7 @@ type step struct {
 	device     bool // a device other than the CPU
 }
 
-// Maximum size of the logits at a time, in bytes: on the CPU and on other devices. See
+// logitsOnCPU and logitsOnDevice limit the logits that are computed at a time, in bytes. See
 // logits_at_once in learn/torch/shim/ends.cc.
 const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -99,7 +100,7 @@ func TestShortages(t *testing.T) {
 	has, logger := machine{memory: 1 << 30, device: 4 << 30, disk: diskspace.Bytes(3 << 30)}, slog.New(slog.NewTextHandler(&log, nil))
 	n.tell(has, logger)
 	n.warn(has, "--recompute, ", logger)
-	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "about 4.9 KiB", "at least 16.0 GiB needed, 1.0 GiB available", "--recompute, choose another --device", "--checkpoint-dir with more room"} {
+	for _, want := range []string{"model=\"4.0 GiB\"", "memory_available=\"1.0 GiB\"", "4.9 KiB", "16.0 GiB", "--recompute", "--device", "--checkpoint-dir"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, &log)
 		}
@@ -124,7 +125,7 @@ func TestWeigh(t *testing.T) {
 	if err := training.weigh(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}, dir); err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{"resources that the run needs", "memory_at_least=", "memory_available=", "disk_free="} {
+	for _, want := range []string{"memory_at_least=", "memory_available=", "disk_free="} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("it does not say %q: %s", want, &log)
 		}
@@ -133,7 +134,7 @@ func TestWeigh(t *testing.T) {
 	if err := training.weigh(t.Context(), run, false, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointLocal, Repo: dir}, ""); err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(log.String(), "its members have the model") {
+	if !strings.Contains(log.String(), "reason=") {
 		t.Errorf("of a model that members have: %s", &log)
 	}
 }
@@ -171,8 +172,10 @@ func TestRemedy(t *testing.T) {
 // TestExplainMemory wants the size and a remedy for allocations that failed, and other errors unchanged.
 func TestExplainMemory(t *testing.T) {
 	failed := fmt.Errorf("step 3: %w", &torch.Error{Op: "linear", Message: "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes."})
-	if err := explainMemory(failed); !errors.Is(err, torch.ErrMemory) || !strings.Contains(err.Error(), "an allocation of 4096 bytes failed") || exitCode(err) != exitFailure {
+	if err := explainMemory(failed); !errors.Is(err, torch.ErrMemory) || exitCode(err) != exitFailure {
 		t.Error(err)
+	} else {
+		golden.Message(t, "4096 bytes", err)
 	}
 	if err := errors.New("another"); explainMemory(err) != err { //nolint:errorlint // the same error
 		t.Error(explainMemory(err))
@@ -192,21 +195,17 @@ func TestFits(t *testing.T) {
 	} {
 		config := write(t, filepath.Join(dir, name+".json"), []byte(`{"architectures":["LlamaForCausalLM"],"vocab_size":256,"num_attention_heads":8,"max_position_embeddings":32,`+sizes+`}`))
 		out := filepath.Join(dir, name)
-		fail(t, exitFailure, "smaller values of hidden_size", "init-model", "--config", config, "--output", out)
+		fail(t, exitFailure, name, "init-model", "--config", config, "--output", out)
 		if _, err := os.Stat(out); err == nil {
 			t.Errorf("%s: the folder was made", name)
 		}
 	}
-	if err := fits("the weights", 5<<30, 4<<30); err == nil || !strings.Contains(err.Error(), "5.0 GiB of memory, but 4.0 GiB") {
-		t.Errorf("5 GiB in 4 GiB: %v", err)
-	}
+	golden.Message(t, "5 GiB in 4 GiB", fits("the weights", 5<<30, 4<<30))
 	if err := errors.Join(fits("the weights", 4<<30, 4<<30), fits("the weights", 5<<30, 0), (&soloCommand{}).fits(1<<20, 8<<20)); err != nil {
 		t.Error(err)
 	}
 	adamw := &soloCommand{soloOptimizer: soloOptimizer{Optimizer: "adamw"}}
-	if err := adamw.fits(1<<30, 8<<30); err == nil || !strings.Contains(err.Error(), "12.0 GiB of memory, but 8.0 GiB") {
-		t.Errorf("AdamW of 2³⁰ parameters in 8 GiB: %v", err)
-	}
+	golden.Message(t, "AdamW of 2³⁰ parameters in 8 GiB", adamw.fits(1<<30, 8<<30))
 	for parameters, want := range map[int64]uint64{3: 12, 1 << 62: math.MaxUint64, -1: math.MaxUint64} {
 		if got := weightBytes(parameters); got != want {
 			t.Errorf("%d parameters have %d bytes, want %d", parameters, got, want)
@@ -216,7 +215,7 @@ func TestFits(t *testing.T) {
 	if err := os.Truncate(filepath.Join(model, "model.safetensors"), 8<<40); err != nil {
 		t.Skipf("needs a file system with files of 8 TiB: %v", err)
 	}
-	fail(t, exitFailure, "choose a smaller model", "generate", "--model", model, "--prompt", "a")
+	fail(t, exitFailure, "generate", "generate", "--model", model, "--prompt", "a")
 }
 
 // TestFitsDisk wants commands to refuse a folder with too little space before they compute.
@@ -247,8 +246,8 @@ func TestFitsDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		free := bytesOf(uint64(16<<10 - fill))
-		fail(t, exitFailure, "but "+free+" are free in "+filepath.Join(dir, "model")+"; remove files there, or choose another folder", "init-model", "--config", config, "--output", filepath.Join(dir, "model"))
-		fail(t, exitFailure, "but "+free+" are free in "+filepath.Join(dir, "save"), "solo", "--model", model, "--data-path", data, "--seq-len", "16", "--save", filepath.Join(dir, "save"))
+		failNaming(t, exitFailure, free, "init-model", "--config", config, "--output", filepath.Join(dir, "model"))
+		failNaming(t, exitFailure, free, "solo", "--model", model, "--data-path", data, "--seq-len", "16", "--save", filepath.Join(dir, "save"))
 		if _, err := os.Stat(filepath.Join(dir, "model")); err == nil {
 			t.Error("the folder was made")
 		}

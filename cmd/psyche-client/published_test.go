@@ -19,6 +19,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 	"github.com/psyche-go/psyche/cmd/internal/published/publishedtest"
@@ -117,7 +118,7 @@ func TestManual(t *testing.T) {
 		t.Errorf("%.300s", out)
 	}
 	publishedtest.Page(t, "../..", "psyche-client", out)
-	fail(t, exitFailure, "--markdown", "print-all-help")
+	fail(t, exitFailure, "no format", "print-all-help")
 }
 
 func TestShowIdentity(t *testing.T) {
@@ -141,9 +142,9 @@ func TestShowIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Geteuid() >= 0 { // Windows has no modes
-		fail(t, exitFailure, "chmod 600 "+readable, "show-identity", "-i", readable)
+		fail(t, exitFailure, "key of mode 644", "show-identity", "-i", readable)
 	}
-	fail(t, exitUsage, "RAW_IDENTITY_SECRET_KEY", "show-identity")
+	fail(t, exitUsage, "no key", "show-identity")
 	t.Setenv("RAW_IDENTITY_SECRET_KEY", hex.EncodeToString(raw))
 	if out := succeed(t, "show-identity"); out != want {
 		t.Errorf("got %s, want %s", out, want)
@@ -178,9 +179,8 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%s: the file has %q, %v", name, text, err)
 		}
 	}
-	if _, err := parsed(t, "psyche-client", "train", "--run-id", "r", "--server-addr", "h:1", "--logs", "loud"); err == nil || !strings.Contains(err.Error(), "want console, json, none or tui") {
-		t.Errorf("got %v", err)
-	}
+	_, err := parsed(t, "psyche-client", "train", "--run-id", "r", "--server-addr", "h:1", "--logs", "loud")
+	golden.Message(t, "unknown log format", err)
 }
 
 func TestIdleFlagsSaySo(t *testing.T) {
@@ -195,7 +195,7 @@ func TestIdleFlagsSaySo(t *testing.T) {
 		}
 		var log bytes.Buffer
 		all.Train.warn(slog.New(slog.NewTextHandler(&log, nil)))
-		if got := strings.Contains(log.String(), "has no effect"); got != says {
+		if got := log.Len() > 0; got != says {
 			t.Errorf("%s: logged %q", flags, log.String())
 		}
 	}
@@ -218,7 +218,7 @@ func TestIdleFlagsSaySo(t *testing.T) {
 		}
 		var log bytes.Buffer
 		warnIdle(slog.New(slog.NewTextHandler(&log, nil)), all.Solo.idle(line))
-		if got := strings.Contains(log.String(), "has no effect"); got != says {
+		if got := log.Len() > 0; got != says {
 			t.Errorf("solo %s: logged %q", flags, log.String())
 		}
 	}
@@ -276,7 +276,7 @@ func TestResultsAreWritten(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(dir, "step7-batch4-8-"+id.String()+".distro")); err != nil || string(text) != "result of 7" {
 		t.Errorf("got %q, %v", text, err)
 	}
-	if !strings.Contains(log.String(), "the disk is too slow") {
+	if !strings.Contains(log.String(), "--write-gradients-dir") {
 		t.Errorf("no message about skipped results: %s", log.String())
 	}
 	var none *resultWriter
@@ -396,6 +396,6 @@ func TestModelsOfTheHub(t *testing.T) {
 		t.Errorf("events %v", kinds)
 	}
 	succeed(t, "evaluate", "--model", "org/toy", "--data", filepath.Join(data, "a.ds"), "--token-size", "2")
-	fail(t, exitFailure, "the Hub reports", "evaluate", "--model", "org/none", "--data", data)
-	fail(t, exitUsage, "no such file or folder", "evaluate", "--model", "none", "--data", data)
+	failNaming(t, exitFailure, "org/none", "evaluate", "--model", "org/none", "--data", data)
+	fail(t, exitUsage, "missing model", "evaluate", "--model", "none", "--data", data)
 }

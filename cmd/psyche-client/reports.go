@@ -157,7 +157,7 @@ func (a *archives) sizeLimit(ctx context.Context, wanted coordinator.Checkpoint)
 		description, err = model.Describe(config)
 	}
 	if err != nil {
-		a.logger.Info("the size of the run's model is unknown", "at most, in MiB", limit>>20, "why", err)
+		a.logger.Info("the size of the run's model is unknown", "limit_mib", limit>>20, "why", err)
 		return limit
 	}
 	if n := description.NumParameters; n >= 0 && n < (limit-bytesBeside)/bytesOfParameter {

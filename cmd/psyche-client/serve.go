@@ -23,7 +23,7 @@ type serveCommand struct {
 	Runs     string        `type:"path" placeholder:"FILE" help:"File that lists the runs for this machine, in order of preference; used if no LINK is given. Default: psyche/runs.toml in the user's configuration folder."`
 	Patience time.Duration `default:"10m" help:"Time that a run may be paused, closed to this machine, or unreachable before its client moves to another open run (${default})."`
 
-	Links words `arg:"" optional:"" name:"link …" placeholder:"LINK" help:"Invite links of the runs for this machine, in order of preference, as printed by psyche run invite, in quotes."`
+	Links words `arg:"" optional:"" name:"link …" placeholder:"LINK" help:"Invite links (from psyche run invite) of the runs for this machine, in order of preference. Put each link in quotes."`
 	Flags words `arg:"" optional:"" name:"-- flags" help:"Flags of psyche-client join for all runs, after --."`
 }
 

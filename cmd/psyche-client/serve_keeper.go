@@ -161,7 +161,7 @@ func (k *keeper) stay(ctx context.Context, r *servedRun) error {
 		r.failures++
 		wait := k.backOff(r.failures)
 		r.notBefore = time.Now().Add(wait)
-		k.logger.Warn("the client exited before its run ended", "run", r.joins.RunID, "after", lived.Round(time.Second), "because", end.String(), "again_in", wait.Round(time.Second))
+		k.logger.Warn("the client exited before its run ended", "run", r.joins.RunID, "after", lived.Round(time.Second), "because", end.String(), "retry_in", wait.Round(time.Second))
 		if r.failures >= endsInARow && k.others(r) {
 			return nil
 		}

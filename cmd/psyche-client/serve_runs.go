@@ -140,6 +140,9 @@ func parseServed(path string, text []byte) (list servedFile, err error) {
 	}
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := wrong.Position()
+		if key := strings.Join(wrong.Key(), "."); key != "" {
+			return list, fmt.Errorf("%s:%d:%d: %s has the wrong type: want link = \"LINK\" and flags = [\"--FLAG\"]", path, line, column, key)
+		}
 		return list, fmt.Errorf("%s:%d:%d: %s", path, line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
 	}
 	if err != nil {

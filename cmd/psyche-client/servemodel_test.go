@@ -155,17 +155,17 @@ func TestServeModelRejects(t *testing.T) {
 	dir := t.TempDir()
 	serve := []string{"serve-model", "--http-addr", "127.0.0.1:0", "--model", model}
 	t.Setenv(apiKeyVariable, "")
-	fail(t, exitUsage, "one line of 1 to 4096", append(serve, "--api-key-file", write(t, filepath.Join(dir, "empty"), nil))...)
-	fail(t, exitUsage, "one line of 1 to 4096", append(serve, "--api-key-file", write(t, filepath.Join(dir, "two"), []byte("a\nb\n")))...)
-	fail(t, exitFailure, "nosuch", append(serve, "--chat-template", write(t, filepath.Join(dir, "bad.jinja"), []byte("{% nosuch %}")))...)
-	fail(t, exitUsage, "no such file", "serve-model", "--model", filepath.Join(dir, "none"))
+	fail(t, exitUsage, "empty key file", append(serve, "--api-key-file", write(t, filepath.Join(dir, "empty"), nil))...)
+	fail(t, exitUsage, "key file of two lines", append(serve, "--api-key-file", write(t, filepath.Join(dir, "two"), []byte("a\nb\n")))...)
+	fail(t, exitFailure, "unknown tag", append(serve, "--chat-template", write(t, filepath.Join(dir, "bad.jinja"), []byte("{% nosuch %}")))...)
+	fail(t, exitUsage, "missing model", "serve-model", "--model", filepath.Join(dir, "none"))
 	t.Setenv(apiKeyVariable, "a b")
-	fail(t, exitUsage, apiKeyVariable, serve...)
+	fail(t, exitUsage, "key variable of two lines", serve...)
 	requireTorch(t)
 	if err := os.Unsetenv(apiKeyVariable); err != nil {
 		t.Fatal(err)
 	}
-	fail(t, exitUsage, "0 requests that run", append(serve, "--max-running", "0")...)
+	fail(t, exitUsage, "nothing runs", append(serve, "--max-running", "0")...)
 }
 
 func TestServeModelNeedsItsKey(t *testing.T) {

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data/manifest"
 	"github.com/psyche-go/psyche/learn/train"
@@ -63,26 +65,26 @@ func TestTokenSizeComesFromTheData(t *testing.T) {
 	if after := loss(t, model, data); after != before {
 		t.Errorf("tokens of four bytes have the loss %v, of two %v", after, before)
 	}
-	if out := succeed(t, soloLine(model, data, "--steps", "1", "--held-out", data, "--held-out-sequences", "9")...); !strings.Contains(out, "held out: 9 of 108 sequences") {
+	if out := succeed(t, soloLine(model, data, "--steps", "1", "--held-out", data, "--held-out-sequences", "9")...); !strings.Contains(out, "9 of 108") {
 		t.Errorf("printed %s", out)
 	}
 	for _, line := range [][]string{
 		soloLine(model, data, "--steps", "1", "--token-size", "2"),
 		{"evaluate", "--model", model, "--data", data, "--seq-len", "16", "--token-size", "2"},
 	} {
-		fail(t, exitFailure, "data.json sets 4 bytes per token, the token size in use is 2", line...)
+		fail(t, exitFailure, line[0]+" with another size", line...)
 	}
 	if err := os.Truncate(filepath.Join(data, "a.ds"), 4000); err != nil {
 		t.Fatal(err)
 	}
-	fail(t, exitFailure, "the file has 4000 bytes", soloLine(model, data, "--steps", "1")...)
+	fail(t, exitFailure, "cut file", soloLine(model, data, "--steps", "1")...)
 }
 
 func TestEvaluateSaysHowMuchItRead(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	line := []string{"evaluate", "--model", model, "--data", data, "--seq-len", "16", "--threads", "1"}
-	if out := succeed(t, line...); !strings.Contains(out, "over 1024 tokens in 64 of 108 sequences") {
+	if out := succeed(t, line...); !strings.Contains(out, "64 of 108") {
 		t.Errorf("printed %s", out)
 	}
 	var result evaluation
@@ -93,8 +95,8 @@ func TestEvaluateSaysHowMuchItRead(t *testing.T) {
 
 func TestHelpShowsDefaults(t *testing.T) {
 	for command, wanted := range map[string][]string{
-		"solo":     {"0 means all (64)", "the order of the files (0)", "every N steps (10)", "only at the end (0)"},
-		"evaluate": {"0 means all (64)"},
+		"solo":     {"(64)", "(10)", "(0)"},
+		"evaluate": {"(64)"},
 	} {
 		out := strings.Join(strings.Fields(succeed(t, command, "--help")), " ")
 		for _, want := range wanted {
@@ -107,10 +109,10 @@ func TestHelpShowsDefaults(t *testing.T) {
 
 func TestNegativeNumbersAreNumbers(t *testing.T) {
 	model, data := toy(t)
-	fail(t, exitUsage, `--steps: want a whole number from 0 to 4294967295, not "-1"`, soloLine(model, data, "--steps", "-1")...)
-	fail(t, exitUsage, "--total-batch -1", append(soloLine(model, data), "--total-batch", "-1")...)
-	fail(t, exitUsage, "--lr is NaN: want a number", append(soloLine(model, data), "--lr", "nan")...)
-	fail(t, exitUsage, "want a file or folder name", append(soloLine(model, data), "--held-out", "")...)
+	fail(t, exitUsage, "steps", soloLine(model, data, "--steps", "-1")...)
+	fail(t, exitUsage, "batch", append(soloLine(model, data), "--total-batch", "-1")...)
+	fail(t, exitUsage, "rate", append(soloLine(model, data), "--lr", "nan")...)
+	fail(t, exitUsage, "file", append(soloLine(model, data), "--held-out", "")...)
 }
 
 // TestSoloKeepsModelType trains a small Kimi K2, which has DeepSeek-V3's network, and wants its config.json back.
@@ -156,16 +158,15 @@ func TestSoloSettingsOfAResume(t *testing.T) {
 	}
 	first := digest(t, save)
 	for _, test := range []struct {
-		want string
+		name string
 		line []string
 	}{
-		{"--seq-len is 8, but the training in --save " + save + " started with 16", line(model, data, "--steps", "4", "--seq-len", "8")},
-		{"--shuffle is 7", line(model, data, "--steps", "4", "--shuffle", "7")},
-		{"--data-path is 2160 tokens of 2 bytes", line(model, other, "--steps", "4")},
-		{"--optimizer adamw, not distro", line(model, data, "--steps", "4", "--optimizer", "distro")},
+		{"--seq-len", line(model, data, "--steps", "4", "--seq-len", "8")},
+		{"--shuffle", line(model, data, "--steps", "4", "--shuffle", "7")},
+		{"--data-path", line(model, other, "--steps", "4")},
+		{"--optimizer", line(model, data, "--steps", "4", "--optimizer", "distro")},
 	} {
-		fail(t, exitFailure, test.want, test.line...)
-		fail(t, exitFailure, "start a new training from that model with --model "+save, test.line...)
+		fail(t, exitFailure, test.name, test.line...)
 	}
 	if digest(t, save) != first {
 		t.Error("a refused resume changed what was saved")
@@ -175,13 +176,11 @@ func TestSoloSettingsOfAResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := succeed(t, line(model, moved, "--steps", "4", "--lr", "0.5", "--total-batch", "3")...)
-	if !strings.Contains(out, "resumed from "+save+" at step 3; --model is not read again\n") ||
-		!strings.Contains(out, "changed: --total-batch is 3, was 2; --steps is 4, was 3; --lr is 0.5, was 0.001\n") {
-		t.Errorf("printed %s", out)
-	}
+	resumed, _, _ := strings.Cut(out, "step 4/") // the progress that follows depends on the machine
+	golden.Message(t, "resumed", errors.New(strings.TrimSuffix(resumed, "\n")))
 	forget(t, save)
 	code, _, problem := execute(t.Context(), line(model, data, "--steps", "5")...)
-	if code != 0 || !strings.Contains(problem, "does not contain the settings") {
+	if code != 0 || !strings.Contains(problem, "--shuffle") {
 		t.Errorf("without settings: exit code %d: %s", code, problem)
 	}
 }
@@ -218,7 +217,7 @@ func TestSoloInPartsIsTheSame(t *testing.T) {
 	falling := filepath.Join(t.TempDir(), "falling")
 	succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "4", "--save", falling)...)
 	out := succeed(t, soloLine(model, data, "--lr-schedule", "cosine", "--steps", "14", "--save", falling)...)
-	if !strings.Contains(out, "changed: --steps is 14, was 4\n") {
+	if !strings.Contains(out, "--steps is 14, was 4") {
 		t.Errorf("printed %s", out)
 	}
 }
@@ -234,7 +233,7 @@ func TestSoloThatIsDone(t *testing.T) {
 	}
 	for _, steps := range []string{"3", "2"} {
 		out := succeed(t, soloLine(model, data, "--steps", steps, "--save", save)...)
-		if !strings.Contains(out, save+" is already at step 3, and --steps is "+steps+": nothing to do") {
+		if !strings.Contains(out, "--steps is "+steps) {
 			t.Errorf("printed %s", out)
 		}
 	}
@@ -281,7 +280,7 @@ func TestTwoSolosDoNotShareAFolder(t *testing.T) {
 	if code := run(t.Context(), soloLine(model, data, "--steps", "2", "--save", save), terminal{out, &problem}); code != 0 {
 		t.Fatalf("exit code %d: %s", code, &problem)
 	}
-	if !strings.Contains(second, "another process is using it") || !strings.Contains(second, "; choose another folder") {
+	if !strings.Contains(second, "--save: "+save) {
 		t.Errorf("the second process printed %q", second)
 	}
 	succeed(t, soloLine(model, data, "--steps", "3", "--save", save)...)
@@ -304,7 +303,7 @@ func TestSoloSavesBeforeAnError(t *testing.T) {
 	})
 	var problem bytes.Buffer
 	code := run(t.Context(), soloLine(model, data, "--steps", "10", "--log-every", "1", "--save", save), terminal{out, &problem})
-	if code != exitFailure || !strings.Contains(problem.String(), "file changed while in use") {
+	if code != exitFailure || !strings.Contains(problem.String(), "a.ds") {
 		t.Errorf("exit code %d: %s", code, &problem)
 	}
 	if s, err := checkpoint.ReadDir(save); err != nil || s.Step != 2 {
@@ -358,7 +357,7 @@ func TestSoloStartsAtAStep(t *testing.T) {
 	for _, optimizer := range []string{"adamw", "distro"} {
 		dir := t.TempDir()
 		line := soloLine(model, data, "--optimizer", optimizer, "--steps", "4", "--start-step", "3", "--optim-stats", "--save", filepath.Join(dir, "save"))
-		if out := succeed(t, line...); !strings.Contains(out, "step 2 of 4 done") {
+		if out := succeed(t, line...); !strings.Contains(out, "step 2 of 4") {
 			t.Errorf("%s: %s", optimizer, out)
 		}
 		var batches []event.Batch
@@ -384,5 +383,5 @@ func TestGenerateWithoutTokenizer(t *testing.T) {
 	dir := t.TempDir()
 	model := filepath.Join(dir, "model")
 	succeed(t, "init-model", "--config", write(t, filepath.Join(dir, "config.json"), []byte(toyConfig)), "--tokenizer", "none", "--output", model)
-	fail(t, exitFailure, "no tokenizer.json and no tokenizer.model, which is needed to convert text to tokens; copy the tokenizer file", "generate", "--model", model, "--prompt", "a")
+	fail(t, exitFailure, "no tokenizer", "generate", "--model", model, "--prompt", "a")
 }

@@ -95,7 +95,7 @@ func (f trackerFlags) wandb(name string, settings map[string]any, logger *slog.L
 	if key == "" || mode == "offline" {
 		sink, folder, err := wandb.Offline(cmp.Or(os.Getenv("WANDB_DIR"), "wandb"), run)
 		if err == nil {
-			logger.Info("no Weights & Biases key is set, or WANDB_MODE is offline; writing metrics to a local folder", "upload with", "wandb sync "+folder)
+			logger.Info("no Weights & Biases key is set, or WANDB_MODE is offline; writing metrics to a local folder", "upload_command", "wandb sync "+folder)
 		}
 		return sink, err
 	}

@@ -146,7 +146,7 @@ func (f uploadFlags) finishUploads(ctx context.Context, u *uploads, logger *slog
 	}
 	defer signals.Hold(ctx)()
 	if u.runner.Pending() {
-		logger.Info("waiting for the upload of the last checkpoint; Ctrl-C postpones it to the next start", "at most", f.UploadTimeout)
+		logger.Info("waiting for the upload of the last checkpoint; Ctrl-C postpones it to the next start", "limit", f.UploadTimeout)
 	}
 	waits := ctx
 	if ctx.Err() != nil {

@@ -26,7 +26,7 @@ type chainStart struct {
 	Listen  string   `default:"127.0.0.1:8899" placeholder:"HOST:PORT" help:"Address for JSON-RPC and WebSockets (${default}). The next port also accepts both, as tools expect."`
 	SlotMs  int      `name:"slot-ms" default:"400" help:"Duration of a slot, in milliseconds (${default})."`
 	Ledger  string   `type:"path" placeholder:"FILE" help:"File for the chain. An existing chain is continued."`
-	Program []string `sep:"none" placeholder:"ID=FILE" help:"Program to install at the start of the chain, callable at this id. May be repeated."`
+	Program []string `sep:"none" placeholder:"ID=FILE" help:"Program to install at the address ID when the chain starts. May be repeated."`
 }
 
 // Help returns the text below the command's summary in --help.

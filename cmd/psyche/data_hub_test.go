@@ -37,24 +37,26 @@ func TestTokenizeFromTheHub(t *testing.T) {
 	}
 	for _, test := range []struct {
 		args []string
-		want string // of what is printed
+		want string // part of the output, or the name of a message
 		code int
 	}{
 		{[]string{"--tokenizer", "org/model", "hf://datasets/org/set"}, "4 tokens of 2 bytes in 1 files, 0 held out; from 1 texts", exitOK},
 		{[]string{"--tokenizer", "org/pieces", "hf://datasets/org/set"}, "3 tokens of 2 bytes in 1 files, 0 held out; from 1 texts", exitOK},
-		{[]string{"--tokenizer", "org/more", folder}, `added_tokens.json: the tokenizer is not supported: token "<im>"`, 1},
+		{[]string{"--tokenizer", "org/more", folder}, "added token", 1},
 		{[]string{"--tokenizer", folder, "--split", "test", "hf://datasets/org/set"}, "6 tokens of 2 bytes", exitOK},
 		{[]string{"hf://datasets/org/set/data/*.jsonl"}, "from 2 texts in 2 text files", exitOK},
-		{[]string{"--split", "odd", "hf://datasets/org/set"}, `no files of split "odd", only of ["test" "train"]; select a split with --split`, 1},
-		{[]string{"hf://datasets/org"}, "want hf://datasets/OWNER/NAME", 1},
-		{[]string{"--tokenizer", "org/bare", folder}, "no tokenizer.json and no tokenizer.model in the repository", 1},
-		{[]string{"--tokenizer", "org/nowhere", folder}, "no such file or folder on this machine; the Hub reports", 1},
-		{[]string{"--tokenizer", "nowhere", folder}, "no such file or folder, and not OWNER/NAME", 1},
+		{[]string{"--split", "odd", "hf://datasets/org/set"}, "other split", 1},
+		{[]string{"hf://datasets/org"}, "no name", 1},
+		{[]string{"--tokenizer", "org/bare", folder}, "no tokenizer", 1},
+		{[]string{"--tokenizer", "org/nowhere", folder}, "missing repository", 1},
+		{[]string{"--tokenizer", "nowhere", folder}, "missing folder", 1},
 	} {
 		var out, errs strings.Builder
 		line := append([]string{"data", "tokenize", "--output", t.TempDir()}, test.args...)
-		if code := run(t.Context(), line, console{&out, &errs}); code != test.code || !strings.Contains(out.String()+errs.String(), test.want) {
+		if code := run(t.Context(), line, console{&out, &errs}); code != test.code {
 			t.Errorf("%q: exit code %d, %s%s", test.args, code, &out, &errs)
+		} else {
+			printed(t, code, test.want, out.String()+errs.String())
 		}
 	}
 }

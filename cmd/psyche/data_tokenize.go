@@ -23,15 +23,15 @@ type dataTokenize struct {
 	Split           string   `default:"train" placeholder:"NAME" help:"Split to read, for data sets with several splits (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Pattern for names of files to read in folders, as in --include '*.go'. May be repeated."`
 	IncludeHidden   bool     `help:"Also read lock files, metadata, and files and folders whose names begin with a dot."`
-	HeldOut         []string `sep:"none" placeholder:"FILE" help:"File whose tokens are held out of training. May be repeated."`
-	HeldOutFraction float64  `default:"0" help:"Fraction of the text files in folders, and of the texts in other files, to hold out of training, from 0 to below 1. Above 0, at least one of two is held out (${default})."`
+	HeldOut         []string `sep:"none" placeholder:"FILE" help:"File to hold out of training. May be repeated."`
+	HeldOutFraction float64  `default:"0" help:"Fraction of the text files in folders, and of the texts in other files, to hold out of training, at least 0 and less than 1. If it is above 0, at least one of two or more is held out (${default})."`
 	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token before each text, by its name in tokenizer.json."`
 	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token after each text, instead of --separator."`
 	Separator       *string  `placeholder:"TEXT" help:"Separator after each text, with escapes as in Go; empty means none. Default: \\n, or none with --eos."`
 	ShardTokens     int      `default:"0" placeholder:"N" help:"Maximum tokens per file, at least 65536; 0 means 67108864 (${default})."`
 	Workers         int      `default:"0" placeholder:"N" help:"Number of texts to encode concurrently; the output does not depend on it. 0 means one per CPU (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
-	Paths           []string `arg:"" name:"path" help:"Files, file patterns, folders, and Hugging Face Hub data sets: hf://datasets/OWNER/NAME, optionally followed by @REVISION, or by a path or pattern. Files that are not UTF-8 text are skipped and counted. To continue after an interrupt or on a full disk, run the same command again."`
+	Paths           []string `arg:"" name:"path" help:"Files, file patterns, folders, and Hugging Face Hub data sets: hf://datasets/OWNER/NAME, optionally followed by @REVISION, or by a path or pattern. Files that are not UTF-8 text are skipped and counted. To continue after an interrupt or a full disk, run the same command again."`
 }
 
 // Run writes the token files.

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"io"
+	"io/fs"
 	"strings"
 	"testing"
 
@@ -15,7 +17,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parser.Parse(manualtest.Arguments(example)); err != nil && !strings.Contains(err.Error(), "no such file") {
+		if _, err := parser.Parse(manualtest.Arguments(example)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("psyche %s: %v", example, err)
 		}
 	}

@@ -11,8 +11,10 @@ import (
 func TestRunsHaveNames(t *testing.T) {
 	a := administer(t, "--allow-create", identity.FromSeed([identity.SeedSize]byte{1}).ID().String())
 	signed := []string{"--state", sampleState, "--run-id", "r", "--keypair", a.key(1)}
-	for _, bad := range [][]string{{"--name", strings.Repeat("n", 65)}, {"--name", "\x1b[2J"}, {"--description", "a\u202eb"}} {
-		a.does(exitUsage, bad[0]+": ", append(append([]string{"create"}, signed...), bad...)...)
+	for name, bad := range map[string][]string{
+		"long name": {"--name", strings.Repeat("n", 65)}, "name with an escape": {"--name", "\x1b[2J"}, "invisible description": {"--description", "a\u202eb"},
+	} {
+		a.does(exitUsage, name, append(append([]string{"create"}, signed...), bad...)...)
 	}
 	a.does(exitOK, "run r is on", append(append([]string{"create"}, signed...), "--name", "Tiny <b>", "--description", "About it")...)
 	if r := a.status("r"); r.Name != "Tiny <b>" || r.About != "About it" {

@@ -3,13 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server/status"
@@ -70,14 +73,29 @@ func (a administrator) plain(args ...string) (int, string) {
 	return code, out.String() + errs.String()
 }
 
-// does runs a command that has to end with a code and say something.
+// does runs a command that has to end with a code and pass [printed].
 func (a administrator) does(want int, text string, args ...string) string {
 	a.t.Helper()
 	code, output := a.command(args...)
-	if code != want || !strings.Contains(output, text) {
-		a.t.Fatalf("psyche run %s: exit code %d, want %d and %q:\n%s", strings.Join(args, " "), code, want, text, output)
+	if code != want {
+		a.t.Fatalf("psyche run %s: exit code %d, want %d:\n%s", strings.Join(args, " "), code, want, output)
 	}
+	printed(a.t, code, text, output)
 	return output
+}
+
+// differing matches text of messages that differs between runs: times, keys, signatures and hashes.
+var differing = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}|\b[1-9A-HJ-NP-Za-km-z]{43,88}\b|\b[0-9a-f]{64}\b|(?s)\{\n.*\}`)
+
+// printed checks the output of a command. A command that succeeds prints text, a datum. The whole output of a command
+// that fails is the message of the name text.
+func printed(t *testing.T, code int, text, output string) {
+	t.Helper()
+	if code != exitOK {
+		golden.Message(t, text, errors.New(differing.ReplaceAllString(strings.TrimSuffix(output, "\n"), "…")))
+	} else if !strings.Contains(output, text) {
+		t.Errorf("no %q in:\n%s", text, output)
+	}
 }
 
 // status returns the status of a run.
@@ -91,20 +109,23 @@ func (a administrator) status(runID string) status.Run {
 	return r
 }
 
+// keyNotice is in the notice of the first connection to a server.
+const keyNotice = " has the unknown key "
+
 func TestRunCreateStatusExportReplay(t *testing.T) {
 	a := administer(t, "--allow-create", identity.FromSeed([identity.SeedSize]byte{1}).ID().String())
 	create := []string{"create", "--state", sampleState, "--run-id", "mine"}
-	a.does(exitRefused, "may not begin runs here", append(create, "--keypair", a.key(2))...)
+	a.does(exitRefused, "key that may not create", append(create, "--keypair", a.key(2))...)
 	output := a.does(exitOK, "run mine is on "+a.address, append(create, "--keypair", a.key(1))...)
-	if strings.Contains(output, "is new") {
+	if strings.Contains(output, keyNotice) {
 		t.Errorf("the server's key is shown again:\n%s", output)
 	}
-	a.does(exitRefused, "is there already", append(create, "--keypair", a.key(1))...)
+	a.does(exitRefused, "existing run", append(create, "--keypair", a.key(1))...)
 	a.does(exitOK, "WaitingForMembers", "status", "--run-id", "mine")
 	if r := a.status("mine"); r.RunID != "mine" || r.State != "WaitingForMembers" || r.StateHash == "" {
 		t.Errorf("status %+v", r)
 	}
-	a.does(exitRefused, `this server hosts run "mine"`, "status", "--run-id", "yours")
+	a.does(exitRefused, "other run", "status", "--run-id", "yours")
 	a.does(exitOK, `"mine"  epoch 0  0 steps done  WaitingForMembers  0 clients  hash `, "list")
 	if code, output := a.plain("run", "list", "--server-addr", a.address, "--rpc", "http://127.0.0.1:1"); code != exitUsage {
 		t.Errorf("the runs of two hosts: exit code %d:\n%s", code, output)
@@ -112,10 +133,9 @@ func TestRunCreateStatusExportReplay(t *testing.T) {
 
 	log := a.path("mine.log")
 	a.does(exitOK, "1 records of run mine", "export", "--run-id", "mine", "--output", log)
-	a.does(exitFailed, "is not overwritten", "export", "--run-id", "mine", "--output", log)
+	a.does(exitFailed, "existing file", "export", "--run-id", "mine", "--output", log)
 	code, output := a.plain("run", "replay", "--states", log)
-	if code != exitOK || !strings.Contains(output, "0 genesis by "+identity.FromSeed([identity.SeedSize]byte{1}).ID().String()) ||
-		!strings.Contains(output, "1 records verified") {
+	if code != exitOK || !strings.Contains(output, identity.FromSeed([identity.SeedSize]byte{1}).ID().String()) {
 		t.Errorf("replay: exit code %d:\n%s", code, output)
 	}
 	content, err := os.ReadFile(log)
@@ -133,7 +153,7 @@ func TestRunCreateStatusExportReplay(t *testing.T) {
 
 func TestRunTrustsTheServerItSawFirst(t *testing.T) {
 	a := administer(t, "--state", sampleState, "--run-id", "r")
-	a.does(exitOK, "server "+a.address+" has the unknown key ", "status", "--run-id", "r")
+	a.does(exitOK, "server "+a.address+keyNotice, "status", "--run-id", "r")
 	known, err := os.ReadFile(a.path("known"))
 	if err != nil {
 		t.Fatal(err)
@@ -141,18 +161,18 @@ func TestRunTrustsTheServerItSawFirst(t *testing.T) {
 	host := string(bytes.Fields(known)[1])
 	a.does(exitOK, host, "status", "--run-id", "r", "--server-key", host)
 	other := identity.FromSeed([identity.SeedSize]byte{9}).ID().String()
-	a.does(exitConnection, "wanted is "+other, "status", "--run-id", "r", "--server-key", other)
+	a.does(exitConnection, "other key", "status", "--run-id", "r", "--server-key", other)
 	if err := os.WriteFile(a.path("known"), []byte(a.address+" "+other+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a.does(exitConnection, "the key of the server has changed", "status", "--run-id", "r")
+	a.does(exitConnection, "changed key", "status", "--run-id", "r")
 }
 
 func TestRunNeedsAKeyToSign(t *testing.T) {
 	a := administer(t, "--state", sampleState, "--run-id", "r")
-	a.does(exitFailed, "give --keypair", "set-paused", "--run-id", "r")
+	a.does(exitFailed, "no key", "set-paused", "--run-id", "r")
 	t.Setenv(identity.SecretKeyVariable, strings.Repeat("07", 32))
-	a.does(exitRefused, "may not do this", "set-paused", "--run-id", "r")
+	a.does(exitRefused, "fresh key", "set-paused", "--run-id", "r")
 	a.does(exitOK, "pauses as soon as", "set-paused", "--run-id", "r", "--keypair", a.path("state/host-key.json"))
 	if r := a.status("r"); r.State != "Paused" {
 		t.Errorf("the run is in %s", r.State)
@@ -169,18 +189,18 @@ func TestRunAdministration(t *testing.T) {
 	if r := a.status("p"); r.Authority.Main != id(1) || r.Authority.Join != id(2) || !r.Authority.Permissioned {
 		t.Fatalf("authority %+v", r.Authority)
 	}
-	a.does(exitRefused, "has not authorized the signing key "+id(3), as(grantee, "set-delegates", id(4))...)
-	a.does(exitRefused, "may not do this; only the run's join authority may, "+id(2), as(main, "authorize", id(3))...)
+	a.does(exitRefused, "delegates before authorization", as(grantee, "set-delegates", id(4))...)
+	a.does(exitRefused, "authorize as main authority", as(main, "authorize", id(3))...)
 	a.does(exitOK, id(3)+" may join run p", as(join, "authorize", id(3))...)
-	a.does(exitUsage, "cannot be authorized", as(join, "authorize", strings.Repeat("1", 32))...)
+	a.does(exitUsage, "zero key", as(join, "authorize", strings.Repeat("1", 32))...)
 	a.does(exitOK, "1 delegate may join", as(grantee, "set-delegates", id(4))...)
-	a.does(exitOK, id(3)+", and in its name "+id(4), "status", "--run-id", "p")
+	a.does(exitOK, id(3)+", delegates "+id(4), "status", "--run-id", "p")
 	a.does(exitOK, "may no longer join", as(join, "authorize", "--revoke", id(3))...)
 
-	a.does(exitRefused, "update-config: the run is WaitingForMembers; pause it first: psyche run set-paused --run-id p", as(main, "update-config", "--state", sampleState)...)
-	a.does(exitRefused, "may not do this; only the run's main authority may, "+id(1), as(join, "set-paused")...)
-	a.does(exitRefused, "close: the run is WaitingForMembers; pause it first", as(main, "close")...)
-	a.does(exitRefused, "the run is not paused", as(main, "set-paused", "false")...)
+	a.does(exitRefused, "update of a running run", as(main, "update-config", "--state", sampleState)...)
+	a.does(exitRefused, "pause as join authority", as(join, "set-paused")...)
+	a.does(exitRefused, "close of a running run", as(main, "close")...)
+	a.does(exitRefused, "resume of a running run", as(main, "set-paused", "false")...)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
 	content, err := os.ReadFile(sampleState)
 	if err != nil {
@@ -196,11 +216,11 @@ func TestRunAdministration(t *testing.T) {
 		t.Errorf("cooldown_time is %v, was %v", after, before)
 	}
 	a.does(exitOK, "resumes", as(main, "set-paused", "false")...)
-	a.does(exitRefused, "eject: "+id(4)+" is neither a member", as(main, "eject", id(4))...)
+	a.does(exitRefused, "eject a stranger", as(main, "eject", id(4))...)
 	a.does(exitOK, "pauses", as(main, "set-paused")...)
 	a.does(exitOK, "is closed", as(main, "close")...)
 	a.does(exitOK, "Finished, closed", "status", "--run-id", "p")
-	a.does(exitRefused, "closed for good", as(main, "set-paused", "false")...)
+	a.does(exitRefused, "resume of a closed run", as(main, "set-paused", "false")...)
 	log := a.path("p.log")
 	a.does(exitOK, "verified", "export", "--run-id", "p", "--output", log)
 	if code, output := a.plain("run", "replay", log); code != exitOK || !strings.Contains(output, "Finished, closed") {
@@ -254,11 +274,11 @@ func TestRunEjectAsksBeforeItStopsARun(t *testing.T) {
 	}
 	clients(least)
 	eject := []string{"eject", ids[0], "--run-id", "r", "--keypair", a.path("state/host-key.json")}
-	a.does(exitFailed, fmt.Sprintf("too few clients would remain for the next epoch: %d, but init_min_clients is %d", least-1, least), eject...)
+	a.does(exitFailed, "too few remain", eject...)
 	clients(least)
 	a.does(exitOK, "the run waits for more clients", append(eject, "--yes")...)
 	clients(least - 1)
-	a.does(exitRefused, "is neither a member", eject...)
+	a.does(exitRefused, "eject twice", eject...)
 	ids = append(ids, join(100), join(101))
 	clients(least + 1)
 	eject[1] = ids[1]

@@ -41,11 +41,11 @@ type serverRun struct {
 	MaxRuns                   int             `default:"64" help:"Maximum number of runs that are not closed (${default})." group:"Authority:"`
 	MaxStrangers              int             `default:"512" help:"Maximum number of connections of keys that are not part of a run, and separately of observers. Members and keys with a role are always admitted (${default})." group:"Connections:"`
 	MaxSeatsPerNetwork        int             `default:"16" help:"Maximum number of clients in a run from one network (IPv4 /24 or IPv6 /48), except private networks. 0 means no limit (${default})." group:"Connections:"`
-	MaxSeatsPerPrivateNetwork int             `default:"0" help:"The same limit for private networks and this machine; clients behind a proxy, a NAT or a tunnel all come from there. 0 means no limit (${default})." group:"Connections:"`
+	MaxSeatsPerPrivateNetwork int             `default:"0" help:"Maximum number of clients in a run from one private network or from this machine. Clients behind a proxy, a NAT or a tunnel all count there. 0 means no limit (${default})." group:"Connections:"`
 	MaxLogRate                float64         `default:"8" placeholder:"RATE" help:"Upload limit for all readers of run logs and of the model in --model-path together, in MiB/s (${default})." group:"Connections:"`
 	WithdrawOnDisconnect      bool            `default:"true" negatable:"" help:"Withdraw clients whose connection ended." group:"Connections:"`
 	WithdrawGrace             time.Duration   `default:"15s" help:"Time that a connection may be lost before its client is withdrawn. Values below 15s, twice the longest pause between a client's reconnection attempts, withdraw live clients (${default})." group:"Connections:"`
-	RestartGrace              time.Duration   `default:"15s" help:"The same time after a start of the server. During it, no round ends until all clients have reconnected. At least --withdraw-grace (${default})." group:"Connections:"`
+	RestartGrace              time.Duration   `default:"15s" help:"Time for clients to reconnect after a start of the server, before they are withdrawn. During this time, no round ends until all clients have reconnected. At least --withdraw-grace (${default})." group:"Connections:"`
 	InitWarmupTime            float64         `placeholder:"SECONDS" help:"Maximum Warmup time of the run of --state, instead of warmup_time in the file; 0 uses the value in the file." group:"The runs:"`
 	EventsDir                 string          `placeholder:"DIR" help:"Folder for the event logs: events.jsonl for the run of a single --state, RUN.jsonl for all other runs. Default: --save-state-dir." group:"Logs:"`
 	Telemetry                 telemetry.Flags `embed:"" group:"Trackers:"`

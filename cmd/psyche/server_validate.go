@@ -15,7 +15,7 @@ import (
 
 type serverValidateConfig struct {
 	State      string `required:"" placeholder:"FILE" help:"The state.toml to check."`
-	DataConfig string `placeholder:"FILE" help:"A data.toml to check too."`
+	DataConfig string `placeholder:"FILE" help:"Also check this data.toml."`
 	RunID      string `name:"run-id" placeholder:"ID" help:"Name of the run, if the file contains no name."`
 
 	MainAuthority string `placeholder:"KEY" help:"Key, in base58, that configures, pauses and closes the run. Default: the host's own key."`

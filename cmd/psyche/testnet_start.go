@@ -42,7 +42,7 @@ type testnetStart struct {
 	RestartDelay       float64 `help:"Seconds between a kill and the restart." default:"5" group:"Faults:"`
 	Seed               uint64  `help:"Seed for choosing the clients to kill." default:"1" group:"Faults:"`
 
-	Cheat []string `help:"Let a client cheat, as in 3=negated or 4=copy: it sends false results (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), which the run must detect. The run needs audits, as in configs/cheats, and the program psyche-cheat must be in the folder of this program (make cheat). May be repeated." placeholder:"N=ATTACK" group:"Faults:"`
+	Cheat []string `help:"Make a client cheat, as in 3=negated or 4=copy: the client sends false results (negated, copy, negated-copy, noise, half-batch, another-batch, old-batch), which the run must detect. The run needs audits, as in configs/cheats, and the program psyche-cheat must be in the folder of this program (make cheat). May be repeated." placeholder:"N=ATTACK" group:"Faults:"`
 
 	Timeout time.Duration `help:"Time limit." default:"2h" group:"The run:"`
 	Tui     bool          `help:"Show a progress display if standard output is a terminal." default:"true" negatable:"" group:"Display and files:"`

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The reference numbers are positions of the published network's committees, computed
-// from its specification.
+// The reference numbers are positions of committees in the original Psyche network, computed from
+// its specification.
 func TestPositionReference(t *testing.T) {
 	tests := []struct {
 		seed uint64
@@ -66,7 +66,7 @@ func TestPositionOfNoElement(t *testing.T) {
 	}
 }
 
-// TestPositionLargest goes through indices at the end of the range of uint32.
+// TestPositionLargest checks indices at the end of the range of uint32.
 func TestPositionLargest(t *testing.T) {
 	const total = 1<<32 - 1
 	if got := Position(total-1, total, 3, saltWitness); got >= total {
@@ -189,7 +189,7 @@ func BenchmarkBatches(b *testing.B) {
 	}
 }
 
-// allPositions returns Position of every index below total, the way that inOrder finds it.
+// allPositions returns Position of every index below total, in the same way as inOrder.
 func allPositions(total uint32, seed uint64, salt string) []uint32 {
 	all := make([]uint32, total)
 	for position, index := range inOrder(total, seed, salt) {

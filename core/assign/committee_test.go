@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestProofsAgreeWithTheAssignment derives trainers and witnesses of a round from the
-// proofs of all members.
+// TestProofsAgreeWithTheAssignment derives the trainers and witnesses of a round from the proofs of
+// all members.
 func TestProofsAgreeWithTheAssignment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := Selection{
@@ -23,7 +23,7 @@ func TestProofsAgreeWithTheAssignment(t *testing.T) {
 		for member := range s.Members {
 			p, ok := s.Prove(member)
 			if !ok || !s.Verify(p) {
-				t.Fatalf("proof %+v does not verify", p)
+				t.Fatalf("proof %+v is invalid", p)
 			}
 			count[p.Committee]++
 			if p.Committee == Trainer {
@@ -63,7 +63,7 @@ func TestFalseProofsDoNotVerify(t *testing.T) {
 			p := good
 			alter(&p)
 			if s.Verify(p) {
-				t.Errorf("%s of %+v verifies", name, good)
+				t.Errorf("%s of %+v is valid", name, good)
 			}
 		}
 		for name, alter := range map[string]func(*Selection){
@@ -75,7 +75,7 @@ func TestFalseProofsDoNotVerify(t *testing.T) {
 			alter(&other)
 			want, _ := other.Prove(member)
 			if other.Verify(good) != (want == good) {
-				t.Errorf("%+v verifies in a round %s", good, name)
+				t.Errorf("%+v is valid in a round %s", good, name)
 			}
 			differ[name] = differ[name] || want != good
 		}
@@ -96,8 +96,7 @@ func TestCommitteeNames(t *testing.T) {
 	}
 }
 
-// TestBugVerifiersPanic draws every committee size: none is without a trainer, and none
-// panics.
+// TestBugVerifiersPanic checks that every committee size has a trainer and does not panic.
 func TestBugVerifiersPanic(t *testing.T) {
 	for members := range 40 {
 		for percent := -1; percent <= 101; percent++ {
@@ -109,16 +108,17 @@ func TestBugVerifiersPanic(t *testing.T) {
 	}
 }
 
-// TestBugFewerMembersThanWitnessNodes elects everybody instead of failing.
+// TestBugFewerMembersThanWitnessNodes checks that all members are elected if there are fewer
+// members than witnesses.
 func TestBugFewerMembersThanWitnessNodes(t *testing.T) {
 	if got := len(Witnesses(7, 3, 10)); got != 3 {
 		t.Errorf("%d of 3 members witness, want all", got)
 	}
 }
 
-// TestBugBatchOrderFollowsLowBits counts who of four trainers gets the larger batch in
-// 4,000 rounds of consecutive seeds: every one about a quarter. A linear congruential
-// generator taken modulo a power of two gives its lowest bits a period of a few rounds.
+// TestBugBatchOrderFollowsLowBits counts how often each of four trainers gets the larger batch in
+// 4,000 rounds with consecutive seeds: about a quarter each. The low bits of a linear congruential
+// generator modulo a power of two have a period of only a few rounds.
 func TestBugBatchOrderFollowsLowBits(t *testing.T) {
 	const rounds, members = 4000, 4
 	var larger [members]int

@@ -18,8 +18,8 @@ const shuffleRounds = 90
 // total, seed and salt it is a permutation of 0…total−1. It returns an index that is not below
 // total unchanged.
 //
-// The shuffle is that of Hoang, Morris and Rogaway ("An Enciphering Scheme Based on a Card
-// Shuffle", 2012) in the form of the Ethereum consensus specification, with 90 rounds and the key
+// The shuffle is by Hoang, Morris and Rogaway ("An Enciphering Scheme Based on a Card Shuffle",
+// 2012) in the form of the Ethereum consensus specification, with 90 rounds and the key
 // sha256(sha256(seed as le64) ‖ salt).
 func Position(index, total uint32, seed uint64, salt string) uint32 {
 	if index >= total {

@@ -2,9 +2,9 @@ package audit
 
 import "testing"
 
-// TestAccusersAllowForMoreBlur: what rounding changes differs from machine to machine as well. A claim that a jury
-// passes, whose samples of it are twice as large as the accuser's, is nothing to accuse of: the accuser would lose
-// its seat.
+// TestAccusersAllowForMoreBlur checks that an accuser allows for a larger rounding tolerance than a
+// jury, because rounding differs between machines. The accuser must accept a claim that a jury with
+// samples of twice the size accepts. Otherwise the accuser would lose its seat.
 func TestAccusersAllowForMoreBlur(t *testing.T) {
 	judge := func(blur float64, accuses bool) Outcome {
 		e := &Reference{Updates: [][]float32{{1, 0}}, Usual: []float64{1}, Limits: LocalLimits, Blur: []float64{blur}, Decay: 0.95}
@@ -16,14 +16,14 @@ func TestAccusersAllowForMoreBlur(t *testing.T) {
 		return Report{Error: f.Error, Chunks: []ChunkReport{f}}.Judge(e.Limits)
 	}
 	if jury := judge(0.5, false); jury != Passed {
-		t.Fatalf("the jury: %v", jury)
+		t.Fatalf("jury: %v", jury)
 	}
 	if accuser := judge(0.25, true); accuser != Passed {
-		t.Errorf("the accuser: %v, and it is ejected when the jury passes it", accuser)
+		t.Errorf("accuser: %v, but the jury accepts the claim and would eject it", accuser)
 	}
 	for _, accuses := range []bool{false, true} {
 		if came := judge(0.001, accuses); came != Strange {
-			t.Errorf("accuses %v: half an update that is left out is %v where rounding changes next to nothing", accuses, came)
+			t.Errorf("accuser %v: half an update is missing, which is %v at a small rounding tolerance", accuses, came)
 		}
 	}
 }

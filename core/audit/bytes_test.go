@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// openings are one of a first step and one of a later.
+// openings returns an opening of a first step and an opening of a later step.
 func openings(t testing.TB) (audit.Shapes, []audit.Opening) {
 	t.Helper()
 	r := newRig(t)
@@ -87,7 +87,7 @@ func TestRefusedOpenings(t *testing.T) {
 	descending := all[1]
 	descending.Chunks = []audit.Opened{descending.Chunks[1], descending.Chunks[0]}
 	if _, err := descending.Encode(shapes); !errors.Is(err, audit.ErrInvalid) {
-		t.Errorf("chunks in another order: error %v", err)
+		t.Errorf("chunks in a different order: error %v", err)
 	}
 }
 

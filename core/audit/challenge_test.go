@@ -10,7 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// TestChallengesAreKept: who draws differently asks for other chunks than the trainer opens.
+// TestChallengesAreKept checks the drawn chunks against a golden file. An auditor that draws
+// differently would request different chunks than the trainer opens.
 func TestChallengesAreKept(t *testing.T) {
 	shapes := audit.Shapes{{Chunks: 100, Rows: 64, Cols: 64, K: 8}, {Chunks: 40, Rows: 1, Cols: 64, K: 8}, {Chunks: 60, Rows: 64, Cols: 32, K: 8}}
 	text := ""
@@ -20,7 +21,7 @@ func TestChallengesAreKept(t *testing.T) {
 	golden.Compare(t, "challenges.golden", text)
 }
 
-// TestChunksAreDrawnBySize: a chunk is drawn as often as its part of the model is.
+// TestChunksAreDrawnBySize checks that a chunk is drawn in proportion to its share of the model.
 func TestChunksAreDrawnBySize(t *testing.T) {
 	shapes := audit.Shapes{{Chunks: 30, Rows: 8, Cols: 8, K: 1}, {Chunks: 30, Rows: 1, Cols: 8, K: 1}}
 	drawn, large := 0, 0
@@ -50,7 +51,8 @@ func TestChunksOfASmallModel(t *testing.T) {
 	}
 }
 
-// TestLonelyChunks are half of those that are drawn, or as many as there are.
+// TestLonelyChunks checks that half of the drawn chunks are low-support chunks, or all low-support
+// chunks if there are fewer.
 func TestLonelyChunks(t *testing.T) {
 	shapes := audit.Shapes{{Chunks: 10_000, Rows: 8, Cols: 8, K: 1}}
 	var lonely []uint32
@@ -66,7 +68,7 @@ func TestLonelyChunks(t *testing.T) {
 			}
 		}
 		if len(drawn) != audit.DefaultChunks || !slices.IsSorted(drawn) || among < min(want, 16) || among > min(want, 16)+2 {
-			t.Errorf("%d lonely chunks: %d of %d that are drawn", want, among, len(drawn))
+			t.Errorf("%d low-support chunks: %d of %d drawn chunks", want, among, len(drawn))
 		}
 	}
 }

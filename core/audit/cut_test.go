@@ -7,7 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// TestCut cuts vectors into chunks of an edge of 64 at most, and tensors of more dimensions by their last two.
+// TestCut checks that vectors are cut into chunks with an edge of at most 64, and tensors of more
+// dimensions by their last two dimensions.
 func TestCut(t *testing.T) {
 	for n, want := range map[int64]int{
 		1: 1, 48: 48, 64: 64, 67: 1, 100: 50, 256: 64, 768: 64, 2048: 64, 2816: 64, 5632: 64, 7168: 64, 11008: 64, 18432: 64,

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestInverseUndoesForward and keeps lengths, whatever the edges.
+// TestInverseUndoesForward checks that Inverse undoes Forward and keeps lengths, for all edges.
 func TestInverseUndoesForward(t *testing.T) {
 	for _, edge := range [][2]int{{1, 1}, {1, 64}, {3, 5}, {64, 64}, {128, 7}} {
 		x := make([]float64, edge[0]*edge[1])

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// Reference contains an auditor's data about a step: the run's rules, and its own computation of
-// what the gradient adds to the momentum of each challenged chunk.
+// Reference contains an auditor's data about a step: the run's rules, and the auditor's own
+// gradient for each challenged chunk, as it is added to the momentum.
 type Reference struct {
 	Shapes  Shapes
 	Step    uint32
@@ -123,7 +123,7 @@ const (
 	// stay below a fifth of it (proof/bench/audit).
 	rounding = 1.0 / (1 << 19)
 	// small is the fraction of the usual update that replaces smaller updates as the reference. In
-	// a chunk whose gradient nearly vanishes, the errors are those of the terms that cancelled.
+	// a chunk whose gradient nearly vanishes, the errors come from the terms that cancelled.
 	small = 0.25
 	// blur is the fraction of a momentum's length below which its bits cannot show an update.
 	blur = 1.0 / (1 << 18)
@@ -245,8 +245,7 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 
 // largest reports whether the taken coefficients are the k largest, within an error, and all of
 // them if fewer than k were taken. A trainer may send nothing of a chunk that is not worth it.
-// Rounded coefficients that became zero are ignored, because they are smaller than those that were
-// taken.
+// Rounded coefficients that became zero are ignored, because they are smaller than the taken ones.
 func (e *Reference) largest(coefficients []float64, taken Taken, k int, within float64) bool {
 	if len(taken.Indices) == 0 {
 		return true

@@ -12,7 +12,8 @@ import (
 
 var limits = audit.Limits{Error: 0.1, Chunk: 0.2, Stray: 1, Worst: 0.5}
 
-// TestHonestStepsPass, also after steps that nobody held and that were rolled back.
+// TestHonestStepsPass checks honest steps, also after steps that no witness held and that were
+// rolled back.
 func TestHonestStepsPass(t *testing.T) {
 	r := newRig(t)
 	for step := uint32(1); step <= 12; step++ {
@@ -28,7 +29,7 @@ func TestHonestStepsPass(t *testing.T) {
 	}
 }
 
-// TestExactGradientHasNoError shows how much of an error is rounding.
+// TestExactGradientHasNoError measures how much of an error is due to rounding.
 func TestExactGradientHasNoError(t *testing.T) {
 	r := newRig(t)
 	for step := uint32(1); step <= 20; step++ {
@@ -40,7 +41,8 @@ func TestExactGradientHasNoError(t *testing.T) {
 	}
 }
 
-// TestLiesAreFound has a lie for each rule, in the third step of an otherwise honest trainer.
+// TestLiesAreFound checks one false claim for each rule, in the third step of an otherwise honest
+// trainer.
 func TestLiesAreFound(t *testing.T) {
 	change := func(g [][]float32, f func(v float32) float32) {
 		for _, tensor := range g {
@@ -51,9 +53,9 @@ func TestLiesAreFound(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		before func(r *rig)                                     // of the momentum, before the step
-		train  func(r *rig, g [][]float32)                      // what it trains instead of g
-		claim  func(r *rig, c *audit.Claim, e *audit.Reference) // what it opens, or what is known
+		before func(r *rig)                                     // changes the momentum before the step
+		train  func(r *rig, g [][]float32)                      // changes the gradient g that is trained
+		claim  func(r *rig, c *audit.Claim, e *audit.Reference) // changes the claim or the reference
 		want   audit.Outcome
 		fault  audit.Fault
 	}{
@@ -101,7 +103,7 @@ func TestLiesAreFound(t *testing.T) {
 				c.claim(r, &claim, reference)
 			}
 			report := reference.Check(claim)
-			if c.want == audit.Faulty { // it takes no gradient to find that
+			if c.want == audit.Faulty { // these faults are found without a gradient
 				reference.Updates, reference.Usual = nil, nil
 				if light := reference.Check(claim); light.Fault != c.fault {
 					t.Errorf("without a gradient: fault %v, want %v", light.Fault, c.fault)
@@ -114,8 +116,8 @@ func TestLiesAreFound(t *testing.T) {
 	}
 }
 
-// TestSelection: who sends other coefficients than the largest, and says so in what it
-// commits to, is found by them alone.
+// TestSelection checks a trainer that sends coefficients other than the largest and commits to
+// them. Only the check of the selection detects it.
 func TestSelection(t *testing.T) {
 	r := newRig(t)
 	g := r.gradient()
@@ -125,7 +127,7 @@ func TestSelection(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range m.taken { // the step again, with the largest coefficient of each chunk left out
+	for i := range m.taken { // repeat the step without the largest coefficient of each chunk
 		shape := r.shapes[i]
 		for c := range shape.Chunks {
 			at, worst := c*shape.K, 0
@@ -148,12 +150,12 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// TestCoarseSelection: values that were rounded lie between zero and twice what they stand for, and are of the
-// largest; small ones may have become zero.
+// TestCoarseSelection checks rounded values. They must lie between zero and twice the exact value
+// and be among the largest coefficients. Small values may be rounded to zero.
 func TestCoarseSelection(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(r codec.TensorResult, at, count int) int // of the entries of a chunk; returns how many are left
+		change func(r codec.TensorResult, at, count int) int // changes the entries of a chunk; returns the number of remaining entries
 		fault  audit.Fault
 	}{
 		{"as they are", func(_ codec.TensorResult, _, count int) int { return count }, audit.FaultNone},
@@ -194,7 +196,7 @@ func TestCoarseSelection(t *testing.T) {
 	}
 }
 
-// leaveOut takes the smallest or the largest entry out of a chunk that has more than one.
+// leaveOut removes the smallest or the largest entry of a chunk that has more than one entry.
 func leaveOut(r codec.TensorResult, at, count int, largest bool) int {
 	if count < 2 {
 		return count
@@ -211,7 +213,7 @@ func leaveOut(r codec.TensorResult, at, count int, largest bool) int {
 	return count - 1
 }
 
-// commit makes the rig's newest step one that took what m.taken now says.
+// commit makes m, with its present m.taken, the rig's newest step.
 func commit(r *rig, m *made) {
 	var leaves [][32]byte
 	for i, l := range r.layouts {
@@ -248,8 +250,9 @@ func scaled(results []codec.TensorResult, by float32) []codec.TensorResult {
 	return all
 }
 
-// TestSmallLearningRates: where the learning rate has become small, as at the end of a cosine, a step is
-// lost in the rounding of the momentum. That is nobody's fault; a momentum that is turned is found.
+// TestSmallLearningRates checks small learning rates, as at the end of a cosine schedule, at which
+// a step vanishes in the rounding of the momentum. Honest steps pass, and a changed momentum is
+// detected.
 func TestSmallLearningRates(t *testing.T) {
 	for _, rate := range []float32{1, 1e-2, 1e-4, 1e-6, 1e-8, 0} {
 		r := newRig(t)
@@ -281,13 +284,13 @@ func TestSmallLearningRates(t *testing.T) {
 		}
 		r.train(42, turned)
 		if outcome := r.scaledExam(g, rate).Check(r.claim(r.all())).Judge(audit.BF16Limits); outcome != audit.Strange {
-			t.Errorf("learning rate times %v, momentum a tenth shorter: %v", rate, outcome)
+			t.Errorf("learning rate times %v, momentum shorter by a tenth: %v", rate, outcome)
 		}
 	}
 }
 
-// scaledExam is that of a gradient which the learning rate has made so much smaller, and all that is
-// usual with it.
+// scaledExam returns the reference for a gradient that the learning rate has scaled by rate. The
+// usual size is scaled too.
 func (r *rig) scaledExam(gradient [][]float32, rate float32) *audit.Reference {
 	e := r.reference(r.all(), gradient)
 	for i := range e.Usual {
@@ -296,7 +299,8 @@ func (r *rig) scaledExam(gradient [][]float32, rate float32) *audit.Reference {
 	return e
 }
 
-// TestNothingIsSentOfAChunk: that is up to who trains. All of it stays in the momentum.
+// TestNothingIsSentOfAChunk checks that a trainer may send nothing of a chunk. All of it then stays
+// in the momentum.
 func TestNothingIsSentOfAChunk(t *testing.T) {
 	r := newRig(t)
 	g := r.gradient()
@@ -313,12 +317,12 @@ func TestNothingIsSentOfAChunk(t *testing.T) {
 	}
 }
 
-// TestNothingOfNoGradient: where the auditor's gradient of a chunk is zero to the bit, nothing may be
-// added to the momentum there, however little it is beside what is usual.
+// TestNothingOfNoGradient checks that a trainer cannot add anything, however small, to the momentum
+// of a chunk if the auditor's gradient of the chunk is exactly zero.
 func TestNothingOfNoGradient(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		added float32 // beside the gradients of 1 that are usual
+		added float32 // the usual gradients have the size 1
 		lies  bool
 	}{{"nothing", 0, false}, {"less than can be told from zero", 0x1p-97, false}, {"a little", 1e-20, true}, {"more", 1e-4, true}} {
 		r := newRig(t)
@@ -338,7 +342,8 @@ func TestNothingOfNoGradient(t *testing.T) {
 	}
 }
 
-// TestHardlyAnythingIsNotSent: what no audit tells from zero says nothing about the model.
+// TestHardlyAnythingIsNotSent checks that values which an audit cannot distinguish from zero must
+// not be sent, because they contain no information about the model.
 func TestHardlyAnythingIsNotSent(t *testing.T) {
 	r := newRig(t)
 	g := r.gradient()
@@ -349,7 +354,7 @@ func TestHardlyAnythingIsNotSent(t *testing.T) {
 	}
 	m := r.train(1, g)
 	if m.taken[0].Counts[0] != 0 {
-		t.Fatal("an honest trainer sends it")
+		t.Fatal("an honest trainer sends a tiny value")
 	}
 	for i, l := range r.layouts {
 		clear(r.deltas[i])
@@ -367,10 +372,11 @@ func TestHardlyAnythingIsNotSent(t *testing.T) {
 	}
 }
 
-// TestMissedSteps: a momentum decays with the run's steps, of which its trainer may miss some.
+// TestMissedSteps checks that a momentum decays with the steps of the run, also with steps that its
+// trainer missed.
 func TestMissedSteps(t *testing.T) {
 	for name, c := range map[string]struct {
-		times float64 // what the momentum is multiplied with besides
+		times float64 // additional factor of the momentum
 		want  audit.Outcome
 	}{"as the rules want": {1, audit.Passed}, "decayed once": {math.Pow(decay, -3), audit.Strange}} {
 		r := newRig(t)
@@ -389,8 +395,8 @@ func TestMissedSteps(t *testing.T) {
 	}
 }
 
-// TestVanishedGradients: the momentum of a chunk that has no gradient any more, as of the embedding of
-// a token that does not come up again, decays to numbers of which float32 has hardly any digits.
+// TestVanishedGradients checks a chunk whose gradient has become zero, for example the embedding of
+// a token that no longer occurs. Its momentum decays to numbers with only few digits in float32.
 func TestVanishedGradients(t *testing.T) {
 	r := newRig(t)
 	r.train(1, r.gradient())

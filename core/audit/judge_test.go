@@ -10,8 +10,9 @@ import (
 
 func wider(l audit.Limits) audit.Limits { return (&audit.Reference{Limits: l}).Wider().Limits }
 
-// TestWhoAccusesAllowsMore: what is right at a limit is beyond it for a jury alone; and whatever an
-// accuser finds, a jury whose gradient differs by rounding finds too.
+// TestWhoAccusesAllowsMore checks that an accuser accepts a report slightly beyond a limit that a
+// jury rejects. If an accuser rejects a report, a jury rejects it too, although its gradient
+// differs by rounding.
 func TestWhoAccusesAllowsMore(t *testing.T) {
 	limits := audit.F32Limits
 	report := func(all, one float64, count int) audit.Report {
@@ -41,7 +42,7 @@ func TestWhoAccusesAllowsMore(t *testing.T) {
 			seen.Chunks, judged.Chunks = append(seen.Chunks, audit.ChunkReport{Error: e}), append(judged.Chunks, audit.ChunkReport{Error: e * rounding})
 		}
 		if seen.Judge(wider(limits)) == audit.Strange && judged.Judge(limits) != audit.Strange {
-			t.Fatalf("accused of %+v, acquitted of %+v", seen, judged)
+			t.Fatalf("accuser rejects %+v, jury accepts %+v", seen, judged)
 		}
 	})
 }

@@ -33,7 +33,7 @@ func Digest(momentum []float32) [32]byte {
 
 // Leaf returns the leaf of a chunk in the tree of a step: the SHA-256 of the digest of its momentum
 // after the step, followed by the taken coefficients, each as index (uint16) and value (float32),
-// little-endian. The taken coefficients are included because they are given back if the result does
+// little-endian. The taken coefficients are included because they are added back if the result does
 // not count, and because only the signs of 1-bit results are public.
 func Leaf(digest [32]byte, taken Taken) [32]byte {
 	return sha256.Sum256(taken.appendTo(append(make([]byte, 0, 32+6*len(taken.Indices)), digest[:]...)))

@@ -55,8 +55,8 @@ const openingHeader = 4 + 1 + 4 + 32 + 4 + 2
 // after and before are the values of the momentum, the taken coefficients, and the path to the
 // root. The taken coefficients are a number (u16) and that many pairs of index (u16) and value. The
 // shapes determine the numbers of values and hashes. Integers and values are little-endian. The
-// roots in the results determine these bytes uniquely, so an opening from any source is the one
-// that the trainer committed to.
+// roots in the results determine these bytes uniquely, so an opening from any source equals the
+// trainer's.
 func (o Opening) Encode(shapes Shapes) ([]byte, error) {
 	if err := o.check(shapes); err != nil {
 		return nil, fmt.Errorf("encode opening: %w", err)

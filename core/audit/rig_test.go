@@ -27,10 +27,10 @@ type rig struct {
 	history []made // oldest first
 }
 
-// made is what the trainer keeps of a step.
+// made contains the data of a step that the trainer keeps.
 type made struct {
 	header   codec.Header
-	momentum [][]float32 // after it
+	momentum [][]float32 // momentum after the step
 	taken    []codec.TensorResult
 	tree     *merkle.Tree
 }
@@ -54,7 +54,7 @@ func newRig(t testing.TB) *rig {
 	return r
 }
 
-// gradient draws one.
+// gradient draws a random gradient.
 func (r *rig) gradient() [][]float32 {
 	g := make([][]float32, len(r.layouts))
 	for i, l := range r.layouts {
@@ -66,7 +66,7 @@ func (r *rig) gradient() [][]float32 {
 	return g
 }
 
-// train encodes a step of the gradient.
+// train encodes a step with the gradient.
 func (r *rig) train(step uint32, gradient [][]float32) *made {
 	r.t.Helper()
 	m := made{header: codec.Header{Step: step, BatchEnd: 1, Trainer: [32]byte{7}}}
@@ -92,7 +92,7 @@ func (r *rig) train(step uint32, gradient [][]float32) *made {
 	return &r.history[len(r.history)-1]
 }
 
-// rollback makes the newest step undone, as if nobody held it.
+// rollback undoes the newest step, as if no witness held it.
 func (r *rig) rollback() {
 	r.history = r.history[:len(r.history)-1]
 	for i, delta := range r.deltas {
@@ -131,7 +131,7 @@ func (r *rig) claim(chunks []uint32) audit.Claim {
 	return c
 }
 
-// reference is that of an auditor whose gradient is the given one.
+// reference returns the reference of an auditor with the given gradient.
 func (r *rig) reference(chunks []uint32, gradient [][]float32) *audit.Reference {
 	e := &audit.Reference{
 		Shapes: r.shapes, Step: r.history[len(r.history)-1].header.Step, Trainer: [32]byte{7},
@@ -153,7 +153,8 @@ func (r *rig) all() []uint32 {
 	return chunks
 }
 
-// blurred is the gradient on another machine: each value off by so much of itself.
+// blurred returns the gradient as computed on a different machine: each value has a random relative
+// error of the size by.
 func (r *rig) blurred(gradient [][]float32, by float64) [][]float32 {
 	other := make([][]float32, len(gradient))
 	for i, g := range gradient {

@@ -2,8 +2,9 @@ package audit
 
 import "testing"
 
-// TestCoarseValuesSteer shows what docs/audit.md says is not found of rounded values: twice a coefficient is
-// sent, and what that leaves with the other sign is sent as next to nothing until it is forgotten.
+// TestCoarseValuesSteer shows an attack with rounded values that docs/audit.md lists as undetected.
+// A trainer sends twice a coefficient. It then sends the rest, which has the other sign, as a tiny
+// value until the rest has decayed.
 func TestCoarseValuesSteer(t *testing.T) {
 	e := &Reference{Coarse: true}
 	const decay = 0.95
@@ -18,17 +19,18 @@ func TestCoarseValuesSteer(t *testing.T) {
 		}
 		taken := Taken{Indices: []uint16{0}, Values: []float32{float32(value)}}
 		if !e.largest([]float64{left, 0}, taken, 1, 1e-9) {
-			t.Fatalf("round %d: %v of %v is found", round, value, left)
+			t.Fatalf("round %d: %v of %v is detected", round, value, left)
 		}
 		sent, left = sent+value, (left-value)*decay
 	}
 	if sent < 1.9 {
-		t.Errorf("%v was sent for a computed value of 1: it is paid back, correct docs/audit.md", sent)
+		t.Errorf("%v was sent for a computed value of 1: the trainer pays it back, correct docs/audit.md", sent)
 	}
 }
 
-// TestBlurHidesTurnedUpdates shows what docs/audit.md says is not found where rounding leads elsewhere: a turned
-// update is within a blur of twice its length, and is not within one of a fifth of it.
+// TestBlurHidesTurnedUpdates shows an attack that docs/audit.md lists as undetected if rounding
+// changes much. A negated update passes with a rounding tolerance of twice its length, but fails
+// with a tolerance of a fifth of its length.
 func TestBlurHidesTurnedUpdates(t *testing.T) {
 	for blur, want := range map[float64]Outcome{2: Passed, 0.2: Strange} {
 		update := []float32{1, 0}

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hash is FNV-1a of an item, started at a key.
+// hash returns the FNV-1a hash of an item, with key as the initial value.
 func hash(key uint64, item []byte) uint64 {
 	for _, b := range item {
 		key = fnv1a(key, b)
@@ -16,8 +16,8 @@ func hash(key uint64, item []byte) uint64 {
 	return key
 }
 
-// TestHashReference compares the hash function with two numbers of the published
-// network, whose filters have 1024 bits.
+// TestHashReference compares the hash function with two numbers of the original Psyche network,
+// whose filters have 1024 bits.
 func TestHashReference(t *testing.T) {
 	item := sha256.Sum256(nil)
 	for key, want := range map[uint64]uint64{1: 822, 0xcbf29ce484222325: 450} {
@@ -30,8 +30,8 @@ func TestHashReference(t *testing.T) {
 	}
 }
 
-// TestPositions compares the bits of items, whose hashes are made side by side, with
-// hashes that are made one by one.
+// TestPositions compares the positions of items, which are computed with several hashes at once,
+// with positions from single hashes.
 func TestPositions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		keys := NewKeys(rapid.Uint64().Draw(t, "seed"))
@@ -63,7 +63,7 @@ func TestNoFalseNegatives(t *testing.T) {
 		}
 		for _, item := range items {
 			if !f.Contains(seed, item) {
-				t.Fatalf("%x was added and is not found", item)
+				t.Fatalf("%x was added but is not found", item)
 			}
 		}
 		if n := f.OnesCount(); n > Hashes*len(items) {
@@ -79,7 +79,7 @@ func TestEmptyFilterHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestFalsePositives measures the rate of full filters: 0.82 % by (1 − e^(−kn/m))^k.
+// TestFalsePositives measures the false-positive rate of full filters: 0.82 % by (1 − e^(−kn/m))^k.
 func TestFalsePositives(t *testing.T) {
 	item := func(i uint64) []byte {
 		sum := sha256.Sum256(binary.LittleEndian.AppendUint64(nil, i))
@@ -113,6 +113,6 @@ func TestSeedsAreIndependent(t *testing.T) {
 	item := sha256.Sum256([]byte("item"))
 	f.Add(1, item[:])
 	if f.Contains(2, item[:]) {
-		t.Error("found under another seed")
+		t.Error("found under a different seed")
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// A witness says which results it holds, under the seed of a round.
+// A witness lists the results that it holds, under the seed of a round.
 func Example() {
 	const seed = 42
 	mine, other := sha256.Sum256([]byte("a result")), sha256.Sum256([]byte("another"))

@@ -39,7 +39,7 @@ func asBig(n number) *big.Int {
 	return sum
 }
 
-// TestRanksCountTheSets walks through all sets in order.
+// TestRanksCountTheSets checks the ranks of all sets in order.
 func TestRanksCountTheSets(t *testing.T) {
 	const size, k = 9, 4
 	table := newBinomials(size, k)
@@ -55,7 +55,7 @@ func TestRanksCountTheSets(t *testing.T) {
 			if len(indices) != n {
 				continue
 			}
-			// Sets as binary numbers ascend in colexicographic order.
+			// As binary numbers, sets in colexicographic order are ascending.
 			rank := number{0}
 			table.rank(indices, rank)
 			if rank[0] != next {
@@ -68,12 +68,13 @@ func TestRanksCountTheSets(t *testing.T) {
 			next++
 		}
 		if table.unrank(number{next}, size, make([]uint16, n)) {
-			t.Errorf("sets of %d: rank %d is too large and was taken", n, next)
+			t.Errorf("sets of %d: rank %d is too large but was accepted", n, next)
 		}
 	}
 }
 
-// bound returns log₂ C(size, k) + k: the bits of k indices of equal likelihood and signs.
+// bound returns log₂ C(size, k) + k, the number of bits of k equally likely indices and their
+// signs.
 func bound(size, k int) float64 {
 	log := float64(k)
 	for i := range k {
@@ -112,7 +113,7 @@ func TestSizeIsNearTheBound(t *testing.T) {
 
 func BenchmarkCodec(b *testing.B) {
 	for _, k := range []int{8, 32} {
-		// 10 million parameters.
+		// 10 million parameters
 		layouts := []TensorLayout{{Chunks: 10_000_000 / 4096, ChunkSize: 4096, K: k}}
 		results := []TensorResult{randomResult(layouts[0])}
 		encoded, err := Encode(someHeader, layouts, true, results)

@@ -28,7 +28,8 @@ func anyLayouts() *rapid.Generator[[]TensorLayout] {
 	return rapid.SliceOfN(one, 0, 4)
 }
 
-// anyResult draws a result; about half of the tensors are full, or have empty and full chunks.
+// anyResult draws a random result. About half of the tensors are full, or have empty and full
+// chunks.
 func anyResult(t *rapid.T, l TensorLayout, quantized bool) TensorResult {
 	r := l.NewResult()
 	full, either := rapid.Bool().Draw(t, "full"), rapid.Bool().Draw(t, "either")
@@ -101,8 +102,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// TestChangedBytes flips any bit, cuts or lengthens: either an error, or another value
-// whose encoding is those very bytes.
+// TestChangedBytes flips a bit, cuts the bytes or adds some. It checks that the bytes are refused,
+// or decode to a different value with exactly these bytes as its encoding.
 func TestChangedBytes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		layouts := anyLayouts().Draw(t, "layouts")
@@ -119,7 +120,7 @@ func TestChangedBytes(t *testing.T) {
 	})
 }
 
-// changed flips a bit of b, cuts it, or makes it longer.
+// changed flips a bit of b, cuts b, or makes it longer.
 func changed(t *rapid.T, b []byte) []byte {
 	switch at := rapid.IntRange(0, len(b)-1).Draw(t, "at"); rapid.IntRange(0, 2).Draw(t, "change") {
 	case 0:
@@ -146,8 +147,8 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, b []byte, layouts []T
 	}
 }
 
-// fuzzLayouts cover sets that take no bits, one word and two words, and indices written
-// one by one.
+// fuzzLayouts has sets of zero bits, one word and two words, and indices that are written one
+// by one.
 var fuzzLayouts = []TensorLayout{{1, 1, 1}, {3, 29, 4}, {2, 4096, 8}, {1, maxChunkSize, 3}}
 
 func FuzzDecode(f *testing.F) {
@@ -168,7 +169,7 @@ type kept struct {
 	results []TensorResult
 }
 
-// goldens are an empty, a partly filled and a full result of fuzzLayouts.
+// goldens returns an empty, a partly filled and a full result of fuzzLayouts.
 func goldens() []kept {
 	var all []kept
 	for _, g := range []struct {
@@ -197,8 +198,8 @@ func goldens() []kept {
 	return all
 }
 
-// TestGoldenBytes pins version 2: files of old versions stay, and stay readable or
-// refused by their number.
+// TestGoldenBytes checks the bytes of version 2. Existing files must remain readable, or be refused
+// by their version number.
 func TestGoldenBytes(t *testing.T) {
 	for _, quantized := range []bool{true, false} {
 		for _, g := range goldens() {
@@ -222,7 +223,7 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
-// TestNothingTakesABit: chunks of which nothing is sent take a bit each.
+// TestNothingTakesABit checks that a chunk without sent coefficients takes one bit.
 func TestNothingTakesABit(t *testing.T) {
 	l := []TensorLayout{{Chunks: 8000, ChunkSize: 4096, K: 8}}
 	r := l[0].NewResult()
@@ -242,7 +243,8 @@ func TestNothingTakesABit(t *testing.T) {
 	}
 }
 
-// TestHeaderWithoutAudits: a run that audits nothing has zeros there.
+// TestHeaderWithoutAudits checks that the header of a run without audits contains zeros in the
+// fields for audits.
 func TestHeaderWithoutAudits(t *testing.T) {
 	h := someHeader
 	h.Momentum, h.Previous, h.Precision, h.Batch = [32]byte{}, 0, 0, [32]byte{}
@@ -255,7 +257,7 @@ func TestHeaderWithoutAudits(t *testing.T) {
 	}
 }
 
-// tensorBits writes fields of value and width and pads them to a byte.
+// tensorBits writes pairs of value and width in bits and pads them to a byte.
 func tensorBits(fields ...[2]int) []byte {
 	var w bitWriter
 	for _, f := range fields {
@@ -269,7 +271,7 @@ func TestRefusedBytes(t *testing.T) {
 	ranked := []TensorLayout{{Chunks: 1, ChunkSize: 8, K: 2}}            // counts of 2 bits, sets of 2 of 5
 	listed := []TensorLayout{{Chunks: 1, ChunkSize: maxChunkSize, K: 3}} // counts of 2 bits, indices of 16
 	if !ranked[0].ranked() || listed[0].ranked() {
-		t.Fatal("the layouts are not written as the cases want")
+		t.Fatal("the layouts do not have the encodings that the cases expect")
 	}
 	head, err := Encode(someHeader, nil, true, nil)
 	if err != nil {
@@ -373,8 +375,7 @@ func TestRefusedValuesAndResults(t *testing.T) {
 	}
 }
 
-// fullSize returns the size in bytes of a result whose every chunk holds K entries: what
-// an ordinary result has.
+// fullSize returns the size in bytes of a result with K entries in every chunk, the usual case.
 func fullSize(layouts []TensorLayout, quantized bool) int {
 	total := HeaderSize
 	for _, l := range layouts {

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// The result of a model of one tensor, of which each of two chunks of 64 coefficients may send
-// three, in one bit a coefficient and the rank of their places.
+// The model has one tensor with two chunks of 64 coefficients. A result contains at most three
+// coefficients of each chunk: one bit for each sign and the rank of their indices.
 func Example() {
 	layouts := []codec.TensorLayout{{Chunks: 2, ChunkSize: 64, K: 3}}
 	header := codec.Header{Step: 7, BatchStart: 12, BatchEnd: 15}

@@ -187,7 +187,7 @@ func (r *bitReader) unit(before uint8) (uint8, error) {
 	n := 0
 	for r.read(1) == 0 {
 		if n++; n >= bits.Len(2*MaxUnit+1) {
-			return 0, fmt.Errorf("%w: the distance of a unit is out of range", errInvalid)
+			return 0, fmt.Errorf("%w: a unit differs too much from the previous unit", errInvalid)
 		}
 	}
 	v := int(1<<n | r.read(n))

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// anyLevels draws a result of levels.
+// anyLevels draws a random result with levels.
 func anyLevels(t *rapid.T, l TensorLayout, levelBits int) TensorResult {
 	r := anyResult(t, l, true)
 	r.Units = make([]uint8, l.Chunks)
@@ -63,8 +63,8 @@ func TestLevelsRoundTrip(t *testing.T) {
 	})
 }
 
-// TestChangedLevels flips any bit, cuts or lengthens: either an error, or another result
-// whose encoding is those very bytes.
+// TestChangedLevels flips a bit, cuts the bytes or adds some. It checks that the bytes are refused,
+// or decode to a different result with exactly these bytes as its encoding.
 func TestChangedLevels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		layouts := anyLayouts().Draw(t, "layouts")
@@ -86,7 +86,8 @@ func checkCanonicalLevels(t interface{ Fatalf(string, ...any) }, b []byte, layou
 	checkCanonical(t, b, layouts, f)
 }
 
-// levelGoldens are goldens with levels of as many bits, and units that rise and fall.
+// levelGoldens are goldens of results with levels of the given number of bits, and with units that
+// rise and fall.
 func levelGoldens(levelBits int) []kept {
 	all := goldens()
 	for _, g := range all {
@@ -131,13 +132,13 @@ func TestGoldenLevels(t *testing.T) {
 			golden.Compare(t, fmt.Sprintf("v3-%s-levels%d.golden", g.name, levelBits), got)
 			checkCanonicalLevels(t, got, fuzzLayouts, levelBits)
 			if _, _, err := Decode(got, fuzzLayouts, true); !errors.Is(err, errInvalid) {
-				t.Errorf("levels were read as signs: error %v", err)
+				t.Errorf("levels were decoded as signs: error %v", err)
 			}
 		}
 	}
 }
 
-// TestUnitsAreNear: a unit like the one before takes a bit.
+// TestUnitsAreNear checks that a unit takes one bit if it equals the previous unit.
 func TestUnitsAreNear(t *testing.T) {
 	l := TensorLayout{Chunks: 800, ChunkSize: 4096, K: 1}
 	r := l.NewLevels()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAccusationsThatAreRefused: each for one reason, and for the first of several in the order in
-// which they are looked for.
+// TestAccusationsThatAreRefused checks each reason to refuse an accusation. If several reasons
+// apply, the error reports the first in the order of the checks.
 func TestAccusationsThatAreRefused(t *testing.T) {
 	none, far, wrong := func(*court) {}, uint32(1<<31), maxFault+1
 	young := func(c *court) {
@@ -49,7 +49,7 @@ func TestAccusationsThatAreRefused(t *testing.T) {
 			c.step++
 			a := Accuse{Step: c.step, Client: c.accused, Fault: FaultResult}
 			if err := c.MayAccuse(c.accuser, a); err != nil {
-				t.Fatalf("it may accuse: %v", err)
+				t.Fatalf("the member may accuse: %v", err)
 			}
 			test.alter(c)
 			test.a(&a)
@@ -63,7 +63,7 @@ func TestAccusationsThatAreRefused(t *testing.T) {
 	stranger.refusedTo(ErrNotMember, clientID("x"), Accuse{stranger.step, stranger.accused, FaultResult})
 }
 
-// client is a member of the epoch.
+// client returns a member of the epoch.
 func (c *court) client(id ClientID) *Client {
 	client, ok := c.Member(id)
 	if !ok {
@@ -72,7 +72,7 @@ func (c *court) client(id ClientID) *Client {
 	return client
 }
 
-// fill has the first members accuse others, so many of them, as if there were room.
+// fill adds trials in which the first members are the accusers, even if there is no room for them.
 func (c *court) fill(trials int) {
 	for i := range trials {
 		c.Trials = append(c.Trials, Trial{
@@ -81,7 +81,8 @@ func (c *court) fill(trials int) {
 	}
 }
 
-// TestWhatIsAccusedOf: of every state in which it may be, wherever the accused is.
+// TestWhatIsAccusedOf checks accusations in every state of the run that allows them, for accused
+// members in every list.
 func TestWhatIsAccusedOf(t *testing.T) {
 	for name, alter := range map[string]func(*court){
 		"a member":              func(*court) {},
@@ -124,13 +125,13 @@ func TestWhatIsAccusedOf(t *testing.T) {
 	}
 }
 
-// cooldown plays to the epoch's end.
+// cooldown plays to the end of the epoch.
 func (c *court) cooldown() {
 	c.Config.RoundsPerEpoch = c.Progress.Step - c.Epoch.StartStep + 1
 	c.round()
 }
 
-// TestSlots: the lowest free one, and nothing of whose it was before.
+// TestSlots checks that a trial gets the lowest free slot and no votes of its previous trial.
 func TestSlots(t *testing.T) {
 	c := newCourt(t, 12)
 	for i := range 3 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// chainOf returns the values that a client reveals, in order: each is the SHA-256 of the next one.
+// chainOf returns the values that a client reveals, in order. Each value is the SHA-256 of the next
+// value.
 func chainOf(name string) [][32]byte {
 	values := make([][32]byte, 10)
 	values[9] = clientID(name)
@@ -16,8 +17,8 @@ func chainOf(name string) [][32]byte {
 	return values
 }
 
-// chainedRun returns a run whose members a, b and c have committed to chains, in its first round:
-// the values of index 1 were revealed by Ready, and those of 2 come next.
+// chainedRun returns a run in its first round whose members a, b and c have committed to chains.
+// Ready revealed the values with index 1, and the values with index 2 are next.
 func chainedRun(t *testing.T) *run {
 	t.Helper()
 	state, err := New("walk", host, longConfig(), testModel())
@@ -40,7 +41,7 @@ func TestWitnessesReveal(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		reveal [32]byte
-		want   Code // 0: accepted
+		want   Code // 0 if accepted
 		next   [32]byte
 	}{
 		{"nothing", [32]byte{}, 0, chainOf("a")[1]},
@@ -94,8 +95,9 @@ func revealOf(name string, value [32]byte) [32]byte {
 	return sha256.Sum256(slices.Concat([]byte("psyche/reveal/v1"), id[:], value[:]))
 }
 
-// TestAuditSeed: of what was revealed, and of the seed chain into which the next round's draw went,
-// or the present one where none follows. Every proof makes a difference, their order none.
+// TestAuditSeed checks that the audit seed depends on the revealed values and on the seed chain
+// after the next round's draw, or on the present seed chain if no round follows. Every proof
+// changes the seed, but their order does not.
 func TestAuditSeed(t *testing.T) {
 	seed := func(last bool, names ...string) [32]byte {
 		r := chainedRun(t)
@@ -113,7 +115,7 @@ func TestAuditSeed(t *testing.T) {
 		}
 		for r.Progress.Step == 1 {
 			if _, ok := r.AuditSeed(1); ok {
-				t.Fatal("a seed before the round is over")
+				t.Fatal("an audit seed exists before the round is over")
 			}
 			r.now += second
 			r.Tick(r.now, testDraw(5))
@@ -124,10 +126,10 @@ func TestAuditSeed(t *testing.T) {
 			t.Errorf("%s: seed %x, %t, want %x", r.RunState, got, ok, want)
 		}
 		if _, ok := r.AuditSeed(2); ok {
-			t.Error("a seed of the round that runs or comes")
+			t.Error("an audit seed exists for the running or the next round")
 		}
 		if _, ok := r.AuditSeed(0); ok {
-			t.Error("a seed of no round")
+			t.Error("an audit seed exists for a round that does not exist")
 		}
 		return got
 	}
@@ -144,7 +146,8 @@ func TestAuditSeed(t *testing.T) {
 	}
 }
 
-// TestAuditSeedsAreKept as long as rounds are, and change no more.
+// TestAuditSeedsAreKept checks that audit seeds are kept as long as their rounds, and do not
+// change.
 func TestAuditSeedsAreKept(t *testing.T) {
 	r := chainedRun(t)
 	known := map[uint32][32]byte{}
@@ -171,7 +174,7 @@ func TestAuditSeedsAreKept(t *testing.T) {
 	}
 }
 
-// TestReadyRevealsWhatWitnessesLeft: the chain goes on into the next epoch.
+// TestReadyRevealsWhatWitnessesLeft checks that a client's chain continues in the next epoch.
 func TestReadyRevealsWhatWitnessesLeft(t *testing.T) {
 	r := chainedRun(t)
 	r.Config.RoundsPerEpoch = 1

@@ -9,17 +9,17 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// The tests of this file are named after defects that coordinators of this kind have
-// had. README.md lists them with the rule that excludes each.
+// The tests of this file are named after known defects of coordinators like this one. README.md
+// lists the defects and the rule that excludes each.
 
-// step ends the running round: who is elected and healthy proves what is awaited.
+// step ends the running round. Healthy elected witnesses prove all awaited results.
 func (r *run) step() {
 	r.t.Helper()
 	r.witnessAll()
 	r.pass()
 }
 
-// pass lets time end the running round, up to the next one or Cooldown.
+// pass advances the clock until the next round or Cooldown begins.
 func (r *run) pass() {
 	r.t.Helper()
 	r.until(RoundWitness)
@@ -37,7 +37,7 @@ func (r *run) refused(name string, a Action, want Code) {
 	}
 }
 
-// witnessOf is the proof of a witness that holds the results of everybody but lost.
+// witnessOf returns the proof of a witness that holds the results of all members except lost.
 func (r *run) witnessOf(lost ...string) WitnessRound {
 	round := r.CurrentRound()
 	a := WitnessRound{Step: round.Step}
@@ -72,8 +72,8 @@ func TestBugQuorumOfFourIsThree(t *testing.T) {
 	}
 }
 
-// TestBugQuorumOfWhoeverWitnessed: with witness_nodes = 0 the quorum is of all who were
-// elected, not of those who came.
+// TestBugQuorumOfWhoeverWitnessed checks that with witness_nodes = 0 the quorum is relative to the
+// elected witnesses, not to the witnesses that sent a proof.
 func TestBugQuorumOfWhoeverWitnessed(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c", "d")
 	s.must("a", s.witnessOf())
@@ -94,8 +94,8 @@ func TestBugAllWitnessesAreWaitedFor(t *testing.T) {
 	}
 }
 
-// TestBugQuorumFollowsTheMemberList: the denominator is that of the round's start,
-// however many leave.
+// TestBugQuorumFollowsTheMemberList checks that the quorum stays relative to the witnesses elected
+// at the start of the round, although members leave.
 func TestBugQuorumFollowsTheMemberList(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c", "d", "e", "f")
 	for _, name := range []string{"a", "b"} {
@@ -106,7 +106,7 @@ func TestBugQuorumFollowsTheMemberList(t *testing.T) {
 	}
 }
 
-// TestBugForgedReadiness: nobody but a member is ready, and nobody twice.
+// TestBugForgedReadiness checks that only members can report ready, and only once.
 func TestBugForgedReadiness(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	s.finishEpoch("x")
@@ -125,7 +125,7 @@ func TestBugForgedReadiness(t *testing.T) {
 	}
 }
 
-// TestBugReadinessIsLost: who was ready stays known when the first round starts.
+// TestBugReadinessIsLost checks that the first round keeps the list of ready members.
 func TestBugReadinessIsLost(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	if len(s.Epoch.Ready) != 3 || !s.Epoch.Clients[2].HoldsModel {
@@ -133,7 +133,8 @@ func TestBugReadinessIsLost(t *testing.T) {
 	}
 }
 
-// TestBugWarmupTimeOutWithTooFewClients: when both are due at once, no round starts.
+// TestBugWarmupTimeOutWithTooFewClients checks that no round starts if the warmup ends and too few
+// clients are left at the same time.
 func TestBugWarmupTimeOutWithTooFewClients(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	s.finishEpoch("x")
@@ -147,8 +148,8 @@ func TestBugWarmupTimeOutWithTooFewClients(t *testing.T) {
 	}
 }
 
-// TestBugExtraTimeRunsFromTheStateStart: the extra time is for those who arrive after
-// the minimum did, however long the run waited before.
+// TestBugExtraTimeRunsFromTheStateStart checks that the extra time begins when the minimum of
+// clients is reached, however long the run waited before.
 func TestBugExtraTimeRunsFromTheStateStart(t *testing.T) {
 	state, err := New("walk", host, testConfig(), testModel())
 	if err != nil {
@@ -168,8 +169,8 @@ func TestBugExtraTimeRunsFromTheStateStart(t *testing.T) {
 	s.until(Warmup)
 }
 
-// TestBugFirstEpochForgetsTheOrigin: the run's first epoch has no former members, which
-// is no reason to change its checkpoint.
+// TestBugFirstEpochForgetsTheOrigin checks that the first epoch, which has no former members, keeps
+// the run's checkpoint.
 func TestBugFirstEpochForgetsTheOrigin(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	if s.Model.Checkpoint != testModel().Checkpoint {
@@ -193,7 +194,7 @@ func TestBugTrainerWithoutABatchIsUnhealthy(t *testing.T) {
 	}
 }
 
-// TestBugAccusedVerifierPanics: a member that does not train cannot be accused.
+// TestBugAccusedVerifierPanics checks that a member that does not train cannot be accused.
 func TestBugAccusedVerifierPanics(t *testing.T) {
 	config := testConfig()
 	config.VerificationPercent, config.RoundsPerEpoch = 50, 9
@@ -208,8 +209,8 @@ func TestBugAccusedVerifierPanics(t *testing.T) {
 	}
 }
 
-// TestBugAccusationByIndexHitsAnother: after earlier members left, the accused is still
-// the one that was silent, and only it is found late.
+// TestBugAccusationByIndexHitsAnother checks that an accusation affects only the silent member,
+// although members before it in the list have left.
 func TestBugAccusationByIndexHitsAnother(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch = 9
@@ -227,7 +228,7 @@ func TestBugAccusationByIndexHitsAnother(t *testing.T) {
 	}
 }
 
-// TestBugHealthIsBlindInTheFirstRounds: round 0 is judged as soon as it is over.
+// TestBugHealthIsBlindInTheFirstRounds checks that round 0 can be judged once it is over.
 func TestBugHealthIsBlindInTheFirstRounds(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c", "d")
 	for _, name := range []string{"a", "b", "c"} {
@@ -237,9 +238,9 @@ func TestBugHealthIsBlindInTheFirstRounds(t *testing.T) {
 	s.must("a", HealthCheck{Step: 1, Clients: []ClientID{clientID("d")}})
 }
 
-// TestBugThreeBatchesLostForOneLeaver counts the batches that are given to a client
-// that is gone: one when its host notices, three when only witnesses can, of whom two
-// committees have to agree. The first two of these are waited for.
+// TestBugThreeBatchesLostForOneLeaver counts the batches that are assigned to a departed client:
+// one if the host notices the departure, and three if only witnesses notice it, because two
+// committees have to agree. Rounds wait for the first two of the three batches.
 func TestBugThreeBatchesLostForOneLeaver(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
 		t.Run("noticed "+strconv.FormatBool(noticed), func(t *testing.T) {
@@ -274,8 +275,8 @@ func TestBugThreeBatchesLostForOneLeaver(t *testing.T) {
 	}
 }
 
-// TestBugLastRoundsAreNeverApplied: the run's last round can be counted like any other,
-// by what its witnesses said, before the checkpoint is reported.
+// TestBugLastRoundsAreNeverApplied checks that the proofs of the last round decide which of its
+// results count, like in other rounds, before the checkpoint is reported.
 func TestBugLastRoundsAreNeverApplied(t *testing.T) {
 	config := testConfig()
 	config.TotalSteps = 2
@@ -299,8 +300,8 @@ func TestBugLastRoundsAreNeverApplied(t *testing.T) {
 	}
 }
 
-// TestBugDrainRoundsSkipData: also where time ends the epoch every round trains, and the
-// next epoch goes on at the next sequence.
+// TestBugDrainRoundsSkipData checks that every round trains, also if time ends the epoch, and that
+// the next epoch continues at the next sequence.
 func TestBugDrainRoundsSkipData(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch, config.EpochTime, config.TotalSteps = 0, 70*second, 1000
@@ -324,8 +325,8 @@ func TestBugDrainRoundsSkipData(t *testing.T) {
 	}
 }
 
-// TestBugEpochEndGuardUsesAbsoluteStep: an epoch whose time passes in its first round,
-// at the run's first step, ends two rounds later, like any other.
+// TestBugEpochEndGuardUsesAbsoluteStep checks an epoch whose time passes in its first round, at the
+// first step of the run. It ends two rounds later, like any other epoch.
 func TestBugEpochEndGuardUsesAbsoluteStep(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch, config.EpochTime, config.MaxRoundTrainTime = 0, 70*second, 60*second
@@ -342,8 +343,8 @@ func TestBugEpochEndGuardUsesAbsoluteStep(t *testing.T) {
 	}
 }
 
-// TestBugSeedsArePredictable: a round's seed depends on what the host draws when the
-// round starts, and on all it drew before.
+// TestBugSeedsArePredictable checks that a round's seed depends on the draw of the host at the
+// start of the round and on all earlier draws.
 func TestBugSeedsArePredictable(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	s.witnessAll()
@@ -356,12 +357,12 @@ func TestBugSeedsArePredictable(t *testing.T) {
 		seeds[next.CurrentRound().Seed] = true
 	}
 	if len(seeds) != 100 {
-		t.Errorf("%d seeds of rounds from 100 of the host", len(seeds))
+		t.Errorf("%d different seeds after 100 different draws", len(seeds))
 	}
 }
 
-// TestBugPauseForgetsTheModel: the epoch ends with its checkpoint, and the members go on
-// from it without joining again.
+// TestBugPauseForgetsTheModel checks that a pause ends the epoch with its checkpoint, and that the
+// members continue from the checkpoint without another Join.
 func TestBugPauseForgetsTheModel(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	s.must("host", SetPaused{Paused: true})
@@ -376,8 +377,8 @@ func TestBugPauseForgetsTheModel(t *testing.T) {
 	}
 }
 
-// TestBugWithdrawnClientCannotReturn: who lost its connection joins again at once, also
-// in the same epoch, and keeps that place.
+// TestBugWithdrawnClientCannotReturn checks that a client that lost its connection can join again
+// at once, also in the same epoch, and keeps its seat.
 func TestBugWithdrawnClientCannotReturn(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c", "d")
 	s.must("host", Withdraw{Client: clientID("d")})
@@ -389,7 +390,7 @@ func TestBugWithdrawnClientCannotReturn(t *testing.T) {
 	}
 }
 
-// TestBugPlacesAreNeverFreed: 256 is a bound on those who take part at a time.
+// TestBugPlacesAreNeverFreed checks that 256 limits only the number of simultaneous clients.
 func TestBugPlacesAreNeverFreed(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	for i := range 3 * MaxClients {
@@ -402,7 +403,7 @@ func TestBugPlacesAreNeverFreed(t *testing.T) {
 	}
 }
 
-// TestBugMembersAreInRandomOrder: members stand in the order in which they joined.
+// TestBugMembersAreInRandomOrder checks that members are listed in the order of their joins.
 func TestBugMembersAreInRandomOrder(t *testing.T) {
 	names := []string{"d", "b", "a", "c"}
 	s := newRun(t, testConfig(), names...)
@@ -413,20 +414,21 @@ func TestBugMembersAreInRandomOrder(t *testing.T) {
 	}
 }
 
-// TestBugPreviousRoundIsAnEmptySlot: rounds that were not held do not exist.
+// TestBugPreviousRoundIsAnEmptySlot checks that the state contains no rounds that did not take
+// place.
 func TestBugPreviousRoundIsAnEmptySlot(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	if s.roundFromEnd(1) != nil {
-		t.Error("the first round has a previous one")
+		t.Error("the first round has a previous round")
 	}
 	s.step()
 	if s.roundFromEnd(1).Step != 1 || s.roundFromEnd(2) != nil || s.RoundOfStep(0) != nil {
-		t.Error("the second round has two previous ones")
+		t.Error("the second round has two previous rounds")
 	}
 }
 
-// TestBugCooldownForgetsTheWitnesses: what was said about the last round is kept until
-// the next epoch's Warmup, so that it can be counted and its silent members dropped.
+// TestBugCooldownForgetsTheWitnesses checks that the proofs of the last round are kept until the
+// Warmup of the next epoch. They are needed to count its results and to drop its silent members.
 func TestBugCooldownForgetsTheWitnesses(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch = 1
@@ -441,8 +443,8 @@ func TestBugCooldownForgetsTheWitnesses(t *testing.T) {
 	s.must("a", HealthCheck{Step: 1, Clients: []ClientID{clientID("d")}})
 }
 
-// TestBugCheckpointByAnyone: neither one member nor an outsider decides which model the
-// next epoch starts from.
+// TestBugCheckpointByAnyone checks that a single member or a client outside the run cannot choose
+// the model of the next epoch.
 func TestBugCheckpointByAnyone(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch = 1

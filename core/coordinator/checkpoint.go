@@ -156,7 +156,7 @@ func (s *State) settleCheckpoint() {
 }
 
 // replaced updates a client after another checkpoint has replaced the previous one. A client that
-// holds the previous one now holds an earlier model. So does one that holds the epoch's newest
+// holds the previous one now holds an earlier model. So does a client that holds the epoch's newest
 // intermediate checkpoint, which is newer. Earlier intermediate checkpoints are forgotten. An
 // origin has step 0, and is not recorded, because all clients can load it.
 func (c *Client) replaced(before, commit uint32, holds bool) {

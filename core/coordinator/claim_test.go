@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// claimed is a finished round whose witnesses claim these losses.
+// claimed returns a finished round whose witnesses claim the given losses.
 func claimed(losses ...uint16) *Round {
 	r := &Round{WitnessesNeeded: 1}
 	for i, loss := range losses {
@@ -16,8 +16,8 @@ func claimed(losses ...uint16) *Round {
 	return r
 }
 
-// TestFalseClaimMovesNoMedian has a part of the witnesses claim whatever they like: the median stays
-// between what honest ones claim, and where those agree it does not move at all.
+// TestFalseClaimMovesNoMedian checks that arbitrary claims of a minority keep the median within the
+// honest claims, and that they do not change it at all if the honest claims agree.
 func TestFalseClaimMovesNoMedian(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, of := range []struct{ witnesses, liars int }{{4, 1}, {7, 2}, {16, 1}, {16, 5}, {32, 10}} {
@@ -36,7 +36,7 @@ func TestFalseClaimMovesNoMedian(t *testing.T) {
 				agreed := append(slices.Repeat([]uint16{lie}, of.liars), slices.Repeat([]uint16{2345}, len(honest))...)
 				far := of.liars
 				if lie == 2000 {
-					far = 0 // what honest members claim may differ by as much
+					far = 0 // honest claims may differ by as much
 				}
 				if got := claimed(agreed...).Losses(); got.Median != 2345 || got.Spread != 0 || len(got.Far) != far {
 					t.Fatalf("%d of %d claim %d where all others agree: %+v", of.liars, of.witnesses, lie, got)
@@ -80,8 +80,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsChangeNoRule has two runs that differ in nothing but claims: everything else is the same,
-// and Claimed finds the newest round that is over.
+// TestClaimsChangeNoRule compares two runs that differ only in claims. Everything else is equal,
+// and Claimed returns the newest finished round.
 func TestClaimsChangeNoRule(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch = 9

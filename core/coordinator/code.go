@@ -112,7 +112,7 @@ var ejectionReasonNames = [...]string{
 	ByAuthority:    "by the main authority",
 	TwoResults:     "it signed two results",
 	FoundGuilty:    "a jury found it guilty",
-	AccusedWrongly: "it accused somebody wrongly",
+	AccusedWrongly: "it made a false accusation",
 }
 
 // String returns the reason in words.

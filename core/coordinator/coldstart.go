@@ -10,8 +10,8 @@ func (s *State) ColdStartBounds() (start, steps uint32) {
 	return s.Epoch.StartStep, s.Model.ColdStartWarmupSteps
 }
 
-// LearningRateScale returns the fraction by which the scheduled learning rate of a step of the
-// running epoch is multiplied. It rises linearly from 0 at a cold start to 1 after
+// LearningRateScale returns the factor for the scheduled learning rate of a step of the running
+// epoch, as a fraction. It rises linearly from 0 at a cold start to 1 after
 // Model.ColdStartWarmupSteps. It is the same for all members.
 func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
 	start, steps := s.ColdStartBounds()

@@ -2,8 +2,8 @@ package coordinator
 
 import "testing"
 
-// TestColdStartScalesTheLearningRate follows the scale through the first epoch, which
-// does not start cold, and the one after a pause.
+// TestColdStartScalesTheLearningRate checks the learning rate scale in the first epoch, which does
+// not start cold, and in the epoch after a pause.
 func TestColdStartScalesTheLearningRate(t *testing.T) {
 	genesis := Genesis{RunID: "walk", Host: host, Config: testConfig(), Model: testModel()}
 	genesis.Config.RoundsPerEpoch = 4

@@ -9,13 +9,13 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelAfter is the digest of the model that counts after a step.
+// modelAfter returns the digest of the correct model after a step.
 func modelAfter(step uint32) [32]byte { return [32]byte{1, byte(step)} }
 
-// TestFewRecordNoFalseModel has fewer than a third of an epoch's first members lie, and a host that
-// withdraws whom it likes and lets them return: whatever is a commit point or becomes the checkpoint is a
-// model that counts; and what all honest members reported together, when all were there, is not fallen
-// behind.
+// TestFewRecordNoFalseModel lets fewer than a third of an epoch's first members lie, and lets a
+// host withdraw any member. It checks that every intermediate checkpoint and every checkpoint is a
+// correct model. The run also keeps a model that all honest members reported while all members were
+// present.
 func TestFewRecordNoFalseModel(outer *testing.T) {
 	rapid.Check(outer, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d", "e", "f", "g"}[:rapid.IntRange(2, 7).Draw(t, "members")]
@@ -56,10 +56,10 @@ func TestFewRecordNoFalseModel(outer *testing.T) {
 
 func (r *run) tell(name string, a Action) {
 	r.nonce++
-	_ = r.Apply(clientID(name), r.nonce, a) // it may be refused
+	_ = r.Apply(clientID(name), r.nonce, a) // the action may be refused
 }
 
-// endRound lets the round be witnessed by all that are left, some of whom are withdrawn then or return.
+// endRound lets the remaining members witness the round. Some members are withdrawn then or return.
 func (r *run) endRound(t *rapid.T, names []string) {
 	step := r.Progress.Step
 	r.witnessAll()
@@ -94,14 +94,14 @@ func (r *run) checkModels(t *rapid.T) {
 	}
 }
 
-// TestAbandonedEpoch has five of seven members leave: what two go on to train could not be recorded, so
-// the epoch ends once the five are gone for as long as rounds are stored, and goes on where one of them
-// returns before.
+// TestAbandonedEpoch checks an epoch that five of seven members leave. The other two cannot record
+// a model, so the epoch ends once the five have been away for the number of stored rounds. It
+// continues if one of the five returns before.
 func TestAbandonedEpoch(t *testing.T) {
 	for name, c := range map[string]struct {
 		leave  int
-		back   uint32 // round after the departures in which one returns; 0: none does
-		rounds uint32 // that are held after the departures, of 21 that the epoch has left
+		back   uint32 // round after the departures in which one member returns; 0 if none returns
+		rounds uint32 // number of rounds after the departures, of the 21 rounds left in the epoch
 	}{
 		"five of seven":                      {5, 0, StoredRounds},
 		"one returns":                        {5, 2, 21},
@@ -136,7 +136,8 @@ func TestAbandonedEpoch(t *testing.T) {
 	}
 }
 
-// membersAway is a run that has recorded the model of step 2, and whose three members have left.
+// membersAway returns a run that has recorded the model of step 2 and whose three members have
+// left.
 func membersAway(t *testing.T) *run {
 	config := testConfig()
 	config.ProbationSteps, config.InitMinClients, config.MinClients = 4, 1, 1
@@ -148,9 +149,10 @@ func membersAway(t *testing.T) *run {
 	return r
 }
 
-// TestStrangersDoNotShortenTheWait has a member come back that lost the run's model, while those that hold it
-// start again, and strangers that say they hold it. One of them gets a seat, by lot: whichever it is, the
-// run waits for the holders, and goes on from their model.
+// TestStrangersDoNotShortenTheWait checks a run whose model holders are restarting. A member that
+// lost the model comes back, and some unknown clients claim to hold the model. One unknown client
+// gets a seat by draw. Whichever client that is, the run waits for the holders and continues from
+// their model.
 func TestStrangersDoNotShortenTheWait(t *testing.T) {
 	for _, liars := range []int{0, 1, 2, 8} {
 		r := membersAway(t)
@@ -167,7 +169,7 @@ func TestStrangersDoNotShortenTheWait(t *testing.T) {
 			r.Tick(r.now, r.testDraw(r.now))
 		}
 		if r.RunState != WaitingForMembers {
-			t.Errorf("%d of 8 strangers claim the model, and the run does not wait for holders:\n%s", liars, r.String())
+			t.Errorf("%d of 8 unknown clients claim the model, and the run does not wait for holders:\n%s", liars, r.String())
 			continue
 		}
 		r.must("b", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")})
@@ -178,12 +180,13 @@ func TestStrangersDoNotShortenTheWait(t *testing.T) {
 	}
 }
 
-// TestTheWaitFitsTheLoss has a member come back without the run's model, or with an earlier one. The more
-// steps are to be lost, the longer those that have the model may stay away.
+// TestTheWaitFitsTheLoss checks the time to wait for model holders if a member comes back without
+// the run's model, or with an earlier model. The wait grows with the number of steps that would be
+// lost.
 func TestTheWaitFitsTheLoss(t *testing.T) {
 	const hour = 3600 * second
 	for name, test := range map[string]struct {
-		step      uint32 // of the run's checkpoint
+		step      uint32 // step of the run's checkpoint
 		roundTime uint64 // max_round_train_time
 		change    func(r *run)
 		wait      uint64
@@ -229,18 +232,19 @@ func TestTheWaitFitsTheLoss(t *testing.T) {
 			}
 			r.Tick(r.now, r.testDraw(r.now))
 			if want := max(test.wait, r.Config.WarmupTime); r.PhaseTime() != want {
-				t.Errorf("it waits for %d ms, not %d", r.PhaseTime(), want)
+				t.Errorf("the run waits for %d ms, want %d", r.PhaseTime(), want)
 			}
 		})
 	}
 }
 
-// TestStrangersLoseNoModel lets strangers wait for an hour while all members are away: no epoch begins without
-// the model, until a member comes back, with it or without, or the authority names another checkpoint.
+// TestStrangersLoseNoModel lets unknown clients wait for an hour while all members are away. It
+// checks that no epoch begins until a client with the model or an old member comes back, or until a
+// copy of the model was uploaded.
 func TestStrangersLoseNoModel(t *testing.T) {
 	for name, test := range map[string]struct {
 		ends func(r *run)
-		step uint32 // of the checkpoint that the run goes on from; 0: its origin
+		step uint32 // step of the checkpoint from which the run continues; 0 for its origin
 	}{
 		"a holder comes back":    {func(r *run) { r.must("b", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")}) }, 2},
 		"its key is another one": {func(r *run) { r.must("new", Join{Epoch: r.Progress.Epoch, Holds: clientID("x")}) }, 2},
@@ -259,7 +263,7 @@ func TestStrangersLoseNoModel(t *testing.T) {
 				r.Tick(r.now, r.testDraw(r.now))
 			}
 			if r.RunState != WaitingForMembers || !r.WaitsForMember() || r.PhaseTime() != 0 {
-				t.Fatalf("strangers began an epoch:\n%s", r.String())
+				t.Fatalf("unknown clients began an epoch:\n%s", r.String())
 			}
 			test.ends(r)
 			r.until(Warmup)

@@ -58,7 +58,7 @@ func checkConfigError(t *testing.T, err error, key string) {
 	t.Helper()
 	var problem *ConfigError
 	if !errors.As(err, &problem) || !errors.Is(err, ErrInvalidConfig) || problem.Key != key {
-		t.Fatalf("got %v, want a problem with %s", err, key)
+		t.Fatalf("got %v, want an error about %s", err, key)
 	}
 	if !strings.HasPrefix(err.Error(), key+" ") {
 		t.Errorf("%q does not begin with the key", err)
@@ -109,7 +109,7 @@ func TestColdStartMustFitIntoEpochTime(t *testing.T) {
 	checkConfigError(t, err, "cold_start_warmup_steps")
 }
 
-// TestBatchSizeReference has numbers of a published run's ramp.
+// TestBatchSizeReference compares batch sizes with numbers from the ramp of a published run.
 func TestBatchSizeReference(t *testing.T) {
 	c := Config{GlobalBatchSizeStart: 12288, GlobalBatchSizeEnd: 32768, GlobalBatchSizeWarmupTokens: 549755813888}
 	for dataIndex, want := range map[uint64]uint32{
@@ -121,8 +121,8 @@ func TestBatchSizeReference(t *testing.T) {
 	}
 }
 
-// TestBatchSizeIsExact compares with rational arithmetic: rounded half up, between
-// start and end, and never smaller later.
+// TestBatchSizeIsExact compares batch sizes with rational arithmetic. They are rounded half up, lie
+// between start and end, and never decrease.
 func TestBatchSizeIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		start := rapid.Uint32Range(1, 1<<32-1).Draw(t, "start")

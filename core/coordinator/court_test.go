@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// court is a run in which one member has found that the result of another one is wrong.
+// court is a run in which one member has found a wrong result of a different member.
 type court struct {
 	*run
 	accuser, accused ClientID
-	step             uint32 // of the result
+	step             uint32 // step of the result
 }
 
-// auditedRun returns a run of so many members, of which four tenths train nothing, in the second
-// round of its epoch.
+// auditedRun returns a run of the given number of members in the second round of its epoch. Four
+// tenths of the members do not train.
 func auditedRun(t testing.TB, members int) *run {
 	t.Helper()
 	config := longConfig()
@@ -34,7 +34,7 @@ func memberNames(members int) (names []string) {
 
 func memberName(i int) string { return fmt.Sprintf("m%03d", i) }
 
-// member is the id of the member of a number. The accuser is that of 0, the accused that of 1.
+// member returns the ID of member i. The accuser is member 0, the accused is member 1.
 func member(i int) ClientID { return clientID(memberName(i)) }
 
 func newCourt(t testing.TB, members int) *court {
@@ -43,7 +43,7 @@ func newCourt(t testing.TB, members int) *court {
 	return &court{run: r, accuser: member(0), accused: member(1), step: r.Progress.Step - 1}
 }
 
-// fork returns a court that goes another way.
+// fork returns a copy of the court that can continue differently.
 func (c *court) fork() *court {
 	r := *c.run
 	r.State = c.Clone()
@@ -52,7 +52,7 @@ func (c *court) fork() *court {
 	return &clone
 }
 
-// round plays what is left of the round: all but who is silent prove.
+// round plays the rest of the round. All elected witnesses except r.silent send proofs.
 func (r *run) round() {
 	r.t.Helper()
 	step := r.Progress.Step
@@ -80,7 +80,7 @@ func (r *run) rounds(n int) {
 	}
 }
 
-// refusedTo wants an action refused with a code.
+// refusedTo checks that an action is refused with a code and does not change the state.
 func (r *run) refusedTo(want Code, id ClientID, a Action) {
 	r.t.Helper()
 	before := r.Hash()
@@ -89,11 +89,11 @@ func (r *run) refusedTo(want Code, id ClientID, a Action) {
 		r.t.Fatalf("%s: %+v: %v, want %v", nameOf(id), a, err, want)
 	}
 	if r.Hash() != before {
-		r.t.Fatalf("%+v was refused and changed the state", a)
+		r.t.Fatalf("%+v was refused but changed the state", a)
 	}
 }
 
-// ejection returns why and until when a client is kept out.
+// ejection returns the ejection of a client, if the client is ejected.
 func (s *State) ejection(id ClientID) (Ejection, bool) {
 	i := slices.IndexFunc(s.Authority.Ejections, func(e Ejection) bool { return e.Client == id })
 	if i < 0 {
@@ -102,13 +102,13 @@ func (s *State) ejection(id ClientID) (Ejection, bool) {
 	return s.Authority.Ejections[i], true
 }
 
-// accuse begins the trial of a fault.
+// accuse begins a trial for a fault.
 func (c *court) accuse(fault Fault) {
 	c.t.Helper()
 	c.mustID(c.accuser, Accuse{Step: c.step, Client: c.accused, Fault: fault})
 }
 
-// tried begins the trial of a fault and plays to the next round, in which there is a jury.
+// tried begins a trial for a fault and plays to the next round, which draws the jury.
 func (c *court) tried(fault Fault) *Trial {
 	c.t.Helper()
 	c.accuse(fault)
@@ -118,7 +118,7 @@ func (c *court) tried(fault Fault) *Trial {
 
 func (c *court) trial() *Trial { return c.Trial(c.accused, c.step) }
 
-// jury are those that may vote now, the members first.
+// jury returns the clients that may vote now, members first.
 func (c *court) jury() (jury []ClientID) {
 	for _, id := range append(clientIDs(c.Epoch.Clients), clientIDs(c.Pending)...) {
 		if juror, _ := c.Juror(id, c.trial().Slot); juror && !slices.Contains(jury, id) {
@@ -128,7 +128,7 @@ func (c *court) jury() (jury []ClientID) {
 	return jury
 }
 
-// vote lets so many jurors that have not voted do so.
+// vote sends the votes of the given number of jurors that have not voted.
 func (c *court) vote(guilty bool, jurors int) {
 	c.t.Helper()
 	for _, id := range c.jury() {
@@ -148,10 +148,10 @@ func (c *court) vote(guilty bool, jurors int) {
 	}
 }
 
-// needed is how many votes decide.
+// needed returns the number of votes that decide the trial.
 func (c *court) needed() int { return (11*int(c.trial().Jurors) + 19) / 20 }
 
-// complaints are those of the accuser.
+// complaints returns the number of complaints of the accuser.
 func (c *court) complaints() int {
 	for _, clients := range c.clientLists() {
 		if i := indexOf(clients, c.accuser); i >= 0 {
@@ -167,11 +167,11 @@ func (c *court) check() {
 		c.t.Fatalf("%v\n%s", err, c.String())
 	}
 	if back, err := Decode(c.AppendTo(nil)); err != nil || back.Hash() != c.Hash() {
-		c.t.Fatalf("does not go through its bytes: %v\n%s", err, c.String())
+		c.t.Fatalf("the state differs after encoding and decoding: %v\n%s", err, c.String())
 	}
 }
 
-// wantNoTrace wants the trial over, and nobody a juror or ejected.
+// wantNoTrace checks that the trial is over and that no client is a juror or ejected.
 func (c *court) wantNoTrace() {
 	c.t.Helper()
 	c.check()

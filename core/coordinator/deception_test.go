@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// witnessedRound is a finished round in which every trainer but the first silent ones
-// was witnessed; each of the witnesses misses the results for which skips is true.
+// witnessedRound returns a finished round. The first trainers, silent in number, have no result,
+// and a witness misses the results of the members for which skips returns true.
 func witnessedRound(members, silent int, seed uint64, skips func(witness, member int) bool) Round {
 	r := Round{Seed: seed, BatchSize: uint32(members)}
 	for i := range members {
@@ -36,11 +36,11 @@ func witnessedRound(members, silent int, seed uint64, skips func(witness, member
 	return r
 }
 
-// TestFalsePositivesRarelyDeceiveAQuorum measures, in rounds of 256 members and 32
-// witnesses, how often a silent trainer looks healthy and how often a commitment that
-// nobody holds has a quorum. Honest witnesses hold the same and err together: that is
-// the worst case, in which a quorum errs as often as one filter. When each misses some
-// results the quorum errs less often.
+// TestFalsePositivesRarelyDeceiveAQuorum measures how often a silent trainer looks healthy and how
+// often a commitment that no member holds has a quorum, in rounds of 256 members and 32 witnesses.
+// In the worst case, honest witnesses hold the same results and therefore err together: a quorum
+// then errs as often as a single filter. If each witness misses some results, a quorum errs less
+// often.
 func TestFalsePositivesRarelyDeceiveAQuorum(t *testing.T) {
 	const members, silent, rounds, probes = 256, 16, 60, 100
 	bound := math.Pow(1-math.Exp(-float64(bloom.Hashes*members)/bloom.Bits), bloom.Hashes) // 0.82 %
@@ -79,14 +79,14 @@ func TestFalsePositivesRarelyDeceiveAQuorum(t *testing.T) {
 	}
 }
 
-// TestFalsePositivesHarmNobodyWhoDelivered: filters have no false negatives, so no error
-// of theirs accuses a trainer or takes a vote away.
+// TestFalsePositivesHarmNobodyWhoDelivered checks that filters never accuse a trainer that
+// delivered or remove a vote, because filters have no false negatives.
 func TestFalsePositivesHarmNobodyWhoDelivered(t *testing.T) {
 	for seed := range uint64(10) {
 		r := witnessedRound(256, 16, seed, func(int, int) bool { return false })
 		for _, id := range r.Unhealthy(Config{}) {
 			if index, _ := r.MemberIndex(id); index >= 16 {
-				t.Errorf("seed %d: member %d delivered and is accused", seed, index)
+				t.Errorf("seed %d: member %d delivered but is accused", seed, index)
 			}
 		}
 		for i := 16; i < 256; i++ {
@@ -97,7 +97,7 @@ func TestFalsePositivesHarmNobodyWhoDelivered(t *testing.T) {
 	}
 }
 
-// TestFilledFilterIsRefused: a witness cannot make everything pass.
+// TestFilledFilterIsRefused checks that a witness cannot send a filter that contains everything.
 func TestFilledFilterIsRefused(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	a := s.witnessOf()

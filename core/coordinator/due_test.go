@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkDue ticks copies of a state before, at and after the time at which Due says that
-// something is due.
+// checkDue ticks copies of a state before, at and after the time at which Due reports the next
+// change.
 func checkDue(t *rapid.T, s *State, now uint64) {
 	t.Helper()
 	before := s.AppendTo(nil)
@@ -27,7 +27,7 @@ func checkDue(t *rapid.T, s *State, now uint64) {
 	last := uint64(1<<64 - 1)
 	if ok {
 		if at < now || !changes(at) {
-			t.Fatalf("due at %d, from %d on, and nothing changes then\n%s", at, now, s.String())
+			t.Fatalf("due at %d as seen at %d, but nothing changes then\n%s", at, now, s.String())
 		}
 		if at == now {
 			return
@@ -36,13 +36,13 @@ func checkDue(t *rapid.T, s *State, now uint64) {
 	}
 	for _, early := range []uint64{now, last, rapid.Uint64Range(now, last).Draw(t, "early")} {
 		if changes(early) {
-			t.Fatalf("due at %d (%t), from %d on, and something changes at %d\n%s", at, ok, now, early, s.String())
+			t.Fatalf("due at %d (%t) as seen at %d, but the state already changes at %d\n%s", at, ok, now, early, s.String())
 		}
 	}
 }
 
-// TestDueOfEveryClock asks at times around those of the state, also before them and at the
-// end of time.
+// TestDueOfEveryClock checks times around the times of the state, before them, and the largest
+// time.
 func TestDueOfEveryClock(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := testConfig()
@@ -79,7 +79,7 @@ func TestDueOfEveryClock(t *testing.T) {
 	})
 }
 
-// BenchmarkDue asks a run of 256 clients and 32 witnesses.
+// BenchmarkDue measures Due for a run of 256 clients and 32 witnesses.
 func BenchmarkDue(b *testing.B) {
 	for _, test := range []struct {
 		name  string
@@ -107,7 +107,7 @@ func BenchmarkDue(b *testing.B) {
 	}
 }
 
-// TestPhaseTime follows a run through its phases.
+// TestPhaseTime checks PhaseTime in each phase of a run.
 func TestPhaseTime(t *testing.T) {
 	config := testConfig()
 	s := newRun(t, config, "a", "b", "c", "d")

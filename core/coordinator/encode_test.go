@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// goldenState went through an epoch and a half, so that every field holds something.
+// goldenState returns a state after one and a half epochs. Every field has a value.
 func goldenState(t testing.TB) State {
 	t.Helper()
 	genesis := Genesis{
@@ -26,7 +26,7 @@ func goldenState(t testing.TB) State {
 	s.finishEpoch("x")
 	s.must("b", ReportUpload{Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointHub, Repo: "org/run", Revision: strings.Repeat("0123456789", 4)}})
 	s.must("a", ReportUpload{Step: 2, Digest: clientID("x"), Place: Place{Kind: CheckpointGcs, Repo: "bucket", Revision: "prefix"}})
-	s.Earlier, s.Lapses = []Recorded{{Step: 1, Digest: clientID("w")}}, []Lapse{{First: 1, Last: 1}} // as if it had happened
+	s.Earlier, s.Lapses = []Recorded{{Step: 1, Digest: clientID("w")}}, []Lapse{{First: 1, Last: 1}} // simulates earlier events
 	for _, name := range []string{"e", "g", "h"} {
 		s.must("door", Authorize{Grantee: clientID(name), Allowed: true})
 	}
@@ -40,7 +40,7 @@ func goldenState(t testing.TB) State {
 	s.witnessAll()
 	s.must("main", SetPaused{Paused: true})
 	s.DrawCommitment, s.Reveals = clientID("draw"), clientID("reveals")
-	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // as if witnesses had said so
+	s.Epoch.Clients[0].Lateness, s.Epoch.Clients[1].Lateness, s.Epoch.Clients[2].Lateness = Slow, FoundLate, Late // simulates findings of witnesses
 	s.Config.ProbationSteps, s.Pending[0].Waited, s.Pending[0].ProbationUntil, s.Uploads[0].Since = 9, true, 12, 7
 	s.Epoch.Clients[0].Returns, s.Epoch.Clients[1].Complaints, s.Config.EjectionEpochs = 2, 2, 3
 	s.Epoch.Rounds[0].Challenge = clientID("challenge")
@@ -73,7 +73,8 @@ func keepsItsBytes(t *testing.T, name string, state State) {
 	}
 }
 
-// triedState has a trial on which jurors vote, and one without a jury yet.
+// triedState returns a state with two trials: jurors are voting in one, and the other has no jury
+// yet.
 func triedState(t testing.TB) State {
 	t.Helper()
 	c := newCourt(t, 14)
@@ -107,12 +108,12 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 		{"trials", func(_ *State, a *Trial) { a.Step = a.Since }},
 		{"trials", func(_ *State, a *Trial) { a.Step = 0 }},
 		{"trials", func(s *State, a *Trial) { a.SinceTime = s.StateStart + 1 }},
-		{"trials", func(_ *State, a *Trial) { a.Jurors, a.Guilty, a.Innocent = 0, 0, 0 }}, // in the round after
+		{"trials", func(_ *State, a *Trial) { a.Jurors, a.Guilty, a.Innocent = 0, 0, 0 }}, // although the round after the accusation has begun
 		{"trials", func(s *State, _ *Trial) { s.Trials[1].Since-- }},
 		{"trials", func(_ *State, a *Trial) { a.Jurors, a.Guilty, a.Innocent = 1, 0, 0 }},
 		{"trials", func(_ *State, a *Trial) { a.Jurors = MaxJury + 1 }},
 		{"trials", func(_ *State, a *Trial) { a.Guilty = a.Jurors - a.Innocent + 1 }},
-		{"trials", func(_ *State, a *Trial) { a.Guilty = 7 }}, // of 12
+		{"trials", func(_ *State, a *Trial) { a.Guilty = 7 }}, // of 12 jurors
 		{"trials", func(_ *State, a *Trial) { a.Innocent = 7 }},
 		{"trials", func(s *State, a *Trial) { s.Trials = slices.Repeat([]Trial{*a}, MaxTrials+1) }},
 		{"trials", func(s *State, a *Trial) {
@@ -122,7 +123,7 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 				})
 			}
 		}},
-		{"clients", func(s *State, _ *Trial) { s.Epoch.Clients[0].Voted = 1 }}, // the accuser
+		{"clients", func(s *State, _ *Trial) { s.Epoch.Clients[0].Voted = 1 }}, // client 0 is the accuser
 		{"departed", func(s *State, _ *Trial) { s.Departed = []Client{{ID: clientID("z"), Voted: 4}} }},
 		{"jurors", func(s *State, a *Trial) { a.Jurors-- }},
 		{"jurors", func(s *State, a *Trial) { a.Guilty-- }},
@@ -144,7 +145,7 @@ func TestDecodeRefusesBrokenTrials(t *testing.T) {
 	}
 }
 
-// TestDecodeRefusesUnknownFlags of clients.
+// TestDecodeRefusesUnknownFlags checks that unknown flags of clients are refused.
 func TestDecodeRefusesUnknownFlags(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
@@ -167,12 +168,13 @@ func TestDecodeRefusesEveryTruncation(t *testing.T) {
 	}
 	_, err := Decode(append(raw, 0))
 	if !errors.Is(err, ErrMalformed) {
-		t.Errorf("a byte too many: %v", err)
+		t.Errorf("one byte too many: %v", err)
 	}
 	golden.Message(t, "a byte too many", err)
 }
 
-// TestDecodeRefusesEarlierEncodings says which one it is and what to do.
+// TestDecodeRefusesEarlierEncodings checks that the error names the version of the encoding and a
+// remedy.
 func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 	state := goldenState(t)
 	raw := state.AppendTo(nil)
@@ -299,14 +301,14 @@ func TestDecodeRefusesBrokenInvariants(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := following.Decode(state.AppendTo(nil)); !errors.As(err, &problem) || problem.Field != test.name {
-				t.Fatalf("after the state as it should be: got %v, want %s refused", err, test.name)
+				t.Fatalf("after restoring the state: got %v, want %s refused", err, test.name)
 			}
 		})
 	}
 }
 
-// TestDecoderRemembersNoWrongElection changes what an election of witnesses depends on,
-// and who witnessed, from one state to the next: a Decoder must refuse what Decode does.
+// TestDecoderRemembersNoWrongElection changes the inputs of an election and the witnesses from one
+// state to the next. It checks that a Decoder refuses the same states as Decode.
 func TestDecoderRemembersNoWrongElection(t *testing.T) {
 	config := testConfig()
 	config.WitnessNodes = 1
@@ -316,7 +318,7 @@ func TestDecoderRemembersNoWrongElection(t *testing.T) {
 	var following Decoder
 	refused := 0
 	for seed := range uint64(8) {
-		for range 2 { // the second time from memory
+		for range 2 { // the second time uses the remembered election
 			for member := range uint16(5) {
 				s := run.Clone()
 				round := s.CurrentRound()
@@ -339,7 +341,7 @@ func TestDecoderRemembersNoWrongElection(t *testing.T) {
 	s := run.Clone()
 	s.Config.WitnessNodes = 0
 	if _, err := following.Decode(s.AppendTo(nil)); !errors.Is(err, ErrMalformed) {
-		t.Errorf("one witness elected where all should be: %v", err)
+		t.Errorf("one witness elected instead of all: %v", err)
 	}
 }
 
@@ -426,7 +428,7 @@ func TestUpdateConfigRoundTrip(t *testing.T) {
 		}
 	}
 	if _, err := DecodeUpdateConfig(append(raw, 0)); !errors.Is(err, ErrMalformed) {
-		t.Errorf("a byte too many: %v", err)
+		t.Errorf("one byte too many: %v", err)
 	}
 	u.Model.MaxSeqLen = 0
 	checkConfigError(t, u.Validate(), "max_seq_len")
@@ -443,13 +445,13 @@ func FuzzDecodeUpdateConfig(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(u.AppendTo(nil), raw) {
-			t.Fatal("another encoding of the same configuration was accepted")
+			t.Fatal("a second encoding of the same configuration was accepted")
 		}
 		_ = u.Validate()
 	})
 }
 
-// fuzzedStates are of every kind that a run has.
+// fuzzedStates returns states of every phase of a run.
 func fuzzedStates(t testing.TB) []State {
 	t.Helper()
 	fresh, err := New("walk", host, testConfig(), testModel())
@@ -486,9 +488,9 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(state.AppendTo(nil), raw) {
-			t.Fatal("another encoding of the same state was accepted")
+			t.Fatal("a second encoding of the same state was accepted")
 		}
-		// Whatever was accepted can be used.
+		// An accepted state must be usable.
 		_ = state.String()
 		_ = state.Accusable()
 		_ = state.Awaited()
@@ -506,7 +508,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestFuzzedStatesAreStates: or nothing is fuzzed.
+// TestFuzzedStatesAreStates checks that the seeds of the fuzz test are valid states.
 func TestFuzzedStatesAreStates(t *testing.T) {
 	for i, state := range fuzzedStates(t) {
 		if err := state.Check(); err != nil {

@@ -2,8 +2,9 @@ package coordinator
 
 import "testing"
 
-// TestTwoResultsEject: a member that signed two results of a stored round is out for the rest of the
-// epoch and the whole next one, whoever proves it, and nobody else is.
+// TestTwoResultsEject checks that a member that signed two results of a stored round is ejected for
+// the rest of the epoch and for the next epoch, whichever client proves it. No other member is
+// ejected.
 func TestTwoResultsEject(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch = 9
@@ -14,7 +15,7 @@ func TestTwoResultsEject(t *testing.T) {
 	s.refused("a", Equivocation{Client: clientID("x"), Step: s.Progress.Step}, ErrNotMember)
 	s.must("a", proof)
 	if member, _ := s.Member(clientID("d")); member.State != Ejected {
-		t.Fatalf("it is %v", member.State)
+		t.Fatalf("the member is %v", member.State)
 	}
 	s.refused("b", proof, ErrNotMember)
 	s.refused("d", Join{Epoch: s.Progress.Epoch}, ErrNotAuthorised)
@@ -25,13 +26,14 @@ func TestTwoResultsEject(t *testing.T) {
 	s.join("f")
 	s.must("f", Equivocation{Client: clientID("e"), Step: s.Progress.Step - 1})
 	if member, _ := s.Member(clientID("e")); member.State != Ejected {
-		t.Errorf("a pending client proves nothing: it is %v", member.State)
+		t.Errorf("a pending client cannot prove an equivocation: the member is %v", member.State)
 	}
 	s.refused("a", Equivocation{Client: clientID("e"), Step: s.Progress.Step - 1}, ErrNotMember)
 }
 
-// TestTwoResultsEjectWhoLeft: whoever signed two results does not escape by leaving before somebody
-// proves it, to take its seat or its place among the old members back when the round is forgotten.
+// TestTwoResultsEjectWhoLeft checks that a member that signed two results cannot escape by leaving
+// before the proof. It cannot get back its seat or its record as an old member after the run has
+// forgotten the round.
 func TestTwoResultsEjectWhoLeft(t *testing.T) {
 	for name, leave := range map[string]func(s *run){
 		"in the running round": func(s *run) { s.must("d", Withdraw{Client: clientID("d")}) },
@@ -59,7 +61,7 @@ func TestTwoResultsEjectWhoLeft(t *testing.T) {
 			s.refused("b", proof, ErrNotMember)
 			s.refused("d", Join{Epoch: s.Progress.Epoch}, ErrNotAuthorised)
 			if s.IsPending(clientID("d")) || s.credit(clientID("d")) != 0 {
-				t.Error("it is known as an old member")
+				t.Error("the client is still known as an old member")
 			}
 			if s.RunState == RoundTrain {
 				s.step()

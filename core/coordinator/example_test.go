@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// A run of two members, from their joining to its first round. Time and draws are passed in: the
+// A run of two members, from their joins to its first round. Time and draws are arguments, so the
 // same calls give the same state everywhere.
 func Example() {
 	host := coordinator.ClientID{9}

@@ -5,17 +5,17 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Fate is what became of a batch, as far as the round's witnesses tell.
+// Fate is the outcome of a batch, according to the round's witnesses.
 type Fate uint8
 
-// The fates of a batch.
+// The outcomes of a batch.
 const (
-	// Held: a quorum of the witnesses holds a result of its trainer. It is applied
-	// unless the trainer signed several, none of which a quorum holds.
+	// Held: a quorum of the witnesses holds a result of its trainer. The result is applied unless
+	// the trainer signed several results and none of them has a quorum.
 	Held Fate = iota
 	// Lost: no quorum holds a result of its trainer. It is never applied.
 	Lost
-	// Skipped: its trainer was on probation, or its optimizer warmed up. It is never applied.
+	// Skipped: its trainer was on probation, or its optimizer was warming up. It is never applied.
 	Skipped
 )
 
@@ -31,16 +31,16 @@ func (f Fate) String() string {
 	}
 }
 
-// BatchFate is a batch of a round with its owner, and what became of it.
+// BatchFate is a batch of a round with its owner and its outcome.
 type BatchFate struct {
 	Batch assign.BatchID
 	Owner ClientID
 	Fate  Fate
 }
 
-// Fates returns what became of each batch of a finished round, ascending. The batches
-// of a run's rounds, one after the other, hold every sequence below Progress.DataIndex
-// exactly once.
+// Fates returns the outcome of each batch of a finished round, in ascending order. The batches of
+// all rounds of a run, one after the other, contain every sequence below Progress.DataIndex exactly
+// once.
 func (r *Round) Fates(c Config) []BatchFate {
 	assignments := r.Assignments(c)
 	fates := make([]BatchFate, len(assignments))

@@ -26,7 +26,7 @@ func (r *Round) score(keys *bloom.Keys, id ClientID) int {
 
 // provedMissing reports whether no quorum of witnesses can hold the client's result, even if every
 // silent witness holds it. Silent witnesses therefore harm no member. Otherwise one dishonest
-// witness and one that is gone could have every member dropped.
+// witness and one absent witness could have every member dropped.
 func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
 	silent := int(r.WitnessesElected) - len(r.Witnesses)
 	return r.HasQuorum() && r.score(keys, id)+silent < int(r.WitnessesNeeded)
@@ -125,9 +125,9 @@ func (c *Client) afterFinding(left room, denied bool) health {
 // number that left the previous epoch.
 func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
 
-// healthCheck applies a member's report that others were late. According to the witnesses of the
-// newest finished round, no quorum can hold the result of any of them. They become late, slow or
-// dropped by afterFinding. Dropped members leave when the running round ends.
+// healthCheck applies a member's report that other members were late. According to the witnesses of
+// the newest finished round, no quorum can hold the result of any of them. They become late, slow
+// or dropped by afterFinding. Dropped members leave when the running round ends.
 func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	switch {
 	case !s.active():
@@ -191,8 +191,8 @@ func (s *State) isBack(client *Client) bool {
 	return client.Returns > 0 && !slices.Contains(s.CurrentRound().Members, client.ID)
 }
 
-// keepFindings changes FoundLate, found in the round that ends, to Late: the next finding, of
-// another round, is then a second one.
+// keepFindings changes FoundLate, found in the round that ends, to Late: the next finding, in a
+// later round, then counts as the second.
 func (s *State) keepFindings() {
 	for i := range s.Epoch.Clients {
 		if client := &s.Epoch.Clients[i]; client.Lateness == FoundLate {

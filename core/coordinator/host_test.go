@@ -2,9 +2,9 @@ package coordinator
 
 import "testing"
 
-// TestHostAndItsKeysDoNotReplaceTheModel: the host withdraws all members but two of its own, which
-// report another model. Fewer than a third of those with whom the epoch began record nothing,
-// whoever was made to leave.
+// TestHostAndItsKeysDoNotReplaceTheModel checks a host that withdraws all members except two that
+// it controls, which report a different model. Fewer than a third of the first members of an epoch
+// cannot record a model, whichever members were withdrawn.
 func TestHostAndItsKeysDoNotReplaceTheModel(t *testing.T) {
 	const honest, own = 20, 2
 	config := testConfig()

@@ -41,8 +41,8 @@ func (s *State) clashes(index int) bool {
 	return of > MaxTrialsOfOne
 }
 
-// brokenJurors checks that only jurors of open trials have voted, and not more than there are. They
-// may be fewer, because the state may have forgotten clients that left.
+// brokenJurors checks that only jurors of open trials have voted, and that there are not too many
+// jurors. There may be fewer, because the state may have forgotten clients that left.
 func (s *State) brokenJurors() string {
 	names := [...]string{"clients", "pending", "exited", "departed"}
 	var jurors, voted [MaxTrials]int

@@ -2,15 +2,16 @@ package coordinator
 
 import "testing"
 
-// longConfig has rounds enough to see what lasts.
+// longConfig returns a configuration with enough rounds to observe lasting effects.
 func longConfig() Config {
 	c := testConfig()
 	c.RoundsPerEpoch, c.GlobalBatchSizeStart, c.GlobalBatchSizeEnd, c.TotalSteps = 40, 64, 64, 1000
 	return c
 }
 
-// without plays a round in which lost have no result, and dead say nothing. Everybody who can
-// accuses whom it can. It returns how long the round trained.
+// without plays a round in which the members of lost have no result and the members of dead send
+// nothing. A live member accuses all members that can be accused. It returns the training time of
+// the round.
 func (r *run) without(dead []string, lost ...string) (trained uint64) {
 	r.t.Helper()
 	r.until(RoundTrain)
@@ -46,8 +47,8 @@ func (r *run) without(dead []string, lost ...string) (trained uint64) {
 	return trained
 }
 
-// TestCrashLeavesRoomForWhoWithholds: of four members one crashes, and from then on another one
-// keeps its result back: two rounds wait for it in full, no more.
+// TestCrashLeavesRoomForWhoWithholds checks four members. One crashes, and after that a different
+// one withholds its results. At most two rounds wait for it for their full time.
 func TestCrashLeavesRoomForWhoWithholds(t *testing.T) {
 	s := newRun(t, longConfig(), "a", "b", "c", "d")
 	for range 3 {
@@ -64,11 +65,12 @@ func TestCrashLeavesRoomForWhoWithholds(t *testing.T) {
 	}
 }
 
-// TestGangCannotUseUpTheRoom: 2 liars of 7. One is late on purpose and one honest member crashes;
-// that does not let the other liar stall the rest of the epoch.
+// TestGangCannotUseUpTheRoom checks a coalition of two of seven members. One colluding member is
+// late on purpose and one honest member crashes. The second colluding member still cannot stall the
+// rest of the epoch.
 func TestGangCannotUseUpTheRoom(t *testing.T) {
 	s := newRun(t, longConfig(), "a", "b", "c", "d", "e", "f", "g")
-	s.without([]string{"a"}, "f") // f keeps its result back once; a has crashed
+	s.without([]string{"a"}, "f") // f withholds its result once, and a has crashed
 	s.without([]string{"a"})
 	full := 0
 	for range 20 {
@@ -81,8 +83,8 @@ func TestGangCannotUseUpTheRoom(t *testing.T) {
 	}
 }
 
-// TestTwoThirdsCrash: six of nine crash one after the other; the three that are left, ⌈9/3⌉, record
-// the checkpoint.
+// TestTwoThirdsCrash checks that six of nine members may crash one after the other. The remaining
+// three members, ⌈9/3⌉, record the checkpoint.
 func TestTwoThirdsCrash(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i"}
 	s := newRun(t, longConfig(), names...)
@@ -100,6 +102,6 @@ func TestTwoThirdsCrash(t *testing.T) {
 	}
 	s.until(WaitingForMembers)
 	if s.Model.Checkpoint.Digest != clientID("x") {
-		t.Error("the work of the epoch is lost: the 3 that are left reported it")
+		t.Error("the checkpoint that the remaining 3 members reported is lost")
 	}
 }

@@ -25,7 +25,7 @@ type Genesis struct {
 }
 
 // New returns the state of a permissionless run that waits for its first members and whose main
-// authority is the host. Its errors are those of Genesis.State.
+// authority is the host. It returns the errors of Genesis.State.
 func New(runID string, host ClientID, config Config, model Model) (State, error) {
 	return Genesis{RunID: runID, Host: host, Config: config, Model: model}.State()
 }
@@ -162,8 +162,8 @@ func (s *State) HealthyCount() int {
 	return count
 }
 
-// Awaited returns the assignments of the current round that the round waits for: those of healthy
-// members that are not slow, or of all healthy members if all of them are slow.
+// Awaited returns the assignments of the current round for which the round waits: the assignments
+// of healthy members that are not slow, or of all healthy members if all of them are slow.
 func (s *State) Awaited() []assign.Assignment {
 	round := s.CurrentRound()
 	if round == nil {

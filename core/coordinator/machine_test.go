@@ -11,18 +11,18 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// run drives a state through its usual phases.
+// run plays a state through its usual phases.
 type run struct {
 	State
 	t     testing.TB
 	now   uint64
 	nonce uint64
 
-	silent ClientID // does nothing in rounds
-	claim  Claim    // of every witness
+	silent ClientID // client that sends no proofs in rounds
+	claim  Claim    // claim in every witness's proof
 }
 
-// testDraw is a draw that a number stands for.
+// testDraw returns the draw for a number.
 func testDraw(n uint64) (draw [32]byte) {
 	le.PutUint64(draw[:], n)
 	return draw
@@ -70,7 +70,7 @@ func (r *run) join(names ...string) {
 	}
 }
 
-// until ticks, a second apart, until the run is in the state.
+// until ticks once a second until the run is in the given state.
 func (r *run) until(state RunState) {
 	r.t.Helper()
 	for range 1000 {
@@ -92,7 +92,7 @@ func (r *run) startTraining() {
 	r.until(RoundTrain)
 }
 
-// witnessAll lets all elected healthy witnesses prove all awaited results.
+// witnessAll makes all elected healthy witnesses prove all awaited results.
 func (r *run) witnessAll() {
 	r.t.Helper()
 	round := r.CurrentRound()
@@ -114,7 +114,7 @@ func (r *run) witnessAll() {
 	}
 }
 
-// finishEpoch runs from RoundTrain to WaitingForMembers or Finished.
+// finishEpoch plays from RoundTrain to WaitingForMembers or Finished.
 func (r *run) finishEpoch(digest string) {
 	r.t.Helper()
 	for r.RunState != Cooldown {
@@ -137,7 +137,7 @@ func (r *run) finishEpoch(digest string) {
 	r.Tick(r.now, r.testDraw(r.now))
 }
 
-// largestState has every list full.
+// largestState returns a state in which every list is full.
 func largestState(t testing.TB) State {
 	t.Helper()
 	config := testConfig()
@@ -165,7 +165,7 @@ func TestSeedsOfRoundsDiffer(t *testing.T) {
 		s.until(RoundTrain)
 		seed := s.CurrentRound().Seed
 		if seen[seed] {
-			t.Fatal("a seed was used twice though the host repeats its own")
+			t.Fatal("two rounds have the same seed")
 		}
 		seen[seed] = true
 		s.witnessAll()
@@ -175,8 +175,8 @@ func TestSeedsOfRoundsDiffer(t *testing.T) {
 	}
 }
 
-// TestNothingIsTrainedTwice follows a run of many epochs, in which members come and go,
-// and compares the data of all rounds.
+// TestNothingIsTrainedTwice plays many epochs in which members join and leave, and checks that no
+// data belongs to two rounds.
 func TestNothingIsTrainedTwice(t *testing.T) {
 	config := testConfig()
 	config.TotalSteps, config.GlobalBatchSizeWarmupTokens, config.GlobalBatchSizeEnd = 40, 10000, 40
@@ -221,7 +221,7 @@ func TestRingHoldsTheNewestRounds(t *testing.T) {
 	config.RoundsPerEpoch = 10
 	s := newRun(t, config, "a", "b", "c")
 	if s.roundFromEnd(1) != nil {
-		t.Error("the first round has a previous one")
+		t.Error("the first round has a previous round")
 	}
 	for range 6 {
 		s.until(RoundTrain)
@@ -265,17 +265,17 @@ func TestCountedDoesNotDependOnOrder(t *testing.T) {
 		candidates = append(candidates[1:], candidates[0])
 		got, ok := round.Counted(candidates)
 		if !ok || got != low {
-			t.Errorf("counted %x, %t, want the one with most votes", got[:1], ok)
+			t.Errorf("counted %x, %t, want the commitment with most votes", got[:1], ok)
 		}
 	}
 	if _, ok := round.Counted([][32]byte{unseen}); ok {
 		t.Error("a result without witnesses counts")
 	}
 	if _, ok := round.Counted(nil); ok {
-		t.Error("nothing is counted")
+		t.Error("no commitment is counted")
 	}
 	if root, ok := round.QuorumRoot(); !ok || root != [32]byte{9} {
-		t.Error("no quorum for the root that all share")
+		t.Error("no quorum for the shared root")
 	}
 	round.Witnesses[0].CommitmentsRoot, round.Witnesses[1].CommitmentsRoot = [32]byte{8}, [32]byte{8}
 	if _, ok := round.QuorumRoot(); ok {
@@ -283,7 +283,7 @@ func TestCountedDoesNotDependOnOrder(t *testing.T) {
 	}
 }
 
-// TestTieGoesToTheLowestCommitment has two commitments of one trainer with equal votes.
+// TestTieGoesToTheLowestCommitment checks two commitments of one trainer with equal votes.
 func TestTieGoesToTheLowestCommitment(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	round := s.CurrentRound()
@@ -301,14 +301,15 @@ func TestTieGoesToTheLowestCommitment(t *testing.T) {
 	}
 }
 
-// TestDepartedAreBounded lets more clients join and leave than are remembered.
+// TestDepartedAreBounded checks that the list of departed clients is bounded although more clients
+// join and leave.
 func TestDepartedAreBounded(t *testing.T) {
 	config := testConfig()
 	s := newRun(t, config, "a", "b", "c")
 	for i := range MaxClients {
 		s.join("n" + strconv.Itoa(i))
 	}
-	for i := range MaxClients + 5 { // more than the departed that are remembered
+	for i := range MaxClients + 5 { // more than the maximum number of departed clients
 		name := "n" + strconv.Itoa(i)
 		if s.IsPending(clientID(name)) {
 			s.must(name, Withdraw{Client: clientID(name)})
@@ -336,11 +337,11 @@ func TestUnknownActionsAreRefused(t *testing.T) {
 		t.Errorf("zero state: %v", err)
 	}
 	if zero.Tick(5, testDraw(5)) || zero.Check() == nil {
-		t.Error("the zero state ticks or is valid")
+		t.Error("the zero state is valid or reacts to a tick")
 	}
 }
 
-// TestOldestEjectionIsForgotten ejects more clients than are remembered.
+// TestOldestEjectionIsForgotten ejects more clients than the list can contain.
 func TestOldestEjectionIsForgotten(t *testing.T) {
 	s := newRun(t, testConfig(), "a", "b", "c")
 	for i := range MaxEjections + 1 {
@@ -357,7 +358,7 @@ func TestOldestEjectionIsForgotten(t *testing.T) {
 	s.join("n0")
 }
 
-// BenchmarkTick ticks a run of 256 clients and 32 witnesses.
+// BenchmarkTick measures Tick for a run of 256 clients and 32 witnesses.
 func BenchmarkTick(b *testing.B) {
 	b.Run("nothing due", func(b *testing.B) {
 		s := largestState(b)
@@ -426,8 +427,8 @@ func BenchmarkApplyWitness(b *testing.B) {
 	}
 }
 
-// TestIDSetFindsWhatTheListHas compares the table with a search of the list, with keys
-// that all collide among them.
+// TestIDSetFindsWhatTheListHas compares the table with a search of the list, including keys that
+// all collide.
 func TestIDSetFindsWhatTheListHas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		someKey := rapid.Custom(func(t *rapid.T) (id ClientID) {
@@ -452,8 +453,8 @@ func TestIDSetFindsWhatTheListHas(t *testing.T) {
 	})
 }
 
-// TestLookupInAnyOrder asks for clients in the list's order, in another one and for some
-// that are not in it.
+// TestLookupInAnyOrder looks up clients in the order of the list, in a different order, and clients
+// that are not in the list.
 func TestLookupInAnyOrder(t *testing.T) {
 	clients := make([]Client, 9)
 	for i := range clients {

@@ -53,9 +53,9 @@ func (s *State) endsBefore(step uint32) bool {
 	}
 }
 
-// isAbandoned reports whether so many members have been gone for StoredRounds rounds that the
-// others are too few to agree on a model of this epoch. Further training would be lost at the
-// epoch's end. Until then the members that are gone may return.
+// isAbandoned reports whether so many members have been absent for StoredRounds rounds that the
+// remaining members are too few to agree on a model of this epoch. Further training would be lost
+// at the epoch's end. Until then the absent members may return.
 func (s *State) isAbandoned(step uint32) bool {
 	gone := 0
 	for i := range s.Epoch.Exited {
@@ -66,8 +66,8 @@ func (s *State) isAbandoned(step uint32) bool {
 	return s.Seats()-gone < s.fewestReports()
 }
 
-// roundOf returns the fields of a step's round that are known before it starts: all except those
-// that depend on its Seed.
+// roundOf returns the fields of a step's round that are known before it starts: all fields that do
+// not depend on its Seed.
 func (s *State) roundOf(step uint32) Round {
 	members := make([]ClientID, 0, len(s.Epoch.Clients))
 	for i := range s.Epoch.Clients {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// foretold is what NextRound said last, and the state that it said it of.
+// foretold is the newest result of NextRound and the state from which it was computed.
 type foretold struct {
 	round Round
 	ok    bool
@@ -21,7 +21,7 @@ func foretell(s *State) foretold {
 	return foretold{round, ok, s.Clone()}
 }
 
-// check compares what was foretold with what a tick made of the same state.
+// check compares the prediction with the result of a tick of the same state.
 func (f *foretold) check(t *rapid.T, s *State) {
 	t.Helper()
 	before := &f.state
@@ -46,9 +46,9 @@ func (f *foretold) check(t *rapid.T, s *State) {
 	}
 }
 
-// TestBatchesAreKnownOneRoundAhead follows honest runs with members that are slow, withdraw
-// and warm up. What NextRound says while a round runs is what begins after it, unless a
-// member has left or an authority has acted meanwhile.
+// TestBatchesAreKnownOneRoundAhead follows honest runs with members that are slow, withdraw and
+// warm up. It checks that NextRound, during a round, returns the following round, unless a member
+// leaves or an authority acts in the meantime.
 func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 	ahead := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -95,7 +95,7 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 			if s.RunState != RoundTrain || last.state.RunState == RoundTrain {
 				continue
 			}
-			// As it was foretold when the round before began.
+			// The same as predicted at the start of the previous round.
 			sameMembers := slices.Equal(early.round.Members, last.round.Members) && early.state.Progress.Epoch == s.Progress.Epoch
 			if early.ok && early.round.Step == s.Progress.Step && sameMembers {
 				early.check(t, &s)
@@ -104,12 +104,13 @@ func TestBatchesAreKnownOneRoundAhead(t *testing.T) {
 			early = foretell(&s)
 		}
 	})
-	if ahead < 5 && !testing.Short() { // of what the walks happened to do
+	if ahead < 5 && !testing.Short() { // depends on the random actions
 		t.Errorf("only %d rounds were known a round ahead", ahead)
 	}
 }
 
-// TestBatchSeedsComeFromTheChain computes the seeds of rounds from the chain as it was.
+// TestBatchSeedsComeFromTheChain checks that batch seeds come from the seed chain of the previous
+// round.
 func TestBatchSeedsComeFromTheChain(t *testing.T) {
 	config := testConfig()
 	config.RoundsPerEpoch = 20
@@ -126,14 +127,14 @@ func TestBatchSeedsComeFromTheChain(t *testing.T) {
 			t.Fatalf("step %d has batch seed %x, the chain was %x", round.Step, round.BatchSeed, chain)
 		}
 		if seen[round.Seed] || seen[round.BatchSeed] {
-			t.Fatal("a seed was there before")
+			t.Fatal("a seed occurred twice")
 		}
 		seen[round.Seed], seen[round.BatchSeed] = true, true
 	}
 }
 
-// TestWitnessesAreNotKnownBefore: what the host draws when a round begins changes who
-// witnesses it and not who trains what.
+// TestWitnessesAreNotKnownBefore checks that the host's draw at the start of a round changes the
+// witnesses of the round, but not the assignment of batches.
 func TestWitnessesAreNotKnownBefore(t *testing.T) {
 	config := testConfig()
 	config.WitnessNodes, config.VerificationPercent = 1, 40
@@ -159,7 +160,8 @@ func TestWitnessesAreNotKnownBefore(t *testing.T) {
 	}
 }
 
-// TestNoRoundFollows: an epoch's last round, and phases without rounds, foretell none.
+// TestNoRoundFollows checks that NextRound returns no round in the last round of an epoch and in
+// phases without rounds.
 func TestNoRoundFollows(t *testing.T) {
 	for name, alter := range map[string]func(*run){
 		"last round of the epoch": func(s *run) { s.step() },

@@ -12,28 +12,29 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// someID draws one of a few clients, the host among them.
+// someID draws one of a few clients, including the host.
 func someID(t *rapid.T) ClientID {
 	names := []string{"host", "a", "b", "c", "d", "e", "f", "g"}
 	return clientID(rapid.SampledFrom(names).Draw(t, "client"))
 }
 
-// around draws a number near n: right, or off by one or two.
+// around draws n or a number that differs from n by one or two.
 func around(t *rapid.T, n uint32) uint32 {
 	return n + rapid.SampledFrom([]uint32{0, 0, 0, 0, 1, 1<<32 - 1, 2}).Draw(t, "offset")
 }
 
-// someCommitment draws a commitment, to nothing or to the chain of values that honest clients reveal.
+// someCommitment draws the zero commitment or the commitment to the chain that honest clients
+// reveal.
 func someCommitment(t *rapid.T) [32]byte {
 	return rapid.SampledFrom([][32]byte{{}, testLinks[0]}).Draw(t, "commitment")
 }
 
-// someReveal draws a value that may be the next one of that chain.
+// someReveal draws a value that may be the next value of that chain.
 func someReveal(t *rapid.T) [32]byte {
 	return rapid.SampledFrom([][32]byte{{}, testLinks[1], testLinks[2]}).Draw(t, "reveal")
 }
 
-// someAction draws an action that is sometimes right and often hostile.
+// someAction draws an action that is sometimes valid and often hostile.
 func someAction(t *rapid.T, s *State) Action {
 	switch rapid.IntRange(0, 23).Draw(t, "action") {
 	case 0, 1:
@@ -84,7 +85,7 @@ func someAction(t *rapid.T, s *State) Action {
 	}
 }
 
-// someSender draws who sends an action: mostly somebody who may.
+// someSender draws the sender of an action: mostly a client that may send it.
 func someSender(t *rapid.T, s *State, a Action) ClientID {
 	entitled := someID(t)
 	switch a.(type) {
@@ -99,7 +100,7 @@ func someSender(t *rapid.T, s *State, a Action) ClientID {
 	return entitled
 }
 
-// someUpdate draws a configuration that is often the same, sometimes wrong.
+// someUpdate draws a configuration that is often unchanged and sometimes invalid.
 func someUpdate(t *rapid.T, s *State) UpdateConfig {
 	u := UpdateConfig{Config: s.Config, Model: s.Model}
 	switch rapid.IntRange(0, 8).Draw(t, "key") {
@@ -126,7 +127,7 @@ func someUpdate(t *rapid.T, s *State) UpdateConfig {
 	return u
 }
 
-// someUpload draws where a checkpoint is said to lie: mostly a recorded one.
+// someUpload draws the reported location of a checkpoint, mostly of a recorded checkpoint.
 func someUpload(t *rapid.T, s *State) ReportUpload {
 	c := s.Model.Checkpoint
 	known := append([]Recorded{{Step: c.Step, Digest: c.Digest}, {Step: c.Step + 1}}, s.Earlier...)
@@ -156,10 +157,10 @@ func someWitness(t *rapid.T, s *State) WitnessRound {
 	return a
 }
 
-// TestRandomActionsKeepTheInvariants lets clients, members or not, send anything at any
-// time. Whatever is refused changes nothing; a tick at the same time as the last one
-// that changed nothing changes nothing; what is due is due when Due says; replaying what was
-// accepted gives the same bytes.
+// TestRandomActionsKeepTheInvariants lets members and other clients send any action at any time. It
+// checks that a refused action changes nothing, that a second tick at the same time changes
+// nothing, that Due predicts changes correctly, and that replaying the accepted actions gives the
+// same bytes.
 func TestRandomActionsKeepTheInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := testConfig()
@@ -199,7 +200,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 			before := live.AppendTo(nil)
 			checkDue(t, &live, now)
 			if rapid.IntRange(0, 3).Draw(t, "tick") == 0 {
-				now += rapid.SampledFrom([]uint64{0, 1, second, 5 * second, 30 * second, 70 * second, 1<<64 - 3*second}).Draw(t, "passed") // or 3 s back
+				now += rapid.SampledFrom([]uint64{0, 1, second, 5 * second, 30 * second, 70 * second, 1<<64 - 3*second}).Draw(t, "passed") // or back by 3 s
 				seed := rapid.Uint64().Draw(t, "seed")
 				draw := live.testDraw(seed)
 				if rapid.IntRange(0, 9).Draw(t, "wrong draw") == 0 {
@@ -208,7 +209,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 				committed := live.DrawCommitment
 				changed := live.Tick(now, draw)
 				if committed != ([32]byte{}) && live.DrawCommitment == committed {
-					draw = [32]byte{} // hosts keep no draw that nothing was done with
+					draw = [32]byte{} // hosts keep only draws that had an effect
 				}
 				if after := live.AppendTo(nil); changed == bytes.Equal(before, after) {
 					t.Fatalf("tick reports changed %t\n%s", changed, live.String())
@@ -221,7 +222,7 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 			}
 			a := someAction(t, &live)
 			from := someSender(t, &live, a)
-			if rapid.IntRange(0, 2).Draw(t, "honest") > 0 { // so that the run gets somewhere
+			if rapid.IntRange(0, 2).Draw(t, "honest") > 0 { // to make progress more likely
 				if id := someID(t); honestAction(&live, id) != nil {
 					from, a = id, honestAction(&live, id)
 				}
@@ -236,10 +237,10 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 			}
 			if err != nil {
 				if code, ok := errors.AsType[Code](err); !ok || !code.Valid() {
-					t.Fatalf("refused with %T", err)
+					t.Fatalf("refused with an error of type %T", err)
 				}
 				if !bytes.Equal(before, live.AppendTo(nil)) {
-					t.Fatalf("%T was refused (%v) and changed the state", a, err)
+					t.Fatalf("%T was refused (%v) but changed the state", a, err)
 				}
 				continue
 			}
@@ -247,11 +248,11 @@ func TestRandomActionsKeepTheInvariants(t *testing.T) {
 				t.Fatalf("after %T: %v\n%s", a, err, live.String())
 			}
 			if err := replay.Apply(from, nonce, a); err != nil {
-				t.Fatalf("replay refuses what was accepted: %v", err)
+				t.Fatalf("the replay refuses an accepted action: %v", err)
 			}
 			raw := live.AppendTo(nil)
 			if seen, err := mirror.Decode(raw); err != nil || !bytes.Equal(raw, seen.AppendTo(nil)) {
-				t.Fatalf("a follower of the run does not see it: %v", err)
+				t.Fatalf("a follower of the run refuses the action: %v", err)
 			}
 		}
 		checkReplay(t, &live, &replay)
@@ -262,7 +263,7 @@ func checkReplay(t *rapid.T, live, replay *State) {
 	t.Helper()
 	raw := live.AppendTo(nil)
 	if !bytes.Equal(raw, replay.AppendTo(nil)) {
-		t.Fatal("replay differs")
+		t.Fatal("the replay differs")
 	}
 	if err := live.Check(); err != nil {
 		t.Fatalf("%v\n%s", err, live.String())
@@ -272,12 +273,12 @@ func checkReplay(t *rapid.T, live, replay *State) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(raw, decoded.AppendTo(nil)) {
-		t.Fatal("decode and encode is not the identity")
+		t.Fatal("decoding and encoding changed the state")
 	}
 }
 
-// TestHonestRunsFinish lets honest clients with random lives get to the end: those who
-// are there act whenever they can, those who leave come back.
+// TestHonestRunsFinish checks that runs with honest clients finish. Clients that are present act
+// whenever they can, and clients that leave come back.
 func TestHonestRunsFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := testConfig()
@@ -310,7 +311,7 @@ func TestHonestRunsFinish(t *testing.T) {
 	})
 }
 
-// actHonestly sends what a client that follows the protocol would, at most one action.
+// actHonestly sends the next action of a client that follows the protocol, if there is one.
 func actHonestly(t *rapid.T, s *State, id ClientID, nonce uint64) {
 	a := honestAction(s, id)
 	if a == nil {
@@ -357,7 +358,7 @@ func honestAction(s *State, id ClientID) Action {
 	return w
 }
 
-// nextReveal is what opens a member's commitment.
+// nextReveal returns the value that opens a member's commitment.
 func (s *State) nextReveal(id ClientID) [32]byte {
 	if client, ok := s.Member(id); ok {
 		return testOpening[client.Commitment]
@@ -365,8 +366,8 @@ func (s *State) nextReveal(id ClientID) [32]byte {
 	return [32]byte{}
 }
 
-// courtAction is what a member has to say of the results of others, or nil. Every third says that
-// others are silent, which jurors find wrong; who is accused of a wrong result is mostly found guilty.
+// courtAction returns a member's next vote or accusation, or nil. A third of the members accuse
+// silent members, which the jurors reject. For a wrong result, most jurors vote guilty.
 func courtAction(s *State, id ClientID) Action {
 	for _, trial := range s.Trials {
 		if juror, voted := s.Juror(id, trial.Slot); juror && !voted {
@@ -381,7 +382,7 @@ func courtAction(s *State, id ClientID) Action {
 	return nil
 }
 
-// someVote draws a vote that is often in a trial.
+// someVote draws a vote that often belongs to an open trial.
 func someVote(t *rapid.T, s *State) Vote {
 	a := Vote{Step: around(t, s.Progress.Step), Client: someID(t), Guilty: rapid.Bool().Draw(t, "guilty")}
 	if len(s.Trials) > 0 && rapid.IntRange(0, 3).Draw(t, "tried") > 0 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReturnsCostNothing: a member that crashes again and again and returns is on probation no longer than
-// before, whether results are audited or not: its results count, and it may accuse.
+// TestReturnsCostNothing checks that repeated crashes and returns do not extend a member's
+// probation, with and without audits: its results count, and it may accuse.
 func TestReturnsCostNothing(t *testing.T) {
 	for _, verification := range []uint8{0, 40} {
 		config := longConfig()
@@ -36,8 +36,8 @@ func TestReturnsCostNothing(t *testing.T) {
 	}
 }
 
-// TestDroppedMembersGoOn: a machine that crashed, however often, and was dropped goes on where it was when it
-// joins again, in its epoch or in the next: with its seat, and past its probation if it was.
+// TestDroppedMembersGoOn checks a dropped member that joins again, in the same epoch or the next.
+// It keeps its seat and its progress on probation, however often it crashed.
 func TestDroppedMembersGoOn(t *testing.T) {
 	for _, returns := range []int{0, 1, 3} {
 		for _, probation := range []uint32{0, 20} {

@@ -41,7 +41,7 @@ func (r *Round) addReveal(client *Client, value [32]byte) bool {
 	return true
 }
 
-// mixReveal adds a client's revealed value to others.
+// mixReveal adds a client's revealed value to a mix of revealed values.
 func mixReveal(into *[32]byte, id ClientID, value [32]byte) {
 	part := sha256.Sum256(slices.Concat([]byte(domainReveal), id[:], value[:]))
 	for i := range into {

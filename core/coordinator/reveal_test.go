@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// drawChain returns links of a hash chain, the newest commitment first: each opens the one before.
+// drawChain returns n links of a hash chain, beginning with the commitment. Each link opens the
+// link before it.
 func drawChain(n int) [][32]byte {
 	links := make([][32]byte, n)
 	for i := n - 2; i >= 0; i-- {
@@ -16,7 +17,8 @@ func drawChain(n int) [][32]byte {
 	return links
 }
 
-// testLinks are what the draws of random runs open, and testOpening what opens each.
+// testLinks contains the draws of random runs and the commitment to them. testOpening maps each
+// link to the link that opens it.
 var (
 	testLinks   = drawChain(400)
 	testOpening = func() map[[32]byte][32]byte {
@@ -28,7 +30,7 @@ var (
 	}()
 )
 
-// testDraw is a draw that a round of the state may begin with.
+// testDraw returns a draw that is valid for the next round of the state.
 func (s *State) testDraw(n uint64) [32]byte {
 	if s.DrawCommitment == ([32]byte{}) {
 		return testDraw(n)
@@ -36,7 +38,7 @@ func (s *State) testDraw(n uint64) [32]byte {
 	return testOpening[s.DrawCommitment]
 }
 
-// TestRoundsBeginWithTheCommittedDraws goes through an epoch whose draws the genesis committed to.
+// TestRoundsBeginWithTheCommittedDraws plays an epoch of a run whose genesis commits to its draws.
 func TestRoundsBeginWithTheCommittedDraws(t *testing.T) {
 	links := drawChain(20)
 	config := testConfig()
@@ -47,7 +49,7 @@ func TestRoundsBeginWithTheCommittedDraws(t *testing.T) {
 	}
 	r := &run{State: state, t: t, now: 1000 * second}
 	r.join("a", "b", "c")
-	r.until(Warmup) // no draw is wanted before a round begins
+	r.until(Warmup) // no draw is necessary before a round begins
 	for _, client := range r.Epoch.Clients {
 		r.mustID(client.ID, Ready{Epoch: r.Progress.Epoch})
 	}
@@ -74,8 +76,8 @@ func TestRoundsBeginWithTheCommittedDraws(t *testing.T) {
 	}
 }
 
-// TestDrawOfZerosOpensNothing: a commitment to zeros would leave the draws after it open to choice,
-// since a state without a commitment takes every draw.
+// TestDrawOfZerosOpensNothing checks that a draw cannot commit to zeros. A state without a
+// commitment accepts every draw, so the host could choose all later draws freely.
 func TestDrawOfZerosOpensNothing(t *testing.T) {
 	state, err := Genesis{RunID: "walk", Host: host, Config: testConfig(), Model: testModel(), Draws: sha256.Sum256(make([]byte, 32))}.State()
 	if err != nil {
@@ -93,8 +95,8 @@ func TestDrawOfZerosOpensNothing(t *testing.T) {
 	}
 }
 
-// committed begins a run of members a, b and c, the first n of which committed to something, up to
-// its Warmup.
+// committed begins a run of members a, b and c, up to its Warmup. The first n members have made
+// commitments.
 func committed(t *testing.T, n int) *run {
 	t.Helper()
 	state, err := New("walk", host, testConfig(), testModel())
@@ -113,7 +115,7 @@ func committed(t *testing.T, n int) *run {
 	return r
 }
 
-// commitmentTo is the commitment to the value that has a name.
+// commitmentTo returns the commitment to the value with a name.
 func commitmentTo(name string) [32]byte {
 	value := clientID(name)
 	return sha256.Sum256(value[:])
@@ -126,12 +128,12 @@ func TestReadyRevealsWhatWasCommittedTo(t *testing.T) {
 		r.nonce++
 		err := r.Apply(clientID(name), r.nonce, Ready{Epoch: r.Progress.Epoch, Reveal: wrong})
 		if !errors.Is(err, ErrInvalidAction) || r.Hash() != before {
-			t.Errorf("%s reveals another value: %v", name, err)
+			t.Errorf("%s reveals a wrong value: %v", name, err)
 		}
 	}
 	r.must("c", Ready{Epoch: r.Progress.Epoch, Next: commitmentTo("c2")})
 	if r.Reveals != ([32]byte{}) {
-		t.Error("a member that had committed to nothing added something")
+		t.Error("a member without a commitment changed the combined reveals")
 	}
 	r.must("a", Ready{Epoch: r.Progress.Epoch, Reveal: clientID("a"), Next: commitmentTo("a2")})
 	of := func(name string) []byte {
@@ -157,8 +159,9 @@ func TestReadyRevealsWhatWasCommittedTo(t *testing.T) {
 	}
 }
 
-// TestRevealsMakeTheSeed: what one member reveals changes who witnesses from the first round on,
-// who trains what from the second; neither the order of revealing nor leaving afterwards does.
+// TestRevealsMakeTheSeed checks that the reveal of one member changes the witnesses from the first
+// round on and the assignment of batches from the second round on. The order of the reveals and
+// later departures have no effect.
 func TestRevealsMakeTheSeed(t *testing.T) {
 	type seeds struct{ witness, batch, next uint64 }
 	begin := func(leaver string, order ...string) seeds {
@@ -178,7 +181,7 @@ func TestRevealsMakeTheSeed(t *testing.T) {
 	}
 	all := begin("", "a", "b", "c")
 	if other := begin("", "c", "a", "b"); other != all {
-		t.Errorf("in another order: %v, want %v", other, all)
+		t.Errorf("in a different order: %v, want %v", other, all)
 	}
 	if other := begin("c", "a", "b", "c"); other != all {
 		t.Errorf("after c left: %v, want %v", other, all)
@@ -192,7 +195,8 @@ func TestRevealsMakeTheSeed(t *testing.T) {
 	}
 }
 
-// TestPendingClientCommitsAnew: a client that lost its secret says so without losing its place.
+// TestPendingClientCommitsAnew checks that a client that lost its secret can commit to a new secret
+// without losing its place.
 func TestPendingClientCommitsAnew(t *testing.T) {
 	state, err := New("walk", host, testConfig(), testModel())
 	if err != nil {
@@ -208,6 +212,6 @@ func TestPendingClientCommitsAnew(t *testing.T) {
 	}
 	r.must("a", Join{})
 	if r.Pending[0].Commitment != ([32]byte{}) {
-		t.Error("a commitment to nothing was not taken")
+		t.Error("a commitment to nothing was refused")
 	}
 }

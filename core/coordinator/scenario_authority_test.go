@@ -7,8 +7,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// governor is who sends an action of an authority: the key of by=, else the main
-// authority.
+// governor returns the sender of an authority's action: the key of by=, or the main authority.
 func (s *scenario) governor(d *datadriven.TestData) ClientID {
 	if by := text(d, "by", ""); by != "" {
 		return clientID(by)
@@ -16,7 +15,7 @@ func (s *scenario) governor(d *datadriven.TestData) ClientID {
 	return s.state.Authority.Main
 }
 
-// govern lets an authority act on every client named without a value.
+// govern performs an authority's action on every client that is named without a value.
 func (s *scenario) govern(d *datadriven.TestData, action func(ClientID) Action) string {
 	var out strings.Builder
 	for _, name := range s.actors(d) {

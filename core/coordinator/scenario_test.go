@@ -15,16 +15,16 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// TestScenarios runs the scripts of testdata: one file for each rule, named after it.
-// Run it with -rewrite to take over what the machine says now.
+// TestScenarios runs the scripts of testdata: one file for each rule, named after it. With -rewrite
+// it replaces the expected output by the actual output.
 //
 //	new [key=value]…            a run; keys as in state.toml, and origin=Hub|Gcs|Local,
 //	                            main=KEY, joins=KEY, permissioned, paused
 //	join A B… [holds=DIGEST]    also ready, return, withdraw; [by=A] [nonce=N] [epoch=N]
 //	tick T [n=N]                at T seconds, such as 1.25, or after +T; N ticks one second apart
 //	witness A… [lost=(A)] [step=N] [filled=participants|commitments]
-//	                            "elected" are all elected; without lost they hold
-//	                            everybody's result; a filled filter holds anything
+//	                            "elected" are all elected; without lost they hold the
+//	                            results of all members; a filled filter contains everything
 //	health A accuse=(B,C) [step=N]
 //	accuse A of=B step=N [silent]
 //	vote A… of=B step=N guilty|innocent
@@ -34,13 +34,13 @@ import (
 //	configure [by=A] [key=value]…  keys as with new, repo=NAME, p2p=DIGEST
 //	authorize | revoke A… [by=B] | eject A… [by=B]
 //	delegate A to=(B,C) [number=N]
-//	accusable                   whom a health check may name
+//	accusable                   clients that a health check may accuse
 //	assigned                    batches and elected witnesses of the running round
-//	counted A…                  whose commitment of the round counts
-//	fates                       what became of each batch of each stored round
+//	counted A…                  clients whose commitment of the round counts
+//	fates                       outcome of each batch of each stored round
 //	state
 //
-// After every command the invariants are checked and the state goes through its bytes.
+// After every command the test checks the invariants, and encodes and decodes the state.
 func TestScenarios(t *testing.T) {
 	datadriven.Walk(t, "testdata/scenarios", func(t *testing.T, path string) {
 		var s scenario
@@ -52,7 +52,7 @@ func TestScenarios(t *testing.T) {
 	})
 }
 
-// scenario is a run under a script.
+// scenario is a run that a script controls.
 type scenario struct {
 	state State
 	now   uint64
@@ -62,7 +62,7 @@ type scenario struct {
 
 var host = clientID("host")
 
-// clientID makes an id of a name.
+// clientID returns an ID made from a name.
 func clientID(name string) (id ClientID) {
 	copy(id[:], name)
 	return id
@@ -129,7 +129,8 @@ func (s *scenario) run(t *testing.T, d *datadriven.TestData) string {
 	}
 }
 
-// court lets clients accuse another one, or vote. Words without a value that are no names say what of.
+// court performs the command accuse or vote. A word without a value is a client's name, silent,
+// guilty or innocent.
 func (s *scenario) court(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	said := func(word string) bool {
@@ -143,7 +144,7 @@ func (s *scenario) court(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd == "vote" {
 		guilty := said("guilty")
 		if !guilty && !said("innocent") {
-			t.Fatalf("%s: guilty or innocent?", d.Pos)
+			t.Fatalf("%s: want guilty or innocent", d.Pos)
 		}
 		return s.each(d, func(ClientID) Action { return Vote{Step: step, Client: accused, Guilty: guilty} })
 	}
@@ -182,7 +183,7 @@ func (s *scenario) create(t *testing.T, d *datadriven.TestData) string {
 	return ""
 }
 
-// setKey sets what a key=value of new or configure says.
+// setKey applies one key=value of new or configure.
 func setKey(t *testing.T, d *datadriven.TestData, config *Config, model *Model, arg datadriven.CmdArg) {
 	t.Helper()
 	switch arg.Key {
@@ -218,7 +219,7 @@ func setKey(t *testing.T, d *datadriven.TestData, config *Config, model *Model, 
 	}
 }
 
-// upload reports a copy in a bucket, or in a repository of the Hub at a revision.
+// upload reports a copy in a bucket, or in a Hub repository at a revision.
 func (s *scenario) upload(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	a := ReportUpload{
@@ -245,10 +246,10 @@ func (s *scenario) fates() string {
 	return out.String()
 }
 
-// second is one of the state's times.
+// second is one second in the time unit of the state.
 const second = 1000
 
-// testConfig needs three clients and trains two rounds of eight sequences an epoch.
+// testConfig needs three clients and trains two rounds of eight sequences in an epoch.
 func testConfig() Config {
 	return Config{
 		WarmupTime: 30 * second, CooldownTime: 20 * second, RoundsPerEpoch: 2, MaxRoundTrainTime: 60 * second,
@@ -316,7 +317,7 @@ func (s *scenario) apply(from ClientID, a Action) error {
 	return err
 }
 
-// each lets every client named without a value act.
+// each performs an action for every client that is named without a value.
 func (s *scenario) each(d *datadriven.TestData, action func(ClientID) Action) string {
 	var out strings.Builder
 	for _, name := range s.actors(d) {
@@ -371,7 +372,7 @@ func (s *scenario) outcome(name string, err error) string {
 	return name + err.Error() + "\n"
 }
 
-// milliseconds reads a time that a script gives in seconds.
+// milliseconds parses a time that a script specifies in seconds.
 func milliseconds(t *testing.T, d *datadriven.TestData, text string) uint64 {
 	t.Helper()
 	value, err := strconv.ParseFloat(text, 64)
@@ -409,7 +410,7 @@ func (s *scenario) tick(t *testing.T, d *datadriven.TestData) string {
 	return out.String()
 }
 
-// commitment is what a trainer is taken to have sent in a round.
+// commitment returns the simulated commitment of a trainer's result in a round.
 func commitment(id ClientID, step uint32) (c [32]byte) {
 	copy(c[:], id[:])
 	c[31] = byte(step)
@@ -465,7 +466,7 @@ func (s *scenario) assigned() string {
 	return out.String() + "\n"
 }
 
-// counted asks of each named trainer whether its commitment of the step counts.
+// counted reports for each named trainer whether its commitment of the step counts.
 func (s *scenario) counted(d *datadriven.TestData) string {
 	round := s.state.CurrentRound()
 	var out strings.Builder
@@ -491,14 +492,14 @@ func (s *scenario) checkRoundTrip(t *testing.T, d *datadriven.TestData) {
 		t.Fatalf("%s: decode: %v", d.Pos, err)
 	}
 	if !bytes.Equal(raw, decoded.AppendTo(nil)) {
-		t.Errorf("%s: the state changed on the way through its bytes", d.Pos)
+		t.Errorf("%s: encoding and decoding changed the state", d.Pos)
 	}
 	s.state = decoded
 }
 
 func nameOf(id ClientID) string { return strings.TrimRight(string(id[:]), "\x00") }
 
-// named replaces the ids of a page by the names of the script.
+// named replaces the IDs in an output by the names of the script.
 func (s *scenario) named(page string) string {
 	var pairs []string
 	for _, name := range append([]string{"d1", "d2"}, s.names...) {

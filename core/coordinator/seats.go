@@ -31,7 +31,7 @@ func (s *State) onProbation(c *Client, step uint32) bool {
 
 // credit returns the end of probation for a key that joins: its previous one, however it left, or
 // 0, for a newcomer, if it is not known as a member or was ejected. A client that left is known
-// until the end of the epoch after the one that it left, and longer while epochs record no model.
+// until the end of the epoch after its last one, and longer while epochs record no model.
 func (s *State) credit(id ClientID) uint32 {
 	for _, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
 		if i := indexOf(clients, id); i >= 0 && clients[i].State != Ejected {

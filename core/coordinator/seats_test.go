@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// probationRun is a run of members that are past their probation.
+// probationRun returns a run of members whose probation is over.
 func probationRun(t testing.TB, members int) *run {
 	t.Helper()
 	config := testConfig()
@@ -27,7 +27,7 @@ func (r *run) joinMany(prefix string, count int) {
 	}
 }
 
-// countMembers returns how many members, and how many pending clients, have names that begin so.
+// countNamed returns the number of members and of pending clients whose names begin with prefix.
 func (r *run) countNamed(prefix string) (members, pending int) {
 	for _, l := range []struct {
 		clients []Client
@@ -42,16 +42,16 @@ func (r *run) countNamed(prefix string) (members, pending int) {
 	return members, pending
 }
 
-// TestFloodOwnsNoEpoch is the proof that one process takes all places: it joins with as many keys
-// as can wait. Honest newcomers get in, members keep their seats, and in no epoch a third of the
-// members are on probation.
+// TestFloodOwnsNoEpoch checks a process that joins with as many keys as can wait. Honest newcomers
+// get seats, members keep their seats, and in each epoch fewer than a third of the members are on
+// probation.
 func TestFloodOwnsNoEpoch(t *testing.T) {
 	r := probationRun(t, 12)
 	r.joinMany("flood", MaxClients)
 	if members, pending := r.countNamed("flood"); members != 0 || pending != MaxClients {
 		t.Fatalf("%d of the flood are members and %d pending", members, pending)
 	}
-	r.joinMany("honest", 20) // "run is full" before
+	r.joinMany("honest", 20) // the list is already full
 	if _, pending := r.countNamed("honest"); pending < 18 {
 		t.Errorf("%d of 20 honest newcomers wait", pending)
 	}
@@ -82,9 +82,8 @@ func TestFloodOwnsNoEpoch(t *testing.T) {
 	}
 }
 
-// TestNewcomersAreDrawn lets many groups of newcomers wait for few places: who is drawn does not
-// depend on the order in which they joined, and those who joined when the draw was known are
-// drawn last.
+// TestNewcomersAreDrawn checks many groups of newcomers that wait for few seats. The draw does not
+// depend on the order of the joins, and clients that join after the draw is known come last.
 func TestNewcomersAreDrawn(t *testing.T) {
 	const runs, newcomers, places = 60, 40, 5
 	var drawn [newcomers]int
@@ -93,12 +92,12 @@ func TestNewcomersAreDrawn(t *testing.T) {
 		for n := range newcomers {
 			r.join("n" + strconv.Itoa(n))
 		}
-		r.now += uint64(i)*7919 + 1 // the test's draws are its times
+		r.now += uint64(i)*7919 + 1 // the draws of this test are its times
 		r.finishEpoch("x")
 		r.joinMany("late", 50)
 		r.until(Warmup)
 		if late, _ := r.countNamed("late"); late != 0 {
-			t.Fatalf("%d that joined after the last draw have seats", late)
+			t.Fatalf("%d clients that joined after the last draw have seats", late)
 		}
 		if members, waiting := r.countNamed("n"); members != places || waiting != newcomers-places {
 			t.Fatalf("%d newcomers have seats and %d wait, want %d and %d", members, waiting, places, newcomers-places)
@@ -113,17 +112,17 @@ func TestNewcomersAreDrawn(t *testing.T) {
 	for n := range newcomers / 2 {
 		first, last = first+drawn[n], last+drawn[newcomers-1-n]
 	}
-	// Binomial: 300 draws, the half of them expected, deviation 8.7.
+	// Binomial distribution: 300 draws, half of them expected, standard deviation 8.7.
 	if first < 115 || last < 115 {
 		t.Errorf("%d of the first arrivals and %d of the last were drawn", first, last)
 	}
-	if slices.Max(drawn[:]) > 22 { // 7.5 expected, deviation 2.6
-		t.Errorf("one was drawn %d times in %d runs: %v", slices.Max(drawn[:]), runs, drawn)
+	if slices.Max(drawn[:]) > 22 { // 7.5 expected, standard deviation 2.6
+		t.Errorf("one newcomer was drawn %d times in %d runs: %v", slices.Max(drawn[:]), runs, drawn)
 	}
 }
 
-// TestReturningMembersKeepTheirPlaces lets members leave, in several ways, while others fill the
-// list of those who wait.
+// TestReturningMembersKeepTheirPlaces checks members that leave in several ways while other clients
+// fill the list of pending clients.
 func TestReturningMembersKeepTheirPlaces(t *testing.T) {
 	r := probationRun(t, 12)
 	r.finishEpoch("x")
@@ -132,9 +131,9 @@ func TestReturningMembersKeepTheirPlaces(t *testing.T) {
 	r.must("host", Withdraw{Client: clientID("m4")})
 	r.must("host", Eject{Client: clientID("m5")})
 	member, _ := r.Member(clientID("m6"))
-	member.State = Dropped // as if witnesses had said so
+	member.State = Dropped // simulates findings of witnesses
 	r.joinMany("flood", MaxClients)
-	for i := 3; i < 8; i++ { // m7 gives its seat up
+	for i := 3; i < 8; i++ { // m7 gives up its seat
 		r.nonce++
 		err := r.Apply(clientID("m"+strconv.Itoa(i)), r.nonce, Join{Epoch: r.Progress.Epoch})
 		if i == 5 && !errors.Is(err, ErrNotAuthorised) || i != 5 && err != nil {
@@ -145,7 +144,7 @@ func TestReturningMembersKeepTheirPlaces(t *testing.T) {
 	for i, until := range map[int]uint32{3: 3, 4: 3, 6: 3, 7: 3} {
 		at := indexOf(r.Pending, clientID("m"+strconv.Itoa(i)))
 		if at < 0 || r.Pending[at].ProbationUntil != until {
-			t.Fatalf("m%d waits at %d with another probation than until step %d:\n%+v", i, at, until, r.Pending[max(at, 0)])
+			t.Fatalf("m%d at index %d, want it pending with a probation until step %d:\n%+v", i, at, until, r.Pending[max(at, 0)])
 		}
 	}
 	r.finishEpoch("y")
@@ -160,14 +159,15 @@ func countOf(r *run, prefix string) int {
 	return members
 }
 
-// TestCreditOutlivesAFlood lets others join and leave until nobody could be remembered.
+// TestCreditOutlivesAFlood checks that a departed member keeps its credit, although more clients
+// join and leave than the list of departed clients can contain.
 func TestCreditOutlivesAFlood(t *testing.T) {
 	r := probationRun(t, 12)
 	r.finishEpoch("x")
 	r.startTraining()
 	r.must("m3", Withdraw{Client: clientID("m3")})
 	r.finishEpoch("y")
-	r.startTraining() // m3 is departed now
+	r.startTraining() // m3 is now in the list of departed clients
 	for i := range MaxClients + 20 {
 		name := "x" + strconv.Itoa(i)
 		r.join(name)
@@ -182,8 +182,8 @@ func TestCreditOutlivesAFlood(t *testing.T) {
 	}
 }
 
-// TestPermissionedRunsDrawNobody fills the list of a permissioned run, whose clients all have an
-// authorization: nobody takes the place of another, and all of them get seats.
+// TestPermissionedRunsDrawNobody fills the list of a permissioned run with authorized clients. It
+// checks that no client replaces a different one, and that all get seats.
 func TestPermissionedRunsDrawNobody(t *testing.T) {
 	config := testConfig()
 	config.ProbationSteps = 5
@@ -197,29 +197,29 @@ func TestPermissionedRunsDrawNobody(t *testing.T) {
 	r.must("n0", SetDelegates{Number: 4, Delegates: delegates})
 	r.joinMany("x", 3)
 	if err := r.Apply(clientID("x3"), 1<<40, Join{}); !errors.Is(err, ErrFull) {
-		t.Errorf("one more than can wait: %v, want ErrFull", err)
+		t.Errorf("one client more than can wait: %v, want ErrFull", err)
 	}
 	r.finishEpoch("x")
 	r.startTraining()
 	if len(r.Epoch.Clients) != MaxClients || len(r.Pending) != 0 {
-		t.Errorf("%d members and %d that wait, want all places taken and the others gone", len(r.Epoch.Clients), len(r.Pending))
+		t.Errorf("%d members and %d pending clients, want all seats taken and no pending clients", len(r.Epoch.Clients), len(r.Pending))
 	}
 	if r.CurrentRound().Warming != (MemberSet{}) {
 		t.Error("a member is on probation")
 	}
 }
 
-// TestFullRunHasAWaitingList lets newcomers wait for the seats of a run that has none left.
+// TestFullRunHasAWaitingList checks that newcomers can wait for the seats of a full run.
 func TestFullRunHasAWaitingList(t *testing.T) {
 	r := probationRun(t, MaxClients)
 	r.joinMany("n", 300)
 	if _, pending := r.countNamed("n"); pending != MaxClients {
-		t.Fatalf("%d wait", pending)
+		t.Fatalf("%d clients wait", pending)
 	}
 	r.must("m9", Withdraw{Client: clientID("m9")})
 	r.finishEpoch("x")
 	if len(r.Pending) != MaxClients {
-		t.Fatalf("%d wait between epochs", len(r.Pending))
+		t.Fatalf("%d clients wait between epochs", len(r.Pending))
 	}
 	r.startTraining()
 	if members, _ := r.countNamed("n"); members != 1 || len(r.Epoch.Clients) != MaxClients {
@@ -230,8 +230,8 @@ func TestFullRunHasAWaitingList(t *testing.T) {
 	}
 }
 
-// TestProbationSkipsResults looks whose results count: those of members past their probation, and
-// of all where nobody is.
+// TestProbationSkipsResults checks that only the results of members past their probation count, or
+// the results of all members if all are on probation.
 func TestProbationSkipsResults(t *testing.T) {
 	skipped := func(r *run) (names []string) {
 		for i, id := range r.CurrentRound().Members {
@@ -264,7 +264,7 @@ func TestProbationSkipsResults(t *testing.T) {
 			r.finishEpoch("y" + strconv.Itoa(int(step)))
 		}
 	}
-	// A cold start makes all optimizers young, those of members on probation as well.
+	// A cold start makes all optimizers young, also the optimizers of members on probation.
 	cold := probationRun(t, 5)
 	cold.Model.ColdStartWarmupSteps = 2
 	cold.finishEpoch("x")
@@ -274,11 +274,12 @@ func TestProbationSkipsResults(t *testing.T) {
 	cold.must("host", SetPaused{Paused: false})
 	cold.startTraining()
 	if got := skipped(cold); !slices.Equal(got, []string{"new"}) {
-		t.Errorf("in an epoch that starts cold %v are skipped, want the new one", got)
+		t.Errorf("in an epoch that starts cold %v are skipped, want the new client", got)
 	}
 }
 
-// TestOneTrainerCounts lets the optimizers of all members that are past their probation be young.
+// TestOneTrainerCounts checks a round in which the optimizers of all members past their probation
+// are young.
 func TestOneTrainerCounts(t *testing.T) {
 	r := probationRun(t, 3)
 	r.Model.ColdStartWarmupSteps = 2
@@ -291,14 +292,14 @@ func TestOneTrainerCounts(t *testing.T) {
 	r.Epoch.Clients[3].OptimizerSince = 1
 	round := r.roundOf(r.Progress.Step)
 	if nameOf(round.Members[3]) != "new" || !round.Warming.Has(3) || round.Warming.Has(0) || round.Warming.Has(1) || round.Warming.Has(2) {
-		t.Errorf("skipped: %x, want the new one alone", round.Warming)
+		t.Errorf("skipped: %x, want only the new client", round.Warming)
 	}
 }
 
-// TestPlaces is the table of how many newcomers an epoch takes.
+// TestPlaces checks the number of newcomers that an epoch admits.
 func TestPlaces(t *testing.T) {
 	tests := []struct{ regular, young, least, want int }{
-		{0, 0, 3, MaxClients}, // a run begins
+		{0, 0, 3, MaxClients}, // the run begins
 		{1, 0, 1, 1},
 		{2, 0, 1, 1},
 		{2, 1, 1, 0},
@@ -324,8 +325,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestWhoIsDroppedAgainKeepsNobodyOut has members that join, and do nothing, in every epoch: they
-// have their seats back once, and are drawn among the newcomers from then on.
+// TestWhoIsDroppedAgainKeepsNobodyOut checks members that join in every epoch and do nothing. They
+// get their seats back once. After that they are drawn like newcomers.
 func TestWhoIsDroppedAgainKeepsNobodyOut(t *testing.T) {
 	config := testConfig()
 	config.ProbationSteps, config.TotalSteps, config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 2, 1000, 300, 300

@@ -151,7 +151,7 @@ const (
 	OnTime    Lateness = iota
 	FoundLate          // found by witnesses of the newest finished round
 	Late               // found by witnesses of an earlier round
-	Slow               // found by witnesses of two rounds, not all of which lacked its result: rounds no longer wait for it
+	Slow               // found in two rounds, although some of the witnesses held its result: rounds no longer wait for it
 )
 
 // Witness is an elected member's proof of the results that it holds in a round.
@@ -304,7 +304,7 @@ type State struct {
 	Closed        bool // ended permanently by Close: Finished, or Paused and Finished at the next tick
 
 	OriginStep uint32     // first step that the model of the checkpoint's origin does not include
-	Earlier    []Recorded // checkpoints before Model.Checkpoint, oldest first; only if that is of a P2P kind
+	Earlier    []Recorded // checkpoints before Model.Checkpoint, oldest first; only if Model.Checkpoint has a P2P kind
 	Uploads    []Upload   // in order of acceptance
 	Lapses     []Lapse    // ascending
 	Trials     []Trial    // in order of accusation, at most MaxTrials

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// finishRounds plays rounds in which no result is lost.
+// finishRounds plays n rounds without lost results.
 func (r *run) finishRounds(n int) {
 	r.t.Helper()
 	for range n {
@@ -16,7 +16,7 @@ func (r *run) finishRounds(n int) {
 	}
 }
 
-// dropAgain lets a member return and miss a round, which drops it.
+// dropAgain lets a member return and miss a round, so that it is dropped.
 func (r *run) dropAgain(name string) {
 	r.t.Helper()
 	r.must(name, Return{Epoch: r.Progress.Epoch})
@@ -25,8 +25,8 @@ func (r *run) dropAgain(name string) {
 	r.finishRounds(1)
 }
 
-// TestDroppedFourTimes: of five members one is on a busy machine, in an epoch as long as the run, of 60
-// rounds. It is dropped four times in the first term, and has a seat in the next ones.
+// TestDroppedFourTimes checks a run of one epoch of 60 rounds with five members. Member e is on a
+// busy machine. It is dropped four times in the first term, and has a seat again in the later terms.
 func TestDroppedFourTimes(t *testing.T) {
 	config := longConfig()
 	config.RoundsPerEpoch, config.TotalSteps, config.InitMinClients, config.MinClients = 60, 60, 5, 2
@@ -64,8 +64,8 @@ func TestDroppedFourTimes(t *testing.T) {
 	t.Logf("dropped for the fourth time in step %d, back in step %d of %d", out, back, config.TotalSteps)
 }
 
-// TestForgivenOnesShowLife: a member that is late crashes, and a new term begins. At the epoch's end it is
-// dropped for its silence, and the other members record the checkpoint.
+// TestForgivenOnesShowLife checks a late member that crashes before a new term begins. At the end
+// of the epoch it is dropped for its silence, and the other members record the checkpoint.
 func TestForgivenOnesShowLife(t *testing.T) {
 	for _, crashed := range []bool{false, true} {
 		config := longConfig()
@@ -74,7 +74,7 @@ func TestForgivenOnesShowLife(t *testing.T) {
 		r.finishRounds(TermRounds - 2)
 		r.without(nil, "c")
 		r.silent = clientID("c")
-		r.round() // the last of the term: c proves nothing
+		r.round() // last round of the term, in which c sends no proof
 		if m, _ := r.Member(clientID("c")); m.State != Healthy || m.Lateness != OnTime || m.Active {
 			t.Fatalf("not forgiven: %+v", m)
 		}
@@ -87,7 +87,7 @@ func TestForgivenOnesShowLife(t *testing.T) {
 		}
 		r.until(WaitingForMembers)
 		if r.IsPending(clientID("c")) == crashed {
-			t.Errorf("crashed %t: c is a member still: %t", crashed, !crashed)
+			t.Errorf("crashed %t: c is still a member: %t", crashed, !crashed)
 		}
 		if r.Model.Checkpoint.Digest != clientID("x") {
 			t.Errorf("crashed %t: no checkpoint", crashed)
@@ -95,8 +95,9 @@ func TestForgivenOnesShowLife(t *testing.T) {
 	}
 }
 
-// TestTerms plays long epochs in which members are late, leave and return at random. In each term a member
-// may return MaxReturns times and no more, and it is late only by a finding of the same term.
+// TestTerms plays long epochs in which members are late, leave and return at random. It checks that
+// a member can return at most MaxReturns times in a term, and that it is late only after a finding
+// in the same term.
 func TestTerms(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e", "f"}
 	rapid.Check(t, func(rt *rapid.T) {

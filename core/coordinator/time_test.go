@@ -6,8 +6,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestWaitsLastMilliseconds: a wait is over in the millisecond in which its time is, not
-// before, and a wait of no time in the next one.
+// TestWaitsLastMilliseconds checks that a wait ends exactly in the millisecond in which its time is
+// over. A wait of zero ends in the next millisecond.
 func TestWaitsLastMilliseconds(t *testing.T) {
 	for _, test := range []struct {
 		start, now, wait uint64
@@ -24,9 +24,9 @@ func TestWaitsLastMilliseconds(t *testing.T) {
 	}
 }
 
-// TestClockOfWholeSeconds drives a run whose times have fractions by a clock that counts
-// seconds, as that of a chain does: it passes multiples of 1,000. Every wait lasts its time at
-// least and ends with the second in which that is over; the run gets to its end.
+// TestClockOfWholeSeconds plays a run whose times have fractions of seconds with a clock of whole
+// seconds, like a chain's clock. It checks that every wait lasts at least its time and ends within
+// the same second, and that the run finishes.
 func TestClockOfWholeSeconds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := testConfig()
@@ -56,7 +56,7 @@ func TestClockOfWholeSeconds(t *testing.T) {
 				id := clientID(rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "client"))
 				if a := honestAction(&state, id); a != nil {
 					nonce++
-					_ = state.Apply(id, nonce, a) // what it may not do now is refused
+					_ = state.Apply(id, nonce, a) // an action that is not allowed now is refused
 				}
 			}
 			for range int(Paused) {

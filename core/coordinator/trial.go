@@ -64,7 +64,7 @@ func (t *Trial) Convicts() bool { return t.Jurors > 0 && decides(t.Guilty, t.Jur
 func (t *Trial) Acquits() bool { return t.Jurors > 0 && decides(t.Innocent, t.Jurors) }
 
 // decides reports whether the votes for one side decide a trial: at least eleven twentieths of all
-// its jurors, including those that have not voted.
+// its jurors, including jurors that have not voted.
 func decides(votes, jurors uint8) bool { return 20*int(votes) >= 11*int(jurors) }
 
 // Trial returns the trial of a client's result of a step, or nil.

@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// TestJuriesAreDrawnByTheNextRound: of its members, in the order of its seed, without the parties,
-// and whatever their optimizers remember.
+// TestJuriesAreDrawnByTheNextRound checks that the jury consists of members of the next round, in
+// the order of its seed, without the parties, and regardless of the state of their optimizers.
 func TestJuriesAreDrawnByTheNextRound(t *testing.T) {
 	for _, members := range []int{4, 5, 12, 34, 98, 99, 130} {
 		c := newCourt(t, members)
@@ -41,7 +41,8 @@ func TestJuriesAreDrawnByTheNextRound(t *testing.T) {
 	}
 }
 
-// TestTooFewToJudge ends the trial, which is a complaint: of three members there is one that is no party.
+// TestTooFewToJudge checks that a trial ends as a complaint if too few members can judge. Of three
+// members, only one is not a party.
 func TestTooFewToJudge(t *testing.T) {
 	c := newCourt(t, 3)
 	c.tried(FaultResult)
@@ -64,7 +65,7 @@ func TestVotesThatAreRefused(t *testing.T) {
 	c.mustID(gone, Withdraw{Client: gone})
 	c.refusedTo(ErrNotElected, gone, vote)
 	c.round()
-	c.refusedTo(ErrNotElected, gone, vote) // among those that left
+	c.refusedTo(ErrNotElected, gone, vote) // in the list of members that left
 	c.mustID(juror, vote)
 	vote.Guilty = false
 	c.refusedTo(ErrDuplicate, juror, vote)
@@ -77,8 +78,9 @@ func TestVotesThatAreRefused(t *testing.T) {
 	c.refusedTo(ErrHalted, c.jury()[2], vote)
 }
 
-// TestVerdictsOfJuries: eleven twentieths decide, of all jurors. The accused is ejected, or the
-// accuser; who spoke of a silence that others did not meet has a complaint more. Nobody else feels anything.
+// TestVerdictsOfJuries checks that eleven twentieths of all jurors decide. A jury ejects the
+// accused or the accuser. An accusation of silence that the jury does not confirm is one more
+// complaint of the accuser. No other member is affected.
 func TestVerdictsOfJuries(t *testing.T) {
 	accused, accuser := func(c *court) ClientID { return c.accused }, func(c *court) ClientID { return c.accuser }
 	for _, test := range []struct {
@@ -101,7 +103,7 @@ func TestVerdictsOfJuries(t *testing.T) {
 				c.vote(!test.guilty, others)
 				c.vote(test.guilty, size.needed-1)
 				if c.trial() == nil {
-					t.Fatalf("%d of %d decided", size.needed-1, size.members-2)
+					t.Fatalf("%d of %d votes decide the trial", size.needed-1, size.members-2)
 				}
 				c.check()
 				before := c.Clone()
@@ -109,7 +111,7 @@ func TestVerdictsOfJuries(t *testing.T) {
 				c.check()
 				c.wantNoJurors()
 				if c.trial() != nil {
-					t.Fatalf("%d of %d do not decide", size.needed, size.members-2)
+					t.Fatalf("%d of %d votes do not decide the trial", size.needed, size.members-2)
 				}
 				if test.ejected == nil {
 					if len(c.Authority.Ejections) > 0 || c.complaints() != 1 {
@@ -123,7 +125,7 @@ func TestVerdictsOfJuries(t *testing.T) {
 	}
 }
 
-// wantOnly wants one client ejected since, and nothing else changed of any member.
+// wantOnly checks that the only change to members since before is one ejection.
 func (c *court) wantOnly(id ClientID, reason EjectionReason, before *State) {
 	c.t.Helper()
 	want := Ejection{Client: id, Until: c.Progress.Epoch + 3, Reason: reason} // ejection_epochs = 2
@@ -142,12 +144,13 @@ func (c *court) wantOnly(id ClientID, reason EjectionReason, before *State) {
 	}
 	c.round()
 	if _, ok := c.Member(id); ok {
-		c.t.Error("it is still a member")
+		c.t.Error("the ejected client is still a member")
 	}
 	c.refusedTo(ErrNotAuthorised, id, Join{Epoch: c.Progress.Epoch})
 }
 
-// TestNobodyEscapes: who is found guilty is ejected wherever it is, in every state of the run.
+// TestNobodyEscapes checks that a guilty client is ejected in every state of the run, and in
+// whatever list it is.
 func TestNobodyEscapes(t *testing.T) {
 	leave := func(c *court) { c.mustID(c.accused, Withdraw{Client: c.accused}) }
 	for name, goes := range map[string]func(*court){
@@ -176,19 +179,19 @@ func TestNobodyEscapes(t *testing.T) {
 			c.vote(true, c.needed())
 			c.check()
 			if got, _ := c.ejection(c.accused); got.Reason != FoundGuilty || c.IsPending(c.accused) || c.isHealthy(c.accused) || c.MayReturn(c.accused) {
-				t.Errorf("it escaped\n%s", c.String())
+				t.Errorf("the guilty client escaped\n%s", c.String())
 			}
 			c.wantNoJurors()
 			for _, clients := range c.clientLists() {
 				if i := indexOf(clients, c.accused); i >= 0 && clients[i].State != Ejected {
-					t.Errorf("it is noted as %s\n%s", clients[i].State, c.String())
+					t.Errorf("the guilty client has the state %s\n%s", clients[i].State, c.String())
 				}
 			}
 			c.refusedTo(ErrNotAuthorised, c.accused, Join{Epoch: c.Progress.Epoch})
 			c.until(RoundTrain)
 			c.check()
 			if c.round(); c.isHealthy(c.accused) {
-				t.Error("it is a member again")
+				t.Error("the guilty client is a member again")
 			}
 		})
 	}
@@ -203,8 +206,8 @@ func (c *court) nextEpoch() {
 	c.startTraining()
 }
 
-// TestJurorsVoteOnce: as members and while they wait, over epochs and returns; who joins anew has
-// forgotten what it was to judge.
+// TestJurorsVoteOnce checks that a juror can vote once: as a member or while it waits, in later
+// epochs and after a return. A new Join ends its part in the jury.
 func TestJurorsVoteOnce(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -269,19 +272,20 @@ func TestJurorsVoteOnce(t *testing.T) {
 	}
 }
 
-// TestUndecided: a trial lasts six rounds and a minute, whatever comes later, and is then a complaint
-// of the accuser, wherever both are. Nobody else feels anything, least of all who did not vote.
+// TestUndecided checks that a trial lasts six rounds and a minute, whichever ends later. It then
+// counts as a complaint of the accuser, wherever the parties are. No other member is affected, not
+// even the jurors that did not vote.
 func TestUndecided(t *testing.T) {
 	none := func(*court) {}
 	for _, test := range []struct {
 		name       string
 		alter      func(*court)
-		rounds     uint32 // it lasts
-		start      uint64 // of the time, before it was accused
+		rounds     uint32 // duration of the trial
+		start      uint64 // elapsed time before the accusation
 		complaints int
 	}{
 		{"slow rounds", none, TrialRounds, TrialTime, 1},
-		{"quick rounds", none, 29, 0, 1}, // of two seconds
+		{"quick rounds", none, 29, 0, 1}, // rounds of two seconds
 		{"an accused that left", func(c *court) { c.mustID(c.accused, Withdraw{Client: c.accused}) }, TrialRounds, TrialTime, 1},
 		{"an accuser that left", func(c *court) { c.mustID(c.accuser, Withdraw{Client: c.accuser}) }, TrialRounds, TrialTime, 1},
 		{"an accuser with many", func(c *court) { c.client(c.accuser).Complaints = math.MaxUint8 }, TrialRounds, TrialTime, math.MaxUint8},
@@ -300,7 +304,7 @@ func TestUndecided(t *testing.T) {
 				}
 			}
 			if c.Progress.Step == c.step+2 {
-				t.Fatal("no round")
+				t.Fatal("no round took place")
 			}
 			c.vote(true, 5)
 			c.vote(false, 5)
@@ -311,24 +315,25 @@ func TestUndecided(t *testing.T) {
 			}
 			for _, client := range c.Epoch.Clients {
 				if client.State != Healthy || client.Lateness != OnTime || client.ID != c.accuser && client.Complaints > 0 {
-					t.Errorf("%s felt it", nameOf(client.ID))
+					t.Errorf("the trial affected %s", nameOf(client.ID))
 				}
 			}
 		})
 	}
 }
 
-// TestTrialsEndWithBadRoundsToo: a round without a quorum is a round.
+// TestTrialsEndWithBadRoundsToo checks that a round without a quorum counts toward the length of a
+// trial.
 func TestTrialsEndWithBadRoundsToo(t *testing.T) {
 	c := newCourt(t, 12)
 	c.accuse(FaultSilent)
 	c.trial().SinceTime -= TrialTime
 	c.rounds(TrialRounds)
-	c.until(Cooldown) // nobody proves
+	c.until(Cooldown) // no witness sends a proof
 	c.wantNoTrace()
 }
 
-// TestComplaintsAreOfAnEpoch.
+// TestComplaintsAreOfAnEpoch checks that complaints end with the epoch.
 func TestComplaintsAreOfAnEpoch(t *testing.T) {
 	c := newCourt(t, 12)
 	c.tried(FaultSilent)
@@ -350,8 +355,8 @@ func TestComplaintsAreOfAnEpoch(t *testing.T) {
 	c.check()
 }
 
-// TestTrialsGoOn: through Cooldown and the time between epochs. The jury of who was accused in an
-// epoch's last round, or after it, is of the next epoch.
+// TestTrialsGoOn checks that trials continue through Cooldown and between epochs. An accusation in
+// the last round of an epoch, or after it, gets a jury from the next epoch.
 func TestTrialsGoOn(t *testing.T) {
 	for name, begins := range map[string]func(*court){
 		"in the last round": func(c *court) { c.accuse(FaultResult); c.cooldown() },
@@ -378,14 +383,14 @@ func TestTrialsGoOn(t *testing.T) {
 			}
 			c.vote(true, 6)
 			if _, out := c.ejection(c.accused); !out {
-				t.Error("it was not ejected")
+				t.Error("the accused was not ejected")
 			}
 		})
 	}
 }
 
-// TestTrialsOfHaltedRuns: nobody votes in a run that is paused or over. A run that goes on goes on
-// with its trials.
+// TestTrialsOfHaltedRuns checks that jurors cannot vote in a paused or finished run, and that
+// trials continue after a pause.
 func TestTrialsOfHaltedRuns(t *testing.T) {
 	c := newCourt(t, 12)
 	c.tried(FaultResult)
@@ -403,7 +408,7 @@ func TestTrialsOfHaltedRuns(t *testing.T) {
 	paused.until(WaitingForMembers)
 	paused.vote(true, 6)
 	if paused.check(); !paused.isEjected(c.accused) {
-		t.Error("the accused of before the pause was not ejected after it")
+		t.Error("the member accused before the pause was not ejected after it")
 	}
 	c.Config.TotalSteps = c.Progress.Step
 	c.round()
@@ -415,7 +420,8 @@ func TestTrialsOfHaltedRuns(t *testing.T) {
 	c.refusedTo(ErrHalted, jury[0], Vote{Step: c.step, Client: c.accused})
 }
 
-// TestConvictionThatEndsTheEpoch: where it leaves too few members no round begins, and no draw is used.
+// TestConvictionThatEndsTheEpoch checks that a conviction that leaves too few members starts no
+// round and uses no draw.
 func TestConvictionThatEndsTheEpoch(t *testing.T) {
 	c := newCourt(t, 12)
 	c.tried(FaultResult)
@@ -434,7 +440,8 @@ func TestConvictionThatEndsTheEpoch(t *testing.T) {
 	}
 }
 
-// TestHowLongCheatsStayOut: ejection_epochs counts for who cheated, not for the authority's word.
+// TestHowLongCheatsStayOut checks that ejection_epochs applies to cheats, but not to ejections by
+// an authority.
 func TestHowLongCheatsStayOut(t *testing.T) {
 	for _, epochs := range []uint16{0, 1, 65535} {
 		c := newCourt(t, 12)
@@ -452,7 +459,7 @@ func TestHowLongCheatsStayOut(t *testing.T) {
 	}
 }
 
-// TestClockSetBack: a trial does not wait for a time that comes again.
+// TestClockSetBack checks that a clock that is set back does not extend a trial.
 func TestClockSetBack(t *testing.T) {
 	c := newCourt(t, 12)
 	c.accuse(FaultResult)
@@ -466,13 +473,14 @@ func TestClockSetBack(t *testing.T) {
 		t.Errorf("since %d, want %d", c.trial().SinceTime, back)
 	}
 	c.check()
-	c.trial().SinceTime++ // it alone
+	c.trial().SinceTime++ // only the trial is ahead of the clock
 	if at, ok := c.Due(back); !ok || at != back || !c.isAhead(back) {
 		t.Errorf("due at %d, %t", at, ok)
 	}
 }
 
-// TestFaultsOfNobody: a run in which nobody audits, votes or opens anything goes on as it is.
+// TestFaultsOfNobody checks that a run continues unchanged if no member audits, votes or sends
+// openings.
 func TestFaultsOfNobody(t *testing.T) {
 	c := newCourt(t, 12)
 	c.accuse(FaultSilent)

@@ -153,7 +153,7 @@ func printable(text string) bool {
 // would continue from an older model, while clients that hold the newest may be restarting. It is a
 // sixteenth of the longest time that the steps to be lost may have taken, at most a day. Steps that
 // the run's model already lacks are not lost again. A newcomer's claim that it holds a model does
-// not shorten the time: it may be false, and the newcomer may get no seat.
+// not shorten the time: it may be false, and the newcomer may not get a seat.
 func (s *State) membersTime() uint64 {
 	wait := s.Config.WaitingForMembersExtraTime
 	checkpoint := s.Model.Checkpoint

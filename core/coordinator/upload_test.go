@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestContinuedRunStartsCold begins a run with the progress of another one.
+// TestContinuedRunStartsCold checks a new run that starts with the progress of an earlier run.
 func TestContinuedRunStartsCold(t *testing.T) {
 	genesis := Genesis{RunID: "walk", Host: host, Config: testConfig(), Model: testModel(), Progress: Progress{Epoch: 3, Step: 10, DataIndex: 72}}
 	genesis.Model.ColdStartWarmupSteps = 2
@@ -32,13 +32,13 @@ func TestContinuedRunStartsCold(t *testing.T) {
 	}
 }
 
-// uploadOf is a report of a checkpoint.
+// uploadOf returns a report of a checkpoint.
 func uploadOf(step uint32, digest, bucket string) ReportUpload {
 	return ReportUpload{Step: step, Digest: clientID(digest), Place: Place{Kind: CheckpointGcs, Repo: bucket}}
 }
 
-// TestFullListOfUploads makes room for a later checkpoint where a reporter is gone, or where the
-// run has forgotten what was reported.
+// TestFullListOfUploads checks that a later checkpoint replaces an entry if its reporter has left
+// or if the run has forgotten its checkpoint.
 func TestFullListOfUploads(t *testing.T) {
 	r := newRun(t, testConfig(), "a", "b", "c", "d", "e", "f")
 	r.finishEpoch("x")
@@ -51,7 +51,7 @@ func TestFullListOfUploads(t *testing.T) {
 	r.startTraining()
 	r.finishEpoch("y")
 	if err := r.CheckUpload(clientID("e"), uploadOf(4, "y", "bucket")); !errors.Is(err, ErrFull) {
-		t.Errorf("got %v for a later checkpoint, want ErrFull: the reporters take part", err)
+		t.Errorf("got %v for a later checkpoint, want ErrFull: the reporters are still present", err)
 	}
 	r.must("b", Withdraw{Client: clientID("b")})
 	if err := r.CheckUpload(clientID("e"), uploadOf(2, "x", "bucket")); !errors.Is(err, ErrFull) {
@@ -81,8 +81,8 @@ func TestFullListOfUploads(t *testing.T) {
 	}
 }
 
-// TestNewMembersDoNotOwnTheUploads lets many newer members report first, at once and of each
-// checkpoint. They fill the list, and take nothing out of it.
+// TestNewMembersDoNotOwnTheUploads checks newer members that report every checkpoint first. They
+// fill the list of uploads, but do not replace other entries.
 func TestNewMembersDoNotOwnTheUploads(t *testing.T) {
 	config := testConfig()
 	config.ProbationSteps = 1
@@ -108,10 +108,10 @@ func TestNewMembersDoNotOwnTheUploads(t *testing.T) {
 		}
 	}
 	if len(liars) < 5 {
-		t.Fatalf("%d liars are members, want more than the list has places", len(liars))
+		t.Fatalf("%d liars are members, want more than the list can contain", len(liars))
 	}
 	if !slices.ContainsFunc(r.Uploads, func(u Upload) bool { return u.Reporter == clientID("old") }) {
-		t.Fatalf("newer members took the report of an old one out:\n%s", r.String())
+		t.Fatalf("newer members replaced an old member's report:\n%s", r.String())
 	}
 	step := r.Model.Checkpoint.Step
 	r.must("old", uploadOf(step, digest, "honest"))
@@ -120,7 +120,7 @@ func TestNewMembersDoNotOwnTheUploads(t *testing.T) {
 		t.Errorf("of the newest checkpoint: %+v", found)
 	}
 	r.must("host", Join{Epoch: r.Progress.Epoch, Holds: clientID(digest)})
-	r.must("host", uploadOf(step, digest, "office")) // a key with an office counts as the oldest
+	r.must("host", uploadOf(step, digest, "office")) // the key of an authority or a host counts as the oldest
 	stranger := clientID("stranger")
 	r.mustID(stranger, Join{Epoch: r.Progress.Epoch, Holds: clientID(digest)})
 	if err := r.CheckUpload(stranger, uploadOf(step, digest, "nowhere")); !errors.Is(err, ErrFull) {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestFailedEpochMakesNoStrangers has a member lie that it holds the run's model, so that an epoch fails, while
-// those that hold it are away. Whoever of them comes back in time has its seat among strangers without a draw, and
-// the run goes on from its model.
+// TestFailedEpochMakesNoStrangers checks a run whose model holders are away. A member falsely
+// claims to hold the model, so an epoch fails. A holder that comes back in time gets its seat
+// without a draw, although unknown clients wait, and the run continues from its model.
 func TestFailedEpochMakesNoStrangers(t *testing.T) {
 	for _, failures := range []int{1, 2, 3} {
 		r := membersAway(t)
@@ -37,11 +37,12 @@ func TestFailedEpochMakesNoStrangers(t *testing.T) {
 	}
 }
 
-// TestWhoComesAndGoesHoldsNobodyUp has one of three that wait for the run's model come and go. The run goes on
-// when the time is over all the same. It is counted anew when all are gone, or strangers alone are left.
+// TestWhoComesAndGoesHoldsNobodyUp checks a run in which some of three clients that wait for the
+// run's model leave and join again. The wait ends on time anyway. It restarts only if all of them
+// leave or only unknown clients remain.
 func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
 	for name, test := range map[string]struct {
-		away []string // at a time
+		away []string // clients that leave and join again in each interval
 		anew bool
 	}{
 		"a stranger":         {[]string{"stranger"}, false},
@@ -77,16 +78,21 @@ func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
 				pass(2)
 			}
 			if waits := r.RunState == WaitingForMembers; waits != test.anew {
-				t.Errorf("it waits: %t, after %d ms, with a Warmup of %d", waits, r.now-begin, r.Config.WarmupTime)
+				t.Errorf("the run waits: %t, after %d ms, with a Warmup of %d", waits, r.now-begin, r.Config.WarmupTime)
 			}
 		})
 	}
 }
 
-// TestLiesThatLoseAModel has the costs of two lies, for a run of 5000 steps of 80 s whose holders are all away. A
-// member that falsely says to have an earlier model lets the run forget the newest after a part of the wait, and with
-// it those between the two: a holder that has no older one than these has nothing that the run knows. A stranger
-// that falsely says to have the newest is a member after the epoch that fails, and the next wait ends at the origin.
+// TestLiesThatLoseAModel shows the cost of two false claims, in a run of 5000 steps of 80 s whose
+// model holders are all away.
+//
+// First, a member falsely claims to hold an earlier model. After a part of the wait the run forgets
+// the newest model and the models between the two. A holder without an older model then holds no
+// model that the run knows.
+//
+// Second, an unknown client falsely claims to hold the newest model. It is a member after the
+// failed epoch, and the next wait ends at the origin.
 func TestLiesThatLoseAModel(t *testing.T) {
 	away := func() *run {
 		r := membersAway(t)
@@ -111,7 +117,7 @@ func TestLiesThatLoseAModel(t *testing.T) {
 	r.until(WaitingForMembers)
 	for _, holds := range []string{"x", "y"} {
 		if model, earlier := r.recordedAs(clientID(holds)); model || earlier != 0 {
-			t.Errorf("a newer model that a holder brings back is known: %t, %d", model, earlier)
+			t.Errorf("a newer model that a holder brings back is still known: %t, %d", model, earlier)
 		}
 	}
 

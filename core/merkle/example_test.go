@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// Whoever knows the root of a list is shown what stands at one place of it.
+// A client that knows the root of a list verifies one element of it.
 func Example() {
 	var commitments [][32]byte
 	for _, result := range []string{"first", "second", "third"} {

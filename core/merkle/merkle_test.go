@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// rootByDefinition is section 2.1 of RFC 6962 word for word: split at the largest power
-// of two below the length.
+// rootByDefinition implements section 2.1 of RFC 6962 literally: it splits at the largest power of
+// two below the length.
 func rootByDefinition(leaves [][32]byte) [32]byte {
 	switch len(leaves) {
 	case 0:
@@ -57,8 +57,7 @@ func TestRootLeavesItsInputAlone(t *testing.T) {
 	}
 }
 
-// TestOddLeafIsNotDuplicated guards against trees in which [a,b,c] and [a,b,c,c] have
-// one root.
+// TestOddLeafIsNotDuplicated checks that [a,b,c] and [a,b,c,c] have different roots.
 func TestOddLeafIsNotDuplicated(t *testing.T) {
 	leaves := leavesOf(3)
 	if Root(leaves) == Root(append(leaves, leaves[2])) {
@@ -73,18 +72,18 @@ func TestEveryProofVerifies(t *testing.T) {
 		for i := range leaves {
 			proof := NewTree(leaves).Prove(i)
 			if !Verify(root, leaves[i], i, n, proof) {
-				t.Fatalf("proof of leaf %d of %d does not verify", i, n)
+				t.Fatalf("proof of leaf %d of %d is invalid", i, n)
 			}
 			for other := range n + 1 {
 				if other != i && Verify(root, leaves[i], other, n, proof) {
-					t.Fatalf("proof of leaf %d of %d verifies at %d", i, n, other)
+					t.Fatalf("proof of leaf %d of %d is valid at %d", i, n, other)
 				}
 			}
 			if Verify(root, leaves[i], i, n, append(proof, root)) {
-				t.Fatalf("leaf %d of %d: a proof with one hash too many verifies", i, n)
+				t.Fatalf("leaf %d of %d: a proof with one hash too many is valid", i, n)
 			}
 			if len(proof) > 0 && Verify(root, leaves[i], i, n, proof[:len(proof)-1]) {
-				t.Fatalf("leaf %d of %d: a proof with one hash too few verifies", i, n)
+				t.Fatalf("leaf %d of %d: a proof with one hash too few is valid", i, n)
 			}
 		}
 	}
@@ -102,7 +101,7 @@ func TestTamperedProofFails(t *testing.T) {
 		at := rapid.IntRange(0, len(proof)-1).Draw(t, "hash")
 		proof[at][rapid.IntRange(0, 31).Draw(t, "byte")] ^= 1 << rapid.IntRange(0, 7).Draw(t, "bit")
 		if Verify(Root(leaves), leaves[i], i, n, proof) {
-			t.Fatal("a changed proof verifies")
+			t.Fatal("a changed proof is valid")
 		}
 	})
 }
@@ -110,20 +109,21 @@ func TestTamperedProofFails(t *testing.T) {
 func TestNoSuchLeaf(t *testing.T) {
 	leaves := leavesOf(3)
 	if tree := NewTree(leaves); tree.Prove(3) != nil || tree.Prove(-1) != nil {
-		t.Error("a proof of a leaf that is not there")
+		t.Error("there is a proof of a leaf outside the list")
 	}
 	if Verify(Root(leaves), leaves[0], -1, 3, nil) || Verify(Root(nil), [32]byte{}, 0, 0, nil) {
-		t.Error("a leaf that is not there verifies")
+		t.Error("a leaf outside the list is valid")
 	}
 }
 
-// TestTreeIsTheList: a tree has the root of its list, and proofs as long as ProofLength says.
+// TestTreeIsTheList checks that a tree has the root of its list and proofs of the length that
+// ProofLength returns.
 func TestTreeIsTheList(t *testing.T) {
 	for n := range 40 {
 		leaves := leavesOf(n)
 		tree := NewTree(leaves)
 		if tree.Root() != Root(leaves) {
-			t.Errorf("the tree of %d leaves has another root", n)
+			t.Errorf("the tree of %d leaves has a different root", n)
 		}
 		for i := -1; i <= n; i++ {
 			if proof := tree.Prove(i); proof != nil && ProofLength(i, n) != len(proof) {

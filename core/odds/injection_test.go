@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// Freed returns the share of the chunks that a host frees for an accomplice: it may leave out as many
-// of a round's proofs as no quorum needs, each choice of them draws other chunks to be opened, and it
-// takes the one that opens none of those that the accomplice cheats in.
+// Freed returns the share of the chunks that a host can free from audits for an accomplice. The
+// host may omit the proofs of a round that a quorum does not need. Each choice of omitted proofs
+// draws different chunks, and the host selects a choice that opens none of the chunks in which the
+// accomplice cheats.
 func Freed(witnesses, quorum, chunks int) float64 {
 	choices, of := 0.0, 1.0
 	for left := range witnesses - quorum + 1 {
@@ -19,20 +20,21 @@ func Freed(witnesses, quorum, chunks int) float64 {
 	return -math.Expm1(-math.Log(choices) / float64(chunks))
 }
 
-// Injection is what a trainer adds to a momentum of its own. Gradients are white noise, and what is
-// sent leaves the momentum.
+// Injection contains the parameters of values that a trainer adds to its momentum. Gradients are
+// white noise, and sent coefficients are removed from the momentum.
 type Injection struct {
-	Chunk int     // coefficients of a chunk
-	TopK  int     // that are sent of it in a step
+	Chunk int     // coefficients in a chunk
+	TopK  int     // coefficients of a chunk that are sent in a step
 	Beta  float64 // decay of the momentum
-	Usual float64 // length of what is added, in lengths of a gradient, spread over the whole chunk
+	Usual float64 // length of the added values relative to a gradient; spread over the whole chunk
 }
 
-// Worth returns how many steps' coefficients an injection of one step turns until nothing of it is
-// left, or the last of so many steps is done: those sent with its sign more than without it, by TopK.
+// Worth returns the effect of an injection in one step, in steps of TopK coefficients. The effect
+// is the number of coefficients sent with the injection's sign, minus the number without an
+// injection, in the given number of steps.
 func (j Injection) Worth(steps int, r *rand.Rand) float64 {
 	x := j.begin(r)
-	x.add(j.Usual / j.Beta) // the first step's decay is not yet done
+	x.add(j.Usual / j.Beta) // to compensate for the decay in the first step
 	net := 0
 	for range steps {
 		net += x.step(r)
@@ -40,8 +42,8 @@ func (j Injection) Worth(steps int, r *rand.Rand) float64 {
 	return float64(net) / float64(j.TopK)
 }
 
-// Steady returns which share of the coefficients sent is turned by who adds the same in every step,
-// once that is as usual, as the mean of so many steps.
+// Steady returns the share of sent coefficients that are turned if the same injection is added in
+// every step. It is a mean over the given number of steps after a warmup.
 func (j Injection) Steady(steps int, r *rand.Rand) float64 {
 	x := j.begin(r)
 	net, before := 0, j.warmup()
@@ -54,17 +56,17 @@ func (j Injection) Steady(steps int, r *rand.Rand) float64 {
 	return float64(net) / float64(j.TopK*steps)
 }
 
-// warmup is the number of steps until a momentum is as usual.
+// warmup returns the number of steps after which a momentum has its usual size.
 func (j Injection) warmup() int { return min(int(6/(1-j.Beta)), 2000) }
 
-// twins are two momenta that have the same gradients; one of them has an injection.
+// twins contains two momenta with the same gradients. Only turned has an injection.
 type twins struct {
 	Injection
 	honest, turned []float64
-	towards        []float64 // signs of what is injected
+	towards        []float64 // signs of the injection
 }
 
-// begin returns twins that are as usual, and alike.
+// begin returns twins with two equal momenta of the usual size.
 func (j Injection) begin(r *rand.Rand) *twins {
 	x := &twins{Injection: j, honest: make([]float64, j.Chunk), towards: make([]float64, j.Chunk)}
 	for i := range x.towards {
@@ -78,14 +80,15 @@ func (j Injection) begin(r *rand.Rand) *twins {
 	return x
 }
 
-// add injects, before a step.
+// add injects values before a step.
 func (x *twins) add(each float64) {
 	for i := range x.turned {
 		x.turned[i] += x.towards[i] * each
 	}
 }
 
-// step returns how many more coefficients the one sends with the injection's signs than the other.
+// step returns how many more coefficients with the injection's signs the momentum turned sends than
+// the momentum honest.
 func (x *twins) step(r *rand.Rand) int {
 	x.learn(r, x.honest, x.turned)
 	return x.send(x.turned, x.towards) - x.send(x.honest, x.towards)
@@ -101,8 +104,8 @@ func (j Injection) learn(r *rand.Rand, momenta ...[]float64) {
 	}
 }
 
-// send takes the largest coefficients out of a momentum, and returns how many more of them had a
-// direction's sign than the other one.
+// send removes the largest coefficients from a momentum. It returns the number of removed
+// coefficients with the sign of towards, minus the number with the other sign.
 func (j Injection) send(momentum, towards []float64) (net int) {
 	for _, i := range largest(momentum, j.TopK) {
 		if momentum[i]*towards[i] > 0 {
@@ -115,7 +118,7 @@ func (j Injection) send(momentum, towards []float64) (net int) {
 	return net
 }
 
-// largest returns the indices of the k values of the largest size.
+// largest returns the indices of the k values with the largest magnitude.
 func largest(of []float64, k int) []int {
 	found := &bySize{of: of}
 	for i, v := range of {
@@ -129,7 +132,7 @@ func largest(of []float64, k int) []int {
 	return found.at
 }
 
-// bySize is a heap of indices, that of the smallest value first.
+// bySize is a heap of indices, ordered by ascending magnitude of their values.
 type bySize struct {
 	of []float64
 	at []int

@@ -7,8 +7,7 @@ import (
 )
 
 // missed returns the probability that all honest auditors of a round miss a result that each of
-// them draws with probability p. It sums over the number of honest members among those that do not
-// train.
+// them draws with probability p. It sums over the number of honest members that do not train.
 func missed(members, verificationPercent, gang int, p float64) float64 {
 	verifiers, sum := assign.VerifierCount(members, verificationPercent), 0.0
 	for honest := range verifiers + 1 {

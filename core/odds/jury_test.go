@@ -30,7 +30,8 @@ func TestJuryOf(t *testing.T) {
 	}
 }
 
-// TestJuriesAgainstDraws draws juries of which a tenth of the honest do not vote.
+// TestJuriesAgainstDraws compares the odds with drawn juries in which a tenth of the honest members
+// do not vote.
 func TestJuriesAgainstDraws(t *testing.T) {
 	const members, gang, draws = 256, 85, 20_000
 	r := rand.New(rand.NewPCG(5, 6))
@@ -39,7 +40,7 @@ func TestJuriesAgainstDraws(t *testing.T) {
 	for range draws {
 		guilty := 0
 		for _, member := range r.Perm(members - 2)[:j.Size] {
-			if honest := member - (gang - 1); honest >= 0 && honest >= 17 { // of 170
+			if honest := member - (gang - 1); honest >= 0 && honest >= 17 { // of 170 members
 				guilty++
 			}
 		}
@@ -53,7 +54,8 @@ func TestJuriesAgainstDraws(t *testing.T) {
 	}
 }
 
-// TestAuditedAgainstDraws draws verifiers, and what they audit in the rounds after a result.
+// TestAuditedAgainstDraws compares the odds with drawn verifiers and their audits in the rounds
+// after a result.
 func TestAuditedAgainstDraws(t *testing.T) {
 	const members, percent, gang, draws = 40, 30, 12, 3000
 	r := rand.New(rand.NewPCG(3, 4))
@@ -85,8 +87,9 @@ func TestAuditedAgainstDraws(t *testing.T) {
 	}
 }
 
-// juries returns the table of juries of runs with at least fewest members. README.md has coalitions of several sizes,
-// docs/trust.md only the largest ones, in runs in which they have a chance.
+// juries returns the table of juries of runs with at least fewest members. README.md contains
+// coalitions of several sizes, docs/trust.md only the largest coalitions in runs in which they have
+// a chance.
 func juries(coalitions func(members int) []int, fewest int) string {
 	var b strings.Builder
 	b.WriteString("| members | coalition | jury | needed | ejects an honest member | keeps its own member in | if a tenth of the honest jurors cannot judge |\n|---|---|---|---|---|---|---|\n")
@@ -102,7 +105,7 @@ func juries(coalitions func(members int) []int, fewest int) string {
 	return b.String()
 }
 
-// audits returns the table of how soon a cheat is audited, in README.md.
+// audits returns the table of README.md about the time until a cheat is audited.
 func audits() string {
 	var b strings.Builder
 	b.WriteString("| members | `verification_percent` | do not train | results audited, no coalition | half of steady cheaters ejected within | 95 % within | audited, largest coalition | half within | 95 % within |\n|---|---|---|---|---|---|---|---|---|\n")
@@ -122,7 +125,7 @@ func audits() string {
 	return b.String()
 }
 
-// briefAudits returns the short table of audits, in docs/trust.md.
+// briefAudits returns the short table of audits in docs/trust.md.
 func briefAudits() string {
 	var b strings.Builder
 	b.WriteString("| members | `verification_percent` | results audited | 95 % of steady cheaters ejected within | audited, largest coalition | 95 % within |\n|---|---|---|---|---|---|\n")
@@ -140,7 +143,7 @@ func briefAudits() string {
 	return b.String()
 }
 
-// probations returns the table of newcomers that cheat from their first step, in README.md.
+// probations returns the table of README.md about newcomers that cheat from their first step.
 func probations() string {
 	var b strings.Builder
 	b.WriteString("| members | `verification_percent` | ejected within 8 rounds, no coalition | 16 | 32 | 64 | 95 % within |\n|---|---|---|---|---|---|---|\n")
@@ -159,13 +162,14 @@ func probations() string {
 	return b.String()
 }
 
-// TestEjected plays the rounds of a member that cheats, with the core's draws of who trains.
+// TestEjected simulates the rounds of a cheating member, with the trainers that package core/assign
+// draws.
 func TestEjected(t *testing.T) {
 	const members, percentage, runs, rounds = 16, 20, 1500, 15
 	r := rand.New(rand.NewPCG(7, 8))
 	ejected := 0
 	for range runs {
-		var trained [][]int // of each round
+		var trained [][]int // trainers of each round
 		found := false
 		for range keptRounds {
 			trained = append(trained, assign.Trainers(r.Uint64(), members, percentage))
@@ -190,7 +194,7 @@ func TestEjected(t *testing.T) {
 		t.Errorf("%.3f of the cheats are ejected within %d rounds, computed are %.3f", got, rounds, want)
 	}
 	if got := RoundsToEject(members, percentage, 0, want-1e-9); got != rounds {
-		t.Errorf("%d rounds, and %d are enough", got, rounds)
+		t.Errorf("%d rounds, want %d", got, rounds)
 	}
 	if got := RoundsToEject(8, 10, 0, 0.5); got != 0 {
 		t.Errorf("without verifiers a cheat is ejected after %d rounds", got)
@@ -206,13 +210,14 @@ func TestTablesOfAudits(t *testing.T) {
 	keep(t, readme, "probations", probations())
 }
 
-// The pages with tables.
+// pages contains the pages with tables.
 const (
 	trust  = "../../docs/trust.md"
 	readme = "README.md"
 )
 
-// keep compares the table between a page's marks with the computed one, or writes it with -update.
+// keep compares the table between a page's marks with the computed table, or writes it with
+// -update.
 func keep(t *testing.T, page, mark, want string) {
 	t.Helper()
 	begin, end := "<!-- "+mark+" -->\n", "<!-- end of "+mark+" -->\n"

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/trust.md and README.md")
 
-// TestAtLeast compares with figures that were computed elsewhere, or by hand.
+// TestAtLeast compares probabilities with independently computed values.
 func TestAtLeast(t *testing.T) {
 	tests := []struct {
 		least, members, liars, witnesses int
@@ -23,7 +23,7 @@ func TestAtLeast(t *testing.T) {
 		{2, 22, 2, 3, big.NewRat(20, 1540)}, // C(2,2)·C(20,1) of C(22,3)
 		{3, 10, 3, 3, big.NewRat(1, 120)},
 		{4, 10, 3, 4, new(big.Rat)},
-		{2, 4, 3, 3, big.NewRat(1, 1)}, // of 4 only one is honest
+		{2, 4, 3, 3, big.NewRat(1, 1)}, // only one of 4 members is honest
 	}
 	for _, test := range tests {
 		if got := atLeast(test.least, test.members, test.liars, test.witnesses); got.Cmp(test.want) != 0 {
@@ -32,7 +32,7 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
-// TestAtLeastAgainstDraws draws committees.
+// TestAtLeastAgainstDraws compares probabilities with randomly drawn committees.
 func TestAtLeastAgainstDraws(t *testing.T) {
 	const members, liars, witnesses, draws = 40, 12, 32, 20_000
 	r := rand.New(rand.NewPCG(1, 2))
@@ -67,8 +67,8 @@ func TestEver(t *testing.T) {
 	}
 }
 
-// odds returns the table of captured rounds for committees of at least fewest witnesses. README.md has all of them and
-// coalitions of several sizes, docs/trust.md only the largest coalitions.
+// odds returns the table of captured rounds for committees of at least fewest witnesses. README.md
+// contains all of them with coalitions of several sizes, docs/trust.md only the largest coalitions.
 func odds(coalitions func(members int) []int, fewest int) string {
 	var b strings.Builder
 	b.WriteString("| members | witnesses | coalition | blocks a round | captures a round | ever in 10,000 |\n|---|---|---|---|---|---|\n")
@@ -86,8 +86,8 @@ func odds(coalitions func(members int) []int, fewest int) string {
 	return b.String()
 }
 
-// liarsOf returns a tenth, a fifth, and the most that are fewer than a third, without those
-// that are the same.
+// liarsOf returns a tenth, a fifth, and the largest number below a third of the members, without
+// repetitions.
 func liarsOf(members int) []int {
 	var liars []int
 	for _, n := range []int{members / 10, members / 5, MostLiars(members)} {
@@ -117,7 +117,7 @@ func percent(p float64) string {
 	return fmt.Sprintf("%.1e", p)
 }
 
-// most returns the largest coalition that is fewer than a third.
+// most returns the size of the largest coalition below a third of the members.
 func most(members int) []int { return []int{MostLiars(members)} }
 
 // TestTables compares the tables of captured rounds with docs/trust.md and README.md.

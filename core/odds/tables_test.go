@@ -8,24 +8,24 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Ever returns how probable it is that something which happens in a round with probability p
-// happens in one of many independent rounds.
+// Ever returns the probability that an event with probability p in one round happens at least once
+// in the given number of independent rounds.
 func Ever(p *big.Rat, rounds int) float64 {
 	single, _ := p.Float64()
 	return -math.Expm1(float64(rounds) * math.Log1p(-single))
 }
 
-// Jury is how often a gang has what it needs of one.
+// Jury contains the probabilities that a coalition (gang) has enough jurors of a jury.
 type Jury struct {
 	Members, Gang int
 	Size, Needed  int
-	Convicts      *big.Rat // a trial of one of the gang against an honest member: the gang decides it
-	Blocks        *big.Rat // one of the gang is tried: its other members keep it in
-	Lax           *big.Rat // the same when a tenth of the honest ones cannot judge
+	Convicts      *big.Rat // in a trial of a colluding member against an honest member, the coalition decides
+	Blocks        *big.Rat // in a trial of a colluding member, the others prevent its conviction
+	Lax           *big.Rat // the same if a tenth of the honest members cannot judge
 }
 
-// JuryOf returns the odds of a jury drawn from all members but the accused and the accuser, of whom
-// one is of the gang.
+// JuryOf returns the odds of a jury drawn from all members except the accused and the accuser. One
+// of these belongs to the coalition.
 func JuryOf(members, gang int) Jury {
 	size := min(members-2, coordinator.MaxJury)
 	needed := (11*size + 19) / 20
@@ -38,16 +38,17 @@ func JuryOf(members, gang int) Jury {
 	}
 }
 
-// Rounds of which members that train nothing draw a result to audit: half the time of the newest,
-// else of all that they keep.
+// Members that do not train draw a result to audit from these rounds: half of the time from the
+// newest rounds, otherwise from all kept rounds.
 const (
 	newestRounds = 2
 	keptRounds   = 12
 )
 
-// Audited returns the probability that a result is ever audited by an honest member, where its
-// trainer is one of a gang of so many, whose audits find nothing. Every trainer has a batch. It is
-// close to 1 − exp(−h·v/(1−v)), of which h are honest and v train nothing.
+// Audited returns the probability that a result is ever audited by an honest member. Its trainer
+// belongs to a coalition of size gang, whose audits report nothing. Every trainer has a batch. The
+// probability is close to 1 − exp(−h·v/(1−v)), where h is the share of honest members and v the
+// share of members that do not train.
 func Audited(members, verificationPercent, gang int) float64 {
 	trainers := float64(members - assign.VerifierCount(members, verificationPercent))
 	old := 1 / (2 * keptRounds * trainers)

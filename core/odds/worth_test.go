@@ -11,9 +11,9 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// TestFreed compares with choices that are counted by hand.
+// TestFreed compares Freed with manually counted choices.
 func TestFreed(t *testing.T) {
-	// Of eight proofs two may be missing: 1 + 8 + 28 choices.
+	// Two of eight proofs may be missing: 1 + 8 + 28 choices.
 	if got, want := Freed(8, 6, 32), 1-math.Pow(37, -1./32); math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v is freed, want %v", got, want)
 	}
@@ -22,7 +22,7 @@ func TestFreed(t *testing.T) {
 	}
 }
 
-// freed returns the table of a host that leaves out proofs, in README.md.
+// freed returns the table of README.md about a host that omits proofs.
 func freed() string {
 	var b strings.Builder
 	b.WriteString("| witnesses | proofs it can leave out | chunks that it frees |\n|---|---|---|\n")
@@ -33,7 +33,7 @@ func freed() string {
 	return b.String()
 }
 
-// worths returns the table of injections, in README.md.
+// worths returns the table of injections in README.md.
 func worths() string {
 	var b strings.Builder
 	b.WriteString("| added, in lengths of a gradient | `compression_topk` | β = 0.9 | 0.99 | 0.999 |\n|---|---|---|---|---|\n")
@@ -54,7 +54,7 @@ func worths() string {
 	return b.String()
 }
 
-// steady returns the table of members that always add the largest error that passes, in README.md.
+// steady returns the table of README.md about members that always add the largest undetected error.
 func steady() string {
 	var b strings.Builder
 	b.WriteString("| limit | β = 0.9 | 0.99 | 0.999 |\n|---|---|---|---|\n")

@@ -130,7 +130,7 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 	case r.Join.Server == "" && len(r.Join.Flags) == 0 && r.Join.Chain == nil:
 		return "", "This page shows a copy of the run's log: its host knows how to join."
 	case !word.MatchString(s.RunID):
-		return "", "The run's name has characters that a shell may take for something else: type the command by hand."
+		return "", "The run's name has characters that a shell may interpret: type the command manually."
 	}
 	var parts []string
 	link := r.link(s, run)
@@ -161,7 +161,7 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 		parts = append(parts, "--checkpoint-dir checkpoints")
 	}
 	if r.Join.Server == "" {
-		note += "The member's key pays on the chain: it wants some SOL first; a client that has too little says how much. "
+		note += "The member's key pays fees on the chain. Send SOL to the key first; the client reports how much if its balance is too low. "
 	}
 	return strings.Join(parts, " \\\n  "), strings.TrimSpace(note)
 }

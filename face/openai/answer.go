@@ -112,9 +112,9 @@ func (a *answer) addChoice(param string, ids []int32) *problem {
 	}
 	switch {
 	case room < 1:
-		return invalid(param, tooLong, "the context length of the model is %d tokens: %s has %d, and at least 1 follows", a.model.Context, param, len(ids))
+		return invalid(param, tooLong, "%s has %d tokens, but the context length of the model is %d tokens, and the answer needs at least 1", param, len(ids), a.model.Context)
 	case room < c.most:
-		return invalid(a.request.maxField, tooLong, "%s is %d, and the context length of the model is %d tokens: %s has %d, so %d may follow",
+		return invalid(a.request.maxField, tooLong, "%s is %d, but the context length of the model is %d tokens: %s has %d, which leaves %d",
 			a.request.maxField, c.most, a.model.Context, param, len(ids), room)
 	case c.most == 0 && a.inChat:
 		c.most = room

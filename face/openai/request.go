@@ -100,10 +100,10 @@ func decode(body []byte, inChat bool) (request, *problem) {
 		own = chatFields
 	}
 	if err := strictjson.CheckEscapes(body); err != nil {
-		return r, invalid("", "", "the body is no JSON that all readers take for the same: %v", err)
+		return r, invalid("", "", "the body is not strict JSON: %v", err)
 	}
 	if !json.Valid(body) {
-		return r, invalid("", "", "the body is no JSON")
+		return r, invalid("", "", "the body is not a JSON object")
 	}
 	problem := object(body, "", func(name string, raw json.RawMessage) *problem {
 		if take := own[name]; take != nil {
@@ -145,7 +145,7 @@ func object(raw []byte, at string, each func(name string, raw json.RawMessage) *
 		var value json.RawMessage
 		key, err := d.Token()
 		if err = errors.Join(err, d.Decode(&value)); err != nil {
-			return invalid(at, "", "the body is no JSON: %v", err)
+			return invalid(at, "", "the body is not JSON: %v", err)
 		}
 		name := key.(string) // keys of an object are strings
 		if seen[name] {
@@ -232,7 +232,7 @@ func topP(r *request, name string, raw json.RawMessage) *problem {
 		return problem
 	}
 	if r.topP == 0 {
-		return invalid(name, "invalid_value", "top_p is 0: want more than 0; a temperature of 0 takes the most likely token always")
+		return invalid(name, "invalid_value", "top_p is 0: want more than 0; to choose the most likely token, set temperature to 0")
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func messages(r *request, name string, raw json.RawMessage) *problem {
 			case "annotations": // of an answer that the client sends back
 				return only("[]")(r, inner, raw)
 			default:
-				return invalid(inner, "unsupported_parameter", "%.100s is not done here, and may change the answer: leave it out", inner)
+				return invalid(inner, "unsupported_parameter", "%.100s is not supported and could change the answer; omit it", inner)
 			}
 		})
 		switch {
@@ -361,7 +361,7 @@ func content(at string, raw json.RawMessage, to *string) *problem {
 			case "text":
 				return read(inner, raw, &text, "a string")
 			default:
-				return invalid(inner, "unsupported_parameter", "%.100s is not done here: this server reads text only", inner)
+				return invalid(inner, "unsupported_parameter", "%.100s is not supported: this server reads text only", inner)
 			}
 		})
 		if problem != nil {

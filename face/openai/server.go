@@ -126,7 +126,7 @@ func New(m Model, l Limits, key string, logger *slog.Logger) (*Server, error) {
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ok", "running": running, "waiting": waiting})
 	})
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		missing := invalid("", "", "there is no %s %.200s here, but POST /v1/chat/completions and /v1/completions, GET /v1/models and /healthz", r.Method, r.URL.Path)
+		missing := invalid("", "", "unknown endpoint %s %.200s; this server has POST /v1/chat/completions and /v1/completions, GET /v1/models and /healthz", r.Method, r.URL.Path)
 		writeJSON(w, http.StatusNotFound, missing.body())
 	})
 	return s, nil
@@ -140,7 +140,7 @@ func (s *Server) described() any {
 
 func (s *Server) named(name string) *problem {
 	if name != s.model.Name {
-		missing := invalid("model", "model_not_found", "there is no model %.100q here, but %q", name, s.model.Name)
+		missing := invalid("model", "model_not_found", "unknown model %.100q; this server has %q", name, s.model.Name)
 		missing.status = http.StatusNotFound
 		return missing
 	}

@@ -3,11 +3,11 @@ package openai
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/tokenizer/chat"
 )
 
@@ -68,10 +68,12 @@ func TestEmptyArguments(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", function, text, err, want)
 		}
 	}
-	for _, arguments := range []string{`" "`, `"null"`, `"[]"`, `3`} {
+	for name, arguments := range map[string]string{"blank": `" "`, "null": `"null"`, "list": `"[]"`, "number": `3`} {
 		body := talk(`"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":` + arguments + `}}]`)
-		if _, wrong := decode(body, true); wrong == nil || !strings.Contains(wrong.Error(), "arguments are ") {
-			t.Errorf("%s: %+v", arguments, wrong)
+		if _, wrong := decode(body, true); wrong == nil {
+			t.Errorf("arguments %s: no error", arguments)
+		} else {
+			golden.Message(t, name, wrong)
 		}
 	}
 }

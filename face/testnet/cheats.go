@@ -37,11 +37,11 @@ func checkCheats(options Options, run config.Run) error {
 	state := filepath.Join(options.ConfigPath, stateFile)
 	switch {
 	case options.Resume != "":
-		return flagError("--cheat is for a run that begins: leave it or --resume out")
+		return flagError("--cheat applies to new runs only; omit --cheat or --resume")
 	case options.Chain.Used:
-		return flagError("--cheat: the program that cheats joins runs on servers: leave it or --backend solana out")
+		return flagError("--cheat applies to runs on a server only; omit --cheat or --backend solana")
 	case run.Config.VerificationPercent == 0:
-		return flagError("--cheat: verification_percent in %s is 0, so nobody would look: take a run that audits, as configs/cheats", state)
+		return flagError("--cheat: verification_percent in %s is 0, so no member would audit; choose a run with audits, such as configs/cheats", state)
 	}
 	if _, err := os.Stat(options.CheatBinary); err != nil {
 		return fmt.Errorf("%s is missing; the product does not include it; build it with: make cheat", options.CheatBinary)

@@ -50,7 +50,7 @@ func check(options Options, run config.Run) error {
 	}
 	for _, binary := range []string{options.ServerBinary, options.ClientBinary} {
 		if _, err := os.Stat(binary); err != nil {
-			return fmt.Errorf("%s is not there: build it with: make build", binary)
+			return fmt.Errorf("%s is missing; build it with: make build", binary)
 		}
 	}
 	if err := checkData(options.ConfigPath, run, options.Chain); err != nil {
@@ -103,7 +103,7 @@ func checkTokens(path string) error {
 	found := slices.ContainsFunc(files.Files, func(file walk.File) bool { return tokens.IsTokenFile(file.Inside) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("data folder %s is not there: %s (make demo does both)", path, prepareData)
+		return fmt.Errorf("data folder %s is missing; %s (make demo does both)", path, prepareData)
 	case err != nil:
 		return fmt.Errorf("data folder: %w", err)
 	case !found:
@@ -117,7 +117,7 @@ const makeModel = "make one with: psyche-client init-model"
 // checkModel returns an error unless a model's folder contains a config.json.
 func checkModel(folder string) error {
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("model folder %s is not there: %s (make demo does both)", folder, makeModel)
+		return fmt.Errorf("model folder %s is missing; %s (make demo does both)", folder, makeModel)
 	}
 	if _, err := os.Stat(filepath.Join(folder, "config.json")); err != nil {
 		return fmt.Errorf("model folder %s holds no config.json: %s", folder, makeModel)

@@ -53,7 +53,7 @@ func (c Chain) check(options Options) error {
 	case !c.Used:
 		return nil
 	case options.Faults.KillServerAtStep > 0 && c.Validator != "":
-		return flagError("--kill-server-at-step: a validator begins its ledger anew at each start: leave --validator or this flag out")
+		return flagError("--kill-server-at-step: a validator starts a new ledger each time; omit --kill-server-at-step or --validator")
 	case c.SlotMs < 20 || c.SlotMs > 10_000:
 		return flagError("--slot-ms is %d: want 20 to 10000", c.SlotMs)
 	}

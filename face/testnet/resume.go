@@ -47,7 +47,7 @@ func (n *network) claim() error {
 	}
 	err = filelock.Try(folder)
 	if errors.Is(err, filelock.ErrHeld) {
-		err = errors.New("a testnet runs there, or is about to end: wait until it has ended, or end it with Ctrl-C")
+		err = errors.New("another testnet uses this folder; wait until it ends, or stop it with Ctrl-C")
 	}
 	if err != nil {
 		return errors.Join(err, folder.Close())
@@ -104,11 +104,11 @@ func wasOnChain(dir string, asked Chain) (bool, error) {
 	}
 	switch {
 	case here(ledgerFile) && asked.Validator != "":
-		return false, flagError("--validator: the run's chain is that of psyche chain start: leave the flag out")
+		return false, flagError("--validator: the run's chain is from psyche chain start; omit --validator")
 	case here(ledgerFile):
 		return true, nil
 	case here(validatorLedger):
-		return false, FlagError{fmt.Errorf("the run's chain was a validator's, which a testnet does not start again: the commands in %s do, by hand and one after the other", filepath.Join(filepath.Dir(dir), byHandFile))}
+		return false, FlagError{fmt.Errorf("testnet cannot restart the validator of the run's chain; run the commands in %s manually, one after the other", filepath.Join(filepath.Dir(dir), byHandFile))}
 	case asked.Used:
 		return false, flagError("--backend solana: the run is not on a chain: leave the flag out")
 	}
@@ -144,7 +144,7 @@ func savedOnChain(dir string) (config.Run, *resumedRun, error) {
 func savedOnServer(dir string) (config.Run, *resumedRun, error) {
 	journals, err := filepath.Glob(filepath.Join(dir, "*.journal"))
 	if err != nil || len(journals) != 1 {
-		return config.Run{}, nil, FlagError{fmt.Errorf("%s has %d journals, want the one of a testnet's run: name a folder that psyche testnet start made", dir, len(journals))}
+		return config.Run{}, nil, FlagError{fmt.Errorf("%s has %d journals, want 1; name a folder of psyche testnet start", dir, len(journals))}
 	}
 	log, _, err := server.Replay(journals[0], nil)
 	if err != nil {

@@ -59,7 +59,7 @@ func (s *resumedRun) check(acceptLoss bool) error {
 	}
 	beside := "no other checkpoint is there"
 	if len(s.others) > 0 {
-		beside = "there is: " + strings.Join(s.others, ", ")
+		beside = "found: " + strings.Join(s.others, ", ")
 	}
 	return fmt.Errorf("the newest model that the run recorded is of step %d, and no client's folder has it (%s): "+
 		"the run would continue with an older one; restore its folder %s-step%d, or accept the loss with --accept-loss", c.Step, beside, s.state.RunID, c.Step)
@@ -79,9 +79,9 @@ func (s *resumedRun) String() string {
 			from = fmt.Sprintf("its newest recorded model, of step %d, as a client reported at %s", c.Step, uploads[0].Place)
 		}
 	}
-	text := fmt.Sprintf("the run stands before round %d; it has %s", next, from)
+	text := fmt.Sprintf("the run continues with round %d; it has %s", next, from)
 	if seen+1 < next {
-		text += fmt.Sprintf("; what was counted in rounds %d to %d is in no checkpoint and lost", seen+1, next-1)
+		text += fmt.Sprintf("; the training of rounds %d to %d is lost, because no checkpoint contains it", seen+1, next-1)
 	}
 	return text
 }

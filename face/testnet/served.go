@@ -52,13 +52,13 @@ func checkServed(path string, run config.Run, chain Chain) error {
 	}
 	ip, err := netip.ParseAddr(host)
 	if here := host == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified()); !here {
-		return ConfigError{fmt.Errorf("clients would look for the data of %s at %s, but a testnet serves it on 127.0.0.1: name that in data_location", path, at.Addr)}
+		return ConfigError{fmt.Errorf("clients would look for the data of %s at %s, but a testnet serves it on 127.0.0.1; set that host in data_location", path, at.Addr)}
 	}
 	if number, err := strconv.Atoi(port); err != nil || number == 0 || !isFree(number) {
 		return ConfigError{fmt.Errorf("port %[2]s for the data of %[1]s is invalid or in use; stop the program that uses it, or name another port in data_location", path, port)}
 	}
 	if at.Key != "" && chain.Used {
-		return ConfigError{fmt.Errorf("clients want the data server to have the key %s, a testnet's has a fresh one: leave the key out of data_location", at.Key)}
+		return ConfigError{fmt.Errorf("data_location has the data server key %s, but a testnet's data server has a new key; omit the key from data_location", at.Key)}
 	}
 	return nil
 }

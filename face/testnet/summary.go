@@ -173,7 +173,7 @@ func (s Summary) complete() error {
 	case len(missing) > 0:
 		return fmt.Errorf("%w: %s ended without the final model", ErrIncomplete, strings.Join(missing, ", "))
 	case len(unrecorded) > 0:
-		return fmt.Errorf("%w: too few members reported the final model for the run to record it; %s vouch for theirs", ErrIncomplete, strings.Join(unrecorded, ", "))
+		return fmt.Errorf("%w: too few members reported the final model for the run to record it; reported by: %s", ErrIncomplete, strings.Join(unrecorded, ", "))
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func TestSinksThatHang(t *testing.T) {
 		if err := feed.Close(ctx); err == nil || time.Since(begun) > 11*time.Second {
 			t.Errorf("ended after %v with %v", time.Since(begun), err)
 		}
-		if !strings.Contains(log.String(), "rows are dropped") {
+		if !strings.Contains(log.String(), "dropped=") {
 			t.Errorf("not logged: %s", log.String())
 		}
 	})

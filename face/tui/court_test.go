@@ -23,7 +23,7 @@ var trials = event.Trials{Open: []event.OpenTrial{
 
 var ejected = []event.Ejected{
 	{Client: "1Older", Until: 2, Reason: "by the main authority"}, {Client: "9aBcDeFgHi", Until: 3, Reason: "it signed two results"},
-	{Client: "7ZLpJgvnAb", Until: 4, Reason: "it accused somebody wrongly"}, {Client: "2VnaQYyoCd", Until: 5, Reason: "a jury found it \x1b[31mguilty"},
+	{Client: "7ZLpJgvnAb", Until: 4, Reason: "it made a false accusation"}, {Client: "2VnaQYyoCd", Until: 5, Reason: "a jury found it \x1b[31mguilty"},
 }
 
 // TestCourtScreens has who audits, is tried, judges and was ejected on the screens.

@@ -222,7 +222,7 @@ func (m serverModel) pause(runID string, runs []hosted) tea.Cmd {
 		if paused {
 			return pausedMsg{"run " + runID + " pauses as soon as its epoch allows"}
 		}
-		return pausedMsg{"run " + runID + " goes on"}
+		return pausedMsg{"run " + runID + " continues"}
 	}
 }
 

@@ -125,14 +125,20 @@ func TestPauseAsksFirst(t *testing.T) {
 	if got := press("p", "n"); len(did) != 0 || got != "nothing was changed" {
 		t.Errorf("did %v, reported %q", did, got)
 	}
-	if got := press("y", "p", "y"); strings.Join(did, " ") != "quickstarttrue" || !strings.Contains(got, "pauses as soon") {
+	if got := press("y", "p", "y"); strings.Join(did, " ") != "quickstarttrue" {
 		t.Errorf("did %v, reported %q", did, got)
+	} else {
+		golden.Message(t, "pause", errors.New(got))
 	}
-	if got := press("up", "down", "p", "y"); did[len(did)-1] != "secondtrue" || !strings.Contains(got, "no right") {
+	if got := press("up", "down", "p", "y"); did[len(did)-1] != "secondtrue" {
 		t.Errorf("did %v, reported %q", did, got)
+	} else {
+		golden.Message(t, "refused pause", errors.New(got))
 	}
-	if got := press("down", "down", "p", "y", "ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" || !strings.Contains(got, "goes on") {
+	if got := press("down", "down", "p", "y", "ctrl+c"); strings.Join(did[2:], " ") != "thirdfalse interrupt" {
 		t.Errorf("did %v, reported %q", did, got)
+	} else {
+		golden.Message(t, "resume", errors.New(got))
 	}
 	m, _ = m.Update(tickMsg(begun))
 	m, _ = m.Update(tea.WindowSizeMsg{Width: 99, Height: 31})

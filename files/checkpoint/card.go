@@ -11,7 +11,7 @@ import (
 // CardFile is the model card of a repository at the Hub.
 const CardFile = "README.md"
 
-// cardMark is in every card made here; a card without it was written by a person.
+// cardMark is in every generated card. A card without it was written by a person.
 const cardMark = "<!-- written by psyche; remove this line to keep your own text -->"
 
 // IsOwnCard reports whether Card wrote a text, which may then be replaced.
@@ -23,7 +23,7 @@ func Card(f Facts, config []byte) []byte {
 	var shown struct {
 		Architectures []string `json:"architectures"`
 	}
-	_ = json.Unmarshal(pythonjson.Quoted(config), &shown) // the reader of the checkpoint parsed it before
+	_ = json.Unmarshal(pythonjson.Quoted(config), &shown) // the checkpoint's reader has already parsed it
 	var b bytes.Buffer
 	b.WriteString("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- psyche\n- distributed-training\n---\n")
 	fmt.Fprintf(&b, "%s\n\n# %s\n\n", cardMark, oneLine(f.RunID))
@@ -46,7 +46,7 @@ func Card(f Facts, config []byte) []byte {
 	return b.Bytes()
 }
 
-// oneLine is text that cannot leave its cell of a table.
+// oneLine returns text in a form that cannot leave its table cell.
 func oneLine(text string) string {
 	return string(bytes.Map(func(r rune) rune {
 		if r < ' ' || r == '|' || r == '<' || r == '>' || r == '`' {

@@ -70,29 +70,30 @@ func TestDecodeManifestRejects(t *testing.T) {
 	tests := []struct {
 		name string
 		raw  []byte
-		want string
 	}{
-		{"empty", nil, "not a checkpoint manifest"},
-		{"other version", append([]byte("psymf\x00\x00\x02"), valid.Encode()[8:]...), "not a checkpoint manifest"},
-		{"truncated", valid.Encode()[:40], "truncated"},
-		{"lying count", append([]byte(manifestMagic), 1, 0, 0, 0, 255, 255, 255, 255), "truncated"},
-		{"bytes after the end", append(valid.Encode(), 0), "follow"},
-		{"too large", make([]byte, MaxManifestSize+1), "at most"},
-		{"files out of order", encode(func(m *Manifest) { m.Files[0], m.Files[1] = m.Files[1], m.Files[0] }), "out of order"},
-		{"tensor twice", encode(func(m *Manifest) { m.Tensors[1] = m.Tensors[0] }), "out of order"},
-		{"path as file name", encode(func(m *Manifest) { m.Files[0].Name = "../config.json" }), "file name"},
-		{"tensor file as file", encode(func(m *Manifest) { m.Files[1].Name = "model.safetensors" }), "file name"},
-		{"huge file", encode(func(m *Manifest) { m.Files[0].Size = MaxFileSize + 1 }), "at most"},
-		{"unknown dtype", encode(func(m *Manifest) { m.Tensors[0].DType = "F33" }), "dtype"},
-		{"rank", encode(func(m *Manifest) { m.Tensors[0].Shape = make([]int64, 9) }), "dimensions"},
-		{"overflow", encode(func(m *Manifest) { m.Tensors[0].Shape = []int64{1 << 40, 1 << 40} }), "overflows"},
-		{"reserved tensor name", encode(func(m *Manifest) { m.Tensors[0].Name = "__metadata__" }), "tensor name"},
+		{"empty", nil},
+		{"other version", append([]byte("psymf\x00\x00\x02"), valid.Encode()[8:]...)},
+		{"truncated", valid.Encode()[:40]},
+		{"lying count", append([]byte(manifestMagic), 1, 0, 0, 0, 255, 255, 255, 255)},
+		{"bytes after the end", append(valid.Encode(), 0)},
+		{"too large", make([]byte, MaxManifestSize+1)},
+		{"files out of order", encode(func(m *Manifest) { m.Files[0], m.Files[1] = m.Files[1], m.Files[0] })},
+		{"tensor twice", encode(func(m *Manifest) { m.Tensors[1] = m.Tensors[0] })},
+		{"path as file name", encode(func(m *Manifest) { m.Files[0].Name = "../config.json" })},
+		{"tensor file as file", encode(func(m *Manifest) { m.Files[1].Name = "model.safetensors" })},
+		{"huge file", encode(func(m *Manifest) { m.Files[0].Size = MaxFileSize + 1 })},
+		{"unknown dtype", encode(func(m *Manifest) { m.Tensors[0].DType = "F33" })},
+		{"rank", encode(func(m *Manifest) { m.Tensors[0].Shape = make([]int64, 9) })},
+		{"overflow", encode(func(m *Manifest) { m.Tensors[0].Shape = []int64{1 << 40, 1 << 40} })},
+		{"reserved tensor name", encode(func(m *Manifest) { m.Tensors[0].Name = "__metadata__" })},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := DecodeManifest(test.raw); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error = %v, want ErrInvalid with %q", err, test.want)
+			_, err := DecodeManifest(test.raw)
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("error = %v, want ErrInvalid", err)
 			}
+			golden.Message(t, test.name, err)
 		})
 	}
 }
@@ -221,18 +222,17 @@ func TestReadDirRejects(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(t *testing.T, dir string)
-		want   string
 	}{
-		{"no config", func(t *testing.T, dir string) { remove(t, dir, "config.json") }, "config.json is missing"},
-		{"no tensors", func(t *testing.T, dir string) { remove(t, dir, "model.safetensors") }, "both missing"},
-		{"config is no JSON", func(t *testing.T, dir string) { write(t, dir, "config.json", "{") }, "config.json"},
-		{"no architecture", func(t *testing.T, dir string) { write(t, dir, "config.json", "{}") }, "architectures"},
+		{"no config", func(t *testing.T, dir string) { remove(t, dir, "config.json") }},
+		{"no tensors", func(t *testing.T, dir string) { remove(t, dir, "model.safetensors") }},
+		{"config is no JSON", func(t *testing.T, dir string) { write(t, dir, "config.json", "{") }},
+		{"no architecture", func(t *testing.T, dir string) { write(t, dir, "config.json", "{}") }},
 		{"vocabulary differs", func(t *testing.T, dir string) {
 			write(t, dir, "config.json", strings.Replace(config, `"vocab_size":2`, `"vocab_size":9`, 1))
-		}, "vocab_size"},
+		}},
 		{"layers differ", func(t *testing.T, dir string) {
 			write(t, dir, "config.json", strings.Replace(config, `layers":1`, `layers":2`, 1))
-		}, "num_hidden_layers"},
+		}},
 		{"truncated tensors", func(t *testing.T, dir string) {
 			path := filepath.Join(dir, "model.safetensors")
 			info, err := os.Stat(path)
@@ -242,47 +242,47 @@ func TestReadDirRejects(t *testing.T) {
 			if err := os.Truncate(path, info.Size()-1); err != nil {
 				t.Fatal(err)
 			}
-		}, "truncated"},
+		}},
 		{"index names a path", func(t *testing.T, dir string) {
 			remove(t, dir, "model.safetensors")
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"../model.safetensors"}}`)
-		}, "invalid shard name"},
+		}},
 		{"index is empty", func(t *testing.T, dir string) {
 			remove(t, dir, "model.safetensors")
 			write(t, dir, "model.safetensors.index.json", `{"metadata":{"total_size":0}}`)
-		}, "no tensors"},
+		}},
 		{"shard is missing", func(t *testing.T, dir string) {
 			remove(t, dir, "model.safetensors")
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"model-00001-of-00002.safetensors"}}`)
-		}, "no such file"},
+		}},
 		{"shard lacks a tensor", func(t *testing.T, dir string) {
 			if err := os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "model-00001-of-00001.safetensors")); err != nil {
 				t.Fatal(err)
 			}
 			write(t, dir, "model.safetensors.index.json", `{"weight_map":{"a":"model-00001-of-00001.safetensors"}}`)
-		}, "which model.safetensors.index.json does not list"},
+		}},
 		{"index names too much", func(t *testing.T, dir string) {
 			reindex(t, dir, func(map[string]string) {}, "ghost")
-		}, "index.json lists tensor ghost, but model-00001-of-00001.safetensors does not contain it (1 such tensors)"},
+		}},
 		{"index names too little", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) { delete(names, "model.norm.weight") })
-		}, "model-00001-of-00001.safetensors contains tensor model.norm.weight, which model.safetensors.index.json does not list"},
+		}},
 		{"index names two too many", func(t *testing.T, dir string) {
 			reindex(t, dir, func(map[string]string) {}, "mtp.fc.weight", "ghost")
-		}, "lists tensor ghost, but model-00001-of-00001.safetensors does not contain it (2 such tensors)"},
+		}},
 		{"index names no shard", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) { names["model.norm.weight"] = "" })
-		}, `invalid shard name ""`},
+		}},
 		{"index names a shard that is absent", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) {
 				for name := range names {
 					names[name] = "model-00009-of-00009.safetensors"
 				}
 			})
-		}, "model-00009-of-00009.safetensors"},
+		}},
 		{"index puts a tensor elsewhere", func(t *testing.T, dir string) {
 			reindex(t, dir, func(names map[string]string) { names["model.embed_tokens.weight"] = "model-00002-of-00001.safetensors" })
-		}, `model.embed_tokens.weight, but model.safetensors.index.json assigns this tensor to "model-00002-of-00001.safetensors"`},
+		}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -291,9 +291,8 @@ func TestReadDirRejects(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.change(t, dir)
-			if _, err := ReadDir(dir); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
-				t.Errorf("error = %v, want one with %q and the folder", err, test.want)
-			}
+			_, err := ReadDir(dir)
+			golden.Message(t, test.name, err)
 		})
 	}
 }

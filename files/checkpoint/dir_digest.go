@@ -62,7 +62,7 @@ func manifestOf(ctx context.Context, dir string, counting *counter) (m Manifest,
 	return m, m.Validate()
 }
 
-// tensorFiles returns the names of the files that a folder's tensors are in.
+// tensorFiles returns the names of a folder's tensor files.
 func tensorFiles(dir string) ([]string, error) {
 	_, err := os.Stat(filepath.Join(dir, singleFile))
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -76,11 +76,11 @@ func tensorFiles(dir string) ([]string, error) {
 	return index.files(), err
 }
 
-// pieceSize is the bytes of a tensor that are hashed at once.
+// pieceSize is the number of bytes of a tensor that are hashed at once.
 const pieceSize = 1 << 20
 
-// hashTensors reads a file of tensors in pieces. The sizes of the tensors that it returns add
-// up to that of the file's data.
+// hashTensors reads a tensor file in pieces. The sizes of the returned tensors add up to the size
+// of the file's data.
 func hashTensors(ctx context.Context, path string, counting *counter) (tensors []TensorEntry, step uint32, err error) {
 	file, err := openTensors(path)
 	if err != nil {
@@ -102,7 +102,7 @@ func hashTensors(ctx context.Context, path string, counting *counter) (tensors [
 	return tensors, step, nil
 }
 
-// interruptible is a reader that fails when its context has ended.
+// interruptible is a reader that fails after its context has ended.
 type interruptible struct {
 	ctx context.Context
 	io.Reader

@@ -59,10 +59,10 @@ func CheckDir(dir string) (values uint64, err error) {
 	return values, nil
 }
 
-// tensorReader reads a file of tensors, and its metadata.
+// tensorReader reads a tensor file and its metadata.
 type tensorReader func(path string) ([]safetensors.Tensor, map[string]string, error)
 
-// readHeader is a tensorReader whose tensors have no data.
+// readHeader is a tensorReader that returns tensors without data.
 func readHeader(path string) ([]safetensors.Tensor, map[string]string, error) {
 	file, err := openTensors(path)
 	if err != nil {
@@ -71,11 +71,11 @@ func readHeader(path string) ([]safetensors.Tensor, map[string]string, error) {
 	return file.tensors(), file.Metadata, file.Close()
 }
 
-// opened is an open file of tensors.
+// opened is an open tensor file.
 type opened struct {
 	*os.File
 	safetensors.Header
-	begin int64 // of the data
+	begin int64 // offset of the data
 }
 
 func openTensors(path string) (f *opened, err error) {
@@ -110,7 +110,7 @@ func (f *opened) tensors() (tensors []safetensors.Tensor) {
 	return tensors
 }
 
-// data returns where the data of a tensor lie.
+// data returns a reader of a tensor's data.
 func (f *opened) data(e safetensors.Entry) *io.SectionReader {
 	return io.NewSectionReader(f.File, f.begin+e.Begin, e.End-e.Begin)
 }
@@ -163,7 +163,7 @@ func (s *Snapshot) readTensors(dir string, read tensorReader) error {
 	return s.readShards(dir, data, read)
 }
 
-// readShards wants the shards to hold exactly the tensors that the index says.
+// readShards requires the shards to contain exactly the tensors in the index.
 func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error {
 	index, err := parseIndex(data)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Snapshot) readShards(dir string, data []byte, read tensorReader) error 
 	return nil
 }
 
-// misplaced is the error for a shard with a tensor that belongs elsewhere.
+// misplaced returns the error for a shard with a tensor that belongs elsewhere.
 func (index shardIndex) misplaced(shard, tensor string) error {
 	if other, found := index.WeightMap[tensor]; found {
 		return fmt.Errorf("%w: %s contains tensor %s, but %s assigns this tensor to %q", ErrInvalid, shard, tensor, indexFile, other)
@@ -207,7 +207,7 @@ func (index shardIndex) misplaced(shard, tensor string) error {
 	return fmt.Errorf("%w: %s contains tensor %s, which %s does not list", ErrInvalid, shard, tensor, indexFile)
 }
 
-// missing is the error for an index with tensors that no shard has.
+// missing returns the error for an index with tensors that no shard has.
 func (index shardIndex) missing(held []safetensors.Tensor) error {
 	absent := maps.Clone(index.WeightMap)
 	for _, tensor := range held {
@@ -219,8 +219,8 @@ func (index shardIndex) missing(held []safetensors.Tensor) error {
 	return fmt.Errorf("%w: a shard contains a tensor twice", ErrInvalid)
 }
 
-// parseIndex reads an index and checks the names of the shards in it. Writers disagree about its metadata, which is not
-// read.
+// parseIndex parses an index and checks the names of its shards. It ignores the metadata, which
+// differs between writers.
 func parseIndex(data []byte) (shardIndex, error) {
 	var read struct {
 		WeightMap map[string]string `json:"weight_map"`
@@ -249,7 +249,7 @@ func (index shardIndex) files() []string {
 	return slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
 }
 
-// parseStep returns 0 for files that other programs wrote.
+// parseStep returns 0 for files of other programs.
 func parseStep(path string, metadata map[string]string) (uint32, error) {
 	text, found := metadata[stepKey]
 	if !found {
@@ -273,11 +273,11 @@ func readCapped(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// maxFurtherLayers bounds num_nextn_predict_layers; published models have one.
+// maxFurtherLayers is the maximum of num_nextn_predict_layers; published models have one.
 const maxFurtherLayers = 64
 
-// checkConfig compares the tensors with what config.json says of sizes. Fields that an
-// architecture does not have are not checked; the model itself checks every shape.
+// checkConfig compares the tensors with the sizes in config.json. It ignores fields that an
+// architecture does not have; the model itself checks every shape.
 func checkConfig(s Snapshot) error {
 	data, found := s.File(ConfigFile)
 	if !found {
@@ -288,11 +288,14 @@ func checkConfig(s Snapshot) error {
 		VocabSize     *int64   `json:"vocab_size"`
 		HiddenSize    *int64   `json:"hidden_size"`
 		Layers        *int     `json:"num_hidden_layers"`
-		Further       int      `json:"num_nextn_predict_layers"` // DeepSeek-V3's, behind the last
+		Further       int      `json:"num_nextn_predict_layers"` // DeepSeek-V3's, after the last
 	}
 	err := filestart.Check(data)
 	if err == nil {
 		err = json.Unmarshal(pythonjson.Quoted(data), &config)
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		return fmt.Errorf("%w: %s: %s has the wrong type: %s", ErrInvalid, ConfigFile, wrong.Field, wrong.Value)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalid, ConfigFile, err)

@@ -13,20 +13,20 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// maxShardSize is the bytes of tensors in one file, as Hugging Face's writers split.
+// maxShardSize is the maximum number of bytes of tensors in one file, as in Hugging Face's writers.
 const maxShardSize = 5 << 30
 
-// Names of the tensors' files.
+// Names of tensor files.
 const (
 	tensorSuffix = ".safetensors"
 	singleFile   = "model.safetensors"
 	indexFile    = "model.safetensors.index.json"
 )
 
-// stepKey is the metadata key of a tensor file that holds Snapshot.Step in decimal.
+// stepKey is the metadata key of Snapshot.Step, in decimal, in a tensor file.
 const stepKey = "step"
 
-// errOccupied says that a folder holds something other than a checkpoint.
+// errOccupied means that a folder contains something other than a checkpoint.
 var errOccupied = errors.New("the folder has files that are not part of a checkpoint")
 
 // Extra is an additional file in the folder of a checkpoint, such as the state of an optimizer.
@@ -47,7 +47,7 @@ func WriteDir(dir string, s Snapshot, extras ...Extra) error {
 // Through writes the data of a tensor.
 type Through func(w io.Writer, data []byte) error
 
-// whole writes data as they are.
+// whole writes data unchanged.
 func whole(w io.Writer, data []byte) error {
 	_, err := w.Write(data)
 	return err
@@ -80,7 +80,7 @@ func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, e
 	if err := CheckTarget(dir); err != nil {
 		return err
 	}
-	// What others left behind is no reason not to write.
+	// Failing to remove remains of other processes must not prevent writing.
 	_ = RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
 	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, through, extras) })
 }
@@ -169,8 +169,8 @@ type shardIndex struct {
 	WeightMap map[string]string `json:"weight_map"`
 }
 
-// split cuts the tensors into runs of at most size bytes; a larger tensor is alone.
-// There is at least one run.
+// split cuts the tensors into runs of at most size bytes; a larger tensor has its own run. There is
+// at least one run.
 func split(tensors []safetensors.Tensor, size int64) [][]safetensors.Tensor {
 	var shards [][]safetensors.Tensor
 	start, filled := 0, int64(0)
@@ -207,16 +207,16 @@ func CheckTarget(dir string) error {
 	return nil
 }
 
-// putInPlace moves the new folder to dir and removes what it replaces. Where the
-// system cannot exchange two folders in one step, the old one stands under
-// <dir>.old until the new one is there.
+// putInPlace moves the new folder to dir and removes the folder that it replaces. If the system
+// cannot exchange two folders atomically, the old one is renamed to <dir>.old until the new one is
+// in place.
 func putInPlace(temporary, dir string) error {
 	_, err := os.Lstat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = os.Rename(temporary, dir)
 	case err == nil && exchange(temporary, dir) == nil:
-		err = os.RemoveAll(temporary) // which now is the old one
+		err = os.RemoveAll(temporary) // now the old folder
 	case err == nil:
 		err = swap(temporary, dir)
 	}
@@ -237,7 +237,7 @@ func swap(temporary, dir string) error {
 	return os.RemoveAll(old)
 }
 
-// writeFile creates a file and makes its content durable.
+// writeFile creates a file durably.
 func writeFile(path string, data []byte) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {

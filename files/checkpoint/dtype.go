@@ -9,13 +9,13 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// typeNames are what config.json calls the types of weights, the widest first.
+// typeNames are the names of weight types in config.json, the widest type first.
 var typeNames = []struct {
 	dtype safetensors.DType
 	name  string
 }{{safetensors.F64, "float64"}, {safetensors.F32, "float32"}, {safetensors.BF16, "bfloat16"}, {safetensors.F16, "float16"}}
 
-// typeKeys are the keys of config.json for the type of the weights, new and old.
+// typeKeys are the keys for the type of the weights in config.json, new and old.
 var typeKeys = []string{"dtype", "torch_dtype"}
 
 // NameType sets the type in config.json to the type of the weights, or the widest of several, if
@@ -37,9 +37,9 @@ func (s *Snapshot) NameType() {
 	s.Files[at].Data = nameType(s.Files[at].Data, name)
 }
 
-// nameType replaces the values of typeKeys in an object. What is no object stays.
+// nameType replaces the values of typeKeys in an object. It returns anything else unchanged.
 func nameType(config []byte, name string) []byte {
-	decoder := json.NewDecoder(bytes.NewReader(pythonjson.Quoted(config))) // of the same length
+	decoder := json.NewDecoder(bytes.NewReader(pythonjson.Quoted(config))) // has the same length
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
 		return config
 	}

@@ -13,7 +13,7 @@ import (
 // FactsFile is the name of the file with the Facts of a checkpoint.
 const FactsFile = "psyche.json"
 
-// maxFactsSize bounds a FactsFile, in bytes.
+// maxFactsSize is the maximum size of a FactsFile in bytes.
 const maxFactsSize = 16 << 10
 
 // ErrNoFacts means that a checkpoint has no FactsFile, because it does not come from a run.

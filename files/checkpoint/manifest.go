@@ -12,7 +12,7 @@ import (
 // MaxManifestSize is the maximum size of an encoded manifest in bytes.
 const MaxManifestSize = 16 << 20
 
-// manifestMagic starts an encoded manifest; its last byte is the version.
+// manifestMagic is the start of an encoded manifest. Its last byte is the version.
 const manifestMagic = "psymf\x00\x00\x01"
 
 // Entry is a file of a manifest.
@@ -83,7 +83,7 @@ func (m Manifest) Validate() error {
 	}
 	for i, e := range m.Files {
 		if !besideTensors(e.Name) {
-			return fmt.Errorf("%w: file name %q is not one of a Hugging Face model", ErrInvalid, e.Name)
+			return fmt.Errorf("%w: file name %q does not belong to a Hugging Face model", ErrInvalid, e.Name)
 		}
 		if e.Size > MaxFileSize {
 			return fmt.Errorf("%w: file %s of %d bytes, at most %d are allowed", ErrInvalid, e.Name, e.Size, MaxFileSize)
@@ -149,7 +149,7 @@ func DecodeManifest(b []byte) (Manifest, error) {
 		return Manifest{}, fmt.Errorf("%w: not a checkpoint manifest, or an unsupported version", ErrInvalid)
 	}
 	m := Manifest{Step: d.uint32()}
-	// No capacity is reserved from the counts: a lying count ends at the first missing entry.
+	// The counts reserve no capacity: decoding with a false count ends at the first missing entry.
 	for range d.uint32() {
 		if d.short {
 			break
@@ -179,8 +179,8 @@ func DecodeManifest(b []byte) (Manifest, error) {
 	return m, nil
 }
 
-// decoder takes values from the front of rest; after a value that is not there, short
-// is set and every value is zero.
+// decoder takes values from the front of rest. After a missing value, short is true and every value
+// is zero.
 type decoder struct {
 	rest  []byte
 	short bool

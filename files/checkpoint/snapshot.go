@@ -115,9 +115,9 @@ func (s Snapshot) manifestWithout() Manifest {
 	return m
 }
 
-// knownFiles are the names that Hugging Face tools use in a model's folder. Nothing else
-// is written, read or replaced there: peers send file names, and a folder may hold what
-// somebody else wants to keep.
+// knownFiles matches the names that Hugging Face tools use in a model's folder. No other file is
+// written, read or replaced there, because peers send file names, and a folder may contain files
+// that its owner wants to keep.
 var knownFiles = regexp.MustCompile(`^(` +
 	`config\.json|generation_config\.json|tokenizer\.json|tokenizer_config\.json|special_tokens_map\.json|` +
 	`added_tokens\.json|vocab\.json|merges\.txt|tokenizer\.model|chat_template\.(json|jinja)|` +
@@ -129,17 +129,17 @@ func known(name string) bool { return knownFiles.MatchString(name) }
 // downloaded from a repository.
 func IsPart(name string) bool { return known(name) && name != optimizerFile }
 
-// optimizerFile is what package train puts beside a model for its own machine.
+// optimizerFile is the local optimizer state that package train writes to a model's folder.
 const optimizerFile = "optimizer.safetensors"
 
-// besideTensors reports whether a snapshot may have a File of that name.
+// besideTensors reports whether a snapshot may have a File with that name.
 func besideTensors(name string) bool {
 	return known(name) && !strings.HasSuffix(name, tensorSuffix) && name != indexFile && name != FactsFile
 }
 
 func checkTensorName(name string) error {
 	if name == "" || len(name) > MaxNameLength || !utf8.ValidString(name) || strings.HasPrefix(name, "__") {
-		return fmt.Errorf("%w: tensor name %q", ErrInvalid, name)
+		return fmt.Errorf("%w: tensor name %q is not allowed", ErrInvalid, name)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// makeUnfinished makes a folder for what will be dir. It is this process's until release
-// is called or the process has ended, however it does.
+// makeUnfinished creates a temporary folder for dir. It belongs to this process until release is
+// called or the process ends in any way.
 func makeUnfinished(dir string) (path string, release func(), err error) {
 	for range 3 {
 		path = filepath.Join(filepath.Dir(dir), safetensors.UnfinishedName(filepath.Base(dir)))
@@ -28,7 +28,7 @@ func makeUnfinished(dir string) (path string, release func(), err error) {
 	return "", nil, err
 }
 
-// errLost says that a folder was taken for abandoned between its making and its locking.
+// errLost means that another process took a new folder for abandoned before it was locked.
 var errLost = errors.New("another process removed the new folder")
 
 // hold opens a new folder and locks it.
@@ -37,7 +37,8 @@ func hold(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Where the file system knows no locks nobody else has it, and it is never found abandoned.
+	// If the file system does not support locks, no other process has it, and it never counts as
+	// abandoned.
 	if !errors.Is(filelock.Try(folder), filelock.ErrHeld) && filelock.IsAt(folder, path) {
 		return folder, nil
 	}
@@ -64,10 +65,12 @@ func RemoveUnfinished(parent string, is func(name string) bool) error {
 	return failed
 }
 
-// abandonedAfter is how old a folder is that nobody writes any more, where there are no locks.
+// abandonedAfter is the age of an unused folder at which it counts as abandoned on systems without
+// locks.
 const abandonedAfter = 7 * 24 * time.Hour
 
-// abandoned reports whether the process that made a folder has ended, and takes it.
+// abandoned reports whether the process that created a folder has ended. If so, it locks the
+// folder.
 func abandoned(folder *os.File) bool {
 	if filelock.Supported {
 		return filelock.Try(folder) == nil

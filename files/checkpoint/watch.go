@@ -9,13 +9,13 @@ import (
 // Watch is called with the number of bytes of a folder's tensors that were read, and their total.
 type Watch func(done, all int64)
 
-// counter counts what is read of the files of tensors.
+// counter counts the bytes read from tensor files.
 type counter struct {
 	watch     Watch // may be nil
 	done, all int64
 }
 
-// count begins to count for a folder. Faults of the folder are for others to find.
+// count starts counting for a folder. It ignores errors of the folder.
 func count(dir string, watch Watch) *counter {
 	c := &counter{watch: watch}
 	if watch == nil {
@@ -37,7 +37,7 @@ func TensorBytes(dir string) (bytes int64) {
 	return bytes
 }
 
-// through counts what is read through it.
+// through returns r wrapped so that c counts the bytes read.
 func (c *counter) through(r io.Reader) io.Reader {
 	if c.watch == nil {
 		return r
@@ -56,7 +56,7 @@ type counted struct {
 	counter *counter
 }
 
-// Read implements io.Reader. It reads a piece at a time, however much is asked for.
+// Read implements io.Reader. It reads at most pieceSize bytes per call.
 func (r counted) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p[:min(len(p), pieceSize)])
 	r.counter.add(int64(n))

@@ -29,7 +29,7 @@ type Batch struct {
 // IgnoreLabel is the label of a token without a training target.
 const IgnoreLabel = -100
 
-// check refuses a batch that is not what was asked for: some providers ask others.
+// check refuses a batch that does not match the request, because some providers get it from others.
 func (b Batch) check(id assign.BatchID) error {
 	for _, part := range []struct {
 		name string

@@ -41,12 +41,12 @@ type Provider interface {
 	Close() error
 }
 
-// batches is what AuditBatch needs of a Provider.
+// batches is the part of Provider that AuditBatch uses.
 type batches interface {
 	Batch(ctx context.Context, id assign.BatchID) (Batch, error)
 }
 
-// yielding is a Provider that answers one call at a time, and lets those of Batch go first.
+// yielding is a Provider that answers one call at a time, with precedence for Batch.
 type yielding interface {
 	AuditBatch(ctx context.Context, id assign.BatchID) (Batch, error)
 }
@@ -114,7 +114,7 @@ func New(ctx context.Context, locations []config.DataLocation, o Options) (Provi
 	return f, nil
 }
 
-// override returns a local location with the token size and shuffle that the run's data has.
+// override returns a local location with the token size and shuffle of the run's data.
 func override(locations []config.DataLocation, path string) (config.DataLocation, error) {
 	mixed, served := false, false
 	for _, location := range locations {

@@ -7,10 +7,10 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// dummyLen is the number of sequences that a dummy says it has.
+// dummyLen is the number of sequences that a dummy reports.
 const dummyLen = 1 << 40
 
-// dummy delivers zeros.
+// dummy returns zeros.
 type dummy struct{ seqLen int }
 
 func newDummy(seqLen int) (Provider, error) {

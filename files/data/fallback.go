@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// maxProbes is how many sequences a Fallback remembers to compare locations by.
+// maxProbes is the number of sequences that a Fallback keeps for comparing locations.
 const maxProbes = 4
 
 // Fallback reads from one of several locations of the same data. If the current location fails, the
@@ -34,22 +34,22 @@ type Fallback struct {
 	first config.DataLocation
 
 	mu       sync.Mutex
-	serving  int   // index of the source that is asked first
-	reported int   // index of the source that was reported to serve; -1: none
-	because  error // why a source was skipped that has not been replaced yet
+	serving  int   // index of the source that is used first
+	reported int   // index of the last reported source; -1: none
+	because  error // error of a skipped source that has not been replaced yet
 	probes   []probe
 }
 
-// source is one location. Whoever holds its lock may open and check it.
+// source is one location. The holder of its lock may open and check it.
 type source struct {
 	location config.DataLocation
 	lock     chan struct{}
 	provider Provider // nil: not open
-	checked  bool     // it holds the same data as the first that served
-	broken   error    // why it is of no use any more
+	checked  bool     // it has the same data as the first location that served
+	broken   error    // error after which it is not usable any more
 }
 
-// probe is a sequence that was read, by its hash.
+// probe is a sequence that was read, as its hash.
 type probe struct {
 	index uint64
 	hash  [32]byte
@@ -111,7 +111,7 @@ func (f *Fallback) AuditBatch(ctx context.Context, id assign.BatchID) (Batch, er
 	return f.read(ctx, id, func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error) { return AuditBatch(ctx, p, id) })
 }
 
-// reads is how a batch is read from a location.
+// reads reads a batch from a location.
 type reads func(p Provider, ctx context.Context, id assign.BatchID) (Batch, error)
 
 func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batch, error) {
@@ -139,7 +139,7 @@ func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batc
 		final = final && IsPermanent(err)
 		f.options.Logger.Warn("data location failed", "batch", id, "err", err)
 		if ctx.Err() != nil {
-			// This one used up all the time: the next call begins with another.
+			// This one used up all the time, so the next call starts with another.
 			f.skip(i, err)
 			break
 		}
@@ -150,8 +150,8 @@ func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batc
 	return Batch{}, failed(errs)
 }
 
-// failed joins errors of which some may pass: those that do not are only told, so that
-// IsPermanent does not take the whole for permanent.
+// failed joins errors. Some may be temporary. It hides the types of permanent ones, so that
+// IsPermanent does not consider the whole permanent.
 func failed(errs []error) error {
 	for i, err := range errs {
 		if IsPermanent(err) {
@@ -161,7 +161,7 @@ func failed(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// from reads a batch from one location, in its share of the time that is left.
+// from reads a batch from one location, within its share of the remaining time.
 func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID, how reads) (Batch, error) {
 	if deadline, ok := ctx.Deadline(); ok && left > 1 {
 		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
@@ -182,7 +182,7 @@ func (f *Fallback) from(ctx context.Context, i, left int, id assign.BatchID, how
 	return batch, err
 }
 
-// ready opens a location unless it is open, and checks it against what was read before.
+// ready opens a location unless it is open, and compares it with previously read data.
 func (f *Fallback) ready(ctx context.Context, i int) (Provider, error) {
 	s := f.sources[i]
 	select {
@@ -219,7 +219,7 @@ func (f *Fallback) drop(s *source, err error) {
 	s.broken = err
 }
 
-// compare reports whether a location holds the same data as the first that served.
+// compare reports whether a location has the same data as the first one that served.
 func (f *Fallback) compare(ctx context.Context, s *source) error {
 	if got := s.provider.Len(); got != f.len {
 		return fmt.Errorf("%w: %d sequences, want %d", ErrOtherData, got, f.len)
@@ -242,8 +242,8 @@ func (f *Fallback) compare(ctx context.Context, s *source) error {
 	return nil
 }
 
-// fingerprinter is a provider that knows the fingerprints of sequences which it would not
-// deliver again: those of past rounds.
+// fingerprinter is a provider that returns fingerprints of sequences that it would not deliver
+// again, because they belong to past rounds.
 type fingerprinter interface {
 	Fingerprint(ctx context.Context, index uint64) ([32]byte, error)
 }
@@ -263,8 +263,8 @@ func fingerprint(ctx context.Context, p Provider, index uint64) ([32]byte, error
 	return Fingerprint(batch, 0), nil
 }
 
-// sameOrder reports whether two locations have their sequences in the same order, as far
-// as that is known: a data server does not tell.
+// sameOrder reports whether two locations have their sequences in the same order, as far as that is
+// known: the order of a data server is unknown.
 func sameOrder(a, b config.DataLocation) bool {
 	first, second := shuffleOf(a), shuffleOf(b)
 	if a.Server != nil || b.Server != nil || first == second {
@@ -317,7 +317,7 @@ func Fingerprint(batch Batch, sequence int) [32]byte {
 	return sha256.Sum256(raw)
 }
 
-// use notes which location serves, and tells when it is another than before.
+// use records which location serves, and reports a change.
 func (f *Fallback) use(i int, because error) {
 	f.mu.Lock()
 	f.serving = i
@@ -334,7 +334,7 @@ func (f *Fallback) use(i int, because error) {
 	}
 }
 
-// skip lets the next call begin behind a location.
+// skip makes the next call start after a location.
 func (f *Fallback) skip(i int, because error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

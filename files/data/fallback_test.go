@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data/tokens"
 	"github.com/psyche-go/psyche/files/data/web"
@@ -206,9 +207,10 @@ func TestAnErrorThatMayPassIsNotPermanent(t *testing.T) {
 	}
 	down.Store(true)
 	_, err := p.Batch(context.Background(), assign.BatchID{Start: 1, End: 2})
-	if err == nil || IsPermanent(err) || !errors.Is(err, web.ErrStatus) || !strings.Contains(err.Error(), "changed while in use") {
-		t.Errorf("got %v", err)
+	if IsPermanent(err) || !errors.Is(err, web.ErrStatus) {
+		t.Errorf("got %v, want ErrStatus", err)
 	}
+	golden.Message(t, "changed folder and missing URL", err)
 	down.Store(false)
 	read(t, p, 1, 2)
 }

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// Marks before the labels and the positions of a sequence. No sequence is as long.
+// Marks before the labels and the positions of a sequence. No sequence has such a length.
 const (
 	labelsFollow    = math.MaxUint32
 	positionsFollow = math.MaxUint32 - 1

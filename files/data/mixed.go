@@ -83,7 +83,7 @@ func MixOrder(ctx context.Context, url string, o Options, first, n uint64, each 
 	return nil
 }
 
-// samples is the Provider of ready-made samples.
+// samples is the Provider of preprocessed samples.
 type samples struct {
 	*preprocessed.Dataset
 	seqLen int

@@ -21,7 +21,7 @@ func open(ctx context.Context, location config.DataLocation, o Options) (Provide
 	case location.Local != nil:
 		at := location.Local
 		options := tokenOptions(at.TokenSize, at.Shuffle, o)
-		if at.TokenSize == config.TwoBytes { // Local = "DIR" says no size
+		if at.TokenSize == config.TwoBytes { // Local = "DIR" contains no size
 			options.Claim = tokens.Presumed
 		}
 		folder, err := localfiles.Open(at.Path, options)
@@ -75,8 +75,7 @@ func openHTTP(ctx context.Context, at config.HTTPData, o Options) (reader, error
 	return source, nil
 }
 
-// addresses returns the addresses of a location that names them, in the order in which
-// the files are read.
+// addresses returns the addresses in a location that lists them, in reading order.
 func addresses(at config.HTTPLocation) []string {
 	switch {
 	case at.SingleURL != nil:
@@ -97,7 +96,7 @@ func addresses(at config.HTTPLocation) []string {
 	}
 }
 
-// describe names a location as a user would, without secrets.
+// describe returns a location in the user's notation, without secrets.
 func describe(location config.DataLocation) string {
 	kind := location.Kind()
 	switch {
@@ -120,7 +119,7 @@ func describe(location config.DataLocation) string {
 	return kind
 }
 
-// reader delivers sequences of any indices, in their order.
+// reader reads sequences of any indices, in their order.
 type reader interface {
 	Read(ctx context.Context, indices []uint64) ([][]int32, error)
 	Len() uint64
@@ -133,7 +132,7 @@ type sequences struct {
 	seqLen int
 }
 
-// asProvider keeps a nil reader from becoming an interface that is not nil.
+// asProvider prevents a nil reader from becoming a non-nil interface.
 func asProvider(r reader, err error, seqLen int) (Provider, error) {
 	if err != nil {
 		return nil, err

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/web"
 )
 
-// permanent are the errors after which a location is of no use any more.
+// permanent contains the errors after which a location is not usable any more.
 var permanent = []error{tokens.ErrTokenRange, tokens.ErrChanged, web.ErrNoRange, preprocessed.ErrInvalid, ErrOtherData, ErrUnusable}
 
 // IsPermanent reports whether an error of Provider.Batch means that the data itself is wrong in

@@ -8,16 +8,15 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Bounds of what is read ahead of one location.
+// Limits of reading ahead from one location.
 const (
 	aheadBatches = 4
 	aheadTokens  = 16 << 20 // of all its batches together; four bytes each
 )
 
-// ahead is a Provider that reads on in the background when batches are asked for at
-// regular distances, as by somebody who trains alone. When they are not, as in a run
-// with many members, where what comes next is drawn anew each round, it reads nothing
-// that was not asked for.
+// ahead is a Provider that reads ahead in the background when batches are requested at regular
+// distances, as in solo training. Otherwise, as in a run with many members, where the next batch is
+// drawn in each round, it reads only requested batches.
 type ahead struct {
 	Provider
 	seqLen int
@@ -26,8 +25,8 @@ type ahead struct {
 	wait   sync.WaitGroup
 
 	mu      sync.Mutex
-	last    assign.BatchID // asked for before
-	stride  uint64         // from the one before that
+	last    assign.BatchID // previous request
+	stride  uint64         // distance from the request before that
 	entries map[assign.BatchID]*entry
 }
 
@@ -52,7 +51,7 @@ func readAhead(r reader, err error, seqLen int) (Provider, error) {
 
 // Close implements Provider.
 func (a *ahead) Close() error {
-	a.mu.Lock() // nobody begins another read between the two
+	a.mu.Lock() // no other read may start in between
 	a.end()
 	a.mu.Unlock()
 	a.wait.Wait()
@@ -89,8 +88,7 @@ func (a *ahead) take(id assign.BatchID) *entry {
 	return found
 }
 
-// plan begins to read what comes next if batches follow each other regularly, and
-// forgets everything else.
+// plan starts to read the next batches if requests are regular, and drops all others.
 func (a *ahead) plan(id assign.BatchID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -102,7 +100,7 @@ func (a *ahead) plan(id assign.BatchID) {
 		for n := range min(aheadBatches, aheadTokens/(id.Len()*uint64(a.seqLen+1))) {
 			next := assign.BatchID{Start: id.Start + (n+1)*stride, End: id.End + (n+1)*stride}
 			if next.Start < id.Start || next.End < next.Start {
-				break // indices end here
+				break // the indices end here
 			}
 			wanted[next] = true
 			if a.entries[next] == nil {
@@ -118,7 +116,7 @@ func (a *ahead) plan(id assign.BatchID) {
 	}
 }
 
-// begin reads a batch in the background.
+// begin starts to read a batch in the background.
 func (a *ahead) begin(id assign.BatchID) *entry {
 	ctx, cancel := context.WithCancel(a.ctx)
 	e := &entry{cancel: cancel, done: make(chan struct{}), err: errors.New("not read yet")}

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// receiptDomain separates signatures of receipts from all others of the same key.
+// receiptDomain is the signature domain of receipts.
 const receiptDomain = "psyche/data/receipt/v1"
 
 // Receipt is a data server's signature of a delivered batch. Two receipts of one server that

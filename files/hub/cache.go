@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
-// folder is the part of the cache that belongs to one repository.
+// folder is the cache folder of one repository.
 type folder struct {
 	root  string // models--org--name, datasets--org--name
 	locks string
@@ -33,14 +33,14 @@ func (f folder) ref(revision string) string {
 }
 func (f folder) tree(commit string) string { return filepath.Join(f.root, "trees", commit+".json") }
 
-// public is a file that is there when the Hub has said that everybody may read the commit.
+// public returns the path of a file that exists if the Hub has confirmed that the commit is public.
 func (f folder) public(commit string) string { return filepath.Join(f.root, "trees", commit+".public") }
 
 func (f folder) file(commit, path string) string {
 	return filepath.Join(f.snapshot(commit), filepath.FromSlash(path))
 }
 
-// has reports whether a snapshot has a file, whole.
+// has reports whether a snapshot has a complete file.
 func (f folder) has(commit string, e Entry) bool {
 	info, err := os.Stat(f.file(commit, e.Path))
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.Size
@@ -60,7 +60,7 @@ func (f folder) missing(commit string, e Entry) uint64 {
 	return uint64(e.Size)
 }
 
-// commit returns what a revision stood for when it was last downloaded.
+// commit returns the commit of a revision at its last download.
 func (f folder) commit(revision string) (string, bool) {
 	if isCommit(revision) {
 		return revision, true
@@ -70,7 +70,7 @@ func (f folder) commit(revision string) (string, bool) {
 	return commit, err == nil && isCommit(commit)
 }
 
-// link puts a blob into a snapshot.
+// link links a blob into a snapshot.
 func (f folder) link(commit string, e Entry) error {
 	path := f.file(commit, e.Path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
@@ -84,14 +84,14 @@ func (f folder) link(commit string, e Entry) error {
 		return nil
 	}
 	temporary := f.blob(e.Hash) + ".link"
-	_ = os.Remove(temporary) // of a process that was killed; the blob's lock is held
+	_ = os.Remove(temporary) // from a killed process; the blob's lock is held
 	if err := os.Symlink(target, temporary); err != nil {
 		return err
 	}
 	return os.Rename(temporary, path)
 }
 
-// savedTree is the listing of a commit as the Hub's Python library keeps it.
+// savedTree is the listing of a commit in the format of the Hub's Python library.
 type savedTree struct {
 	Version int                  `json:"format_version"`
 	Files   map[string]savedFile `json:"files"`
@@ -122,8 +122,8 @@ func (f folder) saveTree(commit string, files []Entry) error {
 	return replaceFile(f.tree(commit), text)
 }
 
-// loadTree returns the files of a commit that was listed before; found is false where
-// there is no listing that can be understood.
+// loadTree returns the files of a commit from a saved listing. found is false if there is no valid
+// listing.
 func (f folder) loadTree(commit string) (files []Entry, found bool) {
 	info, err := os.Stat(f.tree(commit))
 	if err != nil || info.Size() > maxAnswer {
@@ -147,7 +147,7 @@ func (f folder) loadTree(commit string) (files []Entry, found bool) {
 	return files, true
 }
 
-// replaceFile writes a file in one step; the folder is made if it is missing.
+// replaceFile writes a file atomically. It creates the folder if necessary.
 func replaceFile(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return err
@@ -167,9 +167,9 @@ func replaceFile(path string, data []byte) error {
 	return err
 }
 
-// lock waits until this process alone may write a blob. The lock is the one that the Hub's
-// Python library takes; on systems without locks two processes that download the same cost
-// time only, because content is checked before it gets its place.
+// lock waits until only this process may write a blob. It uses the lock of the Hub's Python
+// library. On systems without locks, two processes that download the same blob only lose time,
+// because content is verified before it is put in place.
 func (f folder) lock(ctx context.Context, hash string) (unlock func(), err error) {
 	path := filepath.Join(f.locks, hash+".lock")
 	if err := os.MkdirAll(f.locks, 0o777); err != nil {

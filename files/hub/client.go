@@ -22,7 +22,7 @@ import (
 const (
 	maxRedirects = 5
 	maxAnswer    = 32 << 20 // bytes of a JSON answer
-	workStalls   = 5        // times Options.Stall, for an answer that takes work at the Hub
+	workStalls   = 5        // multiple of Options.Stall, for an answer that takes work at the Hub
 )
 
 // Client is a client of one Hub. It may be used concurrently.
@@ -48,7 +48,7 @@ func New(o Options) (*Client, error) {
 	}, nil
 }
 
-// request is one request, which may be made several times.
+// request is one request, which may be sent several times.
 type request struct {
 	method string
 	url    string
@@ -66,7 +66,7 @@ func (c *Client) url(segments ...string) string {
 	return strings.TrimRight(c.endpoint.String(), "/") + "/" + strings.Join(escaped, "/")
 }
 
-// kind is what the repositories are, in addresses and in the cache.
+// kind returns the kind of the repositories, as in addresses and in the cache.
 func (c *Client) kind() string {
 	if c.Datasets {
 		return "datasets"
@@ -74,18 +74,18 @@ func (c *Client) kind() string {
 	return "models"
 }
 
-// api returns the URL of something of a repository.
+// api returns an API URL of a repository.
 func (c *Client) api(repo string, segments ...string) string {
 	return c.url(append(append([]string{"api", c.kind()}, strings.Split(repo, "/")...), segments...)...)
 }
 
-// ours reports whether a URL is of the Hub's own host, which alone gets the token.
+// ours reports whether a URL is on the Hub's own host. Only this host gets the token.
 func (c *Client) ours(u *url.URL) bool {
 	return u.Scheme == c.endpoint.Scheme && strings.EqualFold(u.Host, c.endpoint.Host)
 }
 
-// send makes one attempt and follows redirects. It returns the answer, whatever its
-// status, and the headers of the Hub itself that say what the answer is.
+// send makes one attempt and follows redirects. It returns the answer, whatever its status, and the
+// headers of the Hub itself that describe the answer.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, http.Header, error) {
 	u, err := url.Parse(r.url)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Res
 	response, err := c.http.Do(q)
 	if err != nil {
 		if inner, ok := errors.AsType[*url.Error](err); ok {
-			err = inner.Err // its URL may hold a signature
+			err = inner.Err // its URL may contain a signature
 		}
 		if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && c.ours(u) {
 			err = fmt.Errorf("%w (%w)", err, ErrUnreachable)
@@ -160,7 +160,7 @@ func (c *Client) sendOnce(ctx context.Context, r request, u *url.URL) (*http.Res
 	return response, nil
 }
 
-// networkError is a request that got no answer, or not the whole one.
+// networkError is the error of a request without a complete answer.
 type networkError struct {
 	request string
 	err     error
@@ -169,12 +169,12 @@ type networkError struct {
 func (e *networkError) Error() string { return e.request + ": " + e.err.Error() }
 func (e *networkError) Unwrap() error { return e.err }
 
-// retry calls attempt until it succeeds, fails for good, or has failed as often as
-// allowed without progress in between. Attempt reports whether there was any.
+// retry calls attempt until it succeeds, fails permanently, or has failed the allowed number of
+// times without progress in between. attempt reports whether there was progress.
 func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err error)) error {
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval = c.Pause
-	advised := false // what to do about a Hub that cannot be reached was said
+	advised := false // the advice about an unreachable Hub was logged
 	for tries := 1; ; tries++ {
 		progress, err := attempt()
 		if err == nil {
@@ -208,8 +208,8 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 	}
 }
 
-// tellRetry says why a request is made again. What to do about a Hub that cannot be reached it says once: advised is
-// whether it did, and what it returns whether it has by now.
+// tellRetry logs why a request is repeated. It logs the advice about an unreachable Hub only once:
+// advised reports whether it has been logged, and so does the result.
 func tellRetry(to *slog.Logger, err error, advised bool) bool {
 	switch unreachable := errors.Is(err, ErrUnreachable); {
 	case unreachable && advised:
@@ -259,7 +259,7 @@ func (c *Client) callOnce(ctx context.Context, r request, limit int64) ([]byte, 
 	return answer, response.Header, nil
 }
 
-// json sends in, unless it is nil, and reads the answer into out, unless it is nil.
+// json sends in unless it is nil, and decodes the answer into out unless out is nil.
 func (c *Client) json(ctx context.Context, method, address string, in, out any) (http.Header, error) {
 	r := request{method: method, url: address, header: http.Header{"Accept": {"application/json"}}}
 	if in != nil {
@@ -268,7 +268,7 @@ func (c *Client) json(ctx context.Context, method, address string, in, out any) 
 	return c.exchange(ctx, r, in, out)
 }
 
-// exchange is json for a request with headers of its own.
+// exchange is json for a request with additional headers.
 func (c *Client) exchange(ctx context.Context, r request, in, out any) (http.Header, error) {
 	if in != nil {
 		body, err := json.Marshal(in)
@@ -292,10 +292,10 @@ func (r *request) setBody(body []byte) {
 	r.body = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 }
 
-// errStalled says that a server sent or took nothing for too long.
+// errStalled means that no bytes were transferred for too long.
 var errStalled = errors.New("no data transferred within the stall limit")
 
-// watch cancels a request when nothing moves.
+// watch cancels a request that stalls.
 type watch struct {
 	after  time.Duration
 	timer  *time.Timer
@@ -317,7 +317,7 @@ func (w *watch) stop() {
 	w.cancel(nil)
 }
 
-// explain names the real reason of an error after a cancellation.
+// explain returns the actual cause of an error after a cancellation.
 func (w *watch) explain(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
 		return &networkError{"wait for the Hub", errStalled}
@@ -325,7 +325,7 @@ func (w *watch) explain(err error) error {
 	return err
 }
 
-// watched tells a watch of every byte.
+// watched reports every transfer to a watch.
 type watched struct {
 	io.ReadCloser
 	watch *watch

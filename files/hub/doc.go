@@ -15,7 +15,8 @@
 // snapshot never mixes two commits. The tree of the commit lists the files with their sizes and
 // hashes. Every received byte is checked against them (SHA-256 for large files, the Git blob id for
 // other files) before the file enters the cache. An interrupted download continues where it
-// stopped. The token is sent only to the Hub's own host, even if the Hub redirects to another one.
+// stopped. The token is sent only to the Hub's own host, even if the Hub redirects to a different
+// host.
 //
 // With Options.Datasets, a client accesses data sets, whose addresses and folders differ by a word.
 //

@@ -22,7 +22,7 @@ import (
 	"github.com/psyche-go/psyche/base/diskspace"
 )
 
-// defaultMaxBytes bounds a snapshot where SnapshotOptions do not.
+// defaultMaxBytes is the default maximum size of a snapshot.
 const defaultMaxBytes = 4 << 40
 
 // Progress is the progress of a transfer. Bytes include files that were already there.
@@ -57,7 +57,7 @@ func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 	}
 	setDefault(&o.MaxBytes, defaultMaxBytes)
 	s, err := c.snapshot(ctx, repo, o)
-	if err != nil { // s may be what is not to be used
+	if err != nil { // s may not be usable
 		return Snapshot{}, fmt.Errorf("download %s at %s: %w", repo, o.Revision, err)
 	}
 	return s, nil
@@ -102,7 +102,7 @@ func (c *Client) snapshot(ctx context.Context, repo string, o SnapshotOptions) (
 	if err := c.fetchAll(ctx, repo, cache, s, o); err != nil {
 		return Snapshot{}, err
 	}
-	if err := os.MkdirAll(s.Dir, 0o777); err != nil { // of a repository without files
+	if err := os.MkdirAll(s.Dir, 0o777); err != nil { // for a repository without files
 		return Snapshot{}, err
 	}
 	if !isCommit(o.Revision) {
@@ -117,7 +117,7 @@ func (o SnapshotOptions) wanted(files []Entry) []Entry {
 	return wanted
 }
 
-// complete returns the snapshot when all of it is here.
+// complete returns the snapshot if all its files are here.
 func (f folder) complete(o SnapshotOptions) (Snapshot, bool) {
 	commit, found := f.commit(o.Revision)
 	if !found {
@@ -134,8 +134,8 @@ func (f folder) complete(o SnapshotOptions) (Snapshot, bool) {
 	return s, !slices.ContainsFunc(s.Files, func(e Entry) bool { return !f.has(commit, e) })
 }
 
-// listed returns the files of a snapshot that another program made without leaving a
-// listing: what is there is all that can be known.
+// listed returns the files of a snapshot that another program created without a listing. The
+// existing files are the only information.
 func (f folder) listed(commit string) ([]Entry, bool) {
 	var files []Entry
 	dir := f.snapshot(commit)
@@ -155,7 +155,7 @@ func (f folder) listed(commit string) ([]Entry, bool) {
 	return files, err == nil && len(files) > 0
 }
 
-// fetchAll gets the files of a snapshot, several at once, large ones first.
+// fetchAll downloads the files of a snapshot, several at once, large ones first.
 func (c *Client) fetchAll(ctx context.Context, repo string, cache folder, s Snapshot, o SnapshotOptions) error {
 	m := meter{report: o.Progress}
 	order := slices.Clone(s.Files)
@@ -192,7 +192,7 @@ func (c *Client) fetchAll(ctx context.Context, repo string, cache folder, s Snap
 	return group.Wait()
 }
 
-// meter adds up the progress of several files.
+// meter sums up the progress of several files.
 type meter struct {
 	mu     sync.Mutex
 	now    Progress
@@ -211,7 +211,7 @@ func (m *meter) add(path string, files int, bytes, transferred int64) {
 	}
 }
 
-// fetch gets one file.
+// fetch downloads one file.
 type fetch struct {
 	*Client
 	cache        folder
@@ -219,9 +219,9 @@ type fetch struct {
 	entry        Entry
 	meter        *meter
 
-	file *os.File // incomplete
+	file *os.File // incomplete file
 	sum  hash.Hash
-	have int64 // bytes in file, and in sum
+	have int64 // number of bytes in file and in sum
 }
 
 func (f *fetch) run(ctx context.Context) error {
@@ -242,7 +242,7 @@ func (f *fetch) run(ctx context.Context) error {
 	return f.cache.link(f.commit, f.entry)
 }
 
-// download makes the blob.
+// download creates the blob.
 func (f *fetch) download(ctx context.Context) (err error) {
 	blob := f.cache.blob(f.entry.Hash)
 	if err := os.MkdirAll(filepath.Dir(blob), 0o777); err != nil {
@@ -265,7 +265,7 @@ func (f *fetch) download(ctx context.Context) (err error) {
 	return os.Rename(blob+incomplete, blob)
 }
 
-// takeUp counts what an interrupted download left.
+// takeUp counts the remains of an interrupted download.
 func (f *fetch) takeUp() error {
 	info, err := f.file.Stat()
 	if err != nil {
@@ -290,8 +290,7 @@ func (f *fetch) restart() error {
 	return err
 }
 
-// newHash returns what a file's hash is computed with. Git hashes a blob with its size
-// in front.
+// newHash returns the hash function for a file. Git hashes a blob with its size in front.
 func newHash(e Entry) hash.Hash {
 	if e.Large() {
 		return sha256.New()
@@ -301,8 +300,9 @@ func newHash(e Entry) hash.Hash {
 	return sum
 }
 
-// complete gets what is missing and checks the whole. Content that is wrong once may
-// stem from what an interrupted download left: it is fetched a second time from its start.
+// complete downloads the missing part and verifies the whole. If the content is wrong once, that
+// may be due to the remains of an interrupted download, so the file is downloaded again from its
+// start.
 func (f *fetch) complete(ctx context.Context) error {
 	for again := range 2 {
 		err := f.retry(ctx, func() (bool, error) {
@@ -327,7 +327,7 @@ func (f *fetch) complete(ctx context.Context) error {
 	return fmt.Errorf("%w: want hash %s, two downloads had other hashes", ErrIntegrity, f.entry.Hash)
 }
 
-// attempt appends to the file what one answer brings.
+// attempt appends the body of one answer to the file.
 func (f *fetch) attempt(ctx context.Context) error {
 	if f.have == f.entry.Size {
 		return nil
@@ -345,7 +345,7 @@ func (f *fetch) attempt(ctx context.Context) error {
 	defer func() { _ = response.Body.Close() }()
 	switch response.StatusCode {
 	case http.StatusOK:
-		if f.have > 0 { // no ranges here
+		if f.have > 0 { // the server does not support ranges
 			if err := f.restart(); err != nil {
 				return err
 			}
@@ -365,7 +365,7 @@ func (f *fetch) attempt(ctx context.Context) error {
 	return f.append(watched{response.Body, watch}, watch)
 }
 
-// check compares what the Hub says of the file now with what the commit's tree said.
+// check compares the Hub's current information about the file with the commit's tree.
 func (f *fetch) check(about http.Header) error {
 	if commit := about.Get("X-Repo-Commit"); commit != "" && commit != f.commit {
 		return fmt.Errorf("%w: the answer belongs to commit %q, want %s", ErrProtocol, printable(commit), f.commit)
@@ -391,7 +391,7 @@ func (f *fetch) append(body io.Reader, watch *watch) error {
 		if _, err := f.file.Write(buffer[:n]); err != nil {
 			return err
 		}
-		_, _ = f.sum.Write(buffer[:n]) // never fails
+		_, _ = f.sum.Write(buffer[:n]) // does not fail
 		f.have += int64(n)
 		f.meter.add(f.entry.Path, 0, int64(n), int64(n))
 		switch {

@@ -29,7 +29,7 @@ var (
 	ErrProtocol    = errors.New("unexpected answer of the Hub")
 )
 
-// noToken is the error of what nobody may do who does not say who he is.
+// noToken is the error of an operation that requires a token.
 type noToken struct{}
 
 func (noToken) Error() string {
@@ -91,10 +91,10 @@ func (e *StatusError) transient() bool {
 	return false
 }
 
-// maxMessage bounds what of a server's error is read and shown, in bytes.
+// maxMessage is the maximum number of bytes of a server's error message.
 const maxMessage = 2 << 10
 
-// statusError reads what a response without success says, and closes it.
+// statusError reads the error in an unsuccessful response, and closes the response.
 func statusError(response *http.Response) *StatusError {
 	defer func() { _ = response.Body.Close() }()
 	e := &StatusError{
@@ -115,7 +115,7 @@ func statusError(response *http.Response) *StatusError {
 	return e
 }
 
-// retryAfter reads seconds or a date.
+// retryAfter parses seconds or a date.
 func retryAfter(text string) time.Duration {
 	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second
@@ -126,12 +126,12 @@ func retryAfter(text string) time.Duration {
 	return 0
 }
 
-// bare is a URL as it may be shown.
+// bare returns a URL without secrets.
 func bare(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// printable is text of a server as a terminal may show it.
+// printable returns a server's text in a form that is safe for a terminal.
 func printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if strconv.IsPrint(r) {

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/hub"
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 )
@@ -393,23 +394,20 @@ func TestStalledDownload(t *testing.T) {
 	c := newClient(t, s, func(o *hub.Options) { o.Stall, o.Attempts = 20*time.Millisecond, 2 })
 	_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
 	close(release)
-	if err == nil || !strings.Contains(err.Error(), "no data transferred") {
-		t.Errorf("error = %v", err)
-	}
+	golden.Message(t, "stalled server", err, "model-00002-of-", "model-00001-of-") // whichever stalls first
 }
 
 func TestRights(t *testing.T) {
 	tests := []struct {
 		name, token, repo string
 		want              error
-		text              string
 	}{
-		{"private with a token", "hf_read", "org/private", nil, ""},
-		{"private without", "", "org/private", hub.ErrUnauthorized, "HF_TOKEN"},
-		{"wrong token", "hf_wrong", "org/open", hub.ErrUnauthorized, "HF_TOKEN"},
-		{"gated", "hf_read", "org/gated", hub.ErrGated, "accept its conditions"},
-		{"missing", "hf_read", "org/missing", hub.ErrNotFound, "RepoNotFound"},
-		{"missing without token", "", "org/missing", hub.ErrUnauthorized, "name is wrong"},
+		{"private with a token", "hf_read", "org/private", nil},
+		{"private without", "", "org/private", hub.ErrUnauthorized},
+		{"wrong token", "hf_wrong", "org/open", hub.ErrUnauthorized},
+		{"gated", "hf_read", "org/gated", hub.ErrGated},
+		{"missing", "hf_read", "org/missing", hub.ErrNotFound},
+		{"missing without token", "", "org/missing", hub.ErrUnauthorized},
 	}
 	s := newServer(t)
 	for _, name := range []string{"open", "private", "gated"} {
@@ -420,8 +418,10 @@ func TestRights(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := newClient(t, s, func(o *hub.Options) { o.Token = test.token })
 			_, err := c.Snapshot(t.Context(), test.repo, hub.SnapshotOptions{})
-			if test.want == nil && err != nil || test.want != nil && (!errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text)) {
-				t.Errorf("error = %v, want %v with %q", err, test.want, test.text)
+			if !errors.Is(err, test.want) {
+				t.Errorf("error = %v, want %v", err, test.want)
+			} else if err != nil {
+				golden.Message(t, test.name, err)
 			}
 			if err != nil && test.token != "" && strings.Contains(err.Error(), test.token) {
 				t.Errorf("the error tells the token: %v", err)
@@ -457,7 +457,7 @@ func TestUnreachableHub(t *testing.T) {
 	if !errors.Is(err, hub.ErrUnreachable) || !strings.Contains(err.Error(), "no such host") {
 		t.Errorf("error = %v, want ErrUnreachable", err)
 	}
-	for _, word := range []string{"the Hub cannot be reached", "HF_ENDPOINT", "HF_HUB_OFFLINE"} {
+	for _, word := range []string{"HF_ENDPOINT", "HF_HUB_OFFLINE"} {
 		if !strings.Contains(log.String(), word) {
 			t.Errorf("the log does not say %q: %s", word, log.String())
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Bounds of what a repository may list.
+// Limits of a repository's listing.
 const (
 	maxPages   = 100
 	maxEntries = 20_000
@@ -41,7 +41,7 @@ func (c *Client) Resolve(ctx context.Context, repo, revision string) (string, er
 	return info.SHA, nil
 }
 
-// treeEntry is an entry as the Hub lists it.
+// treeEntry is an entry of a tree in the Hub's format.
 type treeEntry struct {
 	Type string
 	Path string
@@ -113,7 +113,7 @@ func (c *Client) files(ctx context.Context, repo, commit string) ([]Entry, error
 
 var nextLink = regexp.MustCompile(`<([^<>]+)>\s*;\s*rel="?next"?`)
 
-// nextPage returns where a listing goes on, which must be at the Hub itself.
+// nextPage returns the address of the next page of a listing, which must be at the Hub itself.
 func (c *Client) nextPage(header http.Header) (string, error) {
 	found := nextLink.FindStringSubmatch(strings.Join(header.Values("Link"), ","))
 	if found == nil {
@@ -126,7 +126,7 @@ func (c *Client) nextPage(header http.Header) (string, error) {
 	return to.String(), nil
 }
 
-// maxSmallFile bounds what ReadFile reads, in bytes.
+// maxSmallFile is the maximum size of a file for ReadFile, in bytes.
 const maxSmallFile = 4 << 20
 
 // ReadFile returns a small file of a repository, bypassing the cache.
@@ -147,7 +147,7 @@ func (c *Client) ReadFile(ctx context.Context, repo, revision, path string) ([]b
 // resolve returns the address of a file's content.
 func (c *Client) resolve(repo, revision, path string) string {
 	var segments []string
-	if c.Datasets { // those of models have no word before them
+	if c.Datasets { // the addresses of models have no such word
 		segments = append(segments, c.kind())
 	}
 	segments = append(append(segments, strings.Split(repo, "/")...), "resolve", revision)

@@ -21,13 +21,13 @@ const (
 	maxLFSParts = 10_000
 )
 
-// lfsAction says what to do with an object.
+// lfsAction is the transfer to make for an object.
 type lfsAction struct {
 	Href   string
 	Header map[string]string
 }
 
-// lfsObject is the answer for one object. No action means that it is stored already.
+// lfsObject is the answer for one object. Without an action, it is already stored.
 type lfsObject struct {
 	OID     string
 	Actions struct {
@@ -40,7 +40,7 @@ type lfsObject struct {
 	}
 }
 
-// store puts the large files into LFS storage.
+// store uploads the large files to LFS storage.
 func (u *upload) store(ctx context.Context, files []*hashed) error {
 	large := slices.DeleteFunc(slices.Clone(files), func(h *hashed) bool { return !h.large })
 	for chunk := range slices.Chunk(large, lfsBatch) {
@@ -66,7 +66,7 @@ func (u *upload) store(ctx context.Context, files []*hashed) error {
 	return nil
 }
 
-// batch asks what to do with the objects of some files.
+// batch requests the transfers for the objects of some files.
 func (u *upload) batch(ctx context.Context, files []*hashed) (map[string]*lfsObject, error) {
 	type object struct {
 		OID  string `json:"oid"`
@@ -99,14 +99,14 @@ func (u *upload) batch(ctx context.Context, files []*hashed) (map[string]*lfsObj
 	return found, nil
 }
 
-// lfs sends and reads JSON in the way of LFS servers.
+// lfs sends and receives JSON with the media type of LFS servers.
 func (u *upload) lfs(ctx context.Context, address string, in, out any) error {
 	r := request{method: http.MethodPost, url: address, header: http.Header{"Accept": {lfsType}, "Content-Type": {lfsType}}}
 	_, err := u.exchange(ctx, r, in, out)
 	return err
 }
 
-// storeOne uploads a file as its object says, unless it is stored already.
+// storeOne uploads a file as its object requires, unless it is already stored.
 func (u *upload) storeOne(ctx context.Context, h *hashed, o *lfsObject) error {
 	switch {
 	case o == nil:
@@ -145,8 +145,8 @@ func (u *upload) checkHref(href string) error {
 	return nil
 }
 
-// storeParts uploads a file in parts whose addresses are in the header, and says that
-// all are there.
+// storeParts uploads a file in parts, whose addresses are in the header, and confirms that all are
+// there.
 func (u *upload) storeParts(ctx context.Context, h *hashed, action *lfsAction, sizeText string) error {
 	size, err := strconv.ParseInt(sizeText, 10, 64)
 	if err != nil || size < 1 || (h.size-1)/size+1 > maxLFSParts {
@@ -195,7 +195,7 @@ func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address 
 	for name, value := range header {
 		r.header.Set(name, value)
 	}
-	var attempt *counted // the newest
+	var attempt *counted // newest attempt
 	r.body = func() (io.ReadCloser, error) {
 		if attempt != nil {
 			u.meter.add(h.Path, 0, -attempt.end(), 0)
@@ -220,8 +220,8 @@ func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address 
 	return nil
 }
 
-// counted reports what is read of a body. The transport may still read from one when the
-// next attempt has begun: end takes it out of the account.
+// counted counts the bytes read from a body. The transport may still read from one after the next
+// attempt has started: end removes its bytes from the count.
 type counted struct {
 	io.Reader
 	io.Closer

@@ -34,7 +34,7 @@ func CheckRepo(repo string) error {
 	return nil
 }
 
-// checkRevision accepts branches, tags, commits and refs/…, none of which may leave the
+// checkRevision accepts branches, tags, commits and refs/…, except names that would leave the
 // folder of references in the cache.
 func checkRevision(revision string) error {
 	if len(revision) > maxRevisionLength || !revisionPattern.MatchString(revision) || !filepath.IsLocal(revision) ||
@@ -44,8 +44,8 @@ func checkRevision(revision string) error {
 	return nil
 }
 
-// checkPath accepts the path of a file in a repository that stays inside the folder
-// that it is joined to, on every system.
+// checkPath accepts the path of a file in a repository if it stays inside the folder to which it is
+// joined, on every system.
 func checkPath(path string) error {
 	bad := len(path) > maxPathLength || path == "" || !filepath.IsLocal(filepath.FromSlash(path)) ||
 		strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' || r == ':' || r == 0xfffd })
@@ -58,10 +58,10 @@ func checkPath(path string) error {
 	return nil
 }
 
-// isCommit reports whether a revision names one commit for ever.
+// isCommit reports whether a revision permanently names one commit.
 func isCommit(revision string) bool { return commitPattern.MatchString(revision) }
 
-// isHash reports whether a blob's name is a hash that content can be checked against.
+// isHash reports whether a blob's name is a hash with which content can be verified.
 func isHash(name string) bool {
 	return commitPattern.MatchString(name) || sha256Pattern.MatchString(name)
 }

@@ -88,7 +88,7 @@ func expandHome(path, home string) string {
 	return path
 }
 
-// isTrue reads a switch as the Hub's libraries do.
+// isTrue parses a switch as the Hub's libraries do.
 func isTrue(text string) bool {
 	switch strings.ToUpper(text) {
 	case "1", "ON", "YES", "TRUE":
@@ -97,7 +97,7 @@ func isTrue(text string) bool {
 	return false
 }
 
-// readToken returns the token of a file, or none where there is no file.
+// readToken returns the token in a file, or an empty string if there is no file.
 func readToken(path string) (string, error) {
 	const maxToken = 4 << 10
 	info, err := os.Stat(path)
@@ -117,7 +117,7 @@ func readToken(path string) (string, error) {
 	return secret.Trim(string(text)), nil
 }
 
-// withDefaults fills in what is not set and checks the rest.
+// withDefaults fills in defaults and checks the options.
 func (o Options) withDefaults() (Options, *url.URL, error) {
 	if o.Endpoint == "" {
 		o.Endpoint = DefaultEndpoint
@@ -146,7 +146,7 @@ func (o Options) withDefaults() (Options, *url.URL, error) {
 func newTransport(o Options) http.RoundTripper {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 1 << 20
-	transport.DisableCompression = true // sizes and ranges are of the content itself
+	transport.DisableCompression = true // sizes and ranges refer to the uncompressed content
 	transport.MaxIdleConnsPerHost = o.Parallel
 	return transport
 }

@@ -12,8 +12,8 @@ import (
 // ErrNotPublic means that a repository is not public, or that this cannot be determined.
 var ErrNotPublic = errors.New("the repository is not public")
 
-// attemptsPublic is how often the Hub is asked whether a repository is public: what is in the cache
-// already can be judged without it.
+// attemptsPublic is the number of attempts to ask the Hub whether a repository is public. The cache
+// can also be judged without an answer.
 const attemptsPublic = 2
 
 // CheckPublic asks the Hub, without the token, whether a commit of a repository is public: its
@@ -31,14 +31,14 @@ func (c *Client) CheckPublic(ctx context.Context, repo, commit string) error {
 	return stranger.checkFiles(ctx, repo, commit, files)
 }
 
-// stranger is the client as somebody without a token.
+// stranger returns a copy of the client without a token.
 func (c *Client) stranger() *Client {
 	other := *c
 	other.Token, other.Attempts = "", min(c.Attempts, attemptsPublic)
 	return &other
 }
 
-// notPublic is the error of somebody without a token.
+// notPublic converts an error of a client without a token.
 func notPublic(err error) error {
 	for _, denied := range []error{ErrUnauthorized, ErrForbidden, ErrGated, ErrNotFound} {
 		if errors.Is(err, denied) {
@@ -48,8 +48,8 @@ func notPublic(err error) error {
 	return err
 }
 
-// checkFiles asks for the largest file, and takes nothing of it. Conditions are on all but what
-// describes a repository.
+// checkFiles requests the largest file, without reading it. Access conditions apply to all files
+// except those that describe a repository.
 func (c *Client) checkFiles(ctx context.Context, repo, commit string, files []Entry) error {
 	if len(files) == 0 {
 		return nil
@@ -64,7 +64,8 @@ func (c *Client) checkFiles(ctx context.Context, repo, commit string, files []En
 	return notPublic(c.retry(ctx, func() (bool, error) { return false, c.askFor(ctx, address) }))
 }
 
-// askFor asks whether the Hub itself hands a file out; where it lies is of no matter.
+// askFor checks whether the Hub itself grants access to a file, without following a redirect to its
+// storage.
 func (c *Client) askFor(ctx context.Context, address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -92,9 +93,9 @@ func (c *Client) askFor(ctx context.Context, address string) error {
 	return fmt.Errorf("%w: %s redirects more than %d times", ErrProtocol, printable(address), maxRedirects)
 }
 
-// checkPublic decides whether a snapshot that is, or may be, in the cache may be used by a caller that wants
-// only what everybody may read: somebody with a token may have put it there. When the Hub cannot be
-// asked, it may if the Hub said so before.
+// checkPublic decides whether a caller that accepts only public files may use a snapshot that is,
+// or may be, in the cache, where a user with a token may have put it. If the Hub cannot be reached,
+// an earlier confirmation of the Hub counts.
 func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s Snapshot) error {
 	marker := cache.public(s.Commit)
 	unknown := ErrOffline

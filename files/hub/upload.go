@@ -19,12 +19,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Bounds of a commit.
+// Limits of a commit.
 const (
 	maxUploadFiles = 1000
-	maxInline      = 64 << 20 // bytes of all files that go into the commit itself
-	sampleSize     = 512      // bytes by which the Hub tells text from binary
-	uploadAttempts = 3        // to build upon what somebody else committed meanwhile
+	maxInline      = 64 << 20 // total size of the files in the commit itself, in bytes
+	sampleSize     = 512      // number of first bytes that the Hub uses to detect a binary file
+	uploadAttempts = 3        // attempts with a new parent after concurrent commits
 )
 
 // File is a file to upload: the file at Local, or Data.
@@ -166,7 +166,7 @@ func (c *Client) CreateRepo(ctx context.Context, repo string, private bool) erro
 	switch {
 	case errors.Is(err, errConflict):
 		return nil
-	case errors.Is(err, ErrForbidden): // such a token may still write to one that exists
+	case errors.Is(err, ErrForbidden): // such a token may still write to an existing repository
 		if _, lookup := c.Resolve(ctx, repo, DefaultRevision); lookup == nil {
 			return nil
 		}
@@ -189,7 +189,7 @@ func (c *Client) CanWrite(ctx context.Context, repo, branch string) error {
 	return probe.classify(ctx, []*hashed{{File: File{Path: "README.md"}, size: 1, sample: []byte("#")}})
 }
 
-// upload is one upload and what is known of its files.
+// upload is one upload with its files.
 type upload struct {
 	*Client
 	repo    string
@@ -198,14 +198,14 @@ type upload struct {
 	files   []*hashed
 }
 
-// hashed is a file with its names in the repository.
+// hashed is a file with its IDs in the repository.
 type hashed struct {
 	File
 	size   int64
 	sha256 string
 	git    string // blob id
 	sample []byte
-	large  bool // goes to LFS storage
+	large  bool // stored in LFS
 }
 
 func (h *hashed) is(e Entry) bool {
@@ -261,7 +261,7 @@ func (r contextReader) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// run makes one commit upon what the branch holds now.
+// run makes one commit on top of the branch's current commit.
 func (u *upload) run(ctx context.Context) (Commit, error) {
 	parent, err := u.parent(ctx)
 	if err != nil {
@@ -294,7 +294,7 @@ func (u *upload) run(ctx context.Context) (Commit, error) {
 	return u.commit(ctx, parent, missing, gone)
 }
 
-// parent returns the newest commit of the branch, which it makes if it is missing.
+// parent returns the newest commit of the branch, which it creates if necessary.
 func (u *upload) parent(ctx context.Context) (string, error) {
 	commit, err := u.Resolve(ctx, u.repo, u.options.Branch)
 	if !errors.Is(err, ErrNotFound) || u.options.Branch == DefaultRevision {
@@ -327,7 +327,7 @@ func (u *upload) gone(there []Entry) []string {
 	return gone
 }
 
-// classify asks the Hub which files it wants in LFS storage.
+// classify asks the Hub which files belong in LFS storage.
 func (u *upload) classify(ctx context.Context, files []*hashed) error {
 	type described struct {
 		Path   string `json:"path"`
@@ -358,13 +358,13 @@ func (u *upload) classify(ctx context.Context, files []*hashed) error {
 			case answer.Files[i].ShouldIgnore:
 				return fmt.Errorf("the repository's .gitignore excludes %s; remove that line", h.Path)
 			}
-			h.large = answer.Files[i].UploadMode == "lfs" && h.size > 0 // LFS storage takes no empty file
+			h.large = answer.Files[i].UploadMode == "lfs" && h.size > 0 // LFS storage does not accept empty files
 		}
 	}
 	return nil
 }
 
-// commit sends the files that are not in LFS storage, and the names of those that are.
+// commit sends the files outside LFS storage, and the IDs of those in it.
 func (u *upload) commit(ctx context.Context, parent string, files []*hashed, gone []string) (Commit, error) {
 	var body bytes.Buffer
 	lines := json.NewEncoder(&body)
@@ -395,8 +395,8 @@ func (u *upload) commit(ctx context.Context, parent string, files []*hashed, gon
 	}
 	r := request{method: http.MethodPost, url: u.api(u.repo, "commit", u.options.Branch), header: http.Header{"Content-Type": {"application/x-ndjson"}}}
 	r.setBody(body.Bytes())
-	// A repeated request is safe: the commit names its parent. If the first one did
-	// succeed, the next run finds everything there.
+	// A repeated request is safe, because the commit names its parent. If the first one succeeded,
+	// the next run finds all files unchanged.
 	answer, _, err := u.call(ctx, r, maxAnswer)
 	if err != nil {
 		return Commit{}, fmt.Errorf("commit: %w", err)

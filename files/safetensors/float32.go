@@ -44,7 +44,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 	return nil, fmt.Errorf("%w: tensor %q: %s cannot be read as float32, want F32, BF16 or F16", errInvalid, t.Name, t.DType)
 }
 
-// fromHalf widens an IEEE 754 binary16 number.
+// fromHalf converts an IEEE 754 binary16 number.
 func fromHalf(half uint16) float32 {
 	sign := uint32(half>>15) << 31
 	exponent, fraction := uint32(half>>10)&0x1f, uint32(half)&0x3ff

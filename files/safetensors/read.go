@@ -17,10 +17,10 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// lengthSize is the bytes of the header length at the start of a file.
+// lengthSize is the size in bytes of the header length at the start of a file.
 const lengthSize = 8
 
-// metadataKey is the one header key that names no tensor.
+// metadataKey is the only header key that does not name a tensor.
 const metadataKey = "__metadata__"
 
 // Header is the decoded header of a file.
@@ -70,8 +70,8 @@ func readFrom(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	// The offsets have been checked against the file's real size: a lying header
-	// cannot make this allocation larger than the file.
+	// The offsets have been checked against the file's actual size, so a false header cannot make
+	// this allocation larger than the file.
 	data := make([]byte, header.DataSize)
 	if _, err := io.ReadFull(r, data); err != nil {
 		return nil, nil, fmt.Errorf("%w: truncated while reading: %w", errInvalid, err)
@@ -79,7 +79,7 @@ func readFrom(r io.Reader, size int64) ([]Tensor, map[string]string, error) {
 	return cut(header.Tensors, data), header.Metadata, nil
 }
 
-// cut gives every entry its part of the data.
+// cut assigns every entry its part of the data.
 func cut(entries []Entry, data []byte) []Tensor {
 	tensors := make([]Tensor, len(entries))
 	for i, e := range entries {
@@ -88,8 +88,8 @@ func cut(entries []Entry, data []byte) []Tensor {
 	return tensors
 }
 
-// pointerStart begins what Git LFS leaves where a file was not downloaded. It would be the
-// length of a header that no file has.
+// pointerStart is the start of a Git LFS pointer, which replaces a file that was not downloaded.
+// Read as a header length it would be impossible.
 const pointerStart = "version "
 
 // ReadHeader reads the header of a file of size bytes from r, up to the start of the data. It is as
@@ -129,8 +129,8 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 	return Header{Tensors: entries, Metadata: metadata, DataSize: dataSize}, nil
 }
 
-// checkLayout wants every tensor's bytes to fit its shape and all of them to cover
-// the data exactly once.
+// checkLayout requires every tensor's bytes to fit its shape and all of them to cover the data
+// exactly once.
 func checkLayout(entries []Entry, dataSize int64) error {
 	order := slices.Clone(entries)
 	slices.SortFunc(order, func(a, b Entry) int {
@@ -162,8 +162,8 @@ func checkLayout(entries []Entry, dataSize int64) error {
 	return nil
 }
 
-// parseHeader reads the JSON object by tokens: the decoder's mapping to structs would
-// accept duplicate keys, other letter case and unknown fields.
+// parseHeader parses the JSON object by tokens: the decoder's mapping to structs would accept
+// duplicate keys, different letter case and unknown fields.
 func parseHeader(header []byte) ([]Entry, map[string]string, error) {
 	if len(header) == 0 || header[0] != '{' {
 		return nil, nil, fmt.Errorf("%w: header does not start with '{'", errInvalid)
@@ -223,7 +223,7 @@ func (p parser) delim(want json.Delim, subject string) error {
 	return nil
 }
 
-// object reads one JSON object; value is called after each key and must read its value.
+// object parses one JSON object. It calls value after each key; value must read the value.
 func (p parser) object(subject string, value func(key string) error) error {
 	if err := p.delim('{', subject); err != nil {
 		return err
@@ -257,7 +257,7 @@ func (p parser) text() (string, error) {
 	return text, nil
 }
 
-// integers reads an array of integers from 0 to 2^63-1.
+// integers parses an array of integers from 0 to 2^63-1.
 func (p parser) integers(subject string) ([]int64, error) {
 	if err := p.delim('[', subject); err != nil {
 		return nil, err

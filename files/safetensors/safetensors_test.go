@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 	"pgregory.net/rapid"
 )
 
@@ -74,55 +75,55 @@ func TestDecodeRejects(t *testing.T) {
 	tests := []struct {
 		name string
 		file []byte
-		want string
 	}{
-		{"empty file", nil, "truncated"},
-		{"part of the length", []byte{1, 2, 3}, "truncated"},
-		{"huge header", binary.LittleEndian.AppendUint64(nil, math.MaxUint64), "at most 25000000"},
-		{"header over the cap", binary.LittleEndian.AppendUint64(nil, maxHeaderSize+1), "at most 25000000"},
-		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1234\n"), "git lfs pull"},
-		{"header longer than file", binary.LittleEndian.AppendUint64(nil, 100), "truncated: header"},
-		{"no header", file("", 0), "does not start"},
-		{"space before the object", file(" "+one, 8), "does not start"},
-		{"array", file("[]", 0), "does not start"},
-		{"cut JSON", file(one[:20], 8), "unexpected EOF"},
-		{"text after the object", file(one+"x", 8), "follow"},
-		{"line feed as padding", file(one+"\n", 8), "follow"},
-		{"not UTF-8", file("{\"\xff\":1}", 0), "UTF-8"},
-		{"data truncated", file(one, 7), "truncated: tensor \"a\""},
-		{"data too long", file(one, 9), "after the last tensor"},
-		{"data without tensors", file("{}", 1), "after the last tensor"},
-		{"duplicate name", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "twice"},
-		{"duplicate by escape", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "twice"},
-		{"duplicate field", file(`{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "twice"},
-		{"duplicate metadata", file(`{"__metadata__":{"a":"","a":""}}`, 0), "twice"},
-		{"metadata not text", file(`{"__metadata__":{"a":1}}`, 0), "want a string"},
-		{"metadata nested", file(`{"__metadata__":{"a":{}}}`, 0), "want a string"},
-		{"unknown field", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":1}}`, 0), "unknown key"},
-		{"other letter case", file(`{"a":{"DType":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "unknown key"},
-		{"missing field", file(`{"a":{"dtype":"U8","shape":[0]}}`, 0), "wants dtype"},
-		{"unknown dtype", file(`{"a":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}}`, 8), "unknown dtype"},
-		{"size differs", file(`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8), "needs 12 bytes"},
-		{"end before begin", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}`, 8), "needs 8 bytes"},
-		{"three offsets", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}}`, 8), "want 2"},
-		{"negative dimension", file(`{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}`, 8), "integer"},
-		{"fraction", file(`{"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}}`, 8), "integer"},
-		{"exponent", file(`{"a":{"dtype":"F32","shape":[2e0],"data_offsets":[0,8]}}`, 8), "integer"},
-		{"shape overflows", file(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`, 0), "overflows"},
-		{"bytes overflow", file(`{"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}}`, 0), "overflows"},
-		{"wraps to zero", file(`{"a":{"dtype":"F64","shape":[2147483648,4294967296,2],"data_offsets":[0,0]}}`, 0), "overflows"},
-		{"half a byte", file(`{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}}`, 1), "whole number"},
-		{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), "overlaps"},
-		{"same bytes twice", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2), "overlaps"},
-		{"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 3), "belong to no tensor"},
-		{"hole at the start", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2), "belong to no tensor"},
+		{"empty file", nil},
+		{"part of the length", []byte{1, 2, 3}},
+		{"huge header", binary.LittleEndian.AppendUint64(nil, math.MaxUint64)},
+		{"header over the cap", binary.LittleEndian.AppendUint64(nil, maxHeaderSize+1)},
+		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1234\n")},
+		{"header longer than file", binary.LittleEndian.AppendUint64(nil, 100)},
+		{"no header", file("", 0)},
+		{"space before the object", file(" "+one, 8)},
+		{"array", file("[]", 0)},
+		{"cut JSON", file(one[:20], 8)},
+		{"text after the object", file(one+"x", 8)},
+		{"line feed as padding", file(one+"\n", 8)},
+		{"not UTF-8", file("{\"\xff\":1}", 0)},
+		{"data truncated", file(one, 7)},
+		{"data too long", file(one, 9)},
+		{"data without tensors", file("{}", 1)},
+		{"duplicate name", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0)},
+		{"duplicate by escape", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"\u0061":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0)},
+		{"duplicate field", file(`{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0)},
+		{"duplicate metadata", file(`{"__metadata__":{"a":"","a":""}}`, 0)},
+		{"metadata not text", file(`{"__metadata__":{"a":1}}`, 0)},
+		{"metadata nested", file(`{"__metadata__":{"a":{}}}`, 0)},
+		{"unknown field", file(`{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":1}}`, 0)},
+		{"other letter case", file(`{"a":{"DType":"U8","shape":[0],"data_offsets":[0,0]}}`, 0)},
+		{"missing field", file(`{"a":{"dtype":"U8","shape":[0]}}`, 0)},
+		{"unknown dtype", file(`{"a":{"dtype":"F33","shape":[2],"data_offsets":[0,8]}}`, 8)},
+		{"size differs", file(`{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 8)},
+		{"end before begin", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}}`, 8)},
+		{"three offsets", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}}`, 8)},
+		{"negative dimension", file(`{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}`, 8)},
+		{"fraction", file(`{"a":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}}`, 8)},
+		{"exponent", file(`{"a":{"dtype":"F32","shape":[2e0],"data_offsets":[0,8]}}`, 8)},
+		{"shape overflows", file(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`, 0)},
+		{"bytes overflow", file(`{"a":{"dtype":"F64","shape":[2305843009213693952],"data_offsets":[0,0]}}`, 0)},
+		{"wraps to zero", file(`{"a":{"dtype":"F64","shape":[2147483648,4294967296,2],"data_offsets":[0,0]}}`, 0)},
+		{"half a byte", file(`{"a":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}}`, 1)},
+		{"overlap", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3)},
+		{"same bytes twice", file(`{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}`, 2)},
+		{"hole", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[1],"data_offsets":[2,3]}}`, 3)},
+		{"hole at the start", file(`{"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}}`, 2)},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, _, err := decode(test.file)
-			if !errors.Is(err, errInvalid) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error = %v, want ErrInvalid with %q", err, test.want)
+			if !errors.Is(err, errInvalid) {
+				t.Errorf("error = %v, want errInvalid", err)
 			}
+			golden.Message(t, test.name, err)
 			if _, err := ReadHeader(bytes.NewReader(test.file), int64(len(test.file))); !errors.Is(err, errInvalid) {
 				t.Errorf("header: error = %v, want ErrInvalid", err)
 			}

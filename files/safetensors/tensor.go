@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxHeaderSize bounds the JSON header of a file, in bytes. It is the bound of the
-// reference JavaScript reader; 40,000 tensors need about 5 MB.
+// maxHeaderSize is the maximum size of the JSON header in bytes. It is the limit of the reference
+// JavaScript reader; 40,000 tensors need about 5 MB.
 const maxHeaderSize = 25_000_000
 
-// errInvalid says that bytes or tensors are no valid safetensors file.
+// errInvalid means that bytes or tensors are not a valid safetensors file.
 var errInvalid = errors.New("invalid safetensors")
 
 // DType is the name of an element type in the header.
@@ -42,8 +42,8 @@ const (
 	U64    DType = "U64"
 )
 
-// dtypes lists the element types in the order by which the reference writer sorts
-// tensors (descending), with their width in bits.
+// dtypes lists the element types in the (descending) order in which the reference writer sorts
+// tensors, with their width in bits.
 var dtypes = []struct {
 	name DType
 	bits uint64
@@ -53,7 +53,7 @@ var dtypes = []struct {
 	{I32, 32}, {U32, 32}, {F32, 32}, {C64, 64}, {F64, 64}, {I64, 64}, {U64, 64},
 }
 
-// rank returns the position of the type in dtypes, or -1 for an unknown type.
+// rank returns the index of the type in dtypes, or -1 for an unknown type.
 func (d DType) rank() int {
 	for i := range dtypes {
 		if dtypes[i].name == d {
@@ -121,8 +121,8 @@ func (t Tensor) Validate() error {
 	return nil
 }
 
-// byLayout orders tensors as the reference writer lays them out: wider types first,
-// so that every tensor stays aligned to its element, then by name.
+// byLayout orders tensors as the reference writer does: wider types first, so that every tensor
+// stays aligned to its element, then by name.
 func byLayout(a, b Tensor) int {
 	if a.DType != b.DType {
 		return b.DType.rank() - a.DType.rank()

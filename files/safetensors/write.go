@@ -22,7 +22,7 @@ func Write(path string, tensors []Tensor, metadata map[string]string) error {
 	return WriteThrough(path, tensors, metadata, whole)
 }
 
-// whole writes data as they are.
+// whole writes data unchanged.
 func whole(w io.Writer, data []byte) error {
 	_, err := w.Write(data)
 	return err
@@ -60,7 +60,7 @@ func WriteThrough(path string, tensors []Tensor, metadata map[string]string, thr
 	return syncDir(filepath.Dir(path))
 }
 
-// suffixLength is the number of characters of rand.Text, with which the name of what is unfinished ends.
+// suffixLength is the number of characters of rand.Text, the suffix of unfinished names.
 const suffixLength = 26
 
 // UnfinishedName returns a new temporary name for a file or folder that is renamed to base once it
@@ -90,7 +90,7 @@ func encodeTo(w io.Writer, header []byte, order []Tensor, through func(w io.Writ
 	return buffered.Flush()
 }
 
-// headerEntry has the header's fields in the order in which the reference writes them.
+// headerEntry has the header's fields in the order of the reference implementation.
 type headerEntry struct {
 	DType   DType    `json:"dtype"`
 	Shape   []int64  `json:"shape"`
@@ -174,7 +174,7 @@ func (h *headerWriter) value(v any) {
 	if err := encoder.Encode(v); err != nil {
 		panic("safetensors: encode header: " + err.Error())
 	}
-	h.buffer.Truncate(h.buffer.Len() - 1) // the encoder ends with a line feed
+	h.buffer.Truncate(h.buffer.Len() - 1) // remove the encoder's line feed
 }
 
 // syncDir makes a rename in the folder durable.

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is found in text before anything else is.
+// addedToken is a token that has precedence over all others in a text.
 type addedToken struct {
 	id                         int32
 	content                    string
@@ -15,18 +15,18 @@ type addedToken struct {
 	normalized, special        bool
 }
 
-// tokenTrie finds added tokens: at the leftmost place, the longest.
+// tokenTrie finds added tokens: the leftmost match, and among these the longest.
 type tokenTrie struct {
-	starts [256]bool // bytes that a token begins with
+	starts [256]bool // first bytes of tokens
 	nodes  []trieNode
 }
 
 type trieNode struct {
 	children map[byte]int32
-	token    *addedToken // that ends here; nil: none
+	token    *addedToken // token that ends here; nil: none
 }
 
-// add adds a token under a content that no other token has.
+// add adds a token with a content that no other token has.
 func (t *tokenTrie) add(content []byte, token *addedToken) {
 	if len(t.nodes) == 0 {
 		t.nodes = []trieNode{{}}
@@ -48,7 +48,7 @@ func (t *tokenTrie) add(content []byte, token *addedToken) {
 	t.nodes[node].token = token
 }
 
-// find returns the first match from a place on.
+// find returns the first match from an offset on.
 func (t *tokenTrie) find(text []byte, from int) (start, end int, token *addedToken) {
 	if len(t.nodes) == 0 {
 		return 0, 0, nil
@@ -74,7 +74,7 @@ func (t *tokenTrie) find(text []byte, from int) (start, end int, token *addedTok
 	return 0, 0, nil
 }
 
-// prefix returns the length of the longest token that a text begins with, or 0.
+// prefix returns the length of the longest token at the start of a text, or 0.
 func (t *tokenTrie) prefix(text []byte) (length int) {
 	if len(t.nodes) == 0 || len(text) == 0 || !t.starts[text[0]] {
 		return 0
@@ -92,10 +92,10 @@ func (t *tokenTrie) prefix(text []byte) (length int) {
 	return length
 }
 
-// each calls between with every part of a text that is no added token, and found with
-// every added token, in order.
+// each calls between for every part of a text outside added tokens, and found for every added
+// token, in order.
 func (t *tokenTrie) each(text []byte, between func(start, end int) error, found func(*addedToken) error) error {
-	last := 0 // where the part begins that no token has
+	last := 0 // start of the current part outside tokens
 	for from := 0; ; {
 		start, end, token := t.find(text, from)
 		if token == nil {
@@ -116,7 +116,7 @@ func (t *tokenTrie) each(text []byte, between func(start, end int) error, found 
 				return err
 			}
 		}
-		if start < end { // else the token before this one has all of it, as blanks that it strips
+		if start < end { // otherwise the previous token has stripped the whole part
 			if err := found(token); err != nil {
 				return err
 			}
@@ -139,13 +139,13 @@ func startsWithWord(text []byte) bool {
 	return size > 0 && isWord(r)
 }
 
-// Bounds on added tokens.
+// Limits of added tokens.
 const (
 	maxAdded      = 1 << 16
-	maxAddedBytes = 4 << 20 // of all contents together
+	maxAddedBytes = 4 << 20 // total bytes of all contents
 )
 
-// parseAdded reads added_tokens and gives the model their ids.
+// parseAdded parses added_tokens and adds their IDs to the model.
 func (t *Tokenizer) parseAdded(o *object) error {
 	if _, found := o.get("added_tokens"); !found {
 		return nil
@@ -193,9 +193,9 @@ func (t *Tokenizer) parseAdded(o *object) error {
 	return nil
 }
 
-// add enters a token. The reference implementation numbers added tokens itself: one that
-// the model has keeps its id, others go on from the size of the vocabulary. A file whose
-// ids differ means different tokens to different readers.
+// add adds a token. The reference implementation assigns IDs to added tokens itself: a token in the
+// model keeps its ID, and others follow the vocabulary. A file with other IDs would have different
+// meanings in different readers, so it is refused.
 func (t *Tokenizer) add(o *object, token *addedToken) error {
 	want, found := t.model.vocab[token.content]
 	if !found {
@@ -221,7 +221,7 @@ func (t *Tokenizer) add(o *object, token *addedToken) error {
 
 // addTries fills the tries, and hidden.
 func (t *Tokenizer) addTries() error {
-	same := map[string]string{} // content of the token with a normalized content
+	same := map[string]string{} // content of the token by normalized content
 	special := map[string]bool{}
 	for _, token := range t.added {
 		if token.special {

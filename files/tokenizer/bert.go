@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// filtered returns a text without the characters that remove wants gone, and with those that
-// change gives in the place of the others.
+// filtered returns a text without the characters for which remove returns true, and with the others
+// replaced by change.
 func filtered(text []byte, remove func(rune) bool, change func(rune) rune) []byte {
 	out := make([]byte, 0, len(text))
 	for at := 0; at < len(text); {
@@ -21,7 +21,7 @@ func filtered(text []byte, remove func(rune) bool, change func(rune) rune) []byt
 
 func same(r rune) rune { return r }
 
-// lowercase writes every character as its small letter, whatever is around it.
+// lowercase converts every character to lower case, independent of its context.
 type lowercase struct{}
 
 func (lowercase) normalize(text []byte) ([]byte, error) {
@@ -37,7 +37,7 @@ func (lowercase) normalize(text []byte) ([]byte, error) {
 	return out, nil
 }
 
-// stripAccents removes marks that are characters of their own.
+// stripAccents removes combining marks.
 type stripAccents struct{}
 
 func (stripAccents) normalize(text []byte) ([]byte, error) {
@@ -51,7 +51,7 @@ func (stripNonspacing) normalize(text []byte) ([]byte, error) {
 	return filtered(text, isNonspacing, same), nil
 }
 
-// cleanText removes what is not to be seen and writes white space as blanks.
+// cleanText removes invisible characters and converts white space to spaces.
 type cleanText struct{}
 
 func (cleanText) normalize(text []byte) ([]byte, error) {
@@ -66,12 +66,12 @@ func (cleanText) normalize(text []byte) ([]byte, error) {
 	}), nil
 }
 
-// ideographs are the blocks that BERT's tokenizer takes for Chinese.
+// ideographs are the blocks that BERT's tokenizer treats as Chinese.
 var ideographs = [][2]rune{
 	{0x3400, 0x4dbf}, {0x4e00, 0x9fff}, {0xf900, 0xfaff}, {0x20000, 0x2a6df}, {0x2a700, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f},
 }
 
-// spaceIdeographs puts a blank on either side of every ideograph.
+// spaceIdeographs adds a space on both sides of every ideograph.
 type spaceIdeographs struct{}
 
 func (spaceIdeographs) normalize(text []byte) ([]byte, error) {
@@ -88,7 +88,7 @@ func (spaceIdeographs) normalize(text []byte) ([]byte, error) {
 	return out, nil
 }
 
-// parseBert reads a BertNormalizer as the steps that it takes.
+// parseBert parses a BertNormalizer into its steps.
 func parseBert(o *object) (all normalizers) {
 	clean, spaced, lower := o.flag("clean_text"), o.flag("handle_chinese_chars"), o.flag("lowercase")
 	if clean {
@@ -106,8 +106,8 @@ func parseBert(o *object) (all normalizers) {
 	return all
 }
 
-// nmt removes control characters of ASCII and writes white space as blanks, as SentencePiece's rule of that name
-// has it, and with it some characters that have no width.
+// nmt removes ASCII control characters and converts white space, and some characters without width,
+// to spaces, as SentencePiece's rule of that name does.
 type nmt struct{}
 
 func (nmt) normalize(text []byte) ([]byte, error) {
@@ -124,7 +124,7 @@ func (nmt) normalize(text []byte) ([]byte, error) {
 	}), nil
 }
 
-// byteCharacters writes bytes as the characters of a byte-level vocabulary.
+// byteCharacters converts bytes to the characters of a byte-level vocabulary.
 type byteCharacters struct{}
 
 func (byteCharacters) normalize(text []byte) ([]byte, error) {

@@ -6,36 +6,36 @@ import (
 	"unicode/utf8"
 )
 
-// bpe is byte-pair encoding: a word's symbols are merged two by two, the pair with the
-// lowest rank first, the leftmost of several (Sennrich et al., arXiv 1508.07909).
+// bpe is byte-pair encoding: pairs of a word's symbols are merged, the pair with the lowest rank
+// first, and among equal ranks the leftmost (Sennrich et al., arXiv 1508.07909).
 type bpe struct {
 	vocab  map[string]int32
-	tokens []string // by id; "" where no token is
-	size   int      // tokens in vocab
+	tokens []string // by ID; "" for an ID without a token
+	size   int      // number of tokens in vocab
 	merges pairTable
 
-	products     []int32 // what merges make
-	unknown      int32   // id for characters that are not in the vocabulary, or -1
+	products     []int32 // results of merges
+	unknown      int32   // ID for characters that are not in the vocabulary, or -1
 	fuseUnknown  bool
-	ignoreMerges bool // a word that is a token is that token, whatever merges lead to
+	ignoreMerges bool // a word that is a token becomes that token, independent of merges
 	fallback     *[256]int32
 
-	bytes     *[256]int32      // ids of the single bytes, if words are bytes
+	bytes     *[256]int32      // IDs of the single bytes, if words are bytes
 	byteVocab map[string]int32 // vocab in bytes, for ignoreMerges
-	instead   wordModel        // what finds the tokens of words instead of merges; nil: merges do
+	instead   wordModel        // finds the tokens of words instead of merges; nil: merges
 	ascii     [utf8.RuneSelf]int32
 	splitMark bool // words may be cut before every wordMark that follows another character
 }
 
-// wordModel is a model without merges. It appends the ids of a word's tokens.
+// wordModel is a model without merges. It appends the IDs of a word's tokens.
 type wordModel interface {
 	encode(m *bpe, s *scratch, ids []int32, word []byte) []int32
 }
 
-// wordMark is what SentencePiece writes for a blank.
+// wordMark is SentencePiece's replacement for a space.
 const wordMark = "▁"
 
-// useBytes prepares for words of bytes. It says whether every byte has a token.
+// useBytes prepares for words of bytes. It reports whether every byte has a token.
 func (m *bpe) useBytes() bool {
 	if m.instead != nil {
 		return false
@@ -78,7 +78,7 @@ func (m *bpe) useCharacters() {
 	}
 }
 
-// crossesMark says whether a wordMark follows another character in a token.
+// crossesMark reports whether a wordMark follows another character in a token.
 func crossesMark(token string) bool {
 	other := false
 	for _, r := range token {
@@ -93,7 +93,7 @@ func crossesMark(token string) bool {
 	return false
 }
 
-// pairTable maps two neighbours to their rank and what they merge to.
+// pairTable maps a pair of neighbours to its rank and the result of its merge.
 type pairTable struct {
 	slots []pairSlot
 	seed  uint64
@@ -117,7 +117,7 @@ func (t *pairTable) slot(pair uint64) int {
 
 func pairOf(left, right int32) uint64 { return uint64(left+1)<<32 | uint64(uint32(right)) }
 
-// set gives a pair its rank; the last one counts.
+// set sets the rank of a pair; the last call counts.
 func (t *pairTable) set(left, right, rank, id int32) {
 	pair := pairOf(left, right)
 	for i := t.slot(pair); ; i = (i + 1) & (len(t.slots) - 1) {
@@ -146,7 +146,7 @@ func (t *pairTable) get(left, right int32) (rank, id int32) {
 	}
 }
 
-// symbols appends the ids of the single bytes or characters of a word.
+// symbols appends the IDs of the single bytes or characters of a word.
 func (m *bpe) symbols(ids []int32, word []byte) []int32 {
 	if m.bytes != nil {
 		for _, b := range word {
@@ -154,7 +154,7 @@ func (m *bpe) symbols(ids []int32, word []byte) []int32 {
 		}
 		return ids
 	}
-	pending := false // an unknown character that more may be fused with
+	pending := false // an unknown character that may be fused with further ones
 	for at := 0; at < len(word); {
 		size := 1
 		id := int32(-1)
@@ -194,7 +194,7 @@ func (m *bpe) symbols(ids []int32, word []byte) []int32 {
 	return ids
 }
 
-// fallBack appends the tokens of the bytes of a character, if all of them have one.
+// fallBack appends the tokens of a character's bytes, if all of them have one.
 func (m *bpe) fallBack(ids []int32, character []byte) ([]int32, bool) {
 	if m.fallback == nil {
 		return ids, false
@@ -209,7 +209,7 @@ func (m *bpe) fallBack(ids []int32, character []byte) ([]int32, bool) {
 	return ids, true
 }
 
-// lookUp returns the token that is a whole word, if merges are to be ignored.
+// lookUp returns the token that equals a whole word, if merges are to be ignored.
 func (m *bpe) lookUp(word []byte) (id int32, found bool) {
 	if !m.ignoreMerges {
 		return 0, false
@@ -222,11 +222,10 @@ func (m *bpe) lookUp(word []byte) (id int32, found bool) {
 	return id, found
 }
 
-// fewSymbols is the number of symbols up to which looking at all pairs is quicker than
-// keeping them in a heap.
+// fewSymbols is the number of symbols up to which checking all pairs is faster than a heap.
 const fewSymbols = 48
 
-// encode appends the ids of a word.
+// encode appends the IDs of a word.
 func (m *bpe) encode(s *scratch, ids []int32, word []byte) []int32 {
 	if m.instead != nil {
 		return m.instead.encode(m, s, ids, word)
@@ -242,14 +241,14 @@ func (m *bpe) encode(s *scratch, ids []int32, word []byte) []int32 {
 	return ids[:start+m.mergeMany(s, ids[start:])]
 }
 
-// mergeFew merges in place and returns how many symbols are left.
+// mergeFew merges in place and returns the number of remaining symbols.
 func (m *bpe) mergeFew(ids []int32) int {
 	if len(ids) < 2 {
 		return len(ids)
 	}
 	var rankBuffer, nextBuffer [fewSymbols]int32
 	n := len(ids)
-	ranks, products := rankBuffer[:n], nextBuffer[:n] // of a symbol with the one after
+	ranks, products := rankBuffer[:n], nextBuffer[:n] // for a symbol and the next one
 	for i := range n - 1 {
 		ranks[i], products[i] = m.merges.get(ids[i], ids[i+1])
 	}
@@ -279,14 +278,14 @@ func (m *bpe) mergeFew(ids []int32) int {
 	}
 }
 
-// scratch is memory that encoding uses again.
+// scratch is reusable memory for encoding.
 type scratch struct {
-	heap           []uint64 // rank in the upper half, place in the lower
-	previous, next []int32  // places of neighbours; -1: none
-	ends           []end    // of a word's bytes, from 0 on
+	heap           []uint64 // rank in the upper half, position in the lower
+	previous, next []int32  // positions of neighbours; -1: none
+	ends           []end    // for each offset in a word, from 0 on
 }
 
-// mergeMany is mergeFew for long words: it takes time n log n.
+// mergeMany is mergeFew for long words, in time n log n.
 func (m *bpe) mergeMany(s *scratch, ids []int32) int {
 	n := len(ids)
 	s.heap, s.previous, s.next = s.heap[:0], s.previous[:0], s.next[:0]
@@ -310,7 +309,7 @@ func (m *bpe) mergeMany(s *scratch, ids []int32) int {
 		if ids[left] < 0 || right < 0 {
 			continue
 		}
-		// The pair may have become another since it was pushed.
+		// The pair may have changed since it was pushed.
 		rank, id := m.merges.get(ids[left], ids[right])
 		if rank != int32(top>>32) {
 			continue

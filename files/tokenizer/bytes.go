@@ -10,9 +10,9 @@ import (
 // byteValues is the number of byte values.
 const byteValues = 256
 
-// alphabet maps each byte to the character that stands for it in a byte-level
-// vocabulary, as GPT-2 introduced it: printable characters of Latin-1 stand for
-// themselves, the other bytes in ascending order for the characters from U+0100 on.
+// alphabet maps each byte to its character in a byte-level vocabulary, as in GPT-2: printable
+// Latin-1 characters represent themselves, and the other bytes in ascending order map to the
+// characters from U+0100 on.
 var alphabet = func() (characters [byteValues]rune) {
 	next := rune(0x100)
 	for b := range rune(byteValues) {

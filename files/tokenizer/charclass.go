@@ -9,19 +9,19 @@ import (
 	"unicode"
 )
 
-// Classes of characters that patterns name, as the bodies of sets for regexp2. They were compared
-// with the reference implementation for every character (characters.json).
+// Character classes in patterns, as the bodies of sets for regexp2. They were compared with the
+// reference implementation for every character (characters.json).
 
-// alphabetic16 are characters that Unicode has called alphabetic since 15.0 and that are no letters.
+// alphabetic16 contains characters that are alphabetic since Unicode 15.0 but are not letters.
 var alphabetic16 = [][2]rune{
 	{0x363, 0x36f}, {0x897, 0x897}, {0x1dd3, 0x1de6}, {0x10d69, 0x10d69}, {0x10efc, 0x10efc}, {0x113b8, 0x113c0}, {0x113c2, 0x113c2},
 	{0x113c5, 0x113c5}, {0x113c7, 0x113ca}, {0x113cc, 0x113cd}, {0x1611e, 0x1612e},
 }
 
-// looseWords are characters that are of words to \w, but not to \w in a set.
+// looseWords contains characters that match \w, but not \w in a set.
 const looseWords = `\x{b2}\x{b3}\x{b9}\x{bc}-\x{be}`
 
-// rangesBody writes ranges as a part of a set.
+// rangesBody returns ranges as a part of a set.
 func rangesBody(ranges [][2]rune) string {
 	var body strings.Builder
 	for _, r := range ranges {
@@ -59,7 +59,7 @@ func categoryBody(names ...string) string {
 	return body.String()
 }
 
-// setBodies has the named sets, as in [[:alpha:]].
+// setBodies contains the named sets, as in [[:alpha:]].
 var setBodies = sync.OnceValue(func() map[string]string {
 	alpha := categoryBody("L", "Nl") + rangesBody(tableRanges(unicode.Other_Alphabetic)) + rangesBody(alphabetic16)
 	return map[string]string{
@@ -78,19 +78,19 @@ var setBodies = sync.OnceValue(func() map[string]string {
 	}
 })
 
-// propertySets are properties that have the characters of a named set.
+// propertySets maps properties to the named sets with the same characters.
 var propertySets = map[string]string{
 	"Alnum": "alnum", "Alpha": "alpha", "Alphabetic": "alpha", "Lower": "lower", "Lowercase": "lower", "Upper": "upper", "Uppercase": "upper",
 	"Space": "space", "White_Space": "space", "Word": "word",
 }
 
-// classEscapes are the named sets that escapes stand for; a capital letter stands for all others.
+// classEscapes maps escapes to named sets. A capital letter means the complement.
 var classEscapes = map[byte]string{'d': "digit", 'h': "xdigit", 's': "space", 'w': "word"}
 
-// wordBody returns the characters of words, outside of sets.
+// wordBody returns the word characters outside of sets.
 func wordBody() string { return setBodies()["word"] + looseWords }
 
-// boundary is between a word and what is none.
+// boundary returns an expression for a word boundary.
 func boundary(not bool) string {
 	word := "[" + wordBody() + "]"
 	if not {
@@ -99,7 +99,7 @@ func boundary(not bool) string {
 	return "(?:(?<=" + word + ")(?!" + word + ")|(?<!" + word + ")(?=" + word + "))"
 }
 
-// namedSet reads a set such as [:alpha:] or [:^alpha:] within another one.
+// namedSet parses a set such as [:alpha:] or [:^alpha:] within another set.
 func (t *translator) namedSet() (body string, negated bool, err error) {
 	end := strings.Index(t.rest, ":]")
 	if end < 2 {
@@ -114,8 +114,8 @@ func (t *translator) namedSet() (body string, negated bool, err error) {
 	return body, negated, nil
 }
 
-// class reads an escape or a property that stands for a class of characters, if one is here. Its
-// body is what it has, or, negated, what it has not.
+// class parses an escape or a property for a class of characters, if there is one here. body
+// contains the characters of the class or, if negated, of its complement.
 func (t *translator) class(inSet bool) (body string, negated, found bool, err error) {
 	if len(t.rest) < 2 {
 		return "", false, false, nil
@@ -136,7 +136,7 @@ func (t *translator) class(inSet bool) (body string, negated, found bool, err er
 	return setBodies()[name], negated, true, nil
 }
 
-// property reads \p{...}, \P{...} or \p{^...}.
+// property parses \p{...}, \P{...} or \p{^...}.
 func (t *translator) property(inSet bool) (body string, negated bool, err error) {
 	end := strings.IndexByte(t.rest, '}')
 	if len(t.rest) < 3 || t.rest[2] != '{' || end < 0 {
@@ -154,7 +154,7 @@ func (t *translator) property(inSet bool) (body string, negated bool, err error)
 		body = categoryBody("L")
 	case name == "Punct":
 		body = categoryBody("P")
-	case name == "Mn": // without what 16.0 moved from it
+	case name == "Mn": // without the character that 16.0 moved to Mc
 		body = rangesBody(ranges("Mn")) + rangesBody(added16("Mn"))
 	case knownProperty(name):
 		body = categoryBody(name)

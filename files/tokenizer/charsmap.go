@@ -8,17 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// charsmap is how SentencePiece keeps the rules of a normalizer (precompiled_charsmap): a trie of
-// what is replaced, and the texts that replace it, each up to a zero byte. The trie is a
-// double array as the library Darts-clone makes it: the unit of a node's child for a byte is at
-// the node's own place, exclusive-or its offset, exclusive-or the byte, and has the byte as
-// its label; a node that ends a key has its value where a child for the byte 0 would be.
+// charsmap contains the rules of a SentencePiece normalizer (precompiled_charsmap): a trie of the
+// replaced texts, and their replacements, each up to a zero byte. The trie is a double array in the
+// format of the library Darts-clone: the unit of a node's child for a byte is at the node's
+// position, exclusive-or its offset, exclusive-or the byte, and has the byte as its label. A node
+// that ends a key has its value in the position of a child for the byte 0.
 type charsmap struct {
 	units []uint32
 	texts []byte
 }
 
-// maxCharsmap bounds a charsmap, in bytes.
+// maxCharsmap is the maximum size of a charsmap in bytes.
 const maxCharsmap = 16 << 20
 
 // Parts of a unit.
@@ -31,8 +31,8 @@ const (
 // unitOffset returns the distance between a node and its children.
 func unitOffset(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 
-// parseCharsmap reads a charsmap, whose trie begins behind its size in bytes, 32 bits,
-// little-endian. Of what it returns all searches stay within bounds.
+// parseCharsmap parses a charsmap, whose trie follows its size in bytes (32 bits, little-endian).
+// All searches in the result stay within bounds.
 func parseCharsmap(raw []byte) (*charsmap, error) {
 	if len(raw) > maxCharsmap {
 		return nil, fmt.Errorf("%d bytes, the limit is %d", len(raw), maxCharsmap)
@@ -71,13 +71,13 @@ func parseCharsmap(raw []byte) (*charsmap, error) {
 	return c, nil
 }
 
-// maxRuleBytes bounds the beginning of a text that is looked up in a charsmap, whose trie may be as deep as it is
-// long, or lead back to itself.
+// maxRuleBytes is the maximum length of text that is looked up in a charsmap, whose trie may be as
+// deep as it is long, or contain cycles.
 const maxRuleBytes = 256
 
-// find calls yield with where the texts begin that replace the beginnings of a text, and with
-// the lengths of these, the shortest first, until it wants no more. It reports whether there may be
-// others, which are longer than maxRuleBytes.
+// find calls yield for each replaced prefix of a text, the shortest first, with the offset of its
+// replacement and the prefix's length, until yield returns false. It reports whether there may be
+// further prefixes, longer than maxRuleBytes.
 func (c *charsmap) find(text []byte, yield func(at uint32, length int) bool) (deeper bool) {
 	node := unitOffset(c.units[0])
 	for i, b := range text {
@@ -100,7 +100,7 @@ func (c *charsmap) find(text []byte, yield func(at uint32, length int) bool) (de
 	return false
 }
 
-// text returns the text that begins at a place.
+// text returns the text at an offset.
 func (c *charsmap) text(at uint32) []byte {
 	text := c.texts[at:]
 	if end := bytes.IndexByte(text, 0); end >= 0 {
@@ -109,7 +109,7 @@ func (c *charsmap) text(at uint32) []byte {
 	return text
 }
 
-// first returns what replaces the shortest beginning of a text that is replaced.
+// first returns the replacement of the shortest replaced prefix of a text.
 func (c *charsmap) first(text []byte) (with []byte, found bool) {
 	c.find(text, func(at uint32, _ int) bool {
 		with, found = c.text(at), true

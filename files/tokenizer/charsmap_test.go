@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 // charsmapOf returns the bytes of a charsmap.
@@ -33,25 +34,21 @@ func TestCharsmapsThatDoNotHold(t *testing.T) {
 	outside[7] = 512 << 10
 	far := letterUnits(0)
 	far[7] = 1<<9 | (1<<20)<<10
-	for _, test := range []struct {
-		raw  []byte
-		want string
-	}{
-		{[]byte{1, 2}, "2 bytes, too few for the size"},
-		{charsmapOf(nil, ""), "trie size 0"},
-		{[]byte("\x05\x00\x00\x00abcdefgh"), "trie size 5"},
-		{[]byte("\xfc\xff\xff\xffabcd"), "trie size 4294967292, want a multiple of 4 from 4 to 4"},
-		{charsmapOf(letterUnits(0), "\xff"), "not UTF-8"},
-		{charsmapOf(letterUnits(5), "A\x00"), "refers to byte 5"},
-		{charsmapOf(letterUnits(1), "é\x00"), "refers to byte 1"},
-		{charsmapOf(outside, "A"), "trie unit 7 points outside the trie"},
-		{charsmapOf(far, "A"), "trie unit 7 points outside the trie"},
-		{charsmapOf(letterUnits(0)[:255], "A"), "points outside the trie"},
-		{make([]byte, maxCharsmap+1), "the limit is"},
+	for name, raw := range map[string][]byte{
+		"no size":           {1, 2},
+		"no trie":           charsmapOf(nil, ""),
+		"half a unit":       []byte("\x05\x00\x00\x00abcdefgh"),
+		"size of more":      []byte("\xfc\xff\xff\xffabcd"),
+		"not UTF-8":         charsmapOf(letterUnits(0), "\xff"),
+		"text beyond":       charsmapOf(letterUnits(5), "A\x00"),
+		"within a letter":   charsmapOf(letterUnits(1), "é\x00"),
+		"unit outside":      charsmapOf(outside, "A"),
+		"unit far outside":  charsmapOf(far, "A"),
+		"cut off":           charsmapOf(letterUnits(0)[:255], "A"),
+		"more than allowed": make([]byte, maxCharsmap+1),
 	} {
-		if _, err := parseCharsmap(test.raw); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("got %v, want %s", err, test.want)
-		}
+		_, err := parseCharsmap(raw)
+		golden.Message(t, name, err)
 	}
 	found, err := parseCharsmap(charsmapOf(letterUnits(2), "A\x00bc\x00"))
 	if err != nil {

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// decoder turns the texts of tokens into others; joined, the last are the text.
+// decoder transforms the texts of tokens. The joined results of the last decoder are the text.
 type decoder interface {
 	decode(tokens []string) ([]string, error)
 }
 
-// alphabetBytes appends the bytes that a token of a byte-level vocabulary stands for. A
-// token that has another character stands for none.
+// alphabetBytes appends the bytes of a token of a byte-level vocabulary. ok is false for a token
+// with other characters.
 func alphabetBytes(to []byte, token string) (raw []byte, ok bool) {
 	start := len(to)
 	for _, r := range token {
@@ -26,7 +26,7 @@ func alphabetBytes(to []byte, token string) (raw []byte, ok bool) {
 	return to, true
 }
 
-// byteOf undoes alphabet.
+// byteOf is the inverse of alphabet.
 var byteOf = func() map[rune]byte {
 	all := make(map[rune]byte, len(alphabet))
 	for b, r := range alphabet {
@@ -51,9 +51,8 @@ func (d byteLevelDecoder) decode(tokens []string) ([]string, error) {
 	return []string{string(raw)}, nil
 }
 
-// lossy replaces what is not UTF-8 as the Unicode standard recommends: one U+FFFD for
-// every longest beginning of a character (section 3.9, U+FFFD Substitution of Maximal
-// Subparts).
+// lossy replaces invalid UTF-8 as the Unicode standard recommends: one U+FFFD for every maximal
+// subpart of a character (section 3.9, U+FFFD Substitution of Maximal Subparts).
 func lossy(raw []byte) []byte {
 	if utf8.Valid(raw) {
 		return raw
@@ -72,10 +71,10 @@ func lossy(raw []byte) []byte {
 	return out
 }
 
-// maximalSubpart returns the length of the longest beginning of a character, at least 1.
+// maximalSubpart returns the length of the longest valid start of a character, at least 1.
 func maximalSubpart(raw []byte) int {
 	for n := min(len(raw), utf8.UTFMax-1); n > 1; n-- {
-		if !utf8.FullRune(raw[:n]) { // it is true of bytes that can never become a character
+		if !utf8.FullRune(raw[:n]) { // true also for bytes that cannot become a character
 			return n
 		}
 	}
@@ -126,7 +125,7 @@ func (fuseDecoder) decode(tokens []string) ([]string, error) {
 	return []string{strings.Join(tokens, "")}, nil
 }
 
-// stripDecoder removes at most so many of a character at the ends of every token.
+// stripDecoder removes a limited number of a character at the ends of every token.
 type stripDecoder struct {
 	content    string
 	start, end int
@@ -177,7 +176,7 @@ func (d replaceDecoder) decode(tokens []string) ([]string, error) {
 	return out, nil
 }
 
-// parseDecoders reads decoder.
+// parseDecoders parses decoder.
 func parseDecoders(raw []byte) (all []decoder, err error) {
 	walk := components{list: "decoders", add: func(kind string, o *object) error {
 		var d decoder

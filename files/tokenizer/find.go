@@ -63,12 +63,19 @@ func Find(file func(name string) (data []byte, found bool)) (*Tokenizer, error) 
 	return t, nil
 }
 
-// decode reads JSON that Python wrote.
+// decode decodes JSON written by Python.
 func decode(text []byte, into any) error {
 	if err := filestart.Check(text); err != nil {
 		return err
 	}
-	return json.Unmarshal(pythonjson.Quoted(text), into)
+	err := json.Unmarshal(pythonjson.Quoted(text), into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("want a JSON object, not %s", wrong.Value)
+		}
+		return fmt.Errorf("%s has the wrong type: %s", wrong.Field, wrong.Value)
+	}
+	return err
 }
 
 // LoadDir reads the tokenizer of a model's folder.
@@ -87,18 +94,18 @@ func LoadDir(dir string) (*Tokenizer, error) {
 	return t, nil
 }
 
-// readFile reads a file, but no more than is looked at.
+// readFile reads a file, but not more than the limit.
 func readFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // it is only read
+	defer func() { _ = file.Close() }() // opened only for reading
 	return io.ReadAll(io.LimitReader(file, maxFileSize+1))
 }
 
-// checkPiece refuses a token that a tokenizer.model does not have: which text is this token is said in
-// other places, and differently by different readers.
+// checkPiece refuses a token that a tokenizer.model does not have, because other files define its
+// text, and readers interpret these differently.
 func (t *Tokenizer) checkPiece(token string, id int64) error {
 	if id >= 0 && id < int64(len(t.model.tokens)) && t.model.tokens[id] == token {
 		return nil
@@ -107,7 +114,7 @@ func (t *Tokenizer) checkPiece(token string, id int64) error {
 		errUnsupported, token, id, PieceFile, JSONFile)
 }
 
-// configure reads what a tokenizer_config.json says of tokens before and after a text.
+// configure reads the tokens before and after a text from a tokenizer_config.json.
 func (t *Tokenizer) configure(text []byte) error {
 	var config struct {
 		AddBOS *bool           `json:"add_bos_token"`
@@ -142,8 +149,11 @@ func (t *Tokenizer) configure(text []byte) error {
 	return err
 }
 
-// named returns the id of a token that is named by a string, or by an object that has its content.
+// named returns the ID of a token that is given as a string, or as an object with its content.
 func (t *Tokenizer) named(key string, raw json.RawMessage) ([]int32, error) {
+	if len(raw) == 0 {
+		return nil, fmt.Errorf("%w: %s is missing", errUnsupported, key)
+	}
 	var name string
 	if json.Unmarshal(raw, &name) != nil {
 		var token struct {

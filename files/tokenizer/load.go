@@ -13,11 +13,11 @@ import (
 	"github.com/psyche-go/psyche/base/strictjson"
 )
 
-// errUnsupported says that a tokenizer.json, or a tokenizer.model, asks for something that this
-// package does not do, so that its ids would differ.
+// errUnsupported means that a tokenizer.json or a tokenizer.model requires a feature that this
+// package does not support, so that its IDs would differ.
 var errUnsupported = errors.New("the tokenizer is not supported")
 
-// Bounds on a tokenizer.json.
+// Limits of a tokenizer.json.
 const (
 	maxFileSize   = 64 << 20 // bytes
 	maxVocab      = 2 << 20  // tokens
@@ -76,7 +76,7 @@ func Parse(text []byte) (*Tokenizer, error) {
 	return t, t.prepare()
 }
 
-// parseParts reads what is around the model.
+// parseParts parses everything except the model.
 func (t *Tokenizer) parseParts(root *object) (err error) {
 	if raw, found := root.get("normalizer"); found {
 		if t.normalizers, err = parseNormalizers(raw); err != nil {
@@ -101,7 +101,7 @@ func (t *Tokenizer) parseParts(root *object) (err error) {
 	return nil
 }
 
-// prepare makes the tables that encoding and decoding use.
+// prepare creates the tables for encoding and decoding.
 func (t *Tokenizer) prepare() error {
 	if t.pre.byteLevel && !t.model.useBytes() {
 		t.pre.stages = append(t.pre.stages, alphabetStage{})
@@ -129,7 +129,7 @@ func (t *Tokenizer) prepare() error {
 	return nil
 }
 
-// parseModel reads model.
+// parseModel parses model.
 func (t *Tokenizer) parseModel(root *object) error {
 	o := root.object("model")
 	if root.err != nil {
@@ -192,7 +192,7 @@ func (m *bpe) useFallback() {
 	}
 }
 
-// parseVocab reads tokens and their ids.
+// parseVocab parses tokens and their IDs.
 func (m *bpe) parseVocab(path string, raw []byte) error {
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
 	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
@@ -207,7 +207,7 @@ func (m *bpe) parseVocab(path string, raw []byte) error {
 		token, _ := key.(string)
 		var id int64
 		if err := decoder.Decode(&id); err != nil {
-			return fmt.Errorf("%w: %s: the id of %.80q is not a whole number: %w", errUnsupported, path, token, err)
+			return fmt.Errorf("%w: %s: the id of %.80q is not a whole number", errUnsupported, path, token)
 		}
 		_, twice := m.vocab[token]
 		switch {
@@ -233,8 +233,8 @@ func (m *bpe) parseVocab(path string, raw []byte) error {
 	return nil
 }
 
-// parseMerges reads pairs, which are strings with a blank in between or, in newer files,
-// arrays of two strings.
+// parseMerges parses pairs, which are strings with a space in between or, in newer files, arrays of
+// two strings.
 func (m *bpe) parseMerges(path string, raw []byte) error {
 	var pairs [][]string
 	if err := json.Unmarshal(raw, &pairs); err != nil {

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// inert are characters that Unicode has given decompositions or combining classes since
-// 9.0, the version by which the reference implementation normalizes: to it they are
-// characters like any other that nothing reorders or composes.
+// inert contains characters that got decompositions or combining classes after Unicode 9.0, the
+// version of the reference implementation. It treats them as ordinary characters that are not
+// reordered or composed.
 var inert = [][2]rune{
 	{0x7fd, 0x7fd}, {0x898, 0x89f}, {0x8ca, 0x8d3}, {0x9fe, 0x9fe}, {0xc3c, 0xc3c}, {0xd3b, 0xd3c}, {0xeba, 0xeba},
 	{0x1715, 0x1715}, {0x1abf, 0x1ace}, {0x1df6, 0x1dfa}, {0x32ff, 0x32ff}, {0xa7f2, 0xa7f4}, {0xa82c, 0xa82c},
@@ -24,12 +24,12 @@ var inert = [][2]rune{
 
 func isInert(r rune) bool { return within(inert, r) }
 
-// unicodeForm brings text into a normalization form of UAX 15. Package norm decides
-// quickly about text that is in the form already and has the tables; it is not used for
-// more since it breaks up sequences of more than 30 combining marks.
+// unicodeForm converts text to a normalization form of UAX 15. Package norm quickly detects text
+// that is already in the form and provides the tables. It is not used for more, because it breaks
+// up sequences of more than 30 combining marks.
 type unicodeForm struct {
-	form       norm.Form // to say whether text is in the form
-	decomposed norm.Form // to decompose single characters
+	form       norm.Form // detects text in the form
+	decomposed norm.Form // decomposes single characters
 	compose    bool
 }
 
@@ -40,15 +40,15 @@ var unicodeForms = map[string]unicodeForm{
 	"NFKD": {norm.NFKD, norm.NFKD, false},
 }
 
-// maxSegment is the number of characters from which on a segment ends where it can.
+// maxSegment is the number of characters after which a segment ends at the next possible position.
 const maxSegment = 256
 
 type classedRune struct {
 	r   rune
 	ccc uint8 // canonical combining class
 
-	// 0 if the character takes the place of one in the text, 1 if it is inserted, -n if it takes the
-	// place of one and n more.
+	// change is 0 if the character replaces one in the text, 1 if it is inserted, and -n if it
+	// replaces one and n more.
 	change int
 }
 
@@ -57,7 +57,7 @@ func (f unicodeForm) normalize(text []byte) ([]byte, error) {
 	if from == len(text) {
 		return text, nil
 	}
-	// Go back to a character that neither is reordered nor composes with what is before.
+	// Go back to a character that is neither reordered nor composes with the previous ones.
 	for from > 0 {
 		_, size := utf8.DecodeLastRune(text[:from])
 		from -= size
@@ -110,7 +110,7 @@ func (f unicodeForm) decompose(segment []classedRune, raw []byte, r rune) []clas
 	return segment
 }
 
-// flush appends a segment, ordered and composed as the form wants it.
+// flush appends a segment, ordered and composed by the form.
 func (f unicodeForm) flush(out []byte, segment []classedRune) []byte {
 	for _, c := range f.order(segment) {
 		out = utf8.AppendRune(out, c.r)
@@ -137,10 +137,10 @@ func (f unicodeForm) order(segment []classedRune) []classedRune {
 	return segment
 }
 
-// composeSegment replaces pairs by the characters composed of them, in place.
+// composeSegment replaces pairs by their composed characters, in place.
 func composeSegment(segment []classedRune) []classedRune {
 	starter, kept := -1, 0
-	last := uint8(0) // class of the character before that was kept after the starter
+	last := uint8(0) // class of the previous character that was kept after the starter
 	for _, c := range segment {
 		if starter >= 0 && (kept == starter+1 || last != 0 && last < c.ccc) {
 			if composed, ok := composePair(segment[starter].r, c.r); ok {
@@ -159,7 +159,7 @@ func composeSegment(segment []classedRune) []classedRune {
 	return segment[:kept]
 }
 
-// composePair returns the character that two compose to.
+// composePair returns the composition of two characters.
 func composePair(a, b rune) (rune, bool) {
 	if b < 0x300 || isInert(a) || isInert(b) {
 		return 0, false

@@ -13,17 +13,17 @@ type normalizer interface {
 
 type normalizers []normalizer
 
-// maxGrowth bounds how much longer normalizers may make a text.
+// maxGrowth limits the growth of a text by normalizers.
 const maxGrowth = 64
 
 func (all normalizers) normalize(text []byte) ([]byte, error) {
 	return all.within(text, growthLimit(text))
 }
 
-// growthLimit returns the number of bytes that normalizers may make of a text.
+// growthLimit returns the maximum number of bytes of a normalized text.
 func growthLimit(text []byte) int { return maxGrowth * (len(text) + 1024) }
 
-// within is normalize with a bound on the bytes of each result.
+// within is normalize with a limit on the bytes of each result.
 func (all normalizers) within(text []byte, limit int) ([]byte, error) {
 	for _, n := range all {
 		var err error
@@ -37,7 +37,7 @@ func (all normalizers) within(text []byte, limit int) ([]byte, error) {
 	return text, nil
 }
 
-// prepend puts text before any that is not empty.
+// prepend adds text before any nonempty text.
 type prepend []byte
 
 func (p prepend) normalize(text []byte) ([]byte, error) {
@@ -60,7 +60,7 @@ func (s strip) normalize(text []byte) ([]byte, error) {
 	return text, nil
 }
 
-// replace puts other text in the place of every match.
+// replace replaces every match by other text.
 type replace struct {
 	find finder
 	with []byte
@@ -90,7 +90,7 @@ func (n replace) normalize(text []byte) ([]byte, error) {
 	return append(out, text[last:]...), err
 }
 
-// parseNormalizers reads normalizer.
+// parseNormalizers parses normalizer.
 func parseNormalizers(raw []byte) (all normalizers, err error) {
 	walk := components{list: "normalizers", add: func(kind string, o *object) error {
 		switch kind {
@@ -134,7 +134,7 @@ func parseNormalizers(raw []byte) (all normalizers, err error) {
 	return all, walk.walk("normalizer", raw, 0)
 }
 
-// parseReplace reads what to replace and by what; normalizers and decoders have it.
+// parseReplace parses the pattern and the replacement of a normalizer or decoder.
 func parseReplace(o *object) (replace, error) {
 	find, err := parsePattern(o, "pattern")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// object is a JSON object. The first thing that is wrong with it is kept in err.
+// object is a JSON object. err is its first error.
 type object struct {
 	name   string
 	fields map[string]json.RawMessage
@@ -20,8 +20,8 @@ type object struct {
 	err    error
 }
 
-// parseObject reads an object. Unlike encoding/json it minds the case of keys and
-// refuses a key that is there twice, for readers differ in which of the two counts.
+// parseObject parses an object. Unlike encoding/json it distinguishes the case of keys and refuses
+// duplicate keys, because readers differ in which of the two counts.
 func parseObject(name string, text []byte) (*object, error) {
 	o := &object{name: name, fields: map[string]json.RawMessage{}}
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -53,7 +53,7 @@ func parseObject(name string, text []byte) (*object, error) {
 	return o, nil
 }
 
-// path names a key of the object in messages.
+// path returns the path of a key for messages.
 func (o *object) path(key string) string {
 	switch {
 	case o.name == "" && key == "":
@@ -73,14 +73,14 @@ func (o *object) fail(format string, args ...any) {
 	}
 }
 
-// get returns the value of a key that is known; null counts as not there.
+// get returns the value of a supported key. A null counts as missing.
 func (o *object) get(key string) (json.RawMessage, bool) {
 	o.known = append(o.known, key)
 	raw, ok := o.fields[key]
 	return raw, ok && string(raw) != "null"
 }
 
-// need is get for a key that must be there.
+// need is get for a required key.
 func (o *object) need(key string) (json.RawMessage, bool) {
 	raw, ok := o.get(key)
 	if !ok {
@@ -89,7 +89,7 @@ func (o *object) need(key string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// shorten makes a JSON value fit into a message.
+// shorten returns a JSON value in a length suitable for a message.
 func shorten(raw []byte) string {
 	if len(raw) > 60 {
 		return strings.ToValidUTF8(string(raw[:60]), "") + "..."
@@ -97,7 +97,7 @@ func shorten(raw []byte) string {
 	return string(raw)
 }
 
-// want demands that a key has one of the given JSON values, or is not there.
+// want requires that a key has one of the given JSON values, or is missing.
 func (o *object) want(key string, values ...string) {
 	o.known = append(o.known, key)
 	raw, ok := o.fields[key]
@@ -110,18 +110,18 @@ func (o *object) want(key string, values ...string) {
 		return
 	}
 	if found := compact.String(); !slices.Contains(values, found) {
-		o.fail("%s is %s, only %s is", o.path(key), shorten([]byte(found)), strings.Join(values, " or "))
+		o.fail("%s is %s, only %s is supported", o.path(key), shorten([]byte(found)), strings.Join(values, " or "))
 	}
 }
 
-// unmarshal reads the value of a key into one of the simple types.
+// unmarshal decodes the value of a key into a simple type.
 func (o *object) unmarshal(key string, raw []byte, to any, kind string) {
 	if err := json.Unmarshal(raw, to); err != nil {
 		o.fail("%s is %s, want %s", o.path(key), shorten(raw), kind)
 	}
 }
 
-// flag returns a boolean. It must be there, unless a default is given.
+// flag returns a boolean. It is required unless a default is given.
 func (o *object) flag(key string, byDefault ...bool) (value bool) {
 	raw, ok := o.get(key)
 	switch {
@@ -135,7 +135,7 @@ func (o *object) flag(key string, byDefault ...bool) (value bool) {
 	return value
 }
 
-// text returns a string that must be there.
+// text returns a required string.
 func (o *object) text(key string) (value string) {
 	if raw, ok := o.need(key); ok {
 		o.unmarshal(key, raw, &value, "a string")
@@ -143,7 +143,7 @@ func (o *object) text(key string) (value string) {
 	return value
 }
 
-// character returns a string of one character that must be there.
+// character returns a required string of one character.
 func (o *object) character(key string) rune {
 	value := o.text(key)
 	r, size := utf8.DecodeRuneInString(value)
@@ -153,7 +153,7 @@ func (o *object) character(key string) rune {
 	return r
 }
 
-// count returns a whole number from 0 to limit that must be there.
+// count returns a required integer from 0 to limit.
 func (o *object) count(key string, limit int) (value int) {
 	raw, ok := o.need(key)
 	if !ok {
@@ -166,7 +166,7 @@ func (o *object) count(key string, limit int) (value int) {
 	return value
 }
 
-// object returns the object of a key that must be there, or an empty one on failure.
+// object returns a required object, or an empty one on failure.
 func (o *object) object(key string) *object {
 	raw, ok := o.need(key)
 	if !ok {
@@ -186,7 +186,7 @@ func (o *object) inner(name string, raw []byte) *object {
 	return inner
 }
 
-// list returns the values of an array that must be there.
+// list returns the values of a required array.
 func (o *object) list(key string) (values []json.RawMessage) {
 	if raw, ok := o.need(key); ok {
 		o.unmarshal(key, raw, &values, "an array")
@@ -194,13 +194,13 @@ func (o *object) list(key string) (values []json.RawMessage) {
 	return values
 }
 
-// twoValues reads an array of two values.
+// twoValues decodes an array of two values.
 func twoValues(raw []byte, first, second any) bool {
 	pair := []any{first, second}
 	return json.Unmarshal(raw, &pair) == nil && len(pair) == 2 && pair[0] != nil && pair[1] != nil
 }
 
-// done refuses the keys that nobody asked for: what they mean is not known here.
+// done refuses keys that were not requested, because their meaning is unknown.
 func (o *object) done() error {
 	for _, key := range slices.Sorted(maps.Keys(o.fields)) {
 		if !slices.Contains(o.known, key) {
@@ -210,14 +210,14 @@ func (o *object) done() error {
 	return o.err
 }
 
-// Bounds on the parts of a file, so that none is larger than any real one has.
+// Limits of the parts of a file, larger than in any real file.
 const (
 	maxComponents = 64
 	maxDepth      = 8
 )
 
-// components walks a normalizer, pre-tokenizer, post-processor or decoder: a single
-// component, or a Sequence of them that may hold further ones.
+// components iterates over a normalizer, pre-tokenizer, post-processor or decoder: a single
+// component, or a Sequence of them, which may be nested.
 type components struct {
 	list  string // key of the parts of a Sequence
 	count int
@@ -254,7 +254,7 @@ func (c *components) walk(name string, raw []byte, depth int) error {
 	return nil
 }
 
-// unknownKind is the error for a component that this package does not have.
+// unknownKind returns the error for an unsupported component.
 func unknownKind(o *object, kind string) error {
 	return fmt.Errorf("%w: %s is %q, which is not supported", errUnsupported, o.path("type"), kind)
 }

@@ -6,19 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// The reference implementation records the source of every character of a normalized text: one character
-// of the original text. Only the prepend_scheme "first" of Metaspace depends on this: it adds a mark to
-// pieces if the source of the first character is the first character of the text. The sources can be
-// surprising. For example, the source of a replacement is the last character of the match.
+// The reference implementation records the source of every character of a normalized text: one
+// character of the original text. Only the prepend_scheme "first" of Metaspace depends on this: it
+// adds a mark to pieces if the source of the first character is the first character of the text.
+// The sources can be surprising. For example, the source of a replacement is the last character of
+// the match.
 
-// follower is a normalizer that does not treat every character alone.
+// follower is a normalizer that does not treat every character separately.
 type follower interface {
-	// origin returns the number of bytes at the beginning of the normalized text that come from the
-	// first character of the original text, if that is so for the given number of bytes of the text.
+	// origin returns the number of bytes at the start of the normalized text that come from the
+	// first character of the original text, given that number for the text.
 	origin(text []byte, origin int) (int, error)
 }
 
-// follow is normalize. It also returns the origin of the result, if that of the text is given.
+// follow is normalize. It also returns the origin of the result, given that of the text.
 func (all normalizers) follow(text []byte, origin int) ([]byte, int, error) {
 	limit := growthLimit(text)
 	for _, n := range all {

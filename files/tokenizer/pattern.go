@@ -13,7 +13,7 @@ import (
 
 // finder finds matches in a text.
 type finder interface {
-	// each calls yield with every match, in order; none is empty.
+	// each calls yield for every match, in order. Matches are not empty.
 	each(text []byte, yield func(start, end int) error) error
 }
 
@@ -33,21 +33,21 @@ func (l literal) each(text []byte, yield func(start, end int) error) error {
 	}
 }
 
-// Bounds on what a pattern may cost: one search, and the searches of one text together.
+// Limits of a pattern's cost: for one search, and for all searches in one text.
 const (
 	maxPattern     = 1 << 14 // bytes
 	maxStack       = 1 << 22 // slots of the backtracking stack
 	searchTime     = 5 * time.Second
-	textTime       = 10 * time.Second // and for every MiB a second more
+	textTime       = 10 * time.Second // plus a second for every MiB
 	maxPatternText = 512 << 20        // bytes
 )
 
-// errPatternCost says that a pattern took longer than patterns of tokenizers do.
+// errPatternCost means that a pattern took longer than patterns of real tokenizers do.
 var errPatternCost = errors.New("pattern takes too long")
 
-// pattern finds what a regular expression matches.
+// pattern finds the matches of a regular expression.
 type pattern struct {
-	path string // of the pattern in the file
+	path string // path of the pattern in the file
 	expr *regexp2.Regexp
 }
 
@@ -61,7 +61,7 @@ func (p *pattern) each(text []byte, yield func(start, end int) error) error {
 	}
 	deadline := time.Now().Add(textTime + time.Duration(len(text)>>20)*time.Second)
 	var inner error
-	at, offset := 0, 0 // the same place, in characters and in bytes
+	at, offset := 0, 0 // the same position, in characters and in bytes
 	count := 0
 	err := p.expr.FindRunesMatches(runes, 0, func(match regexp2.MatchView) bool {
 		first, length, _ := match.GroupRange(0)
@@ -92,7 +92,7 @@ func (p *pattern) each(text []byte, yield func(start, end int) error) error {
 	return nil
 }
 
-// parsePattern reads a pattern: {"String": ...} or {"Regex": ...}.
+// parsePattern parses a pattern: {"String": ...} or {"Regex": ...}.
 func parsePattern(o *object, key string) (finder, error) {
 	inner := o.object(key)
 	_, isString := inner.fields["String"]
@@ -125,7 +125,7 @@ func newPattern(path, expression string) (finder, error) {
 	return compilePattern(path, expression)
 }
 
-// lineEscapes writes line ends in an expression as the patterns of scanners have them.
+// lineEscapes escapes line ends in an expression as in the scanners' patterns.
 var lineEscapes = strings.NewReplacer("\r", `\r`, "\n", `\n`)
 
 func compilePattern(path, expression string) (*pattern, error) {

@@ -9,16 +9,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// pieceFile is what a tokenizer.model says: a ModelProto of SentencePiece
-// (sentencepiece_model.proto). What only training looks at is left out.
+// pieceFile is the content of a tokenizer.model: a ModelProto of SentencePiece
+// (sentencepiece_model.proto), without fields that only training uses.
 type pieceFile struct {
 	pieces []sentencePiece
 
 	modelType  uint64
-	fallback   bool   // characters that are no pieces become those of their bytes
+	fallback   bool   // characters that are not pieces become the pieces of their bytes
 	unkSurface string // text of the unknown piece
 
-	rules             *charsmap // nil: characters stay as they are
+	rules             *charsmap // nil: characters stay unchanged
 	prefix, trim      bool      // add_dummy_prefix, remove_extra_whitespaces
 	escape, suffixing bool      // escape_whitespaces, treat_whitespace_as_suffix
 }
@@ -33,8 +33,8 @@ type sentencePiece struct {
 const (
 	pieceNormal  = 1
 	pieceUnknown = 2
-	pieceControl = 3 // found in no text, and no text itself
-	pieceDefined = 4 // by who trained the model; found in text before it is normalized
+	pieceControl = 3 // found in no text, and without text
+	pieceDefined = 4 // defined by the trainer of the model; found in text before normalization
 	pieceUnused  = 5
 	pieceByte    = 6
 )
@@ -49,16 +49,16 @@ const (
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
-	bytes  []byte // of strings and messages
-	value  uint64 // of numbers, as their bits
+	bytes  []byte // for strings and messages
+	value  uint64 // for numbers, as their bits
 }
 
-// eachField calls yield with every field of a message.
+// eachField calls yield for every field of a message.
 func eachField(path string, raw []byte, yield func(field) error) error {
 	for len(raw) > 0 {
 		number, kind, size := protowire.ConsumeTag(raw)
 		if size < 0 {
-			return fmt.Errorf("%w: %s is not a protobuf message: %w", errUnsupported, path, protowire.ParseError(size))
+			return fmt.Errorf("%w: %s is not a protobuf message", errUnsupported, path)
 		}
 		raw = raw[size:]
 		f := field{number: number, kind: kind}
@@ -75,7 +75,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 			size = protowire.ConsumeFieldValue(number, kind, raw)
 		}
 		if size < 0 {
-			return fmt.Errorf("%w: field %d of %s: %w", errUnsupported, number, path, protowire.ParseError(size))
+			return fmt.Errorf("%w: field %d of %s is damaged or truncated", errUnsupported, number, path)
 		}
 		raw = raw[size:]
 		if err := yield(f); err != nil {
@@ -85,7 +85,7 @@ func eachField(path string, raw []byte, yield func(field) error) error {
 	return nil
 }
 
-// want is an error of a field that is not of a type, or nil.
+// want returns an error if a field is not of a type.
 func (f field) want(path, name string, kind protowire.Type) error {
 	if f.kind != kind {
 		return fmt.Errorf("%w: %s.%s has wire type %d, want %d", errUnsupported, path, name, f.kind, kind)
@@ -93,7 +93,7 @@ func (f field) want(path, name string, kind protowire.Type) error {
 	return nil
 }
 
-// parsePieceFile reads a tokenizer.model.
+// parsePieceFile parses a tokenizer.model.
 func parsePieceFile(raw []byte) (*pieceFile, error) {
 	p := &pieceFile{modelType: modelUnigram, unkSurface: " \u2047 ", prefix: true, trim: true, escape: true}
 	err := eachField("the file", raw, func(f field) error {
@@ -120,7 +120,7 @@ func parsePieceFile(raw []byte) (*pieceFile, error) {
 	return p, err
 }
 
-// addPiece reads one of pieces.
+// addPiece parses one of pieces.
 func (p *pieceFile) addPiece(raw []byte) error {
 	path := fmt.Sprintf("pieces[%d]", len(p.pieces))
 	if len(p.pieces) == maxVocab {
@@ -155,7 +155,7 @@ func (p *pieceFile) addPiece(raw []byte) error {
 	return nil
 }
 
-// parseTrainer reads what trainer_spec says of more than training.
+// parseTrainer parses the fields of trainer_spec that are not only for training.
 func (p *pieceFile) parseTrainer(raw []byte) error {
 	const path = "trainer_spec"
 	return eachField(path, raw, func(f field) error {
@@ -180,12 +180,12 @@ func (p *pieceFile) parseTrainer(raw []byte) error {
 	})
 }
 
-// parseNormalizer reads normalizer_spec.
+// parseNormalizer parses normalizer_spec.
 func (p *pieceFile) parseNormalizer(raw []byte) error {
 	const path = "normalizer_spec"
 	return eachField(path, raw, func(f field) (err error) {
 		switch f.number {
-		case 1, 6: // what the rules are called, and where they were
+		case 1, 6: // name and original path of the rules
 		case 2:
 			p.rules = nil
 			if len(f.bytes) > 0 {
@@ -210,7 +210,7 @@ func (p *pieceFile) parseNormalizer(raw []byte) error {
 	})
 }
 
-// checkDenormalizer refuses rules for what ids are decoded to.
+// checkDenormalizer refuses rules for decoded text.
 func checkDenormalizer(raw []byte) error {
 	return eachField("denormalizer_spec", raw, func(f field) error {
 		if f.number == 2 && len(f.bytes) > 0 {
@@ -220,15 +220,15 @@ func checkDenormalizer(raw []byte) error {
 	})
 }
 
-// check refuses what ids cannot be made by.
+// check refuses settings with which no IDs can be computed.
 func (p *pieceFile) check() error {
 	switch {
 	case p.modelType != modelUnigram && p.modelType != modelBPE:
-		return fmt.Errorf("%w: trainer_spec.model_type is %d, only 1 (unigram) and 2 (BPE) are", errUnsupported, p.modelType)
+		return fmt.Errorf("%w: trainer_spec.model_type is %d, only 1 (unigram) and 2 (BPE) are supported", errUnsupported, p.modelType)
 	case p.suffixing:
-		return fmt.Errorf("%w: trainer_spec.treat_whitespace_as_suffix is true, only false is", errUnsupported)
+		return fmt.Errorf("%w: trainer_spec.treat_whitespace_as_suffix is true, only false is supported", errUnsupported)
 	case !p.escape:
-		return fmt.Errorf("%w: normalizer_spec.escape_whitespaces is false, only true is", errUnsupported)
+		return fmt.Errorf("%w: normalizer_spec.escape_whitespaces is false, only true is supported", errUnsupported)
 	}
 	seen := map[string]bool{}
 	unknown, bytes := 0, 0
@@ -256,5 +256,5 @@ func (p *pieceFile) check() error {
 	return nil
 }
 
-// errNoPieces is of a file that is something else.
+// errNoPieces means that a file is something else.
 var errNoPieces = errors.New("no pieces: not a SentencePiece model")

@@ -9,12 +9,12 @@ import (
 	"github.com/clipperhouse/uax29/v2/graphemes"
 )
 
-// precompiled normalizes by a charsmap as the reference implementation does, which is not how
-// SentencePiece itself does: where a grapheme of fewer than 6 bytes begins with something that is
-// replaced, this takes the place of the whole grapheme; else each of its characters is looked up.
+// precompiled normalizes by a charsmap as the reference implementation does, which differs from
+// SentencePiece. If a grapheme of fewer than 6 bytes starts with a replaced text, the replacement
+// replaces the whole grapheme. Otherwise each of its characters is looked up.
 type precompiled struct{ *charsmap }
 
-// shortGrapheme is the number of bytes from which on graphemes are not looked up.
+// shortGrapheme is the length in bytes from which on graphemes are not looked up.
 const shortGrapheme = 6
 
 func (p precompiled) normalize(text []byte) ([]byte, error) {
@@ -30,8 +30,8 @@ func (p precompiled) normalize(text []byte) ([]byte, error) {
 	return out, nil
 }
 
-// each calls yield with each part of a text and its replacement, until yield returns false. If no rule applies, with is
-// the part itself and replaced is false.
+// each calls yield for each part of a text and its replacement, until yield returns false. If no
+// rule applies, with is the part itself and replaced is false.
 func (p precompiled) each(text []byte, yield func(old, with []byte, replaced bool) bool) {
 	for all := graphemes.FromBytes(text); all.Next(); {
 		grapheme := all.Value()
@@ -57,7 +57,7 @@ func (p precompiled) each(text []byte, yield func(old, with []byte, replaced boo
 	}
 }
 
-// parsePrecompiled reads a Precompiled normalizer.
+// parsePrecompiled parses a Precompiled normalizer.
 func parsePrecompiled(o *object) (precompiled, error) {
 	const key = "precompiled_charsmap"
 	text := o.text(key)

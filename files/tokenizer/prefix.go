@@ -6,10 +6,10 @@ import (
 	"sort"
 )
 
-// prefixIndex finds the tokens that a text begins with.
+// prefixIndex finds the tokens that are prefixes of a text.
 type prefixIndex struct {
 	sorted []indexed // by their texts
-	firsts [257]int  // of sorted: where texts begin that begin with a byte
+	firsts [257]int  // index in sorted of the first text with each first byte
 }
 
 type indexed struct {
@@ -17,7 +17,7 @@ type indexed struct {
 	id   int32
 }
 
-// newPrefixIndex returns an index of texts, none of which is empty.
+// newPrefixIndex returns an index of texts, which must not be empty.
 func newPrefixIndex(ids map[string]int32) prefixIndex {
 	x := prefixIndex{sorted: make([]indexed, 0, len(ids))}
 	for text, id := range ids {
@@ -30,8 +30,8 @@ func newPrefixIndex(ids map[string]int32) prefixIndex {
 	return x
 }
 
-// each calls yield with every token that a text of at least a byte begins with, and its length,
-// the shortest first.
+// each calls yield for every token that is a prefix of a nonempty text, with its length, the
+// shortest first.
 func (x *prefixIndex) each(text []byte, yield func(id int32, length int)) {
 	low, high := x.firsts[text[0]], x.firsts[int(text[0])+1]
 	for length := 1; low < high; length++ {
@@ -42,7 +42,7 @@ func (x *prefixIndex) each(text []byte, yield func(id int32, length int)) {
 		if length == len(text) {
 			return
 		}
-		// Those between have this beginning, and are longer.
+		// All entries in between have this prefix, and are longer.
 		b := text[length]
 		low += sort.Search(high-low, func(i int) bool { return x.sorted[low+i].text[length] >= b })
 		high = low + sort.Search(high-low, func(i int) bool { return x.sorted[low+i].text[length] > b })

@@ -8,21 +8,21 @@ import (
 // piece is a part of a normalized text.
 type piece struct {
 	text   []byte
-	origin int // bytes at its beginning that come from the first character of the text before normalizing
+	origin int // bytes at its start that come from the first character of the text before normalization
 }
 
-// part returns the part of a piece between two places.
+// part returns the part of a piece between two offsets.
 func (p piece) part(start, end int) piece {
 	return piece{p.text[start:end], min(max(p.origin-start, 0), end-start)}
 }
 
-// stage is a step of pre-tokenization. It gives the non-empty pieces that it makes of
-// one to the stage after, in order.
+// stage is a step of pre-tokenization. It splits a piece into nonempty pieces and passes these to
+// the next stage, in order.
 type stage interface {
 	split(e *encoder, at int, p piece) error
 }
 
-// behaviour says what becomes of matches.
+// behaviour selects how matches are handled.
 type behaviour string
 
 const (
@@ -37,7 +37,7 @@ const (
 type splitStage struct {
 	find   finder
 	mode   behaviour
-	invert bool // what is between matches counts as matches
+	invert bool // the parts between matches count as matches
 }
 
 type span struct {
@@ -71,7 +71,7 @@ func (s *splitStage) split(e *encoder, at int, p piece) error {
 	return nil
 }
 
-// each calls yield with every match and every part between two.
+// each calls yield for every match and every part in between.
 func (s *splitStage) each(text []byte, yield func(span) error) error {
 	last := 0
 	err := s.find.each(text, func(start, end int) error {
@@ -89,8 +89,8 @@ func (s *splitStage) each(text []byte, yield func(span) error) error {
 	return err
 }
 
-// merge joins spans. The first of several matches in a row joins what is before it or,
-// backwards, what is after.
+// merge joins spans. The first of several consecutive matches joins the previous span or,
+// backwards, the next one.
 func merge(spans []span, mode behaviour) []span {
 	if mode == mergedWithNext {
 		return mergeNext(spans)
@@ -113,7 +113,7 @@ func merge(spans []span, mode behaviour) []span {
 }
 
 func mergeNext(spans []span) []span {
-	to := len(spans) // out is spans[to:]
+	to := len(spans) // the result is spans[to:]
 	previous := false
 	for i := len(spans) - 1; i >= 0; i-- {
 		x := spans[i]
@@ -128,7 +128,7 @@ func mergeNext(spans []span) []span {
 	return spans[to:]
 }
 
-// prefixStage puts a blank before text that does not begin with one.
+// prefixStage adds a space before text that does not start with one.
 type prefixStage struct{}
 
 func (prefixStage) split(e *encoder, at int, p piece) error {
@@ -141,7 +141,7 @@ func (prefixStage) split(e *encoder, at int, p piece) error {
 	return e.next(at+1, p)
 }
 
-// alphabetStage writes bytes as the characters of a byte-level vocabulary.
+// alphabetStage converts bytes to the characters of a byte-level vocabulary.
 type alphabetStage struct{}
 
 func (alphabetStage) split(e *encoder, at int, p piece) error {
@@ -156,8 +156,8 @@ func (alphabetStage) split(e *encoder, at int, p piece) error {
 	return e.next(at+1, piece{text, origin})
 }
 
-// metaspaceStage writes blanks as another character, with one more before the text, and
-// splits before each.
+// metaspaceStage replaces spaces by another character, with one more before the text, and splits
+// before each.
 type metaspaceStage struct {
 	mark   string
 	scheme string // "always", "first" or "never"
@@ -227,7 +227,7 @@ func (whiteSpace) each(text []byte, yield func(start, end int) error) error {
 	return nil
 }
 
-// punctuationMarks finds characters of punctuation, and ASCII's symbols.
+// punctuationMarks finds punctuation characters, and ASCII symbols.
 type punctuationMarks struct{}
 
 func (punctuationMarks) each(text []byte, yield func(start, end int) error) error {
@@ -243,7 +243,7 @@ func (punctuationMarks) each(text []byte, yield func(start, end int) error) erro
 	return nil
 }
 
-// words finds runs of characters of words.
+// words finds runs of word characters.
 type words struct{}
 
 func (words) each(text []byte, yield func(start, end int) error) error {
@@ -266,14 +266,14 @@ func (words) each(text []byte, yield func(start, end int) error) error {
 	return nil
 }
 
-// preTokenizer is what parsePreTokenizer reads.
+// preTokenizer is the result of parsePreTokenizer.
 type preTokenizer struct {
 	stages    []stage
 	byteLevel bool // the last stage is ByteLevel: words are bytes
 	first     bool // a stage depends on the origin of pieces
 }
 
-// parsePreTokenizer reads pre_tokenizer.
+// parsePreTokenizer parses pre_tokenizer.
 func parsePreTokenizer(raw []byte) (all preTokenizer, err error) {
 	walk := components{list: "pretokenizers", add: func(kind string, o *object) error {
 		if all.byteLevel {
@@ -294,7 +294,7 @@ func (all *preTokenizer) add(kind string, o *object) error {
 		if o.flag("use_regex", true) {
 			all.stages = append(all.stages, &splitStage{find: scanners[gpt2Pattern], mode: isolated})
 		}
-		o.flag("trim_offsets", true) // changes no ids
+		o.flag("trim_offsets", true) // does not change IDs
 		all.byteLevel = true
 	case "Split":
 		mode := o.behaviour("behavior")
@@ -338,8 +338,8 @@ func (o *object) behaviour(key string) behaviour {
 	return mode
 }
 
-// metaspace reads the settings of a Metaspace pre-tokenizer or decoder, also in the form
-// that older files have.
+// metaspace parses the settings of a Metaspace pre-tokenizer or decoder, also in the form of older
+// files.
 func (o *object) metaspace() (mark rune, scheme string, pieces bool) {
 	mark = o.character("replacement")
 	scheme = "always"

@@ -13,8 +13,8 @@ const (
 	numbersPattern     = `\p{N}{1,3}`
 )
 
-// scanners find what these patterns match, several times faster than a regular
-// expression does. A property test compares them with the expressions.
+// scanners find the matches of these patterns several times faster than a regular expression does.
+// A property test compares them with the expressions.
 var scanners = map[string]finder{
 	gpt2Pattern:        scanner(scanGPT2),
 	llamaPattern:       scanner(func(t *classTable, text []byte, at int) int { return scanLlama(t, text, at, 3) }),
@@ -24,8 +24,7 @@ var scanners = map[string]finder{
 	numbersPattern:     scanner(scanNumbers),
 }
 
-// scanner returns the end of the match that begins at a place, or the place itself when
-// none does.
+// scanner returns the end of the match at an offset, or the offset itself if there is none.
 type scanner func(t *classTable, text []byte, at int) (end int)
 
 func (s scanner) each(text []byte, yield func(start, end int) error) error {
@@ -45,7 +44,7 @@ func (s scanner) each(text []byte, yield func(start, end int) error) error {
 	return nil
 }
 
-// at returns the classes of the character at a place and its length; 0, 0 at the end.
+// at returns the classes of the character at an offset and its length; 0, 0 at the end.
 func (t *classTable) at(text []byte, at int) (class, int) {
 	if at >= len(text) {
 		return 0, 0
@@ -57,7 +56,7 @@ func (t *classTable) at(text []byte, at int) (class, int) {
 	return t.of(r), size
 }
 
-// run returns the end of the characters from a place on that have one of some classes.
+// run returns the end of the run of characters from an offset on that have one of some classes.
 func (t *classTable) run(text []byte, at int, of class) int {
 	ascii := &t.rows[t.pages[0]]
 	for at < len(text) {
@@ -78,7 +77,7 @@ func (t *classTable) run(text []byte, at int, of class) int {
 	return at
 }
 
-// runWithout returns the end of the characters from a place on that have none of some
+// runWithout returns the end of the run of characters from an offset on that have none of some
 // classes.
 func (t *classTable) runWithout(text []byte, at int, of class) int {
 	for at < len(text) {
@@ -98,8 +97,8 @@ func newlines(text []byte, at int) int {
 	return at
 }
 
-// blanks matches \s+(?!\S)|\s+ where white space begins: all of it at the end of the
-// text, else all but the last character, which goes to the word that follows.
+// blanks matches \s+(?!\S)|\s+ at the start of white space: all of it at the end of the text, else
+// all but the last character, which belongs to the following word.
 func blanks(t *classTable, text []byte, at int) int {
 	end := t.run(text, at, space)
 	if end == len(text) {
@@ -112,7 +111,7 @@ func blanks(t *classTable, text []byte, at int) int {
 	return end
 }
 
-// lines matches \s*[\r\n]+|\s+(?!\S)|\s+ where white space begins.
+// lines matches \s*[\r\n]+|\s+(?!\S)|\s+ at the start of white space.
 func lines(t *classTable, text []byte, at int) int {
 	end := t.run(text, at, space)
 	for last := end; last > at; last-- {
@@ -123,8 +122,8 @@ func lines(t *classTable, text []byte, at int) int {
 	return blanks(t, text, at)
 }
 
-// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at a place, or 0.
-// With fold the case of letters does not matter, which makes a long s an s.
+// contraction returns the length of 's, 't, 're, 've, 'm, 'll or 'd at an offset, or 0. With fold,
+// case does not matter, and a long s counts as an s.
 func contraction(text []byte, at int, fold bool) int {
 	if at+1 >= len(text) || text[at] != '\'' {
 		return 0
@@ -198,7 +197,7 @@ func scanLlama(t *classTable, text []byte, at, digits int) int {
 	return lines(t, text, at)
 }
 
-// numbers returns the end of at most so many numeric characters.
+// numbers returns the end of at most most numeric characters.
 func numbers(t *classTable, text []byte, at, most int) int {
 	for ; most > 0; most-- {
 		c, size := t.at(text, at)

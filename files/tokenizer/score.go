@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// parseScore reads a JSON number as the reference implementation does: the digits, as far as
-// they fit into 64 bits, times or divided by a power of ten, each rounded. This is now and then the
-// neighbour of the float64 that is nearest, and where two ways to write a word have the same
-// sum but for rounding, it decides between them.
+// parseScore parses a JSON number as the reference implementation does: the digits, as far as they
+// fit into 64 bits, multiplied or divided by a power of ten, with a rounding each. The result is
+// sometimes a neighbour of the nearest float64. If two segmentations of a word have the same sum
+// apart from rounding, this decides between them.
 func parseScore(raw json.RawMessage) (score float64, ok bool) {
 	text, negative := strings.CutPrefix(string(raw), "-")
 	if text == "" || text[0] < '0' || text[0] > '9' {
@@ -46,10 +46,10 @@ func parseScore(raw json.RawMessage) (score float64, ok bool) {
 	return score, !math.IsInf(score, 0)
 }
 
-// maxPower bounds the exponents of scores.
+// maxPower is the maximum exponent of scores.
 const maxPower = 10_000
 
-// scaled returns a number times a power of ten; the largest that is used is 1e308.
+// scaled returns a number times a power of ten. The largest power used is 1e308.
 func scaled(x float64, exponent int) float64 {
 	const most = 308
 	for ; exponent < -most && x != 0; exponent += most {
@@ -66,7 +66,7 @@ func scaled(x float64, exponent int) float64 {
 	return x * powerOfTen(exponent)
 }
 
-// powerOfTen returns the float64 that is nearest to a power of ten up to 308.
+// powerOfTen returns the float64 nearest to a power of ten up to 308.
 func powerOfTen(exponent int) float64 {
 	value, err := strconv.ParseFloat("1e"+strconv.Itoa(exponent), 64)
 	if err != nil {

@@ -80,10 +80,11 @@ func (m *bpe) useFallbackOf(pieces []sentencePiece) {
 	}
 }
 
-// definedScore is the score of a piece that is defined by who trained the model, for every byte but one.
+// definedScore is the score, for every byte but one, of a piece that the trainer of the model
+// defined.
 const definedScore = 0.1
 
-// useScores makes a model of the type unigram. SentencePiece computes with float32.
+// useScores creates a model of the type unigram. SentencePiece computes with float32.
 func (p *pieceFile) useScores(m *bpe) {
 	u := &unigram{single: true, scores: make([]float64, len(p.pieces))}
 	least := float32(math.MaxFloat32)
@@ -109,11 +110,11 @@ func (p *pieceFile) useScores(m *bpe) {
 	m.instead = u
 }
 
-// maxMergedBytes bounds a piece that is merged of others, in bytes.
+// maxMergedBytes is the maximum size of a merged piece in bytes.
 const maxMergedBytes = 512
 
-// useMerges makes a model of the type BPE, in which any two neighbours merge whose texts together
-// are a piece, that of the highest score first.
+// useMerges creates a model of the type BPE, in which two neighbours merge if their joined text is
+// a piece, and the piece with the highest score first.
 func (p *pieceFile) useMerges(m *bpe) error {
 	type merge struct{ left, right, id int32 }
 	var merges []merge
@@ -155,7 +156,7 @@ func (p *pieceFile) useMerges(m *bpe) error {
 	rank := int32(0)
 	for i, x := range merges {
 		if i > 0 && p.pieces[x.id].score != p.pieces[merges[i-1].id].score {
-			rank++ // of equal scores the leftmost counts
+			rank++ // among equal scores the leftmost counts
 		}
 		m.merges.set(x.left, x.right, rank, x.id)
 		m.products = append(m.products, x.id)
@@ -164,20 +165,20 @@ func (p *pieceFile) useMerges(m *bpe) error {
 	return nil
 }
 
-// pieceNormalizer does to a text what SentencePiece does before it looks for pieces.
+// pieceNormalizer does SentencePiece's normalization before the search for pieces.
 type pieceNormalizer struct {
 	rules        *charsmap
-	defined      tokenTrie // what stays as it is
+	defined      tokenTrie // texts that stay unchanged
 	prefix, trim bool
 }
 
-// maxRules is the number of rules that one text may begin with; more are not looked at.
+// maxRules is the maximum number of rules that are checked for the start of a text.
 const maxRules = 32
 
-// errDeepRule is of rules that would take too long to follow.
+// errDeepRule means that rules would take too long to apply.
 var errDeepRule = fmt.Errorf("a normalizer rule has more than %d bytes of text", maxRuleBytes)
 
-// next returns what becomes of the beginning of a text, and the length of this.
+// next returns the replacement of the start of a text, and the length of that start.
 func (n pieceNormalizer) next(text []byte) (with []byte, length int, err error) {
 	if length := n.defined.prefix(text); length > 0 {
 		return text[:length], length, nil
@@ -249,7 +250,7 @@ func (n pieceNormalizer) normalize(text []byte) ([]byte, error) {
 	return out, nil
 }
 
-// pieceDecoder turns pieces into text as SentencePiece does.
+// pieceDecoder converts pieces to text as SentencePiece does.
 type pieceDecoder struct {
 	kinds        map[string]uint64 // of pieces that are not normal
 	unknown      string
@@ -265,14 +266,14 @@ func (d pieceDecoder) decode(tokens []string) ([]string, error) {
 	return []string{string(text.out)}, nil
 }
 
-// pieceText is a text that pieces are turned into, one after the other.
+// pieceText is a text that is assembled from pieces.
 type pieceText struct {
 	pieceDecoder
-	out     []byte // is certain
+	out     []byte // final text
 	raw     []byte // bytes that may be the start of a character
-	inside  bool   // blanks that come now are not dropped
-	dropped bool   // one was, with the piece before
-	written bool   // there is text
+	inside  bool   // following spaces are kept
+	dropped bool   // a space was dropped with the previous piece
+	written bool   // some text has been written
 }
 
 // add takes the next piece.
@@ -307,21 +308,21 @@ func (p *pieceText) write(text string) {
 	p.written = p.written || len(text) > 0
 }
 
-// character writes the first character of raw, or U+FFFD for a byte that begins none.
+// character writes the first character of raw, or U+FFFD for an invalid byte.
 func (p *pieceText) character() {
 	r, size := utf8.DecodeRune(p.raw)
 	p.write(string(r))
 	p.raw = p.raw[:copy(p.raw, p.raw[size:])]
 }
 
-// end takes the bytes that there are for all that come.
+// end writes the remaining bytes as complete.
 func (p *pieceText) end() {
 	for len(p.raw) > 0 {
 		p.character()
 	}
 }
 
-// take returns what is certain and was not taken before.
+// take returns final text that was not returned before.
 func (p *pieceText) take() []byte {
 	text := p.out
 	p.out = nil

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
@@ -116,38 +117,39 @@ func TestSentencePieceRefusesWhatItCannotFollow(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		raw  []byte
-		want string
 	}{
-		{"nothing", nil, "no pieces"},
-		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\n"), "git lfs pull"},
-		{"JSON", []byte(small()), "of the file: unexpected EOF"},
-		{"cut", smallModel()[:30], "of the file"},
-		{"another field", smallModel(9, 1), "unknown field 9 in the file"},
-		{"wire type", smallModel(3, 1), "the file.normalizer_spec has wire type 0"},
-		{"words", smallModel(2, message(3, 3)), "trainer_spec.model_type is 3"},
-		{"suffix", smallModel(2, message(24, 1)), "trainer_spec.treat_whitespace_as_suffix is true"},
-		{"blanks", smallModel(3, message(5, 0)), "normalizer_spec.escape_whitespaces is false"},
-		{"normalizer field", smallModel(3, message(9, 0)), "unknown field 9 in normalizer_spec"},
-		{"charsmap", smallModel(3, message(2, "abc")), "normalizer_spec.precompiled_charsmap: 3 bytes"},
-		{"denormalizer", smallModel(5, message(2, "abc")), "denormalizer_spec.precompiled_charsmap"},
-		{"bytes", smallModel(2, message(35, 1)), "trainer_spec.byte_fallback is true, and 0 pieces are bytes"},
-		{"byte", smallModel(1, message(1, "<0x41>", 3, pieceByte)), "trainer_spec.byte_fallback is false, and 1 pieces are bytes"},
-		{"no byte", smallModel(1, message(1, "<0x4g>", 3, pieceByte)), `pieces[7].piece is "<0x4g>", want a byte`},
-		{"twice", smallModel(1, message(1, "a")), `pieces[7].piece "a" occurs twice`},
-		{"unknown twice", smallModel(1, message(1, "?", 3, pieceUnknown)), "2 pieces have type 2"},
-		{"empty", smallModel(1, message(2, uint32(0))), "pieces[7].piece has 0 bytes"},
-		{"no text", smallModel(1, message(1, "\xff")), "want 1 to 4096 of UTF-8"},
-		{"score", smallModel(1, message(1, "c", 2, uint32(0x7fc00000))), "pieces[7].score is NaN"},
-		{"unused", smallModel(1, message(1, "c", 3, pieceUnused)), "pieces[7].type is 5"},
-		{"type", smallModel(1, message(1, "c", 3, 77)), "pieces[7].type is 77"},
-		{"piece field", smallModel(1, message(1, "c", 4, 77)), "unknown field 4 in pieces[7]"},
-		{"merge of strangers", smallModel(append(bpe, 1, message(1, "ac"))...), `pieces[7].piece "ac" contains the character 'c', which is not a piece`},
-		{"merge of many", smallModel(append(bpe, 1, message(1, strings.Repeat("a", 513)))...), "pieces[7].piece has 513 bytes"},
+		{"nothing", nil},
+		{"pointer", []byte("version https://git-lfs.github.com/spec/v1\n")},
+		{"JSON", []byte(small())},
+		{"cut", smallModel()[:30]},
+		{"another field", smallModel(9, 1)},
+		{"wire type", smallModel(3, 1)},
+		{"words", smallModel(2, message(3, 3))},
+		{"suffix", smallModel(2, message(24, 1))},
+		{"blanks", smallModel(3, message(5, 0))},
+		{"normalizer field", smallModel(3, message(9, 0))},
+		{"charsmap", smallModel(3, message(2, "abc"))},
+		{"denormalizer", smallModel(5, message(2, "abc"))},
+		{"bytes", smallModel(2, message(35, 1))},
+		{"byte", smallModel(1, message(1, "<0x41>", 3, pieceByte))},
+		{"no byte", smallModel(1, message(1, "<0x4g>", 3, pieceByte))},
+		{"twice", smallModel(1, message(1, "a"))},
+		{"unknown twice", smallModel(1, message(1, "?", 3, pieceUnknown))},
+		{"empty", smallModel(1, message(2, uint32(0)))},
+		{"no text", smallModel(1, message(1, "\xff"))},
+		{"score", smallModel(1, message(1, "c", 2, uint32(0x7fc00000)))},
+		{"unused", smallModel(1, message(1, "c", 3, pieceUnused))},
+		{"type", smallModel(1, message(1, "c", 3, 77))},
+		{"piece field", smallModel(1, message(1, "c", 4, 77))},
+		{"merge of strangers", smallModel(append(bpe, 1, message(1, "ac"))...)},
+		{"merge of many", smallModel(append(bpe, 1, message(1, strings.Repeat("a", 513)))...)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := ParseSentencePiece(test.raw); !errors.Is(err, errUnsupported) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %s", err, test.want)
+			_, err := ParseSentencePiece(test.raw)
+			if !errors.Is(err, errUnsupported) {
+				t.Errorf("got %v, want errUnsupported", err)
 			}
+			golden.Message(t, test.name, err)
 		})
 	}
 }

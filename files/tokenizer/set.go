@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxSets bounds how deep sets may be within sets.
+// maxSets is the maximum nesting depth of sets.
 const maxSets = 8
 
-// set reads a bracketed set of characters. What the other syntax does not have, sets within
-// sets and what two of them have in common, becomes a choice of sets and look-aheads.
+// set translates a bracketed set of characters. Nested sets and intersections, which the other
+// syntax does not have, become alternatives of sets and look-aheads.
 func (t *translator) set() error {
 	read, err := t.readSet(0)
 	if err != nil {
@@ -23,19 +23,19 @@ func (t *translator) set() error {
 	return err
 }
 
-// charSet is a set of characters: what all of its operands have in common.
+// charSet is a set of characters: the intersection of its operands.
 type charSet struct {
 	negated  bool
 	operands []operand
 }
 
-// operand is the characters of a body, as between brackets, and those of expressions.
+// operand is the union of a body's characters, as between brackets, and of expressions.
 type operand struct {
 	body        string
 	expressions []string
 }
 
-// add adds the characters of a class, or all others.
+// add adds the characters of a class, or of its complement.
 func (o *operand) add(t *translator, body string, negated bool) {
 	if negated {
 		o.expressions = append(o.expressions, bracketed(body, true))
@@ -58,14 +58,14 @@ func (o operand) expression() (string, error) {
 	return "(?:" + strings.Join(all, "|") + ")", nil
 }
 
-// body returns a set as a part of the body of another one, if it is one.
+// body returns a set as a part of the body of another set, if that is possible.
 func (s charSet) body() (string, bool) {
 	only := s.operands[0]
 	plain := !s.negated && len(s.operands) == 1 && len(only.expressions) == 0 && only.body != ""
 	return only.body, plain && !strings.HasPrefix(only.body, "-") && !strings.HasSuffix(only.body, "-")
 }
 
-// expression matches a character of the set.
+// expression returns an expression that matches a character of the set.
 func (s charSet) expression() (string, error) {
 	if only := s.operands[0]; s.negated && len(s.operands) == 1 && len(only.expressions) == 0 && only.body != "" {
 		return "[^" + only.body + "]", nil
@@ -90,8 +90,8 @@ func (s charSet) expression() (string, error) {
 	return all, nil
 }
 
-// readSet reads a set that begins here. The output is where bodies are written, and is in the
-// end as it was.
+// readSet parses the set at the current position. It writes bodies to the output, and finally
+// restores the output.
 func (t *translator) readSet(depth int) (s charSet, err error) {
 	if depth > maxSets {
 		return s, fmt.Errorf("sets within sets, more than %d deep", maxSets)
@@ -107,7 +107,8 @@ func (t *translator) readSet(depth int) (s charSet, err error) {
 		now.body = string(t.out[start:])
 		s.operands, now, t.out = append(s.operands, now), operand{}, t.out[:start]
 	}
-	// Before this: a - that makes a range, something that has no place beside one, a class.
+	// dash, joint and class describe the previous item: a - that makes a range, an item that a - must
+	// not follow, a class.
 	dash, joint, class := false, false, false
 	for first := true; ; first = false {
 		if joint && strings.HasPrefix(t.rest, "-") || dash && (strings.HasPrefix(t.rest, "[") || strings.HasPrefix(t.rest, "&&")) {

@@ -12,18 +12,18 @@ import (
 // A Stream is not safe for concurrent use.
 type Stream struct {
 	t      *Tokenizer
-	ids    []int32    // that the text to come depends on; none is special
-	shown  int        // of these, whose text has appeared
-	prefix []byte     // the text of shown ids
-	held   []byte     // the start of a character, where tokens have texts of their own
-	pieces *pieceText // of a tokenizer.model; nothing else is used then
+	ids    []int32    // IDs that later text depends on, without special ones
+	shown  int        // number of these whose text was returned
+	prefix []byte     // text of these
+	held   []byte     // start of a character, if each token has its own text
+	pieces *pieceText // for a tokenizer.model; the other fields are then unused
 }
 
-// context is the number of ids that the text of later ones may depend on: the first is
-// decoded in another way than those after it.
+// context is the number of IDs that the text of later ones may depend on. The first ID is decoded
+// differently from later ones.
 const context = utf8.UTFMax
 
-// maxHeld is the number of ids that are held back at most for a character to be complete.
+// maxHeld is the maximum number of IDs that are held back for an incomplete character.
 const maxHeld = 32
 
 // NewStream returns a stream that continues after the given IDs, whose text was already returned.
@@ -120,7 +120,7 @@ func (s *Stream) Flush() ([]byte, error) {
 		return nil, err
 	}
 	fresh, follows := bytes.CutPrefix(text, s.prefix)
-	if !follows { // what has appeared would be another text together with what follows
+	if !follows { // the returned text would change together with the following
 		if fresh, err = s.t.DecodeSkipSpecial(s.ids[s.shown:]); err != nil {
 			return nil, err
 		}
@@ -146,7 +146,7 @@ func (t *Tokenizer) isByte(id int32) bool {
 	return ok && slices.Contains(t.decoders, decoder(byteFallbackDecoder{}))
 }
 
-// pending reports whether ids end with the start of a character.
+// pending reports whether ids end with an incomplete character.
 func (t *Tokenizer) pending(ids []int32) (bool, error) {
 	tokens := make([]string, len(ids))
 	for i, id := range ids {
@@ -171,8 +171,8 @@ func (t *Tokenizer) pending(ids []int32) (bool, error) {
 	return false, nil
 }
 
-// decidesAtEnd reports whether decoders may change the text of ids for what comes after it:
-// those that do more than to replace single characters of a text that is one already.
+// decidesAtEnd reports whether decoders may change the text of IDs depending on the following ones.
+// That is so unless they only replace single characters of a text.
 func decidesAtEnd(decoders []decoder) bool {
 	joined := false
 	for _, d := range decoders {
@@ -205,7 +205,7 @@ func decidesAtEnd(decoders []decoder) bool {
 	return false
 }
 
-// incomplete returns the length of the beginning of a character that a text ends with.
+// incomplete returns the length of an incomplete character at the end of a text.
 func incomplete(text []byte) int {
 	for n := 1; n <= min(len(text), utf8.UTFMax-1); n++ {
 		if tail := text[len(text)-n:]; utf8.RuneStart(tail[0]) {

@@ -7,25 +7,25 @@ import (
 	"slices"
 )
 
-// template is what a post-processor puts before and after the ids of a text.
+// template contains the IDs that a post-processor adds before and after a text.
 type template struct{ before, after []int32 }
 
-// maxTemplate bounds the ids that post-processors add.
+// maxTemplate is the maximum number of IDs that post-processors add.
 const maxTemplate = 256
 
-// parseTemplate reads post_processor. Of several templates the reference gives the pieces
-// that one made (special tokens and the text) to the next, which takes two pieces for two
-// texts and has no way to take more.
+// parseTemplate parses post_processor. With several templates, the reference passes the pieces of
+// one (special tokens and the text) to the next, which treats two pieces as two texts and does not
+// accept more.
 func (t *Tokenizer) parseTemplate(raw []byte) error {
 	pieces, around := 1, false
 	walk := components{list: "processors", add: func(kind string, o *object) error {
 		switch kind {
-		case "ByteLevel": // it changes offsets only, no ids
+		case "ByteLevel": // changes only offsets, not IDs
 			o.flag("add_prefix_space", true)
 			o.flag("trim_offsets", true)
 			o.flag("use_regex", true)
 		case "BertProcessing", "RobertaProcessing":
-			if kind == "RobertaProcessing" { // these change offsets only
+			if kind == "RobertaProcessing" { // these change only offsets
 				o.flag("add_prefix_space")
 				o.flag("trim_offsets")
 			}
@@ -55,7 +55,7 @@ func (t *Tokenizer) parseTemplate(raw []byte) error {
 	return walk.walk("post_processor", raw, 0)
 }
 
-// marker reads the token that a post-processor puts on one side of a text: its name and its id.
+// marker parses the token that a post-processor adds on one side of a text: its name and its ID.
 func (t *Tokenizer) marker(o *object, key string) []int32 {
 	raw, found := o.need(key)
 	var name string
@@ -66,11 +66,11 @@ func (t *Tokenizer) marker(o *object, key string) []int32 {
 	return []int32{id}
 }
 
-// templateParts is a template as the file has it.
+// templateParts is a template as in the file.
 type templateParts struct {
 	template
 	pieces    int  // of one text
-	plainPair bool // two texts stay as they are
+	plainPair bool // two texts stay unchanged
 }
 
 func (t *Tokenizer) templateProcessing(o *object) (result templateParts, err error) {
@@ -123,7 +123,7 @@ func (t *Tokenizer) templateProcessing(o *object) (result templateParts, err err
 	return result, o.err
 }
 
-// plainPair reads pair, which is for two texts: whether it is these two and nothing else.
+// plainPair parses pair, for two texts. It reports whether pair consists only of these two.
 func plainPair(o *object) (bool, error) {
 	raw, found := o.get("pair")
 	if !found {
@@ -140,7 +140,7 @@ func plainPair(o *object) (bool, error) {
 	return len(parts) == 2 && parts[0].Sequence.ID == "A" && parts[1].Sequence.ID == "B", nil
 }
 
-// templateTokens reads the ids of the special tokens of a template.
+// templateTokens parses the IDs of the special tokens of a template.
 func (t *Tokenizer) templateTokens(o *object) (map[string][]int32, error) {
 	tokens := map[string][]int32{}
 	all := o.object("special_tokens")

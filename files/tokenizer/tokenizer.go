@@ -16,7 +16,7 @@ var (
 	errTextTooLong = errors.New("text is too long to encode at once")
 )
 
-// maxText bounds a text, in bytes: places in it are 32-bit numbers.
+// maxText is the maximum size of a text in bytes, because offsets in it are 32-bit numbers.
 const maxText = 2 << 30
 
 // Tokenizer converts text to token IDs and back as defined by its file. It is immutable and may be
@@ -27,18 +27,18 @@ type Tokenizer struct {
 	normalizers normalizers
 	pre         preTokenizer
 	template    template
-	decoders    []decoder // nil: tokens are joined with blanks
+	decoders    []decoder // nil: tokens are joined with spaces
 
 	added       []*addedToken
-	beyond      int32          // added tokens that the vocabulary does not have
-	special     map[int32]bool // of the ids of added tokens
+	beyond      int32          // number of added tokens that the vocabulary does not have
+	special     map[int32]bool // added tokens' IDs: whether they are special
 	hidden      map[int32]bool // ids that DecodeSkipSpecial omits
 	raw, normal tokenTrie      // find added tokens before and after normalizing
 
-	texts    [][]byte      // of the ids, if each token has its text whatever is before it
-	atEnd    bool          // the text of ids depends on all that come after them
+	texts    [][]byte      // of the IDs, if the text of each token is independent of the previous ones
+	atEnd    bool          // the text of IDs depends on all following ones
 	pieces   *pieceDecoder // of a tokenizer.model
-	bytewise bool          // every byte is a token: any bytes can be encoded
+	bytewise bool          // every byte is a token, so any bytes can be encoded
 	encoders sync.Pool
 }
 
@@ -118,13 +118,13 @@ func (t *Tokenizer) EncodeParts(text []byte, size int, emit func(part []int32) e
 	return emit(rest)
 }
 
-// output takes ids when there are size of them. The zero value leaves all ids to the encoder.
+// output accepts IDs in parts of size IDs. The zero value leaves all IDs to the encoder.
 type output struct {
 	size int
 	emit func(part []int32) error
 }
 
-// encode appends the ids of a text that out does not take.
+// encode appends the IDs of a text that out does not accept.
 func (t *Tokenizer) encode(ids []int32, text []byte, out output) ([]int32, error) {
 	if len(text) > maxText {
 		return ids, fmt.Errorf("%w: %d bytes, at most %d", errTextTooLong, len(text), maxText)
@@ -144,8 +144,7 @@ func (t *Tokenizer) encode(ids []int32, text []byte, out output) ([]int32, error
 	return ids, err
 }
 
-// validPrefix returns the length of the part of a text before the first byte that is not
-// of a character.
+// validPrefix returns the length of the valid UTF-8 at the start of a text.
 func validPrefix(text []byte) int {
 	at := 0
 	for at < len(text) {
@@ -165,14 +164,14 @@ type encoder struct {
 	out     output
 	scratch scratch
 
-	cache map[string]cached // of words
-	store []int32           // ids of words in cache
+	cache map[string]cached // by word
+	store []int32           // IDs of cached words
 }
 
-// cached is where the ids of a word are.
+// cached is the position of a word's IDs.
 type cached struct{ start, end int32 }
 
-// Bounds of the cache of an encoder.
+// Limits of an encoder's cache.
 const (
 	maxCached     = 1 << 16 // words
 	maxCachedWord = 64      // bytes
@@ -209,7 +208,7 @@ func (e *encoder) add(token *addedToken) error {
 	return e.flush()
 }
 
-// flush gives the ids to the output if there are enough.
+// flush passes the IDs to the output if there are enough.
 func (e *encoder) flush() error {
 	if e.out.emit == nil || len(e.ids) < e.out.size {
 		return nil
@@ -219,7 +218,7 @@ func (e *encoder) flush() error {
 	return err
 }
 
-// next gives a piece to a stage, or to the model after the last.
+// next passes a piece to a stage, or to the model after the last.
 func (e *encoder) next(at int, p piece) error {
 	if at < len(e.t.pre.stages) {
 		return e.t.pre.stages[at].split(e, at, p)
@@ -230,13 +229,13 @@ func (e *encoder) next(at int, p piece) error {
 	return e.word(p.text)
 }
 
-// pass gives a part of a piece to the stage after the given one.
+// pass passes a part of a piece to the stage after the given one.
 func (e *encoder) pass(at int, p piece, start, end int) error {
 	return e.next(at+1, p.part(start, end))
 }
 
-// marked cuts a word before each wordMark that follows another character, where no merge
-// reaches across.
+// marked cuts a word before each wordMark that follows another character, because merges do not
+// cross it.
 func (e *encoder) marked(text []byte) error {
 	for len(text) > 0 {
 		from := 0
@@ -257,7 +256,7 @@ func (e *encoder) marked(text []byte) error {
 	return nil
 }
 
-// word appends the ids of a word.
+// word appends the IDs of a word.
 func (e *encoder) word(word []byte) error {
 	if len(word) > maxCachedWord {
 		return e.long(word)
@@ -278,7 +277,7 @@ func (e *encoder) word(word []byte) error {
 	return e.flush()
 }
 
-// long appends the ids of a word that is not cached. To some models a whole text is a word.
+// long appends the IDs of a word that is not cached. For some models a whole text is a word.
 func (e *encoder) long(word []byte) error {
 	m := e.t.model
 	u, scored := m.instead.(*unigram)

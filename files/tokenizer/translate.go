@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// translate turns an expression of the Oniguruma library in its Ruby syntax, which
-// tokenizer.json files are written for, into the syntax of regexp2. Constructs whose
-// meaning differs, or may, are errors.
+// translate converts an expression in the Ruby syntax of the Oniguruma library, for which
+// tokenizer.json files are written, to the syntax of regexp2. Constructs with a possibly different
+// meaning are errors.
 func translate(expression string) (string, error) {
 	t := translator{rest: expression, groups: []group{{consumes: true}}}
 	for t.rest != "" {
@@ -27,18 +27,18 @@ func translate(expression string) (string, error) {
 type translator struct {
 	rest   string
 	out    []byte
-	item   bool    // something came before that a quantifier can apply to
-	start  int     // of that, in out
-	before bool    // group.alternative without it
-	groups []group // that are open; the first is the whole expression
+	item   bool    // a quantifier can apply to the previous item
+	start  int     // start of that item in out
+	before bool    // value of group.alternative before that item
+	groups []group // open groups; the first is the whole expression
 }
 
-// group is what is known of a group so far.
+// group is the state of an open group.
 type group struct {
-	start       int  // in out
-	looks       bool // a look-around, which matches no characters
-	consumes    bool // all alternatives before this one match at least a character
-	alternative bool // so does what there is of this one
+	start       int  // start in out
+	looks       bool // a look-around, which consumes no characters
+	consumes    bool // all alternatives before this one match at least one character
+	alternative bool // so does this one so far
 }
 
 // take moves n bytes to the output.
@@ -49,22 +49,23 @@ func (t *translator) take(n int) {
 
 func (t *translator) write(text string) { t.out = append(t.out, text...) }
 
-// add begins an item at a place in the output, which may match characters.
+// add starts an item at an offset in the output. consumes reports whether it matches at least one
+// character.
 func (t *translator) add(start int, consumes bool) {
 	inner := &t.groups[len(t.groups)-1]
 	t.item, t.start, t.before = true, start, inner.alternative
 	inner.alternative = inner.alternative || consumes
 }
 
-// open begins a group that n bytes open.
+// open starts a group whose opening has n bytes.
 func (t *translator) open(n int) {
 	t.groups = append(t.groups, group{start: len(t.out), looks: strings.ContainsAny(t.rest[:n], "=!"), consumes: true})
 	t.item = false
 	t.take(n)
 }
 
-// close ends a group, which is an item of the one around it. What has no beginning is left
-// to whoever compiles the pattern.
+// close ends a group, which is an item of the enclosing group. The pattern's compiler reports a
+// group without an opening.
 func (t *translator) close() {
 	if last := len(t.groups) - 1; last > 0 {
 		ended := t.groups[last]
@@ -74,7 +75,7 @@ func (t *translator) close() {
 	t.take(1)
 }
 
-// groups are the beginnings of groups that mean the same in both syntaxes.
+// groups are openings of groups that have the same meaning in both syntaxes.
 var groups = []string{"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?i:"}
 
 func (t *translator) next() error {
@@ -88,7 +89,7 @@ func (t *translator) next() error {
 			t.take(len("(?i)"))
 			return nil
 		}
-		if strings.HasPrefix(t.rest, "(?m:") { // a dot matches line ends too
+		if strings.HasPrefix(t.rest, "(?m:") { // a dot also matches line ends
 			t.open(len("(?m:"))
 			t.out = append(t.out[:len(t.out)-2], "s:"...)
 			return nil
@@ -136,7 +137,7 @@ func (t *translator) next() error {
 	return nil
 }
 
-// quantifier reads *, +, ?, {n}, {n,} or {n,m}, and a ? or + after it.
+// quantifier translates *, +, ?, {n}, {n,} or {n,m}, and a following ? or +.
 func (t *translator) quantifier() error {
 	if !t.item {
 		return fmt.Errorf("%q has nothing to repeat", t.rest[0])
@@ -183,7 +184,7 @@ func (t *translator) quantifier() error {
 // edges are escapes that match no characters.
 const edges = "AzZbB"
 
-// edge reads one of them.
+// edge translates one of them.
 func (t *translator) edge(c byte) {
 	switch c {
 	case 'b', 'B':
@@ -196,7 +197,7 @@ func (t *translator) edge(c byte) {
 	t.rest = t.rest[2:]
 }
 
-// escape reads what begins with a backslash.
+// escape translates a backslash sequence.
 func (t *translator) escape(inSet bool) error {
 	if len(t.rest) < 2 {
 		return errors.New("a backslash at the end")

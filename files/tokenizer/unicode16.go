@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// The reference implementation classifies characters in patterns by Unicode 16.0, the
-// standard library by 15.0. What 15.1 and 16.0 added, by general category or script, from
+// The reference implementation classifies characters in patterns by Unicode 16.0, the standard
+// library by 15.0. These are the additions of 15.1 and 16.0, by general category or script, from
 // their DerivedGeneralCategory.txt and Scripts.txt:
 var unicode16 = map[string][][2]rune{
 	"Ll": {{0x1c8a, 0x1c8a}, {0xa7cd, 0xa7cd}, {0xa7db, 0xa7db}, {0x10d70, 0x10d85}},
@@ -51,27 +51,27 @@ var unicode16 = map[string][][2]rune{
 	"Latin":    {{0xa7cb, 0xa7cd}, {0xa7da, 0xa7dc}},
 }
 
-// movedToMc is the one character whose category 16.0 changed: from Mn to Mc.
+// movedToMc is the only character whose category 16.0 changed: from Mn to Mc.
 const movedToMc = 0x1171e
 
-// scripts are those whose tables were compared with the reference implementation.
+// scripts contains the scripts whose tables were compared with the reference implementation.
 var scripts = []string{
 	"Arabic", "Armenian", "Cyrillic", "Devanagari", "Georgian", "Greek", "Han", "Hangul", "Hebrew", "Hiragana", "Katakana", "Latin", "Thai",
 }
 
-// categories are the general categories that a pattern may name.
+// categories contains the general categories that a pattern may name.
 var categories = []string{
 	"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po",
 	"Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp",
 }
 
-// knownProperty says whether a pattern may name a property.
+// knownProperty reports whether a pattern may name a property.
 func knownProperty(name string) bool {
 	return slices.Contains(categories, name) || slices.Contains(scripts, name) ||
 		slices.Contains([]string{"L", "M", "N", "P", "S", "Z"}, name)
 }
 
-// added16 returns what Unicode 16.0 has in a category or script beyond 15.0.
+// added16 returns the additions of Unicode 16.0 to a category or script of 15.0.
 func added16(name string) [][2]rune {
 	if len(name) != 1 {
 		return unicode16[name]
@@ -85,7 +85,7 @@ func added16(name string) [][2]rune {
 	return all
 }
 
-// ranges returns the characters of a category as of 15.0, without what 16.0 moved.
+// ranges returns the characters of a category in 15.0, without the one that 16.0 moved.
 func ranges(category string) (all [][2]rune) {
 	add := func(low, high, stride rune) {
 		for r := low; r <= high; r += stride {
@@ -118,7 +118,7 @@ const (
 	mark
 	punctuation
 	symbol
-	numeric // of Unicode 17.0, as the Digits pre-tokenizer counts
+	numeric // by Unicode 17.0, as in the Digits pre-tokenizer
 )
 
 // classTable maps characters to their classes in two steps.
@@ -131,7 +131,7 @@ func (t *classTable) of(r rune) class {
 	return t.rows[t.pages[r>>8]][r&0xff]
 }
 
-// classes returns the table, which is made on first use.
+// classes returns the table, which is created on first use.
 var classes = sync.OnceValue(func() *classTable {
 	all := make([]class, 0x110000)
 	mark1 := func(table *unicode.RangeTable, c class) {
@@ -175,15 +175,15 @@ var classes = sync.OnceValue(func() *classTable {
 	return table
 })
 
-// isWord says whether a character is of a word, as UTS 18 defines \w.
+// isWord reports whether a character is a word character, as UTS 18 defines \w.
 func isWord(r rune) bool {
 	return classes().of(r)&(letter|mark) != 0 ||
 		unicode.IsOneOf([]*unicode.RangeTable{unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control}, r) ||
 		slices.ContainsFunc(unicode16["Nd"], func(x [2]rune) bool { return r >= x[0] && r <= x[1] })
 }
 
-// punctuation8 is the punctuation that Unicode has had since 9.0, which the reference
-// implementation does not know yet.
+// punctuation8 contains the punctuation added since Unicode 9.0, which the reference implementation
+// does not know.
 var punctuation8 = [][2]rune{
 	{0x61d, 0x61d}, {0x9fd, 0x9fd}, {0xa76, 0xa76}, {0xc77, 0xc77}, {0xc84, 0xc84}, {0x1b7d, 0x1b7e}, {0x2e43, 0x2e4f},
 	{0x2e52, 0x2e5d}, {0x10ead, 0x10ead}, {0x10f55, 0x10f59}, {0x10f86, 0x10f89}, {0x1144b, 0x1144f}, {0x1145a, 0x1145b}, {0x1145d, 0x1145d},
@@ -192,8 +192,8 @@ var punctuation8 = [][2]rune{
 	{0x12ff1, 0x12ff2}, {0x16e97, 0x16e9a}, {0x16fe2, 0x16fe2}, {0x1e95e, 0x1e95f},
 }
 
-// isPunctuation says whether a character is of punctuation, as the Punctuation pre-tokenizer
-// counts: of Unicode 8.0, and ASCII's symbols.
+// isPunctuation reports whether a character is punctuation in the Punctuation pre-tokenizer: by
+// Unicode 8.0, plus ASCII symbols.
 func isPunctuation(r rune) bool {
 	if r < utf8.RuneSelf {
 		return unicode.IsPunct(r) || unicode.IsSymbol(r)

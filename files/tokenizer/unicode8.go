@@ -6,7 +6,7 @@ import (
 )
 
 // The reference implementation strips accents by older versions of Unicode than the standard
-// library's 15.0. These are characters that the library calls marks and the reference does not,
+// library's 15.0. These are characters that the library considers marks and the reference does not,
 // in order: nonspacing ones (by Unicode 8.0, BertNormalizer), and all (by 9.0, StripAccents).
 var (
 	notNonspacing8 = [][2]rune{
@@ -48,7 +48,7 @@ var (
 	}
 )
 
-// within says whether a character is in one of some ranges, which are in order.
+// within reports whether a character is in one of the ranges, which are sorted.
 func within(ranges [][2]rune, r rune) bool {
 	_, found := slices.BinarySearchFunc(ranges, r, func(x [2]rune, r rune) int {
 		switch {
@@ -62,18 +62,18 @@ func within(ranges [][2]rune, r rune) bool {
 	return found
 }
 
-// isNonspacing says whether a character is a nonspacing mark of Unicode 8.0.
+// isNonspacing reports whether a character is a nonspacing mark of Unicode 8.0.
 func isNonspacing(r rune) bool {
 	return r == 0x1734 || unicode.Is(unicode.Mn, r) && !within(notNonspacing8, r)
 }
 
-// isMark says whether a character is a mark of Unicode 9.0.
+// isMark reports whether a character is a mark of Unicode 9.0.
 func isMark(r rune) bool {
 	return r == 0x1cf2 || r == 0x1cf3 || unicode.Is(unicode.M, r) && !within(notMark9, r)
 }
 
-// isControl says whether a character is one of control, of format or for private use, by
-// Unicode 8.0.
+// isControl reports whether a character is a control, format or private-use character of Unicode
+// 8.0.
 func isControl(r rune) bool {
 	switch {
 	case r == 0x890 || r == 0x891 || r == 0x8e2 || r == 0x110cd || r >= 0x13430 && r <= 0x1343f:
@@ -82,7 +82,7 @@ func isControl(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co)
 }
 
-// lower17 are letters whose small letters came after Unicode 15.0: what to add to get these.
+// lower17 contains letters whose lower case was added after Unicode 15.0, with the distance to it.
 var lower17 = []struct {
 	low, high, add rune
 }{
@@ -90,8 +90,8 @@ var lower17 = []struct {
 	{0xa7d4, 0xa7d4, 1}, {0xa7da, 0xa7da, 1}, {0xa7dc, 0xa7dc, 0x19b - 0xa7dc}, {0x10d50, 0x10d65, 0x20}, {0x16ea0, 0x16eb8, 0x1b},
 }
 
-// toLower returns the small letter of a character by Unicode 17.0. That of U+0130 is two
-// characters, of which this is the first.
+// toLower returns the lower case of a character by Unicode 17.0. The lower case of U+0130 has two
+// characters; toLower returns the first.
 func toLower(r rune) rune {
 	if r < 0x1c89 {
 		return unicode.ToLower(r)

@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// unigram is a model in which every token has a score: of all ways to write a word as tokens
-// the one of the highest sum is taken (Kudo, arXiv 1804.10959).
+// unigram is a model in which every token has a score. It selects the segmentation of a word into
+// tokens with the highest sum (Kudo, arXiv 1804.10959).
 type unigram struct {
-	scores  []float64 // by id
+	scores  []float64 // by ID
 	index   prefixIndex
-	missing float64 // score of a character that is no token
-	single  bool    // sums are kept as float32
+	missing float64 // score of a character that is not a token
+	single  bool    // sums are rounded to float32
 }
 
-// kept returns a sum as it is kept.
+// kept returns a sum in the model's precision.
 func (u *unigram) kept(sum float64) float64 {
 	if u.single {
 		return float64(float32(sum))
@@ -25,10 +25,11 @@ func (u *unigram) kept(sum float64) float64 {
 	return sum
 }
 
-// missingPenalty is how much a character that is no token is worse than the worst token.
+// missingPenalty is the difference between the score of the worst token and of a character that is
+// not a token.
 const missingPenalty = 10
 
-// parseUnigram reads model, of the type Unigram.
+// parseUnigram parses a model of the type Unigram.
 func (t *Tokenizer) parseUnigram(o *object) error {
 	o.want("type", `"Unigram"`)
 	m := &bpe{vocab: map[string]int32{}}
@@ -76,18 +77,19 @@ func (t *Tokenizer) parseUnigram(o *object) error {
 	return nil
 }
 
-// end is the best way to write a word up to a place: its sum, and its last token.
+// end is the best segmentation of a word up to an offset: its sum, and its last token.
 type end struct {
 	score float64
-	start int32 // of the token; -1: there is no way yet
+	start int32 // start of the token; -1: no segmentation yet
 	id    int32
 }
 
-// segmentBytes is the length from which on a part of a word is complete at the next place that all ways pass.
+// segmentBytes is the length from which on a part of a word ends at the next offset that all
+// segmentations share.
 const segmentBytes = 1 << 12
 
-// encode appends the ids of the tokens of a word whose scores have the highest sum. Of equal sums
-// the first found counts, that of the longest last token.
+// encode appends the IDs of the segmentation of a word with the highest sum of scores. Among equal
+// sums the first one found counts, with the longest last token.
 func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
 	for sum, length := 0.0, 0; len(word) > 0; word = word[length:] {
 		ids, sum, length = u.segment(m, s, ids, word, sum)
@@ -95,8 +97,8 @@ func (u *unigram) encode(m *bpe, s *scratch, ids []int32, word []byte) []int32 {
 	return ids
 }
 
-// segment appends the ids of the first part of a word. sum is the sum of scores before the part. It returns the sum after it, and
-// its length.
+// segment appends the IDs of the first part of a word. sum is the sum of scores before the part. It
+// returns the sum after it, and its length.
 func (u *unigram) segment(m *bpe, s *scratch, ids []int32, word []byte, sum float64) (all []int32, after float64, length int) {
 	s.ends = append(s.ends[:0], end{score: sum, start: -1})
 	to := func(place int) *end {
@@ -107,7 +109,8 @@ func (u *unigram) segment(m *bpe, s *scratch, ids []int32, word []byte, sum floa
 	}
 	at := 0
 	for at < len(word) {
-		// No token crosses a place that is the last one reached, so the best way to it is a part of the best way.
+		// No token crosses an offset that is the last one reached, so the best segmentation up to
+		// it is a part of the best one.
 		if at >= segmentBytes && len(s.ends) == at+1 && s.ends[at].id != m.unknown {
 			break
 		}
@@ -125,11 +128,11 @@ func (u *unigram) segment(m *bpe, s *scratch, ids []int32, word []byte, sum floa
 	return u.chosen(m, s.ends, ids, word[:at]), s.ends[at].score, at
 }
 
-// chosen appends the ids of the best way to write a word.
+// chosen appends the IDs of the best segmentation of a word.
 func (u *unigram) chosen(m *bpe, ends []end, ids []int32, word []byte) []int32 {
-	// Backwards; what is missing is taken together.
+	// Backwards, with consecutive unknown characters taken together.
 	first := len(ids)
-	missing := 0 // the end of what is
+	missing := 0 // end of these
 	flush := func(start int) {
 		if missing == 0 {
 			return
@@ -160,7 +163,7 @@ func (u *unigram) chosen(m *bpe, ends []end, ids []int32, word []byte) []int32 {
 	return ids
 }
 
-// offer is a way to write a word up to a place.
+// offer offers a segmentation of a word up to an offset.
 func (u *unigram) offer(e *end, score float64, start int, id int32) {
 	if score = u.kept(score); e.start < 0 || score > e.score {
 		*e = end{score, int32(start), id}

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// wordPiece is a model that takes the longest token again and again, from the left; tokens
-// that do not begin a word have a prefix. A word that cannot be written so is unknown as a whole
-// (Schuster and Nakajima, Japanese and Korean voice search, 2012).
+// wordPiece is a model that repeatedly takes the longest token from the left. Tokens inside a word
+// have a prefix. If a word cannot be segmented this way, the whole word is unknown (Schuster and
+// Nakajima, Japanese and Korean voice search, 2012).
 type wordPiece struct {
-	first, later prefixIndex // what a word begins with, and what it goes on with, without the prefix
-	longest      int         // characters of a word; a longer one is unknown
+	first, later prefixIndex // tokens at the start of a word, and inside it, without the prefix
+	longest      int         // maximum number of characters of a word; longer words are unknown
 }
 
-// parseWordPiece reads model, of the type WordPiece.
+// parseWordPiece parses a model of the type WordPiece.
 func (t *Tokenizer) parseWordPiece(o *object) error {
 	o.want("type", `"WordPiece"`)
 	unknown := o.text("unk_token")
@@ -62,13 +62,13 @@ func (w *wordPiece) encode(m *bpe, _ *scratch, ids []int32, word []byte) []int32
 	return ids
 }
 
-// wordPieceDecoder puts blanks between words and joins what belongs to one.
+// wordPieceDecoder adds spaces between words and joins the tokens of a word.
 type wordPieceDecoder struct {
 	prefix  string
 	cleanup bool
 }
 
-// tidier takes away what splitting English text put in, one pair after the other.
+// tidier undoes the splitting of English text, one pair after the other.
 var tidier = [][2]string{
 	{" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
 	{" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},

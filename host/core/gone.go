@@ -17,8 +17,8 @@ type Times struct {
 	// detect that the host is back. No round ends until RestartGrace is over, or until all clients
 	// are back and have the log. Zero disables the wait.
 	RestartGrace time.Duration
-	// The minimum time between two publications within a phase is Push plus PushEach for each
-	// participant. The cost of a publication grows with the square of the number of participants.
+	// Push, plus PushEach for each participant, is the minimum time between two publications within
+	// a phase. The cost of a publication grows with the square of the number of participants.
 	Push, PushEach time.Duration
 }
 

@@ -16,22 +16,22 @@ import (
 
 var testTimes = Times{WithdrawGrace: 10 * time.Second, RestartGrace: 20 * time.Second, Push: time.Second, PushEach: 100 * time.Millisecond}
 
-// rig is a host, the connections that it sees, and what it said.
+// rig is a host with its connections and its recorded effects.
 type rig struct {
 	t      testing.TB
 	host   *Host
 	live   map[identity.ID]Origin
-	behind map[identity.ID]bool // they are connected, and do not have the log yet
+	behind map[identity.ID]bool // connected members that do not have the log yet
 	now    Now
 	nonce  uint64
 	times  Times
 	draws  *hashchain.Chain
 	begun  follow.Genesis
-	said   []string // what it did, in its order
+	said   []string // effects of the host, in order
 	shown  []coordinator.State
 	errors []error
 	moved  []coordinator.RunState
-	log    [][]byte // what is durable, without the genesis
+	log    [][]byte // durable records, without the genesis
 }
 
 func key(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]byte{n}) }
@@ -66,7 +66,7 @@ func newRig(t testing.TB, times Times, change func(*coordinator.Config)) *rig {
 	return r
 }
 
-// restart makes a host of what is durable.
+// restart creates a host from the durable records.
 func (r *rig) restart() {
 	r.t.Helper()
 	log, err := follow.Begin(r.begun)
@@ -96,7 +96,7 @@ func (r *rig) signer(k identity.Key) func(uint64, coordinator.Action) wire.Signe
 	}
 }
 
-// submit has a client act.
+// submit submits a client's action.
 func (r *rig) submit(n byte, a coordinator.Action) {
 	r.nonce++
 	r.host.Submit(r.now, r.signer(key(n))(r.nonce, a), r.live[key(n).ID()], func(err error) {
@@ -104,7 +104,7 @@ func (r *rig) submit(n byte, a coordinator.Action) {
 	})
 }
 
-// flush makes everything durable and lets the host go on.
+// flush makes all records durable and lets the host continue.
 func (r *rig) flush() {
 	r.t.Helper()
 	records, err := r.host.Ready()
@@ -121,7 +121,7 @@ func (r *rig) flush() {
 	r.host.Advance(r.now, r.publish)
 }
 
-// do is what one action leads to.
+// do submits one action and returns its answer.
 func (r *rig) do(n byte, a coordinator.Action) error {
 	r.t.Helper()
 	r.submit(n, a)
@@ -130,7 +130,7 @@ func (r *rig) do(n byte, a coordinator.Action) error {
 	return r.errors[0]
 }
 
-// pass lets time go by and the host look.
+// pass advances the time and ticks the host.
 func (r *rig) pass(d time.Duration) {
 	r.t.Helper()
 	r.now.Time, r.now.Clock = r.now.Time.Add(d), r.now.Clock+uint64(d.Milliseconds())
@@ -153,7 +153,7 @@ func (r *rig) publish(u Update) {
 
 func (r *rig) state() *coordinator.State { return &r.host.Log().State }
 
-// TestOrder: durable, then published, then answered.
+// TestOrder checks the order of effects: durable, then published, then answered.
 func TestOrder(t *testing.T) {
 	r := newRig(t, Times{}, nil)
 	r.flush()
@@ -173,7 +173,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestContractIsEnforced calls a host in an order that would show what is not durable.
+// TestContractIsEnforced calls a host in an order that would publish a state that is not durable.
 func TestContractIsEnforced(t *testing.T) {
 	for name, misuse := range map[string]func(*rig){
 		"Advance before Ready": func(r *rig) { r.host.Advance(r.now, r.publish) },
@@ -193,7 +193,8 @@ func TestContractIsEnforced(t *testing.T) {
 	}
 }
 
-// TestChangesWithinAPhaseWait: joins are shown together, and at once what people do.
+// TestChangesWithinAPhaseWait checks that joins are published together, and actions of authorities
+// at once.
 func TestChangesWithinAPhaseWait(t *testing.T) {
 	r := newRig(t, testTimes, func(c *coordinator.Config) { c.InitMinClients = 9 })
 	r.connect(1, 2, 3)
@@ -202,8 +203,8 @@ func TestChangesWithinAPhaseWait(t *testing.T) {
 		name   string
 		after  time.Duration
 		action func()
-		shown  int           // updates so far
-		due    time.Duration // until something that waits may be published
+		shown  int           // total number of updates
+		due    time.Duration // time until a delayed update may be published
 	}{
 		{"a join waits", 0, func() { r.submit(1, coordinator.Join{}) }, 1, 1100 * time.Millisecond},
 		{"and another one", time.Second, func() { r.submit(2, coordinator.Join{}) }, 1, 200 * time.Millisecond},
@@ -224,12 +225,13 @@ func TestChangesWithinAPhaseWait(t *testing.T) {
 	}
 }
 
-// TestWithdrawal: a client that is gone is withdrawn after the grace, one that comes back in time is not.
+// TestWithdrawal checks that a disconnected client is withdrawn after the grace period, but not if
+// it reconnects in time.
 func TestWithdrawal(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		grace time.Duration
-		back  time.Duration // after which it is connected again; 0: never
+		back  time.Duration // time until it reconnects; 0: never
 		look  time.Duration
 		there bool
 	}{
@@ -255,7 +257,7 @@ func TestWithdrawal(t *testing.T) {
 				}
 			}
 			if there := r.state().IsPending(coordinator.ClientID(key(1).ID())); there != test.there {
-				t.Errorf("it is there: %v, want %v", there, test.there)
+				t.Errorf("pending: %v, want %v", there, test.there)
 			}
 			if !r.state().IsPending(coordinator.ClientID(key(2).ID())) {
 				t.Error("a connected client was withdrawn")
@@ -264,7 +266,8 @@ func TestWithdrawal(t *testing.T) {
 	}
 }
 
-// TestRestartHoldsRounds: after a start no phase ends until all are back or the time for it is over.
+// TestRestartHoldsRounds checks that after a restart no phase ends until all members are back or
+// the restart grace period is over.
 func TestRestartHoldsRounds(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -272,7 +275,7 @@ func TestRestartHoldsRounds(t *testing.T) {
 		behind byte // member that catches up; 0: none
 		after  time.Duration
 		holds  bool
-		client int // that still take part
+		client int // number of members that still take part
 	}{
 		{"nobody is back", nil, 0, 19 * time.Second, true, 2},
 		{"one is back", []byte{1}, 0, 19 * time.Second, true, 2},
@@ -294,20 +297,20 @@ func TestRestartHoldsRounds(t *testing.T) {
 			r.connect(test.back...)
 			r.pass(test.after)
 			if r.host.Holds() != test.holds {
-				t.Errorf("it holds: %v, want %v", r.host.Holds(), test.holds)
+				t.Errorf("holds: %v, want %v", r.host.Holds(), test.holds)
 			}
 			if n := r.state().HealthyCount(); n != test.client {
 				t.Errorf("%d healthy members, want %d", n, test.client)
 			}
 			if test.holds && len(r.moved) != 1 {
-				t.Errorf("the run moved on while the host waited: %v", r.moved)
+				t.Errorf("the run changed its phase while the host waited: %v", r.moved)
 			}
 		})
 	}
 }
 
-// TestSeatsOfANetwork: one network has a bounded number of seats, those of who left for a while
-// among them.
+// TestSeatsOfANetwork checks that the number of seats of one network is limited, including the
+// seats of clients that left for a while.
 func TestSeatsOfANetwork(t *testing.T) {
 	r := newRig(t, Times{WithdrawGrace: -1}, nil)
 	small := Origin{netip.MustParsePrefix("203.0.113.0/24"), 2}
@@ -320,10 +323,10 @@ func TestSeatsOfANetwork(t *testing.T) {
 	}
 	var full *seatsError
 	if err := r.do(2, coordinator.Join{}); !errors.Is(err, coordinator.ErrFull) || !errors.As(err, &full) || full.Taken != 2 {
-		t.Errorf("a third of the network: %v", err)
+		t.Errorf("a third client of the network: %v", err)
 	}
 	if err := r.do(9, coordinator.Join{}); err != nil {
-		t.Errorf("one of elsewhere: %v", err)
+		t.Errorf("a client of a different network: %v", err)
 	}
 	r.pass(time.Second)
 	if s := r.state(); s.RunState != coordinator.Warmup {
@@ -334,12 +337,12 @@ func TestSeatsOfANetwork(t *testing.T) {
 	}
 	delete(r.live, key(0).ID())
 	if err := r.do(2, coordinator.Join{}); !errors.Is(err, coordinator.ErrFull) {
-		t.Errorf("the seat of an absent member was given away: %v", err)
+		t.Errorf("the seat of an absent member was given to a different client: %v", err)
 	}
 }
 
-// TestKnown: members of the newest epoch, who waits and whoever has an office find a place; who
-// takes part in a run that is over is told of only while it is connected.
+// TestKnown checks that members of the newest epoch, pending clients, authorities and delegates are
+// known. In a finished run, only connected members count as participants.
 func TestKnown(t *testing.T) {
 	r := newRig(t, Times{}, nil)
 	s := r.state()
@@ -353,11 +356,11 @@ func TestKnown(t *testing.T) {
 	s.Pending = []coordinator.Client{{ID: coordinator.ClientID{3}}}
 	for n := range byte(7) {
 		if !r.host.Known()[identity.ID{n + 1}] {
-			t.Errorf("no place for key %d", n+1)
+			t.Errorf("key %d is not known", n+1)
 		}
 	}
 	if !r.host.Known()[key(hostKey).ID()] {
-		t.Error("no place for the host")
+		t.Error("the host is not known")
 	}
 	s.RunState = coordinator.Finished
 	if found := r.host.Participants(); len(found) != 0 {
@@ -369,7 +372,8 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestOwnNonces: a host withdraws also after somebody used its key for another office.
+// TestOwnNonces checks that a host can still withdraw clients after its key was used as an
+// authority's key.
 func TestOwnNonces(t *testing.T) {
 	r := newRig(t, Times{}, nil)
 	r.connect(1)
@@ -385,7 +389,8 @@ func TestOwnNonces(t *testing.T) {
 	}
 }
 
-// TestDraws: a host that lacks its draws stops, and takes no rules for which it has too few.
+// TestDraws checks that a host without its draws stops, and that it refuses rules that need more
+// draws than it has.
 func TestDraws(t *testing.T) {
 	r := newRig(t, Times{WithdrawGrace: -1}, nil)
 	update := coordinator.UpdateConfig{Config: r.state().Config, Model: r.state().Model}
@@ -407,7 +412,8 @@ func TestDraws(t *testing.T) {
 	}
 }
 
-// TestEpochsAreMarked: the record that began an epoch comes with the state that it began with.
+// TestEpochsAreMarked checks that the record that began an epoch contains the epoch's initial
+// state.
 func TestEpochsAreMarked(t *testing.T) {
 	r := newRig(t, Times{}, nil)
 	r.connect(1, 2)
@@ -422,6 +428,6 @@ func TestEpochsAreMarked(t *testing.T) {
 		t.Fatalf("records %v, %v", records, err)
 	}
 	if s, err := coordinator.Decode(records[0].Began); err != nil || s.RunState != coordinator.Warmup {
-		t.Errorf("%v of an epoch that begins, %v", s.RunState, err)
+		t.Errorf("the epoch begins in %v, %v", s.RunState, err)
 	}
 }

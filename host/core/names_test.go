@@ -29,7 +29,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestNamesAreBounded has more keys join than a run can have: of those that have no seat the names are forgotten.
+// TestNamesAreBounded lets more keys join than a run can contain. It checks that the names of keys
+// without a seat are forgotten.
 func TestNamesAreBounded(t *testing.T) {
 	n, s := Names{}, &coordinator.State{}
 	s.Pending = []coordinator.Client{{ID: coordinator.ClientID{0, 0, 1}}}
@@ -40,6 +41,6 @@ func TestNamesAreBounded(t *testing.T) {
 		}
 	}
 	if n[identity.ID{0, 0, 1}] != "0" {
-		t.Error("the name of the client that waits is forgotten")
+		t.Error("the name of the pending client is forgotten")
 	}
 }

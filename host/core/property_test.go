@@ -11,9 +11,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestContract drives hosts by chance, with crashes, and wants of every one: what is published and
-// what is answered is durable, published is the state that the durable log leads to, every
-// action has one answer, in their order, and after a crash the log goes on where it was.
+// TestContract drives hosts at random, with crashes. It checks that published states and answers
+// are durable, and that the published state follows from the durable log. Every action gets one
+// answer, in order, and after a crash the log continues at the same place.
 func TestContract(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t, Times{WithdrawGrace: 3 * time.Second, RestartGrace: 3 * time.Second, Push: 200 * time.Millisecond}, func(c *coordinator.Config) {
@@ -25,7 +25,7 @@ func TestContract(t *testing.T) {
 			replayed := *r
 			replayed.restart()
 			if want := replayed.state().AppendTo(nil); !bytes.Equal(want, r.state().AppendTo(nil)) {
-				rt.Fatal("the durable log leads to another state")
+				rt.Fatal("the durable log leads to a different state")
 			}
 			if head := replayed.host.Log().Head(); head != r.host.Log().Head() {
 				rt.Fatalf("the durable log has head %v, the host %v", head, r.host.Log().Head())
@@ -46,7 +46,7 @@ func TestContract(t *testing.T) {
 			submitted = 0
 			check()
 			if published >= 0 && !bytes.Equal(r.shown[len(r.shown)-1].AppendTo(nil), r.state().AppendTo(nil)) {
-				rt.Fatal("another state than the newest was published")
+				rt.Fatal("the published state is not the newest")
 			}
 		}
 		r.flush()
@@ -86,7 +86,7 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// TestSleepMissesNothing: at any time before Due says so, a host that looks around does nothing.
+// TestSleepMissesNothing checks that a tick before the time that Due returns has no effect.
 func TestSleepMissesNothing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := newRig(t, testTimes, nil)
@@ -106,7 +106,7 @@ func TestSleepMissesNothing(t *testing.T) {
 				shown, head := len(r.shown), r.host.Log().Head()
 				r.pass(early)
 				if len(r.shown) != shown || r.host.Log().Head() != head {
-					rt.Fatalf("something was done %v before it was due", due-early)
+					rt.Fatalf("the host acted %v before it was due", due-early)
 				}
 			}
 			r.pass(min(max(r.host.Due(r.now), time.Millisecond), time.Minute))

@@ -33,7 +33,7 @@ func (e *seatsError) Unwrap() error { return coordinator.ErrFull }
 // seatRefused returns an error for a Join of an unknown key from a network whose clients already
 // have the maximum number of seats. The check happens outside the log: the log just lacks the
 // refused action. A client that left a running epoch counts too, because it may take back its seat.
-// Otherwise a network could give up its seats, let others in, and return.
+// Otherwise a network could give up its seats, replace them with new clients, and return.
 func (h *Host) seatRefused(a wire.SignedAction, from Origin) error {
 	if _, joins := a.Action.(coordinator.Join); !joins || from.Most == 0 {
 		return nil

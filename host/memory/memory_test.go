@@ -29,7 +29,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// TestSameSeedSameRun drives two hosts alike by hand: their states have the same bytes.
+// TestSameSeedSameRun checks that two hosts that are driven in the same way have states with the
+// same bytes.
 func TestSameSeedSameRun(t *testing.T) {
 	run := func() string {
 		now := uint64(1_000_000_000)
@@ -50,11 +51,11 @@ func TestSameSeedSameRun(t *testing.T) {
 		}
 		state := h.State()
 		if state.Progress.Epoch == 0 && state.CurrentRound() == nil {
-			t.Fatalf("the run has not moved: %v", state.RunState)
+			t.Fatalf("the run is still in %v", state.RunState)
 		}
 		return string(state.AppendTo(nil))
 	}
 	if first, second := run(), run(); first != second {
-		t.Fatal("two runs of one seed differ")
+		t.Fatal("two runs with the same seed differ")
 	}
 }

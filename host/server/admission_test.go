@@ -15,11 +15,12 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// TestMembersFindAPlaceAmongStrangers fills the places of strangers.
+// TestMembersFindAPlaceAmongStrangers fills the slots for unknown clients. It checks that a
+// participant can still connect.
 func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 2 }, func(t *testing.T, connect func() *peer) {
 		first := connect().enter(1)
-		first.submit(coordinator.Join{}) // it is a participant now, and no stranger
+		first.submit(coordinator.Join{}) // from now on a participant, not an unknown client
 		go first.alive()
 		time.Sleep(time.Second)
 		for n := range byte(2) {
@@ -34,8 +35,8 @@ func TestMembersFindAPlaceAmongStrangers(t *testing.T) {
 	})
 }
 
-// TestStrangersShareTheirPlaces lets one address take all places of strangers, with keys that
-// answer and do nothing else: others come in at its cost, and it does not at theirs.
+// TestStrangersShareTheirPlaces lets one address take all slots for unknown clients with idle keys.
+// Other addresses can evict its connections, but it cannot evict theirs.
 func TestStrangersShareTheirPlaces(t *testing.T) {
 	for _, role := range []frame.Role{frame.RoleParticipant, frame.RoleObserver} {
 		t.Run(fmt.Sprint(role), func(t *testing.T) { testSharedPlaces(t, role) })
@@ -79,7 +80,7 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 		check(0, 1)
 		enter(4, 6)
 		check(0, 1, 2)
-		p = connectFrom(address(5)) // nobody has more than it would
+		p = connectFrom(address(5)) // each address has at most as many slots as this one would get
 		p.greet(9, role)
 		p.refused(frame.RefusedBusy)
 		time.Sleep(time.Minute)
@@ -87,8 +88,8 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 	})
 }
 
-// TestObserversKeepNobodyOut takes all places of those who only watch: whoever wants to take part,
-// and the keys that administer the run, come in all the same.
+// TestObserversKeepNobodyOut fills all slots of observers. It checks that participants and the keys
+// of authorities can still connect.
 func TestObserversKeepNobodyOut(t *testing.T) {
 	authority := backendtest.Key(50)
 	bubble(t, func(o *Options) { o.Key, o.MaxStrangers = authority, 2 }, func(t *testing.T, connect func() *peer) {
@@ -109,13 +110,13 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesTheRunIsAStranger lets a participant leave while all places are taken: it
-// keeps its connection, and counts.
+// TestWhoLeavesTheRunIsAStranger lets a participant leave the run while all slots are taken. It
+// keeps its connection, which now counts as that of an unknown client.
 func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
 		leaving := connect().enter(1)
 		leaving.submit(coordinator.Join{})
-		time.Sleep(time.Millisecond) // the next nonce is a higher one
+		time.Sleep(time.Millisecond) // so that the next nonce is higher
 		stranger := connect().enter(2)
 		leaving.submit(coordinator.Withdraw{Client: coordinator.ClientID(leaving.key.ID())})
 		go leaving.alive()
@@ -143,12 +144,12 @@ func TestObserversOfAKeyAreBounded(t *testing.T) {
 		p := connect()
 		p.greet(1, frame.RoleObserver)
 		p.refused(frame.RefusedBusy)
-		connect().enter(1) // which is no hindrance to taking part
+		connect().enter(1) // the limit does not apply to participants
 	})
 }
 
-// TestHandshakesAreBounded fills the places of those who never say who they are: newer ones
-// take the places of the oldest, and members are not disturbed.
+// TestHandshakesAreBounded fills the slots of connections that do not identify themselves. It
+// checks that newer connections evict the oldest, and that members are not affected.
 func TestHandshakesAreBounded(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		var silent []*peer
@@ -175,7 +176,7 @@ func TestActionsOfAKeyAreSlowedDown(t *testing.T) {
 		for range 2 {
 			p := connect().enter(1)
 			for range 15 {
-				p.submit(coordinator.Ready{}) // is refused, and counts
+				p.submit(coordinator.Ready{}) // the action is refused, but counts
 			}
 			_ = p.socket.Close()
 			time.Sleep(time.Millisecond)
@@ -186,7 +187,7 @@ func TestActionsOfAKeyAreSlowedDown(t *testing.T) {
 	})
 }
 
-// TestTLSHandshakesThatStall connect and say nothing, or something else.
+// TestTLSHandshakesThatStall checks connections that send nothing, or something other than TLS.
 func TestTLSHandshakesThatStall(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		began := time.Now()

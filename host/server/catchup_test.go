@@ -23,7 +23,7 @@ const (
 	catchUpEnd = 5 * time.Minute
 )
 
-// slowReader reads rate bytes per second, and none if rate is zero.
+// slowReader reads rate bytes per second, or nothing if rate is zero.
 type slowReader struct {
 	from io.Reader
 	rate int
@@ -40,17 +40,17 @@ func (r slowReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// catcher is a client that asks for the whole log.
+// catcher is a client that requests the whole log.
 type catcher struct {
 	key  identity.Key
 	role frame.Role
-	rate int // bytes per second; negative: as fast as they come
+	rate int // bytes per second; negative: unlimited
 	from net.Addr
 
 	reads bool // count records, not frames
 }
 
-// run returns the number of records, or frames, that the client got before it was live.
+// run returns the number of records or frames that the client received before it was live.
 func (c catcher) run(ctx context.Context, connectFrom func(net.Addr) *peer) (records int, err error) {
 	p := connectFrom(c.from)
 	defer context.AfterFunc(ctx, func() { _ = p.socket.Close() })()
@@ -77,7 +77,7 @@ func (c catcher) run(ctx context.Context, connectFrom func(net.Addr) *peer) (rec
 	}
 	pings := make(chan struct{}, 1000)
 	var answering sync.WaitGroup
-	answering.Go(func() { // a pipe has no buffer: a reader that answers would wait for the server
+	answering.Go(func() { // a pipe has no buffer, so a reader that answers would block the server
 		for range pings {
 			_, _ = p.socket.Write(frame.Append(nil, frame.TypePong, nil))
 		}
@@ -110,8 +110,8 @@ func (c catcher) run(ctx context.Context, connectFrom func(net.Addr) *peer) (rec
 
 var errNotServed = errors.New("not served")
 
-// address returns the n-th address of an IPv4 network or of a /48 network of IPv6. The addresses of the latter are in
-// different /64 networks.
+// address returns the n-th address of an IPv4 network or of a /48 network of IPv6. The latter
+// addresses are in different /64 networks.
 func address(ipv6 bool, network byte, n int) net.Addr {
 	if ipv6 {
 		return &net.TCPAddr{IP: net.IP{0x20, 1, 0xd, 0xb8, 0, network, byte(n >> 8), byte(n), 15: 1}}
@@ -119,7 +119,8 @@ func address(ipv6 bool, network byte, n int) net.Addr {
 	return &net.TCPAddr{IP: net.IPv4(10, network, byte(n>>8), byte(n))}
 }
 
-// crowd keeps observers connected that read slowly, each from another address. They connect again when they are cut.
+// crowd keeps observers connected that read slowly, each from a different address. They reconnect
+// after a disconnection.
 type crowd struct {
 	size, rate int
 	from       func(n int) net.Addr
@@ -143,9 +144,10 @@ func (c *crowd) start(ctx context.Context, connectFrom func(net.Addr) *peer, run
 	}
 }
 
-// TestSlowObserversDoNotDelayMembers has a member catch up by itself, and then while observers read the log slowly or
-// not at all. Sockets have no buffers here, and the clock is virtual. A member at 0.25 Mbit/s needed 1.06 times its time
-// alone, a fast member up to 1.7 times if the observers used the burst of LogBytesPerSecond.
+// TestSlowObserversDoNotDelayMembers measures how long a member needs to catch up, alone and while
+// observers read the log slowly or not at all. Sockets have no buffers here, and the clock is
+// virtual. A member at 0.25 Mbit/s needed 1.06 times its time alone. A fast member needed up to 1.7
+// times if the observers used the burst of LogBytesPerSecond.
 func TestSlowObserversDoNotDelayMembers(t *testing.T) {
 	dir := t.TempDir()
 	h := makeHistory(t, dir, 8, 900)
@@ -163,7 +165,7 @@ func TestSlowObserversDoNotDelayMembers(t *testing.T) {
 		name   string
 		client catcher
 		crowd  *crowd
-		most   float64 // times the time without a crowd
+		most   float64 // maximum, in multiples of the time without a crowd
 	}{
 		{"member, 64 slow observers of one address", member, &crowd{size: 64, rate: 70 << 10, from: oneAddress}, 2},
 		{"member, 100 observers of many addresses that hardly read", member, &crowd{size: 100, rate: 4 << 10, from: sites}, 2},
@@ -207,7 +209,7 @@ func TestSlowObserversDoNotDelayMembers(t *testing.T) {
 	}
 }
 
-// TestClaimedKeyIsRefused has a client claim a member's key without its signature.
+// TestClaimedKeyIsRefused checks that a client cannot claim a member's key without its signature.
 func TestClaimedKeyIsRefused(t *testing.T) {
 	for _, role := range []frame.Role{frame.RoleParticipant, frame.RoleObserver} {
 		bubble(t, nil, func(t *testing.T, connect func() *peer) {
@@ -221,8 +223,8 @@ func TestClaimedKeyIsRefused(t *testing.T) {
 	}
 }
 
-// TestClientThatFallsBehindCatchesUp has a live client not read while more records come than the server keeps in
-// memory for it.
+// TestClientThatFallsBehindCatchesUp checks a live client that does not read while more records
+// arrive than the server keeps in memory for it.
 func TestClientThatFallsBehindCatchesUp(t *testing.T) {
 	const host, changes = 50, maxPushes + 16
 	bubble(t, func(o *Options) { o.Key = backendtest.Key(host) }, func(t *testing.T, connect func() *peer) {
@@ -234,7 +236,7 @@ func TestClientThatFallsBehindCatchesUp(t *testing.T) {
 		f.readUntil(func() bool { return f.windows == 1 })
 		before := f.index
 		for i := range changes {
-			time.Sleep(time.Millisecond) // a nonce is a time
+			time.Sleep(time.Millisecond) // the nonce is a time
 			if code := authority.submitted(coordinator.SetPaused{Paused: i%2 == 0}); code != 0 {
 				t.Errorf("change %d: %v", i, code)
 			}
@@ -244,7 +246,7 @@ func TestClientThatFallsBehindCatchesUp(t *testing.T) {
 		authority.submit(coordinator.SetPaused{Paused: true})
 		f.readUntil(func() bool { return f.index >= before+changes+1 })
 		if f.windows != 2 {
-			t.Errorf("%d windows, want the one of the start and one more: the client is live again", f.windows)
+			t.Errorf("%d windows, want the first and one more: the client is live again", f.windows)
 		}
 	})
 }

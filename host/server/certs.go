@@ -17,7 +17,7 @@ import (
 
 const (
 	certsMagic  = "psychecert/1\n"
-	maxLinks    = 256 // certificates that a run keeps; a new certificate replaces the ones that it makes superfluous
+	maxLinks    = 256 // certificates that a run keeps; a new certificate replaces superfluous ones
 	maxBegun    = 4   // epochs with an incomplete certificate
 	maxCertFile = 64 << 20
 )
@@ -83,8 +83,9 @@ func (c *certs) sign(id identity.ID, index uint64, signature [identity.Signature
 	return c.certify(), nil
 }
 
-// certify links the newest epoch that enough members of the newest link signed, and drops
-// intermediate epochs. It reports whether there is one.
+// certify adds the newest open epoch that enough members of the newest link have signed. It drops
+// the last links if an earlier link certifies the epoch without them. It reports whether it added
+// an epoch.
 func (c *certs) certify() bool {
 	for at, b := range slices.Backward(c.open) {
 		links := c.links
@@ -166,15 +167,15 @@ func decodeCerts(content []byte) (links []link, base []byte, err error) {
 	count := binary.LittleEndian.Uint32(rest)
 	rest = rest[4:]
 	if count == 0 || count > maxLinks {
-		return nil, nil, fmt.Errorf("%w: there are %d", errCerts, count)
+		return nil, nil, fmt.Errorf("%w: %d certificates, want 1 to %d", errCerts, count, maxLinks)
 	}
 	for range count {
 		if len(rest) < 12 {
-			return nil, nil, fmt.Errorf("%w: the file is cut", errCerts)
+			return nil, nil, fmt.Errorf("%w: the file is truncated", errCerts)
 		}
 		offset, size := binary.LittleEndian.Uint64(rest), int64(binary.LittleEndian.Uint32(rest[8:]))
 		if rest = rest[12:]; size > int64(len(rest)) || offset > 1<<62 {
-			return nil, nil, fmt.Errorf("%w: the file is cut", errCerts)
+			return nil, nil, fmt.Errorf("%w: the file is truncated", errCerts)
 		}
 		cert, err := follow.DecodeCertificate(rest[:size])
 		if err != nil {
@@ -193,7 +194,7 @@ func (c *certs) load(s *store) error {
 		return err
 	}
 	if info.Size() > maxCertFile {
-		return fmt.Errorf("%w: the file has %d bytes", errCerts, info.Size())
+		return fmt.Errorf("%w: the file has %d bytes, at most %d are allowed", errCerts, info.Size(), maxCertFile)
 	}
 	content, err := os.ReadFile(c.path)
 	if err != nil {
@@ -211,7 +212,7 @@ func (c *certs) load(s *store) error {
 	}
 	newest := links[len(links)-1].cert
 	if len(links) > 1 && sha256.Sum256(base) != newest.State {
-		return fmt.Errorf("%w: the state is not that of epoch %d", errCerts, newest.Number)
+		return fmt.Errorf("%w: the state does not belong to epoch %d", errCerts, newest.Number)
 	}
 	c.links, c.base, c.members = links, base, newest.Members
 	if len(base) == 0 {

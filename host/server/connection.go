@@ -27,9 +27,10 @@ const (
 	framesBurst     = 200         // at once
 	farewellTimeout = time.Second // for the other side to receive a refusal
 
-	// After pingBytes, but at least pingPause after the previous one, the writer adds a Ping. The
-	// client answers when it has read up to it. A client on a slow link therefore answers in time,
-	// even if much was written before the next regular Ping.
+	// pingBytes is the number of written bytes after which the writer adds a Ping, but at least
+	// pingPause after the previous Ping. The client answers when it has read up to the Ping. A
+	// client on a slow link therefore answers in time, even if much was written before the next
+	// regular Ping.
 	pingBytes = 32 << 10
 	pingPause = 250 * time.Millisecond
 

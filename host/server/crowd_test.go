@@ -24,14 +24,15 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// crowdRun is what a server process hosts for TestCrowd: with the defaults.
+// crowdRun returns the options of the server process of TestCrowd: the defaults.
 func crowdRun(o *server.Options) {
 	o.Runs = []server.Genesis{backendtest.Genesis(runID, 3)}
 	o.HTTPListen = "127.0.0.1:0"
 }
 
-// TestCrowd keeps 512 idle observers from 512 addresses and 512 silent connections. The run's administrator must still
-// be served at once, and the server's memory must grow little: on two cores 0.2 s, and 25 to 28 MiB.
+// TestCrowd keeps 512 idle observers from 512 addresses and 512 silent connections. The run's
+// administrator must still be served at once, and the server's memory must grow little: on two
+// cores 0.2 s, and 25 to 28 MiB.
 func TestCrowd(t *testing.T) {
 	const crowd, mostMemory = 512, 64 << 20
 	dir := t.TempDir()
@@ -79,7 +80,7 @@ func TestCrowd(t *testing.T) {
 	took, memory := time.Since(began), residentMemory(t, host.web)-before
 	t.Logf("%d observers and %d silent connections: the administrator was done after %v, memory grew by %.1f MiB", idle, crowd, took.Round(time.Millisecond), memory/(1<<20))
 	if raceDetector {
-		memory = 0 // it has a memory of its own
+		memory = 0 // the race detector uses additional memory
 	}
 	if idle != crowd || took > time.Second || memory > mostMemory {
 		t.Errorf("want %d observers, 1 s and %d MiB", crowd, mostMemory>>20)
@@ -93,8 +94,8 @@ func dialFrom(ctx context.Context, address string, network, i int) (net.Conn, er
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// idles connects as an observer with a key of its own that does what it must to stay, until ctx
-// ends. It reports whether it was let in.
+// idles connects as an observer with a separate key and stays connected until ctx ends. It reports
+// whether it was admitted.
 func idles(ctx context.Context, t *testing.T, address string, i int, reading *sync.WaitGroup) bool {
 	socket, err := dialFrom(ctx, address, 9, i)
 	if err != nil {
@@ -139,11 +140,11 @@ func idles(ctx context.Context, t *testing.T, address string, i int, reading *sy
 	return true
 }
 
-// residentMemory asks a server process for its memory.
+// residentMemory returns the memory that a server process reports.
 func residentMemory(t *testing.T, web string) float64 {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("this system does not tell the memory of a process")
+		t.Skip("this system does not report the memory of a process")
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/metrics", web), nil)
 	if err != nil {
@@ -168,6 +169,6 @@ func residentMemory(t *testing.T, web string) float64 {
 			return bytes
 		}
 	}
-	t.Fatal("/metrics does not tell the memory")
+	t.Fatal("/metrics does not report the memory")
 	return 0
 }

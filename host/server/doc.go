@@ -14,7 +14,7 @@
 // limited number of connections (package net/admission). Members can therefore always connect, and
 // no single address can use up all connections.
 //
-// With Options.SaveStateDir, runs survive a kill at any moment. A run's journal (record.go, package
+// With Options.SaveStateDir, runs survive a kill at any moment. A run's journal (package
 // record/journal) contains the run's starting state and every later input. At start, the server
 // replays it from the newest snapshot (store.go, snapshot.go). Replay replays a copy of the file on
 // another machine.

@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// quick is a run of one client whose waits are short.
+// quick returns the genesis of a run of one client with short waits.
 func quick(totalSteps uint32) server.Genesis {
 	return func(host coordinator.ClientID) (coordinator.State, error) {
 		return coordinator.New(runID, host, coordinator.Config{
@@ -28,8 +28,8 @@ func quick(totalSteps uint32) server.Genesis {
 	}
 }
 
-// TestDrawsAreThoseOfTheCommitment restarts the server between two rounds. Every draw in the
-// journal opens the one before, and there is none that no round has used.
+// TestDrawsAreThoseOfTheCommitment restarts the server between rounds. It checks that every draw in
+// the journal opens the previous one, and that every draw was used by a round.
 func TestDrawsAreThoseOfTheCommitment(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
@@ -43,7 +43,7 @@ func TestDrawsAreThoseOfTheCommitment(t *testing.T) {
 			defer close(done)
 			for u := range c.Updates() {
 				if action := f.react(u.State); action != nil && c.Submit(t.Context(), action) != nil {
-					*f = fakeClient{backend: c, id: f.id} // say it again
+					*f = fakeClient{backend: c, id: f.id} // send the action again
 				}
 			}
 		}()
@@ -80,15 +80,16 @@ func TestDrawsAreThoseOfTheCommitment(t *testing.T) {
 		t.Errorf("%d draws (%v), want one for each of 9 rounds", draws, err)
 	}
 	if info, err := os.Stat(server.DrawsPath(dir, runID)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the secret's file: %v, %v", info.Mode(), err)
+		t.Errorf("file of the secret: %v, %v", info.Mode(), err)
 	}
 	if err := os.Remove(server.DrawsPath(dir, runID)); err != nil {
 		t.Fatal(err)
 	}
-	servertest.Start(t, o).Stop() // a run that is over needs no draws
+	servertest.Start(t, o).Stop() // a finished run needs no draws
 }
 
-// TestDrawsOfAnotherRunAreRefused: a run does not go on without the secret that it began with.
+// TestDrawsOfAnotherRunAreRefused checks that a run does not continue without the secret with which
+// it began.
 func TestDrawsOfAnotherRunAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"missing":  os.Remove,
@@ -113,7 +114,7 @@ func TestDrawsOfAnotherRunAreRefused(t *testing.T) {
 	}
 }
 
-// TestMoreRoundsThanDraws: nobody can have a run last longer than its draws.
+// TestMoreRoundsThanDraws checks that a run cannot have more rounds than draws.
 func TestMoreRoundsThanDraws(t *testing.T) {
 	o := options("")
 	o.Runs = []server.Genesis{quick(1<<24 + 1)}

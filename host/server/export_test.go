@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// listening runs a server of a run on this machine until the test ends.
+// listening serves a run on this machine until the test ends.
 func listening(t *testing.T, change func(*Options), prepare func(*server)) string {
 	t.Helper()
 	o := Options{Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, WithdrawGrace: -1}
@@ -46,8 +46,8 @@ func listening(t *testing.T, change func(*Options), prepare func(*server)) strin
 	return listener.Addr().String()
 }
 
-// withJournal starts a server with a journal of some size, full of what nobody reads but those who
-// audit it.
+// withJournal starts a server with a journal of at least the given size. It contains zeros in place
+// of records, because the server does not read records to export them.
 func withJournal(t *testing.T, size int, change func(*Options)) string {
 	t.Helper()
 	return listening(t, func(o *Options) {
@@ -64,8 +64,8 @@ func withJournal(t *testing.T, size int, change func(*Options)) string {
 	})
 }
 
-// TestLogReadersHoldLittleMemory lets connections ask for the journal again and again, and read
-// nothing of it.
+// TestLogReadersHoldLittleMemory lets connections request the journal repeatedly without reading
+// the answers.
 func TestLogReadersHoldLittleMemory(t *testing.T) {
 	const connections, perConnection = 100, 128 << 10
 	address := withJournal(t, 1<<20, func(o *Options) { o.LogBytesPerSecond = 1 << 30 })
@@ -82,11 +82,11 @@ func TestLogReadersHoldLittleMemory(t *testing.T) {
 		secured := enterAs(t, socket, identity.FromSeed([identity.SeedSize]byte{byte(i), 10}))
 		ask(t, secured, 40)
 	}
-	time.Sleep(time.Second) // they have been asked for, and nobody has been cut off yet
+	time.Sleep(time.Second) // the requests have arrived, and no connection has been cut off yet
 	each := float64(memoryInUse()-min(before, memoryInUse())) / connections
-	t.Logf("%d connections that read nothing hold %.0f KiB each, their clients' side included", connections, each/1024)
+	t.Logf("%d connections that read nothing use %.0f KiB each, including their clients", connections, each/1024)
 	if each > perConnection {
-		t.Errorf("a connection holds %.0f KiB, want at most %d", each/1024, perConnection>>10)
+		t.Errorf("a connection uses %.0f KiB, want at most %d", each/1024, perConnection>>10)
 	}
 }
 
@@ -101,7 +101,7 @@ func ask(t *testing.T, to io.Writer, times int) {
 	}
 }
 
-// TestLogExportHasABudget lets some clients read the journal as fast as they get it.
+// TestLogExportHasABudget lets some clients read the journal as fast as they receive it.
 func TestLogExportHasABudget(t *testing.T) {
 	const clients, parts, rate = 4, 6, 2 << 20
 	address := withJournal(t, frame.MaxLogPart, func(o *Options) { o.LogBytesPerSecond = rate })
@@ -135,6 +135,6 @@ func TestLogExportHasABudget(t *testing.T) {
 	reading.Wait()
 	want := (clients*parts*frame.MaxLogPart - rate) * time.Second / rate
 	if took := time.Since(began); took < want-100*time.Millisecond {
-		t.Errorf("%d parts took %v, want %v: %d bytes a second after as many at once", clients*parts, took, want, rate)
+		t.Errorf("%d parts took %v, want %v: %d bytes a second after a burst of the same size", clients*parts, took, want, rate)
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// fakeClient does everything a client does but training.
+// fakeClient does the same as a client, except for training.
 type fakeClient struct {
 	backend  backendtest.Backend
 	id       coordinator.ClientID
-	ready    uint32 // epoch + 1 for which it was said
-	witness  uint32 // newest step
-	reported uint32 // newest step
-	joined   uint32 // epoch + 1
+	ready    uint32 // epoch + 1 of the newest Ready
+	witness  uint32 // newest step with a proof
+	reported uint32 // newest step with a report
+	joined   uint32 // epoch + 1 of the newest Join
 }
 
 // run reacts to updates until the run is finished.
@@ -34,9 +34,9 @@ func (f *fakeClient) run(t *testing.T) {
 		}
 		err := f.backend.Submit(t.Context(), action)
 		if errors.Is(err, backend.ErrClosed) {
-			return // by the test, which has seen enough
+			return // closed by the test, which has seen enough
 		}
-		// Others may have moved the run on meanwhile.
+		// The run may have moved on in the meantime.
 		if err != nil && !slices.ContainsFunc([]error{
 			coordinator.ErrWrongState, coordinator.ErrWrongStep, coordinator.ErrWrongEpoch, coordinator.ErrDuplicate,
 			coordinator.ErrHalted, backend.ErrDisconnected,
@@ -45,18 +45,18 @@ func (f *fakeClient) run(t *testing.T) {
 			return
 		}
 		if errors.Is(err, backend.ErrDisconnected) {
-			*f = fakeClient{backend: f.backend, id: f.id} // say it again when the connection is back
+			*f = fakeClient{backend: f.backend, id: f.id} // forget what was sent, to send it again after the reconnection
 		}
 	}
 }
 
-// react returns what the client has to say in a state, or nil.
+// react returns the next action of the client in a state, or nil.
 func (f *fakeClient) react(s *coordinator.State) coordinator.Action {
 	member, isMember := s.Member(f.id)
 	healthy := isMember && member.State == coordinator.Healthy
 	epoch := s.Progress.Epoch
 	if healthy || s.IsPending(f.id) {
-		f.joined = 0 // should the host withdraw it, it joins again
+		f.joined = 0 // so that it joins again if the host withdraws it
 	}
 	switch {
 	case !healthy && !s.IsPending(f.id):
@@ -81,7 +81,7 @@ func (f *fakeClient) react(s *coordinator.State) coordinator.Action {
 	return nil
 }
 
-// proof says that every result of the round is there.
+// proof returns a proof that the witness holds every result of the round.
 func proof(s *coordinator.State, round *coordinator.Round) coordinator.Action {
 	var participants bloom.Filter
 	for _, id := range round.Members {

@@ -18,8 +18,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// TestTrickledHandshakesAreCutOff sends a byte a second of a TLS handshake, and of a hello:
-// every byte comes in time, and the whole does not.
+// TestTrickledHandshakesAreCutOff sends one byte per second of a TLS handshake, and then of a
+// hello. Each byte arrives in time, but the whole does not.
 func TestTrickledHandshakesAreCutOff(t *testing.T) {
 	trickle := func(t *testing.T, to io.Writer, b []byte) {
 		var trickling sync.WaitGroup
@@ -54,8 +54,8 @@ func TestTrickledHandshakesAreCutOff(t *testing.T) {
 	})
 }
 
-// TestFloodOfJoinsIsSlowedDown lets many keys join and leave: each may do so, all of them
-// together make the journal grow no faster than one run may. Other actions are not held up.
+// TestFloodOfJoinsIsSlowedDown lets many keys join and leave. Each key may do so, but all of them
+// together make the journal grow at most at the rate of one run. Other actions are not delayed.
 func TestFloodOfJoinsIsSlowedDown(t *testing.T) {
 	bubble(t, func(o *Options) { o.JoinsPerSecond, o.JoinsAtOnce = 2, 2*secondsOfBurst }, func(t *testing.T, connect func() *peer) {
 		const keys, joins = 10, 4
@@ -76,7 +76,7 @@ func TestFloodOfJoinsIsSlowedDown(t *testing.T) {
 		asked := time.Now()
 		calm.submit(coordinator.Ready{})
 		if took := time.Since(asked); took > 100*time.Millisecond {
-			t.Errorf("in the flood another action took %v", took)
+			t.Errorf("during the flood a different action took %v", took)
 		}
 		go calm.alive()
 		flood.Wait()
@@ -87,9 +87,9 @@ func TestFloodOfJoinsIsSlowedDown(t *testing.T) {
 	})
 }
 
-// TestHostileConnectionsHaveBoundedMemory lets many connections hold as much memory as they
-// can: a frame of the largest size that is never complete, and nothing read of what the
-// server sends.
+// TestHostileConnectionsHaveBoundedMemory lets many connections use as much memory as they can.
+// Each sends a frame of maximum size that is never complete, and reads nothing that the server
+// sends.
 func TestHostileConnectionsHaveBoundedMemory(t *testing.T) {
 	const connections, perConnection = 100, 256 << 10
 	o := Options{
@@ -110,7 +110,7 @@ func TestHostileConnectionsHaveBoundedMemory(t *testing.T) {
 	address := (<-ready).String()
 	announced := binary.BigEndian.AppendUint32(nil, frame.MaxToHost)
 	announced = append(announced, byte(frame.TypeSubmit))
-	rest := make([]byte, frame.MaxToHost-2) // one byte is never sent
+	rest := make([]byte, frame.MaxToHost-2) // the last byte is never sent
 	before := memoryInUse()
 	for i := range connections {
 		socket, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -123,21 +123,21 @@ func TestHostileConnectionsHaveBoundedMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The kernel gives the server what was sent in its own time.
+	// The kernel passes the sent bytes to the server with a delay.
 	for used, last := memoryInUse(), uint64(0); used > last; used, last = memoryInUse(), used {
 		time.Sleep(50 * time.Millisecond)
 	}
 	each := float64(memoryInUse()-min(before, memoryInUse())) / connections
-	t.Logf("%d connections hold %.0f KiB each, their clients' side included", connections, each/1024)
+	t.Logf("%d connections use %.0f KiB each, including their clients", connections, each/1024)
 	if each > perConnection {
-		t.Errorf("a connection holds %.0f KiB, want at most %d", each/1024, perConnection>>10)
+		t.Errorf("a connection uses %.0f KiB, want at most %d", each/1024, perConnection>>10)
 	}
 	if each < frame.MaxToHost/2 {
-		t.Errorf("a connection holds %.0f KiB: the frames have not arrived, so nothing was measured", each/1024)
+		t.Errorf("a connection uses %.0f KiB: the frames have not arrived, so nothing was measured", each/1024)
 	}
 }
 
-// enterAs does the handshake of a key, with as little memory as it can.
+// enterAs performs the handshake of a key, with as little memory as possible.
 func enterAs(t *testing.T, socket net.Conn, key identity.Key) *tls.Conn {
 	t.Helper()
 	var server identity.ID

@@ -117,7 +117,7 @@ func (f *Follower) takeUp(file *os.File) error {
 		return err
 	})
 	if log == nil {
-		return fmt.Errorf("%w: it has no genesis: %w", ErrReplay, err)
+		return fmt.Errorf("%w: no genesis: %w", ErrReplay, err)
 	}
 	f.r.log = follow.Resume(log.Genesis(), *f.resumed, wire.Head{Index: uint64(f.at.Entries), Hash: f.at.Last}, nil)
 	f.resumed = nil

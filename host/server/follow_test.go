@@ -40,9 +40,9 @@ func recordsOf(t *testing.T, h *history) (records [][]byte) {
 	return records
 }
 
-// TestCostOfFollowing logs the cost of a round for a client that follows the run: bytes, by the number of records that
-// arrive together, and CPU time. It was 4.3 to 5.3 KiB with 200 members and 32 witnesses, and 4 to 6 ms with 256
-// members. A client with the same records must have the same state.
+// TestCostOfFollowing logs the cost of a round for a client that follows the run: CPU time, and
+// bytes by the number of records that arrive together. It was 4.3 to 5.3 KiB with 200 members and
+// 32 witnesses, and 4 to 6 ms with 256 members. The client must have the same state as the host.
 func TestCostOfFollowing(t *testing.T) {
 	const rounds = 24
 	for _, members := range []int{8, 200, 256} {
@@ -62,8 +62,8 @@ func TestCostOfFollowing(t *testing.T) {
 	}
 }
 
-// followAll sends the records of the rounds through the stream and follows them. Ticks are at the
-// end of what is sent, as a host sends them.
+// followAll sends the records of the rounds through the stream and follows them. As from a host,
+// each group of records ends with a tick or is full.
 func followAll(t *testing.T, h *history, records [][]byte, together int) (sent int, took time.Duration) {
 	t.Helper()
 	genesis := h.store.log.Genesis()
@@ -102,7 +102,7 @@ func followAll(t *testing.T, h *history, records [][]byte, together int) (sent i
 		}
 		for _, head := range got.Heads {
 			if !head.Verify(key.ID(), host.Run()) {
-				t.Fatal("a head does not verify")
+				t.Fatal("a head is invalid")
 			}
 		}
 		if shown := client.State.Clone(); shown.RunState == coordinator.RoundTrain || shown.RunState == coordinator.RoundWitness {
@@ -121,12 +121,12 @@ func followAll(t *testing.T, h *history, records [][]byte, together int) (sent i
 		flush()
 	}
 	if client.State.Hash() != h.store.log.State.Hash() || client.Head() != h.store.log.Head() {
-		t.Fatal("the client has another state than the host")
+		t.Fatal("the state of the client differs from the host's state")
 	}
 	return sent, took
 }
 
-// joinHostKey is the key of the host of a history.
+// joinHostKey returns the host's key of a history.
 func joinHostKey(t *testing.T) identity.Key {
 	t.Helper()
 	key, err := identity.Generate(rngReader{})

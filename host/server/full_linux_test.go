@@ -26,8 +26,8 @@ const otherRun = "other"
 
 func init() { childRuns["full"] = fullRun }
 
-// fullRun lets a server process write files of 16 KiB at most, which stands for a disk that is full
-// for one run and not for another.
+// fullRun is a run of a server process that can write files of at most 16 KiB. This simulates a
+// disk that is full for one run only.
 func fullRun(o *server.Options) {
 	signal.Ignore(syscall.SIGXFSZ)
 	var limit unix.Rlimit
@@ -45,8 +45,8 @@ func fullRun(o *server.Options) {
 	o.HTTPListen = "127.0.0.1:0"
 }
 
-// TestFullDiskHoldsUpOneRun fills the disk for one run: it waits, and goes on when there is room;
-// another one is not held up.
+// TestFullDiskHoldsUpOneRun simulates a full disk for one run. It checks that the run waits and
+// continues when there is room, and that a second run is not delayed.
 func TestFullDiskHoldsUpOneRun(t *testing.T) {
 	dir := t.TempDir()
 	host := startChild(t, "full", dir, "127.0.0.1:0")
@@ -79,9 +79,9 @@ func TestFullDiskHoldsUpOneRun(t *testing.T) {
 	}
 	defer func() { _ = other.Close() }()
 	if err := other.Submit(t.Context(), coordinator.Join{}); err != nil {
-		t.Fatalf("the other run: %v", err)
+		t.Fatalf("the second run: %v", err)
 	}
-	var room unix.Rlimit // as much as this process may
+	var room unix.Rlimit // the largest limit that this process may set
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &room); err != nil {
 		t.Fatal(err)
 	}

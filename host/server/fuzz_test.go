@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// FuzzSnapshot reads arbitrary files: no crash, and what is a snapshot has one encoding. The
-// hash at the end is made right, or fuzzing would end there.
+// FuzzSnapshot checks that arbitrary files cause no crash, and that a snapshot has only one
+// encoding. It corrects the hash at the end of each file, or all inputs would be refused.
 func FuzzSnapshot(f *testing.F) {
 	state, err := backendtest.Genesis(hostileRun, 1)(coordinator.ClientID(backendtest.Key(9).ID()))
 	if err != nil {
@@ -38,7 +38,7 @@ func FuzzSnapshot(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(s.appendTo(nil), content) || !bytes.Equal(state.AppendTo(nil), s.state) {
-			t.Fatalf("snapshot %+v encodes to other bytes", s.position)
+			t.Fatalf("snapshot %+v has a second encoding", s.position)
 		}
 	})
 }

@@ -10,8 +10,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestJournalGrowsSlowly lets many keys of one address join and leave as fast as they may: in the
-// long run the journal grows little, and whoever comes from elsewhere joins at once.
+// TestJournalGrowsSlowly lets many keys of one address join and leave as fast as possible. It
+// checks that the journal grows slowly in the long run, and that a client from a different address
+// joins at once.
 func TestJournalGrowsSlowly(t *testing.T) {
 	const keys, mostPerSecond = 40, 1000
 	dir := t.TempDir()
@@ -36,7 +37,7 @@ func TestJournalGrowsSlowly(t *testing.T) {
 				}
 			})
 		}
-		time.Sleep(time.Minute) // what may come at once has
+		time.Sleep(time.Minute) // the initial burst is over
 		before, began := size(), time.Now()
 		other := connectFrom(from(2)).enter(100)
 		asked := time.Now()

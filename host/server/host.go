@@ -112,7 +112,7 @@ func (h *host) openCerts() {
 			return
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			h.logger.Warn("the certificates of epochs are of no use, newcomers replay the log", "file", h.certs.path, "reason", err)
+			h.logger.Warn("cannot use the epoch certificates; newcomers replay the log", "file", h.certs.path, "reason", err)
 		}
 	}
 	if first := h.store.log.FirstEpoch(); first.Index != 0 {
@@ -138,7 +138,7 @@ func (h *host) noteEpoch() {
 // saveCerts saves the certificates. Without them, newcomers take longer.
 func (h *host) saveCerts() {
 	if err := h.certs.save(); err != nil {
-		h.logger.Warn("the certificates of epochs are not kept", "file", h.certs.path, "error", err)
+		h.logger.Warn("cannot save the epoch certificates", "file", h.certs.path, "error", err)
 	}
 }
 
@@ -226,7 +226,7 @@ func (h *host) snapshot(ctx context.Context) error {
 	}
 	h.store.unsaved = 0
 	if err := taken.write(h.store.snapshotPath); err != nil {
-		h.logger.Warn("no snapshot was written", "snapshot", h.store.snapshotPath, "error", err)
+		h.logger.Warn("cannot write a snapshot", "snapshot", h.store.snapshotPath, "error", err)
 	}
 	return nil
 }

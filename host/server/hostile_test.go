@@ -25,8 +25,8 @@ import (
 
 const hostileRun = "hostile"
 
-// pipeListener hands out one end of each pipe. Unlike sockets, pipes have no buffer and
-// work with the virtual time of synctest.
+// pipeListener accepts one end of each pipe. Unlike sockets, pipes have no buffer and work with the
+// virtual time of synctest.
 type pipeListener struct {
 	sockets chan net.Conn
 	closed  chan struct{}
@@ -44,7 +44,7 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 func (l *pipeListener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// bubble runs test against a server on virtual time.
+// bubble runs test with a server on virtual time.
 func bubble(t *testing.T, change func(*Options), test func(*testing.T, func() *peer)) {
 	bubbleOfAddresses(t, change, func(t *testing.T, connectFrom func(net.Addr) *peer) {
 		test(t, func() *peer { return connectFrom(nil) })
@@ -59,7 +59,7 @@ type remoteConn struct {
 
 func (c remoteConn) RemoteAddr() net.Addr { return c.from }
 
-// bubbleOfAddresses is bubble with clients of several addresses; nil is one without a network.
+// bubbleOfAddresses is bubble for clients of several addresses. A nil address has no network.
 func bubbleOfAddresses(t *testing.T, change func(*Options), test func(*testing.T, func(net.Addr) *peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, WithdrawGrace: -1}
@@ -91,7 +91,7 @@ func bubbleOfAddresses(t *testing.T, change func(*Options), test func(*testing.T
 			return p
 		})
 		cancel()
-		synctest.Wait() // those that listen hear of it
+		synctest.Wait() // connected clients receive the close reason
 		for _, p := range peers {
 			_ = p.socket.Close()
 		}
@@ -102,7 +102,7 @@ func bubbleOfAddresses(t *testing.T, change func(*Options), test func(*testing.T
 	})
 }
 
-// secured is the client's end of a connection.
+// secured returns the client's end of a connection.
 func secured(t *testing.T, socket net.Conn) *peer {
 	p := &peer{t: t}
 	client := secure.Client(socket, func(found identity.ID) error { p.server = found; return nil })
@@ -110,18 +110,18 @@ func secured(t *testing.T, socket net.Conn) *peer {
 	return p
 }
 
-// peer is the other side of a connection, under the control of a test.
+// peer is a client that a test controls.
 type peer struct {
 	t      *testing.T
 	socket net.Conn
 	reader *frame.Reader
 	nonce  [32]byte
-	server identity.ID // that it has proved
+	server identity.ID // identity that the server has proved
 	key    identity.Key
 	run    [32]byte // hash of the run, after the welcome
 }
 
-// expect reads until a frame of the type comes; pings, states and peers may come before.
+// expect reads until a frame of the type arrives. It skips pings, states and peers.
 func (p *peer) expect(want frame.Type) []byte {
 	p.t.Helper()
 	for {
@@ -172,16 +172,16 @@ func (p *peer) greet(n byte, role frame.Role) {
 	p.key = backendtest.Key(n)
 }
 
-// raw returns the socket under TLS.
+// raw returns the socket below TLS.
 func (p *peer) raw() net.Conn { return p.socket.(*tls.Conn).NetConn() }
 
-// submit sends an action and waits for its answer.
+// submit sends an action and waits for its acceptance.
 func (p *peer) submit(a coordinator.Action) {
 	p.t.Helper()
 	_ = p.submitted(a)
 }
 
-// submitted is submit and returns why the action was refused.
+// submitted sends an action and returns the code of its answer.
 func (p *peer) submitted(a coordinator.Action) coordinator.Code {
 	p.t.Helper()
 	p.send(frame.TypeSubmit, frame.Submit{Action: wire.SignAction(p.key, p.run, uint64(time.Now().UnixNano()), a)}.AppendTo(nil))
@@ -192,7 +192,7 @@ func (p *peer) submitted(a coordinator.Action) coordinator.Code {
 	return ack.Code
 }
 
-// enter does the whole handshake.
+// enter performs the whole handshake.
 func (p *peer) enter(n byte) *peer {
 	p.t.Helper()
 	p.hello(n, hostileRun)
@@ -200,7 +200,7 @@ func (p *peer) enter(n byte) *peer {
 	return p
 }
 
-// welcome takes note of the run.
+// welcome reads the welcome and stores the hash of the run.
 func (p *peer) welcome() {
 	p.t.Helper()
 	welcome, err := frame.DecodeWelcome(p.expect(frame.TypeWelcome))
@@ -210,7 +210,8 @@ func (p *peer) welcome() {
 	p.run = wire.HostedRun(welcome.Genesis)
 }
 
-// refused waits for a refusal and the end of the connection. All refusals of one test have the same reason.
+// refused waits for a refusal and the end of the connection. All refusals of one test have the same
+// reason.
 func (p *peer) refused(code frame.RefusalCode) {
 	p.t.Helper()
 	r, err := frame.DecodeRefusal(p.expect(frame.TypeRefusal))
@@ -226,7 +227,7 @@ func (p *peer) refused(code frame.RefusalCode) {
 	}
 }
 
-// works proves that the server still serves.
+// works checks that the server still serves clients.
 func works(t *testing.T, connect func() *peer) {
 	t.Helper()
 	p := connect().enter(200)
@@ -237,7 +238,7 @@ func works(t *testing.T, connect func() *peer) {
 	}
 }
 
-// signed makes a Submit of the n-th key.
+// signed returns a Submit of the n-th key.
 func signed(n byte, run [32]byte, a coordinator.Action) []byte {
 	return frame.Submit{Action: wire.SignAction(backendtest.Key(n), run, 1, a)}.AppendTo(nil)
 }
@@ -253,10 +254,10 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 		{"web browser", false, raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), frame.RefusedMalformed},
 		{"empty frame", false, raw("\x00\x00\x00\x00"), frame.RefusedMalformed},
 		{"long hello", false, func(p *peer) {
-			go func() { _, _ = p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) }() // it is cut off
+			go func() { _, _ = p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) }() // the server closes the connection before it reads all
 		}, frame.RefusedMalformed},
 		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, p.run, coordinator.Join{})) }, frame.RefusedMalformed},
-		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed}, // also: the zero key
+		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed}, // this includes the zero key
 		{"hello for another challenge", false, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}, p.server))
 		}, frame.RefusedMalformed},
@@ -310,7 +311,7 @@ func TestSilentHandshakeIsCutOff(t *testing.T) {
 	})
 }
 
-// TestTrickledFrameIsCutOff sends a byte a second, which never completes a frame.
+// TestTrickledFrameIsCutOff sends one byte per second of a frame, which never becomes complete.
 func TestTrickledFrameIsCutOff(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		p := connect().enter(1)
@@ -346,7 +347,7 @@ func TestClientWithoutPongIsCutOff(t *testing.T) {
 func TestClientThatDoesNotReadIsCutOff(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		deaf := connect().enter(1)
-		works(t, connect) // others are not held up
+		works(t, connect) // other clients are not delayed
 		time.Sleep(frame.WriteTimeout + time.Second)
 		synctest.Wait()
 		if _, err := deaf.socket.Write([]byte{0}); !errors.Is(err, io.ErrClosedPipe) {
@@ -380,11 +381,11 @@ func TestSecondClientOfAKeyIsRefused(t *testing.T) {
 	})
 }
 
-// TestHalfDeadClientIsReplaced connects anew while the server still holds the old connection
-// of a machine that vanished.
+// TestHalfDeadClientIsReplaced reconnects while the server still has the old connection of a
+// machine that vanished.
 func TestHalfDeadClientIsReplaced(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
-		connect().enter(1) // and never reads or writes again
+		connect().enter(1) // the old connection no longer reads or writes
 		began := time.Now()
 		connect().enter(1)
 		if took := time.Since(began); took > probeTimeout+farewellTimeout {
@@ -393,7 +394,7 @@ func TestHalfDeadClientIsReplaced(t *testing.T) {
 	})
 }
 
-// TestFloodIsSlowedDown sends many frames as fast as the server takes them.
+// TestFloodIsSlowedDown sends many frames as fast as the server accepts them.
 func TestFloodIsSlowedDown(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		p := connect().enter(1)
@@ -433,7 +434,7 @@ func TestShutdownIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestRandomBytes sends noise, before and after the handshake.
+// TestRandomBytes sends random bytes, before and after the handshake.
 func TestRandomBytes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, connect func() *peer) {
 		random := rand.NewChaCha8([32]byte{1})
@@ -446,7 +447,7 @@ func TestRandomBytes(t *testing.T) {
 			}
 			noise := make([]byte, 1+random.Uint64()%300)
 			_, _ = random.Read(noise)
-			copy(noise, []byte{0, 0}) // or every length would be too large
+			copy(noise, []byte{0, 0}) // otherwise every length would be too large
 			go func() {
 				_, _ = io.Copy(p.socket, bytes.NewReader(noise))
 				_ = p.socket.SetReadDeadline(time.Now().Add(time.Second))

@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// get asks the HTTP server and returns the status code and the body.
+// get sends a request to the HTTP server and returns the status code and the body.
 func get(t *testing.T, address, path string) (int, string) {
 	t.Helper()
 	client := http.Client{Timeout: waitTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -74,7 +74,7 @@ func TestHTTP(t *testing.T) {
 		"psyche_server_sent_bytes_total", "psyche_server_commit_seconds_count", "go_goroutines", "psyche_server_run_journal_bytes",
 	} {
 		if !strings.Contains(body, want) {
-			t.Errorf("/metrics does not have %s", want)
+			t.Errorf("/metrics does not contain %s", want)
 		}
 	}
 	response, err := http.Post("http://"+web+"/state", "text/plain", strings.NewReader("x"))
@@ -88,7 +88,7 @@ func TestHTTP(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// serveWeb starts a server, and returns where its HTTP server is.
+// serveWeb starts a server and returns the address of its HTTP server.
 func serveWeb(t *testing.T) string {
 	t.Helper()
 	o := options("")
@@ -103,7 +103,7 @@ func serveWeb(t *testing.T) string {
 	return "127.0.0.1:" + port
 }
 
-// hold opens so many connections from an address of this machine, which say nothing.
+// hold opens a number of connections from an address of this machine and sends nothing.
 func hold(t *testing.T, web, from string, n int) (open []net.Conn) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -118,7 +118,7 @@ func hold(t *testing.T, web, from string, n int) (open []net.Conn) {
 	return open
 }
 
-// closed counts connections that the server closes within a time.
+// closed counts the connections that the server closes within a time.
 func closed(open []net.Conn, within time.Duration) int {
 	var n atomic.Int32
 	var reading sync.WaitGroup
@@ -135,7 +135,7 @@ func closed(open []net.Conn, within time.Duration) int {
 	return int(n.Load())
 }
 
-// TestHTTPConnectionsAreBounded holds as many as there may be.
+// TestHTTPConnectionsAreBounded opens more connections than the maximum.
 func TestHTTPConnectionsAreBounded(t *testing.T) {
 	web := serveWeb(t)
 	open := hold(t, web, "127.0.0.1", 300)
@@ -144,7 +144,8 @@ func TestHTTPConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// TestHTTPPlacesAreShared has one address hold all places: another one gets in, for anything.
+// TestHTTPPlacesAreShared fills all slots from one address. It checks that a request from a second
+// address is answered.
 func TestHTTPPlacesAreShared(t *testing.T) {
 	web := serveWeb(t)
 	hold(t, web, "127.0.0.2", 300)
@@ -155,8 +156,8 @@ func TestHTTPPlacesAreShared(t *testing.T) {
 	}
 }
 
-// TestProbesAreAnswered has all places held, by many addresses and by the one that asks: it is told
-// that the server is well, and that there is no place for anything else.
+// TestProbesAreAnswered fills all slots from many addresses. It checks that /healthz still answers,
+// and that other paths report that the server is busy.
 func TestProbesAreAnswered(t *testing.T) {
 	web := serveWeb(t)
 	for i := range 70 {

@@ -18,8 +18,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// The size of TestJoiningLate. With 10000 rounds and 32 members, joining takes 0.3 s and 95 KiB, and the journal has
-// 288 MiB.
+// The size of TestJoiningLate. With 10000 rounds and 32 members, joining takes 0.3 s and 95 KiB,
+// and the journal has 288 MiB.
 var (
 	joinRounds  = flag.Int("join.rounds", 100, "rounds before TestJoiningLate joins")
 	joinMembers = flag.Int("join.members", 8, "members of the run that TestJoiningLate joins")
@@ -27,7 +27,8 @@ var (
 
 const joinRun = "late"
 
-// history makes the folder of a server whose run is that old, of members who certify their epochs.
+// history creates the folder of a server whose run has had many rounds, with members that certify
+// their epochs.
 type history struct {
 	t     *testing.T
 	keys  []identity.Key
@@ -88,7 +89,7 @@ func (rngReader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// act applies and records an action. Nobody verifies it: it was made here.
+// act applies and records an action without verifying it, because it was created here.
 func (h *history) act(key identity.Key, a coordinator.Action) {
 	h.nonce++
 	raw := wire.SignAction(key, h.certs.run, h.nonce, a)
@@ -115,7 +116,7 @@ func (h *history) record(r follow.Record) {
 	}
 }
 
-// live lets the run go on until it has held so many rounds.
+// live plays the given number of rounds.
 func (h *history) live(rounds int) {
 	s := &h.store.log.State
 	for s.Progress.Step <= uint32(rounds) {
@@ -147,7 +148,7 @@ func (h *history) live(rounds int) {
 	}
 }
 
-// witness lets all elected members say that they hold something.
+// witness makes all elected members prove that they hold a result.
 func (h *history) witness() {
 	s := &h.store.log.State
 	round := s.CurrentRound()
@@ -186,7 +187,8 @@ func (h *history) certify(e follow.Epoch) {
 	}
 }
 
-// TestJoiningLate joins an old run by its certificates, and without certificates by a replay of the whole log.
+// TestJoiningLate joins an old run with certificates, and without certificates by a replay of the
+// whole log.
 func TestJoiningLate(t *testing.T) {
 	dir := t.TempDir()
 	h := makeHistory(t, dir, *joinMembers, *joinRounds)
@@ -200,7 +202,7 @@ func TestJoiningLate(t *testing.T) {
 	ended := make(chan error, 1)
 	ready := make(chan net.Addr, 1)
 	go func() {
-		// The clock stands, and nobody is missed: the run stays as it is.
+		// The clock stands still and no member is missed, so the run does not change.
 		ended <- Run(ctx, Options{Listen: "127.0.0.1:0", SaveStateDir: dir, WithdrawGrace: -1, SnapshotEvery: 1 << 30,
 			Now: func() uint64 { return h.now }, Random: io.Reader(rngReader{}), LogBytesPerSecond: 1 << 30,
 			Ready: func(a net.Addr) { ready <- a }})
@@ -227,7 +229,7 @@ func TestJoiningLate(t *testing.T) {
 		took := time.Since(began)
 		_, received := c.Bytes()
 		if u.State == nil || u.State.Hash() != want {
-			t.Fatalf("another state than the server has: %v", c.Err())
+			t.Fatalf("the state differs from the server's state: %v", c.Err())
 		}
 		_ = c.Close()
 		return took, received
@@ -236,7 +238,7 @@ func TestJoiningLate(t *testing.T) {
 	t.Logf("%d rounds of %d members, %d records, journal %d KiB; %d certificates: joining took %v and %d KiB",
 		*joinRounds, *joinMembers, index, journal>>10, len(links)-1, took.Round(time.Millisecond), received>>10)
 	if len(links) < 2 {
-		t.Fatal("no epoch is certified")
+		t.Fatal("no epoch has a certificate")
 	}
 	if received > uint64(journal)/2 && *joinRounds > 75 {
 		t.Errorf("%d bytes of a journal of %d: the certificates save nothing", received, journal)

@@ -24,16 +24,16 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// With these variables the test binary is a server instead of a test.
+// With these variables, the test binary is a server process.
 const (
 	childDirVariable    = "PSYCHE_TEST_SERVER_DIR"
 	childListenVariable = "PSYCHE_TEST_SERVER_LISTEN"
 	childRunVariable    = "PSYCHE_TEST_SERVER_RUN"
 )
 
-// childRuns are what a server process can host, by the value of childRunVariable.
+// childRuns contains the runs that a server process can host, by the value of childRunVariable.
 var childRuns = map[string]func(*server.Options){
-	// Never begins: joins and withdrawals only, as fast as they come.
+	// A run that never begins, so that clients can only join and withdraw, without delays.
 	"kill": func(o *server.Options) {
 		o.Runs = []server.Genesis{backendtest.Genesis(runID, 200)}
 		o.WithdrawGrace = -1
@@ -44,8 +44,8 @@ var childRuns = map[string]func(*server.Options){
 	"crowd": crowdRun,
 }
 
-// runChild is the main function of a server process. It prints its addresses: for clients,
-// and for HTTP if there is one.
+// runChild is the main function of a server process. It prints the addresses for clients and for
+// HTTP, if there is an HTTP server.
 func runChild(dir string) {
 	o := server.Options{Listen: os.Getenv(childListenVariable), SaveStateDir: dir}
 	childRuns[os.Getenv(childRunVariable)](&o)
@@ -101,9 +101,8 @@ func (c child) end() {
 
 var kills = flag.Int("kills", 10, "how often TestKillLosesNothingAcknowledged kills the server")
 
-// TestKillLosesNothingAcknowledged kills a server process with SIGKILL again and again while
-// clients join and withdraw, and counts: every acknowledged action is in the journal exactly
-// once.
+// TestKillLosesNothingAcknowledged repeatedly kills a server process with SIGKILL while clients
+// join and withdraw. It checks that every acknowledged action is in the journal exactly once.
 func TestKillLosesNothingAcknowledged(t *testing.T) {
 	const clients = 4
 	dir := t.TempDir()
@@ -121,7 +120,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	for range *kills {
-		time.Sleep(time.Duration(20+random.IntN(80)) * time.Millisecond) // any moment will do
+		time.Sleep(time.Duration(20+random.IntN(80)) * time.Millisecond) // a random time
 		host.end()
 		host = startChild(t, "kill", dir, host.address)
 	}
@@ -143,7 +142,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	total := 0
 	for n, count := range acknowledged {
 		total += count
-		// An action in flight at a kill, or at the end, may be applied and not acknowledged.
+		// An action in flight at a kill or at the end may be applied without an acknowledgement.
 		got := applied[backendtest.Key(byte(n+1)).ID()]
 		if got < count || got > count+*kills+1 {
 			t.Errorf("client %d: %d acknowledged, %d applied", n+1, count, got)
@@ -152,14 +151,15 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 			t.Errorf("client %d: nothing was acknowledged", n+1)
 		}
 	}
-	// A server that starts now has the state that the replay of the whole journal leads to.
+	// A restarted server has the state of a replay of the whole journal.
 	if state, log, err := restartRun(t, dir, backendtest.Genesis(runID, 200)); err != nil || !bytes.Equal(state, final.State.AppendTo(nil)) {
 		t.Errorf("replay and restart differ (%v):\n%s", err, log)
 	}
 	t.Logf("%d kills, %d actions acknowledged, %d records", *kills, total, summary.Entries)
 }
 
-// joinAndWithdraw does so until ctx ends and returns how many actions were acknowledged.
+// joinAndWithdraw joins and withdraws until ctx ends. It returns the number of acknowledged
+// actions.
 func joinAndWithdraw(ctx context.Context, t *testing.T, c backendtest.Backend, id coordinator.ClientID) int {
 	acknowledged := 0
 	for ctx.Err() == nil {
@@ -169,9 +169,9 @@ func joinAndWithdraw(ctx context.Context, t *testing.T, c backendtest.Backend, i
 			case err == nil:
 				acknowledged++
 			case errors.Is(err, backend.ErrDisconnected):
-				time.Sleep(time.Millisecond) // the client reconnects meanwhile
+				time.Sleep(time.Millisecond) // the client reconnects in the meantime
 			case errors.Is(err, coordinator.ErrDuplicate), errors.Is(err, coordinator.ErrNotMember), ctx.Err() != nil:
-				// The copy before the kill was applied.
+				// The server had applied the action before it was killed.
 			default:
 				t.Error(err)
 				return acknowledged

@@ -21,7 +21,7 @@ import (
 	"github.com/psyche-go/psyche/net/secure"
 )
 
-// The flags of TestLoadOfLog; `make load` gives them full size.
+// Flags of TestLoadOfLog. `make load` sets them for a full-size run.
 var (
 	loadObservers  = flag.Int("load.observers", 48, "slow observers of TestLoadOfLog")
 	loadMembers    = flag.Int("load.members", 8, "members of TestLoadOfLog")
@@ -29,7 +29,7 @@ var (
 	loadObserverIO = 70 << 10 // bytes per second that a slow observer reads
 )
 
-// logLoad is a server over TCP with slow observers, and the members of a run.
+// logLoad is a server over TCP with slow observers and the members of a run.
 type logLoad struct {
 	t       *testing.T
 	dir     string
@@ -38,11 +38,11 @@ type logLoad struct {
 	stop    func()
 
 	withdrawn atomic.Int64
-	asked     atomic.Int64 // connections of observers that asked for the log
+	asked     atomic.Int64 // connections of observers that requested the log
 	cut       atomic.Int64
 }
 
-// serve starts the server, without certificates if bare is true: then clients read the whole log.
+// serve starts the server. If bare is true, it has no certificates, so clients read the whole log.
 func (l *logLoad) serve(bare bool, withdrawGrace time.Duration) {
 	l.t.Helper()
 	path, kept := certificatesPath(l.dir, joinRun), l.dir+".certs"
@@ -80,7 +80,7 @@ func (l *logLoad) serve(bare bool, withdrawGrace time.Duration) {
 	})
 }
 
-// catchUp returns the time in which a member that has nothing gets the log.
+// catchUp returns the time in which a member without a log receives it.
 func (l *logLoad) catchUp(ctx context.Context, key identity.Key) time.Duration {
 	l.t.Helper()
 	began := time.Now()
@@ -100,7 +100,7 @@ func (l *logLoad) catchUp(ctx context.Context, key identity.Key) time.Duration {
 	return time.Since(began)
 }
 
-// observer follows the log slowly, and connects again when it is cut.
+// observer follows the log slowly, and reconnects after a disconnection.
 func (l *logLoad) observer(ctx context.Context, n int) {
 	for life := 0; ctx.Err() == nil; life++ {
 		if l.observe(ctx, identity.FromSeed([identity.SeedSize]byte{byte(n), byte(n >> 8), byte(life), byte(life >> 8), 98})) {
@@ -161,8 +161,9 @@ func (l *logLoad) observe(ctx context.Context, key identity.Key) (asked bool) {
 	}
 }
 
-// TestLoadOfLog has a member that lost its log get it again: from an idle server, while slow observers read the log
-// too, and when the server restarts and all observers and members come back at the same time.
+// TestLoadOfLog measures how long a member that lost its log needs to receive it again: from an
+// idle server, while slow observers read the log, and after a restart of the server, when all
+// observers and members reconnect at the same time.
 func TestLoadOfLog(t *testing.T) {
 	l := &logLoad{t: t, dir: t.TempDir(), address: "127.0.0.1:0"}
 	l.h = makeHistory(t, l.dir, *loadMembers, *loadLogRounds)
@@ -192,7 +193,7 @@ func TestLoadOfLog(t *testing.T) {
 	l.serve(false, -1)
 	clients := l.connectMembers(ctx)
 	l.stop()
-	for _, c := range clients { // forget updates of the first server
+	for _, c := range clients { // discard updates of the first server
 		select {
 		case <-c.Updates():
 		default:
@@ -201,7 +202,7 @@ func TestLoadOfLog(t *testing.T) {
 	l.asked.Store(0)
 	t.Logf("connecting %d members took %v", len(clients), time.Since(began).Round(time.Second))
 	began = time.Now()
-	l.serve(true, 0) // with the defaults
+	l.serve(true, 0) // default grace period
 	var back sync.WaitGroup
 	times := make([]time.Duration, len(clients))
 	for i, c := range clients {
@@ -211,7 +212,7 @@ func TestLoadOfLog(t *testing.T) {
 	}
 	lost := l.catchUp(ctx, l.h.keys[0])
 	back.Wait()
-	holder, err := tcp.Dial(ctx, tcp.Options{Addr: l.address, RunID: joinRun, Key: l.h.keys[0]}) // member 0 stays
+	holder, err := tcp.Dial(ctx, tcp.Options{Addr: l.address, RunID: joinRun, Key: l.h.keys[0]}) // keep member 0 connected
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,16 +222,17 @@ func TestLoadOfLog(t *testing.T) {
 	if n := l.withdrawn.Load(); n > 0 {
 		t.Errorf("%d members were withdrawn", n)
 	}
-	// Other work on the machine slows all this down: want only that observers do not keep members from the log.
+	// Other work on the machine slows all this down. Check only that observers do not prevent
+	// members from receiving the log.
 	if worst := max(crowded, lost); worst > 10*alone+20*time.Second {
-		t.Errorf("a member waited %v, %v alone", worst, alone)
+		t.Errorf("a member waited %v, but %v without observers", worst, alone)
 	}
 	for _, c := range append(clients, holder) {
 		_ = c.Close()
 	}
 }
 
-// connectMembers connects all members but the first.
+// connectMembers connects all members except the first.
 func (l *logLoad) connectMembers(ctx context.Context) (clients []*tcp.Client) {
 	l.t.Helper()
 	for _, key := range l.h.keys[1:] {

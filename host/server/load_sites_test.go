@@ -11,9 +11,10 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// TestLoadOfLogFromManySites has a member receive a log of 67 MiB alone, and while -load.observers of as many sites read
-// it slowly. The clock is virtual, so other work on the machine does not matter. With 64 and with 1,000 observers, at
-// 1 MiB/s, the member needed 9.7 s instead of 7.4 s.
+// TestLoadOfLogFromManySites measures how long a member needs to receive a log of 67 MiB, alone and
+// while -load.observers of different sites read it slowly. The clock is virtual, so other work on
+// the machine does not matter. With 64 and with 1,000 observers, at 1 MiB/s, the member needed 9.7
+// s instead of 7.4 s.
 func TestLoadOfLogFromManySites(t *testing.T) {
 	if *loadObservers < 1000 {
 		t.Skip("make load runs it")
@@ -27,7 +28,7 @@ func TestLoadOfLogFromManySites(t *testing.T) {
 	t.Logf("journal %d KiB", size>>10)
 	member := catcher{joinKey(1), frame.RoleParticipant, -1, address(false, 9, 9), true}
 	for _, n := range []int{64, *loadObservers} {
-		for _, rate := range []int64{1 << 20} { // of the default 8 MiB per second the burst has the whole log
+		for _, rate := range []int64{1 << 20} { // at the default rate of 8 MiB/s, the burst would contain the whole log
 			bubbleOfAddresses(t, func(o *Options) {
 				o.Runs, o.SaveStateDir, o.LogBytesPerSecond = nil, dir, float64(rate)
 				o.MaxStrangers = 1100

@@ -23,7 +23,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// The flags of TestLoad; `make load` gives them full size.
+// Flags of TestLoad. `make load` sets them for a full-size run.
 var (
 	loadClients = flag.Int("load.clients", 12, "clients of TestLoad")
 	loadRounds  = flag.Int("load.rounds", 4, "rounds of TestLoad")
@@ -36,8 +36,8 @@ const (
 	loadRoundsVariable  = "PSYCHE_TEST_LOAD_ROUNDS"
 )
 
-// loadRun makes the server process of TestLoad host its run: epochs of ten rounds, on the
-// real clock.
+// loadRun returns the options of the server process of TestLoad: epochs of ten rounds, on the real
+// clock.
 func loadRun(o *server.Options) {
 	clients, _ := strconv.Atoi(os.Getenv(loadClientsVariable))
 	rounds, _ := strconv.Atoi(os.Getenv(loadRoundsVariable))
@@ -51,13 +51,13 @@ func loadRun(o *server.Options) {
 	}}
 }
 
-// loadClient is a client process in thought: fakeClient with a life that can be cut short.
+// loadClient simulates a client process: a fakeClient that can be killed.
 type loadClient struct {
 	key  identity.Key
 	kill chan struct{}
 }
 
-// run lives until the run is finished, over many lives.
+// run runs the client until the run is finished, with a restart after each kill.
 func (l *loadClient) run(ctx context.Context, t *testing.T, address string) {
 	for life := 0; ; life++ {
 		c, err := tcp.Dial(ctx, tcp.Options{Addr: address, RunID: runID, Key: l.key, MaxElapsed: time.Minute, Addrs: []string{
@@ -74,12 +74,12 @@ func (l *loadClient) run(ctx context.Context, t *testing.T, address string) {
 		if finished {
 			return
 		}
-		time.Sleep(time.Duration(200+rand.IntN(800)) * time.Millisecond) // to start a process
+		time.Sleep(time.Duration(200+rand.IntN(800)) * time.Millisecond) // time to start a process
 	}
 }
 
-// live reacts to what the server says until the client is killed. A client that comes back
-// has lost the model and joins anew.
+// live reacts to updates of the server until the client is killed. A client that comes back has
+// lost the model and joins again.
 func (l *loadClient) live(ctx context.Context, t *testing.T, c *tcp.Client, again bool) (finished bool) {
 	f := &fakeClient{backend: c, id: coordinator.ClientID(l.key.ID())}
 	var submitting sync.WaitGroup
@@ -130,7 +130,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// isLate reports whether others had moved the run on, or the connection ended meanwhile.
+// isLate reports whether the run had already moved on, or the connection ended in the meantime.
 func isLate(err error) bool {
 	return slices.ContainsFunc([]error{
 		coordinator.ErrWrongState, coordinator.ErrWrongStep, coordinator.ErrWrongEpoch, coordinator.ErrDuplicate,
@@ -138,8 +138,8 @@ func isLate(err error) bool {
 	}, func(expected error) bool { return errors.Is(err, expected) })
 }
 
-// TestLoad lets many clients with fake trainers go through a run on a server process, over
-// TCP and TLS, while one of them is killed every second. It prints what that costs.
+// TestLoad plays a run with many fake trainers on a server process, over TCP and TLS. It kills one
+// client every second, and prints the cost.
 func TestLoad(t *testing.T) {
 	clients, rounds := *loadClients, *loadRounds
 	host := startChild(t, "load", t.TempDir(), "127.0.0.1:0",
@@ -165,7 +165,7 @@ func TestLoad(t *testing.T) {
 				select {
 				case all[rand.IntN(clients)].kill <- struct{}{}:
 					killed++
-				default: // it is dead
+				default: // the client is already dead
 				}
 			}
 		}
@@ -198,7 +198,7 @@ func TestLoad(t *testing.T) {
 		figures["psyche_server_commit_seconds_count"], 1000*figures["psyche_server_commit_seconds_sum"]/max(1, figures["psyche_server_commit_seconds_count"]))
 }
 
-// phases are how long a run's rounds took.
+// phases contains the durations of a run's rounds.
 type phases struct {
 	train, witness []time.Duration
 	last           string
@@ -231,7 +231,7 @@ func observe(t *testing.T, ctx context.Context, address string) (p phases) {
 			switch state {
 			case coordinator.RoundTrain:
 				p.train = append(p.train, time.Since(since))
-				if u.State.RunState != coordinator.RoundWitness { // it passed at once
+				if u.State.RunState != coordinator.RoundWitness { // RoundWitness took no time
 					p.witness = append(p.witness, 0)
 				}
 			case coordinator.RoundWitness:
@@ -268,8 +268,8 @@ func metricsOf(t *testing.T, web string) map[string]float64 {
 	return figures
 }
 
-// peakMemory returns the largest resident size of a process in bytes, 0 where the system
-// does not say.
+// peakMemory returns the peak resident size of a process in bytes, or 0 if the system does not
+// report it.
 func peakMemory(pid int) int64 {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

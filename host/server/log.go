@@ -143,7 +143,7 @@ func (c *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit
 func (c *logStream) stretch(j io.ReaderAt, index, until uint64, heads []wire.Head, emit func(kind frame.Type, payload []byte) error) error {
 	nearest, _ := slices.BinarySearchFunc(c.marks, index, func(m mark, index uint64) int { return cmp.Compare(m.index, index+1) })
 	if nearest == 0 {
-		return fmt.Errorf("the log has no place behind %d records", index)
+		return fmt.Errorf("the log has no position after %d records", index)
 	}
 	m := c.marks[nearest-1]
 	source := bufio.NewReader(io.NewSectionReader(j, m.offset, c.size-m.offset))

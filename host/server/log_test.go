@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// lockedBuffer is a buffer of many writers.
+// lockedBuffer is a buffer that goroutines can write concurrently.
 type lockedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
@@ -26,7 +26,7 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// warnings returns the lines of a log that are warnings and contain a text, such as a key and its value.
+// warnings returns the warnings in a log that contain a text, such as a key with its value.
 func warnings(log, text string) (found []string) {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "level=WARN") && strings.Contains(line, text) {
@@ -36,8 +36,8 @@ func warnings(log, text string) (found []string) {
 	return found
 }
 
-// TestHostThatIsMainAuthorityIsWarnedOf starts a run that names another main authority, and one that
-// does not.
+// TestHostThatIsMainAuthorityIsWarnedOf checks that the log contains a warning only if the host is
+// the main authority.
 func TestHostThatIsMainAuthorityIsWarnedOf(t *testing.T) {
 	for _, own := range []bool{true, false} {
 		var log lockedBuffer
@@ -53,13 +53,13 @@ func TestHostThatIsMainAuthorityIsWarnedOf(t *testing.T) {
 		}
 		servertest.Start(t, o).Stop()
 		if warned := len(warnings(log.String(), "key=")) > 0; warned != own {
-			t.Errorf("the host is the main authority: %v, warned: %v", own, warned)
+			t.Errorf("host is the main authority: %v, warned: %v", own, warned)
 		}
 	}
 }
 
-// TestLogNamesRoles wants those who take part in the log, and those who only look at a run
-// nowhere but in a detailed one.
+// TestLogNamesRoles checks that the log contains the role of participants, and the role of
+// observers only at level debug.
 func TestLogNamesRoles(t *testing.T) {
 	visit := func(level slog.Level, observe bool) string {
 		var log lockedBuffer
@@ -79,7 +79,7 @@ func TestLogNamesRoles(t *testing.T) {
 	for _, test := range []struct {
 		level   slog.Level
 		observe bool
-		want    string // in two lines; empty: no line has a role
+		want    string // in two lines; empty if no line may contain a role
 	}{
 		{slog.LevelInfo, false, "role=participant"},
 		{slog.LevelInfo, true, ""},

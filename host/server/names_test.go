@@ -18,11 +18,12 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// TestNamesOfClients has a client that gives itself a name and one that wants to clear screens: status and
-// observers are told the first, also by a server that starts again from a snapshot, or without one.
+// TestNamesOfClients checks a client with a name and a client whose name contains a terminal
+// escape. The status and observers receive only the first name, also after a restart with and
+// without a snapshot.
 func TestNamesOfClients(t *testing.T) {
 	dir := t.TempDir()
-	var told atomic.Pointer[core.Names] // the server's owner
+	var told atomic.Pointer[core.Names] // names passed to the server's owner
 	serve := func(t *testing.T, every int) (r *servertest.Server, web string) {
 		t.Helper()
 		o := options(dir)
@@ -44,7 +45,7 @@ func TestNamesOfClients(t *testing.T) {
 		for u := range watcher.Updates() {
 			i := slices.IndexFunc(u.Peers, func(p backend.Peer) bool { return p.ID == backendtest.Key(1).ID() })
 			if i < 0 || len(u.Peers) < 2 {
-				continue // it has not said yet where it is
+				continue // the client has not announced its addresses yet
 			}
 			if u.Peers[i].Name != "Ada" || u.Peers[1-i].Name != "" {
 				t.Errorf("an observer receives %+v", u.Peers)
@@ -70,7 +71,7 @@ func TestNamesOfClients(t *testing.T) {
 	check(t, r, web)
 	r.Stop()
 	if !strings.HasPrefix(string(read(t, server.SnapshotPath(dir, runID))), "psychesnap/14\n") {
-		t.Error("the snapshot has no names")
+		t.Error("the snapshot does not contain the names")
 	}
 	for name, lose := range map[string]bool{"from the snapshot": false, "from the journal": true} {
 		t.Run(name, func(t *testing.T) {

@@ -2,5 +2,5 @@
 
 package server_test
 
-// raceDetector says that the tests run under the race detector.
+// raceDetector reports whether the tests run with the race detector.
 const raceDetector = true

@@ -69,7 +69,7 @@ func ReplayFrom(name string, from io.Reader, visit func(follow.Record, *coordina
 		return nil, summary, fmt.Errorf("replay %s: %w", name, err)
 	}
 	if r.log == nil {
-		return nil, summary, fmt.Errorf("replay %s: %w: it holds no genesis", name, ErrReplay)
+		return nil, summary, fmt.Errorf("replay %s: %w: no genesis", name, ErrReplay)
 	}
 	return r.log, summary, nil
 }

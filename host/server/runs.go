@@ -59,7 +59,7 @@ func (s *server) openRuns() error {
 }
 
 // commit returns the draws of a run that the server starts by itself, and stores their commitment
-// in its first state. For a saved run, it stores the original commitment.
+// in the run's first state. For a saved run, it stores the original commitment and returns nil.
 func (s *server) commit(state *coordinator.State) (*draws, error) {
 	if s.options.SaveStateDir != "" {
 		first, err := readGenesis(JournalPath(s.options.SaveStateDir, state.RunID))
@@ -192,7 +192,7 @@ func (s *server) hasPlace(runID string) error {
 func (s *server) create(g follow.Genesis, runID string, d *draws) error {
 	state, err := g.First()
 	if err == nil && identity.ID(state.Authority.Main) != g.Signer {
-		err = fmt.Errorf("it is signed by %s and names another main authority, %s", g.Signer, identity.ID(state.Authority.Main))
+		err = fmt.Errorf("the genesis is signed by %s, but names another main authority, %s", g.Signer, identity.ID(state.Authority.Main))
 	}
 	switch {
 	case err != nil:

@@ -26,7 +26,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// by makes the n-th key the main authority of a new run.
+// by returns a genesis whose main authority is the n-th key.
 func by(n byte, genesis server.Genesis) server.Genesis {
 	return func(host coordinator.ClientID) (coordinator.State, error) {
 		s, err := genesis(host)
@@ -54,8 +54,8 @@ func dialRun(t *testing.T, address, id string, n byte) *tcp.Client {
 	return c
 }
 
-// TestRunsAreApart lets one key take part in two runs of a server, one of which was begun
-// over the network, and restarts the server without naming either.
+// TestRunsAreApart checks that one key can take part in two runs of a server. One of them was begun
+// over the network. The server then restarts without options for these runs, and both continue.
 func TestRunsAreApart(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
@@ -144,8 +144,7 @@ func TestCreateIsRefused(t *testing.T) {
 	golden.Message(t, "an unknown run", err)
 }
 
-// TestClosedRunsMakeRoom closes a run of a server that has as many as it may: another one
-// can begin.
+// TestClosedRunsMakeRoom checks that closing a run of a full server makes room for a new run.
 func TestClosedRunsMakeRoom(t *testing.T) {
 	o := options(t.TempDir())
 	o.Create, o.MaxRuns = server.CreatePolicy{Anyone: true}, 2
@@ -168,12 +167,13 @@ func TestClosedRunsMakeRoom(t *testing.T) {
 	}
 	err := create(r.Address, "first", 9, by(9, backendtest.Genesis("first", 3)))
 	if !errors.Is(err, tcp.ErrRefused) {
-		t.Errorf("a closed run was begun again: %v", err)
+		t.Errorf("a closed run was begun a second time: %v", err)
 	}
 	golden.Message(t, "a closed run", err)
 }
 
-// TestObserverNeedsNoPlaceOfItsKey watches with the key of a participant, which is connected.
+// TestObserverNeedsNoPlaceOfItsKey checks that a client can observe a run with the key of a
+// connected participant.
 func TestObserverNeedsNoPlaceOfItsKey(t *testing.T) {
 	o := options("")
 	o.WithdrawGrace = 50 * time.Millisecond
@@ -186,7 +186,7 @@ func TestObserverNeedsNoPlaceOfItsKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, watcher, "the participant", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
-	// It is no connection of the participant: without a real one the key is withdrawn.
+	// The observer does not count as the participant's connection, so the server withdraws the key.
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestReadLog(t *testing.T) {
 		t.Fatalf("%d bytes, the journal has %d (%v)", log.Len(), len(want), err)
 	}
 	if here != whole || whole != uint64(len(want)) {
-		t.Errorf("it reports %d of %d bytes, the journal has %d", here, whole, len(want))
+		t.Errorf("progress %d of %d bytes, the journal has %d", here, whole, len(want))
 	}
 	if err := tcp.ReadLogFrom(t.Context(), o, uint64(log.Len()), &log); err != nil || log.Len() != len(want) {
 		t.Fatalf("new part of a log that has not grown: %v, %d bytes", err, log.Len()-len(want))
@@ -229,7 +229,7 @@ func TestReadLog(t *testing.T) {
 		t.Fatalf("after it grew: %d bytes, the journal has %d (%v)", log.Len(), len(want), err)
 	}
 	if err := tcp.ReadLogFrom(t.Context(), o, 1<<40, io.Discard); !errors.Is(err, tcp.ErrNoLog) {
-		t.Fatalf("behind its end: %v, want ErrNoLog", err)
+		t.Fatalf("after its end: %v, want ErrNoLog", err)
 	}
 	memory := servertest.Start(t, options(""))
 	o.Addr = memory.Address
@@ -238,10 +238,10 @@ func TestReadLog(t *testing.T) {
 	}
 }
 
-// sized is a model of a test.
+// sized is a model for a test.
 type sized struct{ *bytes.Reader }
 
-// TestReadModel gets what a server hands out of the model that a run begins with.
+// TestReadModel reads the initial model of a run from a server.
 func TestReadModel(t *testing.T) {
 	want := bytes.Repeat([]byte("model"), 3*frame.MaxLogPart/5+7)
 	o := options("")
@@ -255,18 +255,19 @@ func TestReadModel(t *testing.T) {
 		t.Fatalf("%d of %d bytes, %v", got.Len(), len(want), err)
 	}
 	if len(told) != 8 || told[6] != uint64(len(want)) || told[7] != uint64(len(want)) {
-		t.Errorf("notified %d", told)
+		t.Errorf("the final progress is %d", told)
 	}
 	nothing := func(uint64, uint64) {}
 	err = tcp.ReadModel(t.Context(), reach, uint64(len(want)-1), io.Discard, nothing)
 	golden.Message(t, "a model that is larger than the client takes", err)
 	reach.Addr = servertest.Start(t, options("")).Address
 	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); !errors.Is(err, tcp.ErrNoModel) {
-		t.Errorf("of a server that has none: %v", err)
+		t.Errorf("from a server without a model: %v", err)
 	}
 }
 
-// cutting listens in front of a server, and cuts each connection when so many bytes of the server have passed.
+// cutting listens in front of a server and cuts each connection after a number of bytes from the
+// server.
 func cutting(t *testing.T, server string, after int64) (address string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -295,7 +296,8 @@ func cutting(t *testing.T, server string, after int64) (address string) {
 	return listener.Addr().String()
 }
 
-// TestReadModelOverABadLine gets a model although each connection breaks before its second part is here.
+// TestReadModelOverABadLine checks that a client receives a model although each connection breaks
+// before its second part arrives.
 func TestReadModelOverABadLine(t *testing.T) {
 	want := bytes.Repeat([]byte("model"), 3*frame.MaxLogPart/5+7)
 	o := options("")
@@ -309,7 +311,7 @@ func TestReadModelOverABadLine(t *testing.T) {
 	}
 	reach.Addr = cutting(t, r.Address, frame.MaxLogPart/2)
 	if err := tcp.ReadModel(t.Context(), reach, 1<<20, io.Discard, nothing); err == nil {
-		t.Error("over a line on which no part comes through there is no end")
+		t.Error("reading does not end although no part arrives")
 	}
 }
 
@@ -329,7 +331,7 @@ func TestStartRefusesFoldersThatAreNotRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := run(); err == nil || !strings.Contains(err.Error(), odd) {
-		t.Errorf("strange name: %v", err)
+		t.Errorf("unknown name: %v", err)
 	}
 	if err := os.Remove(odd); err != nil {
 		t.Fatal(err)
@@ -338,7 +340,7 @@ func TestStartRefusesFoldersThatAreNotRight(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := run(); !errors.Is(err, server.ErrNoHostKey) {
-		t.Errorf("no key: %v", err)
+		t.Errorf("without a key: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, server.HostKeyFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the server made a key before it refused: %v", err)

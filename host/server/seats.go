@@ -41,7 +41,7 @@ func (h *host) warnOfOneAddress(from net.Addr) {
 		}
 	}
 	h.oneAddress = true
-	h.logger.Warn("all clients come from one address, perhaps of a proxy, a NAT or a tunnel; then nothing limits the seats of one stranger; set --max-seats-per-private-network",
+	h.logger.Warn("all clients come from one address, perhaps of a proxy, a NAT or a tunnel, so nothing limits the seats of one operator; set --max-seats-per-private-network",
 		"address", joins.IP, "clients", len(others)+1)
 }
 

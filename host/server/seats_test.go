@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestOneNetworkTakesNotAllSeats lets clients of one network join until no more may, from
-// several of its addresses; others get in, and who takes part already is not refused.
+// TestOneNetworkTakesNotAllSeats lets clients of several addresses of one network join until the
+// limit. It checks that clients of other networks can join, and that participants are not refused.
 func TestOneNetworkTakesNotAllSeats(t *testing.T) {
 	const most = 5
 	seats := func(o *Options) { o.MaxSeatsPerNetwork = most }
@@ -30,10 +30,10 @@ func TestOneNetworkTakesNotAllSeats(t *testing.T) {
 			}
 		}
 		if code := join("203.0.113.99", 100, [32]byte{}); code != coordinator.ErrFull {
-			t.Errorf("one more of the network: %v, want ErrFull", code)
+			t.Errorf("one client more of the network: %v, want ErrFull", code)
 		}
 		if code := join("203.0.114.1", 101, [32]byte{}); code != 0 {
-			t.Errorf("one of another network: %v", code)
+			t.Errorf("a client of a different network: %v", code)
 		}
 		for key := range byte(most + 1) {
 			if code := join("192.168.1.1", 102+key, [32]byte{}); code != 0 {
@@ -43,8 +43,8 @@ func TestOneNetworkTakesNotAllSeats(t *testing.T) {
 	})
 }
 
-// TestPrivateNetworks lets clients join through a proxy, from one address of this machine: they have all
-// seats unless a bound is given. That they have one address is said once.
+// TestPrivateNetworks lets clients join through a proxy, from one loopback address. They may take
+// all seats unless a limit is set. One warning reports the common address.
 func TestPrivateNetworks(t *testing.T) {
 	for _, most := range []int{0, 5} {
 		var log lockedText
@@ -65,7 +65,7 @@ func TestPrivateNetworks(t *testing.T) {
 			}
 			elsewhere := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113.1")}).enter(100)
 			if code := elsewhere.submitted(coordinator.Join{}); code != 0 {
-				t.Errorf("at most %d: one of another network: %v", most, code)
+				t.Errorf("at most %d: a client of a different network: %v", most, code)
 			}
 		})
 		if n := strings.Count(log.text(), " address=127.0.0.1 clients="); n != 1 {
@@ -74,7 +74,7 @@ func TestPrivateNetworks(t *testing.T) {
 	}
 }
 
-// lockedText is a log that is written concurrently.
+// lockedText is a log that goroutines can write concurrently.
 type lockedText struct {
 	mu    sync.Mutex
 	lines strings.Builder
@@ -92,8 +92,8 @@ func (l *lockedText) text() string {
 	return l.lines.String()
 }
 
-// TestSeatsGivenUpCount lets all clients of one network leave an epoch, into which they may return: no
-// others of that network get in meanwhile.
+// TestSeatsGivenUpCount lets all clients of one network leave an epoch. Because they may return,
+// other clients of the network cannot join in the meantime.
 func TestSeatsGivenUpCount(t *testing.T) {
 	const most = 5
 	seats := func(o *Options) { o.MaxSeatsPerNetwork = most }
@@ -115,7 +115,7 @@ func TestSeatsGivenUpCount(t *testing.T) {
 		}
 		late := connectFrom(&net.TCPAddr{IP: net.ParseIP("203.0.113.99")}).enter(100)
 		if code := late.submitted(coordinator.Join{}); code != coordinator.ErrFull {
-			t.Errorf("another one of the network: %v, want ErrFull", code)
+			t.Errorf("a further client of the network: %v, want ErrFull", code)
 		}
 	})
 }

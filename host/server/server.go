@@ -65,8 +65,8 @@ type Options struct {
 	// Models are the starting models that this server offers, by run id. Every client that may
 	// connect can download them.
 	Models map[string]Model
-	// MaxRuns limits the open runs, including those of Runs and SaveStateDir. At the limit, clients
-	// cannot start runs over the network. Closed runs have a separate limit. Zero means
+	// MaxRuns limits the open runs, including the runs of Runs and SaveStateDir. At the limit,
+	// clients cannot start runs over the network. Closed runs have a separate limit. Zero means
 	// defaultMaxRuns.
 	MaxRuns int
 	// SaveStateDir is the directory of the host's key and the runs' journals. If empty, nothing is

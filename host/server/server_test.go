@@ -98,7 +98,7 @@ func submit(t *testing.T, c *tcp.Client, a coordinator.Action) {
 	}
 }
 
-// retry submits until the connection is back.
+// retry submits an action until the connection is restored.
 func retry(t *testing.T, c *tcp.Client, a coordinator.Action) {
 	t.Helper()
 	deadline := time.Now().Add(waitTimeout)
@@ -110,7 +110,7 @@ func retry(t *testing.T, c *tcp.Client, a coordinator.Action) {
 		if !errors.Is(err, backend.ErrDisconnected) || time.Now().After(deadline) {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond) // the client reconnects meanwhile
+		time.Sleep(time.Millisecond) // the client reconnects in the meantime
 	}
 }
 
@@ -135,7 +135,7 @@ func TestRestartContinuesTheRun(t *testing.T) {
 	o := options(dir)
 	o.Listen = first.Address
 	second := servertest.Start(t, o)
-	// Both clients come back by themselves.
+	// Both clients reconnect automatically.
 	retry(t, a, coordinator.Join{})
 	after := await(t, a, "the same state", func(*coordinator.State) bool { return true }).State
 	if !bytes.Equal(before, after.AppendTo(nil)) {
@@ -163,8 +163,8 @@ func TestRestartContinuesTheRun(t *testing.T) {
 	}
 }
 
-// TestTornTailAtEveryByteOfTheLastRecord cuts the journal inside its last record: the server
-// starts with exactly the records before.
+// TestTornTailAtEveryByteOfTheLastRecord cuts the journal inside its last record. It checks that
+// the server starts with exactly the earlier records.
 func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 	dir := t.TempDir()
 	o := options(dir)
@@ -189,7 +189,7 @@ func TestTornTailAtEveryByteOfTheLastRecord(t *testing.T) {
 		o.OnState = func(s *coordinator.State) { seen = s.AppendTo(nil) }
 		servertest.Start(t, o).Stop()
 		if !bytes.Equal(seen, stateBefore) {
-			t.Fatalf("cut at %d of %d: another state", cut, len(whole))
+			t.Fatalf("cut at %d of %d: wrong state", cut, len(whole))
 		}
 		if got := fileSize(t, path); got != size {
 			t.Fatalf("cut at %d: the file has %d bytes, want %d", cut, got, size)
@@ -277,9 +277,9 @@ func TestRenamedJournalNamesTheOtherRun(t *testing.T) {
 	golden.Message(t, "error", err)
 }
 
-// TestMembersHaveTheGraceAfterARestart restarts the server of a run whose two clients are
-// away: only the one that does not come back is withdrawn, and no tick disturbs the run
-// before.
+// TestMembersHaveTheGraceAfterARestart restarts the server while the two clients of its run are
+// away. Only the client that does not come back is withdrawn, and not before the restart grace
+// period is over.
 func TestMembersHaveTheGraceAfterARestart(t *testing.T) {
 	dir := t.TempDir()
 	first := servertest.Start(t, options(dir))
@@ -301,7 +301,7 @@ func TestMembersHaveTheGraceAfterARestart(t *testing.T) {
 		t.Fatalf("%s remains, want the returned client", got)
 	}
 	if took := time.Since(began); took < o.RestartGrace/2 {
-		t.Fatalf("withdrawn after %v, the grace is %v", took, o.RestartGrace)
+		t.Fatalf("withdrawn after %v, but the grace period is %v", took, o.RestartGrace)
 	}
 }
 
@@ -336,16 +336,16 @@ func TestEventsAndLogs(t *testing.T) {
 	}
 	for _, want := range []string{"action=join", "action=ready", coordinator.ErrWrongState.Error()} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not say %q:\n%s", want, log.String())
+			t.Errorf("the log does not contain %q:\n%s", want, log.String())
 		}
 	}
 }
 
-// TestFullRun lets 64 clients with fake trainers go through a whole run.
+// TestFullRun plays a whole run with 64 clients that have fake trainers.
 func TestFullRun(t *testing.T) {
 	clients, steps := 64, uint32(16)
 	if testing.Short() {
-		clients, steps = 16, 10 // the race detector makes minutes of it
+		clients, steps = 16, 10 // the race detector makes it take minutes
 	}
 	began := time.Now()
 	dir := t.TempDir()
@@ -391,13 +391,13 @@ func TestFullRun(t *testing.T) {
 		t.Fatalf("progress %+v, checkpoint %+v", s.Progress, s.Model.Checkpoint)
 	}
 	if replayed := encoded(t, server.JournalPath(dir, runID)); !bytes.Equal(replayed, s.AppendTo(nil)) {
-		t.Fatal("replaying the journal gives another state")
+		t.Fatal("the replay of the journal gives a different state")
 	}
 	t.Logf("%d clients, %d steps in %v, journal %d bytes", clients, steps, elapsed, fileSize(t, server.JournalPath(dir, runID)))
 }
 
-// TestCommitsAreEvents checks that what reaches the disk is told once it is there, and that
-// nothing is told while nothing happens.
+// TestCommitsAreEvents checks that an event reports a commit once it is on the disk, and that there
+// are no events while nothing happens.
 func TestCommitsAreEvents(t *testing.T) {
 	var mu sync.Mutex
 	var commits []server.Event
@@ -412,12 +412,12 @@ func TestCommitsAreEvents(t *testing.T) {
 	r := servertest.Start(t, o)
 	c := dial(t, r.Address, 1)
 	submit(t, c, coordinator.Join{})
-	time.Sleep(100 * time.Millisecond) // in which nothing is due
+	time.Sleep(100 * time.Millisecond) // nothing is due in this time
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
 	r.Stop()
 	if len(commits) != 1 || commits[0].Took <= 0 || commits[0].RunState != coordinator.WaitingForMembers {
-		t.Errorf("commits %+v, want one of WaitingForMembers that took a while", commits)
+		t.Errorf("commits %+v, want one of WaitingForMembers with a duration", commits)
 	}
 }

@@ -81,7 +81,7 @@ func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 	}
 	body, hash := content[:len(content)-sha256.Size], content[len(content)-sha256.Size:]
 	if got := sha256.Sum256(body); !bytes.Equal(got[:], hash) {
-		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is damaged", errSnapshot)
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: the file is damaged", errSnapshot)
 	}
 	rest := body[len(snapshotMagic):]
 	number := func() uint64 {
@@ -96,7 +96,7 @@ func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 	starts := int(rest[0])
 	rest = rest[1:]
 	if starts > maxStarts || len(rest) < starts*wire.HeadSize {
-		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it has %d heads", errSnapshot, starts)
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: invalid number of heads, %d", errSnapshot, starts)
 	}
 	for range starts {
 		head, err := wire.DecodeHead(rest[:wire.HeadSize])
@@ -113,7 +113,7 @@ func decodeSnapshot(content []byte) (snapshot, coordinator.State, error) {
 	}
 	s.state = rest
 	if offset == 0 || offset > 1<<62 || entries > offset {
-		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: it is of offset %d", errSnapshot, offset)
+		return snapshot{}, coordinator.State{}, fmt.Errorf("%w: invalid offset %d", errSnapshot, offset)
 	}
 	s.position.Offset, s.position.Entries = int64(offset), int(entries)
 	state, err := coordinator.Decode(s.state)
@@ -153,22 +153,22 @@ func appendNames(b []byte, names core.Names) []byte {
 // readNames parses the output of appendNames, and returns the bytes after it.
 func readNames(b []byte) (names core.Names, rest []byte, err error) {
 	if len(b) < 2 {
-		return nil, nil, fmt.Errorf("%w: its names are cut", errSnapshot)
+		return nil, nil, fmt.Errorf("%w: the names are truncated", errSnapshot)
 	}
 	names, rest = core.Names{}, b[2:]
 	var last []byte
 	for range min(int(binary.LittleEndian.Uint16(b)), core.MaxNames) {
 		if len(rest) <= identity.IDSize || len(rest) <= identity.IDSize+int(rest[identity.IDSize]) {
-			return nil, nil, fmt.Errorf("%w: its names are cut", errSnapshot)
+			return nil, nil, fmt.Errorf("%w: the names are truncated", errSnapshot)
 		}
 		id, name := rest[:identity.IDSize], rest[identity.IDSize+1:][:rest[identity.IDSize]]
 		if bytes.Compare(last, id) >= 0 {
-			return nil, nil, fmt.Errorf("%w: its names are not in order", errSnapshot)
+			return nil, nil, fmt.Errorf("%w: the names are not in order", errSnapshot)
 		}
 		names[identity.ID(id)], last, rest = string(name), id, rest[identity.IDSize+1+len(name):]
 	}
 	if n := len(names); n == 0 || n != int(binary.LittleEndian.Uint16(b)) {
-		return nil, nil, fmt.Errorf("%w: it has %d names, at most %d can be", errSnapshot, binary.LittleEndian.Uint16(b), core.MaxNames)
+		return nil, nil, fmt.Errorf("%w: invalid number of names, %d; at most %d are allowed", errSnapshot, binary.LittleEndian.Uint16(b), core.MaxNames)
 	}
 	return names, rest, nil
 }

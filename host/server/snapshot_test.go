@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/record/journal"
 )
 
-// withSnapshot leaves a journal and a snapshot that covers a part of it.
+// withSnapshot returns a folder with a journal and a snapshot that covers a part of it.
 func withSnapshot(t *testing.T) (dir string, want []byte) {
 	t.Helper()
 	dir = t.TempDir()
@@ -36,7 +36,7 @@ func withSnapshot(t *testing.T) (dir string, want []byte) {
 	return dir, encoded(t, server.JournalPath(dir, runID))
 }
 
-// restart starts a server on dir and returns the state it begins with, and its log.
+// restart starts a server on dir. It returns its initial state and its log.
 func restart(t *testing.T, dir string) (state []byte, log string, err error) {
 	t.Helper()
 	return restartRun(t, dir, backendtest.Genesis(runID, 3))
@@ -60,9 +60,10 @@ func TestStartFromSnapshot(t *testing.T) {
 	dir, want := withSnapshot(t)
 	state, log, err := restart(t, dir)
 	if err != nil || !bytes.Equal(state, want) {
-		t.Fatalf("another state, %v", err)
+		t.Fatalf("wrong state, %v", err)
 	}
-	// 1 genesis, 24 actions and 2 digests; the second digest came after 10 more records.
+	// 1 genesis, 24 actions and 2 digests. The second digest was written 10 records after the
+	// first.
 	if !strings.Contains(log, "records=27 replayed=") || strings.Contains(log, "replayed=27") || len(warnings(log, "snapshot=")) > 0 {
 		t.Fatalf("the snapshot was not used:\n%s", log)
 	}
@@ -86,7 +87,7 @@ func TestSnapshotThatIsOfNoUse(t *testing.T) {
 			change(t, server.SnapshotPath(dir, runID))
 			state, log, err := restart(t, dir)
 			if err != nil || !bytes.Equal(state, want) {
-				t.Fatalf("another state, %v", err)
+				t.Fatalf("wrong state, %v", err)
 			}
 			if len(warnings(log, "snapshot=")) != 1 || !strings.Contains(log, "replayed=27") {
 				t.Fatalf("the log does not report it:\n%s", log)
@@ -95,7 +96,8 @@ func TestSnapshotThatIsOfNoUse(t *testing.T) {
 	}
 }
 
-// TestJournalShorterThanItsSnapshot must not start: acknowledged actions are gone.
+// TestJournalShorterThanItsSnapshot checks that the server does not start, because acknowledged
+// actions are lost.
 func TestJournalShorterThanItsSnapshot(t *testing.T) {
 	dir, _ := withSnapshot(t)
 	path := server.JournalPath(dir, runID)
@@ -107,8 +109,8 @@ func TestJournalShorterThanItsSnapshot(t *testing.T) {
 	}
 }
 
-// TestTailOfZeros starts on a journal behind which a loss of power left zeros. Zeros in place of
-// what a snapshot has seen are no such tail.
+// TestTailOfZeros checks that the server starts on a journal with zeros after its end, which a
+// power failure may leave. It must not start if zeros replace entries that a snapshot covers.
 func TestTailOfZeros(t *testing.T) {
 	dir, want := withSnapshot(t)
 	path := server.JournalPath(dir, runID)
@@ -116,7 +118,7 @@ func TestTailOfZeros(t *testing.T) {
 	write(t, path, append(bytes.Clone(whole), make([]byte, 4096)...))
 	state, log, err := restart(t, dir)
 	if err != nil || !bytes.Equal(state, want) || len(warnings(log, "bytes=4096")) != 1 {
-		t.Fatalf("another state, %v\n%s", err, log)
+		t.Fatalf("wrong state, %v\n%s", err, log)
 	}
 	var second int64
 	records := 0
@@ -138,7 +140,7 @@ func TestTailOfZeros(t *testing.T) {
 	}
 }
 
-// TestRepairOfAJournal damages the end of a journal, and what a snapshot has seen.
+// TestRepairOfAJournal damages the end of a journal, and then a part that a snapshot covers.
 func TestRepairOfAJournal(t *testing.T) {
 	dir, _ := withSnapshot(t)
 	path := server.JournalPath(dir, runID)
@@ -160,13 +162,14 @@ func TestRepairOfAJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	damaged := bytes.Clone(whole)
-	damaged[700] ^= 1 // behind the genesis
+	damaged[700] ^= 1 // after the genesis
 	write(t, path, damaged)
 	_, err = server.InspectJournal(dir, runID)
 	golden.Message(t, "a damaged beginning", err)
 }
 
-// TestDamageBehindTheSnapshot is found at the start, and damage before it by a replay.
+// TestDamageBehindTheSnapshot checks that the start of a server detects damage after the snapshot,
+// and that a replay detects damage before it.
 func TestDamageBehindTheSnapshot(t *testing.T) {
 	dir, _ := withSnapshot(t)
 	path := server.JournalPath(dir, runID)
@@ -205,7 +208,8 @@ func write(t *testing.T, path string, content []byte) {
 	}
 }
 
-// BenchmarkStart starts a server on a journal of 4,000 records, with and without a snapshot.
+// BenchmarkStart measures the start of a server on a journal of 4,000 records, with and without a
+// snapshot.
 func BenchmarkStart(b *testing.B) {
 	dir := b.TempDir()
 	o := options(dir)

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// TestBrokenJournalStopsOneRun breaks the journal of one of two runs.
+// TestBrokenJournalStopsOneRun breaks the journal of one of two runs. The other run must continue.
 func TestBrokenJournalStopsOneRun(t *testing.T) {
 	const broken = "broken"
 	o := Options{
@@ -35,9 +35,9 @@ func TestBrokenJournalStopsOneRun(t *testing.T) {
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := s.serve(ctx, listener, nil); err == nil || !strings.Contains(err.Error(), broken) {
-			t.Errorf("the server ends with %v, want what stopped the run", err)
+			t.Errorf("the server ends with %v, want the error of the broken run", err)
 		}
-		_ = s.close() // one journal is closed already
+		_ = s.close() // one journal is already closed
 	})
 	defer serving.Wait()
 	defer cancel()

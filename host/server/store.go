@@ -92,7 +92,7 @@ func HostKey(dir string, random io.Reader) (identity.Key, error) {
 	case err != nil:
 		return key, err
 	case len(runs) > 0:
-		return key, fmt.Errorf("%w: %s does not exist, and %s has a journal that another key would not fit; put the host's key back, or choose another folder", ErrNoHostKey, path, filepath.Base(JournalPath(dir, runs[0])))
+		return key, fmt.Errorf("%w: %s does not exist, but %s needs this key; restore the host's key, or choose another folder", ErrNoHostKey, path, filepath.Base(JournalPath(dir, runs[0])))
 	}
 	if key, err = identity.Generate(random); err != nil {
 		return key, err
@@ -175,7 +175,7 @@ func (s *store) keeps() bool { return s.journalPath != "" }
 func (s *store) begin(first *follow.Genesis, logger *slog.Logger) error {
 	if s.log == nil {
 		if first == nil {
-			return fmt.Errorf("journal %s: it is empty; remove it", s.journalPath)
+			return fmt.Errorf("journal %s is empty; remove it", s.journalPath)
 		}
 		var err error
 		if s.log, err = follow.Begin(*first); err != nil {
@@ -219,7 +219,7 @@ func readGenesis(path string) (genesis follow.Genesis, err error) {
 		return journal.ErrStop
 	})
 	if err == nil && genesis.Raw == nil {
-		err = fmt.Errorf("%w: it holds no genesis", ErrReplay)
+		err = fmt.Errorf("%w: no genesis", ErrReplay)
 	}
 	return genesis, err
 }
@@ -244,7 +244,7 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 			return r, summary, nil
 		}
 		if err == nil {
-			err = errors.Join(fmt.Errorf("%w: the journal ends where it was taken", errSnapshot), s.journal.Close())
+			err = errors.Join(fmt.Errorf("%w: the journal ends at the snapshot's offset", errSnapshot), s.journal.Close())
 		}
 		if errors.Is(err, journal.ErrLocked) {
 			return r, summary, err
@@ -254,7 +254,7 @@ func (s *store) replay(logger *slog.Logger) (replayer, journal.Summary, error) {
 		}
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		logger.Warn("the snapshot is of no use, the whole journal is read", "snapshot", s.snapshotPath, "reason", err)
+		logger.Warn("cannot use the snapshot; reading the whole journal", "snapshot", s.snapshotPath, "reason", err)
 	}
 	var r replayer
 	summary, err := s.openFrom(journal.Position{}, &r)
@@ -361,7 +361,7 @@ func compare(prefix string, saved, given reflect.Value, differences *[]string) {
 		case reflect.DeepEqual(a.Interface(), b.Interface()):
 		case a.Kind() == reflect.Slice || a.Kind() == reflect.Array:
 			*differences = append(*differences, name+" differs")
-		case strings.HasSuffix(name, "Time"): // milliseconds, which nobody has written in a file
+		case strings.HasSuffix(name, "Time"): // milliseconds; files use seconds
 			*differences = append(*differences, fmt.Sprintf("%s is %v s in the journal, want %v s", name, float64(a.Uint())/1000, float64(b.Uint())/1000))
 		default:
 			*differences = append(*differences, fmt.Sprintf("%s is %v in the journal, want %v", name, a, b))

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// timedOptions are those of a run of two clients whose rules a test may change. Nothing comes
-// with a beat.
+// timedOptions returns the options of a run of two clients with changed rules. The host's beat is
+// too slow to matter.
 func timedOptions(change func(*coordinator.Config)) server.Options {
 	o := options("")
 	o.Beat = time.Hour
@@ -29,7 +29,7 @@ func timedOptions(change func(*coordinator.Config)) server.Options {
 	return o
 }
 
-// TestTicksComeWhenDue lets time alone move a run through its phases.
+// TestTicksComeWhenDue checks that the passing of time moves a run through its phases.
 func TestTicksComeWhenDue(t *testing.T) {
 	var mu sync.Mutex
 	began := map[coordinator.RunState]int64{} // host time in milliseconds
@@ -67,7 +67,7 @@ func TestTicksComeWhenDue(t *testing.T) {
 	}
 }
 
-// TestHostSleepsWhenNothingIsDue counts how often a run looks at its clock.
+// TestHostSleepsWhenNothingIsDue counts how often a run reads its clock.
 func TestHostSleepsWhenNothingIsDue(t *testing.T) {
 	var looks atomic.Int64
 	o := timedOptions(func(*coordinator.Config) {})
@@ -76,16 +76,16 @@ func TestHostSleepsWhenNothingIsDue(t *testing.T) {
 	a := dial(t, r.Address, 1)
 	submit(t, a, coordinator.Join{})
 	await(t, a, "a pending client", func(s *coordinator.State) bool { return len(s.Pending) == 1 })
-	time.Sleep(100 * time.Millisecond) // what waited to be published was
+	time.Sleep(100 * time.Millisecond) // so that the pending update is published
 	before := looks.Load()
 	time.Sleep(300 * time.Millisecond)
 	if more := looks.Load() - before; more > 2 {
-		t.Errorf("%d looks at the clock in 300 ms in which nothing happens", more)
+		t.Errorf("the clock was read %d times in 300 ms without events", more)
 	}
 }
 
-// TestClockThatIsSet sets the clock of a run forward, which ends Warmup, and back, after
-// which the round lasts its time from then on and the run does not work all the time.
+// TestClockThatIsSet sets the clock of a run forward, which ends Warmup, and then back. After that
+// the round lasts its full time from then on, and the run reads the clock only rarely.
 func TestClockThatIsSet(t *testing.T) {
 	var set, looks atomic.Int64
 	o := timedOptions(func(c *coordinator.Config) { c.WaitingForMembersExtraTime, c.MaxRoundTrainTime = 20, 600 })
@@ -106,15 +106,15 @@ func TestClockThatIsSet(t *testing.T) {
 	}
 	await(t, a, "the end of the round", func(s *coordinator.State) bool { return s.RunState != coordinator.RoundTrain })
 	if lasted := time.Since(began); lasted < 550*time.Millisecond {
-		t.Errorf("the round ended %v after the clock was set back, want its 600 ms", lasted)
+		t.Errorf("the round ended %v after the clock was set back, want 600 ms", lasted)
 	}
 	if n := looks.Load() - before; n > 400 {
-		t.Errorf("%d looks at the clock in one round", n)
+		t.Errorf("the clock was read %d times in one round", n)
 	}
 }
 
-// TestPhasesOfOneStepAreShownOnce has the last witness of a round end it, with the next one
-// as all that clients see.
+// TestPhasesOfOneStepAreShownOnce lets the last witness of a round end it. It checks that clients
+// receive only the next round.
 func TestPhasesOfOneStepAreShownOnce(t *testing.T) {
 	var mu sync.Mutex
 	var seen, passed []coordinator.RunState
@@ -145,7 +145,7 @@ func TestPhasesOfOneStepAreShownOnce(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if slices.Contains(seen, coordinator.RoundWitness) {
-		// A quorum of two is both: nobody is ever waited for.
+		// A quorum of two needs both witnesses, so the round never waits in RoundWitness.
 		t.Errorf("RoundWitness was published: %v", seen)
 	}
 	rounds := 0

@@ -10,9 +10,9 @@ import (
 	"github.com/psyche-go/psyche/record/backend/backendtest"
 )
 
-// TestHostWithdrawsAfterItsKeyWasUsed governs the run with the host's key, with nonces of a
-// later time than the host's own: participants that vanish are still withdrawn, and the
-// journal leads to the same state.
+// TestHostWithdrawsAfterItsKeyWasUsed uses the host's key as authority, with nonces of a later time
+// than the host's. It checks that vanished participants are still withdrawn, and that a replay of
+// the journal gives the same state.
 func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 	const host = 50
 	dir := t.TempDir()
@@ -57,8 +57,9 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 	}
 }
 
-// TestRestartWaitsForClients restarts a server whose clients try again only after a pause that grew
-// while it was away: who comes back within it is still there, who does not is withdrawn.
+// TestRestartWaitsForClients restarts a server whose clients retry only after a pause that grew
+// while it was away. It checks that a client that comes back within the pause is not withdrawn, and
+// that a missing client is.
 func TestRestartWaitsForClients(t *testing.T) {
 	dir := t.TempDir()
 	options := func(o *Options) {
@@ -91,13 +92,13 @@ func TestRestartWaitsForClients(t *testing.T) {
 		_ = back.socket.Close()
 		time.Sleep(defaultWithdrawGrace + time.Second)
 		if n := pending(); n != 0 {
-			t.Fatal("later on the client has more than the grace of a running server")
+			t.Fatal("after its return the client has more than the grace period of a running server")
 		}
 	})
 }
 
-// TestLivingClientsAreNotWithdrawn has a client lose its connection, come back in vain while its network
-// is away, and again after the longest pause that a client makes.
+// TestLivingClientsAreNotWithdrawn checks a client that loses its connection, fails to reconnect
+// while its network is away, and reconnects after the longest pause between attempts.
 func TestLivingClientsAreNotWithdrawn(t *testing.T) {
 	var withdrawn atomic.Bool
 	bubble(t, func(o *Options) {
@@ -110,7 +111,7 @@ func TestLivingClientsAreNotWithdrawn(t *testing.T) {
 		_ = p.socket.Close()
 		time.Sleep(2*frame.LongestPause - time.Second)
 		if withdrawn.Load() {
-			t.Error("a client that is on its way back was withdrawn")
+			t.Error("a client that is reconnecting was withdrawn")
 		}
 		time.Sleep(2 * time.Second)
 		if !withdrawn.Load() {

@@ -26,7 +26,7 @@ import (
 const (
 	defaultMaxElapsed      = 30 * time.Second
 	defaultInitialInterval = 200 * time.Millisecond
-	// With the random half on top, a pause is at most frame.LongestPause.
+	// defaultMaxInterval, with the random half on top, is at most frame.LongestPause.
 	defaultMaxInterval = frame.LongestPause * 2 / 3
 )
 

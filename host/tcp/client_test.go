@@ -36,10 +36,10 @@ func fast(address string) tcp.Options {
 	}
 }
 
-// elapsed hides the duration of attempts on a slow machine from messages.
+// elapsed matches the duration of attempts in messages, which varies on a slow machine.
 var elapsed = []string{" in 1s", " in 0s", " in 2s", " in 0s", " in 3s", " in 0s"}
 
-// freeAddress returns an address on which nothing listens.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -156,7 +156,7 @@ func TestContextEndsTheClient(t *testing.T) {
 	}
 }
 
-// fakeServer accepts connections and treats each as serve says, until the test ends.
+// fakeServer accepts connections and passes each to serve, until the test ends.
 func fakeServer(t *testing.T, serve func(net.Conn, *frame.Reader)) string {
 	t.Helper()
 	config, err := secure.ServerConfig(backendtest.Key(200))
@@ -165,7 +165,7 @@ func fakeServer(t *testing.T, serve func(net.Conn, *frame.Reader)) string {
 	}
 	return plainServer(t, func(socket net.Conn) {
 		secured := tls.Server(socket, config)
-		_ = secured.Handshake() // a client that does not want to shows that elsewhere
+		_ = secured.Handshake() // a client that refuses the handshake fails elsewhere in the test
 		serve(secured, frame.NewReader(bufio.NewReader(secured)))
 		_ = secured.CloseWrite()
 	})
@@ -197,14 +197,14 @@ func send(socket net.Conn, kind frame.Type, payload []byte) {
 	_, _ = socket.Write(frame.Append(nil, kind, payload))
 }
 
-// welcome does the server's half of a handshake.
+// welcome performs the server's half of a handshake.
 func welcome(socket net.Conn, reader *frame.Reader) {
 	send(socket, frame.TypeChallenge, frame.Challenge{Version: frame.Version}.AppendTo(nil))
 	_, _, _ = reader.Next(frame.MaxHello)
 	send(socket, frame.TypeWelcome, frame.Welcome{Genesis: fakeGenesis(backendtest.RunID, 200)}.AppendTo(nil))
 }
 
-// fakeGenesis is what a run of the n-th key's server begins with.
+// fakeGenesis returns the genesis of a run whose server has the n-th key.
 func fakeGenesis(runID string, n byte) []byte {
 	key := backendtest.Key(n)
 	state, err := backendtest.Genesis(runID, 3)(coordinator.ClientID(key.ID()))
@@ -215,7 +215,7 @@ func fakeGenesis(runID string, n byte) []byte {
 	return follow.SignGenesis(key, [32]byte{n}, state.AppendTo(nil))
 }
 
-// TestServerWithoutTLS talks to something else.
+// TestServerWithoutTLS connects to a server that does not use TLS.
 func TestServerWithoutTLS(t *testing.T) {
 	o := fast(plainServer(t, func(s net.Conn) { _, _ = s.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n")) }))
 	o.MaxAttempts = 2
@@ -226,7 +226,8 @@ func TestServerWithoutTLS(t *testing.T) {
 	golden.Message(t, "error", err, elapsed...)
 }
 
-// TestOnlyThePinnedServerIsTrusted starts a server and pins its key, another one, and none.
+// TestOnlyThePinnedServerIsTrusted connects with the server's key pinned, with a different key
+// pinned, and without a pinned key.
 func TestOnlyThePinnedServerIsTrusted(t *testing.T) {
 	address := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}}).Address
 	known := filepath.Join(t.TempDir(), "known")
@@ -241,7 +242,7 @@ func TestOnlyThePinnedServerIsTrusted(t *testing.T) {
 		t.Fatal(err)
 	}
 	o.ServerKey = host
-	o.Key = backendtest.Key(9) // the server may not have seen yet that the first client is gone
+	o.Key = backendtest.Key(9) // the server may not know yet that the first client has left
 	if c, err = tcp.Dial(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +254,7 @@ func TestOnlyThePinnedServerIsTrusted(t *testing.T) {
 	if !errors.Is(err, tcp.ErrUntrusted) || !errors.Is(err, secure.ErrWrongServer) {
 		t.Fatalf("error %v, want ErrWrongServer", err)
 	}
-	// Somebody else at the same address.
+	// A different server with the same address.
 	o.ServerKey = identity.ID{}
 	if err := os.WriteFile(known, []byte(address+" "+backendtest.Key(7).ID().String()+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -297,8 +298,9 @@ func TestStrangeServers(t *testing.T) {
 	}
 }
 
-// TestHelloIsGoodForOneServer lets a server pass on the challenge of another one: that
-// refuses the hello, and has a place for the client itself.
+// TestHelloIsGoodForOneServer lets a server forward the challenge of a second server. It checks
+// that the second server refuses the client's hello, and that the client can still connect
+// directly.
 func TestHelloIsGoodForOneServer(t *testing.T) {
 	address := servertest.Start(t, server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}}).Address
 	answers := make(chan error, 1)
@@ -318,8 +320,8 @@ func TestHelloIsGoodForOneServer(t *testing.T) {
 	}
 }
 
-// passOn gives a client the challenge of the server at address, and that server the client's
-// hello. It returns the refusal, and nil when there is none.
+// passOn forwards the challenge of the server at address to a client, and the client's hello to
+// that server. It returns the refusal, or nil if the server does not refuse.
 func passOn(client net.Conn, fromClient *frame.Reader, address string) error {
 	socket, err := net.DialTimeout("tcp", address, waitTimeout)
 	if err != nil {
@@ -352,7 +354,8 @@ func passOn(client net.Conn, fromClient *frame.Reader, address string) error {
 	return err
 }
 
-// TestSubmitInFlightIsLost hangs up after the action was read: nobody knows what became of it.
+// TestSubmitInFlightIsLost checks that Submit returns ErrDisconnected if the server hangs up after
+// it read the action, because the outcome is unknown.
 func TestSubmitInFlightIsLost(t *testing.T) {
 	address := fakeServer(t, func(s net.Conn, r *frame.Reader) {
 		welcome(s, r)
@@ -372,8 +375,8 @@ func TestSubmitInFlightIsLost(t *testing.T) {
 	}
 }
 
-// TestBadFramesOfAServer sends what no server sends: the client hangs up, tries again, and
-// shows no update.
+// TestBadFramesOfAServer sends frames that a correct server never sends. It checks that the client
+// hangs up, reconnects, and returns no update.
 func TestBadFramesOfAServer(t *testing.T) {
 	for name, bad := range map[string][]byte{
 		"no state":       frame.Append(nil, frame.TypeState, []byte("no state")),
@@ -404,7 +407,7 @@ func TestBadFramesOfAServer(t *testing.T) {
 			case u := <-c.Updates():
 				t.Errorf("update %+v", u)
 			case <-time.After(waitTimeout):
-				t.Error("the client does not try again")
+				t.Error("the client does not reconnect")
 			}
 			if err := c.Close(); err != nil {
 				t.Fatal(err)
@@ -413,7 +416,7 @@ func TestBadFramesOfAServer(t *testing.T) {
 	}
 }
 
-// TestBytesAreCounted counts what the client exchanges, over two connections.
+// TestBytesAreCounted checks the byte counts of a client over two connections.
 func TestBytesAreCounted(t *testing.T) {
 	o := server.Options{Runs: []server.Genesis{backendtest.Genesis(backendtest.RunID, 3)}, SaveStateDir: t.TempDir()}
 	host := servertest.Start(t, o)
@@ -425,7 +428,7 @@ func TestBytesAreCounted(t *testing.T) {
 	state := (<-c.Updates()).State
 	sent, received := c.Bytes()
 	if whole := uint64(len(state.AppendTo(nil))); sent < 200 || received < whole {
-		t.Errorf("%d bytes sent, %d received, the state alone has %d", sent, received, whole)
+		t.Errorf("%d bytes sent, %d received, but the state alone has %d", sent, received, whole)
 	}
 	host.Stop()
 	o.Listen = host.Address
@@ -438,6 +441,6 @@ func TestBytesAreCounted(t *testing.T) {
 	}
 	moreSent, moreReceived := c.Bytes()
 	if moreSent < 2*sent || moreReceived <= received {
-		t.Errorf("after another connection and a join: %d bytes sent, %d received", moreSent, moreReceived)
+		t.Errorf("after a second connection and a join: %d bytes sent, %d received", moreSent, moreReceived)
 	}
 }

@@ -73,8 +73,8 @@ func Create(ctx context.Context, o Options, genesis func(host coordinator.Client
 }
 
 // Runs asks a server for a list of its runs. o need not name a run. all is the number of runs on
-// the server, which lists at most frame.MaxRuns of them. The list is not authenticated by the runs'
-// logs. Runs makes one attempt.
+// the server, which lists at most frame.MaxRuns of them. The answer is not verified. Runs makes one
+// attempt.
 func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, err error) {
 	err = withSession(ctx, o, frame.RoleLister, func(s *session, _ identity.ID) error {
 		payload, err := s.expect(frame.TypeRuns)
@@ -90,7 +90,7 @@ func Runs(ctx context.Context, o Options) (runs []frame.RunSummary, all uint32, 
 }
 
 // ErrNoModel means that a server does not serve the run's starting model.
-var ErrNoModel = errors.New("the server hands out no model")
+var ErrNoModel = errors.New("the server provides no model")
 
 // ReadLog writes the run's journal, up to its size at the time of the call, to w. It makes one
 // attempt. It calls arrives with its progress in bytes.
@@ -118,7 +118,7 @@ func readLog(ctx context.Context, o Options, from uint64, w io.Writer, arrives f
 				return nil
 			}
 			if from > size {
-				return fmt.Errorf("%w: it has %d bytes, and had %d", ErrNoLog, size, from)
+				return fmt.Errorf("%w: the log has %d bytes, but had %d before", ErrNoLog, size, from)
 			}
 			part.Part = part.Part[:min(uint64(len(part.Part)), size-offset)]
 			if len(part.Part) == 0 {
@@ -178,7 +178,7 @@ func (r *modelReader) read(s *session) error {
 		case part.Size > r.limit:
 			return fmt.Errorf("the server's model has %d bytes, the limit is %d", part.Size, r.limit)
 		case r.offset > 0 && part.Size != r.size:
-			return fmt.Errorf("the server hands out another model than before: %d bytes, not %d", part.Size, r.size)
+			return fmt.Errorf("the server's model has changed: %d bytes, want %d", part.Size, r.size)
 		case len(part.Part) == 0 || uint64(len(part.Part)) > part.Size-r.offset:
 			return fmt.Errorf("%w: %d bytes at %d of %d", frame.ErrMalformed, len(part.Part), r.offset, part.Size)
 		}
@@ -203,7 +203,7 @@ func (s *session) readPart(ask, want frame.Type, offset uint64) (frame.Log, erro
 	}
 	part, err := frame.DecodeLog(payload)
 	if err == nil && part.Offset != offset {
-		err = fmt.Errorf("%w: it answers for offset %d, not %d", frame.ErrMalformed, part.Offset, offset)
+		err = fmt.Errorf("%w: the answer is for offset %d, want %d", frame.ErrMalformed, part.Offset, offset)
 	}
 	return part, err
 }

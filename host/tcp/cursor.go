@@ -51,7 +51,7 @@ func (t *logCursor) take(payload []byte) error {
 		return err
 	}
 	if at := t.log.Head().Index; records.First != at {
-		return fmt.Errorf("%w: records behind %d, the client has %d", frame.ErrMalformed, records.First, at)
+		return fmt.Errorf("%w: records after %d, want records after %d", frame.ErrMalformed, records.First, at)
 	}
 	t.window = frame.Slide(t.window, records.Raw)
 	var applied [][]byte
@@ -88,7 +88,7 @@ func (t *logCursor) pass(payload []byte) error {
 		from = t.cert.Epoch
 	}
 	if c.Index <= from.Index {
-		return fmt.Errorf("%w of epoch %d: it is not later than epoch %d", follow.ErrCertificate, c.Number, from.Number)
+		return fmt.Errorf("%w: epoch %d is not later than epoch %d", follow.ErrCertificate, c.Number, from.Number)
 	}
 	if err := c.Check(t.log.Run(), from.Members); err != nil {
 		return err

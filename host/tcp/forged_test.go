@@ -13,9 +13,10 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// TestForgedStatesAreNotShown has a host that sends a valid state to which no record of its log
-// leads, with a checkpoint and a member of its own: as it is, as the base of an epoch that nobody
-// certified, and with a certificate by keys of the host. A client that takes part shows none.
+// TestForgedStatesAreNotShown checks a host that sends a valid state that does not follow from its
+// log, with a forged checkpoint and member. The host sends the state alone, as the base of an epoch
+// without a certificate, and with a certificate by the host's keys. A participating client returns
+// none of these states.
 func TestForgedStatesAreNotShown(t *testing.T) {
 	genesis, err := follow.OpenGenesis(fakeGenesis(backendtest.RunID, 200))
 	if err != nil {
@@ -30,7 +31,7 @@ func TestForgedStatesAreNotShown(t *testing.T) {
 	state.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Origin: coordinator.CheckpointDummy, Digest: [32]byte{6, 6, 6}}
 	forged := state.AppendTo(nil)
 	if _, err := coordinator.Decode(forged); err != nil {
-		t.Fatalf("the test forges no valid state: %v", err)
+		t.Fatalf("the forged state is invalid: %v", err)
 	}
 	epoch := follow.Epoch{Number: 1, Index: 3, State: state.Hash()}
 	epoch.Members = append(epoch.Members, own.ID())

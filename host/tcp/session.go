@@ -32,7 +32,7 @@ type session struct {
 	reader    *frame.Reader  // reads from buffer
 	role      frame.Role
 	key       identity.Key
-	certified uint64   // index of the newest epoch that this client has signed
+	certified uint64   // number of records at the start of the newest epoch that this client has signed
 	nonce     [32]byte // of the challenge
 	draws     [32]byte // of the Welcome
 	sequence  uint64   // of the newest Hello; guarded by Client.sending
@@ -47,8 +47,8 @@ type session struct {
 }
 
 // handshake proves the keys of both sides on a new connection. accept decides whether the client
-// trusts the server's key. After an error the caller closes socket. With the role that lists runs,
-// the server's answer is the list.
+// trusts the server's key. After an error the caller closes socket. With frame.RoleLister,
+// handshake returns after the hello, and the server answers with the list of runs.
 func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) error, o Options, run [32]byte, role frame.Role, addrs []string) (*session, error) {
 	// When ctx ends, this unblocks the reads and writes below.
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
@@ -73,7 +73,7 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 		return nil, err
 	}
 	if challenge.Version != frame.Version {
-		return nil, fmt.Errorf("%w: it speaks version %d of the protocol, this program version %d; use programs of the same release",
+		return nil, fmt.Errorf("%w: the server speaks version %d of the protocol, this program version %d; use programs of the same release",
 			ErrRefused, challenge.Version, frame.Version)
 	}
 	s.nonce = challenge.Nonce
@@ -116,7 +116,7 @@ func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
 	case identity.ID(state.Host) != s.server:
 		return fmt.Errorf("%w: the run's host is %s, the server is %s", follow.ErrGenesis, identity.ID(state.Host), s.server)
 	case wanted != ([32]byte{}) && s.run != wanted:
-		return fmt.Errorf("%w: run %q here is %x, wanted is %x", follow.ErrGenesis, runID, s.run, wanted)
+		return fmt.Errorf("%w: run %q has the hash %x, want %x", follow.ErrGenesis, runID, s.run, wanted)
 	}
 	return nil
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestAddressesOutliveTheServer restarts a server in thought: it knows one of three addresses. Whom it
-// named since, and names no longer, is gone.
+// TestAddressesOutliveTheServer simulates a restarted server that knows only one of three
+// addresses. An address that the server listed since then and no longer lists is removed.
 func TestAddressesOutliveTheServer(t *testing.T) {
 	state := &coordinator.State{
 		Epoch: coordinator.Epoch{Clients: []coordinator.Client{
@@ -43,7 +43,8 @@ func TestAddressesOutliveTheServer(t *testing.T) {
 	}
 }
 
-// TestPausesAreBounded: a host that starts again counts on it.
+// TestPausesAreBounded checks the longest pause between attempts, on which a restarting host
+// relies.
 func TestPausesAreBounded(t *testing.T) {
 	o := Options{Addr: "localhost:1", RunID: "run"}
 	if err := o.check(); err != nil {
@@ -54,11 +55,12 @@ func TestPausesAreBounded(t *testing.T) {
 		longest = max(longest, policy.NextBackOff())
 	}
 	if longest > frame.LongestPause || longest < frame.LongestPause*9/10 {
-		t.Errorf("the longest pause was %v, want little less than %v", longest, frame.LongestPause)
+		t.Errorf("the longest pause was %v, want slightly less than %v", longest, frame.LongestPause)
 	}
 }
 
-// TestNonceRisesAboveTheState gives the client a clock behind its last process's.
+// TestNonceRisesAboveTheState checks a client whose clock is behind the clock of its previous
+// process.
 func TestNonceRisesAboveTheState(t *testing.T) {
 	key := identity.FromSeed([identity.SeedSize]byte{1})
 	c := &Client{options: Options{Key: key}, nonce: 5}

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/learn/distro/distrotest"
 )
 
-// perHundredMillion reports the time of an operation on n parameters as milliseconds for
-// 100 million.
+// perHundredMillion reports the time of an operation on n parameters, scaled to milliseconds for
+// 100 million parameters.
 func perHundredMillion(b *testing.B, n int, start time.Time) {
 	b.ReportMetric(time.Since(start).Seconds()*1e3/float64(b.N)*1e8/float64(n), "ms/100M")
 }
@@ -21,7 +21,7 @@ func benchmarkKernels(b *testing.B, run func(b *testing.B, kernel *Kernel)) {
 	}
 }
 
-// benchmarkSize is larger than any cache, so that memory is part of what is measured.
+// benchmarkSize exceeds any cache, so that the benchmark includes memory access.
 const benchmarkSize = 2048
 
 func BenchmarkEncode(b *testing.B) {

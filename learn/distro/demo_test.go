@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/learn/distro/distrotest"
 )
 
-// demoCase is a case of testdata/demo.json, which scripts/reference/demo_vectors.py made
-// from the published algorithm in double precision.
+// demoCase is a case of testdata/demo.json. scripts/reference/demo_vectors.py computed it with the
+// published algorithm in double precision.
 type demoCase struct {
 	Shape     []int64
 	Chunk     int
@@ -48,7 +48,7 @@ func unpack[T any](t *testing.T, b []byte, size int) []T {
 	return out
 }
 
-// fixed reads the inputs: multiples of 1/256.
+// fixed decodes the inputs, which are multiples of 1/256.
 func fixed(t *testing.T, b []byte) []float32 {
 	t.Helper()
 	var out []float32
@@ -58,7 +58,7 @@ func fixed(t *testing.T, b []byte) []float32 {
 	return out
 }
 
-// half returns the number that has the given bits in IEEE 754 half precision.
+// half returns the number with the given bits in IEEE 754 half precision.
 func half(b uint16) float64 {
 	fraction, exponent := float64(b&0x3ff)/1024, int(b>>10&31)
 	if exponent == 0 {
@@ -70,10 +70,11 @@ func half(b uint16) float64 {
 }
 
 const (
-	// demoTolerance is how far a coefficient may be from the reference, in units of the
-	// largest of its chunk.
+	// demoTolerance is the maximum difference of a coefficient from the reference, relative to the
+	// largest coefficient of its chunk.
 	demoTolerance = 1e-5
-	// demoZero is the part of the largest update below which its sign is rounding.
+	// demoZero is the fraction of the largest update below which the sign of an update depends on
+	// rounding.
 	demoZero = 1e-5
 )
 
@@ -102,8 +103,8 @@ func TestAgreesWithThePublishedAlgorithm(t *testing.T) {
 	t.Logf("%d signs agree, %d within %g of the largest from zero left out", signs, nearZero, demoZero)
 }
 
-// encode compares what each sender sends, and the residual of the first. It returns the
-// reference's results, how many indices differ within rounding and the largest error.
+// encode compares the result of each sender, and the residual of the first sender. It returns the
+// reference's results, the number of indices that differ within rounding, and the largest error.
 func (c demoCase) encode(t *testing.T, kernel *Kernel, l Layout) (want []codec.TensorResult, other int, worst float64) {
 	for i, sender := range c.Senders {
 		delta := fixed(t, sender.Momentum)
@@ -148,8 +149,8 @@ func compareResidual(t *testing.T, kernel *Kernel, got, want []float32) {
 	}
 }
 
-// decode compares the directions in which the first n senders' results move the weights,
-// for every n. It returns how many agree and how many are too near zero to tell.
+// decode compares the directions in which the first n senders' results move the weights, for every
+// n. It returns how many directions agree and how many are too near zero to compare.
 func (c demoCase) decode(t *testing.T, kernel *Kernel, l Layout, results []codec.TensorResult) (agree, nearZero int) {
 	for n := 1; n <= len(results); n++ {
 		for _, quantized := range []bool{true, false} {

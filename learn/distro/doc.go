@@ -19,7 +19,7 @@
 //
 // # Bits
 //
-// Replicas must hold the same bits on every machine: a difference in the last place of a sum can
+// Replicas must hold the same bits on every machine. A difference in the last place of a sum can
 // change its sign, and so change a step by twice the learning rate. The order of the
 // single-precision operations is therefore part of the definition. The kernel "go" (reference.go,
 // transform.go) is the specification, with an explicit rounding around every product. The C kernels
@@ -29,5 +29,5 @@
 // for GPUs.
 //
 // A coefficient that is exactly zero is never sent, because it has no sign. A chunk may therefore
-// have fewer than TopK entries. The first results of a cold start have none.
+// have fewer than TopK entries. The first results after a cold start have none.
 package distro

@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// TestMoreChunksThanSixteenBitsCount has a dimension that is a prime above 65,535, so that
-// every row is a chunk of its own.
+// TestMoreChunksThanSixteenBitsCount uses a dimension that is a prime above 65,535, so that every
+// row is a separate chunk.
 func TestMoreChunksThanSixteenBitsCount(t *testing.T) {
 	const rows, cols = 65537, 8
 	l := newLayout(t, []int64{rows, cols}, 64)

@@ -8,9 +8,9 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// TestHugeValuesMoveAllKernelsAlike applies results whose values are finite by themselves and
-// overflow in their sum or in the inverse transform: no kernel may differ from the reference, and
-// no weight may become NaN.
+// TestHugeValuesMoveAllKernelsAlike applies results with finite values that overflow in their sum
+// or in the inverse transform. No kernel may differ from the reference, and no weight may become
+// NaN.
 func TestHugeValuesMoveAllKernelsAlike(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, shape := range [][]int64{{64, 64}, {24, 40}, {100}, {7, 13}, {128, 128}} {
@@ -42,7 +42,7 @@ func TestHugeValuesMoveAllKernelsAlike(t *testing.T) {
 	}
 }
 
-// hugeResult is a valid result of the largest values that there are, at drawn places.
+// hugeResult returns a valid result with the largest possible values at random positions.
 func hugeResult(r *rand.Rand, of codec.TensorLayout) codec.TensorResult {
 	result := of.NewResult()
 	for c := range of.Chunks {

@@ -1,10 +1,9 @@
 //go:build cgo && amd64
 
-// One build holds the kernels for every instruction set; which of them runs is decided at
-// run time.
+// One build contains the kernels for every instruction set. The program selects one at run time.
 
-// A fused multiply-add rounds once where the definition rounds twice. cgo does not let a
-// package pass -ffp-contract=off, so the source says it, in both compilers' words.
+// A fused multiply-add rounds once where the definition rounds twice. cgo does not let a package
+// pass -ffp-contract=off, so the source sets it, in the form for each compiler.
 #ifdef __clang__
 #pragma STDC FP_CONTRACT OFF
 #else
@@ -23,7 +22,7 @@
 #define PADDING 16
 #define MAX_CHUNK 128
 #define MAXIMA 128 // see select_few
-#define FEW 64          // up to this many coefficients are selected by insertion
+#define FEW 64          // up to this number of coefficients, insertion selects
 
 static inline int padded(int n) { return (n + PADDING - 1) & ~(PADDING - 1); }
 
@@ -35,26 +34,26 @@ static inline uint32_t magnitude(float v) {
 
 #define LEAST 0x0d800000 // bits of 2⁻¹⁰⁰
 
-// flush returns zero in place of what is too small for a momentum: see reference.go.
+// flush returns zero for a value that is too small for a momentum: see reference.go.
 static inline float flush(float x) { return magnitude(x) < LEAST ? 0.0f : x; }
 
-// A chunk's memory. Rows of chunk and rows hold padded(cols) floats, those of turned
-// padded(rows).
+// The scratch memory for a chunk. Rows of chunk and rows hold padded(cols) floats; rows of turned
+// hold padded(rows).
 typedef struct {
 	float *chunk, *rows, *turned;
 	uint64_t *above, *equal; // bit sets over the coefficients, for select_many
 } scratch;
 
-// ahead is what is left to fetch of the next chunk while this one is computed: asked for all
-// at once its lines would wait for each other.
+// ahead is the part of the next chunk still to prefetch while the current chunk is computed. It is
+// prefetched in pieces, because requests for all its cache lines at once would wait for each other.
 typedef struct {
 	const float *delta, *grad;
 	int64_t stride;
 	int rows, cols;
 } ahead;
 
-// fetch asks for a quarter of as many rows as a strip has lanes: with one call a strip, all
-// rows of a square chunk in the course of its three transforms and its transposition.
+// fetch prefetches a quarter as many rows as a strip has lanes. With one call for each strip, this
+// covers all rows of a square chunk during its three transforms and its transposition.
 static inline void fetch(ahead *next, int lanes) {
 	for (int n = lanes / 4; n > 0 && next->rows > 0; n--, next->rows--, next->delta += next->stride, next->grad += next->stride)
 		for (int j = 0; j < next->cols; j += PADDING) {
@@ -79,8 +78,8 @@ static scratch carve(const psyche_distro_plan *p) {
 	return s;
 }
 
-// kth_magnitude returns the k-th largest magnitude of the coefficients, by counting their
-// bits from the top, 11, 11 and 9 at a time.
+// kth_magnitude returns the k-th largest magnitude of the coefficients. It is a radix selection
+// from the top bits: 11, 11 and 9 bits at a time.
 static uint32_t kth_magnitude(const psyche_distro_plan *p, const float *turned, int k) {
 	static const int shifts[] = {20, 9, 0};
 	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
@@ -103,8 +102,8 @@ static uint32_t kth_magnitude(const psyche_distro_plan *p, const float *turned, 
 	return prefix;
 }
 
-// select_many is the selection for any k: all above the k-th magnitude, and of those equal
-// to it the lowest indices, none that is zero.
+// select_many selects coefficients for any k: all above the k-th magnitude, and among those equal
+// to it the lowest indices. It never selects zeros.
 static int select_many(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
 	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
 	const uint32_t kth = kth_magnitude(p, s->turned, k);
@@ -135,8 +134,8 @@ static int select_many(const psyche_distro_plan *p, const scratch *s, int k, uin
 	return count;
 }
 
-// below_floor reports whether no value has a magnitude of at least floor, and clears the places of
-// what was selected then.
+// below_floor reports whether no value has a magnitude of at least floor. If so, it clears the
+// entries of the selected coefficients.
 static int below_floor(int count, uint16_t *indices, float *values, float floor) {
 	for (int i = 0; i < count; i++)
 		if (magnitude(values[i]) >= magnitude(floor))
@@ -146,8 +145,8 @@ static int below_floor(int count, uint16_t *indices, float *values, float floor)
 	return 1;
 }
 
-// insert puts a key among the count ≤ k largest, in descending order, and returns how many
-// there are then.
+// insert adds a key to the list of the count ≤ k largest keys, in descending order. It returns the
+// new length of the list.
 static inline int insert(uint64_t *keys, int count, int k, uint64_t key) {
 	int at = count;
 	if (count == k) {
@@ -199,9 +198,8 @@ unsigned psyche_distro_isas(void) {
 	return set;
 }
 
-// Any library of the process may have set its threads to flush subnormal numbers to zero
-// or to another rounding. The kernels run with the default of IEEE 754 and put back what
-// they found.
+// Any library in the process may have set the threads to flush subnormal numbers to zero or to
+// another rounding. The kernels run in the default mode of IEEE 754 and restore the previous mode.
 #define DEFAULT_MODE 0x1f80
 
 #define DISPATCH(call)                        \

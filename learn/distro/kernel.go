@@ -53,20 +53,20 @@ type chunkKernel interface {
 	// encode writes the new momentum to left, which may be delta. It returns the first chunk with a
 	// coefficient that is not finite, or −1. It does not write that chunk and later ones.
 	encode(first, last int, delta, left, grad []float32, p EncodeParams, k int, out slots) int
-	// apply applies entries of the chunks first … last−1.
+	// apply applies the entries of the chunks first … last−1.
 	apply(first, last int, in entries, weights []float32, p ApplyParams)
 	// add adds the inverse DCT of the entries to delta.
 	add(first, last int, in entries, delta []float32)
 }
 
-// slots contains k slots for each chunk of a tensor.
+// slots hold k entries for each chunk of a tensor.
 type slots struct {
 	counts, indices []uint16
 	values          []float32
 }
 
-// entries contains coefficients of consecutive chunks. Those of the i-th chunk are at offsets[i] to
-// offsets[i+1], in ascending order of index, and move its weights by rates[i].
+// entries are coefficients of consecutive chunks. The entries of the i-th chunk are at offsets[i]
+// to offsets[i+1], in ascending order of index, and move its weights by rates[i].
 type entries struct {
 	offsets []int32
 	rates   []float32
@@ -74,7 +74,8 @@ type entries struct {
 	values  []float32
 }
 
-// NewKernel selects the instruction set. It returns an error if that is unknown or unavailable.
+// NewKernel selects the instruction set. It returns an error if the instruction set is unknown or
+// unavailable.
 func NewKernel(o Options) (*Kernel, error) {
 	name := o.ISA
 	if name == "" {
@@ -94,7 +95,7 @@ func NewKernel(o Options) (*Kernel, error) {
 	return nil, fmt.Errorf("%s %q: %w: this build and processor have %s", EnvISA, name, ErrInput, strings.Join(names, ", "))
 }
 
-// availableISAs lists the implementations that this build and processor can run, slowest first.
+// availableISAs returns the instruction sets that this build and processor support, slowest first.
 func availableISAs() []isa {
 	return append([]isa{{name: "go", new: newReference, squares: squares, digest: audit.Digest}}, nativeISAs()...)
 }
@@ -111,17 +112,17 @@ type EncodeParams struct {
 	// TopK is the maximum number of coefficients sent for each chunk, limited to the chunk's size.
 	// At least 1.
 	TopK int
-	// Floor is the minimum size of the largest coefficient of a chunk. Of a chunk with smaller ones
-	// nothing is sent or removed. 0 means no minimum. See Kernel.Floor.
+	// Floor is the minimum magnitude of the largest coefficient of a chunk. If all coefficients of a
+	// chunk are smaller, Encode sends and removes none of them. 0 means no minimum. See Kernel.Floor.
 	Floor float32
 }
 
 // Encode updates the momentum, δ ← Decay·δ + LR·g, and sets elements below 2⁻¹⁰⁰ to zero. It
-// selects the TopK largest coefficients of each chunk's DCT by magnitude, among equals those with
-// the lowest indices, and never zeros. It removes them from the momentum, δ ← δ − DCT⁻¹(result).
-// From a chunk below Floor it removes none. delta and grad contain the tensor's elements in
-// row-major order; grad is not changed. The result contains the coefficients themselves; a 1-bit
-// message sends their signs.
+// selects the TopK largest coefficients of each chunk's DCT by magnitude. Among equal ones it
+// selects the lowest indices, and it never selects zeros. It removes them from the momentum, δ ← δ
+// − DCT⁻¹(result). In a chunk below Floor it selects none. delta and grad contain the tensor's
+// elements in row-major order; grad is not changed. The result contains the coefficients
+// themselves; a 1-bit message sends their signs.
 //
 // ErrNotFinite means that δ or g contains an infinity or NaN, or that a coefficient overflowed. The
 // chunk named in the error is unchanged, and other chunks may have been updated. Call Finite on
@@ -156,14 +157,14 @@ func (k *Kernel) EncodeTo(l Layout, delta, left, grad []float32, p EncodeParams)
 	return result, nil
 }
 
-// quiet is the fraction of the tensor's momentum, per element, below which a chunk's momentum is
-// negligible.
+// quiet is the fraction of the tensor's root mean square momentum below which a chunk's momentum
+// carries no information.
 const quiet = 1.0 / (1 << 10)
 
 // Floor returns a floor for Encode with the same arguments: 2⁻¹⁰ of the root mean square of the
 // whole tensor's momentum after adding the gradient. Smaller remainders of old gradients are not
-// worth their bits. The floor is the sender's choice and need not be precise: for a large tensor,
-// an eighth of the elements is sampled.
+// worth sending. The floor is the sender's choice and need not be precise: for a large tensor,
+// Floor samples an eighth of the elements.
 func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 	if len(delta) == 0 || len(delta) != len(grad) {
 		return 0
@@ -189,7 +190,8 @@ func (k *Kernel) Floor(delta, grad []float32, p EncodeParams) float32 {
 	return floor
 }
 
-// momenta adds the squares of decay·δ + lr·g in double precision, in groups of four.
+// momenta returns the sum of the squares of decay·δ + lr·g, in double precision over groups of four
+// elements.
 func momenta(delta, grad []float32, p EncodeParams) float64 {
 	var even, odd float64
 	for ; len(delta) >= 8 && len(grad) >= 8; delta, grad = delta[8:], grad[8:] {
@@ -209,9 +211,9 @@ func fourSquares(delta, grad *[4]float32, decay, lr float32) float32 {
 	return a*a + b*b + (c*c + d*d)
 }
 
-// Norm returns the L2 norm of all slices together, in double precision, so that it is finite
-// exactly if every element is. The bits depend neither on the number of threads nor on the
-// instruction set.
+// Norm returns the L2 norm of all slices together, in double precision. It is finite exactly if
+// every element is finite. The bits depend neither on the number of threads nor on the instruction
+// set.
 func Norm(threads int, slices [][]float32) float64 {
 	sets := availableISAs()
 	return (&Kernel{threads: threads, isa: sets[len(sets)-1]}).norm(slices)
@@ -231,7 +233,8 @@ func (k *Kernel) norm(slices [][]float32) float64 {
 	return math.Sqrt(added(sums))
 }
 
-// squares adds the squares of values, each to the sum of its index modulo the number of sums.
+// squares adds the squares of values. The square of an element goes to the sum of its index modulo
+// the number of sums.
 func squares(values []float32) float64 {
 	var sums [padding]float64
 	for ; len(values) >= padding; values = values[padding:] {
@@ -245,7 +248,7 @@ func squares(values []float32) float64 {
 	return added(sums[:])
 }
 
-// added adds numbers in their order.
+// added returns the sum of numbers, added in order.
 func added(numbers []float64) (sum float64) {
 	for _, n := range numbers {
 		sum += n
@@ -255,10 +258,10 @@ func added(numbers []float64) (sum float64) {
 
 // ApplyParams are the scalar parameters of DecodeApply.
 type ApplyParams struct {
-	// LR is the size of every step in a chunk in which all results sent something, at least 0.
+	// LR is the size of each step in a chunk in which all results sent something, at least 0.
 	LR float32
-	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for no decay
-	// (then there is no multiplication). More than 0, at most 1.
+	// WeightFactor multiplies each weight before its step: 1 − LR·weightDecay, or 1 for no decay,
+	// which skips the multiplication. More than 0, at most 1.
 	WeightFactor float32
 }
 
@@ -266,8 +269,8 @@ type ApplyParams struct {
 // every weight: w ← w·WeightFactor − rate·sign(u), with both operations rounded separately. If u is
 // zero, the weight does not move. The rate of a chunk is the element of Rates for the number of
 // results that sent something in it. Results of unit values (1-bit) give the same bits in any
-// order. Others are summed in the given order, so callers must agree on the order. Weights decay
-// even without results.
+// order. Other results are added in the given order, so callers must agree on the order. Weights
+// decay even without results.
 //
 // DecodeApply checks every result before it changes any weight.
 func (k *Kernel) DecodeApply(l Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
@@ -306,7 +309,7 @@ func (k *Kernel) Finite(values []float32) bool {
 	return !bad.Load()
 }
 
-// checkResult checks that a result fits the layout, so that kernels need not.
+// checkResult returns an error if a result does not fit the layout. The kernels rely on this check.
 func checkResult(l Layout, r codec.TensorResult) error {
 	chunks := l.Chunks()
 	k := len(r.Indices) / chunks
@@ -317,8 +320,8 @@ func checkResult(l Layout, r codec.TensorResult) error {
 	return nil
 }
 
-// piece is the number of chunks that a goroutine takes at a time: enough to make distribution
-// cheap, but few enough that merged entries stay in the cache and threads finish together.
+// piece is the number of chunks that a goroutine takes at a time. It is large enough to keep the
+// overhead low, and small enough that merged entries stay in the cache and threads finish together.
 const piece = 64
 
 // eachBlock calls f with 0 … n−1.
@@ -353,7 +356,7 @@ func (k *Kernel) eachMergedRange(l Layout, results []codec.TensorResult, rates [
 	})
 }
 
-// share runs work on the kernel's goroutines; next returns 0 … n−1, each once.
+// share runs work on the kernel's goroutines. next returns 0 … n−1, each once.
 func (k *Kernel) share(n int, work func(next func() (int, bool))) {
 	var taken atomic.Int64
 	next := func() (int, bool) {

@@ -16,8 +16,8 @@ import (
 	"github.com/psyche-go/psyche/learn/distro/distrotest"
 )
 
-// kernels returns one kernel for each instruction set at hand and thread count, the
-// reference first.
+// kernels returns one kernel for each available instruction set and thread count. The reference
+// comes first.
 func kernels(t testing.TB) []*Kernel {
 	t.Helper()
 	var all []*Kernel
@@ -62,7 +62,7 @@ func bitsOf(parts ...any) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// train runs some rounds of three trainers on one tensor and hashes all that they hold.
+// train runs some rounds of three trainers on one tensor and hashes their state.
 func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 	t.Helper()
 	n := l.Elements()
@@ -97,7 +97,7 @@ func train(t testing.TB, kernel *Kernel, l Layout, topK, rounds int) string {
 	return fmt.Sprint(trace)
 }
 
-// Sums over a whole tensor have the same bits on every machine, of whatever length it is.
+// Sums over a whole tensor must have the same bits on every machine, for any length.
 func TestSumsOfSquaresHaveTheBitsOfTheReference(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 15, 16, 127, 128, 129, 513, 1<<15 + 3, 1<<17 + 77} {
 		delta, grad := normal(uint64(n), n, 1), normal(uint64(n)+1, n, 0.1)
@@ -117,7 +117,7 @@ func TestSumsOfSquaresHaveTheBitsOfTheReference(t *testing.T) {
 func TestEveryKernelHasTheBitsOfTheReference(t *testing.T) {
 	for _, c := range distrotest.Shapes {
 		if testing.Short() && len(c.Shape) == 2 && c.Shape[1] > 1024 {
-			continue // long with the race detector
+			continue // slow with the race detector
 		}
 		t.Run(fmt.Sprintf("%v by %d top %d", c.Shape, c.Chunk, c.TopK), func(t *testing.T) {
 			l := newLayout(t, c.Shape, c.Chunk)
@@ -166,8 +166,8 @@ func TestEncodeToKeepsTheOldMomentum(t *testing.T) {
 	}
 }
 
-// TestTiesGoToTheLowestIndex uses chunks of two columns whose only nonzero row is {1, 0}:
-// both columns of the coefficients are then equal to the bit.
+// TestTiesGoToTheLowestIndex uses chunks of two columns whose only nonzero row is {1, 0}. Both
+// columns of the coefficients are then equal in every bit.
 func TestTiesGoToTheLowestIndex(t *testing.T) {
 	for _, topK := range []int{1, 2, 3, 7, 64, 65, 99, 127, 128} {
 		l := newLayout(t, []int64{64, 2}, 64)
@@ -212,7 +212,7 @@ func TestZerosAreNotSent(t *testing.T) {
 		if !slices.Equal(result.Counts, []uint16{0, 0}) {
 			t.Errorf("%s: a cold start sends %v entries", kernel.ISA(), result.Counts)
 		}
-		// A constant chunk has one coefficient, exactly.
+		// A constant chunk has exactly one coefficient.
 		for i := range l.Elements() {
 			if i%128 < 64 {
 				grad[i] = 1
@@ -262,7 +262,7 @@ func TestOppositeSignsCancel(t *testing.T) {
 	}
 }
 
-// TestOrderOfSignsDoesNotMatter: sums of signs are exact, whoever comes first.
+// TestOrderOfSignsDoesNotMatter checks that sums of signs are exact in any order.
 func TestOrderOfSignsDoesNotMatter(t *testing.T) {
 	kernel, err := NewKernel(Options{})
 	if err != nil {
@@ -397,8 +397,8 @@ func TestISAByEnvironment(t *testing.T) {
 	}
 }
 
-// TestMomentumEnds lets gradients end: what is left of them becomes zero, and nothing is sent of
-// it, long before numbers are so small that their last bits are lost.
+// TestMomentumEnds stops the gradients. The remaining momentum must become zero, and Encode must
+// stop sending it, long before the numbers are so small that they lose bits.
 func TestMomentumEnds(t *testing.T) {
 	l := newLayout(t, []int64{48, 67}, 64)
 	for _, kernel := range kernels(t) {
@@ -426,13 +426,14 @@ func TestMomentumEnds(t *testing.T) {
 	}
 }
 
-// TestSmallMomentumIsFlushed looks at the edge, and that what is no number is not hidden.
+// TestSmallMomentumIsFlushed tests values around the limit, and that NaN and infinity are not
+// hidden.
 func TestSmallMomentumIsFlushed(t *testing.T) {
 	l := newLayout(t, []int64{67}, 67)
 	for _, kernel := range kernels(t) {
 		delta, grad := make([]float32, 67), make([]float32, 67)
 		for i := range grad {
-			grad[i] = math.Nextafter32(0x1p-100, 0) // below it: in vectors and after their end
+			grad[i] = math.Nextafter32(0x1p-100, 0) // below the limit: in vectors and in the remainder after them
 		}
 		grad[0], grad[66] = 0x1p-100, -0x1p-100
 		if _, err := kernel.Encode(l, delta, grad, EncodeParams{Decay: 1, LR: 1, TopK: 67}); err != nil {
@@ -465,8 +466,8 @@ func TestSmallMomentumIsFlushed(t *testing.T) {
 	}
 }
 
-// TestWhoSpeaksAloneMovesLess: a chunk moves by the share of the results that sent something in it,
-// whatever they sent there, signs or values.
+// TestWhoSpeaksAloneMovesLess checks that a chunk moves by the fraction of the results that sent
+// something in it. The contents, signs or values, do not matter.
 func TestWhoSpeaksAloneMovesLess(t *testing.T) {
 	l := newLayout(t, []int64{4 * 67}, 67)
 	full := codec.TensorResult{
@@ -496,7 +497,8 @@ func TestWhoSpeaksAloneMovesLess(t *testing.T) {
 	}
 }
 
-// TestRates: all together move a chunk by the whole rate, to the bit, and more who speak never by less.
+// TestRates checks that results from all senders move a chunk by exactly the whole rate, and that
+// more senders never move it less.
 func TestRates(t *testing.T) {
 	p := ApplyParams{LR: 4e-4, WeightFactor: 1}
 	for _, counted := range []int{0, 1, 2, 3, 7, 10, 256, 1000} {
@@ -507,8 +509,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestQuietChunksWait: a chunk without a coefficient that reaches the floor sends nothing and keeps
-// its momentum; the others send what they do without one.
+// TestQuietChunksWait checks that a chunk without a coefficient of at least the floor sends nothing
+// and keeps its momentum. The other chunks must send the same as without a floor.
 func TestQuietChunksWait(t *testing.T) {
 	l := newLayout(t, []int64{3 * 67}, 67)
 	for _, kernel := range kernels(t) {

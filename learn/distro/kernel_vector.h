@@ -1,9 +1,9 @@
-// The kernels for one instruction set. Included by kernel.c once for each, with
+// The kernels for one instruction set. kernel.c includes this file once for each, with
 //   LANES    floats of a vector, 4, 8 or 16
 //   NAME(x)  the name of x for this instruction set
 //   TARGET   the function attribute that allows its instructions
-// A lane is a column (or, turned, a row) of the chunk; lanes never meet in an addition, so
-// their number does not change a result. No include guard: that is the point.
+// A lane is a column (or, transposed, a row) of the chunk. Lanes are never added to each other, so
+// their number does not change a result. There is deliberately no include guard.
 
 typedef float NAME(V) __attribute__((vector_size(LANES * 4), may_alias));
 typedef float NAME(U) __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -36,8 +36,8 @@ typedef float NAME(W) __attribute__((vector_size(LANES * 2), aligned(4), may_ali
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
 #endif
 
-// Lee's recursion on N vectors in x, with N more in t for scratch: leeForward and
-// leeInverse of transform.go. SUB names the function for the halves.
+// Lee's recursion on N vectors in x, with N vectors in t as scratch: leeForward and leeInverse of
+// transform.go. SUB names the function for the halves.
 INLINE void NAME(forward_1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
 INLINE void NAME(inverse_1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
 
@@ -75,8 +75,8 @@ INLINE void NAME(inverse_1)(V *x, V *t, const float *secants) { (void)x, (void)t
 		} \
 	}
 
-// HELD makes the functions for halves small enough for the registers: the recursion runs
-// on local arrays, which the compiler dissolves.
+// HELD makes the functions for halves that are small enough for the registers. The recursion runs
+// on local arrays, which the compiler keeps in registers.
 #define HELD(N) \
 	INLINE void NAME(forward_held_##N)(V *x, V *unused, const float *secants) { \
 		V a[N], t[N]; \
@@ -93,8 +93,8 @@ INLINE void NAME(inverse_1)(V *x, V *t, const float *secants) { (void)x, (void)t
 		UNROLL for (int i = 0; i < N; i++) x[i] = a[i]; \
 	}
 
-// STRIDED makes the functions for one strip of a chunk: N vectors that lie ld floats apart,
-// their scaling included. It is the outermost step of the recursion.
+// STRIDED makes the functions for one strip of a chunk: N vectors that are ld floats apart,
+// including their scaling. This is the outermost step of the recursion.
 #define STRIDED(N, H, SUB) \
 	static TARGET void NAME(forward_strided_##N)(const psyche_distro_axis *axis, const float *secants, float *rows, int ld) { \
 		V x[N], t[N]; \
@@ -157,7 +157,7 @@ EXPANDED(32, 16, HALF_OF_32)
 STRIDED(64, 32, 32)
 STRIDED(128, 64, 64)
 
-// lee transforms one strip of 2, 4 … 128 rows; of one point the transform is 1.
+// lee transforms one strip of 2, 4 … 128 rows. The transform of one point is the point itself.
 static TARGET void NAME(lee)(const psyche_distro_axis *axis, const float *secants, float *rows, int ld, int inverse) {
 	switch (axis->n) {
 #define CASE(N) \
@@ -172,8 +172,8 @@ static TARGET void NAME(lee)(const psyche_distro_axis *axis, const float *secant
 	}
 }
 
-// dense transforms one strip by the matrix whose element (k, i) lies at
-// matrix[k·down + i·right], adding in ascending order of i, four rows at a time.
+// dense transforms one strip by the matrix with element (k, i) at matrix[k·down + i·right], adding
+// in ascending order of i, four rows at a time.
 static TARGET void NAME(dense)(int n, const float *matrix, int down, int right, float *rows, int ld) {
 	V x[MAX_CHUNK];
 	int k = 0;
@@ -276,10 +276,10 @@ static TARGET void NAME(turn)(const float *from, int rows, int cols, float *to, 
 	}
 }
 
-// select_few selects k ≤ FEW coefficients. The k-th largest of the maxima of disjoint parts
-// bounds the k-th largest magnitude from below, so that one more pass finds few candidates.
-// It begins with MAXIMA parts and joins them while twice k or more are left: fewer parts, a
-// few more candidates.
+// select_few selects k ≤ FEW coefficients. The k-th largest of the maxima of disjoint parts is a
+// lower bound for the k-th largest magnitude, so one more pass finds few candidates. It begins with
+// MAXIMA parts and joins parts as long as at least twice k remain. Fewer parts give slightly more
+// candidates.
 static TARGET int NAME(select_few)(const psyche_distro_plan *p, I *maxima, const float *turned, int k, uint16_t *indices, float *values) {
 	const int rows = p->column.n, cols = p->row.n, ld = padded(rows);
 	const int32_t *lanes = (const int32_t *)maxima;
@@ -316,7 +316,7 @@ static TARGET int NAME(select_few)(const psyche_distro_plan *p, I *maxima, const
 	return count;
 }
 
-// select_top returns how many coefficients were selected, or −1 when one is not finite.
+// select_top returns the number of selected coefficients, or −1 if a coefficient is not finite.
 static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s, int k, uint16_t *indices, float *values) {
 	enum { PARTS = MAXIMA / LANES };
 	const int total = p->row.n * padded(p->column.n) / LANES;
@@ -341,7 +341,7 @@ static TARGET int NAME(select_top)(const psyche_distro_plan *p, const scratch *s
 	return NAME(select_few)(p, maxima, s->turned, k, indices, values);
 }
 
-// invert leaves the inverse transform of the entries in s->rows.
+// invert writes the inverse transform of the entries to s->rows.
 static TARGET void NAME(invert)(const psyche_distro_plan *p, const scratch *s, int count, const uint16_t *indices, const float *values, ahead *next) {
 	const int cols = p->row.n, width = padded(cols);
 	memset(s->rows, 0, sizeof(float) * p->column.n * width);
@@ -406,7 +406,7 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 	return -1;
 }
 
-// squares adds up v², the element i into the sum i % PADDING: in double precision each square is exact.
+// squares adds v². Element i goes to the sum i % PADDING. In double precision each square is exact.
 static TARGET double NAME(squares)(const float *v, int64_t n) {
 	enum { HALF = LANES / 2, SUMS = PADDING / HALF };
 	D sums[SUMS];

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// MaxChunk is the largest chunk side that the tables cover. Its square still fits into the uint16
-// indices of a result.
+// MaxChunk is the largest chunk side that the tables cover. The indices of a chunk of this size
+// still fit into the uint16 indices of a result.
 const MaxChunk = 128
 
 // maxElements bounds a tensor so that offsets and byte sizes fit into an int on every platform.

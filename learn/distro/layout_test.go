@@ -15,9 +15,9 @@ func TestLayouts(t *testing.T) {
 		{nil, 1, 1, 1, 1, 1},
 		{[]int64{100}, 1, 100, 1, 50, 2},
 		{[]int64{50257, 768}, 50257, 768, 29, 64, 1733 * 12},
-		// A prime number of rows, more than 65,535 of them: as many chunk rows.
+		// A prime number of rows above 65,535 gives the same number of chunk rows.
 		{[]int64{70001, 64}, 70001, 64, 1, 64, 70001},
-		// The blocks of a stack do not reach from one matrix into the next.
+		// Blocks of a stack do not cross from one matrix into the next.
 		{[]int64{3, 2, 48, 20}, 288, 20, 48, 20, 6},
 		{[]int64{8, 100, 67}, 800, 67, 50, 1, 16 * 67},
 	} {

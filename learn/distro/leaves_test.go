@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 )
 
-// TestLeavesAreOfTheChunks: whatever the number of threads, the leaf of a chunk is that of
-// its rows and of what was taken out of it.
+// TestLeavesAreOfTheChunks checks that for any number of threads the leaf of a chunk commits to the
+// chunk's rows and to the coefficients removed from it.
 func TestLeavesAreOfTheChunks(t *testing.T) {
 	for _, shape := range [][]int64{{192, 300}, {130}, {2, 48, 80}} {
 		layout, err := NewLayout(shape, 32)
@@ -60,7 +60,8 @@ func TestLeavesAreOfTheChunks(t *testing.T) {
 	}
 }
 
-// TestChunksAreTheTensor: all chunks of a tensor hold each of its values once.
+// TestChunksAreTheTensor checks that all chunks of a tensor together contain each of its values
+// once.
 func TestChunksAreTheTensor(t *testing.T) {
 	layout, err := NewLayout([]int64{3, 40, 24}, 16)
 	if err != nil {

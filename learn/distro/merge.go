@@ -6,11 +6,11 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Rates returns, for each number of results from 0 to counted, the step of a chunk in which that
-// many of the counted results sent something: LR times their fraction. A result that is alone in a
+// Rates returns the step of a chunk for each number of results, from 0 to counted, that sent
+// something in the chunk: LR times the fraction of the counted results. A result that is alone in a
 // chunk moves it no more than one of many does. Otherwise a single member could steer the weights
-// wherever no other member has a gradient. Each operation is rounded once, so that the numbers are
-// the same on every machine.
+// wherever no other member has a gradient. Each operation is rounded once, so the numbers are the
+// same on every machine.
 func (p ApplyParams) Rates(counted int) []float32 {
 	rates := make([]float32, counted+1)
 	for speakers := 1; speakers <= counted; speakers++ {
@@ -19,8 +19,8 @@ func (p ApplyParams) Rates(counted int) []float32 {
 	return rates
 }
 
-// share returns the fraction of the rate for a chunk in which speakers of the counted results sent
-// something.
+// share returns the fraction of the rate that moves a chunk if the given number of counted results
+// sent something in it.
 func share(speakers, counted int) float32 {
 	return float32(speakers) / float32(counted)
 }
@@ -28,9 +28,9 @@ func share(speakers, counted int) float32 {
 // merger averages the coefficients of several results, chunk by chunk.
 type merger struct {
 	results []codec.TensorResult
-	rates   []float32 // by the number of results that sent something in a chunk
-	stride  []int     // slots per chunk of each result
-	sums    []float32 // by coefficient of a chunk; valid if touched
+	rates   []float32 // indexed by the number of results that sent something in a chunk
+	stride  []int     // entries per chunk of each result
+	sums    []float32 // indexed by coefficient of a chunk; valid only if touched
 	senders []int32
 	touched []uint64 // bit set of the coefficients that some result contains
 	merged  entries
@@ -64,8 +64,8 @@ func (m *merger) chunks(first, last int) entries {
 	return m.merged
 }
 
-// sum adds the coefficients of chunk c in the order of the results, and returns how many of them
-// sent something in it.
+// sum adds the coefficients of chunk c in the order of the results. It returns the number of
+// results that sent something in the chunk.
 func (m *merger) sum(c int) (speakers int) {
 	for i, r := range m.results {
 		at := c * m.stride[i]
@@ -88,8 +88,9 @@ func (m *merger) sum(c int) (speakers int) {
 	return speakers
 }
 
-// mean appends the means in ascending order of index: one division each, by the number of results
-// with the coefficient, not by the number of all results. Sums of signs are exact integers.
+// mean appends the means in ascending order of index. Each mean is one division, by the number of
+// results that contain the coefficient, not by the number of all results. Sums of signs are exact
+// integers.
 func (m *merger) mean() {
 	for word, set := range m.touched {
 		for ; set != 0; set &= set - 1 {

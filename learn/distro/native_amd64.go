@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// nativeISAs lists the instruction sets of this processor for which there are C kernels, slowest
+// nativeISAs returns the instruction sets of this processor that the C kernels support, slowest
 // first.
 func nativeISAs() []isa {
 	supported := uint(C.psyche_distro_isas())
@@ -40,7 +40,8 @@ func nativeISAs() []isa {
 	return sets
 }
 
-// digest is audit.Digest for a platform on which numbers have the hashed byte order in memory.
+// digest is audit.Digest for machines where the memory layout of a number equals its hashed
+// encoding.
 func digest(chunk []float32) [32]byte {
 	return sha256.Sum256(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(chunk))), 4*len(chunk)))
 }

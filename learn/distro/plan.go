@@ -12,11 +12,11 @@ type Plan struct {
 	// Column is the transform along a column of a chunk, over its rows, and Row the transform along
 	// a row.
 	Column, Row Axis
-	// Secants are the secants of Lee's recursion: the element n/2+i is 1/(2·cos(π(i+½)/n)) for n =
-	// 2, 4, 8 … MaxChunk.
+	// Secants are the secants of Lee's recursion: the element n/2+i is 1/(2·cos(π(i+½)/n)) for n = 2,
+	// 4, 8 … MaxChunk.
 	Secants []float32
-	// Stride is the number of elements from one row of the tensor to the next, Blocks the number of
-	// chunks side by side and Chunks the number of all chunks. Chunk c starts at the element
+	// Stride is the number of elements from one row of the tensor to the next. Blocks is the number of
+	// chunks in a row of chunks, and Chunks the number of all chunks. Chunk c starts at the element
 	// c/Blocks·Column.N·Stride + c%Blocks·Row.N.
 	Stride, Blocks, Chunks int
 }
@@ -24,11 +24,11 @@ type Plan struct {
 // Axis is the orthonormal DCT of N points.
 type Axis struct {
 	N int
-	// Lee means that N is a power of two and Lee's recursion is used instead of the basis.
+	// Lee means that N is a power of two, so Lee's recursion replaces the basis.
 	Lee bool
 	// Mean and Scale are the factors of coefficient 0 and of the other coefficients.
 	Mean, Scale float32
-	// Basis has N rows with a distance of Ld floats. The first N floats of each row are used.
+	// Basis has N rows, Ld floats apart. The first N floats of each row are used.
 	Basis []float32
 	Ld    int
 }

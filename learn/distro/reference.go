@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// reference is the Go kernel: slow, and right by definition.
+// reference is the kernel in Go. It is slow, and it defines the correct results.
 type reference struct {
 	layout        Layout
 	rowDCT        *cosineTable // for chunkCols points, along a row
@@ -46,8 +46,9 @@ func (r *reference) encode(first, last int, delta, left, grad []float32, p Encod
 	return -1
 }
 
-// momentum computes decay·δ + lr·g of a chunk, flushed, in r.chunk and its DCT in r.coeffs, columns
-// first. It reports whether all coefficients are finite; they are not if any value is not.
+// momentum writes decay·δ + lr·g of a chunk, flushed, to r.chunk, and its DCT to r.coeffs, columns
+// first. It reports whether all coefficients are finite. If any value is not finite, some
+// coefficient is not finite.
 func (r *reference) momentum(c int, delta, grad []float32, p EncodeParams) bool {
 	rows, cols := r.layout.ChunkShape()
 	r.eachRow(c, func(at, row int) {
@@ -65,8 +66,8 @@ func (r *reference) momentum(c int, delta, grad []float32, p EncodeParams) bool 
 	return allFinite(r.coeffs)
 }
 
-// least is 2⁻¹⁰⁰. A momentum below it counts as zero. Therefore remainders of old gradients end
-// before float32 rounding errors become a relevant part of their length, and are not sent.
+// least is 2⁻¹⁰⁰. Momentum below it becomes zero. So the remainder of an old gradient ends before
+// float32 rounding changes it noticeably, and it is not sent as if it carried information.
 const least = 0x1p-100
 
 // flush returns zero for a value that is too small for a momentum. A NaN stays.
@@ -77,9 +78,9 @@ func flush(x float32) float32 {
 	return x
 }
 
-// top selects the largest coefficients by magnitude, among equals those with the lowest indices,
-// never zeros, and none at all if they are below the floor. It writes them in ascending order of
-// index and returns their number.
+// top selects the largest coefficients by magnitude, among equal ones the lowest index, and never
+// zeros. If all are below the floor, it selects none. It writes them in ascending order of index
+// and returns their number.
 func (r *reference) top(indices []uint16, values []float32, floor float32) int {
 	order := r.order[:0]
 	for i, v := range r.coeffs {
@@ -105,8 +106,8 @@ func (r *reference) top(indices []uint16, values []float32, floor float32) int {
 // magnitude is a sort key for finite numbers by absolute value.
 func magnitude(v float32) uint32 { return math.Float32bits(v) &^ (1 << 31) }
 
-// invert computes the inverse DCT of a chunk's coefficients in r.coeffs: along the rows by adding
-// one basis row after the other in ascending order of index, then along columns.
+// invert writes the inverse DCT of a chunk's coefficients to r.coeffs. Along the rows it adds one
+// basis row after the other in ascending order of index. Then it transforms along the columns.
 func (r *reference) invert(indices []uint16, values []float32) {
 	cols := r.layout.chunkCols
 	clear(r.coeffs)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// standaloneCase is what testdata/standalone.c reads first.
+// standaloneCase is the first struct that testdata/standalone.c reads.
 type standaloneCase struct {
 	Rows, Cols, Stride, Chunks, K, Secants int32
 	Column, Row                            [2]float32
@@ -21,8 +21,8 @@ type standaloneCase struct {
 	ColumnLee, RowLee                      int32
 }
 
-// standaloneBytes returns the input of the program and what it must answer: the bits of
-// the reference.
+// standaloneBytes returns the input of the program and the expected output: the bits of the
+// reference.
 func standaloneBytes(t *testing.T, l Layout, topK int) (input, want []byte) {
 	t.Helper()
 	n := l.Elements()
@@ -40,7 +40,7 @@ func standaloneBytes(t *testing.T, l Layout, topK int) (input, want []byte) {
 	if row.fast {
 		c.RowLee = 1
 	}
-	// Subnormal numbers are in all of them.
+	// All inputs contain subnormal numbers.
 	delta, grad, weights := normal(1, n, 1), normal(2, n, 1), normal(3, n, 1)
 	for i := 0; i < n; i += 7 {
 		delta[i], grad[i], weights[i] = delta[i]*1e-40, grad[i]*1e-41, weights[i]*1e-39
@@ -79,10 +79,10 @@ func pack(t *testing.T, parts ...any) []byte {
 	return b.Bytes()
 }
 
-// TestOtherCompilationsHaveTheSameBits compiles the kernels at another optimisation level,
-// and for this machine's own processor with contraction asked for on the command line
-// (package distro itself is built with -O3), and runs every instruction set of each in a
-// floating-point mode that is not the default.
+// TestOtherCompilationsHaveTheSameBits compiles the kernels in two other ways: at another
+// optimisation level, and for this machine's processor with contraction enabled on the command
+// line. Package distro itself is compiled with -O3. The test runs every instruction set of each
+// build in a floating-point mode that is not the default.
 func TestOtherCompilationsHaveTheSameBits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: compilers take long")

@@ -8,8 +8,8 @@ import (
 
 //go:generate sh -c "go run ./gentables > tables_gen.go"
 
-// padding is the multiple of columns to which scratch rows are padded: the widest vector of any
-// kernel, in floats.
+// padding is the multiple of columns to which scratch rows are padded. It is the number of floats
+// in the widest vector of any kernel.
 const padding = 16
 
 func padded(n int) int { return (n + padding - 1) &^ (padding - 1) }
@@ -17,8 +17,8 @@ func padded(n int) int { return (n + padding - 1) &^ (padding - 1) }
 // cosineTable contains the constants of the orthonormal DCT of n points.
 type cosineTable struct {
 	n int
-	// basis[k·padded(n) + i] = c(k)·cos(π(2i+1)k/2n), where c(0) = √(1/n) and else √(2/n);
-	// the columns from n on are zero.
+	// basis[k·padded(n) + i] = c(k)·cos(π(2i+1)k/2n), where c(0) = √(1/n) and c(k) = √(2/n) for k > 0.
+	// The columns from n on are zero.
 	basis []float32
 	// mean and scale are c(0) and c(k>0).
 	mean, scale float32
@@ -42,7 +42,7 @@ var cosineTables = func() (tables [MaxChunk + 1]func() *cosineTable) {
 	return tables
 }()
 
-// newCosineTable unfolds the quarter wave of n points by the symmetries of the cosine, which change
+// newCosineTable expands the quarter wave of n points by the symmetries of the cosine, which change
 // only signs.
 func newCosineTable(n int) *cosineTable {
 	wave := waveBits[(n-1)*(n+2)/2:][:n+1]

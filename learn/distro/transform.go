@@ -25,8 +25,8 @@ func (t *cosineTable) forward(x, scratch []float32) {
 	}
 }
 
-// inverse replaces the n coefficients in x by the values with that orthonormal DCT-II. scratch
-// holds n values.
+// inverse replaces the n coefficients in x by the values that have these coefficients as
+// orthonormal DCT-II. scratch holds n values.
 func (t *cosineTable) inverse(x, scratch []float32) {
 	n := t.n
 	if !t.fast {
@@ -46,9 +46,10 @@ func (t *cosineTable) inverse(x, scratch []float32) {
 	leeInverse(x[:n], scratch[:n])
 }
 
-// leeForward is the unnormalised DCT-II of a power of two of points by Lee's recursion
-// (B. G. Lee, IEEE Trans. ASSP 32, 1984): the even coefficients are the DCT of the folded
-// half, the odd ones sums of neighbours of the DCT of the other half divided by cosines.
+// leeForward is the unnormalised DCT-II of a power of two of points by Lee's recursion (B. G. Lee,
+// IEEE Trans. ASSP 32, 1984). The even coefficients are the DCT of the folded half. The odd
+// coefficients are sums of neighbours in the DCT of the other half, which was first divided by
+// cosines.
 func leeForward(x, t []float32) {
 	n := len(x)
 	if n == 1 {

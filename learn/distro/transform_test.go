@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// exactDCT is the orthonormal DCT-II by its formula, in double precision.
+// exactDCT computes the orthonormal DCT-II by its formula, in double precision.
 func exactDCT(x []float64) []float64 {
 	n := len(x)
 	out := make([]float64, n)
@@ -52,8 +52,8 @@ func TestTransformsOfEverySize(t *testing.T) {
 	}
 }
 
-// TestTablesAreTheCosines compares the constants with the formula in double precision,
-// which is off by less than half a unit in the last place of single precision.
+// TestTablesAreTheCosines compares the constants with the formula in double precision. The
+// formula's error is less than half a unit in the last place of single precision.
 func TestTablesAreTheCosines(t *testing.T) {
 	near := func(got float32, want float64) bool {
 		return math.Abs(float64(got)-want) <= 1.01*0x1p-24*math.Abs(want)+1e-15

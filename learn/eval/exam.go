@@ -123,7 +123,7 @@ func (l Library) documents(ctx context.Context, t Task, split string, most int) 
 			return nil, nil, fmt.Errorf("split %s, document %d: %w", split, i, err)
 		}
 		if n := len(docs[i].choices); n > 0 && docs[i].answer >= n {
-			return nil, nil, fmt.Errorf("split %s, document %d: %w: answer %d of %d choices", split, i, ErrDocument, docs[i].answer, n)
+			return nil, nil, fmt.Errorf("split %s, document %d: %w: answer %d, want 0 to %d", split, i, ErrDocument, docs[i].answer, n-1)
 		}
 	}
 	if most > 0 && len(docs) > most {

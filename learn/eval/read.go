@@ -125,11 +125,17 @@ func objectOf(line []byte) (object map[string]any, err error) {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(pythonjson.Standard(line)))
 	decoder.UseNumber()
-	if err := decoder.Decode(&object); err != nil || object == nil {
-		return nil, errors.Join(errors.New("want a JSON object"), err)
+	if err := decoder.Decode(&object); err != nil {
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			return nil, fmt.Errorf("want a JSON object, not %s", wrong.Value)
+		}
+		return nil, fmt.Errorf("want a JSON object: %w", err)
+	}
+	if object == nil {
+		return nil, errors.New("want a JSON object, not null")
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("want one JSON object in a line, and something follows it")
+		return nil, errors.New("line continues after its JSON object; write each object on its own line")
 	}
 	return object, nil
 }

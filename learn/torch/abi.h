@@ -1,9 +1,9 @@
 // The boundary between Go and libtorch: plain C types and one table of functions.
 //
-// The Go package includes this header and calls through the table; the shim
-// (shim/*.cc) includes it and fills the table. PT_FUNCTIONS is the one list both are
-// generated from, so a function cannot be declared in one and forgotten in the other.
-// The list, as text, is the signature by which a stale shim is recognised.
+// The Go package includes this header and calls through the table. The shim (shim/*.cc) includes it
+// and fills the table. Both are generated from the list PT_FUNCTIONS, so no function can be
+// declared on one side and missing on the other. The text of the list is the signature that detects
+// a stale shim.
 #ifndef PSYCHE_TORCH_ABI_H
 #define PSYCHE_TORCH_ABI_H
 
@@ -14,10 +14,10 @@
 extern "C" {
 #endif
 
-// Counted up by hand when the meaning of a function changes while its declaration does not.
+// Increment this if the meaning of a function changes but its declaration does not.
 #define PT_API_VERSION 1
 
-// A tensor handle: owned by whoever received it, given back with free_tensors.
+// A tensor handle. The receiver owns it and releases it with free_tensors.
 typedef void *pt_tensor;
 
 // Results by value. error is NULL, or a message that the receiver frees with free().
@@ -27,11 +27,11 @@ typedef struct { double value; char *error; } pt_number;
 // The weights of the attention half of a layer.
 typedef struct { pt_tensor norm, query, key, value, output; } pt_attention_weights;
 
-// Element types, the same numbers as torch.DType in Go.
+// Element types, with the same numbers as torch.DType in Go.
 enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPES };
 
 // X(return type, name, (parameters), (arguments))
-// A device is an int: -1 the CPU, n the n-th CUDA device.
+// A device is an int: -1 is the CPU, n is the n-th CUDA device.
 #define PT_FUNCTIONS(X)                                                                                              \
   /* process */                                                                                                      \
   X(void, tune_allocator, (void), ())                                                                                \
@@ -44,14 +44,14 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
   X(int64_t, live_tensors, (void), ())                                                                               \
   X(int, grad_mode, (int enabled), (enabled))                                                                        \
   X(void, free_tensors, (pt_tensor * tensors, int count), (tensors, count))                                          \
-  /* making */                                                                                                       \
+  /* creation */                                                                                                     \
   X(pt_result, from_bytes, (const void *data, size_t bytes, const int64_t *shape, int dims, int dtype, int device),  \
     (data, bytes, shape, dims, dtype, device))                                                                       \
   X(pt_result, full, (const int64_t *shape, int dims, double value, int dtype, int device),                          \
     (shape, dims, value, dtype, device))                                                                             \
   X(pt_result, arange, (int64_t count, int dtype, int device), (count, dtype, device))                               \
   X(pt_result, cat, (pt_tensor * tensors, int count, int64_t dim), (tensors, count, dim))                            \
-  /* looking */                                                                                                      \
+  /* inspection */                                                                                                   \
   X(int, dims, (pt_tensor t), (t))                                                                                   \
   X(void, shape, (pt_tensor t, int64_t *out), (t, out))                                                              \
   X(int, dtype, (pt_tensor t), (t))                                                                                  \
@@ -144,7 +144,7 @@ enum { PT_F32, PT_BF16, PT_F16, PT_F64, PT_I64, PT_I32, PT_U8, PT_BOOL, PT_DTYPE
     (pt_tensor parameter, pt_tensor grad, pt_tensor m, pt_tensor v, double rate, double beta1, double beta2,         \
      double epsilon, double decay, int64_t step),                                                                    \
     (parameter, grad, m, v, rate, beta1, beta2, epsilon, decay, step))                                               \
-  /* for others that work on the memory of a device */                                                               \
+  /* for other code that works on a device's memory */                                                               \
   X(void *, address, (pt_tensor t), (t))
 
 typedef struct {
@@ -158,7 +158,7 @@ typedef struct {
 #define PT_TEXT(ret, name, params, args) #ret " " #name #params ";"
 #define PT_SIGNATURE PT_FUNCTIONS(PT_TEXT)
 
-// The one exported symbol of the shim. Its own type never changes.
+// The only exported symbol of the shim. Its type never changes.
 #define PT_TABLE_SYMBOL "psyche_torch_table"
 const pt_table *psyche_torch_table(void);
 

@@ -5,8 +5,8 @@ package torch
 */
 import "C"
 
-// Backward adds the gradient of t, a tensor of one element, to every tensor that it was computed
-// from and that requires gradients. It then releases the recorded operations.
+// Backward adds the gradient of t, a tensor of one element, to every tensor from which t was
+// computed and that requires gradients. It then releases the recorded operations.
 func (t *Tensor) Backward() { check("Backward", C.pt_backward(t.raw())) }
 
 // Grad returns the gradient accumulated by Backward, sharing its memory, or nil if there is none.

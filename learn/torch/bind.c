@@ -22,12 +22,12 @@ char *pt_load(const char *path, int *stale) {
   const pt_table *(*table)(void) = (const pt_table *(*)(void))dlsym(library, PT_TABLE_SYMBOL);
   if (!table) {
     *stale = 1;
-    return strdup("it has no symbol " PT_TABLE_SYMBOL);
+    return strdup("missing symbol " PT_TABLE_SYMBOL);
   }
   const pt_table *functions = table();
   if (functions->version != PT_API_VERSION || strcmp(functions->signature, PT_SIGNATURE) != 0) {
     *stale = 1;
-    return strdup("its functions are not those this program expects");
+    return strdup("its function table differs from the one that this program expects");
   }
   pt_functions = functions;
   shim = library;
@@ -40,16 +40,16 @@ const char *pt_openblas_kernels(void *library) {
   if (library) {
     name = (const char *(*)(void))dlsym(library, symbol);
   } else {
-    // As the loader looks for what libtorch calls: what was opened for everything comes
-    // first. What is found like this cannot be closed any more.
+    // Search as the loader does for libtorch's calls: libraries opened with RTLD_GLOBAL come first.
+    // A library found this way cannot be closed any more.
     name = (const char *(*)(void))dlsym(RTLD_DEFAULT, symbol);
     if (!name && shim) name = (const char *(*)(void))dlsym(shim, symbol);
   }
   return name ? name() : "";
 }
 
-// The functions of CUDA's driver API, whose headers we do not have. A CUresult is an enum
-// in which 0 is success, a CUdevice an int.
+// The functions of CUDA's driver API, declared here because its headers may be missing. A CUresult
+// is an enum in which 0 is success, and a CUdevice is an int.
 int pt_cuda_describe(int device, char *name, int size, size_t *memory) {
   void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!driver) return 0;

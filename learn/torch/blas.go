@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// coreType is the environment variable that selects the kernels of OpenBLAS when it is opened.
+// coreType is the environment variable that selects OpenBLAS's kernels when OpenBLAS is opened.
 const coreType = "OPENBLAS_CORETYPE"
 
-// fallbackKernels are the kernels that OpenBLAS uses for an unknown x86-64 processor: vectors of
-// four numbers, no fused multiplication and addition.
+// fallbackKernels are the kernels that OpenBLAS selects on an x86-64 processor that it does not
+// know: vectors of four numbers, without fused multiply-add.
 const fallbackKernels = "Prescott"
 
-// vectors describes the vector instructions of processor and system.
+// vectors contains the vector instructions that the processor and the system support.
 type vectors struct {
 	avx2   bool // and FMA
-	avx512 bool // F, BW, CD, DQ and VL: as in the first Xeon with AVX-512
+	avx512 bool // F, BW, CD, DQ and VL: the extensions of the first Xeon with AVX-512
 }
 
 func ownVectors() vectors {
@@ -35,10 +35,10 @@ func ownVectors() vectors {
 	}
 }
 
-// betterKernels returns the kernels to use instead of those that OpenBLAS has chosen, or an empty
-// string if its choice is right. It is right for every processor that OpenBLAS knows. No processor
-// with AVX2 is a Prescott, but version 0.3.21, in Debian 12, uses the Prescott kernels for Intel's
-// later models without checking their instructions.
+// betterKernels returns the kernels to use instead of the ones that OpenBLAS chose, or "" to keep
+// its choice. It keeps the choice for every processor that OpenBLAS knows. No processor with AVX2
+// is a Prescott. But OpenBLAS 0.3.21, of Debian 12, chooses Prescott for Intel's later models
+// without checking their features.
 func betterKernels(chosen string, has vectors) string {
 	switch {
 	case !strings.EqualFold(chosen, fallbackKernels):
@@ -51,8 +51,8 @@ func betterKernels(chosen string, has vectors) string {
 	return ""
 }
 
-// openBLASFolder returns the folder of Debian's OpenBLAS that shares libtorch's thread pool, or an
-// empty string if it is not installed.
+// openBLASFolder returns the folder of Debian's OpenBLAS that shares libtorch's thread pool, or ""
+// if it is not installed.
 func openBLASFolder() string {
 	found, err := filepath.Glob("/usr/lib/*/openblas-openmp")
 	if err != nil || len(found) == 0 {
@@ -61,12 +61,12 @@ func openBLASFolder() string {
 	return found[0]
 }
 
-// preloadBLAS opens the OpenBLAS of a folder, so that the linker uses it for libtorch instead of
-// Debian's default alternative. That one has a second thread pool, and the two spin against each
-// other (2.5 times slower with two threads).
+// preloadBLAS opens the OpenBLAS of a folder. The linker then uses it for libtorch instead of
+// Debian's default alternative. The default has a second thread pool, and the two pools spin
+// against each other (2.5 times slower with two threads).
 //
-// The choice of kernels is known only after opening, and OpenBLAS chooses only once. To change the
-// choice, preloadBLAS closes it and opens it again.
+// OpenBLAS chooses its kernels once, when it is opened, and only then reports them. To override the
+// choice, preloadBLAS closes OpenBLAS and opens it again.
 func preloadBLAS(folder string, has vectors, info *Info) {
 	library, ok := info.preload(folder, "libopenblas.so.0")
 	if !ok {
@@ -95,8 +95,8 @@ func (info *Info) preload(folder, name string) (library unsafe.Pointer, ok bool)
 	return library, true
 }
 
-// chooseKernels sets the kernels for the next OpenBLAS that is opened, unless the user has set
-// them.
+// chooseKernels selects the kernels of the next OpenBLAS to be opened, unless the user selected
+// some.
 func (info *Info) chooseKernels(kernels string) bool {
 	i := slices.IndexFunc(info.Settings, func(s Setting) bool { return s.Name == coreType })
 	if i < 0 || info.Settings[i].Source == fromEnvironment {
@@ -111,8 +111,8 @@ func (info *Info) chooseKernels(kernels string) bool {
 	return true
 }
 
-// checkKernels warns of an OpenBLAS with badly chosen kernels that could not be changed: it is not
-// Debian's with libtorch's threads, or something else in the process had opened it.
+// checkKernels warns if OpenBLAS still uses bad kernels: it is not Debian's OpenBLAS with
+// libtorch's threads, or other code in the process opened it before.
 func (info *Info) checkKernels(has vectors) {
 	kernels := betterKernels(info.Kernels, has)
 	if kernels == "" || slices.ContainsFunc(info.Settings, func(s Setting) bool {
@@ -124,7 +124,8 @@ func (info *Info) checkKernels(has vectors) {
 		", several times slower; set "+coreType+"="+kernels+", or install libopenblas0-openmp, which does not need that")
 }
 
-// openBLASKernels returns the name of the kernels of a library or, for nil, of libtorch's BLAS.
+// openBLASKernels returns the name of the kernels that a library uses. A nil library is libtorch's
+// BLAS.
 func openBLASKernels(library unsafe.Pointer) string {
 	return C.GoString(C.pt_openblas_kernels(library))
 }

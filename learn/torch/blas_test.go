@@ -20,8 +20,8 @@ func TestBetterKernels(t *testing.T) {
 		{"Prescott", true, true, "SkylakeX"},
 		{"PRESCOTT", true, true, "SkylakeX"},
 		{"Prescott", true, false, "Haswell"},
-		{"Prescott", false, false, ""}, // it may be one
-		{"Haswell", true, true, ""},    // known, and not given AVX-512: OpenBLAS knows why
+		{"Prescott", false, false, ""}, // the processor may be a Prescott
+		{"Haswell", true, true, ""},    // OpenBLAS knows the processor and had a reason not to use AVX-512
 		{"Zen", true, true, ""},
 		{"Cooperlake", true, true, ""},
 		{"SapphireRapids", true, true, ""},
@@ -36,7 +36,8 @@ func TestBetterKernels(t *testing.T) {
 	}
 }
 
-// TestKernelsOfThisCPU: where nobody chose, libtorch's OpenBLAS uses this CPU's vectors.
+// TestKernelsOfThisCPU checks that libtorch's OpenBLAS uses this CPU's vectors if the user selected
+// no kernels.
 func TestKernelsOfThisCPU(t *testing.T) {
 	torchtest.Load(t)
 	if !torch.HasAVX2() {
@@ -58,7 +59,8 @@ func TestKernelsOfThisCPU(t *testing.T) {
 	}
 }
 
-// TestPreloadInAProcess is no test by itself: a process has one OpenBLAS.
+// TestPreloadInAProcess is a helper, run in a separate process, because a process can open OpenBLAS
+// only once.
 func TestPreloadInAProcess(t *testing.T) {
 	folder := os.Getenv("PSYCHE_TEST_PRELOAD")
 	if folder == "" {
@@ -67,7 +69,8 @@ func TestPreloadInAProcess(t *testing.T) {
 	report{Info: torch.PreloadBLAS(folder)}.print(t)
 }
 
-// likeOpenBLAS chooses once, when it is opened, by the variable or as CHOICE says.
+// likeOpenBLAS is a library that chooses once, when it is opened: by the variable or as CHOICE
+// sets.
 const likeOpenBLAS = `
 #include <stdlib.h>
 static const char *chosen;
@@ -78,23 +81,22 @@ __attribute__((constructor)) static void choose(void) {
 const char *openblas_get_corename(void) { return chosen; }
 `
 
-// TestPreloadBLAS stands libraries in for the OpenBLAS of processors that it knows and that
-// it does not know; this one's CPU counts for nothing.
+// TestPreloadBLAS uses fake OpenBLAS libraries, for processors that OpenBLAS knows and does not
+// know. The CPU of the test machine has no effect.
 func TestPreloadBLAS(t *testing.T) {
-	const remedy = "set OPENBLAS_CORETYPE=Haswell"
 	for _, c := range []struct {
 		name, choice string
 		flags, env   []string
 		kernels      string
 		source       string
-		warning      string
+		warning      string // the setting that a warning names
 	}{
 		{name: "known", choice: "Zen", kernels: "Zen", source: "unset"},
 		{name: "unknown", choice: "Prescott", kernels: "Haswell", source: "psyche"},
 		{name: "the user's", choice: "Prescott", env: []string{"OPENBLAS_CORETYPE=Prescott"},
-			kernels: "Prescott", source: "environment", warning: "OPENBLAS_CORETYPE=Prescott is set in the environment"},
+			kernels: "Prescott", source: "environment", warning: "OPENBLAS_CORETYPE=Prescott"},
 		{name: "cannot be closed", choice: "Prescott", flags: []string{"-Wl,-z,nodelete"},
-			kernels: "Prescott", source: "psyche", warning: remedy},
+			kernels: "Prescott", source: "psyche", warning: "OPENBLAS_CORETYPE=Haswell"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -118,7 +120,7 @@ func TestPreloadBLAS(t *testing.T) {
 	}
 }
 
-// compileLibrary makes a library of a C source; the test is skipped without a compiler.
+// compileLibrary compiles a C source to a library. It skips the test if there is no compiler.
 func compileLibrary(t *testing.T, library, text string, flags ...string) {
 	t.Helper()
 	gcc, err := exec.LookPath("gcc")

@@ -49,8 +49,8 @@ func (l layer) composed() *torch.Tensor {
 	return y.Add(h.Linear(l.gate).SwiGLU(h.Linear(l.up)).Linear(l.down))
 }
 
-// Single elements are sums that cancel, so that the order of f32 additions shows in them;
-// what is compared is each gradient as a whole, with that of the composition in f64.
+// Single elements are sums that cancel, so they show the order of f32 additions. The test therefore
+// compares each gradient as a whole with the gradient of the composition in f64.
 func TestBlocksAgainstComposition(t *testing.T) {
 	e := torchtest.Engine(t)
 	for _, recompute := range []bool{false, true} {
@@ -73,7 +73,7 @@ func TestBlocksAgainstComposition(t *testing.T) {
 	}
 }
 
-// The path of devices without loops of our own runs on the CPU in f64.
+// The code path for devices without our own loops runs on the CPU in f64.
 func TestBlocksElsewhere(t *testing.T) {
 	e := torchtest.Engine(t)
 	torchtest.Do(t, e, true, func(s *torch.Scope) error {
@@ -119,7 +119,7 @@ func TestBlocksInBF16(t *testing.T) {
 	})
 }
 
-// Texts may be written in f16, on devices whose libtorch has it: no gradients.
+// On devices whose libtorch supports it, texts may be generated in f16, without gradients.
 func TestBlocksInF16(t *testing.T) {
 	e := torchtest.Engine(t)
 	needs(t, e, torch.F16)
@@ -132,7 +132,7 @@ func TestBlocksInF16(t *testing.T) {
 	})
 }
 
-// needs skips the test where the type cannot be multiplied; whether it is fast is not asked.
+// needs skips the test if the device cannot multiply the type. It ignores the speed.
 func needs(t *testing.T, e *torch.Engine, dtype torch.DType) {
 	t.Helper()
 	err := e.Do(t.Context(), false, func(s *torch.Scope) error {
@@ -165,7 +165,7 @@ func TestBlocksAccumulate(t *testing.T) {
 	})
 }
 
-// distance is the relative error in the 2-norm.
+// distance returns the relative error in the 2-norm.
 func distance(got, want *torch.Tensor) float64 {
 	a, b := got.Contiguous().CopyFloat32s(), want.Contiguous().CopyFloat32s()
 	var off, all float64

@@ -34,13 +34,13 @@ func (d Device) String() string {
 // "cuda:X,Y,Z".
 type Choice string
 
-// Validate returns an error for other names.
+// Validate returns an error for an invalid name.
 func (c Choice) Validate() error {
 	_, err := c.wanted()
 	return err
 }
 
-// wanted returns the named devices; for "auto" the first CUDA device.
+// wanted returns the named devices. For "auto" it returns the first CUDA device.
 func (c Choice) wanted() ([]Device, error) {
 	switch c {
 	case "cpu":
@@ -62,9 +62,10 @@ func (c Choice) wanted() ([]Device, error) {
 	return all, nil
 }
 
-// Find returns count devices, all of which must exist: the named devices or, if only one is named,
-// count devices from it on. "auto" is cuda:0 if libtorch finds a CUDA device, else the CPU. The CPU
-// counts as one device for all. Load must be called first. Errors wrap [ErrNoDevice].
+// Find returns count devices: the named devices or, if only one device is named, count devices from
+// that device on. All of them must exist. "auto" is cuda:0 if libtorch finds a CUDA device, else the
+// CPU. For the CPU it returns one device, which all trainers share. Load must be called first. Errors
+// wrap [ErrNoDevice].
 func (c Choice) Find(count int) ([]Device, error) {
 	named, err := c.wanted()
 	if err != nil {
@@ -113,7 +114,7 @@ func (info Info) check(d Device) error {
 type DeviceInfo struct {
 	Device Device
 	Name   string // empty if the driver does not report it
-	Memory uint64 // bytes in all
+	Memory uint64 // in total
 }
 
 // Devices returns the CUDA devices that libtorch finds.

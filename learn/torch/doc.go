@@ -17,11 +17,11 @@
 // pools per thread. Operations run only inside Do. They panic on failure, and Do returns the panic as an
 // error, so the code of a model reads like its formulas.
 //
-// A tensor lives until its scope ends. [Scope.Keep] makes it live until [Tensor.Free] or the engine's
-// Close, as for weights and optimizer state. There are no finalizers: Go's collector does not see
-// libtorch's memory.
+// A tensor lives until its scope ends. [Scope.Keep] extends its life until [Tensor.Free] or the
+// engine's Close, for example for weights and optimizer state. There are no finalizers, because
+// Go's collector does not see libtorch's memory.
 //
-// Nothing here links against libtorch. Load opens the shim, a C++ library that scripts/build-shim.sh
-// builds from shim/. Before that, it sets the thread and BLAS settings in the environment, which the
-// libraries read only at their start.
+// This package does not link against libtorch. Load opens the shim, a C++ library that
+// scripts/build-shim.sh builds from shim/. Before that, Load sets environment variables for threads
+// and BLAS, which the libraries read only when they start.
 package torch

@@ -5,7 +5,7 @@ import "fmt"
 // DType is the element type of a tensor.
 type DType int
 
-// Element types. The numbers are those of the shim (abi.h).
+// Element types, with the numbers of the shim (abi.h).
 const (
 	F32 DType = iota
 	BF16

@@ -22,7 +22,7 @@ type Engine struct {
 	close  sync.Once
 	thread C.uintptr_t
 
-	// Used only on the engine's thread.
+	// These fields are used on the engine's thread only.
 	scope *Scope               // innermost scope of the Do in progress
 	kept  map[*Tensor]struct{} // tensors that outlive their scope
 }
@@ -33,11 +33,11 @@ type call struct {
 	result chan<- error // buffered
 }
 
-// NewEngine starts the goroutine of a device. Close ends it.
+// NewEngine starts the goroutine of a device. Close stops it.
 func NewEngine(device Device) (*Engine, error) { return NewEngineThreads(device, 0) }
 
-// NewEngineThreads is NewEngine for one of several engines that share the CPUs. Its operations use
-// own threads; 0: the number set in Load.
+// NewEngineThreads is like NewEngine, for one of several engines that share the CPUs. Its
+// operations use the given number of threads; 0 means the number set in Load.
 func NewEngineThreads(device Device, own int) (*Engine, error) {
 	loading.Lock()
 	info, loaded := loading.info, loading.done
@@ -72,16 +72,16 @@ func NewEngineThreads(device Device, own int) (*Engine, error) {
 // Device returns the device of the engine's tensors.
 func (e *Engine) Device() Device { return e.device }
 
-// Do runs fn on the engine's thread with gradients recorded or not, waits for it, and frees every
-// tensor made in it that was not kept. It returns a panic in fn as an error: an *Error if libtorch
-// refused an operation, else a *PanicError.
+// Do runs fn on the engine's thread, and records gradients if grad is set. It waits for fn and then
+// frees every tensor that fn made and did not keep. It returns a panic in fn as an error: an *Error
+// if libtorch refused an operation, else a *PanicError.
 //
 // ctx bounds the wait for the engine. Once fn runs, Do waits for its end, because fn uses the
 // caller's variables. A long fn should check ctx itself.
 func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) error {
 	if C.pt_thread() == e.thread {
 		select {
-		case <-e.done: // the system gave another thread the ID of the engine's
+		case <-e.done: // the system reused the id of the engine's thread for another thread
 			return ErrClosed
 		default:
 			return ErrNested
@@ -101,8 +101,8 @@ func (e *Engine) Do(ctx context.Context, grad bool, fn func(s *Scope) error) err
 	}
 }
 
-// Close waits for the Do in progress, frees all kept tensors and ends the engine's goroutine.
-// Tensors of a closed engine must not be used any more.
+// Close waits for the Do in progress, frees all kept tensors and stops the engine's goroutine.
+// Tensors of a closed engine must not be used.
 func (e *Engine) Close() error {
 	e.close.Do(func() { close(e.quit) })
 	<-e.done
@@ -131,7 +131,7 @@ func (e *Engine) loop(threads int, started chan<- error) {
 
 var errGoexit = errors.New("torch: the function given to Do ended its goroutine (runtime.Goexit, or FailNow of a test)")
 
-// run executes one call. The result is sent last, when all tensors are freed.
+// run executes one call. It sends the result last, after it has freed all tensors.
 func (e *Engine) run(c call) {
 	scope := newScope(e)
 	e.scope = scope

@@ -27,12 +27,12 @@ const (
 	notSet          = "unset"
 )
 
-// Info describes libtorch in a report on the machine.
+// Info describes libtorch for a report on the machine.
 type Info struct {
 	Library    string // file of the shim
 	Version    string // of libtorch
 	BLAS       string // file of the BLAS in use; empty if it is part of libtorch
-	Kernels    string // of OpenBLAS, by the name of a processor, such as "Haswell"; empty for another BLAS
+	Kernels    string // name of the processor of OpenBLAS's kernels, such as "Haswell"; empty for another BLAS
 	Capability string // vector instructions that libtorch uses, such as "AVX512"
 	Threads    int
 	CUDA       int  // number of CUDA devices that libtorch finds
@@ -43,16 +43,16 @@ type Info struct {
 	Parallel   string // libtorch's own report on its thread pools, several lines
 }
 
-// genericName is the variable that makes the CPU run the code of other devices in tests. The shim
-// reads it, and mentions it in its report on threads.
+// genericName is the environment variable with which tests run the code for other devices on the
+// CPU. The shim reads it and mentions it in its report on threads.
 const genericName = "PSYCHE_TORCH_GENERIC"
 
-// spinCount limits how long an idle thread of libgomp spins while waiting for work. Its default,
-// forever, is up to seven times slower if anything else wants the core.
+// spinCount limits how long an idle thread of libgomp busy-waits for work. The default is
+// unlimited, which is up to seven times slower if other work needs the core.
 const spinCount = "10000"
 
-// prepareEnvironment sets variables that the libraries read when they are opened, except those that
-// the user has set. It returns the number of threads.
+// prepareEnvironment sets the variables that the libraries read when they are opened. It keeps
+// values that the user has set. It returns the number of threads.
 func prepareEnvironment(o Options, info *Info) int {
 	threads := o.Threads
 	if threads <= 0 {
@@ -65,7 +65,7 @@ func prepareEnvironment(o Options, info *Info) int {
 	info.setDefault("GOMP_SPINCOUNT", spinCount)
 	capability := ""
 	if ownVectors().avx512 {
-		capability = "avx512" // libtorch 1.13 by itself uses at most AVX2
+		capability = "avx512" // libtorch 1.13 uses at most AVX2 by default
 	}
 	info.setDefault("ATEN_CPU_CAPABILITY", capability)
 	for _, name := range []string{coreType, "OPENBLAS_L2_SIZE"} {
@@ -83,7 +83,7 @@ func (info *Info) setDefault(name, value string) {
 		info.Settings = append(info.Settings, Setting{Name: name, Source: notSet})
 		return
 	}
-	// In a program with cgo this also changes the C library's environment.
+	// With cgo, os.Setenv also changes the C library's environment.
 	if err := os.Setenv(name, value); err != nil {
 		info.Warnings = append(info.Warnings, "cannot set "+name+": "+err.Error())
 		return
@@ -95,7 +95,7 @@ func (info *Info) findOpenBLAS(name string, override bool) {
 	found := os.Getenv(name)
 	switch {
 	case found == "":
-		_ = os.Unsetenv(name) // OpenBLAS takes an empty value for an unknown name
+		_ = os.Unsetenv(name) // OpenBLAS treats an empty value like an unknown name
 		info.Settings = append(info.Settings, Setting{Name: name, Source: notSet})
 	case override && os.Unsetenv(name) == nil:
 		info.Settings = append(info.Settings, Setting{Name: name, Value: found, Source: wasDropped})
@@ -105,7 +105,7 @@ func (info *Info) findOpenBLAS(name string, override bool) {
 	}
 }
 
-// describe fills in the fields that are known only once libtorch is open.
+// describe fills in the facts that are known only after libtorch is open.
 func (info *Info) describe() {
 	info.Version = text(C.pt_library_version())
 	info.Parallel = text(C.pt_parallel_info())
@@ -129,7 +129,7 @@ func (info *Info) describe() {
 	}
 }
 
-// checkSettings warns of harmful settings in the environment, and of settings without effect.
+// checkSettings warns of environment variables that slow libtorch down or have no effect.
 func (info *Info) checkSettings() {
 	for _, s := range info.Settings {
 		if s.Source != fromEnvironment {
@@ -147,7 +147,8 @@ func (info *Info) checkSettings() {
 	}
 }
 
-// loadedFile returns the first mapped library whose file name starts with one of the names.
+// loadedFile returns the path of the first mapped library whose file name starts with one of the
+// names.
 func loadedFile(names ...string) string {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

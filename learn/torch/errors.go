@@ -56,7 +56,7 @@ func (e *Error) Wanted() string {
 	return ""
 }
 
-// PanicError is a panic of the function given to Do that did not come from libtorch.
+// PanicError is a panic in the function given to Do, other than a panic from libtorch.
 type PanicError struct {
 	Value any
 	Stack []byte
@@ -80,13 +80,13 @@ func recovered(value any) error {
 	return &PanicError{Value: value, Stack: debug.Stack()}
 }
 
-// text converts a malloc'ed C string and frees it.
+// text copies a malloc'ed C string to Go and frees it.
 func text(c *C.char) string {
 	defer C.free(unsafe.Pointer(c))
 	return C.GoString(c)
 }
 
-// check panics with the error message of libtorch, if there is one.
+// check panics if libtorch returned a message.
 func check(op string, message *C.char) {
 	if message != nil {
 		panic(&Error{Op: op, Message: text(message)})

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// TestMain leaves the example out where libtorch is missing: an example cannot skip itself. Tests of
-// Load run single tests in other processes, in which nothing may be loaded before them.
+// TestMain skips the example if libtorch is missing, because an example cannot skip itself. Tests
+// of Load run single tests in other processes, where nothing may be loaded before them.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if flag.Lookup("test.run").Value.String() == "" && os.Getenv("PSYCHE_REQUIRE_TORCH") != "1" && torch.Missing(torch.Load(torch.Options{Threads: 1})) {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The gradient of a sum of squares. Tensors are freed where the function that made them ends.
+// The gradient of a sum of squares. Tensors are freed when the function that made them returns.
 func Example() {
 	if err := torch.Load(torch.Options{Threads: 1}); err != nil {
 		log.Fatal(err)

@@ -1,22 +1,25 @@
 package torch
 
-// LinearCrossEntropyRows is LinearCrossEntropy with so many rows of logits at a time.
+// LinearCrossEntropyRows is LinearCrossEntropy that computes the logits of the given number of rows
+// at a time.
 func LinearCrossEntropyRows(x, weight, targets *Tensor, rows int64) *Tensor {
 	return x.linearCrossEntropy(weight, targets, rows)
 }
 
-// LoadError is the error of a shim that does not open.
+// LoadError is the error for a shim that cannot be opened.
 func LoadError(path, message string, stale bool) error { return loadError(path, message, stale) }
 
-// BetterKernels is the choice of OpenBLAS's kernels for a CPU with such vector instructions.
+// BetterKernels returns the choice of OpenBLAS's kernels for a CPU with the given vector
+// instructions.
 func BetterKernels(chosen string, avx2, avx512 bool) string {
 	return betterKernels(chosen, vectors{avx2: avx2, avx512: avx512})
 }
 
-// HasAVX2 tells whether this CPU has AVX2 and FMA.
+// HasAVX2 reports whether this CPU has AVX2 and FMA.
 func HasAVX2() bool { return ownVectors().avx2 }
 
-// PreloadBLAS does what Load does with OpenBLAS, for the one in folder and a CPU with AVX2.
+// PreloadBLAS does the same as Load does with OpenBLAS, for the OpenBLAS in folder and a CPU with
+// AVX2.
 func PreloadBLAS(folder string) Info {
 	var info Info
 	info.findOpenBLAS(coreType, false)

@@ -5,7 +5,7 @@ package torch
 */
 import "C"
 
-// IgnoreTarget marks a target that does not count in a cross-entropy.
+// IgnoreTarget marks a target that the cross-entropy ignores.
 const IgnoreTarget = -100
 
 // RMSNorm is weight · t / sqrt(mean(t²) + epsilon) over the last dimension (Zhang and
@@ -14,16 +14,16 @@ func (t *Tensor) RMSNorm(weight *Tensor, epsilon float64) *Tensor {
 	return t.result("RMSNorm", C.pt_rms_norm(t.raw(), weight.raw(), C.double(epsilon)))
 }
 
-// RoPE rotates t [B,T,H,D] by position (Su et al., arXiv 2104.09864): the pair of
-// elements (i, i+D/2), as Hugging Face orders them, turns by the angle whose cos and sin
-// are at [position, i] of the tables [T,D/2].
+// RoPE rotates t [B,T,H,D] by position (Su et al., arXiv 2104.09864). It rotates the pair of
+// elements (i, i+D/2), in Hugging Face's order, by the angle whose cosine and sine are at
+// [position, i] of the tables [T,D/2].
 func (t *Tensor) RoPE(cos, sin *Tensor) *Tensor {
 	return t.result("RoPE", C.pt_rope(t.raw(), cos.raw(), sin.raw()))
 }
 
-// CausalAttention is softmax(scale·t·kᵀ)·v, each query seeing its own and earlier
-// positions: t [B,T,H,D], k and v [B,S,KV,D] to [B,T,H,D]. H is a multiple of KV; query
-// head h uses key head h/(H/KV). With S > T the queries are the last T positions.
+// CausalAttention is softmax(scale·t·kᵀ)·v, where each query uses only its own and earlier
+// positions: t [B,T,H,D], k and v [B,S,KV,D] to [B,T,H,D]. H is a multiple of KV, and query head h
+// uses key head h/(H/KV). If S > T, the queries are the last T positions.
 func (t *Tensor) CausalAttention(k, v *Tensor, scale float64) *Tensor {
 	return t.result("CausalAttention", C.pt_causal_attention(t.raw(), k.raw(), v.raw(), C.double(scale)))
 }
@@ -33,14 +33,14 @@ func (t *Tensor) SwiGLU(up *Tensor) *Tensor {
 	return t.result("SwiGLU", C.pt_swiglu(t.raw(), up.raw()))
 }
 
-// Embed is the rows of t [V,N] at ids, in that type: Embedding and To in one, whose
-// gradient touches only those rows. t must be a leaf.
+// Embed returns the rows of t [V,N] at ids, converted to the given type. It combines Embedding and
+// To, and its gradient changes only those rows. t must be a leaf.
 func (t *Tensor) Embed(ids *Tensor, dtype DType) *Tensor {
 	return t.result("Embed", C.pt_embed(t.raw(), ids.raw(), C.int(dtype)))
 }
 
 // AttentionWeights are the weights of the attention half of a layer, as f32 leaves. If Query, Key
-// and Value are adjacent in memory, they are multiplied as one matrix.
+// and Value are adjacent in memory, AttentionBlock multiplies them as one matrix.
 type AttentionWeights struct {
 	Norm       *Tensor // [N]
 	Query      *Tensor // [H·D,N]
@@ -61,20 +61,21 @@ func (t *Tensor) AttentionBlock(w AttentionWeights, cos, sin *Tensor, width int6
 }
 
 // FeedForwardBlock is t + down·SwiGLU(gate·n, up·n) with n = RMSNorm(t), for t [...,N], gate and up
-// [M,N], down [N,M], f32 leaves. Otherwise it is as AttentionBlock.
+// [M,N], down [N,M], f32 leaves. Its types, gradients and recompute are like AttentionBlock's.
 func (t *Tensor) FeedForwardBlock(norm, gate, up, down *Tensor, epsilon float64, recompute bool) *Tensor {
 	return t.result("FeedForwardBlock", C.pt_feed_forward_block(t.raw(), norm.raw(), gate.raw(), up.raw(), down.raw(),
 		C.double(epsilon), flag(recompute)))
 }
 
-// LinearCrossEntropy is t.Linear(weight).CrossEntropy(targets), but never has all logits in memory:
-// t [N,H], weight [V,H], targets i64 [N], the mean over targets other than [IgnoreTarget] (0 if
-// there are none). Backward may be called once.
+// LinearCrossEntropy is t.Linear(weight).CrossEntropy(targets), but never has all logits in memory.
+// t is [N,H], weight [V,H], targets i64 [N]. The result is the mean over targets other than
+// [IgnoreTarget], or 0 if there are none. Backward may be called once.
 func (t *Tensor) LinearCrossEntropy(weight, targets *Tensor) *Tensor {
 	return t.linearCrossEntropy(weight, targets, 0)
 }
 
-// linearCrossEntropy computes the logits of rows rows at a time; 0 chooses the number.
+// linearCrossEntropy computes the logits of the given number of rows at a time; 0 chooses the
+// number.
 func (t *Tensor) linearCrossEntropy(weight, targets *Tensor, rows int64) *Tensor {
 	return t.result("LinearCrossEntropy",
 		C.pt_linear_cross_entropy(t.raw(), weight.raw(), targets.raw(), IgnoreTarget, C.int64_t(rows)))

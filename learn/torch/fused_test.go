@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// randoms makes f32 tensors that require gradients.
+// randoms returns random f32 tensors that require gradients.
 func randoms(s *torch.Scope, random *rand.Rand, shapes ...[]int64) []*torch.Tensor {
 	var out []*torch.Tensor
 	for _, shape := range shapes {
@@ -26,7 +26,7 @@ func randoms(s *torch.Scope, random *rand.Rand, shapes ...[]int64) []*torch.Tens
 	return out
 }
 
-// sameGradients runs two ways to compute the same on the same inputs, and compares their
+// sameGradients runs two implementations of one function on the same inputs. It compares their
 // results and the gradients of a random weighting of the results.
 func sameGradients(t *testing.T, s *torch.Scope, inputs []*torch.Tensor, fused, plain func(in []*torch.Tensor) *torch.Tensor) {
 	t.Helper()

@@ -5,8 +5,8 @@ package torch
 */
 import "C"
 
-// The operations of this file change t and return it. For a tensor that requires gradients they
-// need gradients off (Do with grad false, or WithGrad).
+// The operations in this file change t and return it. If t requires gradients, gradients must be
+// off (Do with grad false, or WithGrad).
 
 // AddInPlace is t += alpha·u.
 func (t *Tensor) AddInPlace(u *Tensor, alpha float64) *Tensor {
@@ -59,8 +59,9 @@ func (t *Tensor) Fill(v float64) *Tensor {
 // Zero sets every element to 0.
 func (t *Tensor) Zero() *Tensor { return t.Fill(0) }
 
-// CopyFrom overwrites t with u, converting type and device. One of the two may be a tensor of
-// another engine that no other code uses meanwhile, so CopyFrom can move values between engines.
+// CopyFrom overwrites t with u, and converts type and device. One of the two may be a tensor of
+// another engine if no other code uses it during the call. So CopyFrom can move values between
+// engines.
 func (t *Tensor) CopyFrom(u *Tensor) *Tensor {
 	check("CopyFrom", C.pt_copy(t.raw(), u.raw()))
 	return t

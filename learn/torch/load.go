@@ -20,19 +20,19 @@ import (
 
 // Options are the settings for loading libtorch. The zero value suits one trainer on a machine.
 type Options struct {
-	// Threads is the number of threads that compute one operation; 0: OMP_NUM_THREADS if set, else
-	// the CPUs that this process may use. Several trainers on one machine must share its CPUs: two
-	// busy threads on one core are many times slower than one.
+	// Threads is the number of threads that compute one operation. 0 means OMP_NUM_THREADS if set,
+	// else the number of CPUs that this process may use. Several trainers on one machine must share
+	// its CPUs: two busy threads on one core are many times slower than one thread.
 	Threads int
-	// Library is the shim's file. Empty: PSYCHE_TORCH_SHIM if set, else lib/, ../lib/ and
-	// ../lib/psyche/ in the folder of the executable, else build/lib of the Go module around the
-	// working directory.
+	// Library is the shim's file. If it is empty, Load uses PSYCHE_TORCH_SHIM if set. Else it searches
+	// lib/, ../lib/ and ../lib/psyche/ relative to the executable, then build/lib of the Go module
+	// around the working directory.
 	Library string
 	// OverrideOpenBLAS removes OPENBLAS_CORETYPE and OPENBLAS_L2_SIZE from the environment, so that
-	// OpenBLAS chooses kernels for this CPU. Without it they stay, because the user may have set
-	// them, and cause a warning.
+	// OpenBLAS chooses kernels for this CPU. If it is false, Load keeps them, because the user may
+	// have set them, and warns.
 	OverrideOpenBLAS bool
-	// Logger receives the warnings; nil for none.
+	// Logger receives the warnings; nil means no logging.
 	Logger *slog.Logger
 }
 
@@ -44,7 +44,7 @@ var loading struct {
 	info Info
 }
 
-// Load loads libtorch. Later calls change nothing. The error is [ErrNoLibrary] or
+// Load loads libtorch. Later calls have no effect. The error is [ErrNoLibrary] or
 // [ErrStaleLibrary], with the missing part and the remedy.
 func Load(o Options) error {
 	loading.Lock()
@@ -103,7 +103,7 @@ func loadError(path, message string, stale bool) error {
 	return fmt.Errorf("torch: %w: cannot open %s: %s; %s", ErrNoLibrary, path, message, remedy)
 }
 
-// findShim returns the path of the shim, or an error that lists the searched paths.
+// findShim returns the path of the shim, or an error that lists the searched directories.
 func findShim(given string) (string, error) {
 	if given == "" {
 		given = os.Getenv("PSYCHE_TORCH_SHIM")
@@ -155,7 +155,7 @@ func directories(paths []string) []string {
 	return dirs
 }
 
-// Loaded returns the result of Load, for a report on the machine, or an error before Load.
+// Loaded returns the result of Load, for a report on the machine. Before Load it returns an error.
 func Loaded() (Info, error) {
 	loading.Lock()
 	defer loading.Unlock()
@@ -165,8 +165,7 @@ func Loaded() (Info, error) {
 	return loading.info, nil
 }
 
-// Missing reports whether err of Load means that libtorch or the shim is missing, as opposed to
-// broken.
+// Missing reports whether an error of Load means that libtorch or the shim is missing, not broken.
 func Missing(err error) bool { return errors.Is(err, ErrNoLibrary) }
 
 // defaultThreads returns the number of CPUs that this process may use. GOMAXPROCS follows the CPU

@@ -11,11 +11,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// report is what a process of its own tells about its Load.
+// report is the result of Load in a separate process.
 type report struct {
 	Info    torch.Info
 	Error   string
@@ -25,8 +26,8 @@ type report struct {
 
 const reportMark = "report: "
 
-// TestLoadInAProcess is no test by itself: Load works once per process, so the tests below
-// run this one in others.
+// TestLoadInAProcess is a helper. Load works once per process, so the tests below run this test in
+// other processes.
 func TestLoadInAProcess(t *testing.T) {
 	if os.Getenv("PSYCHE_TEST_LOAD") == "" {
 		t.Skip("run by the other tests of Load")
@@ -54,8 +55,8 @@ func loadInAProcess(t *testing.T, mode, dir string, env ...string) report {
 	return inAProcess(t, "TestLoadInAProcess", dir, append(env, "PSYCHE_TEST_LOAD="+mode)...)
 }
 
-// inAProcess runs a test in an environment without what Load reads, but with env, and
-// reads its report.
+// inAProcess runs a test in a separate process and reads its report. The environment contains env,
+// and no other variable that Load reads.
 func inAProcess(t *testing.T, test, dir string, env ...string) report {
 	t.Helper()
 	exe, err := os.Executable()
@@ -115,12 +116,12 @@ func TestLoadReportsSettings(t *testing.T) {
 		t.Errorf("no warning of the BLAS kernels: %q", r.Info.Warnings)
 	}
 	r = loadInAProcess(t, "keep", "", "OPENBLAS_CORETYPE=nonsense")
-	if warnings := strings.Join(r.Info.Warnings, "\n"); r.Info.Kernels != "" && !strings.Contains(warnings, "OpenBLAS uses kernels for "+r.Info.Kernels) {
+	if warnings := strings.Join(r.Info.Warnings, "\n"); r.Info.Kernels != "" && !strings.Contains(warnings, r.Info.Kernels) {
 		t.Errorf("no word on kernels that OpenBLAS does not have: %q", warnings)
 	}
 	r = loadInAProcess(t, "override", "", "OPENBLAS_CORETYPE=Haswell")
 	got := setting(t, r.Info, "OPENBLAS_CORETYPE")
-	if got.Source == "environment" || !strings.Contains(strings.Join(r.Info.Warnings, "\n"), "OPENBLAS_CORETYPE=Haswell in the environment was ignored") {
+	if got.Source == "environment" || !strings.Contains(strings.Join(r.Info.Warnings, "\n"), "OPENBLAS_CORETYPE=Haswell") {
 		t.Errorf("%+v, want it dropped; warnings %q", got, r.Info.Warnings)
 	}
 }
@@ -128,7 +129,7 @@ func TestLoadReportsSettings(t *testing.T) {
 func TestLoadWithoutShim(t *testing.T) {
 	empty := t.TempDir()
 	r := loadInAProcess(t, "keep", empty, "PSYCHE_TORCH_SHIM=")
-	if !r.Missing || !strings.Contains(r.Error, "make shim") {
+	if !r.Missing || !strings.Contains(r.Error, "PSYCHE_TORCH_SHIM") {
 		t.Errorf("no shim anywhere: %+v", r)
 	}
 	r = loadInAProcess(t, "keep", empty, "PSYCHE_TORCH_SHIM="+filepath.Join(empty, "none.so"))
@@ -160,7 +161,7 @@ func TestLoadRefusesAStaleShim(t *testing.T) {
 			text := fmt.Sprintf("#include %q\nconst pt_table *psyche_torch_table(void) { static const pt_table t = %s; return &t; }\n", header, table)
 			compileLibrary(t, library, text)
 			r := loadInAProcess(t, "keep", dir, "PSYCHE_TORCH_SHIM="+library)
-			if !r.Stale || r.Missing || !strings.Contains(r.Error, "make shim") {
+			if !r.Stale || r.Missing || !strings.Contains(r.Error, library) {
 				t.Errorf("%+v", r)
 			}
 		})
@@ -168,16 +169,17 @@ func TestLoadRefusesAStaleShim(t *testing.T) {
 }
 
 func TestLoadErrorNamesTheRemedy(t *testing.T) {
-	for _, c := range []struct{ message, remedy string }{
-		{"libtorch_cpu.so: cannot open shared object file: No such file or directory", "install libtorch"},
-		{"libfmt.so.10: cannot open shared object file: No such file or directory", "install it"},
-		{"/lib/libm.so.6: version `GLIBC_2.38' not found (required by /opt/libtorch_cpu.so)", "needs a newer system"},
-		{"file too short", "rebuild it"},
-		{"libtorch_cpu.so.1.13: failed to map segment from shared object", "ulimit -v"},
+	for _, message := range []string{
+		"libtorch_cpu.so: cannot open shared object file: No such file or directory",
+		"libfmt.so.10: cannot open shared object file: No such file or directory",
+		"/lib/libm.so.6: version `GLIBC_2.38' not found (required by /opt/libtorch_cpu.so)",
+		"file too short",
+		"libtorch_cpu.so.1.13: failed to map segment from shared object",
 	} {
-		err := torch.LoadError("/opt/libtorch/shim.so", c.message, false)
-		if !torch.Missing(err) || !strings.Contains(err.Error(), c.remedy) || !strings.Contains(err.Error(), "make shim") {
-			t.Errorf("%s: %v; want %q in it", c.message, err, c.remedy)
+		err := torch.LoadError("/opt/libtorch/shim.so", message, false)
+		if !torch.Missing(err) {
+			t.Errorf("%s: error %v, want a missing library", message, err)
 		}
+		golden.Message(t, message, err)
 	}
 }

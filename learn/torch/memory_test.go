@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// TestErrMemory wants messages of allocators to be known, with the size.
+// TestErrMemory checks that allocators' messages are recognised, with the size.
 func TestErrMemory(t *testing.T) {
 	for message, want := range map[string]string{
 		"[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4096 bytes. Error code 12 (Cannot allocate memory)": "4096 bytes",
@@ -26,7 +26,8 @@ func TestErrMemory(t *testing.T) {
 	}
 }
 
-// TestAllocationFails wants a tensor that fits into no memory to be an error, and the engine to work after it.
+// TestAllocationFails checks that a tensor too large for the memory is an error, and that the
+// engine works after it.
 func TestAllocationFails(t *testing.T) {
 	e := torchtest.Engine(t)
 	zeros := func(n int64) error {

@@ -53,7 +53,7 @@ func (t *Tensor) Narrow(dim int, start, length int64) *Tensor {
 	return t.result("Narrow", C.pt_narrow(t.raw(), C.int64_t(dim), C.int64_t(start), C.int64_t(length)))
 }
 
-// Contiguous is t in row-major memory; t itself if it already is.
+// Contiguous returns t in row-major memory; it is t itself if t is contiguous already.
 func (t *Tensor) Contiguous() *Tensor { return t.result("Contiguous", C.pt_contiguous(t.raw())) }
 
 // Clone copies the elements.
@@ -74,12 +74,14 @@ func (t *Tensor) MaskedFill(mask *Tensor, value float64) *Tensor {
 	return t.result("MaskedFill", C.pt_masked_fill(t.raw(), mask.raw(), C.double(value)))
 }
 
-// Tril keeps what lies on or below a diagonal of the last two dimensions.
+// Tril keeps the elements on and below a diagonal of the last two dimensions, and zeroes the
+// others.
 func (t *Tensor) Tril(diagonal int) *Tensor {
 	return t.result("Tril", C.pt_tril(t.raw(), C.int64_t(diagonal)))
 }
 
-// Triu keeps what lies on or above a diagonal of the last two dimensions.
+// Triu keeps the elements on and above a diagonal of the last two dimensions, and zeroes the
+// others.
 func (t *Tensor) Triu(diagonal int) *Tensor {
 	return t.result("Triu", C.pt_triu(t.raw(), C.int64_t(diagonal)))
 }

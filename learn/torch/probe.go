@@ -18,8 +18,8 @@ var (
 	ErrSlowType = errors.New("element type is slower than f32 on this device")
 )
 
-// LoopThreads measures how many threads execute one of the shim's own loops, such as a softmax: as
-// many as the engine has, or one if the shim was compiled without OpenMP.
+// LoopThreads measures how many threads execute one of the shim's own loops, such as a softmax. It
+// is the engine's number of threads, or one if the shim was compiled without OpenMP.
 func (e *Engine) LoopThreads(ctx context.Context) (threads int, err error) {
 	err = e.Do(ctx, false, func(*Scope) error {
 		threads = int(C.pt_loop_threads())
@@ -30,15 +30,15 @@ func (e *Engine) LoopThreads(ctx context.Context) (threads int, err error) {
 
 // CheckBF16 multiplies two matrices in bf16 and in f32. It returns [ErrNoType] if bf16 does not
 // work, and [ErrSlowType] if it was slower. This is a measurement, so two calls may differ. A CPU
-// needs AVX-512 BF16 or AMX for bf16; without them, some libraries convert every element and others
+// needs AVX-512 BF16 or AMX for bf16. Without them, some libraries convert every element and others
 // refuse. NVIDIA's devices support bf16 since the Ampere generation. The measurements of the two
-// types alternate, with more of them while bf16 looks slow, so that other work on the machine does
-// not determine the result.
+// types alternate, and there are more while bf16 looks slow. So other work on the machine does not
+// determine the result.
 func (e *Engine) CheckBF16(ctx context.Context) error {
 	const fewest, most = 3, 30
 	size := int64(512)
 	if e.device != CPU {
-		size = 4096 // smaller products end before the device has started
+		size = 4096 // a smaller product ends before the device has started
 	}
 	var product float64
 	times := map[DType]time.Duration{F32: math.MaxInt64, BF16: math.MaxInt64}

@@ -15,7 +15,7 @@ type Scope struct {
 	engine  *Engine
 	parent  *Scope
 	tensors []*Tensor
-	slab    []Tensor // next structs to use; never reused, so that a stale pointer is detected
+	slab    []Tensor // next structs to hand out; never reused, so that stale pointers are detected
 	ended   bool
 }
 
@@ -24,8 +24,8 @@ func newScope(e *Engine) *Scope { return &Scope{engine: e, parent: e.scope} }
 // Engine returns the engine of this scope.
 func (s *Scope) Engine() *Engine { return s.engine }
 
-// Sub runs fn with a new scope, which ends when fn returns: for the steps of a loop. [Scope.Lift]
-// or [Scope.Keep] keep a tensor beyond that.
+// Sub runs fn with a new scope, which ends when fn returns. It is for the steps of a loop.
+// [Scope.Lift] and [Scope.Keep] keep a tensor longer.
 func (s *Scope) Sub(fn func(s *Scope) error) error {
 	e := s.engine
 	inner, outer := newScope(e), e.scope
@@ -37,14 +37,14 @@ func (s *Scope) Sub(fn func(s *Scope) error) error {
 	return fn(inner)
 }
 
-// WithGrad runs fn with gradients recorded or not, independent of the argument of Do.
+// WithGrad runs fn with gradients on or off, whatever the argument of Do.
 func (s *Scope) WithGrad(on bool, fn func() error) error {
 	before := C.pt_grad_mode(flag(on))
 	defer C.pt_grad_mode(before)
 	return fn()
 }
 
-// Keep removes t from its scope. It lives until [Tensor.Free] or the engine's Close.
+// Keep removes t from its scope. t lives until [Tensor.Free] or the engine's Close.
 func (s *Scope) Keep(t *Tensor) *Tensor {
 	t.raw()
 	if t.owner != nil {
@@ -106,32 +106,33 @@ func (s *Scope) free() {
 	s.tensors, s.slab = nil, nil
 }
 
-// result wraps the tensor that the shim returned for op.
+// result takes ownership of the shim's result of op.
 func (s *Scope) result(op string, r C.pt_result) *Tensor {
 	check(op, r.error)
 	return s.wrap(r.tensor)
 }
 
-// ints returns a list of sizes for the shim.
+// ints passes a list of sizes to the shim.
 func ints(list []int64) (*C.int64_t, C.int) {
 	return (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(list))), C.int(len(list))
 }
 
-// Full makes a tensor filled with value.
+// Full returns a tensor filled with value.
 func (s *Scope) Full(dtype DType, value float64, shape ...int64) *Tensor {
 	sizes, dims := ints(shape)
 	return s.result("Full", C.pt_full(sizes, dims, C.double(value), C.int(dtype), C.int(s.engine.device)))
 }
 
-// Zeros makes a tensor of zeros.
+// Zeros returns a tensor of zeros.
 func (s *Scope) Zeros(dtype DType, shape ...int64) *Tensor { return s.Full(dtype, 0, shape...) }
 
-// Arange makes the vector 0, 1, …, n-1.
+// Arange returns the vector 0, 1, …, n-1.
 func (s *Scope) Arange(n int64, dtype DType) *Tensor {
 	return s.result("Arange", C.pt_arange(C.int64_t(n), C.int(dtype), C.int(s.engine.device)))
 }
 
-// FromBytes copies little-endian elements; len(data) must be elements times their size.
+// FromBytes copies little-endian elements. len(data) must be the number of elements times their
+// size.
 func (s *Scope) FromBytes(data []byte, dtype DType, shape ...int64) *Tensor {
 	return s.from("FromBytes", unsafe.Pointer(unsafe.SliceData(data)), len(data), dtype, shape)
 }

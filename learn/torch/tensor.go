@@ -19,7 +19,7 @@ type Tensor struct {
 	handle C.pt_tensor
 	engine *Engine
 	owner  *Scope // nil if kept
-	index  int    // index in owner.tensors
+	index  int    // in owner.tensors
 }
 
 // Parameter is a trainable tensor with its name in a checkpoint.
@@ -35,7 +35,7 @@ func (t *Tensor) raw() C.pt_tensor {
 	return t.handle
 }
 
-// scope returns the scope of results of operations on t.
+// scope returns the scope that receives the results of operations on t.
 func (t *Tensor) scope() *Scope {
 	if t.engine.scope == nil {
 		panic(&Error{Op: "Tensor", Message: "operation outside Engine.Do"})
@@ -48,7 +48,7 @@ func (t *Tensor) result(op string, r C.pt_result) *Tensor {
 	return t.scope().wrap(r.tensor)
 }
 
-// Free frees a kept tensor. It must be called inside Do. A tensor of a scope does not need it.
+// Free frees a kept tensor. It must be called inside Do. It is not needed for a tensor of a scope.
 func (t *Tensor) Free() {
 	handle := t.raw()
 	if t.owner != nil {
@@ -107,7 +107,7 @@ func (t *Tensor) Float32s() []float32 {
 }
 
 // Share returns an object that keeps the tensor's memory as long as it is reachable, even after the
-// tensor and its engine are gone. It may be called from any goroutine.
+// tensor and its engine have been freed. It may be called from any goroutine.
 func (t *Tensor) Share() *Memory {
 	shared := C.pt_detach(t.raw())
 	check("Share", shared.error)
@@ -119,9 +119,9 @@ func (t *Tensor) Share() *Memory {
 // Memory is the memory of a tensor; see [Tensor.Share].
 type Memory struct{ handle C.pt_tensor }
 
-// Address returns the address of the elements of a contiguous f32 tensor in the memory of its
-// device. It is valid as long as the tensor lives. It is for code that works on that memory
-// directly, in order with libtorch's operations on the device's default stream.
+// Address returns the address of the elements of a contiguous f32 tensor in its device's memory. It
+// is valid as long as the tensor lives. It is for code that works on that memory directly, in order
+// with libtorch's operations on the device's default stream.
 func (t *Tensor) Address() uintptr {
 	address := C.pt_address(t.raw())
 	if t.DType() != F32 || (address == nil && t.Numel() > 0) {

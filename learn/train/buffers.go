@@ -11,7 +11,7 @@ type buffers struct {
 
 func newBuffers(layouts []distro.Layout) *buffers { return &buffers{now: zeros(layouts)} }
 
-// zeros returns a slice for each layout. Zeros take no memory before they are used.
+// zeros returns a slice for each layout. Zeros use memory only after the first access.
 func zeros(layouts []distro.Layout) (values [][]float32) {
 	for _, l := range layouts {
 		values = append(values, make([]float32, l.Elements()))

@@ -104,9 +104,9 @@ func (a *apart) addMore(ctx context.Context, sums [][]float32) error {
 	})
 }
 
-// move applies results to the copy. libtorch's work on the device and the applier's are ordered,
-// because both use the legacy default stream, and the applier waits for the end of its own work
-// before it returns. The engine does no other work meanwhile.
+// move applies results to the copy. libtorch and the applier use the legacy default stream, so the
+// device runs their work in order. The applier waits for the end of its work before it returns. The
+// engine does no other work meanwhile.
 func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.TensorResult, lr float32) error {
 	parameters := a.twin.Parameters()
 	return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {

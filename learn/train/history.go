@@ -99,8 +99,7 @@ func (h *history) restore() {
 }
 
 // rollback restores the momentum from before a step, which must be the newest, and reports whether
-// there was anything to roll back: nothing is left of a step that was forgotten. The caller must
-// hold the lock.
+// it could: there is no history of a forgotten step. The caller must hold the lock.
 func (h *history) rollback(step uint32) (took bool, err error) {
 	switch newest := h.newest(); {
 	case step > newest:

@@ -197,7 +197,7 @@ func (o *optimizer) left(step uint32) float32 {
 	return audit.Decayed(float32(o.config.CompressionDecay), steps)
 }
 
-// decay multiplies the values of a result, and omits those that become zero.
+// decay multiplies the values of a result, and omits values that become zero.
 func decay(r codec.TensorResult, k int, factor float32) codec.TensorResult {
 	decayed := codec.TensorResult{
 		Counts:  make([]uint16, len(r.Counts)),
@@ -236,7 +236,7 @@ func (o *optimizer) bounded(results []codec.TensorResult) []codec.TensorResult {
 	}
 	scaled := make([]codec.TensorResult, len(results))
 	for i, r := range results {
-		values := make([]float32, len(r.Values)) // those of r were sent, and are kept
+		values := make([]float32, len(r.Values)) // a copy, because r keeps the values that were sent
 		for c, count := range r.Counts {
 			first, end := c*o.results[i].K, c*o.results[i].K+int(count)
 			var squares float64

@@ -52,7 +52,7 @@ type Options struct {
 
 // Parallelism is the number of engines that compute a gradient, each with its own threads.
 type Parallelism struct {
-	Data   int // number of engines among which the micro-batches of a batch are divided; 0 means 1
+	Data   int // number of engines that share the micro-batches of a batch; 0 means 1
 	Tensor int // number of engines that compute each layer of one micro-batch together; 0 means 1
 }
 

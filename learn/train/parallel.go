@@ -14,10 +14,10 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// parallel computes gradients on several engines. Those of the CPU share the weights of
-// the store, so all see every change; other devices have copies (see apart). The assignment of micro-batches
-// to workers and the order in which gradients are added depend only on the batch, not on the
-// workers' speed.
+// parallel computes gradients on several engines. Engines on the CPU share the weights of the store,
+// so every change is visible to all of them. Other devices have copies (see apart). The assignment
+// of micro-batches to workers and the order in which gradients are added depend only on the batch,
+// not on the workers' speed.
 type parallel struct {
 	from    *store
 	workers []worker

@@ -80,8 +80,8 @@ func (s *store) keep() (back func()) {
 	}
 }
 
-// giveBack returns garbage of a large model to the operating system, because there may be no memory
-// for the next gradient otherwise.
+// giveBack returns garbage of a large model to the operating system. The next gradient may need the
+// memory.
 func (s *store) giveBack() {
 	if s.large() {
 		debug.FreeOSMemory()

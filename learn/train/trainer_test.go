@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -277,21 +278,22 @@ func TestTrainRejects(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(b *data.Batch)
-		want   string
 	}{
-		{"token of another vocabulary", func(b *data.Batch) { b.Sequences[1][3] = 128 }, "vocab_size is 128"},
-		{"negative token", func(b *data.Batch) { b.Sequences[1][3] = -1 }, "vocab_size"},
-		{"sequence missing", func(b *data.Batch) { b.Sequences = b.Sequences[:1] }, "the batch has 2"},
-		{"sequence too short", func(b *data.Batch) { b.Sequences[0] = b.Sequences[0][:1] }, "at least 2"},
-		{"sequence too long", func(b *data.Batch) { b.Sequences[0] = make([]int32, 66) }, "max_position_embeddings is 64"},
-		{"empty batch", func(b *data.Batch) { b.Sequences, b.ID.End = nil, b.ID.Start }, "no sequences"},
+		{"token of another vocabulary", func(b *data.Batch) { b.Sequences[1][3] = 128 }},
+		{"negative token", func(b *data.Batch) { b.Sequences[1][3] = -1 }},
+		{"sequence missing", func(b *data.Batch) { b.Sequences = b.Sequences[:1] }},
+		{"sequence too short", func(b *data.Batch) { b.Sequences[0] = b.Sequences[0][:1] }},
+		{"sequence too long", func(b *data.Batch) { b.Sequences[0] = make([]int32, 66) }},
+		{"empty batch", func(b *data.Batch) { b.Sequences, b.ID.End = nil, b.ID.Start }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			batch := toyBatch(0, 2)
 			test.change(&batch)
-			if _, _, err := trainer.Train(t.Context(), 1, batch, nil); !errors.Is(err, errTokens) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error = %v, want ErrTokens with %q", err, test.want)
+			if _, _, err := trainer.Train(t.Context(), 1, batch, nil); !errors.Is(err, errTokens) {
+				t.Errorf("error = %v, want errTokens", err)
+			} else {
+				golden.Message(t, test.name, err)
 			}
 		})
 	}
@@ -466,22 +468,20 @@ func TestNewRejects(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(o *Options)
-		want   string
 	}{
-		{"no micro-batch", func(o *Options) { o.MicroBatch = 0 }, "micro-batch"},
-		{"no optimizer", func(o *Options) { o.Optimizer = config.Optimizer{} }, "Distro"},
-		{"no schedule", func(o *Options) { o.LRSchedule = config.LRSchedule{} }, "schedule"},
-		{"no config", func(o *Options) { o.Model.Files = nil }, "config.json"},
-		{"tensor missing", func(o *Options) { o.Model.Tensors = o.Model.Tensors[1:] }, "missing"},
-		{"huge chunk", func(o *Options) { o.Optimizer.Distro.CompressionChunk = 60000 }, "compression_chunk"},
+		{"no micro-batch", func(o *Options) { o.MicroBatch = 0 }},
+		{"no optimizer", func(o *Options) { o.Optimizer = config.Optimizer{} }},
+		{"no schedule", func(o *Options) { o.LRSchedule = config.LRSchedule{} }},
+		{"no config", func(o *Options) { o.Model.Files = nil }},
+		{"tensor missing", func(o *Options) { o.Model.Tensors = o.Model.Tensors[1:] }},
+		{"huge chunk", func(o *Options) { o.Optimizer.Distro.CompressionChunk = 60000 }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			o := toyOptions(t)
 			test.change(&o)
-			if _, err := New(t.Context(), o); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error = %v, want one with %q", err, test.want)
-			}
+			_, err := New(t.Context(), o)
+			golden.Message(t, test.name, err)
 		})
 	}
 	for _, change := range []func(c *config.AdamW){

@@ -30,7 +30,7 @@ var (
 	errSilent    = errors.New("nothing to say")
 )
 
-// spoken is a protocol whose farewell is a frame of type 9 with the reason.
+// spoken is a protocol whose close reason (farewell) is a frame of type 9 that contains the reason.
 var spoken = Protocol{
 	Malformed: func(reason string) error { return errors.Join(errMalformed, errors.New(reason)) },
 	TooSlow:   func(reason string) error { return errors.Join(errTooSlow, errors.New(reason)) },
@@ -77,16 +77,16 @@ func sockets(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// TestConn lets clients do what ends a connection, and compares the reason on this side with
-// what the client hears.
+// TestConn ends connections for several reasons. It checks the error on this side and the close
+// reason that the client receives.
 func TestConn(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		client func(*tls.Conn)                      // after the handshake
-		server func(context.Context, *Conn) error   // the same
-		end    func(context.CancelCauseFunc, *Conn) // what happens meanwhile; may be nil
+		client func(*tls.Conn)                      // called after the handshake
+		server func(context.Context, *Conn) error   // called after the handshake
+		end    func(context.CancelCauseFunc, *Conn) // ends the connection meanwhile; may be nil
 		want   error
-		hears  string // prefix of the farewell
+		hears  string // prefix of the close reason
 	}{
 		{name: "too long a frame", want: errMalformed, hears: "malformed",
 			client: func(c *tls.Conn) { _, _ = c.Write(frame.Append(nil, 1, make([]byte, 100))) }},
@@ -150,14 +150,14 @@ func TestConn(t *testing.T) {
 			}
 			c.Close(err)
 			if words := <-heard; !strings.HasPrefix(words, test.hears) || test.hears == "" && words != "" {
-				t.Errorf("the client heard %q, want %q", words, test.hears)
+				t.Errorf("the client received %q, want %q", words, test.hears)
 			}
 		})
 	}
 }
 
-// TestUnreadInput refuses a client that is sending: a pipe has no buffer, so the client can
-// finish only if somebody reads what it sends.
+// TestUnreadInput refuses a client that is sending. A pipe has no buffer, so the client can finish
+// only if the server reads its input.
 func TestUnreadInput(t *testing.T) {
 	near, far := net.Pipe()
 	sent, heard := make(chan error, 1), make(chan string, 1)
@@ -182,11 +182,11 @@ func TestUnreadInput(t *testing.T) {
 		t.Errorf("the client could not finish its frame: %v", err)
 	}
 	if words := <-heard; words != "refused" {
-		t.Errorf("the client heard %q", words)
+		t.Errorf("the client received %q", words)
 	}
 }
 
-// lastWords is the farewell that a client hears.
+// lastWords returns the close reason that a client receives.
 func lastWords(c *tls.Conn) string {
 	for r := frame.NewReader(bufio.NewReader(c)); ; {
 		kind, payload, err := r.Next(1 << 20)
@@ -199,7 +199,7 @@ func lastWords(c *tls.Conn) string {
 	}
 }
 
-// TestNoFarewellWithoutTLS hangs up on what speaks no TLS without a word.
+// TestNoFarewellWithoutTLS checks that a client that does not use TLS does not get a close reason.
 func TestNoFarewellWithoutTLS(t *testing.T) {
 	near, far := sockets(t)
 	if _, err := near.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
@@ -216,7 +216,7 @@ func TestNoFarewellWithoutTLS(t *testing.T) {
 	}
 }
 
-// TestSlowHandshake bounds a handshake that never comes.
+// TestSlowHandshake checks that a missing handshake ends the connection.
 func TestSlowHandshake(t *testing.T) {
 	_, far := sockets(t)
 	c := NewConn(t.Context(), far, config(t), &spoken)
@@ -226,7 +226,7 @@ func TestSlowHandshake(t *testing.T) {
 	c.Close(errTooSlow)
 }
 
-// TestEndedContext reads and writes nothing more.
+// TestEndedContext checks that a connection neither reads nor writes after the end of its context.
 func TestEndedContext(t *testing.T) {
 	_, far := sockets(t)
 	ctx, hangUp := context.WithCancelCause(t.Context())
@@ -242,7 +242,7 @@ func TestEndedContext(t *testing.T) {
 	c.Close(errRefused)
 }
 
-// fakeListener gives what is in the channel, and an error for nil.
+// fakeListener returns the sockets from its channel, and an error for nil.
 type fakeListener struct {
 	net.Listener
 	sockets chan net.Conn
@@ -268,7 +268,7 @@ func (l *fakeListener) Close() error {
 	return nil
 }
 
-// TestAcceptor takes all places, lets a client say who it is, turns one away, and stops.
+// TestAcceptor fills all slots, identifies a client, rejects a second client, and stops.
 func TestAcceptor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}
@@ -301,14 +301,14 @@ func TestAcceptor(t *testing.T) {
 		expect := func(wantServed, wantTurned int32) {
 			t.Helper()
 			if s, n := served.Load(), turned.Load(); s != wantServed || n != wantTurned {
-				t.Errorf("%d served, %d turned away, want %d and %d", s, n, wantServed, wantTurned)
+				t.Errorf("%d served, %d rejected, want %d and %d", s, n, wantServed, wantTurned)
 			}
 		}
 		visit()
 		expect(1, 0)
 		visit()
 		expect(1, 1)
-		known <- struct{}{} // the first says who it is
+		known <- struct{}{} // the first client is identified
 		synctest.Wait()
 		visit()
 		expect(2, 1)
@@ -316,7 +316,7 @@ func TestAcceptor(t *testing.T) {
 		listener.sockets <- nil
 		visit()
 		if paused := time.Since(begun); paused != pauseAfterError || !strings.Contains(log.String(), errNoDescriptor.Error()) {
-			t.Errorf("after an error it paused %v and logged %q", paused, log.String())
+			t.Errorf("after an error Accept paused %v and logged %q", paused, log.String())
 		}
 		cancel()
 		accepting.Wait()
@@ -325,13 +325,13 @@ func TestAcceptor(t *testing.T) {
 	})
 }
 
-// TestAcceptorEvicts lets a newer connection take the place of an older one.
+// TestAcceptorEvicts checks that a newer connection evicts an older one.
 func TestAcceptorEvicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener := &fakeListener{sockets: make(chan net.Conn), ended: make(chan struct{})}
 		reasons := make(chan error, admission.MaxWaiting+1)
 		acceptor := Acceptor{
-			Limiter: admission.NewLimiter(), Logger: slog.New(slog.DiscardHandler), Noise: rate.NewLimiter(10, 100), TurnedAway: func() { t.Error("turned away") },
+			Limiter: admission.NewLimiter(), Logger: slog.New(slog.DiscardHandler), Noise: rate.NewLimiter(10, 100), TurnedAway: func() { t.Error("rejected") },
 			Serve: func(ctx context.Context, _ context.CancelCauseFunc, socket net.Conn, _ func()) {
 				<-ctx.Done()
 				reasons <- context.Cause(ctx)
@@ -349,7 +349,7 @@ func TestAcceptorEvicts(t *testing.T) {
 			listener.sockets <- far
 		}
 		if err := <-reasons; !errors.Is(err, errEvicted) {
-			t.Errorf("the oldest ended with %v", err)
+			t.Errorf("the oldest connection ended with %v", err)
 		}
 		cancel()
 		accepting.Wait()

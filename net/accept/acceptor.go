@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// errEvicted ends a connection that is evicted for another one.
+// errEvicted ends a connection that is evicted in favour of another.
 var errEvicted = errors.New("evicted for a newer connection before its handshake")
 
 // pauseAfterError is the pause before the next attempt to accept a connection, for example if the

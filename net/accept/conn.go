@@ -34,7 +34,7 @@ type Protocol struct {
 	FarewellTimeout time.Duration
 }
 
-// Conn is the server's end of a connection. One goroutine may read while another one writes.
+// Conn is the server's end of a connection. One goroutine may read while another writes.
 type Conn struct {
 	protocol *Protocol
 	tls      *tls.Conn

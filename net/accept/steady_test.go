@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestSlowReaderKeepsReading sends a long frame to a client that reads slowly, and to a client that stops.
+// TestSlowReaderKeepsReading checks that a client that reads slowly receives a long frame, and that
+// a client that stops reading is disconnected.
 func TestSlowReaderKeepsReading(t *testing.T) {
 	for _, stops := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -35,16 +36,17 @@ func TestSlowReaderKeepsReading(t *testing.T) {
 				t.Errorf("%v after %v, want nil after 10 s or more", err, took)
 			}
 			if stops && (!errors.Is(err, errTooSlow) || conn.Whole()) {
-				t.Errorf("error %v, another frame may follow: %v", err, conn.Whole())
+				t.Errorf("error %v, whether another frame may follow: %v", err, conn.Whole())
 			}
 			_ = near.Close()
 			conn.Cut()
-			time.Sleep(time.Second) // the client ends
+			time.Sleep(time.Second) // so that the client ends
 		})
 	}
 }
 
-// TestSteadyWriteEndsWithContext ends the context before a frame, and while a client that does not read receives a frame.
+// TestSteadyWriteEndsWithContext checks that the end of the context ends a write to a client that
+// does not read, and prevents the next write.
 func TestSteadyWriteEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

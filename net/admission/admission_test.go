@@ -9,31 +9,32 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestLimiterIsFair lets one address take all places: others come in, at its cost.
+// TestLimiterIsFair lets one address take all slots. It checks that other addresses get in and
+// evict connections of that address only.
 func TestLimiterIsFair(t *testing.T) {
 	l := NewLimiter()
 	evicted := 0
 	from := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
 	for range MaxWaiting {
 		if l.Enter(from("10.0.0.1"), func() { evicted++ }) == nil {
-			t.Fatal("no place")
+			t.Fatal("no slot")
 		}
 	}
 	if l.Enter(from("10.0.0.1"), func() {}) != nil {
-		t.Fatal("one address has more than all places")
+		t.Fatal("one address has more than all slots")
 	}
 	var taken []*Place
 	for _, ip := range []string{"10.0.0.2", "2001:db8::1", "2001:db8::2"} {
 		p := l.Enter(from(ip), func() { t.Errorf("%s was evicted", ip) })
 		if p == nil {
-			t.Fatalf("%s has no place", ip)
+			t.Fatalf("%s has no slot", ip)
 		}
 		taken = append(taken, p)
 	}
 	if evicted != 3 || l.total != MaxWaiting || len(l.waiting) != 3 {
-		t.Fatalf("%d evicted, %d have places from %d addresses", evicted, l.total, len(l.waiting))
+		t.Fatalf("%d evicted, %d have slots from %d addresses", evicted, l.total, len(l.waiting))
 	}
-	for range 2 { // leaving twice is leaving once
+	for range 2 { // releasing twice has the same effect as releasing once
 		for _, p := range taken {
 			l.Leave(p)
 		}
@@ -43,7 +44,8 @@ func TestLimiterIsFair(t *testing.T) {
 	}
 }
 
-// TestSilentGiveWayFirst takes each place from another address.
+// TestSilentGiveWayFirst fills each slot from a different address. It checks after which time a
+// connection can be evicted, if it was silent and if it was not.
 func TestSilentGiveWayFirst(t *testing.T) {
 	for _, test := range []struct {
 		spoke bool
@@ -69,13 +71,13 @@ func TestSilentGiveWayFirst(t *testing.T) {
 	}
 }
 
-// TestLastingLimiterIsFair lets connections grow old: only the number of an address's
-// connections decides.
+// TestLastingLimiterIsFair lets connections grow old. It checks that only the number of connections
+// of an address decides which connection is evicted.
 func TestLastingLimiterIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const places = 8
 		l := NewLastingLimiter(places)
-		evicted := make(map[byte]int) // by address
+		evicted := make(map[byte]int) // evicted connections by address
 		enter := func(n byte) *Place {
 			time.Sleep(time.Hour)
 			return l.Enter(&net.TCPAddr{IP: net.IPv4(10, 0, 0, n)}, func() { evicted[n]++ })
@@ -97,7 +99,7 @@ func TestLastingLimiterIsFair(t *testing.T) {
 			t.Fatalf("evicted by address: %v, %d are left", evicted, l.total)
 		}
 		if l.Admit(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1)}, func() {}) == nil || l.total != places+1 {
-			t.Fatalf("%d are there", l.total)
+			t.Fatalf("%d connections are left", l.total)
 		}
 		if enter(4) == nil || l.total != places+1 {
 			t.Fatalf("%d connections, want one more than the slots: each new one evicts one", l.total)
@@ -105,7 +107,7 @@ func TestLastingLimiterIsFair(t *testing.T) {
 	})
 }
 
-// TestKeyBucketsAreBounded lets many keys act.
+// TestKeyBucketsAreBounded checks that the buckets of keys that no longer act are removed.
 func TestKeyBucketsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := NewKeyLimits(1, 2)
@@ -118,7 +120,7 @@ func TestKeyBucketsAreBounded(t *testing.T) {
 		k.Of(busy).AllowN(time.Now(), 2)
 		k.Of(id(MaxKeys))
 		if len(k.buckets) != 2 || k.Of(busy).Allow() {
-			t.Fatalf("%d buckets are kept, want the busy one and the new one", len(k.buckets))
+			t.Fatalf("%d buckets are kept, want only two: of the busy key and of the new key", len(k.buckets))
 		}
 	})
 }

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestBudgetIsSharedByAddress lets one address ask a hundred times before another one asks once.
+// TestBudgetIsSharedByAddress checks that an address that takes once does not wait behind an
+// address that takes a hundred times.
 func TestBudgetIsSharedByAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(10, 10)
@@ -29,16 +30,16 @@ func TestBudgetIsSharedByAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("the other address waited %v behind the first", took)
+			t.Errorf("the second address waited %v behind the first", took)
 		}
 		asking.Wait()
 		if took := time.Since(began); took < 9*time.Second || took > 10*time.Second {
-			t.Errorf("101 of 10 a second, 10 at once, took %v", took)
+			t.Errorf("taking 101 at 10 a second, with a burst of 10, took %v", took)
 		}
 	})
 }
 
-// TestBudgetForgetsWhoLeaves lets some go while they wait, and who has the turn.
+// TestBudgetForgetsWhoLeaves ends the contexts of waiting calls and of the call whose turn it is.
 func TestBudgetForgetsWhoLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(1, 1)

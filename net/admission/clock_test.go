@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestBudgetIgnoresTheWallClock wants a budget to keep when members took from it with a reading of the monotonic clock:
-// after a wall clock was set back, other clients would else wait as long.
+// TestBudgetIgnoresTheWallClock checks that a budget records the time at which members took from it
+// with a reading of the monotonic clock. Otherwise other clients would wait longer after the wall
+// clock was set back.
 func TestBudgetIgnoresTheWallClock(t *testing.T) {
 	b := NewReservedBudget(1000, 1000, 2)
 	if b.membersTake() {

@@ -15,7 +15,8 @@ import (
 
 func tcpAddr(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip)} }
 
-// TestTurnsGoFromSiteToSite has an attacker wait with 1,000 connections, in as many /64 networks of one /48 network.
+// TestTurnsGoFromSiteToSite checks turns while an attacker waits with 1,000 connections from as
+// many /64 networks of one /48 network.
 func TestTurnsGoFromSiteToSite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns(1)
@@ -46,7 +47,7 @@ func TestTurnsGoFromSiteToSite(t *testing.T) {
 		turns.Done()
 		waiting.Wait()
 		if at := slices.Index(order, "IPv4"); at != 2 || order[1] != "IPv6" || len(order) != 1003 {
-			t.Errorf("of %d turns the first were %v", len(order), order[:4])
+			t.Errorf("the first of %d turns were %v", len(order), order[:4])
 		}
 		if turns.free != 1 || turns.Crowded() {
 			t.Errorf("%d turns are free", turns.free)
@@ -54,7 +55,8 @@ func TestTurnsGoFromSiteToSite(t *testing.T) {
 	})
 }
 
-// TestTurnsForgetConnections ends some connections that wait, and wants the turn to reach the others.
+// TestTurnsForgetConnections ends some waiting connections and checks that the turn reaches the
+// others.
 func TestTurnsForgetConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, errLeft := NewTurns(2), errors.New("left")
@@ -85,32 +87,32 @@ func TestTurnsForgetConnections(t *testing.T) {
 	})
 }
 
-// TestSitesShareTheLimiter fills a limiter from one /48 network of IPv6: others get in, also a network of the same
-// site that has few places.
+// TestSitesShareTheLimiter fills a limiter from one /48 network of IPv6. It checks that other
+// networks get in, also a network of the same site that has few slots.
 func TestSitesShareTheLimiter(t *testing.T) {
 	l := NewLastingLimiter(64)
 	evicted := 0
 	for i := range 63 {
 		if l.Enter(tcpAddr(fmt.Sprintf("2001:db8:1:%x::1", i)), func() { evicted++ }) == nil {
-			t.Fatal("no place")
+			t.Fatal("no slot")
 		}
 	}
 	l.Enter(tcpAddr("2001:db8:1::2"), func() { evicted++ })
 	for i := range 20 {
 		if l.Enter(tcpAddr(fmt.Sprintf("203.0.113.%d", i)), func() { t.Error("a smaller site was evicted") }) == nil {
-			t.Fatalf("address %d has no place", i)
+			t.Fatalf("address %d has no slot", i)
 		}
 	}
 	if l.Enter(tcpAddr("2001:db8:1:ffff::1"), func() {}) != nil {
-		t.Error("a further network of the largest site has a place")
+		t.Error("a further network of the largest site has a slot")
 	}
 	if evicted != 20 || l.total != 64 {
-		t.Errorf("%d evicted, %d places are taken", evicted, l.total)
+		t.Errorf("%d evicted, %d slots are taken", evicted, l.total)
 	}
 }
 
-// TestMembersTakeFirst has 1,000 addresses take from a budget without pause while a member fetches 80 of the 10 that
-// the budget has per second.
+// TestMembersTakeFirst lets 1,000 addresses take from a budget of 10 per second without pause while
+// a member takes 80.
 func TestMembersTakeFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := NewReservedBudget(10, 10, 8)
@@ -132,7 +134,7 @@ func TestMembersTakeFirst(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took > 12*time.Second {
-			t.Errorf("a member waited %v, and 8 s suffice without other clients", took)
+			t.Errorf("a member waited %v, but 8 s suffice without other clients", took)
 		}
 		if others.Load() == before {
 			t.Error("a member keeps all other clients from the budget")

@@ -81,7 +81,7 @@ func ApplyDelta(old, delta []byte, limit int) ([]byte, error) {
 	length := int64(d.uint32())
 	hash := d.bytes(sha256.Size)
 	if d.err == nil && length > int64(limit) {
-		return nil, fmt.Errorf("%w: a delta makes %d bytes, at most %d", ErrMalformed, length, limit)
+		return nil, fmt.Errorf("%w: the result of a delta has %d bytes, at most %d are allowed", ErrMalformed, length, limit)
 	}
 	var made []byte
 	for d.err == nil && len(d.rest) > 0 {
@@ -96,7 +96,7 @@ func ApplyDelta(old, delta []byte, limit int) ([]byte, error) {
 			break
 		}
 		if n == 0 || n > uint64(len(piece)) || int64(n) > length-int64(len(made)) {
-			return nil, fmt.Errorf("%w: a delta takes %d bytes where there are not so many", ErrMalformed, n)
+			return nil, fmt.Errorf("%w: a delta copies %d bytes, more than are left", ErrMalformed, n)
 		}
 		made = append(made, piece[:n]...)
 		if instruction&1 == 0 {
@@ -107,7 +107,7 @@ func ApplyDelta(old, delta []byte, limit int) ([]byte, error) {
 		return nil, fmt.Errorf("delta: %w", d.err)
 	}
 	if got := sha256.Sum256(made); int64(len(made)) != length || !bytes.Equal(got[:], hash) {
-		return nil, fmt.Errorf("%w: a delta does not fit what it is applied to", ErrMalformed)
+		return nil, fmt.Errorf("%w: the result of a delta has a wrong length or hash", ErrMalformed)
 	}
 	return made, nil
 }

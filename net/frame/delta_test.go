@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDeltaIsSmall changes a state the way a round does: a value in place, one witness more,
-// and the list of members once again further on.
+// TestDeltaIsSmall checks the size of a delta for the changes in a typical round: one changed byte,
+// one inserted witness, and a second copy of the list of members.
 func TestDeltaIsSmall(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	noise := func(n int) []byte { b := make([]byte, n); _, _ = random.Read(b); return b }
@@ -27,10 +27,10 @@ func TestDeltaIsSmall(t *testing.T) {
 	}
 	got, err := ApplyDelta(old, delta, MaxToClient)
 	if err != nil || !bytes.Equal(got, new) {
-		t.Fatalf("another result: %v", err)
+		t.Fatalf("wrong result: %v", err)
 	}
 	if _, err := ApplyDelta(old[1:], delta, MaxToClient); !errors.Is(err, ErrMalformed) {
-		t.Fatalf("applied to something else: %v", err)
+		t.Fatalf("applied to a different state: %v", err)
 	}
 	if _, err := ApplyDelta(old, delta, len(new)-1); !errors.Is(err, ErrMalformed) {
 		t.Fatalf("over the limit: %v", err)
@@ -56,7 +56,7 @@ func TestDeltaRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzDelta applies arbitrary deltas: nothing but an error or at most the limit comes out.
+// FuzzDelta checks that arbitrary deltas give an error or at most the maximum number of bytes.
 func FuzzDelta(f *testing.F) {
 	old := []byte("The quick brown fox jumps over the lazy dog.")
 	f.Add(old, AppendDelta(nil, old, []byte("The quick brown dog jumps over the lazy fox.")))

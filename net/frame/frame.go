@@ -103,7 +103,7 @@ func (r *Reader) Next(limit int) (Type, []byte, error) {
 		return 0, nil, fmt.Errorf("%w: empty frame", ErrMalformed)
 	}
 	if int64(length) > int64(limit) {
-		return 0, nil, fmt.Errorf("%w: its length is %d bytes, at most %d are allowed here", ErrMalformed, length, limit)
+		return 0, nil, fmt.Errorf("%w: %d bytes, at most %d are allowed here", ErrMalformed, length, limit)
 	}
 	r.buffer.Reset()
 	if _, err := io.CopyN(&r.buffer, r.r, int64(length)); err != nil {

@@ -61,7 +61,8 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-// TestReaderAllocatesWhatArrives announces a large frame and sends little of it.
+// TestReaderAllocatesWhatArrives checks that the announcement of a large frame does not allocate
+// memory before the bytes arrive.
 func TestReaderAllocatesWhatArrives(t *testing.T) {
 	stream := "\x00\x0f\xff\xff\x04short"
 	result := testing.Benchmark(func(b *testing.B) {
@@ -90,10 +91,10 @@ func TestHelloRoundTrip(t *testing.T) {
 		t.Fatal(diff)
 	}
 	if _, err := OpenHello(payload, [32]byte{8}, server); !errors.Is(err, ErrMalformed) {
-		t.Fatalf("another challenge: %v", err)
+		t.Fatalf("with a different challenge: %v", err)
 	}
 	if _, err := OpenHello(payload, nonce, identity.ID{6}); !errors.Is(err, ErrMalformed) {
-		t.Fatalf("another server: %v", err)
+		t.Fatalf("with a different server: %v", err)
 	}
 	for i := range payload {
 		changed := bytes.Clone(payload)
@@ -109,7 +110,8 @@ func TestHelloRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSignedHelloIsStillChecked signs hellos that no client of ours would send.
+// TestSignedHelloIsStillChecked signs hellos that our clients never send, and checks that they are
+// refused.
 func TestSignedHelloIsStillChecked(t *testing.T) {
 	for name, hello := range map[string]Hello{
 		"no role":       {},
@@ -199,8 +201,8 @@ func TestAckSaysWhy(t *testing.T) {
 	}
 }
 
-// FuzzReader feeds a stream to the reader and every frame to every decoder: what a decoder
-// accepts has exactly one encoding.
+// TestRunsRoundTrip checks that a list of runs is decoded as it was encoded, and that a list that
+// is too long is cut.
 func TestRunsRoundTrip(t *testing.T) {
 	want := []RunSummary{
 		{RunID: "a", Run: [32]byte{1}, State: coordinator.RoundTrain, Epoch: 1, Step: 1 << 20, Participants: 300, Name: "A run"},
@@ -224,7 +226,7 @@ func TestRunsRoundTrip(t *testing.T) {
 		t.Errorf("%d of %d, %v", len(got), all, err)
 	}
 	if full := AppendRuns(nil, slices.Repeat([]RunSummary{want[1]}, maxRuns)); len(full) != maxRunsSize || len(full)+1 > MaxWelcome {
-		t.Errorf("a full list has %d bytes, %d are read", len(full), MaxWelcome)
+		t.Errorf("a full list has %d bytes, the maximum is %d", len(full), MaxWelcome)
 	}
 }
 
@@ -234,11 +236,13 @@ func FuzzDecodeRuns(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, payload []byte) {
 		runs, all, err := DecodeRuns(payload)
 		if err == nil && int(all) == len(runs) && !bytes.Equal(AppendRuns(nil, runs), payload) {
-			t.Errorf("%x is read as %+v", payload, runs)
+			t.Errorf("%x was decoded as %+v", payload, runs)
 		}
 	})
 }
 
+// FuzzReader passes a stream to the reader and each frame to every decoder. It checks that whatever a
+// decoder accepts has only one encoding.
 func FuzzReader(f *testing.F) {
 	f.Add(Append(nil, TypeChallenge, Challenge{Version: Version}.AppendTo(nil)))
 	f.Add(Append(nil, TypeHello, Hello{Role: RoleParticipant, RunID: "r", Addrs: []string{"/x"}}.Sign(nil, testKey, [32]byte{}, identity.ID{})))
@@ -293,7 +297,7 @@ func checkDecoders(t *testing.T, payload []byte) {
 	if hello, err := OpenHello(payload, [32]byte{}, identity.ID{}); err == nil && hello.ID == testKey.ID() {
 		same("hello", hello.Sign(nil, testKey, [32]byte{}, identity.ID{}), nil)
 	}
-	// The body of a hello without its signature, which fuzzing cannot forge.
+	// The body of a hello without its signature, which a fuzzer cannot forge.
 	d := decoder{rest: payload}
 	addrs := d.addrs()
 	if err := d.end("addrs"); err == nil {

@@ -317,7 +317,7 @@ type decoder struct {
 func (d *decoder) bytes(n int) []byte {
 	if d.err != nil || n > len(d.rest) {
 		if d.err == nil {
-			d.err = fmt.Errorf("%w: it ends early", ErrMalformed)
+			d.err = fmt.Errorf("%w: truncated", ErrMalformed)
 		}
 		return nil
 	}
@@ -378,7 +378,7 @@ func (d *decoder) addrs() []string {
 // end returns the first error, or an error if bytes are left over.
 func (d *decoder) end(subject string) error {
 	if d.err == nil && len(d.rest) > 0 {
-		d.err = fmt.Errorf("%w: %d bytes too many", ErrMalformed, len(d.rest))
+		d.err = fmt.Errorf("%w: %d bytes left over", ErrMalformed, len(d.rest))
 	}
 	if d.err != nil {
 		return fmt.Errorf("%s: %w", subject, d.err)

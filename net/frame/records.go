@@ -45,7 +45,7 @@ func DecodeFollow(payload []byte) (Follow, error) {
 // Sign contains the sender's signature that its own copy of the log has led to the start of an
 // epoch.
 type Sign struct {
-	Index     uint64 // number of records up to the one that started the epoch
+	Index     uint64 // number of records up to the start of the epoch
 	Signature [identity.SignatureSize]byte
 }
 
@@ -80,7 +80,7 @@ func (r Records) Each(do func(record []byte) error) error {
 	for d.err == nil && len(d.rest) > 0 {
 		n := d.uvarint()
 		if d.err == nil && n > uint64(len(d.rest)) {
-			return fmt.Errorf("%w: a record of %d bytes, %d are left", ErrMalformed, n, len(d.rest))
+			return fmt.Errorf("%w: a record has %d bytes, but only %d are left", ErrMalformed, n, len(d.rest))
 		}
 		record := d.bytes(int(n))
 		if d.err != nil {
@@ -195,9 +195,9 @@ func inflate(packed, window []byte, limit int) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	case len(raw) > limit:
-		return nil, fmt.Errorf("%w: it unpacks to more than %d bytes", ErrMalformed, limit)
+		return nil, fmt.Errorf("%w: unpacks to more than %d bytes", ErrMalformed, limit)
 	case source.Len() > 0:
-		return nil, fmt.Errorf("%w: %d bytes too many", ErrMalformed, source.Len())
+		return nil, fmt.Errorf("%w: %d bytes left over", ErrMalformed, source.Len())
 	}
 	return raw, nil
 }

@@ -12,7 +12,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestRecordsRoundTrip packs records over many frames, each with the window that those before left.
+// TestRecordsRoundTrip packs records into many frames. The window of each frame depends on the
+// frames before it.
 func TestRecordsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var here, there []byte // windows of both sides
@@ -53,8 +54,8 @@ func TestRecordsRoundTrip(t *testing.T) {
 	})
 }
 
-// TestShortWindow packs records that cannot be made shorter behind short windows: package flate stored windows
-// of up to 50 bytes with such records.
+// TestShortWindow packs incompressible records with short windows, because package flate stored
+// windows of up to 50 bytes together with such records.
 func TestShortWindow(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	noise := make([]byte, 20_000)
@@ -92,7 +93,7 @@ func TestBadRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzRecords unpacks arbitrary frames: no crash, and bounded.
+// FuzzRecords checks that arbitrary frames cause no crash and give a bounded number of records.
 func FuzzRecords(f *testing.F) {
 	f.Add(Records{First: 3, Raw: AppendRecord(nil, []byte("record")), Heads: []wire.Head{{Index: 4}}}.AppendTo(nil, nil), []byte("window"))
 	fuzztest.Run(f, func(t *testing.T, payload, window []byte) {

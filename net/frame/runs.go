@@ -51,7 +51,7 @@ func DecodeRuns(payload []byte) (runs []RunSummary, all uint32, err error) {
 	count := int(d.uint16())
 	all = uint32(d.uint16()) | uint32(d.uint16())<<16
 	if d.err == nil && (count > maxRuns || uint64(all) < uint64(count)) {
-		return nil, 0, fmt.Errorf("%w: %d runs of %d are named, at most %d can be", ErrMalformed, count, all, maxRuns)
+		return nil, 0, fmt.Errorf("%w: a list of %d of %d runs, at most %d are allowed", ErrMalformed, count, all, maxRuns)
 	}
 	for range count {
 		var r RunSummary

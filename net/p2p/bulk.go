@@ -22,10 +22,10 @@ import (
 )
 
 // A bulk connection carries the exchanges of one protocol, one after the other, over a separate TCP
-// connection to the port that the peer already listens on. Its first bytes are TLS's, and those of
-// all other connections are multistream-select's. The certificates are libp2p's, so the peer is
-// identified by the same key. The protocol name is TLS's ALPN. After the handshake the listening
-// side sends bulkReady, or hangs up if the peer may not send. Only members may use bulk
+// connection to the port that the peer already listens on. It starts with bytes of TLS, and all
+// other connections start with bytes of multistream-select. The certificates are libp2p's, so the
+// peer is identified by the same key. The protocol name is TLS's ALPN. After the handshake the
+// listening side sends bulkReady, or hangs up if the peer may not send. Only members may use bulk
 // connections, and only while an ordinary connection exists.
 //
 // The multiplexer of ordinary connections copies every byte once more on each side, which costs
@@ -34,7 +34,7 @@ const (
 	bulkReady = 1 // the byte that ends the handshake
 
 	// bulkPerPeer is the maximum number of connections to one member, and from it. libp2p allows 8
-	// in each direction, some of which must remain for ordinary connections.
+	// in each direction, and ordinary connections need some of them.
 	bulkPerPeer    = 4
 	bulkTotal      = 256 // maximum number of connections
 	bulkHandshakes = 32  // maximum number of connections during their handshake, which unknown clients may start

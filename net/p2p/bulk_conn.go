@@ -164,8 +164,8 @@ func (s bulkStream) Reset() error {
 }
 
 // HandleBulk serves a protocol as HandleStream does, and also over connections that carry one
-// exchange after another. The handler must read exactly one request and write exactly one response,
-// both of which must be self-delimiting.
+// exchange after another. The handler must read exactly one request and write exactly one response.
+// Both must be self-delimiting.
 func (n *Node) HandleBulk(name string, limits StreamLimits, h StreamHandler) {
 	n.bulk.serve(name, n.handleStream(name, limits, limits.begin(h)))
 }

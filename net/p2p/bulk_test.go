@@ -15,7 +15,7 @@ import (
 
 const bulkEcho = "/psyche/test/bulk/1"
 
-// handleBulk answers each byte with 1 MiB of it; 0 ends the exchange with an error.
+// handleBulk answers each byte with 1 MiB of that byte. A 0 ends the exchange with an error.
 func handleBulk(n *p2p.Node) {
 	limits := p2p.StreamLimits{PerPeer: 16, Total: 16, Timeout: p2ptest.Wait}
 	n.HandleBulk(bulkEcho, limits, func(_ context.Context, _ identity.ID, s p2p.Stream) error {
@@ -31,7 +31,8 @@ func handleBulk(n *p2p.Node) {
 	})
 }
 
-// bulkExchange asks with one byte and leaves the connection to the next exchange.
+// bulkExchange sends one byte and reads the answer. It leaves the connection open for the next
+// exchange.
 func bulkExchange(t *testing.T, from, to *p2p.Node, b byte) error {
 	t.Helper()
 	s, err := from.OpenBulk(testContext(t), to.ID(), bulkEcho)
@@ -56,7 +57,7 @@ func TestBulkExchanges(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	handleBulk(nodes[0])
 	handleBulk(nodes[1])
-	for i, from := range nodes { // whoever dialled the ordinary connection
+	for i, from := range nodes { // whichever node dialled the ordinary connection
 		to := nodes[1-i]
 		_, begun := from.Bytes()
 		for b := range byte(5) {
@@ -71,14 +72,14 @@ func TestBulkExchanges(t *testing.T) {
 			t.Errorf("counted %d bytes", received-begun)
 		}
 	}
-	// One that failed is not used again, the next exchange gets another.
+	// A failed connection is not used again. The next exchange opens a new one.
 	if err := bulkExchange(t, nodes[0], nodes[1], 0); err == nil {
-		t.Error("a failed exchange went well")
+		t.Error("want an error of the exchange")
 	}
 	if err := bulkExchange(t, nodes[0], nodes[1], 9); err != nil {
 		t.Error(err)
 	}
-	// A protocol that is not served so goes over ordinary streams.
+	// A protocol that is not served on bulk connections uses ordinary streams.
 	handleEcho(nodes[1])
 	s, err := nodes[0].OpenBulk(testContext(t), nodes[1].ID(), echo)
 	if err != nil {
@@ -90,7 +91,8 @@ func TestBulkExchanges(t *testing.T) {
 	}
 }
 
-// Members only: who leaves the list loses its connections, used or not, and gets no others.
+// TestBulkEndsWithMembership checks that a client that leaves the list of members loses its
+// connections, used or not, and cannot open new ones.
 func TestBulkEndsWithMembership(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	a, b := nodes[0], nodes[1]
@@ -104,11 +106,11 @@ func TestBulkEndsWithMembership(t *testing.T) {
 	}
 	a.SetMembers(p2ptest.Peers(a, nodes[2]))
 	if _, err := busy.Read(make([]byte, 1)); err == nil {
-		t.Error("a former member's connection is open")
+		t.Error("a connection of a former member is still open")
 	}
 	_ = busy.Reset()
 	if err := bulkExchange(t, b, a, 1); err == nil {
-		t.Error("a former member was answered")
+		t.Error("a former member got an answer")
 	}
 	if _, served := p2p.BulkConns(a); served != 0 {
 		t.Errorf("%d connections of former members", served)
@@ -118,7 +120,8 @@ func TestBulkEndsWithMembership(t *testing.T) {
 	}
 }
 
-// Who does not send a member's handshake gets nothing, and holds up nobody for long.
+// TestBulkRefusesStrangers checks that a client without the handshake of a member cannot open a
+// bulk connection and does not delay members.
 func TestBulkRefusesStrangers(t *testing.T) {
 	a, b, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")
 	handleBulk(a)
@@ -148,7 +151,8 @@ func TestBulkRefusesStrangers(t *testing.T) {
 	}
 }
 
-// One member cannot take all connections; what is over goes over ordinary streams.
+// TestBulkConnectionsAreBounded checks that one member cannot take all bulk connections. Further
+// exchanges use ordinary streams.
 func TestBulkConnectionsAreBounded(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	handleBulk(nodes[1])
@@ -169,7 +173,7 @@ func TestBulkConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// Where the way leads through a relay there is none.
+// TestNoBulkThroughARelay checks that relayed members do not use bulk connections.
 func TestNoBulkThroughARelay(t *testing.T) {
 	t.Parallel()
 	a, b, relay := hidden(t, "a", nil), hidden(t, "b", nil), p2ptest.Node(t, "relay")

@@ -10,7 +10,8 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestHandlersKnowWhenAResponseArrived: the ctx of a handler ends when the receiver has the response, not before.
+// TestHandlersKnowWhenAResponseArrived checks that the context of a handler ends when the receiver
+// has the response, and not earlier.
 func TestHandlersKnowWhenAResponseArrived(t *testing.T) {
 	nodes := p2ptest.New(t, "server", "client")
 	server, client := nodes[0], nodes[1]

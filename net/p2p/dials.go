@@ -53,7 +53,7 @@ type dials struct {
 	by  map[peer.ID]*dialRecord
 }
 
-// dialRecord outlives a membership, so that a member gets no additional dials by leaving and
+// dialRecord outlives a membership, so that a member cannot get additional dials by leaving and
 // joining again.
 type dialRecord struct {
 	proven   map[netip.Addr]time.Time // IP addresses, with the time when the member was last seen there
@@ -148,7 +148,7 @@ func (r *dialRecord) spend(a *attempts, now time.Time, reach reach) bool {
 	return false
 }
 
-// attemptsAt returns the attempts for an address, or nil if there is no space for another one.
+// attemptsAt returns the attempts for an address, or nil if there is no space for another address.
 func (r *dialRecord) attemptsAt(addr string, now time.Time) *attempts {
 	if a := r.tried[addr]; a != nil {
 		return a

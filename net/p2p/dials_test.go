@@ -13,7 +13,8 @@ import (
 func everybody(peer.ID) bool { return true }
 func nobody(peer.ID) bool    { return false }
 
-// dialled counts the dials to a member with so many addresses in a time, tried every second.
+// dialled counts the permitted dials to a member with the given number of addresses, tried every
+// second for a time.
 func dialled(d *dials, p peer.ID, addrs int, ip netip.Addr, way reach, lasting time.Duration) (count int) {
 	for end := time.Now().Add(lasting); time.Now().Before(end); time.Sleep(sameDial) {
 		for i := range addrs {
@@ -48,7 +49,8 @@ func TestDialsElsewhereAreFew(t *testing.T) {
 	}
 }
 
-// TestDialsWhereAMemberIs are as many as need be, until it was away for an hour.
+// TestDialsWhereAMemberIs checks that dials to a proven address of a member are unlimited until the
+// member has been away for an hour.
 func TestDialsWhereAMemberIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, home := newDials(), netip.MustParseAddr("192.0.2.1")
@@ -63,7 +65,7 @@ func TestDialsWhereAMemberIs(t *testing.T) {
 	})
 }
 
-// TestDialRecordsAreBounded: more addresses, IPs or members are not more memory.
+// TestDialRecordsAreBounded checks that more addresses, IPs or members do not need more memory.
 func TestDialRecordsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDials()
@@ -84,7 +86,7 @@ func TestDialRecordsAreBounded(t *testing.T) {
 	})
 }
 
-// TestReaches names what nodes of several networks may dial.
+// TestReaches checks which addresses nodes of several networks may dial.
 func TestReaches(t *testing.T) {
 	ips := map[string]netip.Addr{}
 	for _, text := range []string{"127.0.0.1", "::1", "10.0.0.9", "192.168.7.7", "169.254.169.254", "0.0.0.0", "224.0.0.1", "8.8.8.8", "fd00::1"} {

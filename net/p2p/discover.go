@@ -115,7 +115,7 @@ func openAnswer(p peer.ID, response []byte) (*peer.PeerRecord, error) {
 		return nil, fmt.Errorf("%w: %d bytes", errRecord, len(response))
 	}
 	if size := int(binary.BigEndian.Uint16(response)); size+2 != len(response) {
-		return nil, fmt.Errorf("%w: %d bytes of %d", errRecord, len(response)-2, size)
+		return nil, fmt.Errorf("%w: %d bytes, want %d", errRecord, len(response)-2, size)
 	}
 	return openRecord(p, response[2:])
 }
@@ -128,7 +128,7 @@ func openRecord(p peer.ID, raw []byte) (*peer.PeerRecord, error) {
 	}
 	r, ok := rec.(*peer.PeerRecord)
 	if !ok || r.PeerID != p || !p.MatchesPublicKey(envelope.PublicKey) {
-		return nil, fmt.Errorf("%w: of another peer", errRecord)
+		return nil, fmt.Errorf("%w: the record belongs to another peer", errRecord)
 	}
 	return r, nil
 }

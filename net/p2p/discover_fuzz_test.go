@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
-// FuzzOpenAnswer reads answers of peers about where a member is, and the records in them.
+// FuzzOpenAnswer decodes peers' answers about the address of a member, and the records in them.
 func FuzzOpenAnswer(f *testing.F) {
 	var ids []peer.ID
 	for range 2 {

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// Transports names the transport of every connection to id.
+// Transports returns the transport of every connection to id.
 func Transports(n *Node, id identity.ID) []string {
 	p, err := PeerID(id)
 	if err != nil {
@@ -48,7 +48,7 @@ func WaitDisconnected(ctx context.Context, n *Node, id identity.ID) error {
 	return err
 }
 
-// AskAbout asks a member where another one is.
+// AskAbout asks a member for the address of another member.
 func AskAbout(n *Node, id, about identity.ID) {
 	p, _ := PeerID(about)
 	n.mu.Lock()
@@ -57,7 +57,7 @@ func AskAbout(n *Node, id, about identity.ID) {
 	_ = n.askAbout(n.ctx, id, m)
 }
 
-// BulkConns returns how many bulk connections n has dialled and how many it serves.
+// BulkConns returns the numbers of bulk connections that n has dialled and that it serves.
 func BulkConns(n *Node) (dialled, served int) {
 	n.bulk.mu.Lock()
 	defer n.bulk.mu.Unlock()
@@ -71,7 +71,7 @@ func BulkConns(n *Node) (dialled, served int) {
 	return dialled, served
 }
 
-// DialBulk makes a bulk connection whatever the list of members says.
+// DialBulk opens a bulk connection without checking the list of members.
 func DialBulk(ctx context.Context, n *Node, to identity.ID, name string, addrs []string) error {
 	p, err := PeerID(to)
 	if err != nil {
@@ -102,7 +102,7 @@ func tcpOf(addrs []string) ma.Multiaddr {
 	return nil
 }
 
-// FoundLocally tells n what multicast DNS found.
+// FoundLocally passes addresses to n as if multicast DNS had found them.
 func FoundLocally(n *Node, id identity.ID, addrs []string) {
 	info := peer.AddrInfo{}
 	info.ID, _ = PeerID(id)
@@ -112,7 +112,7 @@ func FoundLocally(n *Node, id identity.ID, addrs []string) {
 	localDiscovery{n}.HandlePeerFound(info)
 }
 
-// Learned returns how many addresses n has learned of a member.
+// Learned returns the number of addresses of a member that n has learned.
 func Learned(n *Node, id identity.ID) int {
 	p, _ := PeerID(id)
 	n.mu.Lock()

@@ -40,7 +40,7 @@ type member struct {
 	addrs   []ma.Multiaddr // from the list of members
 	waits   bool           // it has no seat in the run
 	learned []ma.Multiaddr // from peers or the local network
-	vias    []peer.ID      // relays that are said to have a reservation for it
+	vias    []peer.ID      // relays in its learned addresses
 	seq     uint64         // sequence number of the learned addresses
 	renewed bool           // addresses changed since the last dial
 	asked   time.Time      // when peers were last asked for its addresses
@@ -219,7 +219,7 @@ func (n *Node) onConnected(c network.Conn) {
 	n.onChange(c.RemotePeer())
 }
 
-// onDisconnected closes a member's bulk connections when its last ordinary connection is gone.
+// onDisconnected closes a member's bulk connections when its last ordinary connection closes.
 func (n *Node) onDisconnected(c network.Conn) {
 	p := c.RemotePeer()
 	n.noteIP(c)

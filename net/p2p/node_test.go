@@ -147,7 +147,8 @@ func TestTooManyRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// Members that send the beginning of as many requests as they may keep nobody from asking.
+// TestHalfRequestsKeepNobodyOut checks that members that each send the beginning of the maximum
+// number of requests do not block the requests of another member.
 func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c", "d", "e", "f")
 	handleEcho(nodes[0])
@@ -163,7 +164,7 @@ func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 			}
 		}
 	}
-	time.Sleep(200 * time.Millisecond) // they arrive
+	time.Sleep(200 * time.Millisecond) // until the streams have arrived
 	begun := time.Now()
 	if _, err := nodes[1].Request(testContext(t), nodes[0].ID(), echo, []byte("hi"), 10); err != nil {
 		t.Fatalf("after %v: %v", time.Since(begun), err)
@@ -178,7 +179,7 @@ func TestStrangerIsRefused(t *testing.T) {
 			handleEcho(stranger)
 			stranger.SetMembers(p2ptest.Peers(member))
 			if _, err := stranger.Request(testContext(t), member.ID(), echo, []byte("hi"), 10); err == nil {
-				t.Error("a stranger's request was answered")
+				t.Error("a stranger got an answer")
 			}
 			if _, err := member.Request(testContext(t), stranger.ID(), echo, nil, 10); !errors.Is(err, p2p.ErrNotMember) {
 				t.Errorf("request to a stranger: %v", err)
@@ -187,7 +188,8 @@ func TestStrangerIsRefused(t *testing.T) {
 				t.Errorf("connected to %v", got)
 			}
 			member.SetMembers(p2ptest.Peers(stranger))
-			// The refused side may still believe in a connection; the other side knows.
+			// The refused side may still believe that it is connected. The other side knows the
+			// state.
 			if err := member.WaitConnected(testContext(t), stranger.ID()); err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +217,7 @@ func TestRevokedMemberIsDisconnected(t *testing.T) {
 		t.Error("a former member is listed as connected")
 	}
 	if _, err := b.Request(testContext(t), a.ID(), echo, nil, 10); err == nil {
-		t.Error("a former member's request was answered")
+		t.Error("a former member got an answer")
 	}
 	if _, err := c.Request(testContext(t), a.ID(), echo, nil, 10); err != nil {
 		t.Error(err)
@@ -332,8 +334,8 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestEveryAddressIsListenedOn has one port of two in use: a node that peers reach over one
-// transport only is not what was asked for.
+// TestEveryAddressIsListenedOn checks that a node does not start if one of its two addresses is in
+// use. Peers could reach such a node over one transport only.
 func TestEveryAddressIsListenedOn(t *testing.T) {
 	used, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -20,15 +20,16 @@ type pipeStream struct{ net.Conn }
 func (pipeStream) CloseWrite() error { return nil }
 func (s pipeStream) Reset() error    { return s.Close() }
 
-// A member that takes an answer slowly but steadily gets it, one that does not is cut off,
-// and so is one that was fast at first; time that we take ourselves counts for nobody.
+// TestReadersKeepPace checks that a member that reads an answer slowly but steadily gets it. A
+// member that stops or is too slow is cut off, even if it was fast at first. Time that the server
+// itself needs does not count.
 func TestReadersKeepPace(t *testing.T) {
 	tests := []struct {
 		name  string
-		fast  int // bytes read at once
+		fast  int // bytes read without a pause
 		pause time.Duration
-		own   time.Duration // that the server lets pass before each 64 KiB
-		least time.Duration // until it is cut off; 0: it is not
+		own   time.Duration // server's pause before each 64 KiB
+		least time.Duration // minimum time until the stream is cut off; 0 if it is not cut off
 		most  time.Duration
 	}{
 		{name: "fast", fast: 1 << 30},
@@ -80,7 +81,7 @@ func TestReadersKeepPace(t *testing.T) {
 	}
 }
 
-// What is ended stays so, whoever sets a deadline after that.
+// TestEndedStream checks that a stream stays ended, even if a deadline is set afterwards.
 func TestEndedStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
@@ -97,7 +98,7 @@ func TestEndedStream(t *testing.T) {
 		synctest.Wait()
 		s.end()
 		if err := <-written; !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("a write that waited: %v", err)
+			t.Errorf("a blocked write: %v", err)
 		}
 		if _, err := s.Write(nil); !errors.Is(err, errRefused) {
 			t.Errorf("write: %v", err)
@@ -111,7 +112,8 @@ func TestEndedStream(t *testing.T) {
 	})
 }
 
-// A stream that brings no request is not served, takes no place from others, and ends.
+// TestSlowRequest checks that a stream without a request is not served, does not take a slot, and
+// ends.
 func TestSlowRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits := StreamLimits{PerPeer: 2, Total: 1, Timeout: time.Minute, Request: 2}
@@ -152,16 +154,16 @@ func TestSlowRequest(t *testing.T) {
 	})
 }
 
-// A slow reader of a long answer gets it when nobody needs its place. When somebody does who
-// has none, it keeps the place for some seconds at least, and longer if it is not that slow
-// or the server took the time itself.
+// TestSlowReadersGiveWay checks that a slow reader gets a long answer if no other member needs its
+// slot. If a member without a slot needs one, the slow reader keeps its slot for a few seconds, and
+// longer if it is not that slow or if the server itself was slow.
 func TestSlowReadersGiveWay(t *testing.T) {
 	tests := []struct {
 		name    string
-		rate    int           // that the reader takes, in bytes per second
-		own     time.Duration // that the server lets pass before each 64 KiB
-		after   time.Duration // another member comes then; 0: none does
-		refused bool          // the reader; else the other one
+		rate    int           // reader's rate in bytes per second
+		own     time.Duration // server's pause before each 64 KiB
+		after   time.Duration // time at which another member comes; 0 if none comes
+		refused bool          // whether the reader is refused; otherwise the other member is
 	}{
 		{"slow, alone", 20 << 10, 0, 0, false},
 		{"slow, at the start", 20 << 10, 0, slowTime - time.Second, false},
@@ -189,7 +191,7 @@ func TestSlowReadersGiveWay(t *testing.T) {
 				if test.after > 0 {
 					time.Sleep(test.after)
 					if err := <-begin(v, identity.ID{2}, 1<<30); errors.Is(err, errRefused) == test.refused {
-						t.Errorf("the other one: %v", err)
+						t.Errorf("the other member: %v", err)
 					}
 				}
 				if err := <-reader; errors.Is(err, errRefused) != test.refused || err != nil && !test.refused {
@@ -200,7 +202,8 @@ func TestSlowReadersGiveWay(t *testing.T) {
 	}
 }
 
-// begin has v serve a member that reads the answer at a rate, and returns what came of it.
+// begin makes v serve a member that reads the answer at a rate. It returns a channel for the
+// result.
 func begin(v *streamServer, from identity.ID, rate int) <-chan error {
 	ours, theirs := net.Pipe()
 	done, read := make(chan error, 1), make(chan struct{})

@@ -13,7 +13,7 @@ import (
 
 // Limits of the addresses of one member.
 const (
-	maxAddrs    = 16  // addresses used of one member; others are ignored
+	maxAddrs    = 16  // maximum number of addresses of one member; more are ignored
 	maxAddrSize = 256 // bytes of one address in text form
 )
 

@@ -10,7 +10,7 @@ import (
 )
 
 // turnTime is how long an exchange waits for a slot. It is shorter than a holder of a blob may be
-// silent, so that a busy server is not taken for a dead one.
+// silent, so that clients do not mistake a busy server for a dead one.
 const turnTime = 2 * time.Second
 
 // queue assigns the slots of a protocol. The member with the fewest slots is next. If all slots are

@@ -10,15 +10,15 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// crowd are exchanges in a queue that last until they are ended.
+// crowd controls exchanges in a queue that last until they are ended.
 type crowd struct {
 	t    *testing.T
 	q    *queue
-	slow map[byte]bool // members that take too little
+	slow map[byte]bool // members whose readers are too slow
 }
 
-// come enters with n exchanges of a member; they end when evicted or when stop is called,
-// and leave as long as they need to notice.
+// come starts n exchanges of a member. They end when they are evicted or when stop is called. An
+// evicted exchange leaves after the time notice.
 func (c crowd) come(member byte, n int, notice time.Duration) (served *atomic.Int64, stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	from, served := identity.ID{member}, new(atomic.Int64)
@@ -52,16 +52,16 @@ func (c crowd) come(member byte, n int, notice time.Duration) (served *atomic.In
 	}
 }
 
-// counts returns how many wait, of how many members that have streams, and how many of
-// those that are served were evicted.
+// counts returns the number of waiting exchanges, of members with streams, and of served exchanges
+// that were evicted.
 func (c crowd) counts() (waiting, members, leaving int) {
 	c.q.mu.Lock()
 	defer c.q.mu.Unlock()
 	return len(c.q.waiting), len(c.q.shares), c.q.leaving
 }
 
-// However many places a few members hold, one with few gets one, and at most as many are
-// served as may be.
+// TestPlacesAreShared checks that a member with few exchanges gets slots, however many slots a few
+// other members hold. The number of served exchanges never exceeds the maximum.
 func TestPlacesAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(16, 64)}
@@ -70,7 +70,7 @@ func TestPlacesAreShared(t *testing.T) {
 		for i := range greedy {
 			greedy[i], stops[i] = c.come(byte(i), 20, time.Millisecond)
 			if greedy[i].Load() != 16 {
-				t.Fatalf("%d places of a member alone", greedy[i].Load())
+				t.Fatalf("%d slots of a single member", greedy[i].Load())
 			}
 		}
 		honest, stop := c.come(9, 4, 0)
@@ -86,7 +86,7 @@ func TestPlacesAreShared(t *testing.T) {
 		if honest.Load() != 4 {
 			t.Errorf("%d of 4 are served", honest.Load())
 		}
-		// The greedy ones come again: they take from each other.
+		// The greedy members come again. They take slots from each other.
 		for i := range greedy {
 			_, again := c.come(byte(i), 16, 0)
 			defer again()
@@ -103,7 +103,8 @@ func TestPlacesAreShared(t *testing.T) {
 	})
 }
 
-// Members that have the same go on; who does not get a place in time is told so.
+// TestBusyQueueRefuses checks that members with equal numbers of slots keep them, and that an
+// exchange that does not get a slot in time is refused.
 func TestBusyQueueRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(2, 2)}
@@ -113,7 +114,7 @@ func TestBusyQueueRefuses(t *testing.T) {
 		time.Sleep(turnTime - 1)
 		synctest.Wait()
 		if waiting, _, _ := c.counts(); waiting != 1 {
-			t.Errorf("%d wait", waiting)
+			t.Errorf("%d exchanges wait", waiting)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
@@ -122,28 +123,29 @@ func TestBusyQueueRefuses(t *testing.T) {
 			t.Errorf("%d, %d and %d are served, %d wait, of %d members", a.Load(), b.Load(), late.Load(), waiting, members)
 		}
 		stop()
-		// A place that becomes free goes to who has the fewest.
+		// A free slot goes to the member with the fewest slots.
 		more, stopMore := c.come(1, 1, 0)
 		late, stop = c.come(3, 1, 0)
 		stopB()
 		if late.Load() != 1 || more.Load()+a.Load() != 1 {
-			t.Errorf("%d is served, the other has %d", late.Load(), more.Load()+a.Load())
+			t.Errorf("%d is served, the other member has %d", late.Load(), more.Load()+a.Load())
 		}
 		stopMore()
 		stop()
 		stopA()
 		if waiting, members, leaving := c.counts(); waiting+members+leaving != 0 {
-			t.Errorf("left behind: %d that wait, %d members, %d evicted", waiting, members, leaving)
+			t.Errorf("left behind: %d waiting exchanges, %d members, %d evicted", waiting, members, leaving)
 		}
 	})
 }
 
-// A third of the members of the largest run cannot keep out another one, whatever they hold.
+// TestAThirdKeepsNobodyOut checks that a third of the members of the largest run cannot lock out
+// another member, however many slots they hold.
 func TestAThirdKeepsNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const third = 256 / 3
 		c := crowd{t: t, q: newQueue(requestsPerPeer, requestsTotal)}
-		for range 2 { // first one place each, then as many as there are
+		for range 2 { // first one slot each, then all slots
 			for m := range third {
 				_, stop := c.come(byte(m), 1, 0)
 				defer stop()
@@ -152,12 +154,13 @@ func TestAThirdKeepsNobodyOut(t *testing.T) {
 		honest, stop := c.come(200, 1, 0)
 		defer stop()
 		if honest.Load() != 1 {
-			t.Error("a member has no place")
+			t.Error("a member has no slot")
 		}
 	})
 }
 
-// A slow exchange ends for a member that has nothing, the oldest first, and for nobody else.
+// TestSlowGiveWay checks that a slow exchange ends only for a member without a slot, the oldest
+// slow exchange first.
 func TestSlowGiveWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(4, 3), slow: map[byte]bool{2: true, 3: true}}
@@ -173,14 +176,14 @@ func TestSlowGiveWay(t *testing.T) {
 			synctest.Wait()
 			for i, n := range want {
 				if got := served[i+1].Load(); got != n {
-					t.Errorf("member %d has %d places, want %d", i+1, got, n)
+					t.Errorf("member %d has %d slots, want %d", i+1, got, n)
 				}
 			}
 		}
-		_, stop := c.come(1, 3, 0) // who has one gets none of them
+		_, stop := c.come(1, 3, 0) // a member with a slot does not get another
 		count(1, 1, 1)
 		stop()
-		served[4], stop = c.come(4, 2, 0) // one is enough
+		served[4], stop = c.come(4, 2, 0) // one slot is enough
 		defer stop()
 		count(1, 0, 1, 1)
 		served[5], stop = c.come(5, 1, 0)
@@ -190,7 +193,7 @@ func TestSlowGiveWay(t *testing.T) {
 		defer stop()
 		count(1, 0, 0, 1, 1)
 		if late.Load() != 0 {
-			t.Error("a member that is not slow lost its place")
+			t.Error("a member that is not slow lost its slot")
 		}
 	})
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestMembersAreNoWeapon lets a member say that it is at 16 ports of somebody else, and change its
-// mind: nobody gets more than a few packets of an honest member, and inner networks get none.
+// TestMembersAreNoWeapon lets a member repeatedly announce 16 ports of a victim and change its
+// announcement. An honest member sends the victim only a few packets.
 func TestMembersAreNoWeapon(t *testing.T) {
 	t.Parallel()
-	const most = 12 * 10 << 10 // each dial is some packets of 1280 bytes
+	const most = 12 * 10 << 10 // each dial sends some packets of 1280 bytes
 	var bytes atomic.Int64
 	listen := func() int {
 		c, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp4", "0.0.0.0:0")
@@ -48,18 +48,18 @@ func TestMembersAreNoWeapon(t *testing.T) {
 		a.SetMembers([]p2p.Peer{{ID: evil, Addrs: [][]string{first, second}[i%2]}})
 		time.Sleep(250 * time.Millisecond)
 		if i%5 == 4 {
-			a.SetMembers(nil) // it leaves, and comes back
+			a.SetMembers(nil) // the member leaves and comes back
 		}
 	}
 	time.Sleep(5 * time.Second)
 	t.Logf("%d bytes", bytes.Load())
 	if sent := bytes.Load(); sent == 0 || sent > most {
-		t.Errorf("a non-member got %d bytes, want some and at most %d", sent, most)
+		t.Errorf("a non-member received %d bytes, want some and at most %d", sent, most)
 	}
 }
 
-// TestInnerAddressesAreNotDialled names a port of the machine itself to a node that listens beyond
-// it.
+// TestInnerAddressesAreNotDialled checks that a node that listens beyond loopback does not dial a
+// loopback address.
 func TestInnerAddressesAreNotDialled(t *testing.T) {
 	t.Parallel()
 	inner, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
@@ -76,7 +76,7 @@ func TestInnerAddressesAreNotDialled(t *testing.T) {
 	}()
 	a := p2ptest.Node(t, "a", "/ip4/0.0.0.0/tcp/0")
 	if !beyondLoopback(a.Addrs()) {
-		t.Skip("this machine has no other address than loopback")
+		t.Skip("this machine has only loopback addresses")
 	}
 	port := inner.Addr().(*net.TCPAddr).Port
 	evil := p2ptest.Key("evil").ID()

@@ -22,7 +22,7 @@ import (
 )
 
 // A member behind a NAT or a firewall that cannot be dialled makes reservations at members that it
-// can dial (circuit relay v2), and others reach it through them. If both ends have public
+// can dial (circuit relay v2), and other members reach it through them. If both ends have public
 // addresses, libp2p then tries hole punching (DCUtR). libp2p's own search for relays and its
 // AutoNAT are not used: the first ignores relays on private addresses, and the second dials back
 // from a key that is not a member's, which is refused. Here a node uses relays if it cannot reach
@@ -220,7 +220,7 @@ func (n *Node) missesDirect() bool {
 	return false
 }
 
-// reserve makes reservations until there are enough, and renews those that expire soon.
+// reserve makes reservations until there are enough, and renews reservations that expire soon.
 func (n *Node) reserve() {
 	r := n.relays
 	r.mu.Lock()
@@ -244,9 +244,8 @@ func (n *Node) reserve() {
 	}
 }
 
-// candidates returns the relays that may be asked for a reservation, in order: those that the
-// operator configured, then members without penalties. The order differs between members, to
-// distribute the load.
+// candidates returns the relays to ask for a reservation, in order: the configured relays, then
+// members without penalties. The order differs between members, to distribute the load.
 func (n *Node) candidates() []peer.ID {
 	r := n.relays
 	r.mu.Lock()
@@ -282,8 +281,8 @@ func (n *Node) distance(p peer.ID) []byte {
 	return id[:]
 }
 
-// relaying returns the members with a direct connection that relay for others, without the avoided
-// ones.
+// relaying returns the members that relay for other members and have a direct connection to this
+// node, without the avoided ones.
 func (n *Node) relaying() []peer.ID {
 	n.mu.Lock()
 	defer n.mu.Unlock()

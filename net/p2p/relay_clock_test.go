@@ -7,19 +7,20 @@ import (
 	"github.com/psyche-go/psyche/base/clocktest"
 )
 
-// TestPlaceOutlastsAJump: a place at a relay ends in time when the clock of this machine is set, or the relay's is wrong.
+// TestPlaceOutlastsAJump checks that a reservation at a relay ends in time if the clock of this
+// machine is set, or if the relay's clock is wrong.
 func TestPlaceOutlastsAJump(t *testing.T) {
 	now := time.Now()
 	ends := placeEnds(now, time.Unix(now.Add(reservationTTL).Unix(), 0))
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour} {
 		if early := clocktest.Jump(now.Add(reservationTTL-2*time.Second), jump); !early.Before(ends) {
-			t.Errorf("after %v the place ends early", jump)
+			t.Errorf("after %v the reservation ends early", jump)
 		}
 		if late := clocktest.Jump(now.Add(reservationTTL), jump); late.Before(ends) {
-			t.Errorf("after %v the place ends late", jump)
+			t.Errorf("after %v the reservation ends late", jump)
 		}
 	}
 	if ends := placeEnds(now, now.Add(24*time.Hour)); ends.Sub(now) != reservationTTL {
-		t.Errorf("a relay whose clock is ahead gives %v", ends.Sub(now))
+		t.Errorf("a relay whose clock is ahead gives a reservation of %v", ends.Sub(now))
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// hidden starts a node that nobody can dial, as behind a NAT.
+// hidden starts a node that other nodes cannot dial, as behind a NAT.
 func hidden(t *testing.T, name string, change func(*p2p.Options)) *p2p.Node {
 	t.Helper()
 	o := p2p.Options{Key: p2ptest.Key(name)}
@@ -29,7 +29,8 @@ func hidden(t *testing.T, name string, change func(*p2p.Options)) *p2p.Node {
 	return n
 }
 
-// Two members that nobody can dial reach each other through a third.
+// TestHiddenMembersMeetThroughAThird checks that two members that cannot be dialled reach each
+// other through a third.
 func TestHiddenMembersMeetThroughAThird(t *testing.T) {
 	t.Parallel()
 	a, b := hidden(t, "a", nil), hidden(t, "b", nil)
@@ -39,19 +40,19 @@ func TestHiddenMembersMeetThroughAThird(t *testing.T) {
 	if !a.Relayed(b.ID()) || a.Relayed(relay.ID()) {
 		t.Errorf("relayed: b %v, the relay %v", a.Relayed(b.ID()), a.Relayed(relay.ID()))
 	}
-	large := bytes.Repeat([]byte("x"), 1<<20) // far above the limits that public relays have
+	large := bytes.Repeat([]byte("x"), 1<<20) // far above the limits of public relays
 	got, err := a.Request(testContext(t), b.ID(), echo, large, len(large))
 	if err != nil || !bytes.Equal(got, large) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
-	// Nobody who is not a member is relayed to: who leaves the run leaves the circuit.
+	// A relay serves members only: leaving the run ends the circuit.
 	a.SetMembers(p2ptest.Peers(relay))
 	if _, err := b.Request(testContext(t), a.ID(), echo, nil, 1); err == nil {
 		t.Error("a member that was dropped still answers through the relay")
 	}
 }
 
-// A relay that is no member can be named.
+// TestHiddenMembersMeetThroughANamedRelay checks relaying by a named relay that is not a member.
 func TestHiddenMembersMeetThroughANamedRelay(t *testing.T) {
 	t.Parallel()
 	relay := p2ptest.Node(t, "relay")
@@ -61,7 +62,7 @@ func TestHiddenMembersMeetThroughANamedRelay(t *testing.T) {
 	}
 	named := func(o *p2p.Options) { o.Relays = []string{relay.Addrs()[0] + "/p2p/" + p.String()} }
 	a, b := hidden(t, "a", named), hidden(t, "b", named)
-	relay.SetMembers(p2ptest.Peers(a, b)) // whom it relays for
+	relay.SetMembers(p2ptest.Peers(a, b)) // the relay accepts its members only
 	handleEcho(b)
 	p2ptest.Connect(t, a, b)
 	if _, err := a.Request(testContext(t), b.ID(), echo, []byte("hi"), 2); err != nil {
@@ -93,7 +94,8 @@ func TestRelayingCanBeRefused(t *testing.T) {
 	}
 }
 
-// A member whose address nobody gave us is found by asking others.
+// TestPeersTellWhereMembersAre checks that a node asks its peers for the address of a member that
+// it does not know.
 func TestPeersTellWhereMembersAre(t *testing.T) {
 	t.Parallel()
 	a, b, c := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "c")
@@ -107,12 +109,13 @@ func TestPeersTellWhereMembersAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Relayed(c.ID()) {
-		// The relay may have been faster; the direct way follows from the address.
+		// The relay may have been faster. A direct connection follows once the address is known.
 		t.Log("reached through a relay first")
 	}
 }
 
-// What a member says of another one's place counts only with that one's signature.
+// TestFalsePeerRecords checks that a peer's answer about the address of a member counts only with
+// the signature of that member.
 func TestFalsePeerRecords(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{"", "\x00", "\x00\x05abc", "\x00\x03abc", "\xff\xff", strings.Repeat("x", 4000)} {
@@ -134,7 +137,7 @@ func TestFalsePeerRecords(t *testing.T) {
 	}
 }
 
-// What a relay carries for others counts against its upload rate.
+// TestRelayKeepsItsUploadRate checks that relayed bytes count toward the upload rate of the relay.
 func TestRelayKeepsItsUploadRate(t *testing.T) {
 	t.Parallel()
 	const rate = 1 << 20 // bytes per second
@@ -143,7 +146,7 @@ func TestRelayKeepsItsUploadRate(t *testing.T) {
 	handleEcho(b)
 	p2ptest.Connect(t, a, relay, b)
 	begun := time.Now()
-	sent := bytes.Repeat([]byte("x"), 1<<20) // there and back
+	sent := bytes.Repeat([]byte("x"), 1<<20) // sent there and back
 	if got, err := a.Request(testContext(t), b.ID(), echo, sent, len(sent)); err != nil || len(got) != len(sent) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
@@ -152,7 +155,8 @@ func TestRelayKeepsItsUploadRate(t *testing.T) {
 	}
 }
 
-// What the local network says leads to members, and makes nobody one.
+// TestFoundInTheLocalNetwork checks that addresses found in the local network lead to members, but
+// do not make a node a member.
 func TestFoundInTheLocalNetwork(t *testing.T) {
 	t.Parallel()
 	a, b, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "b"), p2ptest.Node(t, "stranger")

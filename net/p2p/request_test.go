@@ -31,7 +31,7 @@ func TestFrameRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzRequest feeds a server's and a client's decoder with the same bytes.
+// FuzzRequest passes the same bytes to the decoders of a server and of a client.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{0, 0, 0, 2, 'h', 'i'})

@@ -9,8 +9,9 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// TestPlacesOfARelayAreShared: neither clients that wait, of however many networks, nor members of
-// one network get all places of a relay; a place is there again when its holder is gone or late.
+// TestPlacesOfARelayAreShared checks that neither waiting clients, of any number of networks, nor
+// members of one network can take all reservations of a relay. A reservation is free again when its
+// holder has left or is late.
 func TestPlacesOfARelayAreShared(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	at := func(format string, i int) ma.Multiaddr { return ma.StringCast(fmt.Sprintf(format, i)) }
@@ -40,7 +41,7 @@ func TestPlacesOfARelayAreShared(t *testing.T) {
 				}
 			}
 			if got != test.want {
-				t.Fatalf("%d of 200 got a place, want %d", got, test.want)
+				t.Fatalf("%d of 200 got a reservation, want %d", got, test.want)
 			}
 			if !take(0, now) {
 				t.Error("a member cannot renew its reservation")
@@ -49,14 +50,14 @@ func TestPlacesOfARelayAreShared(t *testing.T) {
 				return
 			}
 			if !table.take("member", at("/ip4/192.0.2.%d/tcp/1", 1), false, there, now) {
-				t.Error("reservation for a member of another network refused")
+				t.Error("the reservation of a member of a different network was refused")
 			}
 			gone[peer.ID("1")] = true
 			if !take(201, now) || take(202, now) {
 				t.Error("the reservation of a departed member is not free")
 			}
 			if !take(203, now.Add(reservationTTL+time.Second)) {
-				t.Error("places that are over are taken")
+				t.Error("expired reservations are not free")
 			}
 		})
 	}

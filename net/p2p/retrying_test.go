@@ -11,7 +11,7 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// failing is a listener that fails some times before it is closed.
+// failing is a listener that fails left times before it is closed.
 type failing struct {
 	manet.Listener
 	left *int
@@ -31,7 +31,7 @@ func TestTooManyOpenFilesEndNoListener(t *testing.T) {
 		left := 3
 		l := retryingListener{failing{left: &left}, t.Context(), slog.New(slog.DiscardHandler)}
 		if _, err := l.Accept(); err == nil || left != -1 {
-			t.Errorf("ended with %v and %d failures to come", err, left)
+			t.Errorf("ended with %v and %d failures left", err, left)
 		}
 	})
 }

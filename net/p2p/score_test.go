@@ -8,9 +8,9 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestStallsEndWithTheConnection: a member that was asked while it was away is asked like any other when a new connection
-// leads to it. It does not wash itself so: that is done once in the time in which half is forgiven anyway, and nothing
-// else than stalls is forgiven.
+// TestStallsEndWithTheConnection checks that a new connection forgives the stalls of a member that
+// was asked while it was away. A member cannot abuse this. The score is reset at most once in the
+// time in which half of it is forgiven anyway, and only stalls are forgiven.
 func TestStallsEndWithTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := records{by: make(map[identity.ID]*conduct)}

@@ -37,7 +37,7 @@ func (l StreamLimits) begin(h StreamHandler) beginFunc {
 	}
 }
 
-// begunStream is a stream of which some bytes have already been read.
+// begunStream is a stream whose first bytes have already been read.
 type begunStream struct {
 	Stream
 	read []byte

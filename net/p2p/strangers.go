@@ -23,7 +23,7 @@ const (
 
 // strangers contains the TCP connections that have not proved a key yet. They are accepted after
 // they have sent something, and counted until they have proved a key. Silent and slow connections
-// have few slots, in which the oldest is evicted, and take none of libp2p's own.
+// have a few slots, separate from libp2p's. If all are taken, the oldest connection is evicted.
 type strangers struct {
 	limiter *admission.Limiter
 

@@ -18,7 +18,7 @@ import (
 
 const onlyTCP = "/ip4/127.0.0.1/tcp/0"
 
-// tcpAddr returns where a node listens on TCP.
+// tcpAddr returns the TCP address on which a node listens.
 func tcpAddr(t *testing.T, n *p2p.Node) string {
 	t.Helper()
 	for _, a := range n.Addrs() {
@@ -39,8 +39,8 @@ func tcpAddr(t *testing.T, n *p2p.Node) string {
 	return ""
 }
 
-// crowd keeps so many connections open that say this much and then nothing, and come again when
-// they are cut off.
+// crowd keeps count connections open that send a text and then nothing. They reconnect when they
+// are cut off.
 func crowd(ctx context.Context, address string, count int, says string) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for range count {
@@ -68,8 +68,9 @@ func crowd(ctx context.Context, address string, count int, says string) *sync.Wa
 	return &wg
 }
 
-// TestSilentConnectionsKeepNobodyOut lets strangers of the same address open connections that say
-// nothing, or begin what libp2p speaks and do not go on: a member comes in over TCP all the same.
+// TestSilentConnectionsKeepNobodyOut lets unknown clients from one address open connections that
+// send nothing or begin a libp2p handshake without finishing it. It checks that a member can still
+// connect over TCP.
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -93,11 +94,11 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// comesIn lets b connect to a, which strangers have been busy with for a while.
+// comesIn checks that b can connect to a, after unknown clients have kept a busy for a while.
 func comesIn(ctx context.Context, t *testing.T, a, b *p2p.Node) {
 	t.Helper()
 	time.Sleep(2 * time.Second)
-	a.SetMembers([]p2p.Peer{{ID: b.ID()}}) // it cannot dial
+	a.SetMembers([]p2p.Peer{{ID: b.ID()}}) // a cannot dial b
 	begun := time.Now()
 	b.SetMembers(p2ptest.Peers(a))
 	waiting, stop := context.WithTimeout(ctx, 30*time.Second)
@@ -109,7 +110,7 @@ func comesIn(ctx context.Context, t *testing.T, a, b *p2p.Node) {
 }
 
 // TestFloodOfConnectionsKeepsNobodyOut opens 1,500 TCP connections a second that end at once, which
-// is what handshakes are budgeted for and more: a member comes in all the same.
+// exceeds the budget for handshakes. It checks that a member can still connect.
 func TestFloodOfConnectionsKeepsNobodyOut(t *testing.T) {
 	t.Parallel()
 	a, b := p2ptest.Node(t, "a", onlyTCP), p2ptest.Node(t, "b", onlyTCP)

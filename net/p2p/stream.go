@@ -97,7 +97,7 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	return memberStream{s}, nil
 }
 
-// memberStream is a libp2p stream with some errors converted to those of this package.
+// memberStream is a libp2p stream with some errors converted to errors of this package.
 type memberStream struct{ network.Stream }
 
 func (s memberStream) Read(p []byte) (int, error) {

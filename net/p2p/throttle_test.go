@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// silence is a stream that notes the longest time without a byte.
+// silence is a stream that records the longest time without a byte.
 type silence struct {
 	last    time.Time
 	longest time.Duration
@@ -20,8 +20,8 @@ func (s *silence) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// All streams that a member may have open share a slow line, and none is silent for as long
-// as a holder may be.
+// TestThrottledStreamsTakeTurns checks that the maximum number of streams of a member can share a
+// slow link without a stream being silent for longer than permitted.
 func TestThrottledStreamsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{upload: newUploadLimiter(128 << 10)}
@@ -45,7 +45,7 @@ func TestThrottledStreamsTakeTurns(t *testing.T) {
 
 // slowLink is a link that all writes share.
 type slowLink struct {
-	turn chan struct{} // has room for one
+	turn chan struct{} // has room for one element
 	rate int           // bytes/s
 	sent int
 }
@@ -58,7 +58,8 @@ func (l *slowLink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestResponsesYieldToBlobs: while a blob is sent, a response gets some of the link, and a quarter at most.
+// TestResponsesYieldToBlobs checks that a response gets a part of the link while a blob is sent,
+// and at most a quarter of it.
 func TestResponsesYieldToBlobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := make(chan struct{}, 1)

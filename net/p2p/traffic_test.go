@@ -9,7 +9,8 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestTrafficOfPeers sends to one of two peers and looks whose bytes they are.
+// TestTrafficOfPeers sends to one of two peers and checks that the bytes are attributed to that
+// peer.
 func TestTrafficOfPeers(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	p2ptest.Connect(t, nodes...)
@@ -26,7 +27,7 @@ func TestTrafficOfPeers(t *testing.T) {
 		case traffic.ID == b.ID() && (!many || traffic.Relayed):
 			t.Errorf("to the requested peer: %+v", traffic)
 		case traffic.ID == c.ID() && (traffic.Sent >= size || traffic.Received >= size):
-			t.Errorf("to the other: %+v", traffic)
+			t.Errorf("to the other peer: %+v", traffic)
 		}
 	}
 	if seen != 2 {

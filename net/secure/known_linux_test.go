@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestKnownServersOnAFullDisk: a disk that takes a part of a line is an error, and the file is as it was before: other
-// servers can be checked as ever.
+// TestKnownServersOnAFullDisk checks that a partly written line is an error and leaves the file
+// unchanged, so that other servers can still be checked.
 func TestKnownServersOnAFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "known_servers")
 	known := &KnownServers{Path: path}
@@ -36,10 +36,10 @@ func TestKnownServersOnAFullDisk(t *testing.T) {
 		t.Fatal(failed)
 	}
 	if err == nil {
-		t.Error("a line was added where there was no room")
+		t.Error("a line was added to a full file system")
 	}
 	if after, err := os.ReadFile(path); err != nil || string(after) != string(before) {
-		t.Errorf("the file is %q, %v", after, err)
+		t.Errorf("the file contains %q, %v", after, err)
 	}
 	if err := known.Check("host:3")(key(3).ID()); err != nil {
 		t.Error(err)

@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestKnownServersWhileOneIsAdded: a line that another program has written half of is waited for.
+// TestKnownServersWhileOneIsAdded checks that a half-written line of another program delays Check
+// until the line is complete.
 func TestKnownServersWhileOneIsAdded(t *testing.T) {
 	if !filelock.Supported {
 		t.Skip("this system has no locks")
@@ -34,8 +35,8 @@ func TestKnownServersWhileOneIsAdded(t *testing.T) {
 	}
 }
 
-// TestKnownServersWhileAUserReads: a program that does not get on with telling its user of a new server keeps no other one from its
-// own.
+// TestKnownServersWhileAUserReads checks that a program that is still reporting a new server to its
+// user does not block other programs.
 func TestKnownServersWhileAUserReads(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "known_servers")
 	telling, read := make(chan struct{}), make(chan struct{})

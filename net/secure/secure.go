@@ -85,7 +85,7 @@ func hostID(state tls.ConnectionState) (identity.ID, error) {
 func Pin(want identity.ID) func(identity.ID) error {
 	return func(found identity.ID) error {
 		if found != want {
-			return fmt.Errorf("%w: it proved %s, wanted is %s", ErrWrongServer, found, want)
+			return fmt.Errorf("%w: found %s, want %s", ErrWrongServer, found, want)
 		}
 		return nil
 	}

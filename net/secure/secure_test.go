@@ -26,7 +26,7 @@ import (
 
 func key(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]byte{n}) }
 
-// handshake lets a client talk to a server with the configuration, and returns the client's error.
+// handshake connects a client to a server with the configuration. It returns the client's error.
 func handshake(t *testing.T, config *tls.Config, accept func(identity.ID) error) error {
 	t.Helper()
 	near, far := net.Pipe()
@@ -76,12 +76,13 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// TestStolenCertificate presents the certificate of a key that the server does not have.
+// TestStolenCertificate checks that a server cannot use the certificate of a key that it does not
+// have.
 func TestStolenCertificate(t *testing.T) {
 	config := serverConfig(t, 1)
 	config.Certificates[0].PrivateKey = key(2).Private()
 	if err := handshake(t, config, Pin(key(1).ID())); err == nil || errors.Is(err, ErrWrongServer) {
-		t.Fatalf("error %v, want one of the handshake", err)
+		t.Fatalf("error %v, want a handshake error", err)
 	}
 }
 
@@ -104,7 +105,7 @@ func TestOtherServersAreRefused(t *testing.T) {
 	other.Certificates = []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: private}}
 	for name, config := range map[string]*tls.Config{"TLS 1.2": old, "another protocol": nameless, "another kind of key": other} {
 		if err := handshake(t, config, all); err == nil {
-			t.Errorf("%s: accepted", name)
+			t.Errorf("%s was accepted", name)
 		}
 	}
 }
@@ -124,7 +125,7 @@ func TestKnownServers(t *testing.T) {
 	if want := []string{"host:1 " + key(1).ID().String(), "host:2 " + key(2).ID().String()}; strings.Join(shown, "|") != strings.Join(want, "|") {
 		t.Fatalf("shown %q, want %q", shown, want)
 	}
-	// Another process sees the same, and refuses a change.
+	// A second process reads the same file and refuses a different key.
 	again := &KnownServers{Path: path}
 	if err := again.Check("host:2")(key(2).ID()); err != nil {
 		t.Fatal(err)
@@ -136,8 +137,8 @@ func TestKnownServers(t *testing.T) {
 	golden.Message(t, "another key", err)
 }
 
-// TestKnownServersOfManyPrograms meets a server in many programs at once: it gets one line, and
-// nobody takes another key for right.
+// TestKnownServersOfManyPrograms checks many programs that connect to a new server at once. The
+// server gets one line, and no program accepts a different key.
 func TestKnownServersOfManyPrograms(t *testing.T) {
 	if !filelock.Supported {
 		t.Skip("this system has no locks")
@@ -163,7 +164,7 @@ func TestKnownServersOfManyPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(string(text), "\n"); lines != 1 || agreed.Load() != programs/2 {
-		t.Errorf("%d of %d programs believe their server, by %d lines:\n%s", agreed.Load(), programs, lines, text)
+		t.Errorf("%d of %d programs trust their server, %d lines:\n%s", agreed.Load(), programs, lines, text)
 	}
 }
 

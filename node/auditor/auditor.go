@@ -52,8 +52,8 @@ type Engine interface {
 	Auditor() env.Auditor
 	// Lag returns the number of rounds after which results are applied.
 	Lag() uint32
-	// Signed returns the newest step of which this client may have signed a result, including
-	// earlier processes.
+	// Signed returns the newest step for which this client, or an earlier process of it, may have
+	// signed a result.
 	Signed() uint32
 	// Idle reports whether the trainer is idle. Only an idle trainer accepts work.
 	Idle() bool
@@ -72,7 +72,7 @@ type Options struct {
 	Key     identity.Key
 	Dir     string // for files of this member in all runs; empty: temporary files, which are lost at a restart
 	Run     string // name of the run in file names
-	Memory  uint64 // bytes of results to keep in memory; the others are in files
+	Memory  uint64 // bytes of results to keep in memory; other results are in files
 	Tasks   *env.Tasks
 	Network interface {
 		env.Requests
@@ -92,9 +92,9 @@ type Options struct {
 
 // Auditor does the audit work of a member, in a run with audits. It opens this member's results,
 // audits other members' results when it has time, and votes in trials. No part of this work is
-// obligatory: a slow member, or one that was away, audits less.
+// obligatory: a member that is slow or was away audits less.
 //
-// All methods except those of Chain and Record are called in the member's loop.
+// All methods except the methods of Chain and Record are called in the member's loop.
 type Auditor struct {
 	Options
 	me coordinator.ClientID
@@ -103,7 +103,7 @@ type Auditor struct {
 	payloads *payloadStore
 	openings *openings
 	dice     dice
-	chain    *Chain              // nil: this client has no result that another one could continue from
+	chain    *Chain              // nil: this client has no result from which another could continue
 	seeds    map[uint32][32]byte // audit seeds of results, by step
 	served   uint32              // step of the round for which the budgets of openings were renewed
 	fresh    uint32              // the run must know that the optimizer started at this step or later
@@ -125,7 +125,7 @@ func New(o Options) *Auditor {
 	if o.Dir != "" {
 		own = filepath.Join(o.Dir, o.Run)
 		if err := sweep(o.Dir); err != nil {
-			o.Log.Warn("remove what an earlier process kept for audits", "err", err)
+			o.Log.Warn("cannot remove the audit files of an earlier process", "err", err)
 		}
 	}
 	return &Auditor{

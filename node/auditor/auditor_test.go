@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/record/exhibit"
 )
 
-// opposite is the gradient of who trains against all others.
+// opposite returns the negated gradient.
 func opposite(gradient []float32) []float32 {
 	for i := range gradient {
 		gradient[i] = -gradient[i]
@@ -20,9 +20,9 @@ func opposite(gradient []float32) []float32 {
 	return gradient
 }
 
-// TestReview: a result that is right is told to be so, once. One that is not is computed twice, and its
-// trainer accused once the auditor knows that its own results pass; not while it has something else to
-// do, nor if they do not pass.
+// TestReview checks that a correct result is reported as passed once. A wrong result is recomputed
+// twice, and its trainer is accused after the auditor has verified that its own results pass. It is
+// not accused while the auditor is busy, or if the auditor's own results fail.
 func TestReview(t *testing.T) {
 	for name, c := range map[string]struct {
 		lies    func([]float32) []float32
@@ -57,7 +57,8 @@ func TestReview(t *testing.T) {
 	}
 }
 
-// TestExhibit: whoever accuses keeps what anybody can examine again: the accused's own bytes.
+// TestExhibit checks that an accuser keeps an evidence file with the accused's own bytes, which
+// anyone can examine again.
 func TestExhibit(t *testing.T) {
 	r := newRig(t, opposite)
 	r.Dir, r.Run = t.TempDir(), "run"
@@ -85,7 +86,7 @@ func TestExhibit(t *testing.T) {
 	}
 }
 
-// TestExhibitsAreFew: of many accusations the newest are kept.
+// TestExhibitsAreFew checks that only the newest evidence files are kept.
 func TestExhibitsAreFew(t *testing.T) {
 	dir := t.TempDir()
 	for i := range uint32(keptExhibits + 3) {
@@ -107,8 +108,9 @@ func TestExhibitsAreFew(t *testing.T) {
 	}
 }
 
-// TestReviewOfASilentTrainer: it is asked for six rounds and a minute at least before it is accused, and
-// only while its results come here: who cannot be reached at all is not silent.
+// TestReviewOfASilentTrainer checks that a trainer is accused of silence only after at least six
+// rounds and a minute of requests. A trainer whose results do not arrive either is not accused,
+// because it is unreachable.
 func TestReviewOfASilentTrainer(t *testing.T) {
 	for name, away := range map[string]bool{"there": false, "cannot be reached": true} {
 		t.Run(name, func(t *testing.T) {
@@ -132,7 +134,7 @@ func TestReviewOfASilentTrainer(t *testing.T) {
 	}
 }
 
-// onTrial puts results of the other on trial, with this client as the only juror.
+// onTrial puts results of r.other on trial, with this client as the only juror.
 func (r *rig) onTrial(steps ...uint32) *coordinator.State {
 	s := r.state.Clone()
 	for i, step := range steps {
@@ -144,8 +146,8 @@ func (r *rig) onTrial(steps ...uint32) *coordinator.State {
 	return r.state
 }
 
-// TestTrial: a juror votes about what it found, and has its training wait for that when half of the
-// trial's time is over.
+// TestTrial checks that a juror votes according to its audit, and that its training waits for the
+// audit once half of the trial's time is over.
 func TestTrial(t *testing.T) {
 	for name, c := range map[string]struct {
 		lies   func([]float32) []float32
@@ -158,7 +160,7 @@ func TestTrial(t *testing.T) {
 			r.run(5 * time.Second)
 			r.engine.busy = false
 			if r.Press(time.Second); r.engine.urgent > 0 || len(r.submitted) > 0 {
-				t.Fatalf("it hurries: %+v", r.submitted)
+				t.Fatalf("the recomputation is urgent too early: %+v", r.submitted)
 			}
 			s.Progress.Step += coordinator.TrialRounds
 			s.StateStart += coordinator.TrialTime
@@ -173,14 +175,15 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestTrainingWaitsForLittle: for one recomputation in a round, once for each trial whatever comes of it,
-// and only where its result would be in time, and nothing else was late before.
+// TestTrainingWaitsForLittle checks that training waits for at most one recomputation per round,
+// and once for each trial, even if the recomputation fails. It does not wait if its result would be
+// late, or if the member was late before.
 func TestTrainingWaitsForLittle(t *testing.T) {
 	const enough = 2 * time.Second
 	for name, c := range map[string]struct {
 		prepare func(r *rig)
 		leeway  time.Duration
-		want    []int // urgent recomputations after each round
+		want    []int // total number of urgent recomputations after each round
 	}{
 		"two trials":      {func(*rig) {}, enough, []int{1, 2, 2}},
 		"it fails":        {func(r *rig) { r.engine.trainer.fails = true }, enough, []int{1, 2, 2}},
@@ -213,8 +216,8 @@ func TestTrainingWaitsForLittle(t *testing.T) {
 	}
 }
 
-// TestOwnResultsGoOn: the next one is made when it is known what became of the newest. Where nobody can
-// know that any more the momentum begins anew, and the run is made to know it.
+// TestOwnResultsGoOn checks that the next result is made once the outcome of the newest result is
+// known. If it can no longer become known, the momentum is reset, and the run learns of the reset.
 func TestOwnResultsGoOn(t *testing.T) {
 	r := newRig(t, nil)
 	payload, err := r.payloads.Get(r.past.rounds[newest-2].Results[0].Commitment)
@@ -230,25 +233,26 @@ func TestOwnResultsGoOn(t *testing.T) {
 	r.round()
 	r.tallies[newest-1] = r.tallies[newest]
 	if r.MayTrain(newest) || len(r.submitted) > 0 {
-		t.Error("it continues from a result whose round is not over")
+		t.Error("the trainer continues from a result of an unfinished round")
 	}
 	delete(r.tallies, newest-1)
 	if r.MayTrain(newest+1) || r.engine.resets != 1 {
-		t.Errorf("it continues from an unknown result; %d resets", r.engine.resets)
+		t.Errorf("the trainer continues from an unknown result; %d resets", r.engine.resets)
 	}
 	if r.MayTrain(newest+1) || r.submitted["withdraw"] == nil {
-		t.Errorf("the run does not know that the momentum began again: %+v", r.submitted)
+		t.Errorf("the run does not know of the reset of the momentum: %+v", r.submitted)
 	}
 	s := r.state.Clone()
 	s.Epoch.Clients[0].OptimizerSince = newest + 1
 	r.state = &s
 	if !r.MayTrain(newest + 1) {
-		t.Error("it does not begin again")
+		t.Error("no training after the reset")
 	}
 }
 
-// TestNewMomentumAfterASignedResult: who began anew in the round in which an earlier process may have
-// signed a result leaves for a moment, even if the run has its optimizer begin with that round.
+// TestNewMomentumAfterASignedResult checks a client that reset its momentum in a round in which an
+// earlier process may have signed a result. It leaves the run for a moment, even if its optimizer
+// counts from that round.
 func TestNewMomentumAfterASignedResult(t *testing.T) {
 	for name, c := range map[string]struct {
 		signed, since uint32
@@ -276,7 +280,8 @@ func TestNewMomentumAfterASignedResult(t *testing.T) {
 	}
 }
 
-// silenceTrial puts the newest result of the other on trial for silence, with this client as the only juror.
+// silenceTrial puts the newest result of r.other on trial for silence, with this client as the only
+// juror.
 func (r *rig) silenceTrial() {
 	s := r.state.Clone()
 	s.Trials = append(s.Trials, coordinator.Trial{Accused: r.other, Step: newest - 1, Fault: coordinator.FaultSilent, Since: newest, Jurors: 1})
@@ -286,13 +291,14 @@ func (r *rig) silenceTrial() {
 	r.Observe()
 }
 
-// TestJuryAsksForFewParts: a juror of a trial for silence asks for a few parts, which the round's seed draws, and votes by
-// them. It finds the accused silent if no member sends a part for half a minute and four rounds.
+// TestJuryAsksForFewParts checks that a juror of a trial for silence requests a few parts, which
+// the round's seed draws, and votes by them. It finds the accused silent if no member sends a part
+// for half a minute and four rounds.
 func TestJuryAsksForFewParts(t *testing.T) {
 	for name, c := range map[string]struct {
 		lies   func([]float32) []float32
 		silent bool
-		want   []bool // the votes; none: it cannot know
+		want   []bool // the votes; none if the juror cannot know
 	}{
 		"honest":         {nil, false, []bool{false}},
 		"a cheat":        {opposite, false, []bool{true}},
@@ -325,8 +331,8 @@ func TestJuryAsksForFewParts(t *testing.T) {
 	}
 }
 
-// TestPartsAreKept: an auditor that has most parts of an opening asks only for the others. It accuses the trainer of silence
-// only if no part arrives any more.
+// TestPartsAreKept checks that an auditor that has most parts of an opening requests only the other
+// parts. It accuses the trainer of silence only if no further part arrives.
 func TestPartsAreKept(t *testing.T) {
 	r := newRig(t, nil)
 	r.withheld = 1<<5 | 1<<9
@@ -355,11 +361,11 @@ func TestPartsAreKept(t *testing.T) {
 	}
 }
 
-// TestOnlyAskingCounts: time in which the auditor does not ask, because its trainer or its machine is busy, does not count
-// as silence of the trainer.
+// TestOnlyAskingCounts checks that time in which the auditor does not send requests, because its
+// trainer or its machine is busy, does not count as silence of the trainer.
 func TestOnlyAskingCounts(t *testing.T) {
 	for name, pass := range map[string]func(r *rig){
-		"another phase": func(r *rig) { // it judges the parts that it has, and waits for its own trainer
+		"another phase": func(r *rig) { // the auditor examines the parts that it has, and waits for its trainer
 			r.spare = false
 			r.run(3 * time.Minute)
 			r.spare = true

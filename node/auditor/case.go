@@ -34,7 +34,7 @@ type auditCase struct {
 	culprit               int // position of a faulty chunk among the drawn chunks
 	opening               []byte
 	tokens                data.Batch
-	differ                bool // this client's tokens differ from those that the trainer claims it received
+	differ                bool // this client's tokens differ from the tokens that the trainer claims to have received
 	took                  time.Duration
 	failed                int // number of recomputed gradients that did not fit
 

@@ -15,10 +15,9 @@
 //   - review.go: drawing other members' results to audit, and accusing the trainers of wrong ones.
 //   - trial.go: voting about accused members.
 //   - case.go, recompute.go: the common part of an audit and a vote, which examines one result
-//     phase by phase; poll.go requests a thing repeatedly until it is there.
+//     phase by phase; poll.go repeats a request until it is answered.
 //   - record.go, past.go, payloads.go: records of the newest rounds: which results are held, their
-//     trainers, the step from which each result says that it continues, and their bytes, however
-//     large.
+//     trainers, the step that each result claims to continue from, and their bytes, even large ones.
 //   - gather.go: collecting the parts of an opening from its trainer and from other members.
 //   - openings.go, part.go, turns.go: the parts that this member serves, their bytes, and the order
 //     of serving.

@@ -12,10 +12,10 @@ import (
 	"github.com/psyche-go/psyche/record/exhibit"
 )
 
-// keptExhibits is the number of newest evidence files that are kept of a run.
+// keptExhibits is the maximum number of evidence files of a run. The newest are kept.
 const keptExhibits = 8
 
-// exhibit writes the evidence for an accusation to a file, so that others can examine it again.
+// exhibit writes the evidence for an accusation to a file, so that anyone can examine it again.
 // There is no file for a trainer that opens nothing, or if this client has no folder.
 func (a *Auditor) exhibit(q *auditCase) {
 	root, _ := a.past.Previous(&q.result)
@@ -34,7 +34,7 @@ func (a *Auditor) exhibit(q *auditCase) {
 				a.Log.Warn("cannot store the evidence file", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "err", err)
 				return
 			}
-			a.Log.Info("kept what a trainer was accused by", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "file", path)
+			a.Log.Info("saved the evidence file of an accusation", "step", key.Step, "trainer", identity.ID(key.Trainer).Short(), "file", path)
 		}
 	})
 }

@@ -13,7 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestOpeningsAreServed to members and jurors, part by part, also by a later process, and not to other clients.
+// TestOpeningsAreServed checks that openings are served part by part to members and jurors, also by
+// a later process, and not to other clients.
 func TestOpeningsAreServed(t *testing.T) {
 	me, dir := identity.ID{7}, t.TempDir()
 	clock := func() time.Time { return time.Unix(1, 0) }
@@ -42,7 +43,7 @@ func TestOpeningsAreServed(t *testing.T) {
 		t.Errorf("the wanted part: %q, %v", got, err)
 	}
 	if got, err := ask(o, others, 7, identity.ID{2}); err != nil || got != "middle" {
-		t.Errorf("a part of another member: %q, %v", got, err)
+		t.Errorf("a part of a different member: %q, %v", got, err)
 	}
 	if _, err := ask(o, mine, 1, identity.ID{3}); !errors.Is(err, errNotServed) {
 		t.Errorf("a client that is not a member: %v", err)
@@ -74,7 +75,8 @@ func TestOpeningsAreServed(t *testing.T) {
 	}
 }
 
-// TestFilesOfParts: decoding inverts encoding, and refuses a file with a changed bit.
+// TestFilesOfParts checks that decoding inverts encoding, and that a file with a changed bit is
+// refused.
 func TestFilesOfParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		parts := rapid.SliceOfN(rapid.SliceOfN(rapid.Byte(), 0, 9), 1, 64).Draw(t, "parts")
@@ -95,8 +97,8 @@ func TestFilesOfParts(t *testing.T) {
 	})
 }
 
-// uplink simulates members that ask one server for parts over its link. Each member obeys the time in the
-// answer, but a hog asks all the time.
+// uplink simulates members that request parts from one server over its link. Each member obeys the
+// time in the answer, but a hog sends requests all the time.
 type uplink struct {
 	turns turns
 	now   time.Time
@@ -106,10 +108,10 @@ type uplink struct {
 type peer struct {
 	id     identity.ID
 	rank   rank
-	takes  time.Duration // for one part
-	trip   time.Duration // from an answer to the next request
+	takes  time.Duration // transfer time of one part
+	trip   time.Duration // time from an answer to the next request
 	hog    bool
-	gone   bool // asks once, and never comes back
+	gone   bool // sends one request, and never comes back
 	ends   func()
 	until  time.Time
 	again  time.Time
@@ -118,7 +120,7 @@ type peer struct {
 	last   time.Time
 }
 
-// run lets some time pass.
+// run advances the time.
 func (l *uplink) run(d time.Duration) {
 	const step = 10 * time.Millisecond
 	for end := l.now.Add(d); l.now.Before(end); l.now = l.now.Add(step) {
@@ -154,8 +156,8 @@ func (l *uplink) add(p peer) *peer {
 	return &p
 }
 
-// TestTurnsAreFair: members that ask all the time, that receive slowly, or that do not come back take no more than their
-// share of the time. Jurors are first.
+// TestTurnsAreFair checks that members that send requests all the time, that receive slowly, or
+// that do not come back, get at most their share of the time. Jurors are first.
 func TestTurnsAreFair(t *testing.T) {
 	l := &uplink{now: time.Unix(1000, 0)}
 	var honest, hogs []*peer
@@ -190,7 +192,8 @@ func TestTurnsAreFair(t *testing.T) {
 	}
 }
 
-// TestTurnsHaveABudget: a member that asks without end receives four openings in a round, and no more.
+// TestTurnsHaveABudget checks that a member that sends requests without end receives exactly four
+// openings in a round.
 func TestTurnsHaveABudget(t *testing.T) {
 	l := &uplink{now: time.Unix(1000, 0)}
 	l.turns.renew(l.now)
@@ -205,7 +208,7 @@ func TestTurnsHaveABudget(t *testing.T) {
 	}
 }
 
-// TestTurnsCostNothing where no other member waits.
+// TestTurnsCostNothing checks that a member does not wait if no other member waits.
 func TestTurnsCostNothing(t *testing.T) {
 	l := &uplink{now: time.Unix(1000, 0)}
 	only := l.add(peer{rank: rankMember, takes: 100 * time.Millisecond})
@@ -214,8 +217,8 @@ func TestTurnsCostNothing(t *testing.T) {
 	}
 }
 
-// TestTurnsWaitForRoundTrips: on a link with a queue of seconds every request arrives late. Members get their turns, and a
-// hog gets no more than they do.
+// TestTurnsWaitForRoundTrips checks a link with a queue of seconds, on which every request arrives
+// late. Members get their turns, and a hog gets at most the same share.
 func TestTurnsWaitForRoundTrips(t *testing.T) {
 	l := &uplink{now: time.Unix(1000, 0)}
 	var all []*peer

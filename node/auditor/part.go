@@ -37,7 +37,7 @@ func (r partRequest) Encode() []byte {
 // decodeRequest decodes the output of partRequest.Encode.
 func decodeRequest(b []byte) (partRequest, error) {
 	if len(b) != requestSize {
-		return partRequest{}, fmt.Errorf("%w: request of %d bytes, want %d", errMalformed, len(b), requestSize)
+		return partRequest{}, fmt.Errorf("%w: the request has %d bytes, want %d", errMalformed, len(b), requestSize)
 	}
 	r := partRequest{
 		resultID{coordinator.ClientID(b), binary.LittleEndian.Uint32(b[32:])}, binary.LittleEndian.Uint64(b[36:]),
@@ -109,7 +109,7 @@ func (e disclosure) Encode() []byte { return append(e.Receipt[:], e.Opening...) 
 // decodeDisclosure decodes the output of disclosure.Encode.
 func decodeDisclosure(b []byte) (e disclosure, err error) {
 	if len(b) < len(e.Receipt) {
-		return e, fmt.Errorf("%w: part of %d bytes", errMalformed, len(b))
+		return e, fmt.Errorf("%w: the part has %d bytes, want at least %d", errMalformed, len(b), len(e.Receipt))
 	}
 	return disclosure{[64]byte(b), b[len(e.Receipt):]}, nil
 }

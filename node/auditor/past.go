@@ -21,7 +21,7 @@ const (
 	keptRounds = 24
 	keptTime   = 150 * time.Second
 	// behind is the number of rounds before a result that must be known to recompute it: the rounds
-	// whose model it was trained from, and the round by which its chunks are drawn.
+	// whose model it was trained from, and the round that determines its challenged chunks.
 	behind = 3
 	// maxTrainers is the maximum number of trainers whose newest result is kept permanently.
 	maxTrainers = 2 * coordinator.MaxClients
@@ -138,8 +138,8 @@ func (p *past) Round(step uint32) (*appliedRound, bool) {
 // Rounds returns the newest rounds, at most count, oldest first.
 func (p *past) Rounds(count int) []appliedRound { return p.rounds[max(0, len(p.rounds)-count):] }
 
-// Since returns the rounds after a step up to another one, newest first. ok is false if one of them
-// is not kept.
+// Since returns the rounds after one step and up to another, newest first. ok is false if one of
+// them is not kept.
 func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
 	var rounds []appliedRound
 	for step := until; step > after; step-- {

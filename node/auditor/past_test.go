@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// held returns a result that goes on from an earlier step.
+// held returns a result that continues from an earlier step.
 func held(owner byte, step, previous uint32) heldResult {
 	return heldResult{
 		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true,
@@ -17,8 +17,8 @@ func held(owner byte, step, previous uint32) heldResult {
 	}
 }
 
-// past has the rounds from first to last, which began at a second each. Trainer 1 has a result in each
-// round, trainer 2 in every third.
+// pastOf returns the rounds from first to last, which began one second apart. Trainer 1 has a
+// result in each round, and trainer 2 in every third.
 func pastOf(first, last uint32) *past {
 	p := &past{}
 	for step := first; step <= last; step++ {
@@ -31,8 +31,9 @@ func pastOf(first, last uint32) *past {
 	return p
 }
 
-// TestWhatAResultMayGoOnFrom: from its trainer's newest held result, or from zeros where the run knows
-// that the optimizer began since. What is not known here is held against nobody.
+// TestWhatAResultMayGoOnFrom checks the steps from which a result may continue: the newest attested
+// result of its trainer, or zeros if the run knows that its optimizer began later. If this client
+// does not know the rounds, the result is not refused.
 func TestWhatAResultMayGoOnFrom(t *testing.T) {
 	for name, c := range map[string]struct {
 		past           *past
@@ -71,8 +72,9 @@ func TestWhatAResultMayGoOnFrom(t *testing.T) {
 	}
 }
 
-// TestNewestResultIsKnownForEver: also of a trainer that was away for longer than rounds are kept, and
-// of rounds before a gap, where nothing is held against what may lie in the gap.
+// TestNewestResultIsKnownForEver checks that the newest result stays known for a trainer that was
+// away for longer than rounds are kept, and for rounds before a gap. A result that may continue
+// from a round in the gap is not refused.
 func TestNewestResultIsKnownForEver(t *testing.T) {
 	p := pastOf(1, 20)
 	for step := uint32(21); step < 200; step++ {
@@ -100,8 +102,9 @@ func TestNewestResultIsKnownForEver(t *testing.T) {
 	}
 }
 
-// TestResultsThatWereNotHeardOf: where witnesses hold a result of which nothing was heard here, nothing is
-// held against who says that it goes on from it. Where they do not, it is a breach.
+// TestResultsThatWereNotHeardOf checks a result that continues from a result that this client never
+// received. It is not refused if witnesses hold the earlier result, and refused if no witness holds
+// it.
 func TestResultsThatWereNotHeardOf(t *testing.T) {
 	p := pastOf(1, 20)
 	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unheard: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
@@ -115,7 +118,8 @@ func TestResultsThatWereNotHeardOf(t *testing.T) {
 	}
 }
 
-// TestRoundsAreKeptAsLongAsTheyAreNeeded: the newest, those of the last minute, and what is on trial.
+// TestRoundsAreKeptAsLongAsTheyAreNeeded checks that the newest rounds, the rounds of the last
+// minute, and the rounds on trial are kept.
 func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 	for name, c := range map[string]struct {
 		pause  time.Duration
@@ -137,7 +141,8 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 	}
 }
 
-// TestLonelyChunks are those that a result speaks of and fewer than a third of the round before do.
+// TestLonelyChunks checks the low-support chunks: a result sends them, but fewer than a third of
+// the results of the round before do.
 func TestLonelyChunks(t *testing.T) {
 	counts := map[[32]byte][]uint16{{1}: {1, 0, 0, 1}, {2}: {1, 0, 0, 1}, {3}: {1, 1, 0, 0}, {4}: {1, 0, 0, 0}}
 	s := &senderCounts{
@@ -159,7 +164,8 @@ func TestLonelyChunks(t *testing.T) {
 	}
 }
 
-// TestDiceArePrivate: what two members look at has nothing to do with each other, and half of it is new.
+// TestDiceArePrivate checks that the draws of two members are independent, and that half of them
+// are from the newest rounds.
 func TestDiceArePrivate(t *testing.T) {
 	p := pastOf(1, 12)
 	rounds := p.Rounds(drawnRounds)
@@ -170,7 +176,7 @@ func TestDiceArePrivate(t *testing.T) {
 	for step := uint32(1); step <= throws; step++ {
 		a, found := one.Throw(step, rounds, all)
 		if b, _ := again.Throw(step, rounds, all); !found || a != b {
-			t.Fatal("the same dice fall otherwise")
+			t.Fatal("the same random source draws differently")
 		}
 		if b, _ := two.Throw(step, rounds, all); a == b {
 			same++
@@ -179,14 +185,14 @@ func TestDiceArePrivate(t *testing.T) {
 			fresh++
 		}
 	}
-	// Of 16 results three are of the newest two rounds.
+	// Of 16 results, three are from the newest two rounds.
 	if share := float64(fresh) / throws; share < 0.55 || share > 0.64 {
 		t.Errorf("%.2f of the draws select the newest two rounds", share)
 	}
 	if share := float64(same) / throws; share > 0.2 {
-		t.Errorf("%.2f of the throws of two members are the same", share)
+		t.Errorf("%.2f of the draws of two members are the same", share)
 	}
 	if _, found := one.Throw(1, rounds, func(*heldResult) bool { return false }); found {
-		t.Error("something was drawn of nothing")
+		t.Error("a result was drawn although none is eligible")
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestPayloadsAreKeptWhateverTheyWeigh: what does not fit into memory lies on the disk until it is dropped.
+// TestPayloadsAreKeptWhateverTheyWeigh checks that payloads that do not fit in memory are on the
+// disk until they are dropped.
 func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
 	parent := filepath.Join(t.TempDir(), "folder")
 	d := newPayloadStore(parent, 100)
@@ -38,12 +39,12 @@ func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
 	if n := files(); n != 8 {
 		t.Errorf("%d files, want 8", n)
 	}
-	if err := d.Put(hash(9), data(9)); err != nil { // of two rounds
+	if err := d.Put(hash(9), data(9)); err != nil { // used in two rounds
 		t.Fatal(err)
 	}
 	d.Drop(hash(9), hash(8), hash(0))
 	if _, err := d.Get(hash(9)); err != nil {
-		t.Errorf("the other round's is missing: %v", err)
+		t.Errorf("the payload of the other round is missing: %v", err)
 	}
 	if _, err := d.Get(hash(8)); !errors.Is(err, errNotKept) {
 		t.Errorf("dropped: %v", err)
@@ -66,8 +67,9 @@ func TestPayloadsAreKeptWhateverTheyWeigh(t *testing.T) {
 	}
 }
 
-// TestOldOpeningsGo from memory, where they are on the disk, and from the disk when nobody may ask any
-// more, also those of a process that was killed: but not what is needed.
+// TestOldOpeningsGo checks that openings that are on the disk are removed from memory. They are
+// removed from the disk when no member may request them any more, including openings of a killed
+// process. Needed openings are kept.
 func TestOldOpeningsGo(t *testing.T) {
 	me, dir := identity.ID{7}, t.TempDir()
 	of := func(step uint32) resultID { return resultID{coordinator.ClientID(me), step} }
@@ -120,6 +122,6 @@ func TestOldOpeningsGo(t *testing.T) {
 	now = now.Add(1)
 	without.Prune(100, 200)
 	if without.Parts(of(1)) != nil {
-		t.Error("a payload in memory stays")
+		t.Error("a payload remains in memory")
 	}
 }

@@ -18,7 +18,7 @@ const (
 	busyPause      = 200 * time.Millisecond // when other work needed the trainer
 )
 
-// poll is a thing that is requested repeatedly until it is there, one request at a time.
+// poll repeats a request until it is answered, one attempt at a time.
 type poll struct {
 	asked  int
 	first  time.Time // time of the first request

@@ -12,7 +12,7 @@ import (
 // Record contains all held results of an applied round, for later audits.
 type Record struct {
 	round    appliedRound
-	kept     []*tally.Candidate // the last ones in its results: those that are not applied
+	kept     []*tally.Candidate // the last ones in its results, which are not applied
 	payloads *payloadStore
 	trainer  env.Auditor
 	err      error // reason why it is not kept
@@ -101,7 +101,7 @@ func (a *Auditor) Keep(r *Record) {
 		for _, result := range r.round.Results {
 			a.payloads.Drop(result.Commitment)
 		}
-		a.Log.Warn("the results of a round are not kept: this client audits nothing of it", "step", r.round.Step, "err", r.err)
+		a.Log.Warn("cannot keep the results of a round; this client does not audit the round", "step", r.round.Step, "err", r.err)
 	default:
 		r.round.At = a.Tasks.Now()
 		a.payloads.Drop(a.past.Add(r.round, a.needed(r.round.Step))...)

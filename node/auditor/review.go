@@ -16,7 +16,7 @@ import (
 // review is the audit of a drawn result.
 type review struct {
 	auditCase
-	fault coordinator.Fault // fault of which to accuse its trainer; 0: none
+	fault coordinator.Fault // fault in the accusation of its trainer; 0: none
 }
 
 // maxReviews is the maximum number of concurrent reviews. If openings of some results do not
@@ -73,8 +73,8 @@ func (a *Auditor) audit() {
 	}
 }
 
-// inTurn returns the reviews in the order in which they get the trainer: first those that may end
-// in an accusation, then the newest, for which the trainer has the fewest rounds to undo.
+// inTurn returns the reviews in the order in which they get the trainer: first the reviews that may
+// end in an accusation, then the newest, for which the trainer has the fewest rounds to undo.
 func (a *Auditor) inTurn() []*review {
 	rank := map[bool]int{true: 0, false: 1}
 	return slices.SortedFunc(maps.Values(a.reviews), func(a, b *review) int {

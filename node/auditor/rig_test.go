@@ -19,10 +19,11 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// newest is the running round of these tests: those before are applied.
+// newest is the running round in these tests. The rounds before it are applied.
 const newest = 6
 
-// rig is an Auditor without a client: the test is the run, the trainers, the peers and the clock.
+// rig is an Auditor without a client. The test simulates the run, the trainers, the peers and the
+// clock.
 type rig struct {
 	*Auditor
 	clock   *timeline
@@ -30,19 +31,19 @@ type rig struct {
 	engine  *engine
 	tallies map[uint32]*tally.Tally
 	spare   bool
-	silent  bool // the accused opens to nobody
-	away    bool // and no result of it comes here any more
+	silent  bool // the accused sends no openings
+	away    bool // and its results do not arrive here any more
 
 	other     coordinator.ClientID
-	shown     map[resultID][][]byte // parts that members hand out
-	withheld  uint64                // positions of parts that no member serves
-	asked     int                   // requests for parts
+	shown     map[resultID][][]byte // parts that members serve
+	withheld  uint64                // bit mask of the parts that no member serves
+	asked     int                   // number of requests for parts
 	submitted map[string]coordinator.Action
 	told      []event.Audit
 }
 
-// newRig returns an auditor that has seen the rounds before the newest, in each of which it and one
-// other member have a result. The gradient of the other is what lies says of the right one.
+// newRig returns an auditor that has seen the rounds before newest. It and one other member have a
+// result in each. The function lies changes the gradient of the other member.
 func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	t.Helper()
 	r := &rig{
@@ -84,7 +85,7 @@ func newRig(t *testing.T, lies func(gradient []float32) []float32) *rig {
 	return r
 }
 
-// make has a trainer make a result of a step, and open it.
+// make makes a trainer's result of a step, and opens it.
 func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldResult {
 	t.Helper()
 	tokens, _ := r.Data.Batch(t.Context(), assign.BatchID{Start: batch, End: batch + 1})
@@ -117,7 +118,7 @@ func (r *rig) make(t *testing.T, by *trainer, step uint32, batch uint64) heldRes
 	return heldResult{Owner: key.Trainer, Batch: tokens.ID, Commitment: commitment, Header: header, Counted: true, Since: 1}
 }
 
-// run lets a time pass, in which the client calls the auditor ten times a second.
+// run advances the time. The client calls the auditor ten times a second.
 func (r *rig) run(d time.Duration) {
 	for end := r.clock.now.Add(d); r.clock.now.Before(end); {
 		r.Advance()
@@ -126,7 +127,7 @@ func (r *rig) run(d time.Duration) {
 	}
 }
 
-// round begins a later round, in which the other's result of the one before has come here.
+// round begins a later round. The other member's result of the previous round has arrived.
 func (r *rig) round() {
 	s := r.state.Clone()
 	r.tallies[s.Progress.Step] = &tally.Tally{Slots: []tally.Slot{{Owner: r.other, Candidates: []*tally.Candidate{{State: tally.Held}}}}}
@@ -138,7 +139,7 @@ func (r *rig) round() {
 	r.Observe()
 }
 
-// client is what the auditor sees of the rig as its client.
+// client is the rig in the role of the auditor's client.
 type client struct{ rig *rig }
 
 func (c client) State() *coordinator.State { return c.rig.state }
@@ -150,12 +151,12 @@ func (c client) Model() (uint32, Model)    { return newest - 1, Replica }
 func (c client) Spare() (now, next bool)   { return c.rig.spare, false }
 func (c client) SettleTime() time.Duration { return time.Minute }
 
-// engine is a trainer that is idle unless something was started.
+// engine is a trainer that is idle unless a recomputation was started.
 type engine struct {
 	clock   *timeline
 	trainer *trainer
 	busy    bool
-	urgent  int // recomputations
+	urgent  int // number of recomputations
 	resets  int
 	signed  uint32
 }
@@ -186,16 +187,16 @@ func (e *engine) Recompute(_ uint32, urgent bool, task func(ctx context.Context)
 	})
 }
 
-// trainer is one whose results are audited: its weights follow from the step alone.
+// trainer is a trainer with audited results. Its weights depend only on the step.
 type trainer struct {
 	toy.Part
 	lies           func(gradient []float32) []float32
-	broken         bool // it computes other gradients than all others
-	fails          bool // to compute any
+	broken         bool // its gradients differ from all others
+	fails          bool // its recomputations fail
 	recomputations int
 }
 
-// weights are those after a step.
+// weights returns the weights after a step.
 func weights(step uint32) [32]byte { return [32]byte{byte(step), 5} }
 
 func (*trainer) Precisions() []audit.Precision { return []audit.Precision{audit.F32} }
@@ -212,7 +213,7 @@ func (t *trainer) Recompute(_ context.Context, x audit.Recomputation, batch data
 	return toy.Reference(x.Step, x.Trainer, x.Chunks, toy.Gradient(of, batch.Sequences))
 }
 
-// network is how the auditor asks for openings.
+// network serves the auditor's requests for openings.
 type network struct {
 	env.Network
 	rig *rig
@@ -229,7 +230,7 @@ func (n network) Request(_ context.Context, _ identity.ID, _ string, request []b
 	return encodeAnswer([][]byte{parts[bits.TrailingZeros64(wanted)]}), nil
 }
 
-// timeline is an env.Runtime whose time and tasks stand still until the test moves them.
+// timeline is an env.Runtime whose time and tasks advance only when the test calls it.
 type timeline struct {
 	env.Runtime
 	now   time.Time
@@ -244,7 +245,7 @@ func (l *timeline) WithTimeout(parent context.Context, _ time.Duration) (context
 
 func (l *timeline) Run(task func() (proceed func())) { l.tasks = append(l.tasks, task) }
 
-// finish runs the tasks that were started until now.
+// finish runs the tasks that have been started.
 func (l *timeline) finish() {
 	tasks := l.tasks
 	l.tasks = nil

@@ -34,7 +34,7 @@ func jurorAsks(of env.Auditor) askingTime {
 // challengeRate is in bytes per second.
 const challengeRate = 8 << 10
 
-// findTrials adds new trials of the state, and drops those that ended.
+// findTrials adds new trials of the state and drops ended trials.
 func (a *Auditor) findTrials() {
 	s := a.Client.State()
 	open := make(map[resultID]bool, len(s.Trials))

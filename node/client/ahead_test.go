@@ -13,23 +13,24 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// beginning is the begin of a training.
+// beginning is the start of a training.
 type beginning struct {
 	step  uint32
 	batch assign.BatchID
-	ahead bool // its round had not begun
+	ahead bool // before its round began
 
-	weights [clienttest.Width]uint64 // of the model
+	weights [clienttest.Width]uint64 // weights of the model
 }
 
-// beginnings notes when a client begins its trainings.
+// beginnings records when a client starts its trainings.
 type beginnings struct {
 	mu    sync.Mutex
 	all   []beginning
-	after map[uint32][clienttest.Width]uint64 // the weights, by applied step
+	after map[uint32][clienttest.Width]uint64 // weights after each applied step
 }
 
-// note makes the trainer of a client note them, with results that are applied two rounds later.
+// note makes the trainer of a client record its trainings, in a run whose results are applied two
+// rounds later.
 func (b *beginnings) note(w *world, o *options) {
 	o.trainer.Lag = 2
 	o.trainer.OnTrain = func(step uint32, batch assign.BatchID) {
@@ -46,7 +47,7 @@ func (b *beginnings) note(w *world, o *options) {
 	}
 }
 
-// of returns those of a step.
+// of returns the trainings of a step.
 func (b *beginnings) of(step uint32) (found []beginning) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,8 +59,9 @@ func (b *beginnings) of(step uint32) (found []beginning) {
 	return found
 }
 
-// TestNextRoundIsTrainedAhead has the quicker of three clients train what comes before its
-// round begins, when results are applied two rounds later: all of it counts.
+// TestNextRoundIsTrainedAhead checks three clients in a run whose results are applied two rounds
+// later. The fastest client trains the next batch before its round begins, and all of its results
+// count.
 func TestNextRoundIsTrainedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(3))
@@ -72,7 +74,7 @@ func TestNextRoundIsTrainedAhead(t *testing.T) {
 		checkWholeRunAhead(t, members)
 		for step := uint32(1); step <= 9; step++ {
 			first := step%3 == 1                   // of its epoch
-			replica := step - min(2, (step-1)%3+1) // newest step that is part of what the round is trained on
+			replica := step - min(2, (step-1)%3+1) // newest step whose results are in the weights of the round
 			for i := range noted {
 				begun := noted[i].of(step)
 				if replica > 0 && begun[0].weights != noted[0].after[replica] {
@@ -89,7 +91,7 @@ func TestNextRoundIsTrainedAhead(t *testing.T) {
 	})
 }
 
-// checkWholeRunAhead checks that everything that was trained counted once.
+// checkWholeRunAhead checks that each result counted once.
 func checkWholeRunAhead(t *testing.T, members []*member) {
 	t.Helper()
 	for i, m := range members {
@@ -108,8 +110,9 @@ func checkWholeRunAhead(t *testing.T, members []*member) {
 	}
 }
 
-// TestMemberLeavesBeforeTheRoundThatIsTrainedAhead gives up what was foretold: the batch of
-// the round as it begins is trained, and the momentum is as if there had been no other.
+// TestMemberLeavesBeforeTheRoundThatIsTrainedAhead checks that a wrong prediction is discarded. The
+// client trains the actual batch of the round, and the discarded training leaves nothing in the
+// momentum.
 func TestMemberLeavesBeforeTheRoundThatIsTrainedAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
@@ -155,8 +158,8 @@ func TestMemberLeavesBeforeTheRoundThatIsTrainedAhead(t *testing.T) {
 	})
 }
 
-// TestFailedTrainingAhead has a trainer fail at once: that is not tried over and over until
-// the round begins.
+// TestFailedTrainingAhead checks that a training ahead that fails at once is not repeated until the
+// round begins.
 func TestFailedTrainingAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -174,8 +177,8 @@ func TestFailedTrainingAhead(t *testing.T) {
 	})
 }
 
-// TestForetoldBatchIsNobodys gives up a training ahead when its round gives this client no
-// batch at all: it does not keep the trainer until the round is over.
+// TestForetoldBatchIsNobodys checks that a training ahead ends if its round assigns no batch to
+// this client, so that it does not keep the trainer busy until the round is over.
 func TestForetoldBatchIsNobodys(t *testing.T) {
 	node := &Node{run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
 	cancelled := false
@@ -186,8 +189,8 @@ func TestForetoldBatchIsNobodys(t *testing.T) {
 	}
 }
 
-// TestTrainingAheadIsGivenUp when its round does not come for this client: it ends at once, and
-// leaves nothing in the momentum.
+// TestTrainingAheadIsGivenUp checks that a training ahead ends at once if its round does not come
+// for this client, and that it leaves nothing in the momentum.
 func TestTrainingAheadIsGivenUp(t *testing.T) {
 	for name, between := range map[string]func(t *testing.T, w *world, quick *member){
 		"desynchronised": func(_ *testing.T, _ *world, quick *member) {
@@ -207,7 +210,7 @@ func TestTrainingAheadIsGivenUp(t *testing.T) {
 			begun := time.Now()
 			quick.wait()
 			if took := time.Since(begun); took > time.Second {
-				t.Errorf("it ended %v later", took)
+				t.Errorf("the client ended %v after the interrupt", took)
 			}
 		},
 	} {
@@ -221,7 +224,7 @@ func TestTrainingAheadIsGivenUp(t *testing.T) {
 				slow := func(o *options) { o.trainer.Lag = 2; o.trainer.Duration = 2 * time.Second }
 				b, c := w.launch(1, slow), w.launch(2, slow)
 				w.until("step 5 is trained ahead", func(s *coordinator.State) bool { return s.Progress.Step == 4 && len(noted.of(5)) == 1 })
-				time.Sleep(time.Second) // it waits for its round
+				time.Sleep(time.Second) // waits for its round
 				between(t, w, quick)
 				finishEqual(w, b, c)
 				unsettled := 1 // of step 4, which an interrupted client does not apply

@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// silentHolders is a network over which no part of a model comes.
+// silentHolders is a network on which no part of a model arrives.
 type silentHolders struct{ env.Network }
 
 func (f silentHolders) Request(ctx context.Context, peer identity.ID, protocol string, request []byte, limit int) ([]byte, error) {
@@ -26,8 +26,8 @@ func (f silentHolders) Request(ctx context.Context, peer identity.ID, protocol s
 	return f.Network.Request(ctx, peer, protocol, request, limit)
 }
 
-// TestModelWithoutPeers lets a client come back that no member gives the model: it is on
-// its own disk, or in the archive, where a wrong model is looked through first.
+// TestModelWithoutPeers checks a returning client that no member gives the model. It reads the
+// model from its own disk, or from the archive, where it first finds a wrong model.
 func TestModelWithoutPeers(t *testing.T) {
 	for _, source := range []string{"disk", "archive"} {
 		t.Run(source, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestModelWithoutPeers(t *testing.T) {
 					t.Errorf("ready: %+v", ready[0])
 				}
 				if source == "archive" && asked < 2 {
-					t.Error("a model with another digest was accepted")
+					t.Error("a model with a different digest was accepted")
 				}
 				for _, member := range []*member{a, b, again} {
 					member.cancel()
@@ -74,7 +74,7 @@ func TestModelWithoutPeers(t *testing.T) {
 	}
 }
 
-// savedFolders is what Options.Saved was told.
+// savedFolders records the calls of Options.Saved.
 type savedFolders struct {
 	mu   sync.Mutex
 	dirs []string
@@ -101,7 +101,8 @@ func (s *savedFolders) newest(t *testing.T) string {
 	return s.dirs[len(s.dirs)-1]
 }
 
-// TestFactsOfSavedCheckpoints wants each folder to say where another run can go on.
+// TestFactsOfSavedCheckpoints checks that each folder contains the facts that a new run needs to
+// continue.
 func TestFactsOfSavedCheckpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))

@@ -17,14 +17,15 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// auditedConfig is a run of one epoch of so many rounds in which a third of the members audits.
+// auditedConfig returns the configuration of a run of one epoch in which a third of the members
+// audits.
 func auditedConfig(clients uint16, rounds uint32) coordinator.Config {
 	c := clienttest.Config(clients)
 	c.VerificationPercent, c.RoundsPerEpoch, c.TotalSteps, c.EjectionEpochs = 34, rounds, rounds, 1
 	return c
 }
 
-// audited makes the trainer one that can be audited, and changes it; change may be nil.
+// audited gives a client a trainer that can be audited, and changes it; change may be nil.
 func audited(change func(a *clienttest.Audited)) func(o *options) {
 	return func(o *options) {
 		o.trainer.Duration = time.Second
@@ -35,7 +36,7 @@ func audited(change func(a *clienttest.Audited)) func(o *options) {
 	}
 }
 
-// checkNobodyAccused wants no member to have accused another one, and nobody ejected.
+// checkNobodyAccused checks that no member accused another member, and that no client was ejected.
 func checkNobodyAccused(t *testing.T, w *world, members []*member) {
 	t.Helper()
 	for _, m := range members {
@@ -48,7 +49,7 @@ func checkNobodyAccused(t *testing.T, w *world, members []*member) {
 	}
 }
 
-// found counts what members found in audits.
+// found counts the outcomes of audits.
 func found(members []*member) map[string]int {
 	outcomes := make(map[string]int)
 	for _, m := range members {
@@ -59,7 +60,7 @@ func found(members []*member) map[string]int {
 	return outcomes
 }
 
-// watch says who was ever found late.
+// watch returns the members that were ever found late.
 func watch(w *world) map[coordinator.ClientID]bool {
 	late := map[coordinator.ClientID]bool{}
 	w.until("the end", func(s *coordinator.State) bool {
@@ -69,7 +70,7 @@ func watch(w *world) map[coordinator.ClientID]bool {
 	return late
 }
 
-// noteLate notes which members were found late, or are gone.
+// noteLate records the members that are late or gone.
 func noteLate(s *coordinator.State, late map[coordinator.ClientID]bool) {
 	for _, c := range s.Epoch.Clients {
 		if c.Lateness != coordinator.OnTime || c.State != coordinator.Healthy {
@@ -78,9 +79,9 @@ func noteLate(s *coordinator.State, late map[coordinator.ClientID]bool) {
 	}
 }
 
-// TestHonestMembersPassTheirAudits: with lags of one and of two rounds and over two epochs members find
-// time to audit, all pass, nobody is accused, and nobody is found late. Who audits whenever it is idle
-// audits more.
+// TestHonestMembersPassTheirAudits checks that, with lags of one and two rounds and over two
+// epochs, members find time to audit and all audits pass. No member is accused or found late.
+// Members that audit whenever they are idle audit more.
 func TestHonestMembersPassTheirAudits(t *testing.T) {
 	for name, c := range map[string]struct {
 		lag   uint32
@@ -111,11 +112,11 @@ func TestHonestMembersPassTheirAudits(t *testing.T) {
 	}
 }
 
-// strain is what a run of honest members goes through.
+// strain contains the parameters of underStrain.
 type strain struct {
-	percent uint8 // that audit
+	percent uint8 // share of members that audit
 	lag     uint32
-	plain   bool // nobody audits: the trainers cannot
+	plain   bool // without audits, because the trainers do not support them
 }
 
 // lossy drops a share of messages, always the same ones.
@@ -128,8 +129,7 @@ func lossy(share uint32) func(parts ...any) bool {
 	}
 }
 
-// starved is a data provider that gives a member only its own batches: what it asks for later it does not
-// get.
+// starved is a data provider that gives a member its own batches only. Later requests fail.
 type starved struct {
 	clienttest.Data
 	given map[assign.BatchID]bool
@@ -143,9 +143,10 @@ func (s starved) Batch(ctx context.Context, id assign.BatchID) (data.Batch, erro
 	return s.Data.Batch(ctx, id)
 }
 
-// underStrain has eight honest members train in rounds of less than a tenth of a second: one is slow to
-// recompute anything, one gets no tokens but its own, one is killed and started again and again, a tenth
-// of the gossip is lost, and half of the openings. It returns how many batches were lost, and what audits found.
+// underStrain runs eight honest members in rounds of less than a tenth of a second. One recomputes
+// slowly, one gets only its own tokens, and one is killed and restarted repeatedly. A tenth of the
+// gossip and half of the openings are lost. It returns the number of lost batches, and the outcomes
+// of audits.
 func underStrain(t *testing.T, s strain) (lost int, outcomes map[string]int) {
 	const count, rounds = 8, 240
 	config := auditedConfig(count, rounds)
@@ -210,13 +211,13 @@ func underStrain(t *testing.T, s strain) (lost int, outcomes map[string]int) {
 	return lost, found(members)
 }
 
-// TestHonestMembersUnderStrain: with audits no more is lost than without, and nobody is accused of
-// anything, however short rounds are and whatever goes wrong.
+// TestHonestMembersUnderStrain checks that audits do not cause more losses, and that no member is
+// accused, however short rounds are and whatever goes wrong.
 func TestHonestMembersUnderStrain(t *testing.T) {
 	for _, lag := range []uint32{1, 2} {
 		t.Run(fmt.Sprintf("lag %d", lag), func(t *testing.T) {
 			if testing.Short() {
-				t.Skip("-short: the race detector makes minutes of it")
+				t.Skip("-short: takes minutes with the race detector")
 			}
 			t.Parallel()
 			lost := make(map[uint8]int)

@@ -16,9 +16,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestChaos loses messages and answers at random, and kills and restarts clients. All
-// that see the end hold the run's model, and who was never killed was never out of step.
-// PSYCHE_TEST_SEEDS says how many seeds to try.
+// TestChaos drops messages and answers at random, and kills and restarts clients. All clients that
+// reach the end hold the run's model, and a client that was never killed was never desynchronised.
+// PSYCHE_TEST_SEEDS is the number of seeds to try.
 func TestChaos(t *testing.T) {
 	seeds := 3
 	if n, err := strconv.Atoi(os.Getenv("PSYCHE_TEST_SEEDS")); err == nil {

@@ -28,7 +28,7 @@ func scaled(gradient []float32, by float32) []float32 {
 	return gradient
 }
 
-// answering changes what a member answers to requests of a protocol.
+// answering changes a member's answers to the requests of a protocol.
 type answering struct {
 	env.Network
 	protocol string
@@ -49,12 +49,12 @@ func (a *answering) Handle(protocol string, maxRequest int, handle func(ctx cont
 	a.Network.Handle(protocol, maxRequest, handle)
 }
 
-// opens has a member answer otherwise who asks for openings.
+// opens changes a member's answers to requests for openings.
 func opens(o *options, answer func(from identity.ID, opening []byte) ([]byte, error)) {
 	o.Network = &answering{Network: o.Network, protocol: auditor.OpeningProtocol, answer: answer}
 }
 
-// acting changes what a member says to the run's host. Done says that nothing is sent.
+// acting changes the actions that a member sends to the host. If act returns true, nothing is sent.
 type acting struct {
 	env.Backend
 	act func(ctx context.Context, a coordinator.Action) (done bool, err error)
@@ -69,18 +69,18 @@ func (b *acting) Submit(ctx context.Context, a coordinator.Action) error {
 
 var errRefusesToOpen = errors.New("no")
 
-// sends is a member whose gradients are changed.
+// sends makes a member with changed gradients.
 func sends(change func(step uint32, batch data.Batch, gradient []float32) []float32) func(o *options) {
 	return audited(func(a *clienttest.Audited) { a.Cheat = change })
 }
 
-// turnsSign is a member that sends the negative of its gradients.
+// turnsSign makes a member send its negated gradients.
 func turnsSign(o *options) {
 	sends(func(_ uint32, _ data.Batch, g []float32) []float32 { return scaled(g, -1) })(o)
 }
 
-// TestCheatsAreEjected lets one of seven members cheat: a jury of the others ejects it, nobody else,
-// nobody honest is found late for it, and the honest end with one model.
+// TestCheatsAreEjected checks that one cheat of seven members is ejected by a jury. No other member
+// is ejected, no honest member is found late, and the honest members end with one model.
 func TestCheatsAreEjected(t *testing.T) {
 	var mu sync.Mutex
 	var before []float32
@@ -134,8 +134,8 @@ func TestCheatsAreEjected(t *testing.T) {
 				return b, nil
 			})
 		},
-		// It says that its momentum is that after a step of which nobody has a result of it, the one in
-		// which it trained nothing: there it could be anything.
+		// It claims to continue from a step without a result of it, because it trained nothing
+		// then. Its momentum could be anything there.
 		"goes on from what nobody saw": audited(func(a *clienttest.Audited) {
 			a.Forge = func(h *codec.Header) {
 				if h.Previous != 0 && h.Previous+1 < h.Step {
@@ -158,17 +158,18 @@ func TestCheatsAreEjected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && name != "turned sign" {
-				t.Skip("-short: the race detector makes minutes of each")
+				t.Skip("-short: each takes minutes with the race detector")
 			}
 			synctest.Test(t, func(t *testing.T) { ejectOnly(t, auditedConfig(7, 240), attack) })
 		})
 	}
 }
 
-// TestTrialsOutliveTheEpoch: where epochs are shorter than trials who opens nothing is ejected all the same.
+// TestTrialsOutliveTheEpoch checks that a member that sends no openings is ejected although epochs
+// are shorter than trials.
 func TestTrialsOutliveTheEpoch(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: the race detector makes minutes of it")
+		t.Skip("-short: takes minutes with the race detector")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(7, 24)
@@ -180,7 +181,7 @@ func TestTrialsOutliveTheEpoch(t *testing.T) {
 	})
 }
 
-// ejectOnly has six honest members find one.
+// ejectOnly runs six honest members and one cheat, and checks that only the cheat is ejected.
 func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options)) {
 	w := newWorld(t, config)
 	var honest []*member
@@ -209,11 +210,11 @@ func ejectOnly(t *testing.T, config coordinator.Config, attack func(o *options))
 	checkVotes(t, honest)
 }
 
-// TestJurorsAreInTime: whose recomputations take longer than witnesses wait, or fail, trains in time all
-// the same, while it is to judge.
+// TestJurorsAreInTime checks that jurors whose recomputations fail, or take longer than witnesses
+// wait, still train in time.
 func TestJurorsAreInTime(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: the race detector makes minutes of it")
+		t.Skip("-short: takes minutes with the race detector")
 	}
 	for name, change := range map[string]func(a *clienttest.Audited){
 		"slow":  func(a *clienttest.Audited) { a.RecomputeTime = 5 * time.Second },
@@ -237,7 +238,7 @@ func TestJurorsAreInTime(t *testing.T) {
 	}
 }
 
-// checkVotes wants somebody to have voted, and all alike on a trial.
+// checkVotes checks that members voted, and that all votes in a trial agree.
 func checkVotes(t *testing.T, honest []*member) {
 	t.Helper()
 	type trial struct {

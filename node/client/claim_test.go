@@ -20,7 +20,7 @@ func TestClaimOf(t *testing.T) {
 		want          coordinator.Claim
 	}{
 		{2.3456, 2, 3001, coordinator.Claim{Loss: 2346, Speed: 1501}},
-		{0, 0, 0, coordinator.Claim{}}, // a trainer that measures none
+		{0, 0, 0, coordinator.Claim{}}, // a trainer that measures neither
 		{-1, -1, 5, coordinator.Claim{}},
 		{math.NaN(), math.NaN(), 5, coordinator.Claim{}},
 		{math.Inf(1), 0, 5, coordinator.Claim{}},
@@ -34,14 +34,15 @@ func TestClaimOf(t *testing.T) {
 	}
 }
 
-// TestFalseClaimMovesNothing has one member of several claim a loss that is far too low: everybody sees the
-// median that the others claim, and who is far from it, and nothing comes of that.
+// TestFalseClaimMovesNothing checks a member that claims a loss that is far too low. All members
+// see the median of the other claims, and that this member's claim is far from it. There are no
+// other effects.
 func TestFalseClaimMovesNothing(t *testing.T) {
 	for _, clients := range []int{4, 16} {
 		t.Run(fmt.Sprint(clients), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				config := clienttest.Config(uint16(clients))
-				config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 16, 16 // a batch for everybody
+				config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 16, 16 // a batch for each member
 				w := newWorld(t, config)
 				var members []*member
 				for i := range clients {
@@ -64,7 +65,7 @@ func TestFalseClaimMovesNothing(t *testing.T) {
 	}
 }
 
-// checkClaims wants of each round what honest members claim, which is its number.
+// checkClaims checks that the claimed loss of each round is the number of the round.
 func checkClaims(t *testing.T, observer string, states []event.State, clients int, liar string) {
 	t.Helper()
 	seen := map[uint32]bool{}

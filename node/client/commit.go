@@ -17,8 +17,9 @@ import (
 )
 
 // commitPoints contains intermediate checkpoints: models of the running epoch that this client has
-// copied, so that the run can fall back to one of them. These are the one that enough members
-// reported, and the newest. A copy is on the disk if there is a folder, else in memory.
+// copied, so that the run can fall back to one of them. These are the checkpoint that enough
+// members reported, and the newest checkpoint. A copy is on the disk if there is a folder, else in
+// memory.
 type commitPoints struct {
 	tasks  *env.Tasks
 	folder keep.Folder
@@ -50,8 +51,8 @@ type commitPoint struct {
 // isDue reports whether to copy the model after a step: every commit_every_rounds rounds. As long
 // as no model has enough reports, the distance doubles each time, so that members that need longer
 // than that to hash their copies, or that see the run later, come to report the same models. A
-// client also copies the model that the others have agreed on when it reaches that step, because
-// they may be gone when the model is needed.
+// client also copies the model that the other members have agreed on when it reaches that step,
+// because they may have left when the model is needed.
 func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
@@ -86,7 +87,7 @@ func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	}
 	c.owed = 0
 	c.takeNow(v, r, e, rounds, func(err error) {
-		c.report.log.Warn("this commit point is left out", "step", r.step, "err", err)
+		c.report.log.Warn("skipping an intermediate checkpoint", "step", r.step, "err", err)
 	})
 	return true
 }
@@ -159,10 +160,10 @@ func (c *commitPoints) note(step uint32, s *coordinator.State) {
 	}
 }
 
-// needed returns a function that reports for which steps to keep folders when another one is
-// written. These are the models in use; if the run's newest intermediate checkpoint is not here,
-// the models that the run recorded; and the models of an earlier process of this client, which the
-// run may still record. All other folders have abandoned models.
+// needed returns a function that reports which folders, by step, to keep when a new one is written.
+// These are the models in use; if the run's newest intermediate checkpoint is not here, the models
+// that the run recorded; and the models of an earlier process of this client, which the run may
+// still record. All other folders have abandoned models.
 func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 	keep := map[uint32]bool{s.Model.Checkpoint.Step: true}
 	for _, p := range c.models {
@@ -270,7 +271,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 		err := c.tasks.AtDisk(func() error { return c.folder.DropCommits(needed) })
 		return func() {
 			if err != nil {
-				c.report.log.Warn("remove old commit points", "err", err)
+				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", err)
 			}
 		}
 	})

@@ -13,7 +13,8 @@ import (
 	"github.com/psyche-go/psyche/node/handover"
 )
 
-// TestCommitPointsAreDue wants members whose commit points are not agreed on to try at the same steps.
+// TestCommitPointsAreDue checks that members whose intermediate checkpoints do not agree try again
+// at the same steps.
 func TestCommitPointsAreDue(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
 	s.Epoch.StartStep = 11
@@ -39,8 +40,9 @@ func TestCommitPointsAreDue(t *testing.T) {
 	}
 }
 
-// TestLeaversAreAnsweredSeldom wants a commit point after the step that a member which left reported, and
-// no other one until commit_every_rounds are over, whoever leaves and comes back in every round.
+// TestLeaversAreAnsweredSeldom checks that members take an intermediate checkpoint after the step
+// that a leaving member reported, but only one in commit_every_rounds rounds, even if a member
+// leaves and comes back in every round.
 func TestLeaversAreAnsweredSeldom(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
 	s.Epoch.StartStep = 1
@@ -66,13 +68,13 @@ func TestLeaversAreAnsweredSeldom(t *testing.T) {
 	}
 }
 
-// noTasks runs nothing.
+// noTasks drops all tasks.
 type noTasks struct{ env.Runtime }
 
 func (noTasks) Run(func() func()) {}
 
-// TestCommitPointsAreKept wants the two newest kept: the run may agree on either, and may do so when a
-// third is there.
+// TestCommitPointsAreKept checks that the two newest intermediate checkpoints are kept. The run may
+// agree on either, and may do so after a third is taken.
 func TestCommitPointsAreKept(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain}
 	s.Epoch.StartStep, s.Progress.Step = 5, 11
@@ -94,12 +96,13 @@ func TestCommitPointsAreKept(t *testing.T) {
 // death is a moment at which clients are killed.
 type death struct {
 	moment
-	left  int // so many of four are not
+	left  int // number of survivors of four
 	disks bool
 }
 
-// TestAllDie kills all clients, or all but one, at one moment: at most one distance of commit points is
-// lost, whether they keep their models on disks or in the memory of who is left.
+// TestAllDie kills all clients, or all except one, at one moment. At most the steps since the last
+// intermediate checkpoint are lost, whether the models are on disks or in the memory of the
+// survivor.
 func TestAllDie(t *testing.T) {
 	training, last := moment{8, coordinator.RoundTrain, time.Millisecond}, moment{12, coordinator.RoundTrain, time.Millisecond}
 	cooldown := moment{13, coordinator.Cooldown, time.Millisecond}
@@ -157,8 +160,8 @@ func allDie(t *testing.T, test death, p promise) {
 	checkNobodyAccused(t, w, members)
 }
 
-// TestCopiesDoNotFillTheDisk has a member whose model differs from the others', after each step anew: what it
-// copies is never agreed on, and goes when there is more of it.
+// TestCopiesDoNotFillTheDisk checks a member whose model differs from the others' after each step.
+// The run never agrees on its copies, and they are removed when there are more.
 func TestCopiesDoNotFillTheDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, epochs(4))

@@ -24,8 +24,8 @@ const (
 	maxDiskPause   = time.Minute
 )
 
-// maxHung is the maximum number of hanging writes at which another one is started. Each keeps its
-// copy in memory.
+// maxHung is the maximum number of hanging writes at the start of a new write. Each keeps its copy
+// in memory.
 const maxHung = 1
 
 // commitDisk writes intermediate checkpoints to the disk, one at a time. A copy that cannot be
@@ -87,7 +87,7 @@ func (c *commitPoints) save(point commitPoint, needed func(step uint32) bool) {
 }
 
 // saveLater abandons a write that takes too long, and writes copies that exist only in memory:
-// first the newest one that the run recorded.
+// first the newest copy that the run recorded.
 func (c *commitPoints) saveLater(s *coordinator.State) {
 	d, now := &c.disk, c.tasks.Now()
 	if w := d.write; w != nil && now.After(w.until) {
@@ -146,7 +146,7 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 		})
 		return func() {
 			if old != nil {
-				c.report.log.Warn("remove old commit points", "err", old)
+				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", old)
 			}
 			c.wrote(w, err)
 		}
@@ -160,14 +160,14 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 	switch {
 	case err != nil:
 		d.later(now)
-		c.report.log.Error("intermediate checkpoint only in memory; training continues", "step", w.point.Step, "again in", d.pause, "err", err)
+		c.report.log.Error("intermediate checkpoint only in memory; training continues", "step", w.point.Step, "retry_in", d.pause, "err", err)
 	default:
 		d.pause, d.next, w.point.copy = 0, time.Time{}, nil
 		if uint64(c.size) > c.large {
 			c.tasks.Spawn(handover.GiveBack)
 		}
 		if !w.awaited {
-			c.report.log.Info("wrote the commit point to the disk at last", "step", w.point.Step)
+			c.report.log.Info("wrote the intermediate checkpoint to the disk after a delay", "step", w.point.Step)
 		}
 	}
 	if w.awaited {
@@ -181,7 +181,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 	}
 }
 
-// settle adds a copy that is on the disk, or that is no longer waited for.
+// settle adds a copy that is on the disk, or whose write the client no longer waits for.
 func (c *commitPoints) settle(w *diskWrite) {
 	if !w.awaited {
 		return

@@ -14,11 +14,11 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// faultyDisk is a disk that a member's commit points go to.
+// faultyDisk is the disk for a member's intermediate checkpoints.
 type faultyDisk struct {
 	journal
 	dir   string
-	fault func(step uint32) error // instead of writing; nil: it is written
+	fault func(step uint32) error // called instead of writing; nil means that writing succeeds
 }
 
 // change gives a client the disk.
@@ -35,14 +35,14 @@ func (d *faultyDisk) change(o *options) {
 	}
 }
 
-// has reports whether the copy of a step is there.
+// has reports whether the copy of a step exists.
 func (d *faultyDisk) has(step uint32) bool {
 	f := keep.Folder{Dir: d.dir, RunID: clienttest.RunID}
 	_, err := f.Commits().Digest(step)
 	return err == nil
 }
 
-// reportOf returns the newest step of which a client reported a model.
+// reportOf returns the step of the newest model that a client reported.
 func reportOf(s *coordinator.State, m *member) uint32 {
 	c, _ := s.Member(coordinator.ClientID(m.id))
 	if c == nil {
@@ -51,15 +51,16 @@ func reportOf(s *coordinator.State, m *member) uint32 {
 	return max(c.Report.Step, c.HoldsEarlier)
 }
 
-// longEpoch is a run of one epoch, so long that a disk can fail in it.
+// longEpoch returns a run of one epoch that is long enough for a disk to fail in it.
 func longEpoch(t *testing.T, every string) *world {
 	config := epochs(3)
 	config.RoundsPerEpoch, config.TotalSteps = 120, 120
 	return newWorld(t, config, []byte(`{"CommitEveryRounds": `+every+`}`)...)
 }
 
-// TestHungDisk has a disk not answer any more: this commit point is given up and that is said, training goes
-// on, later ones are reported again, and written when it answers.
+// TestHungDisk checks a disk that stops answering. The intermediate checkpoint is abandoned and the
+// failure reported, but training continues. Later checkpoints are reported again, and written once
+// the disk answers.
 func TestHungDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := longEpoch(t, "3")
@@ -85,15 +86,15 @@ func TestHungDisk(t *testing.T) {
 		w.reach(s.Progress.Step+4, coordinator.RoundTrain)
 		s = w.host.State()
 		if !d.has(s.Epoch.Commit.Step) || reportOf(&s, hung) < s.Epoch.Commit.Step {
-			t.Errorf("the commit point of step %d is not on the disk that answers again", s.Epoch.Commit.Step)
+			t.Errorf("the intermediate checkpoint of step %d is not on the disk that answers again", s.Epoch.Commit.Step)
 		}
 		finishEqual(w, append(others, hung)...)
 		checkNobodyAccused(t, w, append(others, hung))
 	})
 }
 
-// TestDiskThatWasFull: the newest commit point that the run recorded is written when there is room again,
-// although no later one is taken.
+// TestDiskThatWasFull checks that the newest recorded intermediate checkpoint is written when there
+// is room again, although no later one is taken.
 func TestDiskThatWasFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := longEpoch(t, "50")
@@ -119,14 +120,14 @@ func TestDiskThatWasFull(t *testing.T) {
 		mu.Unlock()
 		time.Sleep(10 * time.Second)
 		if s := w.host.State(); s.Progress.Step > 99 || !d.has(50) || len(d.lines("level=INFO", "step=50")) == 0 {
-			t.Errorf("in step %d the commit point of step 50 is not on the disk, which has room", s.Progress.Step)
+			t.Errorf("in step %d the intermediate checkpoint of step 50 is not on the disk, which has room", s.Progress.Step)
 		}
 		finishEqual(w, members...)
 	})
 }
 
-// TestPanicBesideTheTraining costs a commit point, and is said: of a large model, which is hashed on a thread
-// of its own, and of a small one.
+// TestPanicBesideTheTraining checks that a panic costs one intermediate checkpoint and is reported,
+// both for a small model and for a large model, which is hashed in a separate goroutine.
 func TestPanicBesideTheTraining(t *testing.T) {
 	for _, bulk := range []int{0, largeModel} {
 		synctest.Test(t, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestPanicBesideTheTraining(t *testing.T) {
 			members := []*member{w.launch(0, grow(d.change)), w.launch(1, grow(nil)), w.launch(2, grow(nil))}
 			w.reach(9, coordinator.RoundTrain)
 			if len(d.lines("panic: on purpose")) == 0 || !d.has(6) {
-				t.Errorf("%d bytes: the panic is not reported, or later commit points are missing", bulk)
+				t.Errorf("%d bytes: the panic is not reported, or later intermediate checkpoints are missing", bulk)
 			}
 			finishEqual(w, members...)
 		})

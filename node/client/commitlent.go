@@ -70,7 +70,7 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 		took := c.tasks.Now().Sub(begun)
 		return func() {
 			if old != nil {
-				c.report.log.Warn("remove old commit points", "err", old)
+				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", old)
 			}
 			c.disk.done(w)
 			c.settle(w)

@@ -16,14 +16,15 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// TestLentCommitPoints are written where the model is, and not copied: the run agrees on them as on those that others
-// copied. With a disk that does not take one this is left out, which is said, and later ones are copied.
+// TestLentCommitPoints checks that an intermediate checkpoint is written directly from the
+// trainer's memory, without a copy. The run agrees on it as on the copies of other members. If the
+// disk fails, one is skipped and reported, and later ones are copied.
 func TestLentCommitPoints(t *testing.T) {
 	for _, bad := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := longEpoch(t, "3")
 			f := keep.Folder{Dir: filepath.Join(w.dir, "disk"), RunID: clienttest.RunID}
-			if bad { // somebody else's folder is in the way of the first
+			if bad { // a foreign folder is at the path of the first one
 				if err := os.MkdirAll(filepath.Join(f.Commit(3), "mine"), 0o700); err != nil {
 					t.Fatal(err)
 				}
@@ -45,7 +46,7 @@ func TestLentCommitPoints(t *testing.T) {
 			}
 			wrote, copied, leftOut := len(log.lines("copied=false")), len(log.lines("copied=true")), len(log.lines("level=WARN", "step=", "err="))
 			if bad != (copied > 0) || bad != (leftOut > 0) || bad == (wrote > 0) {
-				t.Errorf("bad disk: %v; %d were written where they are, %d copied, %d left out", bad, wrote, copied, leftOut)
+				t.Errorf("bad disk: %v; %d were written directly, %d copied, %d skipped", bad, wrote, copied, leftOut)
 			}
 			finishEqual(w, append(others, lends)...)
 			checkNobodyAccused(t, w, append(others, lends))
@@ -53,8 +54,9 @@ func TestLentCommitPoints(t *testing.T) {
 	}
 }
 
-// TestLeavingAwaitsALentModel: who leaves waits for a large commit point that is on its way to the disk as long as for
-// one that was copied before, which is in proportion to its bytes.
+// TestLeavingAwaitsALentModel checks that a leaving client waits for a large intermediate
+// checkpoint that is being written, for a time in proportion to its size, as it does for a copied
+// one.
 func TestLeavingAwaitsALentModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := &env.Tasks{}
@@ -71,14 +73,14 @@ func TestLeavingAwaitsALentModel(t *testing.T) {
 		l.since = time.Now()
 		l.until = l.since.Add(5 * time.Second)
 		if time.Sleep(20*time.Second - time.Nanosecond); !l.worthWaiting() {
-			t.Error("it leaves before a model that takes 20 s can be on the disk")
+			t.Error("the client leaves before a model that takes 20 s can be on the disk")
 		}
 		if time.Sleep(time.Nanosecond); l.worthWaiting() {
-			t.Error("it waits for longer")
+			t.Error("the client waits too long")
 		}
 		end := &farewell{own: own, points: &rounds.points, engine: l.engine, saver: &keep.Saver{}}
 		if _, bytes := end.unwritten(); bytes != 20*slowHash {
-			t.Errorf("%d bytes are on their way to the disk, want %d", bytes, 20*slowHash)
+			t.Errorf("%d bytes are being written, want %d", bytes, 20*slowHash)
 		}
 		cancel()
 		taking.abandon()

@@ -45,7 +45,7 @@ func (n *Node) closeEpoch() bool {
 			last = max(last, step)
 		}
 	}
-	if known, recorded := n.run.recordedOf(r); known { // later steps are lost, and the members that had their results may be gone
+	if known, recorded := n.run.recordedOf(r); known { // later steps are lost, and the members that had their results may have left
 		last = max(r.step, min(last, recorded))
 	}
 	if !n.settle(max(last, r.has)) {

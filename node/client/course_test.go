@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestEjected ejects a client: the others go on without it, it keeps asking, and is a
-// member again in the epoch from which on it may be.
+// TestEjected ejects a client. The other clients continue without it. It keeps asking for a seat,
+// and is a member again in the first epoch that allows it.
 func TestEjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -33,7 +33,7 @@ func TestEjected(t *testing.T) {
 	})
 }
 
-// pausedWorld is a run of two members that was paused in its second round.
+// pausedWorld returns a run of two members that was paused in its second round.
 func pausedWorld(t *testing.T) (w *world, a, b *member) {
 	t.Helper()
 	w = newWorld(t, clienttest.Config(2))
@@ -46,8 +46,8 @@ func pausedWorld(t *testing.T) (w *world, a, b *member) {
 	return w, a, b
 }
 
-// TestReconfigure gives a paused run another definition: every member builds its trainer
-// again, from the model that it holds.
+// TestReconfigure gives a paused run a new definition. Every member then builds a new trainer from
+// the model that it holds.
 func TestReconfigure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, a, b := pausedWorld(t)
@@ -74,7 +74,7 @@ func TestReconfigure(t *testing.T) {
 	})
 }
 
-// TestPause pauses and resumes a run: it goes on from the model that was reached.
+// TestPause pauses and resumes a run, which continues from the same model.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, a, b := pausedWorld(t)
@@ -94,7 +94,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestLateJoiner joins a running run and gets the model from the members.
+// TestLateJoiner checks that a client that joins a running run gets the model from the members.
 func TestLateJoiner(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))

@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// accuser accuses, whenever it may, whomever choose says.
+// accuser makes a member accuse the member that choose returns, whenever it may.
 func accuser(choose func(s *coordinator.State) (coordinator.Accuse, bool)) func(o *options) {
 	return func(o *options) {
 		audited(nil)(o)
@@ -29,14 +29,14 @@ func accuser(choose func(s *coordinator.State) (coordinator.Accuse, bool)) func(
 	}
 }
 
-// accusesEverybody accuses an honest member of a wrong result.
+// accusesEverybody makes a member accuse an honest member of a wrong result.
 func accusesEverybody(o *options) {
 	accuser(func(s *coordinator.State) (coordinator.Accuse, bool) {
 		return heldOf(s, coordinator.ClientID(clienttest.Key(1).ID()), coordinator.FaultResult)
 	})(o)
 }
 
-// heldOf is an accusation of a member for a result that it had in the newest finished round.
+// heldOf returns an accusation of a member for its result in the newest finished round.
 func heldOf(s *coordinator.State, id coordinator.ClientID, fault coordinator.Fault) (coordinator.Accuse, bool) {
 	if s.Progress.Step < 2 {
 		return coordinator.Accuse{}, false
@@ -48,8 +48,9 @@ func heldOf(s *coordinator.State, id coordinator.ClientID, fault coordinator.Fau
 	return coordinator.Accuse{Step: r.Step, Client: id, Fault: fault}, true
 }
 
-// TestFalseAccusationsOfSilence lead to nothing: the accused opens, the accuser may accuse no more in
-// that epoch after some, and nobody else loses anything.
+// TestFalseAccusationsOfSilence checks that false accusations of silence have no effect. The
+// accused sends its opening. After some accusations the accuser may not accuse again in the same
+// epoch, and no other member is affected.
 func TestFalseAccusationsOfSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(7, 60))
@@ -80,8 +81,9 @@ func TestFalseAccusationsOfSilence(t *testing.T) {
 	})
 }
 
-// TestFriendsShieldNobody: a friend accuses a cheat of what it did not do, again and again, and an
-// auditor that is a friend never accuses it: it is ejected all the same.
+// TestFriendsShieldNobody checks that accomplices cannot protect a cheat. An accomplice repeatedly
+// accuses it of a fault that it did not commit, and never accuses it in its own audits. The cheat
+// is still ejected.
 func TestFriendsShieldNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(8, 100))
@@ -111,8 +113,8 @@ func TestFriendsShieldNobody(t *testing.T) {
 	})
 }
 
-// TestWhoFlees has a cheat that leaves at each request for its opening, and returns. Few of its results
-// count, because auditors ask often, and it may return only three times in a term.
+// TestWhoFlees checks a cheat that leaves at each request for its opening, and then returns. Few of
+// its results count, because auditors ask often and it may return only three times in a term.
 func TestWhoFlees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(7, 120)
@@ -149,7 +151,8 @@ func TestWhoFlees(t *testing.T) {
 	})
 }
 
-// TestSlowAuditors: members that take for ever to recompute, or never get tokens of others, lose nothing.
+// TestSlowAuditors checks that members that take too long to recompute, or never get the tokens of
+// other members, are not punished.
 func TestSlowAuditors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(6, 30))
@@ -171,7 +174,8 @@ func TestSlowAuditors(t *testing.T) {
 	})
 }
 
-// otherTokens is a data server that gives one member other tokens than all others, and signs for them.
+// otherTokens is a data server that gives one member different tokens, and signs a receipt for
+// them.
 type otherTokens struct {
 	clienttest.Data
 	key   identity.Key
@@ -188,7 +192,8 @@ func (d otherTokens) Batch(ctx context.Context, id assign.BatchID) (data.Batch, 
 	return b, err
 }
 
-// TestDataServerThatLies to one of six members convicts nobody: what it signed for it shows that it lies.
+// TestDataServerThatLies checks a data server that lies to one of six members. No member is
+// convicted, because the server's receipt proves the lie.
 func TestDataServerThatLies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(6, 60))
@@ -212,8 +217,8 @@ func TestDataServerThatLies(t *testing.T) {
 	})
 }
 
-// TestNewcomersMomentum: who comes later and says that its results go on from something that was before
-// it came is ejected by those that were there.
+// TestNewcomersMomentum checks that a newcomer whose results claim to continue from a step before
+// its arrival is ejected by the older members.
 func TestNewcomersMomentum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(6, 20)
@@ -226,7 +231,7 @@ func TestNewcomersMomentum(t *testing.T) {
 		w.until("some rounds", func(s *coordinator.State) bool { return s.Progress.Step == 10 })
 		cheat := w.launch(6, audited(func(a *clienttest.Audited) {
 			a.Forge = func(h *codec.Header) {
-				h.Previous = 9 // before it came
+				h.Previous = 9 // before it joined
 			}
 		}))
 		w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
@@ -241,7 +246,7 @@ func TestNewcomersMomentum(t *testing.T) {
 			}
 		}
 		if len(ejected) == 0 {
-			t.Errorf("it was not ejected: audits %v", found(honest))
+			t.Errorf("the newcomer was not ejected: audits %v", found(honest))
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestCorruptedWeights damages the weights of one client: the witnesses' replica hash
-// cannot show it, the digest at the epoch's end does.
+// TestCorruptedWeights damages the weights of one client. The witnesses' replica hash cannot reveal
+// the damage, but the digest at the end of the epoch does.
 func TestCorruptedWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(3))
@@ -30,8 +30,8 @@ func TestCorruptedWeights(t *testing.T) {
 	})
 }
 
-// TestDivergedReplica has a client that applied another set: within a round its replica
-// hash differs from the witnesses'.
+// TestDivergedReplica checks a client that applied a different set of results. Within a round its
+// replica hash differs from the witnesses' replica hash.
 func TestDivergedReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(3))
@@ -39,7 +39,7 @@ func TestDivergedReplica(t *testing.T) {
 		launched := make(chan *member, 1)
 		c := w.launch(2, func(o *options) {
 			o.trainer.OnApply = func(step uint32, _ bool) {
-				if step == 1 { // the loop waits for this call's report: nobody else uses the hash
+				if step == 1 { // the loop waits for this call's report, so nothing else uses the hash
 					m := <-launched
 					m.node.rounds.replica.hash[0] ^= 1
 				}
@@ -54,9 +54,8 @@ func TestDivergedReplica(t *testing.T) {
 	})
 }
 
-// TestAllDesynchronise has all clients lose their weights in the second epoch, with nothing
-// on a disk: each still has the checkpoint that the epoch began with, and the run goes on
-// from there.
+// TestAllDesynchronise makes all clients lose their weights in the second epoch, without a copy on
+// a disk. Each still has the first checkpoint of the epoch, and the run continues from there.
 func TestAllDesynchronise(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
@@ -67,7 +66,7 @@ func TestAllDesynchronise(t *testing.T) {
 			return s.Progress.Step == 5 && s.RunState == coordinator.RoundTrain
 		})
 		before := w.host.State().Model.Checkpoint
-		var together sync.WaitGroup // else the last one could apply the round that ends when the others leave
+		var together sync.WaitGroup // without this, the last client could apply the round that ends when the others leave
 		together.Add(len(members))
 		for _, m := range members {
 			m.node.tasks.Run(func() func() {
@@ -81,7 +80,7 @@ func TestAllDesynchronise(t *testing.T) {
 		w.until("they have a model again", func(s *coordinator.State) bool {
 			return s.Epoch.StartStep > 5 && s.RunState == coordinator.RoundTrain
 		})
-		after := w.host.State() // they go on from what they reported in the round before
+		after := w.host.State() // they continue from the model that they reported in the round before
 		if c := after.Model.Checkpoint; c.Step != before.Step+1 || len(after.Lapses) != 1 || after.Lapses[0].First != c.Step+1 {
 			t.Errorf("the run continued from %+v with lapses %+v, before was %+v", c, after.Lapses, before)
 		}
@@ -94,8 +93,8 @@ func TestAllDesynchronise(t *testing.T) {
 	})
 }
 
-// TestMissedOutcome has a member see nothing of the run for some rounds of a long epoch, as one whose
-// machine stands still does. It finds its way back into the same epoch.
+// TestMissedOutcome checks a member that receives nothing of the run for some rounds of a long
+// epoch, like a member whose machine stands still. It recovers in the same epoch.
 func TestMissedOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, epochs(4), []byte(everyThird)...)

@@ -41,10 +41,10 @@ type engine struct {
 	op      *operation     // nil: it is idle
 	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
-	foresight *foresight // nil: no speculation; the weights are those of the applied results
+	foresight *foresight // nil: no speculation; the weights contain exactly the applied results
 	outlook   outlook
 
-	signing  signing     // steps of which results were signed
+	signing  signing     // steps with a signed result
 	prepared preparation // newest
 	failures int         // consecutive failures to apply
 	loadAt   time.Time   // earliest time of the next attempt to load the model
@@ -197,7 +197,7 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		log.Warn("the optimizer's state is not kept for a restart", "step", m.Step, "err", err)
 	}
 	if e.keeping > 0 {
-		failed(errors.New("that of an earlier step is still on its way to the disk"))
+		failed(errors.New("the state of an earlier step is still being written"))
 		return
 	}
 	e.start(opKeep, 0, func(ctx context.Context) func() {
@@ -316,7 +316,7 @@ func (r *reader) forget(keep func(assign.BatchID) bool) {
 type signing struct {
 	folder keep.Folder
 	run    [32]byte // hash of the run in the signing record
-	newest uint32   // step of which a result was signed, by this process or possibly an earlier one
+	newest uint32   // step with a signed result, of this process or possibly an earlier one
 	noted  uint32   // newest step that this process recorded before signing; owned by the training task
 }
 
@@ -333,7 +333,7 @@ func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinat
 	if found {
 		s.newest = step
 		if step > state.Progress.Step {
-			log.Warn("this key signed results of later steps of this run: it signs none again until then",
+			log.Warn("this key signed results of later steps of this run; it signs no result until the run has passed these steps",
 				"signed", step, "step", state.Progress.Step, "file", s.folder.Signed())
 		}
 		return

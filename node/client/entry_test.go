@@ -24,7 +24,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// journal is a log that a test reads while it is written.
+// journal is a log that a test can read while it is written.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -52,7 +52,7 @@ next:
 	return found
 }
 
-// waits returns the texts of the log about what the client waits for, each on a line.
+// waits returns the log's texts about waiting, one per line.
 func (j *journal) waits() error {
 	var texts []string
 	for _, line := range j.lines("level=INFO", "waiting") {
@@ -62,11 +62,11 @@ func (j *journal) waits() error {
 	return errors.New(strings.Join(texts, "\n"))
 }
 
-// keeps has a client log into the journal.
+// keeps makes a client log into the journal.
 func (j *journal) keeps(o *options) { o.Logger = slog.New(slog.NewTextHandler(j, nil)) }
 
-// TestRunIsCheckedBeforeJoining wants a client that cannot do its part to end without having
-// asked for a place.
+// TestRunIsCheckedBeforeJoining checks that a client that cannot take part ends before it requests
+// a seat.
 func TestRunIsCheckedBeforeJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -92,8 +92,8 @@ func TestRunIsCheckedBeforeJoining(t *testing.T) {
 	})
 }
 
-// TestRunIsCheckedAgain wants another look only when something else is needed than before: a
-// client that trains does not end because of a folder that it has read already.
+// TestRunIsCheckedAgain checks that a run is checked again only if its requirements change. A
+// client that trains does not end because of a folder that it has already read.
 func TestRunIsCheckedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		checks := 0
@@ -125,7 +125,8 @@ func TestRunIsCheckedAgain(t *testing.T) {
 	})
 }
 
-// TestWaitingIsSaid has a client wait for another one, and come to a run in its epoch.
+// TestWaitingIsSaid checks that a client reports that it waits for another client, or for the next
+// epoch.
 func TestWaitingIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -146,7 +147,7 @@ func TestWaitingIsSaid(t *testing.T) {
 	})
 }
 
-// TestWaitingIsNoSpam changes what is waited for much faster than it is said.
+// TestWaitingIsNoSpam changes the reason for waiting much faster than it is reported.
 func TestWaitingIsNoSpam(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log journal
@@ -168,7 +169,8 @@ func TestWaitingIsNoSpam(t *testing.T) {
 	})
 }
 
-// TestLastMemberSaysWhatIsLost interrupts the last member of a run.
+// TestLastMemberSaysWhatIsLost interrupts the last member of a run. It must report the steps that
+// are lost.
 func TestLastMemberSaysWhatIsLost(t *testing.T) {
 	tests := map[string]struct {
 		saves  bool
@@ -205,8 +207,9 @@ func TestLastMemberSaysWhatIsLost(t *testing.T) {
 	}
 }
 
-// TestOtherInitialModels begins a run with two models, of one shape and of two, so that no
-// result of the other can be held: who has the wrong one, or the others do, is told.
+// TestOtherInitialModels begins a run with two different initial models, of the same shape or of
+// different shapes. In the second case no member can hold the result of the other model. Clients
+// report that they, or the others, have the wrong model.
 func TestOtherInitialModels(t *testing.T) {
 	for name, refused := range map[string]bool{"one shape": false, "two shapes": true} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +227,7 @@ func TestOtherInitialModels(t *testing.T) {
 				}
 				w.until("second epoch", func(s *coordinator.State) bool { return s.Progress.Epoch == 1 })
 				for i, others := range []int{1, 1, 2} {
-					said := logs[i].lines("level=WARN", "--model-path", "results=3", fmt.Sprintf(`"of another model"=%d`, others))
+					said := logs[i].lines("level=WARN", "--model-path", "results=3", fmt.Sprintf("other_model=%d", others))
 					if len(said) != 1 {
 						t.Errorf("client %d reported %q; it logged %q", i, said, logs[i].lines("level=WARN"))
 					}
@@ -238,7 +241,7 @@ func otherModel(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, e
 	return clienttest.Snapshot([clienttest.Width]uint64{9}), nil
 }
 
-// TestFinishedRunWithoutItsModel comes to a run that is over.
+// TestFinishedRunWithoutItsModel checks a client that comes to a finished run.
 func TestFinishedRunWithoutItsModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(1))
@@ -262,7 +265,7 @@ func TestFinishedRunWithoutItsModel(t *testing.T) {
 	})
 }
 
-// TestNameIsTold has a client join with a name, which others hear of with its addresses.
+// TestNameIsTold checks that members receive the name of a joining client with its addresses.
 func TestNameIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))

@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// mortal is a backend whose client is killed in the moment in which the run takes its report of the model after a
-// step: it sees no state of the run any more, and does nothing that comes after the report.
+// mortal is a backend whose client is killed when the run accepts its report of the model after a
+// step. The client receives no later state of the run, and does nothing after the report.
 type mortal struct {
 	env.Backend
 	step    uint32
@@ -25,7 +25,7 @@ type mortal struct {
 	updates chan backend.Update
 }
 
-// diesReporting has a client be killed with its report of the model after a step.
+// diesReporting kills a client with its report of the model after a step.
 func diesReporting(step uint32, o *options, kill func()) {
 	m := &mortal{Backend: o.Backend, step: step, kill: kill, updates: make(chan backend.Update)}
 	o.Backend = m
@@ -52,9 +52,10 @@ func (m *mortal) Submit(ctx context.Context, a coordinator.Action) error {
 	return err
 }
 
-// TestAllDieWithTheirReports kills every member when the run has taken its report of an epoch's last model, so that the
-// run records a model that nobody has in memory. It goes on from that one, which is on the disks, in the first
-// epoch and in the second. Where the disks were too slow for it, it goes on from the epoch's newest commit point.
+// TestAllDieWithTheirReports kills every member when the run accepts its report of an epoch's last
+// model. The run then records a model that is in no member's memory. It continues from the copies
+// on the disks, in the first epoch and in the second. If the disks were too slow for that model, it
+// continues from the epoch's newest intermediate checkpoint.
 func TestAllDieWithTheirReports(t *testing.T) {
 	for _, epoch := range []uint32{1, 2} {
 		for often, p := range promises {
@@ -117,7 +118,7 @@ func dieWithTheirReports(t *testing.T, epoch uint32, p promise, written bool) {
 	}
 	w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState == coordinator.RoundTrain })
 	s = w.host.State()
-	t.Logf("the run recorded the model of step %d, and goes on from that of step %d, %v after its members came back", step, s.Model.Checkpoint.Step, time.Since(back))
+	t.Logf("the run recorded the model of step %d, but continues from the model of step %d, %v after its members came back", step, s.Model.Checkpoint.Step, time.Since(back))
 	if from := s.Model.Checkpoint.Step; from > step || from+most < step {
 		t.Errorf("the run continues from the model of step %d, it recorded step %d", from, step)
 	}

@@ -56,8 +56,8 @@ func (n *Node) ejectFor(l *roundState, o *offence) {
 	})
 }
 
-// turnOf returns how long a client waits for others to send the proof of two results of a round. A
-// client that is not in the round has the last turn.
+// turnOf returns how long a client waits for other clients to send the proof of two results of a
+// round. A client that is not in the round has the last turn.
 func turnOf(r *coordinator.Round, id coordinator.ClientID) (wait time.Duration) {
 	rank := uint32(coordinator.MaxClients)
 	if member, ok := r.MemberIndex(id); ok {

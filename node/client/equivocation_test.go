@@ -23,7 +23,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// informer counts the proofs of two results that a client sends, and that are accepted.
+// informer counts the proofs of two results that a client sends, and the accepted ones.
 type informer struct {
 	*memory.Client
 	sent, accepted *atomic.Int64
@@ -48,7 +48,7 @@ func signsTwice(o *options, from uint32) {
 	}}
 }
 
-// stateOf returns what the run says of a client.
+// stateOf returns the state of a client in the run.
 func stateOf(s *coordinator.State, id identity.ID) coordinator.ClientState {
 	for _, clients := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
 		if i := slices.IndexFunc(clients, func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(id) }); i >= 0 {
@@ -58,8 +58,9 @@ func stateOf(s *coordinator.State, id identity.ID) coordinator.ClientState {
 	return coordinator.Healthy
 }
 
-// TestEquivocatorIsEjected: the others prove it in the round in which it signs two results, by one
-// action of one of them, and end with the same model. It is a member again in the last epoch.
+// TestEquivocatorIsEjected checks that a member that signs two results is ejected in the same
+// round, by one action of one other member. The others end with the same model. The ejected client
+// is a member again in the last epoch.
 func TestEquivocatorIsEjected(t *testing.T) {
 	for _, honest := range []int{3, 12} {
 		t.Run(fmt.Sprint(honest), func(t *testing.T) {
@@ -85,7 +86,7 @@ func TestEquivocatorIsEjected(t *testing.T) {
 				bad := launch(honest, true)
 				w.until("it is ejected", func(s *coordinator.State) bool { return stateOf(s, bad.id) == coordinator.Ejected })
 				if s := w.host.State(); s.Progress.Step > 3 {
-					t.Errorf("it was ejected in step %d", s.Progress.Step)
+					t.Errorf("the client was ejected in step %d", s.Progress.Step)
 				}
 				if sent.Load() > 4 || accepted.Load() != 1 {
 					t.Errorf("%d times sent, %d times accepted", sent.Load(), accepted.Load())
@@ -106,8 +107,8 @@ func TestEquivocatorIsEjected(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForTheEjected: an epoch that needs all clients does not begin without the one that
-// was ejected, until another one joins.
+// TestRunWaitsForTheEjected checks that an epoch that needs all clients does not begin without the
+// ejected client until a further client joins.
 func TestRunWaitsForTheEjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(4))
@@ -126,7 +127,8 @@ func TestRunWaitsForTheEjected(t *testing.T) {
 	})
 }
 
-// TestTurns: of those that hold the same proof one is first, and everybody's turn comes soon.
+// TestTurns checks that one of the members with the same proof acts first, and that the turns of
+// all members come soon.
 func TestTurns(t *testing.T) {
 	round := &coordinator.Round{Seed: 5}
 	for i := range coordinator.MaxClients {
@@ -150,7 +152,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// otherData makes another result of the same batch.
+// otherData changes the data of a batch, and so its result.
 type otherData struct{ clienttest.Data }
 
 func (d otherData) Batch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
@@ -161,7 +163,7 @@ func (d otherData) Batch(ctx context.Context, id assign.BatchID) (data.Batch, er
 	return b, err
 }
 
-// told is a network that says when something was announced through it.
+// told wraps a network and calls published after each announcement.
 type told struct {
 	env.Network
 	published func()
@@ -172,7 +174,7 @@ func (t told) Publish(ctx context.Context, message []byte) error {
 	return t.Network.Publish(ctx, message)
 }
 
-// signs is told of what a client signs before it is signed.
+// signs calls before for each result before it is signed.
 type signs struct {
 	env.Announcements
 	before func(step uint32)
@@ -183,10 +185,10 @@ func (s signs) Sign(a wire.ResultAnnouncement) []byte {
 	return s.Announcements.Sign(a)
 }
 
-// TestKilledClientIsNotEjected kills an honest client in every part of its work on a step, and
-// starts it again with other data, so that it would make another result of the same batch while
-// the round still runs: its host keeps its place. With what it has noted, or without, nobody ever
-// has two results of one step from it.
+// TestKilledClientIsNotEjected kills an honest client in every part of its work on a step. It
+// starts the client again with different data, so that it would make a different result of the same
+// batch while the round still runs: its host keeps its seat. With or without its signing record, no
+// member ever has two results of one step from it.
 func TestKilledClientIsNotEjected(t *testing.T) {
 	const step = 2
 	moments := []string{"training", "signing", "announcing"}
@@ -248,7 +250,7 @@ func killedAt(t *testing.T, moment string, step uint32, saves bool) {
 	})
 	w.until("the end", func(s *coordinator.State) bool {
 		if got := stateOf(s, second.id); got == coordinator.Ejected {
-			t.Fatalf("it was ejected in step %d", s.Progress.Step)
+			t.Fatalf("the client was ejected in step %d", s.Progress.Step)
 		}
 		return s.RunState == coordinator.Finished
 	})
@@ -268,6 +270,6 @@ func killedAt(t *testing.T, moment string, step uint32, saves bool) {
 		again = max(again, int(e.Step))
 	}
 	if again == 0 {
-		t.Error("it never signed again: the test shows little")
+		t.Error("the client never signed again, so little was tested")
 	}
 }

@@ -56,7 +56,7 @@ func (f *farewell) wait() bool {
 	steps, bytes := f.unwritten()
 	limit := min(diskFarewell+time.Duration(bytes/slowHash)*time.Second, longestFarewell)
 	switch f.own.ended(f.interrupted, limit, func() {
-		f.log.Info("waiting for the disk; a second Ctrl-C ends this client at once", "dir", f.saver.Folder.Dir, "models of steps", steps, "at most", limit)
+		f.log.Info("waiting for the disk; a second Ctrl-C ends this client at once", "dir", f.saver.Folder.Dir, "unsaved_steps", steps, "limit", limit)
 	}) {
 	case allEnded:
 		return true
@@ -66,7 +66,7 @@ func (f *farewell) wait() bool {
 	}
 	f.gaveUp = true
 	f.log.Error("the disk does not answer: this client ends without waiting for it", "dir", f.saver.Folder.Dir,
-		"not saved", steps, "newest that this client saved", f.saver.Wrote())
+		"unsaved_steps", steps, "newest_saved_step", f.saver.Wrote())
 	if f.hangs != nil {
 		f.hangs()
 	}

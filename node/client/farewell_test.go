@@ -18,7 +18,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// submissions is a backend that keeps what is submitted.
+// submissions is a backend that records submitted actions.
 type submissions struct {
 	env.Backend
 	actions []coordinator.Action
@@ -29,8 +29,8 @@ func (s *submissions) Submit(_ context.Context, a coordinator.Action) error {
 	return nil
 }
 
-// TestFarewell wants a client that ends to give back its place, be it one that it asked for
-// a moment ago or one of the process before it.
+// TestFarewell checks that a client that ends gives up its seat, also a seat that it has just
+// requested, or a seat of its previous process.
 func TestFarewell(t *testing.T) {
 	me := coordinator.ClientID{7}
 	tests := map[string]struct {
@@ -61,8 +61,9 @@ func TestFarewell(t *testing.T) {
 	}
 }
 
-// TestInterruptEndsTheWaitForAHungDisk: a client whose run is over, and whose last checkpoint a disk does not take, ends
-// within seconds when it is told to, and says what is not saved. A disk that is slow gets the time that it needs.
+// TestInterruptEndsTheWaitForAHungDisk checks a client whose run is over and whose disk does not
+// accept the last checkpoint. After an interrupt it ends within seconds, and reports the models
+// that are not saved. A slow disk gets the time that it needs.
 func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 	for name, test := range map[string]struct {
 		answers time.Duration // after the interrupt; zero: never
@@ -92,11 +93,11 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				time.Sleep(time.Minute)
 				select {
 				case <-hung.done:
-					t.Fatalf("it ended by itself: %v", hung.err)
+					t.Fatalf("the client ended without an interrupt: %v", hung.err)
 				default:
 				}
 				if len(log.lines("level=WARN", `"models of steps"=`)) != 1 {
-					t.Error("it does not report the reason for the wait")
+					t.Error("the client does not report why it waits")
 				}
 				hung.cancel()
 				begun := time.Now()
@@ -105,13 +106,13 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 				}
 				hung.wait()
 				if took := time.Since(begun); took > 5*time.Second || !errors.Is(hung.err, context.Canceled) {
-					t.Errorf("it ended %v after the interrupt: %v", took, hung.err)
+					t.Errorf("the client with the hung disk ended %v after the interrupt: %v", took, hung.err)
 				}
 				said := log.lines("level=ERROR", `"not saved"=`)
 				if (test.answers == 0) != (len(said) == 1) || hangs != (test.answers == 0) {
 					t.Errorf("the disk hangs: %v, reported %q", hangs, said)
 				}
-				if test.answers == 0 && (!strings.Contains(said[0], "not saved\"=[9]") || !strings.Contains(said[0], "newest that this client saved\"=6")) {
+				if test.answers == 0 && (!strings.Contains(said[0], "unsaved_steps=[9]") || !strings.Contains(said[0], "newest_saved_step=6")) {
 					t.Errorf("reported %q", said)
 				}
 				if test.answers == 0 {
@@ -122,7 +123,8 @@ func TestInterruptEndsTheWaitForAHungDisk(t *testing.T) {
 	}
 }
 
-// TestInterruptLeavesAComputation wants an interrupted client not to wait for a training that does not end.
+// TestInterruptLeavesAComputation checks that an interrupted client does not wait for a training
+// that does not end.
 func TestInterruptLeavesAComputation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))

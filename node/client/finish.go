@@ -31,8 +31,8 @@ func (n *Node) finish() {
 	if !n.closeEpoch() || n.saver.Busy() || !n.engine.Idle() {
 		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowFarewell) {
 			p.slow = true
-			n.report.log.Warn("the run is finished, and its last checkpoint is not on the disk yet; Ctrl-C ends this client without it if the disk does not answer",
-				"dir", n.CheckpointDir, "models of steps", steps)
+			n.report.log.Warn("the run is finished, but its last checkpoint is not on the disk yet; if the disk does not respond, Ctrl-C ends this client without the checkpoint",
+				"dir", n.CheckpointDir, "unsaved_steps", steps)
 		}
 		return
 	}
@@ -49,8 +49,8 @@ func (n *Node) finish() {
 		}
 		if lingers && n.run.reported(n.run.state.Model.Checkpoint) {
 			away, here := p.awaited(&n.run)
-			n.report.log.Info("staying for members that lost the end of the run and may come for the final model; Ctrl-C ends this",
-				"members", away+here, "that waited to be one", p.joiners(&n.run), "at most", n.FinalWait)
+			n.report.log.Info("waiting for members that missed the end of the run and may need the final model; Ctrl-C ends the wait",
+				"members", away+here, "waiting_clients", p.joiners(&n.run), "limit", n.FinalWait)
 		}
 	}
 	if !lingers {
@@ -68,13 +68,13 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 		done.Step, done.Digest = m.Step, hexOf(m.Digest)
 	case modelUnrecorded:
 		done.Step, done.Digest, done.Unrecorded = m.Step, hexOf(m.Digest), true
-		r.log.Warn("too few members reported the final model for the run to record it; the one here has everything that the run counted", "step", last)
+		r.log.Warn("too few members reported the final model for the run to record it; this client's model has all counted results", "step", last)
 	case modelOld:
 		r.log.Warn("this client does not hold the final model", "step", last)
 	case modelOther:
 		c := s.Model.Checkpoint
 		r.emit(event.Desynchronised{Epoch: done.Epoch, Step: m.Step, Reason: "the run recorded another final model"})
-		return fmt.Errorf("%w: digest %s of step %d here, %s of step %d recorded", errDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
+		return fmt.Errorf("%w: digest %s of step %d, but the run recorded %s of step %d", errDesynchronised, hexOf(m.Digest), m.Step, hexOf(c.Digest), c.Step)
 	}
 	if saver.Err() != nil {
 		return errors.Join(errors.New("the final checkpoint was not saved"), saver.Err())
@@ -84,7 +84,7 @@ func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *kee
 		message = "the run was closed by its authority before its last step"
 	}
 	if held == modelNone {
-		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "the model", saver.WhereLies(s))
+		r.log.Warn(message+"; this client took over no model of it", "step", done.Step, "of", s.Config.TotalSteps, "model", saver.WhereLies(s))
 	} else {
 		r.log.Info(message, "step", done.Step, "of", s.Config.TotalSteps, "digest", done.Digest)
 	}
@@ -97,7 +97,7 @@ type finalModel uint8
 
 const (
 	modelRecorded   finalModel = iota // the model that the run recorded
-	modelUnrecorded                   // a model of the last round, of which the run recorded none
+	modelUnrecorded                   // a model of the last round, for which the run recorded none
 	modelOld                          // a model before the last round
 	modelOther                        // a model that is not the run's
 	modelNone                         // no model

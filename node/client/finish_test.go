@@ -25,8 +25,8 @@ func (w withholding) Submit(ctx context.Context, a coordinator.Action) error {
 	return w.Backend.Submit(ctx, a)
 }
 
-// TestFinalModelWithoutQuorum ends a run whose final model too few members report: who
-// has applied everything that counted has succeeded, and says what is missing.
+// TestFinalModelWithoutQuorum ends a run whose final model too few members report. A client that
+// has applied all counted results has succeeded, and reports that the final model is missing.
 func TestFinalModelWithoutQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(3))
@@ -47,14 +47,14 @@ func TestFinalModelWithoutQuorum(t *testing.T) {
 		if len(digests) != 1 {
 			t.Errorf("the final models differ: %v", digests)
 		}
-		if c := w.host.State().Model.Checkpoint; c.Step != 8 { // the newest that they reported while rounds ran
+		if c := w.host.State().Model.Checkpoint; c.Step != 8 { // the newest model that they reported during rounds
 			t.Errorf("the run recorded the model of step %d, want 8", c.Step)
 		}
 	})
 }
 
-// TestOtherFinalModel damages the weights of one client in the last round: it does not
-// pass its model off as the run's.
+// TestOtherFinalModel damages the weights of one client in the last round. The client must not
+// present its model as the run's.
 func TestOtherFinalModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(3))
@@ -68,7 +68,7 @@ func TestOtherFinalModel(t *testing.T) {
 	})
 }
 
-// TestClosedRun closes a paused run: that is no failure, and not the same as its end.
+// TestClosedRun closes a paused run. This is not a failure, and differs from the regular end.
 func TestClosedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -95,11 +95,11 @@ func TestClosedRun(t *testing.T) {
 	})
 }
 
-// TestKilledInTheLastRound has a client come back when the run is finished: the others stay
-// for it, it gets the final model from them, and nobody stays longer than that takes.
+// TestKilledInTheLastRound kills a client in the last round. The other clients stay until it has
+// come back and has got the final model from them, and then end.
 func TestKilledInTheLastRound(t *testing.T) {
 	for name, test := range map[string]struct {
-		away  time.Duration // after the run is finished
+		away  time.Duration // after the end of the run
 		comes bool
 		most  time.Duration // until all have ended
 	}{
@@ -142,9 +142,9 @@ func (l late) Submit(ctx context.Context, a coordinator.Action) error {
 	return l.Backend.Submit(ctx, a)
 }
 
-// TestKilledAfterItsLastReport kills a client that has reported the final model while another has not
-// yet, so that nobody has reason to stay for it: it comes back to the end of the run, or before it, and
-// ends with the final model all the same.
+// TestKilledAfterItsLastReport kills a client that has reported the final model before another
+// member has. No member has a reason to stay for it. It comes back before or after the end of the
+// run, and still ends with the final model.
 func TestKilledAfterItsLastReport(t *testing.T) {
 	for name, test := range map[string]struct {
 		folder bool
@@ -180,7 +180,8 @@ func reported(s *coordinator.State, m *member) bool {
 	return slices.ContainsFunc(s.Reporters(s.Progress.Step-1), func(c coordinator.Client) bool { return c.ID == coordinator.ClientID(m.id) })
 }
 
-// TestInterruptAfterTheEnd: who only stays for others may be interrupted; it has succeeded.
+// TestInterruptAfterTheEnd checks that an interrupted client succeeds if it stayed only for other
+// clients.
 func TestInterruptAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -197,8 +198,8 @@ func TestInterruptAfterTheEnd(t *testing.T) {
 	})
 }
 
-// TestSeveralComeBackForTheFinalModel: who came back does not stay for others that did, or
-// they would stay for each other.
+// TestSeveralComeBackForTheFinalModel checks that clients that came back do not stay for each
+// other.
 func TestSeveralComeBackForTheFinalModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(5))
@@ -220,7 +221,7 @@ func TestSeveralComeBackForTheFinalModel(t *testing.T) {
 	})
 }
 
-// distant is a network over which each blob takes seconds.
+// distant is a network on which each blob takes seconds.
 type distant struct{ env.Network }
 
 func (d distant) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
@@ -231,8 +232,8 @@ func (d distant) Fetch(ctx context.Context, hash [32]byte, size uint64, holders 
 	return d.Network.Fetch(ctx, hash, size, holders)
 }
 
-// TestLateJoinerGetsTheFinalModel has a client ask for a place in the last epoch: it never becomes a member, and
-// the members stay until it has the final model. For one that goes without it nobody stays.
+// TestLateJoinerGetsTheFinalModel checks a client that requests a seat in the last epoch and never
+// becomes a member. The members stay until it has the final model, but not if it disconnects.
 func TestLateJoinerGetsTheFinalModel(t *testing.T) {
 	for _, stays := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -255,7 +256,8 @@ func TestLateJoinerGetsTheFinalModel(t *testing.T) {
 	}
 }
 
-// TestComesAfterTheEnd wants a client that never took part in a run, and comes when it is over, to end at once.
+// TestComesAfterTheEnd checks that a client that never took part in a run ends at once if the run
+// is over.
 func TestComesAfterTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -265,7 +267,7 @@ func TestComesAfterTheEnd(t *testing.T) {
 		late := w.launch(2, func(o *options) { o.CheckpointDir = t.TempDir() })
 		late.wait()
 		if took := time.Since(begun); late.err != nil || took > time.Second || len(all[event.Finished](late)) != 1 {
-			t.Errorf("it ended after %v: %v; events of the end: %v", took, late.err, all[event.Finished](late))
+			t.Errorf("the client ended after %v: %v; events of the end: %v", took, late.err, all[event.Finished](late))
 		}
 	})
 }

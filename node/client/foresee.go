@@ -59,7 +59,7 @@ func (o *outlook) pays(step uint32, leeway time.Duration) bool {
 	return step >= o.from && o.wait > o.took/4 && o.took+o.trains <= leeway
 }
 
-// applier applies results to the model: counted ones or, before that is decided, the ones that most
+// applier applies results to the model: counted results or, before the decision, results that most
 // likely count.
 type applier struct {
 	run     *view

@@ -13,16 +13,16 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// hiding has a member bring its result to one other member only.
+// hiding makes a member send its result to one other member only.
 type hiding struct {
 	w      *world
 	victim identity.ID
 
 	mu  sync.Mutex
-	bad identity.ID // that hides its result now; zero: nobody does
+	bad identity.ID // member that hides its result now; zero: none
 }
 
-// hideFrom lets the hub of a world hide results.
+// hideFrom makes the network of a world hide results.
 func hideFrom(w *world, victim identity.ID) *hiding {
 	h := &hiding{w: w, victim: victim}
 	w.hub.DropLink = h.hides
@@ -36,7 +36,7 @@ func (h *hiding) hides(from, to identity.ID) bool {
 	return h.bad != (identity.ID{}) && (from == h.bad && to != h.victim || to == h.bad && from != h.victim)
 }
 
-// in hides what a member makes in a round.
+// in hides the result of a member in a round.
 func (h *hiding) in(step uint32, bad identity.ID) {
 	h.w.t.Helper()
 	set := func(bad identity.ID) {
@@ -52,9 +52,11 @@ func (h *hiding) in(step uint32, bad identity.ID) {
 	set(identity.ID{})
 }
 
-// TestWrongForesightCostsNoSeat has a member bring the result of a single round to one other only, where a batch is one
-// micro-batch: had the other begun to train from it, which nothing stops before its end, with one of 20 s two results
-// of its would be late, and it would be dropped. After a short one it is in time nevertheless.
+// TestWrongForesightCostsNoSeat checks a member that sends its result of one round to only one
+// other member. A batch is one micro-batch, so a training cannot be stopped before its end. With a
+// training of 20 s, a wrong speculation would make two results of the victim late, and it would be
+// dropped. It therefore does not speculate. After a wrong speculation with a short training it is
+// still in time.
 func TestWrongForesightCostsNoSeat(t *testing.T) {
 	for name, test := range map[string]struct {
 		training time.Duration
@@ -83,7 +85,7 @@ func TestWrongForesightCostsNoSeat(t *testing.T) {
 					}
 				}
 				if m := members[0].node.engine.outlook.mistakes; m != test.mistakes {
-					t.Errorf("it was wrong %d times, want %d", m, test.mistakes)
+					t.Errorf("the victim mispredicted %d times, want %d", m, test.mistakes)
 				}
 			})
 		})

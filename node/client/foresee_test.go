@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// far is a host whose answers take so long.
+// far is a backend with slow answers of the host.
 type far struct {
 	env.Backend
 	way time.Duration
@@ -25,15 +25,15 @@ func (f far) Submit(ctx context.Context, a coordinator.Action) error {
 	return f.Backend.Submit(ctx, a)
 }
 
-// noteForeseen makes a trainer note its trainings, in a run whose host is far away.
+// noteForeseen makes a trainer record its trainings, in a run with a slow host.
 func (b *beginnings) noteForeseen(w *world, o *options) {
 	b.note(w, o)
 	o.trainer.Lag = 1
 	o.Backend = far{o.Backend, 200 * time.Millisecond}
 }
 
-// TestNextRoundIsForeseen has members train on from a round's results while witnesses report to a host that is far
-// away. What they train from is what the run decides a moment later, in runs with audits as without.
+// TestNextRoundIsForeseen checks that members speculate on the results of a round while witnesses
+// report to a slow host. The run confirms each speculation, with and without audits.
 func TestNextRoundIsForeseen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
@@ -62,18 +62,19 @@ func TestNextRoundIsForeseen(t *testing.T) {
 					ahead++
 				}
 			}
-			if ahead < 5 { // the first round says how long it takes until a round is decided
+			if ahead < 5 { // the first round measures how long the decision about a round takes
 				t.Errorf("client %d began %d of 7 rounds ahead", i, ahead)
 			}
 			if m.node.engine.outlook.mistakes > 0 {
-				t.Errorf("client %d was wrong %d times", i, m.node.engine.outlook.mistakes)
+				t.Errorf("client %d mispredicted %d times", i, m.node.engine.outlook.mistakes)
 			}
 		}
 	})
 }
 
-// TestForeseenOutcomeDoesNotCome has a member whose result only one other gets, in time to go on from it. It does not
-// count, and that other one takes back what it foresaw, and errs no second time in the next rounds.
+// TestForeseenOutcomeDoesNotCome checks a member whose result reaches only one other member in
+// time. The result does not count. The other member undoes its speculation, and does not mispredict
+// again in the next rounds.
 func TestForeseenOutcomeDoesNotCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)
@@ -109,7 +110,7 @@ func TestForeseenOutcomeDoesNotCome(t *testing.T) {
 			t.Errorf("%+v", lost)
 		}
 		if m := a.node.engine.outlook.mistakes; m != 1 {
-			t.Errorf("it was wrong %d times, want once", m)
+			t.Errorf("the victim mispredicted %d times, want once", m)
 		}
 		if begun := noted.of(5); len(begun) != 2 || !begun[0].ahead || begun[1].ahead || begun[0].weights == begun[1].weights || begun[1].weights != noted.after[4] {
 			t.Errorf("step 5: %+v", begun)
@@ -122,8 +123,8 @@ func TestForeseenOutcomeDoesNotCome(t *testing.T) {
 	})
 }
 
-// TestForeseenRoundsAreAudited has members with a host far away audit each other: nobody is accused, audits pass as many
-// as without, and most rounds are begun ahead.
+// TestForeseenRoundsAreAudited checks that members with a slow host audit each other. No member is
+// accused, as many audits pass as without speculation, and most trainings begin ahead.
 func TestForeseenRoundsAreAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rounds = 60

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// shy is a network that answers questions about rounds only to some.
+// shy is a network that answers requests about rounds only to some members.
 type shy struct {
 	env.Network
 	shows func(to identity.ID) bool
@@ -32,7 +32,7 @@ func (s *shy) Handle(protocol string, maxRequest int, handle func(context.Contex
 	})
 }
 
-// hider witnesses its own result in one filter and hides it in the other.
+// hider is a backend whose client has its own result in one filter and omits itself from the other.
 type hider struct {
 	*memory.Client
 	host *memory.Host
@@ -57,16 +57,17 @@ func (h *hider) Submit(ctx context.Context, a coordinator.Action) error {
 	return h.Client.Submit(ctx, a)
 }
 
-// TestOneWitnessCannotFork: one liar of four, with three witnesses. When it is one of them it shows
-// its result to one of the honest ones only, and votes for it in one filter without naming itself
-// in the other, so that whoever does not know the result sees no sign of it.
+// TestOneWitnessCannotFork checks one hostile member of four, in rounds with three witnesses. When
+// it is a witness, it sends its result to only one honest witness. It votes for the result in one
+// filter and omits itself from the other, so that a client without the result cannot notice it.
 func TestOneWitnessCannotFork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)
 		config.WitnessNodes, config.MinClients, config.RoundsPerEpoch, config.TotalSteps = 3, 3, 6, 12
 		w := newWorld(t, config)
 		bad := clienttest.Key(3).ID()
-		// chosen is the honest witness that may know, or the liar's own key when all may.
+		// chosen returns the honest witness that may know the result, or the hostile member's key
+		// if all may.
 		chosen := func() identity.ID {
 			s := w.host.State()
 			r := s.CurrentRound()

@@ -18,24 +18,24 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// falseModel is the digest that the gang wants the run to go on from.
+// falseModel is the digest of the model that the coalition wants the run to continue from.
 var falseModel = [32]byte{6, 6, 6}
 
-// gang is fewer than a third of the members, who behave until a committee of witnesses has
-// enough of them, and then all play against the others.
+// gang is a coalition of fewer than a third of the members. They behave correctly until enough of
+// them are elected as witnesses, and then attack together.
 type gang struct {
 	w       *world
 	ids     []identity.ID
 	clients []*memory.Client
-	wants   func(s *coordinator.State, elected int) bool // so many of the gang were elected: enough
+	wants   func(s *coordinator.State, elected int) bool // reports whether enough colluding witnesses are elected
 	prove   func(r *coordinator.Round) coordinator.WitnessRound
 
 	mu       sync.Mutex
 	attacked []uint32 // steps
 }
 
-// gangster sends what an honest client does until the first attack. From then on the gang speaks
-// for it.
+// gangster is a backend that passes an honest client's actions on until the first attack. After
+// that the coalition acts for the client.
 type gangster struct {
 	*memory.Client
 	gang *gang
@@ -55,14 +55,14 @@ func (g *gangster) Submit(ctx context.Context, a coordinator.Action) error {
 
 var errTakenOver = errors.New("the gang speaks for this member")
 
-// begun reports whether the gang has attacked.
+// begun reports whether the coalition has attacked.
 func (g *gang) begun() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.attacked) > 0
 }
 
-// strong reports whether the running round has the witnesses that the gang needs.
+// strong reports whether the running round has enough colluding witnesses.
 func (g *gang) strong(s *coordinator.State) bool {
 	r := s.CurrentRound()
 	if r == nil || s.Progress.Step < 3 {
@@ -77,7 +77,7 @@ func (g *gang) strong(s *coordinator.State) bool {
 	return g.wants(s, elected)
 }
 
-// rule acts for the whole gang until ctx ends.
+// rule acts for the whole coalition until ctx ends.
 func (g *gang) rule(ctx context.Context) {
 	for ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
@@ -112,7 +112,7 @@ func (g *gang) all(ctx context.Context, a coordinator.Action) {
 	}
 }
 
-// begin starts honest clients, and the gang among them.
+// begin starts honest and colluding clients.
 func (g *gang) begin(honest, bad int) (good, all []*member) {
 	quick := func(o *options) { o.trainer.Duration = 100 * time.Millisecond }
 	for i := range honest {
@@ -131,7 +131,7 @@ func (g *gang) begin(honest, bad int) (good, all []*member) {
 	return good, all
 }
 
-// end stops everybody and wants that no honest member ever had the false model.
+// end stops all clients and checks that no honest member ever had the false model.
 func (g *gang) end(good, everybody []*member) {
 	s := g.w.host.State()
 	for _, m := range everybody {
@@ -160,8 +160,8 @@ func (g *gang) end(good, everybody []*member) {
 	}
 }
 
-// TestGangCannotEvict: 12 of 40 members, whenever more than W−q of them witness, name only each
-// other, accuse everybody else, and report a model of their own.
+// TestGangCannotEvict checks a coalition of 12 of 40 members. Whenever more than W−q of them are
+// witnesses, they list only each other, accuse all other members, and report a false model.
 func TestGangCannotEvict(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a minute with the race detector")
@@ -190,15 +190,15 @@ func TestGangCannotEvict(t *testing.T) {
 		g.w.until("two epochs and some", func(s *coordinator.State) bool { return s.Progress.Epoch >= 2 && s.RunState == coordinator.RoundTrain })
 		cancel()
 		if len(g.attacked) == 0 {
-			t.Error("the gang never had enough witnesses: the test shows nothing")
+			t.Error("the coalition never had enough witnesses, so nothing was tested")
 		}
 		g.end(good, everybody)
 	})
 }
 
-// TestGangCannotCapture: 2 of 22 members are two of three witnesses in one round of 77. They sign
-// a root and a replica of nothing, and when all honest members have left for want of a list
-// with that root they report a model of their own.
+// TestGangCannotCapture checks a coalition of 2 of 22 members that are two of three witnesses in
+// one round of 77. They sign a meaningless root and replica. All honest members then leave because
+// they have no list with that root, and the coalition reports a false model.
 func TestGangCannotCapture(t *testing.T) {
 	const honest, bad = 20, 2
 	synctest.Test(t, func(t *testing.T) {

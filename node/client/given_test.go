@@ -16,11 +16,11 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// asksOthers is a network that fetches as package blob does: whom somebody lets wait, it asks the others after a second,
-// and all of them again whenever those do not answer.
+// asksOthers is a network that fetches like package blob. If a holder does not answer for a second,
+// it asks the other holders, and then all of them again if the others do not answer either.
 type asksOthers struct {
 	env.Network
-	keeps func(from identity.ID) bool // whether a member gives this one nothing at the moment
+	keeps func(from identity.ID) bool // whether a member withholds its results from this member now
 }
 
 func (n asksOthers) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
@@ -42,9 +42,10 @@ func (n asksOthers) Fetch(ctx context.Context, hash [32]byte, size uint64, holde
 	}
 }
 
-// TestGivenToSomeOnly has three of ten members give their results to some of the others only, the same ones or others in
-// each round. The others have them from those: nobody honest is late or without a result, and rounds of 2 s take three
-// quarters longer at most.
+// TestGivenToSomeOnly checks a run in which three of ten members send their results only to some
+// members: the same ones or different ones in each round. The other members get the results from
+// those. No honest member is late or without a result, and rounds of 2 s take at most three
+// quarters longer.
 func TestGivenToSomeOnly(t *testing.T) {
 	run := func(t *testing.T, some int, others bool) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {

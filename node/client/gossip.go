@@ -18,7 +18,8 @@ import (
 )
 
 // announcement is an announcement of a result with a verified signature. Without an author, it is a
-// head of the run's log, sent by a member that found out that others were shown another head.
+// head of the run's log, from a member that knows that the host sent a different head to other
+// members.
 type announcement struct {
 	from   identity.ID // the member that gossiped it; zero if it was requested
 	author identity.ID
@@ -29,12 +30,12 @@ type announcement struct {
 }
 
 var (
-	errTooLong  = errors.New("it is too long")
+	errTooLong  = errors.New("message is too long")
 	errTooEarly = fmt.Errorf("%w: the run was not seen yet", env.ErrUnasked)
-	errTooLate  = fmt.Errorf("%w: its round is long over", env.ErrUnasked)
+	errTooLate  = fmt.Errorf("%w: the round ended long ago", env.ErrUnasked)
 	errUnsigned = fmt.Errorf("%w: no head of a round that the host of this run signed", env.ErrUnasked)
 	errHead     = errors.New("the host did not sign the head that it names")
-	errNotIts   = errors.New("not a result of the sending member, or not the announced one")
+	errNotIts   = errors.New("not a result of the sending member, or not the announced result")
 	errPushes   = errors.New("too many results of one member in one round")
 )
 
@@ -118,8 +119,8 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	return nil
 }
 
-// listenToHead verifies a head. A head does not name its run. One that the host did not sign may be
-// of an earlier run of this name, which anyone may have kept, so its sender is not penalised.
+// listenToHead verifies a head. A head does not name its run. A head that the host did not sign may
+// come from an earlier run of this name. Anyone may have kept it, so its sender is not penalised.
 func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	of := g.run.Load()
 	if of == nil {
@@ -175,7 +176,7 @@ func (g *gossipReader) publish(raw []byte) {
 }
 
 // maxPushes is the maximum number of results that a member may push in a round. An honest member
-// pushes one, and another one after a restart.
+// pushes one result, and a second result only after a restart.
 const maxPushes = 4
 
 // pushed handles a result that a member pushes with its announcement. It runs in goroutines of the
@@ -213,8 +214,8 @@ func (g *gossipReader) mayPush(from identity.ID) bool {
 	return g.pushes[from] <= maxPushes
 }
 
-// ask requests the announcements of a round from a peer, and passes them to hear. answered runs in
-// the loop afterwards, unless there was no answer.
+// ask requests the announcements of a round from a peer. In the client's loop, it then calls hear for
+// each announcement, and after them answered, but only if the peer answered.
 func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement), answered func()) {
 	g.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)

@@ -19,7 +19,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// TestLostGossip loses messages: announcements are repeated and asked for.
+// TestLostGossip drops messages. It checks that announcements are repeated and requested.
 func TestLostGossip(t *testing.T) {
 	tests := map[string]func(n int64) bool{
 		"every second message": func(n int64) bool { return n%2 == 0 },
@@ -43,7 +43,7 @@ func TestLostGossip(t *testing.T) {
 	}
 }
 
-// TestLostLink cuts one pair of clients: they get each other's results from the third.
+// TestLostLink cuts the link between two clients. They get each other's results from the third.
 func TestLostLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(3))
@@ -56,8 +56,7 @@ func TestLostLink(t *testing.T) {
 	})
 }
 
-// doubleSizer is a network that announces its client's results a second time, with a
-// wrong size.
+// doubleSizer is a network that announces its client's results a second time, with a wrong size.
 type doubleSizer struct {
 	env.Network
 	key   identity.Key
@@ -73,10 +72,10 @@ func (d *doubleSizer) Publish(ctx context.Context, message []byte) error {
 	return errors.Join(d.Network.Publish(ctx, message), d.Network.Publish(ctx, wire.SignAnnouncement(d.key, a)))
 }
 
-// TestResultOfTwoSizes has a trainer that tells one client a wrong size of its result. It
-// counts, as the others hold it, and the one gets it nevertheless.
+// TestResultOfTwoSizes checks a trainer that announces a wrong size of its result to one client.
+// The result counts, because the others hold it, and this client still gets it.
 func TestResultOfTwoSizes(t *testing.T) {
-	for _, wrong := range []uint32{83, 1 << 20} { // cannot be fetched; is more than any result has
+	for _, wrong := range []uint32{83, 1 << 20} { // too small to fetch; larger than any result
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, clienttest.Config(4))
 			bad, victim := clienttest.Key(3), clienttest.Key(0).ID()
@@ -99,8 +98,10 @@ func TestResultOfTwoSizes(t *testing.T) {
 	}
 }
 
-// TestGossipOutOfTime hears an announcement before the run was seen, when its round is long over, and of another run of the
-// same name, and a head of its log: none is held against anybody, as an honest member may have passed it on, or a hostile one kept it.
+// TestGossipOutOfTime passes a client an announcement before it has seen the run, an announcement
+// of an old round, an announcement of a different run with the same name, and a head of that run's
+// log. No peer is blamed for them, because honest members may forward them, and hostile members may
+// keep and replay them.
 func TestGossipOutOfTime(t *testing.T) {
 	g := &gossipReader{
 		announcements: env.Signed{Key: clienttest.Key(1)}, heard: make(chan announcement, 1), log: slog.New(slog.DiscardHandler),
@@ -122,15 +123,15 @@ func TestGossipOutOfTime(t *testing.T) {
 	}
 	message = wire.SignAnnouncement(author, wire.ResultAnnouncement{Run: [32]byte{1}, Step: g.step.Load(), Batch: assign.BatchID{End: 1}, Size: 1})
 	if err := g.listen(author.ID(), message); !errors.Is(err, env.ErrUnasked) {
-		t.Errorf("of another run: %v", err)
+		t.Errorf("of a different run: %v", err)
 	}
 	if err := g.pushed(author.ID(), message, []byte{1}); !errors.Is(err, env.ErrUnasked) {
-		t.Errorf("pushed of another run: %v", err)
+		t.Errorf("pushed, of a different run: %v", err)
 	}
 	g.run.Store(&issuer{run: clienttest.Run, host: author.ID(), known: make(map[uint32]wire.Head)})
 	head := wire.Head{Index: 1, Step: g.step.Load()}
 	if err := g.listen(author.ID(), head.Sign(author, [32]byte{1}).AppendTo(nil)); !errors.Is(err, env.ErrUnasked) {
-		t.Errorf("head of another run: %v", err)
+		t.Errorf("head of a different run: %v", err)
 	}
 	<-g.heard
 	if err := g.listen(author.ID(), head.Sign(author, clienttest.Run).AppendTo(nil)); err != nil || len(g.heard) != 1 {
@@ -138,7 +139,7 @@ func TestGossipOutOfTime(t *testing.T) {
 	}
 }
 
-// slowFetcher is a network on which fetches take long. It counts questions for announcements.
+// slowFetcher is a network on which fetches take long. It counts requests for announcements.
 type slowFetcher struct {
 	env.Network
 	takes time.Duration
@@ -163,8 +164,9 @@ func (s *slowFetcher) Request(ctx context.Context, to identity.ID, protocol stri
 	return s.Network.Request(ctx, to, protocol, request, maxResponse)
 }
 
-// TestNothingIsAskedForThatArrives: a member that knows which results count, and still receives them, does not ask
-// peers for announcements: the answers would share its link with the results.
+// TestNothingIsAskedForThatArrives checks that a member that knows which results count, and is
+// still receiving them, does not request announcements. The answers would share its link with the
+// results.
 func TestNothingIsAskedForThatArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)

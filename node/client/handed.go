@@ -20,9 +20,9 @@ const maxLent = 2
 // handed contains the intermediate checkpoints that this client serves to members that return to
 // the running epoch. Each takes the memory of a model, unless it is large and on the disk.
 // Therefore it is shared only when a member requests it, and only for the time that getting a model
-// may take. If a third one is requested, one that no member has started to fetch is dropped, else
-// the oldest. A member that requests repeatedly causes only one read of a model for each
-// intermediate checkpoint.
+// may take. If a third checkpoint is requested, a checkpoint that no member has started to fetch is
+// dropped, else the oldest. A member that requests repeatedly causes only one read of a model for
+// each intermediate checkpoint.
 type handed struct {
 	lent   []lent // in order of age, oldest first
 	busy   bool
@@ -85,7 +85,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 			switch {
 			case err != nil:
 				h.failed = commit.Digest
-				c.report.log.Warn("the commit point cannot be handed over", "step", commit.Step, "err", err)
+				c.report.log.Warn("cannot share the intermediate checkpoint with a returning member", "step", commit.Step, "err", err)
 			case v.epoch() == epoch && h.narrow != s.Epoch.StartStep && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
 				if len(h.lent) == maxLent {
 					i := max(0, slices.IndexFunc(h.lent, func(l lent) bool { return !store.Shelf.Taken(l.digest) }))
@@ -95,7 +95,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 				m.Lent = true
 				h.lent = append(h.lent, lent{m.Digest, c.tasks.Now().Add(v.handOver())})
 				models.Share(m, s.Model.Checkpoint.Digest)
-				c.report.log.Info("hands the commit point over to a member that came back", "step", commit.Step)
+				c.report.log.Info("sharing the intermediate checkpoint with a returning member", "step", commit.Step)
 				return
 			}
 			store.Drop(m.Blobs...)
@@ -111,7 +111,7 @@ func (c *commitPoints) lend(ctx context.Context, m *handover.Model, commit coord
 	dir := c.folder.Commit(commit.Step)
 	err := c.tasks.AtDisk(func() error { return models.PublishFrom(ctx, m, handover.Beside, dir) })
 	if err == nil && m.Digest != commit.Digest {
-		err = fmt.Errorf("%w: %s is not the model that was written", checkpoint.ErrInvalid, dir)
+		err = fmt.Errorf("%w: %s differs from the written model", checkpoint.ErrInvalid, dir)
 	}
 	return err
 }

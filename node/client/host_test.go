@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// blinkingBackend hides some updates, so that the client sees only later ones.
+// blinkingBackend hides some updates, so that the client receives only later ones.
 type blinkingBackend struct {
 	env.Backend
 	updates chan backend.Update
@@ -81,7 +81,7 @@ func TestMissedStates(t *testing.T) {
 	}
 }
 
-// flakyBackend loses the answers to some actions, after or before they arrive.
+// flakyBackend loses the answers to some actions, after or before the actions arrive.
 type flakyBackend struct {
 	env.Backend
 	mu    sync.Mutex

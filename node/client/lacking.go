@@ -42,7 +42,7 @@ func (n *Node) waitsForHolder() bool {
 		if newest, l.usable = n.saver.Newest(s); l.usable {
 			l.older = newest.Step
 		} else if l.older, _ = n.folder().NewestBefore(c.Step); l.older == 0 {
-			return false // a new client, or one that keeps nothing, cannot know what others have
+			return false // a client that is new or keeps nothing cannot know what other members have
 		}
 	}
 	switch {

@@ -14,16 +14,16 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestRestartWithAnOlderModel starts the only member of a run again whose folder has lost the newest
-// model that the run recorded: it waits for somebody who has that, goes on from the older one when
-// nobody has come, and at once when it was told to.
+// TestRestartWithAnOlderModel restarts the only member of a run after its folder has lost the
+// newest recorded model. It waits for a client with that model. It continues from the older model
+// if none comes, or at once if the user accepts the loss.
 func TestRestartWithAnOlderModel(t *testing.T) {
 	for name, test := range map[string]struct {
 		accept bool
-		holder time.Duration // until somebody comes who has the newest; 0: nobody does
+		holder time.Duration // until a client with the newest model comes; 0: none comes
 		most   time.Duration // until the next epoch begins
 		least  time.Duration
-		copied bool // the older model was taken while its epoch ran
+		copied bool // the older model is an intermediate checkpoint
 	}{
 		"nobody comes":               {false, 0, holderTimeout + time.Minute, holderTimeout, false},
 		"a holder comes":             {false, 2 * time.Minute, 3 * time.Minute, 2 * time.Minute, false},
@@ -72,18 +72,18 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 					members = append(members, w.launch(1, func(o *options) { o.CheckpointDir = away }))
 				}
 				w.until("it has the model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
-				synctest.Wait() // until it has said so, too
+				synctest.Wait() // until the report appears too
 				if took := time.Since(begun); took < test.least || took > test.most {
-					t.Errorf("it began after %v, want %v to %v", took, test.least, test.most)
+					t.Errorf("the epoch began after %v, want %v to %v", took, test.least, test.most)
 				}
 				if ready := all[event.Ready](again)[0]; ready.Step != want {
-					t.Errorf("it began with %+v, want the model of step %d", ready, want)
+					t.Errorf("the epoch began with %+v, want the model of step %d", ready, want)
 				}
 				if said := log.lines("level=WARN", "--accept-loss"); (len(said) > 0) == test.accept {
 					t.Errorf("reported %q", said)
 				}
 				if said := log.lines("level=WARN", fmt.Sprintf("first_step=%d", older+1)); len(said) == 0 && test.holder == 0 {
-					t.Errorf("it logged %q about the loss of step %d: %q", said, newest, log.lines("level=WARN"))
+					t.Errorf("the client logged %q about the loss of step %d: %q", said, newest, log.lines("level=WARN"))
 				}
 				for _, m := range members {
 					m.cancel()
@@ -94,8 +94,8 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 	}
 }
 
-// TestNewcomersWaitForAMember: newcomers alone do not let the run go on without the model that a member has, which
-// comes back much later, with its key or with another one.
+// TestNewcomersWaitForAMember checks that newcomers alone do not continue the run without the model
+// of a member, which comes back much later, with the same key or a different one.
 func TestNewcomersWaitForAMember(t *testing.T) {
 	for name, index := range map[string]int{"same key": 0, "another key": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -114,10 +114,10 @@ func TestNewcomersWaitForAMember(t *testing.T) {
 				b := w.launch(1, log.keeps)
 				time.Sleep(20 * time.Minute)
 				if ready := all[event.Ready](b); len(ready) > 0 {
-					t.Fatalf("alone it began with %+v", ready)
+					t.Fatalf("without a holder the client became ready: %+v", ready)
 				}
 				if said := log.lines("level=INFO", fmt.Sprintf("step %d", newest)); len(said) == 0 {
-					t.Error("it did not report the reason for the wait")
+					t.Error("the client did not report why it waits")
 				}
 				again := w.launch(index, kept)
 				w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
@@ -134,9 +134,9 @@ func TestNewcomersWaitForAMember(t *testing.T) {
 	}
 }
 
-// TestKilledAfterItsReport has the only member killed between two epochs, with a disk that does not have the model
-// that it reported, and started again while the run still counts on it: it takes that back at once, and no
-// Warmup waits for a model that nobody has.
+// TestKilledAfterItsReport kills the only member between two epochs, before its disk has the model
+// that it reported. It is restarted while the run still counts on that model. It withdraws the
+// report at once, and no Warmup waits for a model that no member has.
 func TestKilledAfterItsReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(1)
@@ -151,14 +151,14 @@ func TestKilledAfterItsReport(t *testing.T) {
 			return s.Progress.Epoch == 3 && s.RunState == coordinator.WaitingForMembers && len(s.Pending) == 1 && s.Pending[0].HoldsModel
 		})
 		a.net.Close()
-		a.backend.Cut() // the host waits for who lost its connection
+		a.backend.Cut() // the host waits for a client that lost its connection
 		<-a.done
 		if err := os.RemoveAll(f.Checkpoint(newest)); err != nil {
 			t.Fatal(err)
 		}
 		older, found := f.NewestBefore(newest)
 		if !found {
-			t.Fatal("it has no older model")
+			t.Fatal("the client has no older model")
 		}
 		begun, again := time.Now(), w.launch(0, kept)
 		w.until("it has a model", func(*coordinator.State) bool { return len(all[event.Ready](again)) > 0 })
@@ -166,7 +166,7 @@ func TestKilledAfterItsReport(t *testing.T) {
 			t.Errorf("an epoch began and ended without a model: %s", s.String())
 		}
 		if ready := all[event.Ready](again)[0]; ready.Step != older || time.Since(begun) < holderTimeout {
-			t.Errorf("it began with %+v after %v, want the model of step %d, when no holder came for %v", ready, time.Since(begun), older, holderTimeout)
+			t.Errorf("the epoch began with %+v after %v, want the model of step %d after %v without a holder", ready, time.Since(begun), older, holderTimeout)
 		}
 		again.cancel()
 		again.wait()

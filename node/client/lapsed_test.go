@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// cutOff is a network that gets nothing from peers while it is cut.
+// cutOff is a network that receives nothing from peers while it is cut.
 type cutOff struct {
 	env.Network
 	cut atomic.Bool
@@ -30,14 +30,14 @@ func (c *cutOff) Fetch(ctx context.Context, hash [32]byte, size uint64, holders 
 	return c.Network.Fetch(ctx, hash, size, holders)
 }
 
-// cutMembers are four members, of whom the first can be cut off. Each keeps its files.
+// cutMembers contains four members. The first can be cut off. Each has a separate folder.
 type cutMembers struct {
 	one     *cutOff
 	members []*member
 	launch  func(i int) *member
 }
 
-// launchCut launches them; a lag of 0 is the usual one.
+// launchCut launches the members. A lag of 0 means the default.
 func launchCut(w *world, lag uint32) *cutMembers {
 	c := &cutMembers{one: &cutOff{}}
 	c.launch = func(i int) *member {
@@ -54,7 +54,8 @@ func launchCut(w *world, lag uint32) *cutMembers {
 	return c
 }
 
-// loseOthers has all but the first crash, and come back when the epoch is over and the first is no longer cut off.
+// loseOthers kills all members except the first. They come back when the epoch is over and the
+// first member is no longer cut off.
 func (c *cutMembers) loseOthers(w *world) {
 	for _, m := range c.members[1:] {
 		m.crash()
@@ -66,15 +67,16 @@ func (c *cutMembers) loseOthers(w *world) {
 	}
 }
 
-// TestNobodyWaitsForLapsedResults has all but one member die, with the results of a step that counted
-// and that the one lacks. The run goes on from the recorded model of the step before: the one
-// does not wait for results which nobody has and which are not in that model.
+// TestNobodyWaitsForLapsedResults checks a run in which all members but one die together with the
+// counted results of a step that the survivor lacks. The run continues from the recorded model of
+// the step before. The survivor does not wait for results that no member has and that are not in
+// that model.
 func TestNobodyWaitsForLapsedResults(t *testing.T) {
 	for _, lag := range []uint32{1, 2} {
 		t.Run(fmt.Sprintf("lag %d", lag), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				config := epochs(4)
-				config.RoundsPerEpoch, config.TotalSteps = 40, 12 // commit points after every second step: 4, and not 5
+				config.RoundsPerEpoch, config.TotalSteps = 40, 12 // intermediate checkpoints after every second step: 4, but not 5
 				config.MaxRoundTrainTime, config.WarmupTime = 60_000, 120_000
 				w := newWorld(t, config)
 				c := launchCut(w, lag)
@@ -103,9 +105,10 @@ func TestNobodyWaitsForLapsedResults(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForRecordedResultsThatAreGone has all but one member die with the results of a step that the
-// run recorded and the one lacks. They come back with the model of that step: the one takes that over, and
-// does not wait for results as long as a round may take.
+// TestNobodyWaitsForRecordedResultsThatAreGone checks a run in which all members but one die with
+// the results of a recorded step that the survivor lacks. They come back with the model of that
+// step. The survivor takes this model, and does not wait for the results for the maximum time of a
+// round.
 func TestNobodyWaitsForRecordedResultsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := epochs(4)

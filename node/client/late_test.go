@@ -17,11 +17,12 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// slowLender is a network that gets parts of a model in memory slowly, and so many of the first that are in a file more slowly.
+// slowLender is a network that lends parts in memory slowly, and the first parts in files even more
+// slowly.
 type slowLender struct {
 	env.Network
-	file, memory time.Duration // of each part
-	slow         *atomic.Int32 // parts
+	file, memory time.Duration // time for each part
+	slow         *atomic.Int32 // number of slow parts
 }
 
 func (s slowLender) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, error) {
@@ -36,8 +37,9 @@ func (s slowLender) Lend(data []byte) ([32]byte, error) {
 	return s.Network.Lend(data)
 }
 
-// TestModelPutDownTooLate: what the disk took too late is copied meanwhile. All of the copy can be had, whenever the disk comes
-// to its end: before the copy is shared, or after.
+// TestModelPutDownTooLate checks a model that the disk takes too long to write. It is copied in the
+// meantime. All parts of the copy can be fetched, whether the disk finishes before or after the
+// copy is shared.
 func TestModelPutDownTooLate(t *testing.T) {
 	for late := 50 * time.Millisecond; late < 2*time.Second; late += 150 * time.Millisecond {
 		synctest.Test(t, func(t *testing.T) {
@@ -60,7 +62,7 @@ func TestModelPutDownTooLate(t *testing.T) {
 			synctest.Wait()
 			model := node.models.Held
 			if model == nil {
-				t.Fatalf("%v late: it holds no model", late)
+				t.Fatalf("%v late: the client holds no model", late)
 			}
 			for i, hash := range model.Blobs {
 				if _, err := m.net.FetchUpTo(t.Context(), hash, 1<<30, nil); err != nil {
@@ -74,7 +76,7 @@ func TestModelPutDownTooLate(t *testing.T) {
 	}
 }
 
-// reporting notes that a client reported a model before a step.
+// reporting records whether a client reported a model before a step.
 type reporting struct {
 	env.Backend
 	step uint32
@@ -88,8 +90,9 @@ func (r reporting) Submit(ctx context.Context, a coordinator.Action) error {
 	return r.Backend.Submit(ctx, a)
 }
 
-// TestLeavingAwaitsAModelThatIsPutDown: who leaves while the model of the epoch is written and hashed says first that it holds
-// it, though that takes longer than leaving takes otherwise.
+// TestLeavingAwaitsAModelThatIsPutDown checks that a client that leaves while the epoch's model is
+// being written and hashed first reports that it holds the model, although that takes longer than
+// leaving usually takes.
 func TestLeavingAwaitsAModelThatIsPutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, epochs(3), []byte(everyThird)...)
@@ -108,13 +111,13 @@ func TestLeavingAwaitsAModelThatIsPutDown(t *testing.T) {
 		m.cancel()
 		m.wait()
 		if !said.Load() {
-			t.Error("it left without saying which model it holds")
+			t.Error("the client left without reporting which model it holds")
 		}
 		crash(others...)
 	})
 }
 
-// lateDisk is a Runtime whose disk comes late to what is begun.
+// lateDisk is a Runtime whose disk starts each task late.
 type lateDisk struct {
 	*goroutines
 	late time.Duration
@@ -128,8 +131,8 @@ func (l *lateDisk) Run(task func() func()) {
 	})
 }
 
-// TestDiskThatComesLate: what was to remove folders when the disk did not answer, and comes to it when that does, leaves those
-// that were written meanwhile.
+// TestDiskThatComesLate checks that a removal of folders that a hung disk executes late does not
+// remove folders that were written in the meantime.
 func TestDiskThatComesLate(t *testing.T) {
 	for _, late := range []time.Duration{0, 2 * diskTimeout} {
 		synctest.Test(t, func(t *testing.T) {
@@ -150,7 +153,7 @@ func TestDiskThatComesLate(t *testing.T) {
 			}
 			write := func(step uint32) {
 				if p := point(step); f.SaveCommit(*p.copy, p.facts) != nil {
-					t.Fatal("it was not written")
+					t.Fatal("the model was not written")
 				}
 			}
 			write(1)
@@ -171,7 +174,7 @@ func TestDiskThatComesLate(t *testing.T) {
 			synctest.Wait()
 			for step, want := range map[uint32]bool{1: late > 0, 3: true, 6: late > 0} {
 				if _, err := f.Commits().Digest(step); (err == nil) != want {
-					t.Errorf("%v late: the folder of step %d is there: %v", late, step, err == nil)
+					t.Errorf("%v late: the folder of step %d exists: %v", late, step, err == nil)
 				}
 			}
 			cancel()

@@ -50,7 +50,7 @@ func (l *leaving) begin(limit time.Duration) {
 	l.engine.cancelTraining(none)
 	l.engine.abandonRecomputation()
 	if l.run.isMember() {
-		l.report.log.Info("leaving: this client trains no more, and reports the model that it holds; a second Ctrl-C ends it at once", "at most", limit)
+		l.report.log.Info("leaving: this client stops training and reports its model; a second Ctrl-C ends it at once", "limit", limit)
 	}
 }
 
@@ -93,7 +93,7 @@ func (l *leaving) worthWaiting() bool {
 	if l.said == 0 || passed-l.said >= leaveReminder {
 		l.said = passed
 		l.report.log.Info("leaving: the model is still being copied, hashed or written for the other members; a second Ctrl-C ends this client at once",
-			"bytes", points.size, "for", passed.Round(time.Second), "at most", limit)
+			"bytes", points.size, "for", passed.Round(time.Second), "limit", limit)
 	}
 	return true
 }
@@ -112,7 +112,7 @@ func (l *leaving) toSay() bool {
 	return more
 }
 
-// saidInRound reports the newest model of which all results count. If this client has witnessed the
+// saidInRound reports the newest model whose results all count. If this client has witnessed the
 // running round, and its results count because of that, this is the model after that round.
 func (l *leaving) saidInRound() bool {
 	s, points := l.run.state, &l.rounds.points
@@ -132,7 +132,7 @@ func (l *leaving) saidInRound() bool {
 		return !points.busy && points.disk.write == nil
 	case !points.busy && !points.has(r.step) && l.engine.Idle():
 		points.takeNow(l.run, r, l.engine, l.rounds, func(err error) {
-			l.report.log.Warn("this client leaves without saying which model it holds", "step", r.step, "err", err)
+			l.report.log.Warn("leaving without reporting this client's model", "step", r.step, "err", err)
 			l.until = l.engine.tasks.Now()
 		})
 	}

@@ -17,14 +17,15 @@ import (
 	"github.com/psyche-go/psyche/node/handover"
 )
 
-// epochs is a run of one long epoch after another: whatever is lost of one is many rounds.
+// epochs returns the configuration of a run with long epochs, so that the loss of an epoch is the
+// loss of many rounds.
 func epochs(clients uint16) coordinator.Config {
 	c := clienttest.Config(clients)
 	c.RoundsPerEpoch, c.TotalSteps = 12, 24
 	return c
 }
 
-// reach waits for a phase of a step, or what follows it.
+// reach waits for a phase of a step, or a later phase.
 func (w *world) reach(step uint32, phase coordinator.RunState) {
 	w.t.Helper()
 	w.until(fmt.Sprintf("%v of step %d", phase, step), func(s *coordinator.State) bool {
@@ -32,7 +33,7 @@ func (w *world) reach(step uint32, phase coordinator.RunState) {
 	})
 }
 
-// moment is a time of a run.
+// moment is a time in a run.
 type moment struct {
 	step  uint32
 	phase coordinator.RunState
@@ -50,8 +51,8 @@ var leaves = map[string]moment{
 	"before the next one": {13, coordinator.Warmup, 0},
 }
 
-// hesitant is a backend whose client takes a second to report an epoch's last model, so that there is a
-// Cooldown to leave in.
+// hesitant is a backend whose client takes a second to report an epoch's last model, so that a
+// client can leave in Cooldown.
 type hesitant struct{ env.Backend }
 
 func (h hesitant) Submit(ctx context.Context, a coordinator.Action) error {
@@ -61,7 +62,7 @@ func (h hesitant) Submit(ctx context.Context, a coordinator.Action) error {
 	return h.Backend.Submit(ctx, a)
 }
 
-// promise is how often members take commit points, and whether results are audited meanwhile.
+// promise contains the interval of intermediate checkpoints, and whether results are audited.
 type promise struct {
 	every  uint32
 	audits bool
@@ -71,7 +72,7 @@ var promises = map[string]promise{
 	"each round": {1, false}, "every third": {3, false}, "every third, audited": {3, true},
 }
 
-// world is a run of long epochs.
+// world returns a run of long epochs.
 func (p promise) world(t *testing.T, config coordinator.Config) *world {
 	if p.audits {
 		config.VerificationPercent, config.EjectionEpochs = 34, 1
@@ -79,7 +80,7 @@ func (p promise) world(t *testing.T, config coordinator.Config) *world {
 	return newWorld(t, config, fmt.Appendf(nil, `{"CommitEveryRounds": %d}`, p.every)...)
 }
 
-// change has the client's trainer audited where results are.
+// change makes the client's trainer audited if results are audited.
 func (p promise) change(o *options) {
 	if p.audits {
 		o.audited = clienttest.Audit(o.trainer)
@@ -87,8 +88,8 @@ func (p promise) change(o *options) {
 	o.Backend = hesitant{o.Backend}
 }
 
-// lost returns how many of the steps that were done the model has not seen, but for one whose round had
-// no quorum: nothing of it counted.
+// lost returns the number of finished steps that are missing in the model. The last step does not
+// count if its round had no quorum, because nothing of it counted.
 func lost(s *coordinator.State) uint32 {
 	model, last := s.Model.Checkpoint.Step, s.Progress.Step-1
 	if r := s.RoundOfStep(last); r != nil && !r.HasQuorum() {
@@ -100,8 +101,8 @@ func lost(s *coordinator.State) uint32 {
 	return last - model
 }
 
-// TestOneOfTwoLeaves has one of two leave politely at any moment: nothing that counted is lost, and the
-// run goes on from there with the next one who joins.
+// TestOneOfTwoLeaves checks that one of two members can leave gracefully at any moment. No counted
+// result is lost, and the run continues from there when a further client joins.
 func TestOneOfTwoLeaves(t *testing.T) {
 	for name, leave := range leaves {
 		for often, p := range promises {
@@ -145,9 +146,9 @@ func oneOfTwoLeaves(t *testing.T, leave moment, p promise, lag uint32) {
 	}
 }
 
-// TestLeaverIsAnswered has one of four leave off the schedule of commit points, and the others killed
-// two rounds later: they said in between that they have the same model, and nothing of what the four had
-// done is lost.
+// TestLeaverIsAnswered checks a member, one of four, that leaves between two intermediate
+// checkpoints. The other members are killed two rounds later. In between they have reported the
+// same model as the leaving member, so no work of the four is lost.
 func TestLeaverIsAnswered(t *testing.T) {
 	for _, lag := range []uint32{1, 2} {
 		t.Run(fmt.Sprint("lag ", lag), func(t *testing.T) {
@@ -193,8 +194,8 @@ func TestLeaverIsAnswered(t *testing.T) {
 	}
 }
 
-// TestAllLeave has all clients leave at one moment, as Ctrl-C of a testnet has, and come back with
-// their disks: nothing that counted is lost.
+// TestAllLeave checks that all clients can leave at the same moment, as with Ctrl-C in a testnet,
+// and come back with their disks. No counted result is lost.
 func TestAllLeave(t *testing.T) {
 	for name, leave := range leaves {
 		for often, p := range promises {
@@ -246,8 +247,9 @@ func allLeave(t *testing.T, leave moment, p promise) {
 	checkNobodyAccused(t, w, members)
 }
 
-// TestLeaverWithALargeModel has a client leave whose model takes longer to copy than it needs to leave
-// otherwise: it says so, and which model it holds. One that is not done within a minute goes.
+// TestLeaverWithALargeModel checks a leaving client whose model takes longer to copy than leaving
+// usually takes. It reports the delay and the model that it holds. A client that is not done within
+// a minute leaves anyway.
 func TestLeaverWithALargeModel(t *testing.T) {
 	for copying, says := range map[time.Duration]bool{8 * time.Second: true, 2 * time.Minute: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -255,7 +257,7 @@ func TestLeaverWithALargeModel(t *testing.T) {
 			config.MaxRoundTrainTime = 300_000
 			w := newWorld(t, config, []byte(`{"CommitEveryRounds": 50}`)...)
 			var log journal
-			slowly := func(o *options) { o.trainer.Duration = 30 * time.Second } // as large models are trained
+			slowly := func(o *options) { o.trainer.Duration = 30 * time.Second } // large models train slowly
 			leaver := w.launch(0, func(o *options) {
 				slowly(o)
 				o.trainer.Copying = copying
@@ -278,7 +280,7 @@ func TestLeaverWithALargeModel(t *testing.T) {
 				t.Errorf("copies take %v: it left after %v, and reported step %d", copying, took, said.Step)
 			}
 			if len(log.lines("level=INFO", "bytes=", "for=")) == 0 {
-				t.Error("it does not report that it needs longer")
+				t.Error("the client does not report that it needs more time")
 			}
 			leaver.wait()
 			time.Sleep(copying) // until the copy that the client did not wait for ends
@@ -286,7 +288,8 @@ func TestLeaverWithALargeModel(t *testing.T) {
 	}
 }
 
-// TestLeavingTakesLongerForLargeModels: in proportion to the bytes, within bounds, and only for what was begun.
+// TestLeavingTakesLongerForLargeModels checks that leaving may take longer in proportion to the
+// size of the model, within limits, and only if a copy has begun.
 func TestLeavingTakesLongerForLargeModels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := &goroutines{}
@@ -299,10 +302,10 @@ func TestLeavingTakesLongerForLargeModels(t *testing.T) {
 			l.until = l.since.Add(5 * time.Second)
 			time.Sleep(want - time.Nanosecond)
 			if !l.worthWaiting() {
-				t.Errorf("%d bytes: it goes after %v", size, want-time.Nanosecond)
+				t.Errorf("%d bytes: it leaves after %v", size, want-time.Nanosecond)
 			}
 			if rounds.points.busy = false; l.worthWaiting() {
-				t.Errorf("%d bytes: it waits for nothing", size)
+				t.Errorf("%d bytes: it waits without a reason", size)
 			}
 			rounds.points.busy = true
 			if time.Sleep(time.Nanosecond); l.worthWaiting() {

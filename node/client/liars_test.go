@@ -19,8 +19,8 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// TestSilentTrainer has a client that stops producing results: two rounds wait for it, each until
-// the witnesses have waited long enough; then it is dropped, the third does not wait for it, and
+// TestSilentTrainer checks a client that stops producing results. Two rounds wait for it until the
+// witnesses have waited long enough. Then it is dropped, the third round does not wait for it, and
 // its batches are recorded as lost with their owner.
 func TestSilentTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestSilentTrainer(t *testing.T) {
 	})
 }
 
-// TestLyingTrainer has a client whose results are invalid: nobody counts them.
+// TestLyingTrainer checks that the invalid results of a client do not count.
 func TestLyingTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(4))
@@ -80,7 +80,7 @@ func TestLyingTrainer(t *testing.T) {
 	})
 }
 
-// silent is a network that pushes nothing: what it announces has to be fetched.
+// silent is a network that does not push results, so that announced results must be fetched.
 type silent struct{ env.Network }
 
 func (s silent) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
@@ -90,7 +90,7 @@ func (s silent) Request(ctx context.Context, to identity.ID, protocol string, re
 	return s.Network.Request(ctx, to, protocol, request, maxResponse)
 }
 
-// equivocator is a network that announces two different results to two halves.
+// equivocator is a network that announces a different result to each half of the members.
 type equivocator struct {
 	env.Network
 	key    identity.Key
@@ -113,8 +113,9 @@ func (e *equivocator) Publish(ctx context.Context, message []byte) error {
 	return errors.Join(e.Network.Publish(ctx, message), e.Network.Publish(ctx, wire.SignAnnouncement(e.key, a)))
 }
 
-// TestEquivocatingTrainer signs two valid results for one batch. Whatever counts, it is
-// the same for all. The run goes on without it, since it needs three.
+// TestEquivocatingTrainer signs two valid results for one batch. All members make the same decision
+// which one counts, if any. The run continues without the trainer, because it needs only three
+// members.
 func TestEquivocatingTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)
@@ -175,12 +176,12 @@ func (k *dropCounter) Drop(hash [32]byte) {
 	k.Network.Drop(hash)
 }
 
-// TestModelPartAsResult has a trainer that announces a part of the model as its result:
-// others refuse it, and go on to share the part.
+// TestModelPartAsResult checks a trainer that announces a part of the model as its result. Other
+// members refuse it, but continue to share the part.
 func TestModelPartAsResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Model().Files[0].Data
-		for _, size := range []uint32{uint32(len(config)), 1 << 20} { // fetched; refused before
+		for _, size := range []uint32{uint32(len(config)), 1 << 20} { // fetched in one case; refused before a fetch in the other
 			w := newWorld(t, clienttest.Config(4))
 			k := &dropCounter{part: blake3.Sum256(config)}
 			a := w.launch(0, func(o *options) { k.Network, o.Network = o.Network, k })
@@ -198,8 +199,7 @@ func TestModelPartAsResult(t *testing.T) {
 	})
 }
 
-// falseReporter is a backend whose client says of each model that it holds another one, also of those that
-// it has left behind, and goes and comes in between.
+// falseReporter is a backend whose client reports a false digest for each model.
 type falseReporter struct {
 	env.Backend
 	reports atomic.Int64
@@ -215,8 +215,9 @@ func (f *falseReporter) Submit(ctx context.Context, a coordinator.Action) error 
 	return f.Backend.Submit(ctx, report)
 }
 
-// TestFalseCommitPoints has a member report models that nobody has: those that the others hold are the commit
-// points all the same, nobody takes another one for the run's, and nothing is lost when the epoch ends early.
+// TestFalseCommitPoints checks a member that reports models that no member has. The models of the
+// other members still become intermediate checkpoints, no member adopts a false one, and nothing is
+// lost when the epoch ends early.
 func TestFalseCommitPoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := epochs(4)
@@ -228,7 +229,7 @@ func TestFalseCommitPoints(t *testing.T) {
 		for step := uint32(3); step < 8; step++ {
 			w.reach(step, coordinator.RoundWitness)
 			if c := w.host.State().Epoch.Commit; c.Step < step-1 || c.Digest == falseModel {
-				t.Errorf("in step %d the commit point is %x of step %d", step, c.Digest[:4], c.Step)
+				t.Errorf("in step %d the intermediate checkpoint is %x of step %d", step, c.Digest[:4], c.Step)
 			}
 		}
 		liar.cancel()

@@ -28,7 +28,7 @@ import (
 // that does not answer (Options.DiskHangs), and, after the end of ctx, goroutines that write
 // nothing and have not ended (Options.Computes).
 //
-// Run may be called once. It starts goroutines of its own, so Options.Runtime must be nil.
+// Run may be called once. It starts goroutines, so Options.Runtime must be nil.
 func (n *Node) Run(ctx context.Context) error {
 	own, ok := n.tasks.Runtime.(*goroutines)
 	if !ok {
@@ -92,8 +92,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return n.end.err
 }
 
-// Open starts the client for a caller that has a Runtime of its own and calls Step instead of Run.
-// work is the context of everything that the client starts.
+// Open starts the client for a caller that supplies a Runtime and calls Step instead of Run. work
+// is the context of everything that the client starts.
 func (n *Node) Open(work context.Context) error {
 	n.tasks.Work = work
 	n.store.Serve(n.Network)
@@ -115,10 +115,9 @@ func (n *Node) Open(work context.Context) error {
 	return nil
 }
 
-// Step does the work of Run's loop between two waits. It takes the newest state of the run, if
-// there is a newer one, the announcements of peers, and what tasks returned, and then starts
-// missing work. It reports whether the client has ended. The error is nil if the client ended with
-// success.
+// Step does the work of Run's loop between two waits. It takes the newest state of the run, the
+// announcements of peers and the results of tasks, and then starts missing work. It reports whether
+// the client has ended. The error is nil if the client ended with success.
 func (n *Node) Step(update *backend.Update, proceed []func()) (ended bool, err error) {
 	if update != nil {
 		n.observe(*update)

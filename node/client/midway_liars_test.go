@@ -18,10 +18,10 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// twisted is a network whose client answers questions of a peer in another way.
+// twisted is a network whose client changes its answers to the requests of peers.
 type twisted struct {
 	env.Network
-	protocol string // all: empty
+	protocol string // empty for all protocols
 	twist    func(ctx context.Context, answer []byte, err error) ([]byte, error)
 }
 
@@ -35,7 +35,7 @@ func (n twisted) Handle(protocol string, limit int, handle func(ctx context.Cont
 	})
 }
 
-// later is an answer that comes late.
+// later delays an answer and changes it.
 func later(d time.Duration, twist func(answer []byte) []byte) func(ctx context.Context, answer []byte, err error) ([]byte, error) {
 	return func(ctx context.Context, answer []byte, err error) ([]byte, error) {
 		select {
@@ -56,7 +56,7 @@ func otherSize(answer []byte) []byte {
 	return answer
 }
 
-// largest has each result of an answer be as large as one can be.
+// largest sets the size of each result of an answer to the maximum.
 func largest(answer []byte) []byte {
 	for at := 0; at < len(answer); {
 		count := int(binary.LittleEndian.Uint16(answer[at+8:]))
@@ -71,13 +71,14 @@ func largest(answer []byte) []byte {
 
 func same(answer []byte) []byte { return answer }
 
-// TestReturnAmongLiars brings a client back into an epoch while one of three members that it asks lies, or is
-// late, in all ways: it is back in that epoch before long, and trains on the right model.
+// TestReturnAmongLiars brings a client back into an epoch while one of the three members that it
+// asks sends false or late answers of each kind. The client soon returns to that epoch, and trains
+// on the right model.
 func TestReturnAmongLiars(t *testing.T) {
 	const late = 4900 * time.Millisecond
 	for name, test := range map[string]struct {
 		protocol string
-		quick    bool // rounds take 0.3 s, else 2 s
+		quick    bool // rounds take 0.3 s instead of 2 s
 		twist    func(ctx context.Context, answer []byte, err error) ([]byte, error)
 	}{
 		"a size, last":           {exchange.ResultsProtocol, false, later(time.Second, otherSize)},
@@ -135,8 +136,9 @@ func TestReturnAmongLiars(t *testing.T) {
 	}
 }
 
-// TestHoldersAreAnybody wants three attempts to get a commit point from members to ask an honest one, wherever
-// among thirty members nine hostile ones say that they hold it too.
+// TestHoldersAreAnybody checks that three attempts to get an intermediate checkpoint include an
+// honest member. Nine hostile members of thirty also claim to hold it, and they may be anywhere in
+// the list.
 func TestHoldersAreAnybody(t *testing.T) {
 	s := &coordinator.State{}
 	for i := range 31 {
@@ -161,7 +163,8 @@ func TestHoldersAreAnybody(t *testing.T) {
 	}
 }
 
-// narrow is a network with little room for blobs. What its client makes has room in any case, as in package blob.
+// narrow is a network with little room for blobs. There is always room for the blobs that its
+// client makes, as in package blob.
 type narrow struct {
 	env.Network
 	room int
@@ -206,8 +209,8 @@ func (n *narrow) Fetch(ctx context.Context, hash [32]byte, size uint64, holders 
 	return data, err
 }
 
-// TestHandingOverHarmsNobody brings a client back among members whose room for what they share holds the results
-// of some rounds, but no model beside them: none of them ends, or waits, for want of room.
+// TestHandingOverHarmsNobody brings a client back among members that have room for the results of
+// some rounds, but not for a model in addition. No member ends, or waits, for lack of room.
 func TestHandingOverHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)
@@ -234,7 +237,7 @@ func TestHandingOverHarmsNobody(t *testing.T) {
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("30 rounds of 0.3 s took %v", took)
 		}
-		finishEqual(w, members...) // who is done may stay a while for whom it thinks to come back
+		finishEqual(w, members...) // a finished member may stay for a while for members that may come back
 		for _, m := range members {
 			if lost := all[event.Desynchronised](m); len(lost) > 0 {
 				t.Errorf("%s: %+v", m.id.Short(), lost)

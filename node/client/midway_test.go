@@ -18,27 +18,28 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// everyThird has members take a commit point after every third round.
+// everyThird makes members take an intermediate checkpoint after every third round.
 const everyThird = `{"CommitEveryRounds": 3}`
 
-// restart is one of three clients that is killed in an epoch of 25 rounds and started again.
+// restart is a test case: one of three clients is killed in an epoch of 25 rounds and started
+// again.
 type restart struct {
-	killed  uint32 // round in which that happens
+	killed  uint32 // round in which the client is killed
 	away    time.Duration
 	lag     uint32
 	disk    bool
 	audits  bool
-	filed   bool                            // models lie on the disks of all, and not in memory
-	damage  bool                            // its own copies are damaged meanwhile
+	filed   bool                            // the models of all members are on disks, not in memory
+	damage  bool                            // its own copies are damaged while it is away
 	slow    bool                            // rounds take a second
-	signed  bool                            // it is killed when it has signed a result of the round, for which the others need longer
-	network func(o *options)                // of its second life; may be nil
+	signed  bool                            // it is killed after it has signed a result of the round, for which the others need longer
+	network func(o *options)                // changes the network of its second life; may be nil
 	others  func(i int, o *options)         // may be nil
-	source  []string                        // where the model may come from that it begins with
-	first   func(first, killed uint32) bool // whether the second life may apply that step first
+	source  []string                        // permitted sources of its first model after the restart
+	first   func(first, killed uint32) bool // whether the second life may apply this step first
 }
 
-// wrongReplica is a network whose client says another replica hash than it has.
+// wrongReplica is a network whose client reports a wrong replica hash.
 type wrongReplica struct{ env.Network }
 
 func (n wrongReplica) Handle(protocol string, limit int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
@@ -52,7 +53,7 @@ func (n wrongReplica) Handle(protocol string, limit int, handle func(ctx context
 	})
 }
 
-// lies has the first clients say wrong replica hashes.
+// lies makes the first clients report wrong replica hashes.
 func lies(count int) func(i int, o *options) {
 	return func(i int, o *options) {
 		if i < count {
@@ -61,10 +62,10 @@ func lies(count int) func(i int, o *options) {
 	}
 }
 
-// TestReturnFromACommitPoint kills a client in the middle of an epoch with commit points and starts it
-// again: it begins from the newest one and applies what counted after it, not the whole epoch. If that
-// does not lead to what a quorum said, it begins from the epoch's first model. It trains in that epoch,
-// and all models are equal.
+// TestReturnFromACommitPoint kills a client in the middle of an epoch with intermediate checkpoints
+// and starts it again. It begins from the newest one and applies the results that counted after it,
+// instead of the whole epoch. If that does not lead to the replica of a quorum, it begins from the
+// epoch's first model. It trains in that epoch, and all models are equal.
 func TestReturnFromACommitPoint(t *testing.T) {
 	ownCopy := []string{"disk", "results", "held"}
 	fromCommit := func(first, killed uint32) bool { return first > killed-6 }
@@ -89,7 +90,7 @@ func TestReturnFromACommitPoint(t *testing.T) {
 		"nobody hands it over": {killed: 5, lag: 1, slow: true, source: []string{"initial"}, first: fromStart,
 			network: func(o *options) { o.Network = silentHolders{o.Network} }},
 		"results have little room": {killed: 12, lag: 1, source: []string{"peers"}, first: fromCommit,
-			others: func(_ int, o *options) { o.ResultMemory = 2500 }}, // bytes: of ten rounds
+			others: func(_ int, o *options) { o.ResultMemory = 2500 }}, // bytes; enough for ten rounds
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test.check(t) })
@@ -172,11 +173,11 @@ func (test restart) check(t *testing.T) {
 	}
 	t.Logf("killed in round %d; began with step %d from %s, applied step %d first; %d own results counted in that epoch", test.killed, ready[0].Step, ready[0].Source, slices.Min(trace.steps), own)
 	if own < 2 {
-		t.Errorf("%d of its results counted in the epoch that it came back into", own)
+		t.Errorf("%d of its results counted in the epoch to which it returned", own)
 	}
 }
 
-// damage changes the last byte of each model that was taken while an epoch ran.
+// damage changes the last byte of each intermediate checkpoint in a folder.
 func damage(t *testing.T, dir string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*-commit*", "*.safetensors"))
@@ -195,8 +196,8 @@ func damage(t *testing.T, dir string) {
 	}
 }
 
-// lastRound has one of three clients killed in an epoch's last round but one, and started again in the last:
-// what it begins from is the commit point of the step before both.
+// lastRound kills one of three clients in the last round but one of an epoch, and starts it again
+// in the last round. The client begins from the intermediate checkpoint of the step before both.
 func lastRound(t *testing.T, lag uint32, others func(i int, o *options)) (w *world, left []*member, back *member) {
 	config := clienttest.Config(3)
 	config.RoundsPerEpoch, config.TotalSteps = 11, 22
@@ -212,15 +213,16 @@ func lastRound(t *testing.T, lag uint32, others func(i int, o *options)) (w *wor
 	c := w.launch(2, slow)
 	w.reach(10, coordinator.RoundTrain)
 	c.net.Close()
-	c.backend.Cut() // the host waits for who lost its connection
+	c.backend.Cut() // the host waits for a client that lost its connection
 	<-c.done
 	w.reach(11, coordinator.RoundTrain)
 	w.until("the commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 9 || s.Progress.Step > 11 })
 	return w, left, w.launch(2, slow)
 }
 
-// TestReturnInTheLastRound: the replica hash after a commit point is known, or follows from one before it, so that a
-// client which comes back from it has the running round's replica, and the epoch's model.
+// TestReturnInTheLastRound checks that the replica hash after an intermediate checkpoint is known,
+// or follows from an earlier one. A client that continues from the checkpoint then has the replica
+// of the running round, and the epoch's model.
 func TestReturnInTheLastRound(t *testing.T) {
 	for lag, first := range map[uint32]uint32{1: 10, 2: 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -233,8 +235,8 @@ func TestReturnInTheLastRound(t *testing.T) {
 	}
 }
 
-// TestReturnTooLate: nobody tells the replica hash from which the commit point follows. The client cannot have the
-// epoch's model, and no Cooldown waits for it.
+// TestReturnTooLate checks a client that no member tells the replica hash at the intermediate
+// checkpoint. It cannot have the epoch's model, and the Cooldown does not wait for it.
 func TestReturnTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, others, back := lastRound(t, 2, lies(2))

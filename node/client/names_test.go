@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestNamesOfMembers: the event log of each member has what a member calls itself, once.
+// TestNamesOfMembers checks that the event log of each member contains a member's name once.
 func TestNamesOfMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))

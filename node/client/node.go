@@ -130,9 +130,9 @@ func (n *Node) fail(err error) {
 	n.report.emit(event.Failed{Error: err.Error()})
 }
 
-// Uploaded records that a checkpoint saved by this client is available to others at a location. The
-// client reports it to the run once it is a member or pending. Uploaded may be called from any
-// goroutine, also after the client has ended. In that case it reports nothing.
+// Uploaded records that other members can download a checkpoint saved by this client from a
+// location. The client reports it to the run once it is a member or pending. Uploaded may be called
+// from any goroutine, also after the client has ended. In that case it reports nothing.
 func (n *Node) Uploaded(f checkpoint.Facts, at coordinator.Place) {
 	n.saver.Uploads.Add(n.RunID, f, at)
 }
@@ -144,7 +144,7 @@ func (n *Node) reportUpload() {
 		return
 	}
 	n.actions.submit("upload", report, report, func() {
-		n.report.log.Info("told the run of the upload", "step", report.Step, "at", report.Place)
+		n.report.log.Info("reported the upload to the run", "step", report.Step, "at", report.Place)
 		n.report.emit(event.Uploaded{Step: report.Step, Digest: hexOf(report.Digest), Place: report.Place.String()})
 	})
 }

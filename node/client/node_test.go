@@ -35,7 +35,7 @@ func TestRunToTheEnd(t *testing.T) {
 	}
 }
 
-// checkWholeRun checks the events of clients that took part in everything.
+// checkWholeRun checks the events of clients that took part in the whole run.
 func checkWholeRun(t *testing.T, members []*member) {
 	for i, m := range members {
 		applied := all[event.Applied](m)
@@ -59,20 +59,20 @@ func checkWholeRun(t *testing.T, members []*member) {
 		}
 		for j, s := range saved {
 			_, err := os.Stat(s.Dir)
-			if (err == nil) != (j >= 1) { // the newest two are kept
+			if (err == nil) != (j >= 1) { // the two newest are kept
 				t.Errorf("client %d: checkpoint %+v: %v", i, s, err)
 			}
 		}
-		// What was exchanged is dropped but for the newest rounds and the model.
+		// Exchanged blobs are dropped, except for the newest rounds and the model.
 		if blobs := m.net.BlobCount(); blobs > 3*len(members)+1+clienttest.Width {
 			t.Errorf("client %d keeps %d blobs", i, blobs)
 		}
 	}
 }
 
-// TestResultsAreAppliedTwoRoundsLater runs with a lag of 2: a round is trained while the
-// results of the one before it are still on their way, and the end of an epoch leaves
-// nothing behind. One client falls out and comes back in between.
+// TestResultsAreAppliedTwoRoundsLater checks a lag of 2. A round is trained while the results of
+// the round before are still arriving, and the end of an epoch leaves nothing behind. One client
+// loses its seat and comes back in between.
 func TestResultsAreAppliedTwoRoundsLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
@@ -94,7 +94,7 @@ func TestResultsAreAppliedTwoRoundsLater(t *testing.T) {
 	})
 }
 
-// checkLag reads in which order a client applied and trained.
+// checkLag checks the order in which a client applied and trained.
 func checkLag(t *testing.T, m *member, lag, last uint32) {
 	applied, behind := uint32(0), 0
 	for e, err := range event.Read(m.events) {
@@ -123,7 +123,7 @@ func checkLag(t *testing.T, m *member, lag, last uint32) {
 	}
 }
 
-// firstHolders is a network that counts which holder a fetch asks first.
+// firstHolders is a network that counts the first holder of each fetch.
 type firstHolders struct {
 	env.Network
 	mu     sync.Mutex
@@ -188,7 +188,8 @@ func TestInterruptWithdraws(t *testing.T) {
 		if client, ok := s.Member(coordinator.ClientID(b.id)); ok && client.State == coordinator.Healthy {
 			t.Error("the interrupted client is still a member")
 		}
-		// Alone it is no quorum, so its epoch may be over already: then it waits for the next.
+		// A single member is not a quorum, so its epoch may already be over. It then waits for the
+		// next one.
 		_, isMember := s.Member(coordinator.ClientID(a.id))
 		if !isMember && !s.IsPending(coordinator.ClientID(a.id)) || s.Config.MinClients != 1 {
 			t.Error("the other client is missing")

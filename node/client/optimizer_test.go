@@ -14,9 +14,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestRestartKeepsTheMomentum kills a client between two epochs. Its next process goes on
-// with the momentum that belongs to the run's checkpoint, unless the file is damaged, of
-// another model, or of another key.
+// TestRestartKeepsTheMomentum kills a client between two epochs. Its next process continues with
+// the momentum that belongs to the run's checkpoint, unless the file is damaged or belongs to a
+// different model.
 func TestRestartKeepsTheMomentum(t *testing.T) {
 	spoil := map[string]func(t *testing.T, file string){
 		"whole": nil,
@@ -47,7 +47,7 @@ func TestRestartKeepsTheMomentum(t *testing.T) {
 				if _, err := os.Stat(file); err != nil {
 					t.Fatal(err)
 				}
-				want := uint64(3) // one of each of its results
+				want := uint64(3) // one for each of its results
 				if change != nil {
 					change(t, file)
 					want = 0
@@ -59,7 +59,7 @@ func TestRestartKeepsTheMomentum(t *testing.T) {
 				}
 				finishEqual(w, a, b, again)
 				left, err := os.ReadDir(filepath.Dir(file))
-				if err != nil || len(left) > 3 { // two are kept, and the one that was renamed
+				if err != nil || len(left) > 3 { // two are kept, and the renamed one
 					t.Errorf("%d files are left, %v", len(left), err)
 				}
 			})
@@ -67,8 +67,8 @@ func TestRestartKeepsTheMomentum(t *testing.T) {
 	}
 }
 
-// TestMomentumIsWrittenBesideTheNextEpoch has a disk that takes as long as several epochs: none waits for it, and
-// the last one, after which nobody needs a momentum, writes none.
+// TestMomentumIsWrittenBesideTheNextEpoch checks a disk that takes several epochs to write. No
+// epoch waits for it, and the last epoch writes no momentum, because it is not needed any more.
 func TestMomentumIsWrittenBesideTheNextEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -97,8 +97,9 @@ func TestMomentumIsWrittenBesideTheNextEpoch(t *testing.T) {
 	})
 }
 
-// TestInterruptWaitsForTheMomentum: a client that is told to end while its momentum is written waits for that as long as
-// a slow disk takes for so many bytes, and calls no disk hung that only has much to write.
+// TestInterruptWaitsForTheMomentum checks that an interrupted client waits for its momentum to be
+// written, for as long as a slow disk needs for its size. A disk that only has much to write is not
+// reported as hung.
 func TestInterruptWaitsForTheMomentum(t *testing.T) {
 	for name, test := range map[string]struct {
 		bytes int
@@ -106,7 +107,7 @@ func TestInterruptWaitsForTheMomentum(t *testing.T) {
 	}{
 		"a large one":  {1000 << 20, true},
 		"a small one":  {1 << 10, false},
-		"a larger one": {4 << 30, true}, // which the next epoch waits for
+		"a larger one": {4 << 30, true}, // the next epoch waits for it
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -126,10 +127,10 @@ func TestInterruptWaitsForTheMomentum(t *testing.T) {
 				}
 				files, err := filepath.Glob(filepath.Join(dir, ".optimizer", "*"+".safetensors"))
 				if err != nil || len(files) > 0 != test.waits {
-					t.Errorf("it is on the disk: %q, %v", files, err)
+					t.Errorf("the momentum is on the disk: %q, %v", files, err)
 				}
 				if !test.waits {
-					time.Sleep(15 * time.Second) // its goroutine
+					time.Sleep(15 * time.Second) // the goroutine that writes it
 				}
 				a.crash()
 			})

@@ -77,8 +77,8 @@ type Options struct {
 	// idle.
 	AuditIdle bool
 
-	// Misbehaved is called for members that send what no honest member sends. It is called from any
-	// goroutine and must not block. May be nil.
+	// Misbehaved is called for a member that sends a message that no honest member sends. It is
+	// called from any goroutine and must not block. May be nil.
 	Misbehaved func(peer identity.ID, detail string)
 
 	Events *event.Log   // may be nil

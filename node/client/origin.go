@@ -13,7 +13,7 @@ import (
 // members have not agreed to train the new model.
 var ErrReplaced = errors.New("the run's main authority replaced its model")
 
-// origin identifies the model that the run trains: the one that it started with, or that its main
+// origin identifies the model that the run trains: its first model, or a model that its main
 // authority set later.
 type origin struct {
 	from  coordinator.Checkpoint

@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// TestReplacedModelIsNotTrained has the main authority, which is the host where the operator names
-// none, put a model of its own in the place of the one that the members trained.
+// TestReplacedModelIsNotTrained checks a main authority that replaces the members' model with its
+// own. If the operator names no main authority, the host is the main authority.
 func TestReplacedModelIsNotTrained(t *testing.T) {
 	for name, follows := range map[string]bool{"": false, "--follow-updates": true} {
 		t.Run(name, func(t *testing.T) {
@@ -44,14 +44,14 @@ func TestReplacedModelIsNotTrained(t *testing.T) {
 					}
 				}
 				if (loaded.Load() > 0) != follows {
-					t.Errorf("the model that replaced theirs was loaded %d times", loaded.Load())
+					t.Errorf("the model that replaced the members' model was loaded %d times", loaded.Load())
 				}
 			})
 		})
 	}
 }
 
-// replaceModel pauses the run, names another model, and lets it go on.
+// replaceModel pauses the run, names a different model, and resumes the run.
 func replaceModel(w *world, repo string) {
 	w.t.Helper()
 	apply := func(a coordinator.Action) {
@@ -68,7 +68,8 @@ func replaceModel(w *world, repo string) {
 	apply(coordinator.SetPaused{})
 }
 
-// TestOrigin tells models that were replaced from checkpoints of one and the same.
+// TestOrigin checks that replaced models are distinguished from checkpoints of one and the same
+// model.
 func TestOrigin(t *testing.T) {
 	first, err := coordinator.New(clienttest.RunID, coordinator.ClientID(clienttest.Key(1).ID()), clienttest.Config(1), coordinator.Model{
 		MaxSeqLen: 2, Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "a/b", Revision: "c"},
@@ -93,7 +94,7 @@ func TestOrigin(t *testing.T) {
 	for name, test := range map[string]struct {
 		genesis []byte
 		states  []*coordinator.State
-		want    bool // the last one replaces the model
+		want    bool // the last state replaces the model
 	}{
 		"a checkpoint":               {nil, []*coordinator.State{&first, with(1, trained)}, false},
 		"back to the beginning":      {nil, []*coordinator.State{&first, with(1, trained), &first}, false},

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// dawdler says neither that it is ready nor what model it holds.
+// dawdler is a backend whose client never reports ready, and never reports a model.
 type dawdler struct{ *memory.Client }
 
 func (d dawdler) Submit(ctx context.Context, a coordinator.Action) error {
@@ -25,14 +25,15 @@ func (d dawdler) Submit(ctx context.Context, a coordinator.Action) error {
 	return d.Client.Submit(ctx, a)
 }
 
-// TestOneMemberDoesNotSetThePace has one of five members deliver valid results just before the
-// rounds' time is over. In each epoch two rounds wait for it, as long as witnesses do.
+// TestOneMemberDoesNotSetThePace checks a member, one of five, that delivers valid results just
+// before the end of each round's time. In each epoch two rounds wait for it, for as long as
+// witnesses wait.
 func TestOneMemberDoesNotSetThePace(t *testing.T) {
 	took := map[bool]time.Duration{}
 	for _, slow := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			config := clienttest.Config(5)
-			config.WarmupTime, config.CooldownTime = 1000, 1000 // it makes the others wait for these as well
+			config.WarmupTime, config.CooldownTime = 1000, 1000 // it also delays Warmup and Cooldown
 			w := newWorld(t, config)
 			var members []*member
 			begun := time.Now()
@@ -59,7 +60,7 @@ func TestOneMemberDoesNotSetThePace(t *testing.T) {
 	}
 }
 
-// TestWitnessWait says when a witness has waited long enough.
+// TestWitnessWait checks when a witness has waited long enough.
 func TestWitnessWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		held   int           // of six
@@ -87,7 +88,7 @@ func TestWitnessWait(t *testing.T) {
 	}
 }
 
-// sixSlots is a round of six batches of which so many results are held.
+// sixSlots returns a round of six batches with the given number of held results.
 func sixSlots(held int) *roundState {
 	b := &tally.Tally{Began: true}
 	for i := range 6 {
@@ -100,7 +101,7 @@ func sixSlots(held int) *roundState {
 	return &roundState{Tally: b, pace: newPace(time.Unix(1, 0)), opened: time.Unix(1, 0)}
 }
 
-// TestPaceAhead measures the need of members that train ahead.
+// TestPaceAhead checks the measured needs of members that train ahead.
 func TestPaceAhead(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
@@ -111,19 +112,19 @@ func TestPaceAhead(t *testing.T) {
 		before.pace.arrived(id(i), at(came))
 	}
 	before.pace.need[id(2)] = 11 * time.Second
-	before.Slots = before.Slots[:5] // the sixth had nothing to train; the fifth did not deliver
+	before.Slots = before.Slots[:5] // the sixth had nothing to train, and the fifth did not deliver
 	p := newPace(at(22))
 	p.follow(before, sixSlots(0).Slots)
 	for i, test := range []struct {
-		came int // second
+		came int // second of the arrival
 		need time.Duration
 	}{
-		{32, 12 * time.Second}, // 20 to 32
-		{22, 7 * time.Second},  // no more than 15 to 22, and 15 at first
+		{32, 12 * time.Second}, // from 20 to 32
+		{22, 7 * time.Second},  // at most from 15 to 22, and 15 in the round before
 		{22, 11 * time.Second}, // it may have waited since 11
-		{30, 18 * time.Second}, // 12 to 30: not ready when the round began
-		{34, 12 * time.Second}, // 22 to 34: it begins with the round
-		{30, 12 * time.Second}, // 0 to 30 at most; the typical need
+		{30, 18 * time.Second}, // from 12 to 30: not ready when the round began
+		{34, 12 * time.Second}, // from 22 to 34: it starts with the round
+		{30, 12 * time.Second}, // at most from 0 to 30; the typical need
 	} {
 		p.arrived(id(i), at(test.came))
 		if got := p.need[id(i)]; got != test.need {
@@ -140,8 +141,9 @@ func TestPaceAhead(t *testing.T) {
 	}
 }
 
-// slowestRound plays twelve rounds in which trainings take 9 s, members train ahead, and results take a time to arrive.
-// The first trainer of each round delivers just when witnesses stop waiting. It returns the longest round.
+// slowestRound plays twelve rounds in which trainings take 9 s, members train ahead, and results
+// take a time to arrive. The first trainer of each round delivers just before witnesses stop
+// waiting. It returns the longest round.
 func slowestRound(arrival time.Duration, trainers func(round int) []int) (longest time.Duration) {
 	const training = 9 * time.Second
 	opened, free := time.Unix(1000, 0), make(map[int]time.Time)
@@ -180,8 +182,8 @@ func slowestRound(arrival time.Duration, trainers func(round int) []int) (longes
 	return longest
 }
 
-// TestSlowMemberDoesNotSlowOthers has a member deliver as late as it can in each round. Rounds take a quarter longer
-// than trainings, and do not grow.
+// TestSlowMemberDoesNotSlowOthers checks a member that delivers as late as possible in each round.
+// Rounds take a quarter longer than trainings, and do not grow.
 func TestSlowMemberDoesNotSlowOthers(t *testing.T) {
 	always := func(int) []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11} }
 	others := func(r int) []int { return []int{0, 3*r + 1, 3*r + 2, 3*r + 3} }

@@ -9,8 +9,9 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestNobodyWaitsForTheEjected: of those that lack the final model a client waits for all but the
-// ejected, whether they are connected or not, and wherever the state has them.
+// TestNobodyWaitsForTheEjected checks that a client waits for all members without the final model
+// except ejected ones, whether they are connected or not, and in whatever list of the state they
+// are.
 func TestNobodyWaitsForTheEjected(t *testing.T) {
 	id := func(n byte) coordinator.ClientID { return coordinator.ClientID{n} }
 	member := func(n byte, state coordinator.ClientState) coordinator.Client {
@@ -31,7 +32,8 @@ func TestNobodyWaitsForTheEjected(t *testing.T) {
 	}
 }
 
-// TestWhatIsFinal: of a finished run only a model of the last round is final, whatever the run recorded.
+// TestWhatIsFinal checks that only a model of the last round is final in a finished run, whatever
+// the run recorded.
 func TestWhatIsFinal(t *testing.T) {
 	origin := coordinator.Checkpoint{Kind: coordinator.CheckpointLocal, Repo: "model"}
 	peers := func(step uint32, digest byte) coordinator.Checkpoint {

@@ -19,7 +19,7 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// hostilePusher is a network that pushes its client's results in every way in which they should not be.
+// hostilePusher is a network that pushes its client's results in every forbidden way.
 type hostilePusher struct {
 	env.Network
 	key  identity.Key
@@ -28,10 +28,10 @@ type hostilePusher struct {
 	mu     sync.Mutex
 	pushes int
 	before []byte // an earlier push
-	theirs []byte // a push of another member
+	theirs []byte // a push of a different member
 }
 
-// Handle notes what others push.
+// Handle records the pushes of other members.
 func (h *hostilePusher) Handle(name string, most int, handle func(context.Context, identity.ID, []byte) ([]byte, error)) {
 	h.Network.Handle(name, most, func(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
 		if name == exchange.PushProtocol {
@@ -55,23 +55,23 @@ func (h *hostilePusher) Request(ctx context.Context, to identity.ID, name string
 	size := 2 + int(binary.LittleEndian.Uint16(request))
 	var sent [][]byte
 	switch kind {
-	case 0: // nothing
-	case 1: // false bytes
+	case 0: // sends nothing
+	case 1: // sends false bytes
 		wrong := bytes.Clone(request)
 		wrong[len(wrong)-1]++
 		sent = append(sent, wrong)
-	case 2: // what it pushed before
+	case 2: // repeats an earlier push
 		sent = append(sent, before)
-	case 3: // somebody else's
+	case 3: // repeats a different member's push
 		sent = append(sent, theirs)
-	case 4: // more often than it may
+	case 4: // exceeds the number of pushes
 		for range 3 * maxPushes {
 			sent = append(sent, request)
 		}
-	case 5: // late, as the round is being decided
+	case 5: // late, while the round is being decided
 		time.Sleep(2 * time.Second)
 		sent = append(sent, request)
-	case 6: // another result of the batch, or of a round that has not begun
+	case 6: // a second result of the batch, or a result of a round that has not begun
 		_, a, err := wire.OpenAnnouncement(request[2:size], clienttest.Run)
 		if err != nil {
 			panic(err)
@@ -94,8 +94,9 @@ func (h *hostilePusher) Request(ctx context.Context, to identity.ID, name string
 	return nil, nil
 }
 
-// TestHostilePushes has a member of six push its results to some only, with false bytes, late, again, of other rounds,
-// and those of others. Nobody else is late, loses its place or its model, or forgets one of its own results.
+// TestHostilePushes checks a member, one of six, that pushes its results to only some members, with
+// false bytes, late, repeatedly and for other rounds. It also pushes results of other members. No
+// other member is late, loses its seat or its model, or forgets any of its results.
 func TestHostilePushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rounds = 24

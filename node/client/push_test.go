@@ -14,7 +14,8 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// pushLink is a network on which all pushes share the uplink evenly, and members may have slow downlinks.
+// pushLink is a network on which all pushes share the uplink evenly. Members may have slow
+// downlinks.
 type pushLink struct {
 	env.Network
 	rate float64                 // of the uplink, in bytes/s
@@ -22,7 +23,7 @@ type pushLink struct {
 
 	mu        sync.Mutex
 	active    int
-	begun     int     // pushes
+	begun     int     // number of pushes
 	sent      float64 // bytes
 	published time.Time
 }
@@ -57,8 +58,9 @@ func (l *pushLink) Publish(context.Context, []byte) error {
 	return nil
 }
 
-// share makes a gossipReader share a result, waits until all is quiet, and returns how many pushes began, how many bytes
-// were pushed, and when gossip announced the result.
+// share makes a gossipReader share a result, and waits until all transfers have ended. It returns
+// the number of pushes that began, the number of pushed bytes, and the time until gossip announced
+// the result.
 func (l *pushLink) share(g *gossipReader, posts chan func(), size int, members []identity.ID) (pushes int, sent float64, announced time.Duration) {
 	l.begun, l.sent = 0, 0
 	begun := time.Now()
@@ -73,9 +75,9 @@ func (l *pushLink) share(g *gossipReader, posts chan func(), size int, members [
 	}
 }
 
-// TestPushesOnSlowLinks shares results over links at which pushes do and do not arrive in time. A push that cannot
-// finish is not begun again soon, and gossip announces the result at once; it does not announce a result that is
-// arriving.
+// TestPushesOnSlowLinks shares results over fast and slow links. A push that cannot finish in time
+// is not started again soon, and gossip announces the result at once. Gossip does not announce a
+// result that is arriving.
 func TestPushesOnSlowLinks(t *testing.T) {
 	const slow = 250_000 / 8 // bytes/s
 	var members []identity.ID
@@ -87,7 +89,7 @@ func TestPushesOnSlowLinks(t *testing.T) {
 		rate        float64
 		downlink    float64 // of the first member; 0: no limit
 		size        int
-		pushes      [3]int        // that begin for the first, the second and the last result
+		pushes      [3]int        // started pushes for the first, the second and the last result
 		least, most time.Duration // until gossip announces the second and the later results
 	}{
 		{name: "fast", rate: 10e6, size: 17_000, pushes: [3]int{15, 15, 15}, most: 100 * time.Millisecond},

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// filed has a client treat every model as a large one.
+// filed makes a client treat every model as large.
 func filed(o *options) {
 	prepare := o.prepare
 	o.prepare = func(n *Node) {
@@ -23,8 +23,9 @@ func filed(o *options) {
 	}
 }
 
-// TestLargeModels are handed out from the disk: to a member that joins while their folder is removed, by a member that
-// was killed and came back from its disk; a file that was cut behind a member's back costs nobody anything where others have the model.
+// TestLargeModels checks that large models are served from the disk: to a member that joins while
+// their folder is removed, and by a member that was killed and restarted from its disk. If a file
+// of one member is cut, other members still serve the model.
 func TestLargeModels(t *testing.T) {
 	for _, what := range []string{"whole", "pruned", "cut"} {
 		t.Run(what, func(t *testing.T) {
@@ -68,7 +69,7 @@ func TestLargeModels(t *testing.T) {
 	}
 }
 
-// removeModels does something to each folder with a model of an epoch.
+// removeModels calls a function for each folder with a model of an epoch.
 func removeModels(t *testing.T, dir string, do func(dir string) error) {
 	t.Helper()
 	folders, err := filepath.Glob(filepath.Join(dir, "*-step*"))

@@ -10,7 +10,8 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestQuietly returns errors and panics of what it does, whatever the size of the model.
+// TestQuietly checks that quietly returns the errors and panics of its function, whatever the size
+// of the model.
 func TestQuietly(t *testing.T) {
 	for _, size := range []int{0, 2 * largeModel} {
 		s := checkpoint.Snapshot{Tensors: []safetensors.Tensor{{Data: make([]byte, size)}}}

@@ -18,12 +18,12 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// everyRound has members take a commit point after every round.
+// everyRound makes members take an intermediate checkpoint after every round.
 const everyRound = `{"CommitEveryRounds": 1}`
 
-// needed is a run in which two members are killed as a round begins, when the model after the round before is a commit
-// point, and started again: without them the round has no quorum, and what they begin from is newer than what any quorum
-// has said so far.
+// needed is a test case: two members are killed as a round begins, once the model after the round
+// before is an intermediate checkpoint, and started again. Without them the round has no quorum,
+// and the checkpoint from which they begin is newer than the newest replica with a quorum.
 type needed struct {
 	lag, round uint32
 	members    int
@@ -32,7 +32,8 @@ type needed struct {
 	killed     func(s *coordinator.State) (first, second int)
 }
 
-// run returns the members, those that were killed in their second lives, when the round is over, and how long it lasted since.
+// run returns the members, including the second lives of the killed members, when the round is
+// over. It also returns the time since the kill.
 func (n needed) run(t *testing.T) (w *world, members []*member, took time.Duration) {
 	config := clienttest.Config(uint16(n.members))
 	config.RoundsPerEpoch, config.TotalSteps = 10, 30
@@ -62,10 +63,10 @@ func (n needed) run(t *testing.T) (w *world, members []*member, took time.Durati
 	})
 	s := w.host.State()
 	if s.Progress.Step != n.round {
-		t.Fatalf("the commit point of step %d came in round %d", s.Epoch.Commit.Step, s.Progress.Step)
+		t.Fatalf("the intermediate checkpoint of step %d came in round %d", s.Epoch.Commit.Step, s.Progress.Step)
 	}
 	first, second := n.killed(&s)
-	for _, i := range []int{first, second} { // the host waits for who lost its connection
+	for _, i := range []int{first, second} { // the host waits for clients that lost their connections
 		members[i].net.Close()
 		members[i].backend.Cut()
 	}
@@ -79,7 +80,7 @@ func (n needed) run(t *testing.T) (w *world, members []*member, took time.Durati
 	return w, members, time.Since(begun)
 }
 
-// counts wants the round to count results soon, and all members to end with the same model.
+// counts checks that the round soon counts results, and that all members end with the same model.
 func (n needed) counts(t *testing.T) {
 	w, members, took := n.run(t)
 	if took > 10*time.Second {
@@ -98,7 +99,8 @@ func (n needed) counts(t *testing.T) {
 	}
 }
 
-// TestReturnIntoARoundThatNeedsThem: they witness that round, and its results count.
+// TestReturnIntoARoundThatNeedsThem checks that the returning members witness that round, and that
+// its results count.
 func TestReturnIntoARoundThatNeedsThem(t *testing.T) {
 	lastTwo := func(*coordinator.State) (first, second int) { return 1, 2 }
 	for name, test := range map[string]needed{
@@ -121,9 +123,10 @@ func TestReturnIntoARoundThatNeedsThem(t *testing.T) {
 	}
 }
 
-// TestNeededWitnessStays: a member whose results are audited leaves for a moment when it is back, since its momentum
-// begins anew. It witnesses a round before that has no quorum otherwise. Two of four trainers were killed: the first
-// leaves, as the results of the others are too few, and the second is needed then.
+// TestNeededWitnessStays checks a returning member whose results are audited. It leaves for a
+// moment, because its momentum was reset. Before that it witnesses a round that would have no
+// quorum without it. Two of four trainers were killed: the first leaves, because the other results
+// are too few, and then the second is needed.
 func TestNeededWitnessStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		test := needed{lag: 1, round: 15, members: 5, audits: true}
@@ -144,8 +147,9 @@ func TestNeededWitnessStays(t *testing.T) {
 	})
 }
 
-// TestLiarsNameNoReplica: where all that could tell the replica hash tell a wrong one, nobody takes it: the round counts
-// nothing, as if nobody had been asked, and those that are back go on with the others afterwards.
+// TestLiarsNameNoReplica checks that a wrong replica hash is not accepted if all members that could
+// know it lie. The round then counts nothing, as without an answer, and the returning members
+// continue with the others afterwards.
 func TestLiarsNameNoReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		test := needed{lag: 1, round: 15, members: 3, others: lies(1)}
@@ -162,21 +166,22 @@ func TestLiarsNameNoReplica(t *testing.T) {
 	})
 }
 
-// slowParts is a network over which each part of a model takes a while.
+// slowParts is a network on which each part of a model takes a time.
 type slowParts struct {
 	env.Network
 	takes time.Duration
 }
 
 func (n slowParts) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
-	if size == 8 { // a tensor of the tests' model
+	if size == 8 { // a tensor of the test model
 		time.Sleep(n.takes)
 	}
 	return n.Network.Fetch(ctx, hash, size, holders)
 }
 
-// TestSupersededCommitPointStays: a member on a slow line fetches a commit point that others supersede meanwhile, and that
-// another member asks for a later one does not take it away.
+// TestSupersededCommitPointStays checks a member on a slow link that fetches an intermediate
+// checkpoint while others take newer ones. A request of a different member for a newer one does not
+// remove it.
 func TestSupersededCommitPointStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(5)
@@ -188,7 +193,7 @@ func TestSupersededCommitPointStays(t *testing.T) {
 			members = append(members, w.launch(i, change))
 		}
 		w.reach(5, coordinator.RoundTrain)
-		members[3].crash() // one after the other: each round keeps its quorum
+		members[3].crash() // one after the other, so that each round has a quorum
 		w.reach(7, coordinator.RoundTrain)
 		members[4].crash()
 		w.reach(9, coordinator.RoundTrain)

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// slowReader is a reader whose tasks wait until the test lets them go on.
+// slowReader is a reader whose tasks run only when the test calls work.
 type slowReader struct {
 	*reader
 	env.Runtime
@@ -60,7 +60,7 @@ func (d *slowReader) WithTimeout(parent context.Context, _ time.Duration) (conte
 // Run implements env.Runtime.
 func (d *slowReader) Run(task func() func()) { d.queue = append(d.queue, func() { task()() }) }
 
-// work lets everything that waits go on.
+// work runs all waiting tasks.
 func (d *slowReader) work() {
 	for _, task := range d.queue {
 		task()
@@ -70,7 +70,8 @@ func (d *slowReader) work() {
 
 func batch(start, end uint64) assign.BatchID { return assign.BatchID{Start: start, End: end} }
 
-// TestTokensAreReadOnce however often they are asked for, and are there from then on.
+// TestTokensAreReadOnce checks that tokens are read once, however often they are requested, and are
+// available from then on.
 func TestTokensAreReadOnce(t *testing.T) {
 	d := newTokenReader()
 	for range 3 {
@@ -89,8 +90,8 @@ func TestTokensAreReadOnce(t *testing.T) {
 	}
 }
 
-// TestReaderForgets what nobody trains any more; an answer that comes later changes nothing,
-// and is no reason to give up either.
+// TestReaderForgets checks that batches that no round needs are forgotten. An answer or error that
+// arrives later has no effect.
 func TestReaderForgets(t *testing.T) {
 	d := newTokenReader()
 	d.read(batch(0, 4), time.Second)
@@ -107,7 +108,7 @@ func TestReaderForgets(t *testing.T) {
 	}
 }
 
-// asked is a data provider that says whether who asked it still waits.
+// asked is a data provider that reports whether its caller is still waiting.
 type asked struct{ gone bool }
 
 func (a *asked) Batch(ctx context.Context, _ assign.BatchID) (data.Batch, error) {
@@ -115,7 +116,8 @@ func (a *asked) Batch(ctx context.Context, _ assign.BatchID) (data.Batch, error)
 	return data.Batch{}, errors.New("not assigned")
 }
 
-// TestReaderEndsWhatNobodyWants: a read of a batch that is given up is ended, so that the next need not wait for it.
+// TestReaderEndsWhatNobodyWants checks that the read of a batch that is no longer needed ends, so
+// that the next read does not wait for it.
 func TestReaderEndsWhatNobodyWants(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		d, provider := newTokenReader(), &asked{}
@@ -128,8 +130,8 @@ func TestReaderEndsWhatNobodyWants(t *testing.T) {
 	}
 }
 
-// TestDataThatCannotBeRead ends the client when it never can be, and is asked for again when
-// it may be, with growing pauses and as long as somebody wants it.
+// TestDataThatCannotBeRead checks that permanent errors end the client, and that temporary errors
+// are retried with growing pauses while the batch is needed.
 func TestDataThatCannotBeRead(t *testing.T) {
 	d := newTokenReader()
 	d.answer = func(assign.BatchID) error { return errors.New("not reachable") }
@@ -146,7 +148,7 @@ func TestDataThatCannotBeRead(t *testing.T) {
 	d.read(batch(0, 4), time.Second)
 	d.work()
 	if d.read(batch(0, 4), time.Second) == nil || d.failed != nil {
-		t.Errorf("not read when it could be: %v", d.failed)
+		t.Errorf("not read after the error was over: %v", d.failed)
 	}
 	d.answer = func(assign.BatchID) error { return tokens.ErrTokenRange }
 	d.read(batch(4, 8), time.Second)
@@ -156,7 +158,7 @@ func TestDataThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestTokensAreReadAhead has a slow provider: but for the first rounds nothing waits for it.
+// TestTokensAreReadAhead checks a slow provider. Except in the first rounds, no round waits for it.
 func TestTokensAreReadAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -176,7 +178,7 @@ func TestTokensAreReadAhead(t *testing.T) {
 		}
 		a, b := w.launch(0, slow), w.launch(1, nil)
 		finishEqual(w, a, b)
-		// The first round of an epoch may begin in the moment in which its tokens are asked for.
+		// The first round of an epoch may begin at the moment at which its tokens are requested.
 		late = slices.DeleteFunc(late, func(step uint32) bool { return step%3 == 1 })
 		if early < 6 || len(late) != 0 {
 			t.Errorf("%d batches were read before their rounds; within them the batches of steps %d", early, late)
@@ -184,7 +186,7 @@ func TestTokensAreReadAhead(t *testing.T) {
 	})
 }
 
-// delayed is data that takes a while.
+// delayed is a data provider with a delay.
 type delayed struct {
 	env.DataProvider
 	asked func(assign.BatchID)
@@ -196,7 +198,7 @@ func (d delayed) Batch(ctx context.Context, id assign.BatchID) (data.Batch, erro
 	return d.DataProvider.Batch(ctx, id)
 }
 
-// TestNothingReadIsKeptForEver runs epochs of one round, after which none is foretold.
+// TestNothingReadIsKeptForEver runs epochs of one round, after which no round can be predicted.
 func TestNothingReadIsKeptForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(2)

@@ -10,8 +10,9 @@ import (
 	"github.com/psyche-go/psyche/record/receipt"
 )
 
-// TestCountedMatchesReceipt compares the counted results in the events of clients with their receipts. The closing
-// message of a client sums up the same events. One client joins late, on probation.
+// TestCountedMatchesReceipt compares the counted results in the events of clients with their
+// receipts. The closing message of a client summarizes the same events. One client joins late, on
+// probation.
 func TestCountedMatchesReceipt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(2)

@@ -17,7 +17,7 @@ import (
 const (
 	maxRejoins     = 5                     // attempts to return to a running epoch from its first model
 	maxCommitTries = 2 * len(commitPauses) // attempts to start from an intermediate checkpoint, before; each one is tried twice
-	askedHolders   = 3                     // members that are asked for the model: each that has it reads and hashes it
+	askedHolders   = 3                     // members that receive a request for the model: each that has it reads and hashes it
 
 	// commitTimeout is the time limit for the first member that is asked. It doubles for further
 	// attempts, so that a silent dishonest member costs no attempt if the honest ones need a
@@ -48,7 +48,7 @@ type replayed struct {
 	epoch        epochKey
 	model        *handover.Model      // model that it started from
 	commit       coordinator.Recorded // intermediate checkpoint being tried, or started from
-	holders      []identity.ID        // members that are asked for it
+	holders      []identity.ID        // members that receive a request for it
 	tries        int                  // failed attempts to start from an intermediate checkpoint
 	first        uint32               // step of the model that it started from
 	step         uint32               // step reached; if before first, the tallies of the rounds from there lead on
@@ -188,8 +188,8 @@ func (n *Node) beginning() *handover.Model {
 }
 
 // obtainCommit gets the intermediate checkpoint being tried: from this client's own copy, from an
-// older one by the results counted since then, or from members that hold it. In any case its digest
-// is the one that a quorum reported. obtained is called with the result.
+// older one by the results counted since then, or from members that hold it. In any case it has the
+// digest that a quorum reported. obtained is called with the result.
 func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*handover.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
@@ -223,7 +223,7 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 		if r.tries++; r.tries%2 == 1 { // the asked members prepare it; another attempt follows at once
 			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
 		}
-		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "again", r.tries < maxCommitTries, "err", err)
+		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxCommitTries, "err", err)
 	default:
 		points.add(m)
 	}
@@ -299,7 +299,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 		} else {
 			r.add(epoch.term(now))
 		}
-		r.report.log.Warn("the way back into the running epoch was not found", "step", until, "again", !r.tooMany(epoch.term(now)), "err", err)
+		r.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(epoch.term(now)), "err", err)
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
 		if len(got.Rounds) == 0 && until >= epoch.startStep {

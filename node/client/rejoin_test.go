@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// signed counts what the lives of a client sign.
+// signed counts the results that all processes of a client sign.
 type signed struct {
 	env.Announcements
 	mu     *sync.Mutex
@@ -33,7 +33,7 @@ func (s signed) Sign(a wire.ResultAnnouncement) []byte {
 }
 
 // TestReturnWithinTheEpoch kills one of three clients in round 10 of an epoch of 25 and starts it
-// again: it trains in that epoch, its results count, all models are equal, and it signs no two
+// again. It trains in that epoch, its results count, all models are equal, and it never signs two
 // results of one step.
 func TestReturnWithinTheEpoch(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -74,7 +74,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 				w.until("round 10", func(s *coordinator.State) bool {
 					return s.Progress.Step == killed && s.RunState == coordinator.RoundTrain
 				})
-				time.Sleep(400 * time.Millisecond) // it may have signed a result, or not
+				time.Sleep(400 * time.Millisecond) // it may or may not have signed a result
 				c.crash()
 				died := time.Now()
 				time.Sleep(test.away)
@@ -86,9 +86,9 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 				})
 				s := w.host.State()
 				if s.Progress.Step > killed+14 {
-					t.Errorf("it trains again in step %d of the run", s.Progress.Step)
+					t.Errorf("the client trains again in step %d of the run", s.Progress.Step)
 				}
-				t.Logf("it trains again after %v, %d rounds later", time.Since(died), s.Progress.Step-killed)
+				t.Logf("the client trains again after %v, %d rounds later", time.Since(died), s.Progress.Step-killed)
 				finishEqual(w, a, b, back)
 				if rejoined := all[event.Rejoined](back); len(rejoined) != 1 || rejoined[0].Epoch != s.Progress.Epoch {
 					t.Errorf("rejoined: %+v", rejoined)
@@ -100,7 +100,7 @@ func TestReturnWithinTheEpoch(t *testing.T) {
 					}
 				}
 				if own < 3 {
-					t.Errorf("%d of its results counted in the epoch that it came back into", own)
+					t.Errorf("%d of its results counted in the epoch to which it returned", own)
 				}
 				for step, blobs := range counts {
 					if len(blobs) > 1 {

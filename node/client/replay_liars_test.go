@@ -12,11 +12,11 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-const maxResultsAnswer = 4 << 20 // bytes, as docs/p2p.md says
+const maxResultsAnswer = 4 << 20 // bytes, as documented in docs/p2p.md
 
 type handler func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)
 
-// liar is a network that answers questions for results in another way.
+// liar is a network that changes its answers to requests for counted results.
 type liar struct {
 	env.Network
 	lie func(rounds []exchange.AppliedRound) []byte
@@ -40,8 +40,8 @@ func (l *liar) Handle(protocol string, maxRequest int, handle func(ctx context.C
 	})
 }
 
-// desk is a peer that answers questions for results, with what it has noted or by its
-// handler, whose answer it notes.
+// desk is a peer that answers requests for counted results, either from a recorded answer or by its
+// handler, whose answer it records.
 type desk struct {
 	answer []byte
 	handle handler
@@ -60,7 +60,7 @@ func (d *desk) Handle(protocol string, _ int, handle func(ctx context.Context, f
 	}
 }
 
-// answerOf returns the answer of a member that says these were the rounds after step 3.
+// answerOf returns the answer of a member that reports these rounds after step 3.
 func answerOf(t *testing.T, rounds []exchange.AppliedRound) []byte {
 	store, d := exchange.NewStore(func([32]byte) {}), &desk{}
 	store.Forget(1<<62, 1<<62) // bytes
@@ -69,15 +69,15 @@ func answerOf(t *testing.T, rounds []exchange.AppliedRound) []byte {
 		store.Remember(round)
 	}
 	store.Serve(d)
-	_, _, _ = exchange.AskResults(t.Context(), d, identity.ID{}, 3, 6, [32]byte{}) // the answer is noted, valid or not
+	_, _, _ = exchange.AskResults(t.Context(), d, identity.ID{}, 3, 6, [32]byte{}) // records the answer, valid or not
 	if len(d.answer) == 0 {
 		t.Error("the liar has no answer")
 	}
 	return d.answer
 }
 
-// TestLyingListFallsBack: whatever all peers say was counted, the client ends up with the
-// run's model.
+// TestLyingListFallsBack checks that the client ends with the run's model, whichever results all
+// peers claim to be counted.
 func TestLyingListFallsBack(t *testing.T) {
 	change := func(f func(rounds []exchange.AppliedRound)) func(rounds []exchange.AppliedRound) []byte {
 		return func(rounds []exchange.AppliedRound) []byte { f(rounds); return answerOf(t, rounds) }
@@ -107,7 +107,7 @@ func TestLyingListFallsBack(t *testing.T) {
 	}
 }
 
-// TestOneLiarIsOutvoted: what most peers say was counted is believed first.
+// TestOneLiarIsOutvoted checks that the list of most peers is tried first.
 func TestOneLiarIsOutvoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, longer(4))

@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-const testBulk = 16 << 10 // bytes: results of a whole test run are fewer
+const testBulk = 16 << 10 // bytes; more than all results of a test run
 
 // large makes the model of a client larger than the results of the run.
 func large(o *options) {
@@ -27,7 +27,7 @@ func large(o *options) {
 	}
 }
 
-// saving is large for a client that saves its checkpoints in a folder of its own.
+// saving combines large with a separate checkpoint folder for the client.
 func saving(w *world, name string, more ...func(o *options)) func(o *options) {
 	return func(o *options) {
 		large(o)
@@ -38,11 +38,11 @@ func saving(w *world, name string, more ...func(o *options)) func(o *options) {
 	}
 }
 
-// traced records what is applied.
+// traced records the applied steps.
 type traced struct {
 	mu    sync.Mutex
 	steps []uint32
-	own   int // of steps until the model was caught up
+	own   int // own counted results until the model has caught up
 }
 
 func (tr *traced) record(o *options) {
@@ -62,8 +62,8 @@ func longer(clients uint16) coordinator.Config {
 	return config
 }
 
-// crashAndReturn has a client that is away from the second epoch's first round until its
-// end, with what it saved after the first epoch. It returns the client's second life.
+// crashAndReturn runs a client that is away from the second epoch's first round to its end, with
+// the checkpoint that it saved after the first epoch. It returns the client's second life.
 func crashAndReturn(t *testing.T, w *world, others, again func(o *options)) *member {
 	a, b := w.launch(0, others), w.launch(1, others)
 	c := w.launch(2, saving(w, "saved", others))
@@ -81,7 +81,7 @@ func crashAndReturn(t *testing.T, w *world, others, again func(o *options)) *mem
 	return back
 }
 
-// TestCatchUpByResults: a client that was killed goes on from its saved checkpoint.
+// TestCatchUpByResults checks that a killed client continues from its saved checkpoint.
 func TestCatchUpByResults(t *testing.T) {
 	for name, lag := range map[string]uint32{"lag 1": 1, "lag 2": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -102,8 +102,8 @@ func TestCatchUpByResults(t *testing.T) {
 	}
 }
 
-// TestDamagedWeightsCatchUp: a client whose weights were damaged goes on from the model that
-// the epoch began with, which it has saved.
+// TestDamagedWeightsCatchUp checks that a client with damaged weights continues from the first
+// model of the epoch, which it has saved.
 func TestDamagedWeightsCatchUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, longer(3))
@@ -126,8 +126,8 @@ func TestDamagedWeightsCatchUp(t *testing.T) {
 	})
 }
 
-// TestCutOffForAnEpoch: a client that no peer reaches for an epoch gets what counted in it when
-// they do again.
+// TestCutOffForAnEpoch checks that a client that is cut off for an epoch gets the counted results
+// of the epoch once it reaches its peers again.
 func TestCutOffForAnEpoch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := longer(3)
@@ -155,8 +155,7 @@ func TestCutOffForAnEpoch(t *testing.T) {
 	})
 }
 
-// reluctant is a network that fetches no results until its time is over, or that has no
-// room for them.
+// reluctant is a network whose fetches of results time out, or fail for lack of room.
 type reluctant struct {
 	env.Network
 	mu    sync.Mutex
@@ -181,8 +180,8 @@ func (r *reluctant) Fetch(ctx context.Context, hash [32]byte, size uint64, holde
 	return nil, ctx.Err()
 }
 
-// TestResultsThatDoNotArriveLeaveTimeForTheModel: holders of results that stall, and want of
-// memory, cost one attempt within the same Warmup.
+// TestResultsThatDoNotArriveLeaveTimeForTheModel checks that stalling holders of results, or lack
+// of memory, cost only one attempt, and that the next attempt is within the same Warmup.
 func TestResultsThatDoNotArriveLeaveTimeForTheModel(t *testing.T) {
 	for name, full := range map[string]bool{"holders stall": false, "no room": true} {
 		t.Run(name, func(t *testing.T) {

@@ -135,7 +135,7 @@ type waiting struct {
 // and go.
 const waitingPause = time.Second
 
-// said logs what a client waits for, if that has changed since the last log line.
+// said logs what the client waits for, if this has changed since the last log line.
 func (last waiting) said(next waiting, now time.Time, log *slog.Logger) waiting {
 	next.at = last.at
 	if next == last {
@@ -155,7 +155,7 @@ func (last waiting) said(next waiting, now time.Time, log *slog.Logger) waiting 
 	return next
 }
 
-// waitsFor returns what this client waits for.
+// waitsFor returns the reason for which this client waits.
 func (v *view) waitsFor() waiting {
 	if !v.hasSeat() {
 		return waiting{}

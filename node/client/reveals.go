@@ -14,9 +14,9 @@ import (
 const (
 	// domainSecrets is the key derivation domain of the secrets for reveals.
 	domainSecrets = "psyche/secrets/v1"
-	// searchedEpochs is the number of past epochs in which to search for a value to which an
-	// earlier process has committed. Members commit again in every epoch, and a pending client does
-	// so for at most one epoch.
+	// searchedEpochs is the number of past epochs in which to search for the committed value of an
+	// earlier process. Members commit again in every epoch, and a pending client does so for at
+	// most one epoch.
 	searchedEpochs = 8
 	// chainsOfEpoch is the number of hash chains of a client for each epoch, and linksOfChain the
 	// number of values in each: one for every proof of a witness, and one for the next epoch.
@@ -26,8 +26,8 @@ const (
 	rememberedChains = 1024
 )
 
-// reveals contains the values to which this client commits for the draws of the run. They form hash
-// chains, of which it reveals one value when it is ready and, in a run with audits, another with
+// reveals contains the values that this client commits to for the draws of the run. They form hash
+// chains. The client reveals one value when it is ready and, in a run with audits, another with
 // each proof. They are derived from its key, so that it finds them again after a restart.
 type reveals struct {
 	secret [32]byte
@@ -66,9 +66,9 @@ func (r *reveals) chain(of chainOf) *hashchain.Chain {
 	return c
 }
 
-// commitment returns the next commitment, which stays the same until ready has used it. The chain
-// is chosen by the time, so that a restarted client almost never reuses a chain of which it has
-// revealed a value.
+// commitment returns the next commitment, which stays the same until ready has used it. The time
+// determines the chain, so that a restarted client almost never reuses a chain with a revealed
+// value.
 func (r *reveals) commitment(epoch uint32, now time.Time) [32]byte {
 	if r.next != [32]byte{} {
 		return r.next
@@ -122,7 +122,7 @@ func (r *reveals) open(commitment [32]byte, epoch uint32) (value [32]byte, left 
 	return value, left, ok
 }
 
-// search looks for the chain of a value to which an earlier process of this key committed.
+// search looks for the chain of a value that an earlier process of this key committed to.
 func (r *reveals) search(commitment [32]byte, epoch uint32) *hashchain.Chain {
 	for back := range min(searchedEpochs, epoch+1) {
 		for number := range uint8(chainsOfEpoch) {
@@ -143,7 +143,7 @@ func (r *reveals) withProof(member *coordinator.Client, epoch uint32) [32]byte {
 		return [32]byte{}
 	}
 	if member.Commitment == r.next {
-		r.next = [32]byte{} // others know the values from now on
+		r.next = [32]byte{} // other members know the values from now on
 	}
 	return value
 }

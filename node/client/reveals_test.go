@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// reveal is what the run does with a value.
+// reveal simulates the run's acceptance of a value.
 func reveal(t *testing.T, member *coordinator.Client, value [32]byte) {
 	t.Helper()
 	if sha256.Sum256(value[:]) != member.Commitment {
@@ -18,8 +18,8 @@ func reveal(t *testing.T, member *coordinator.Client, value [32]byte) {
 	member.Commitment = value
 }
 
-// TestValuesOfAChain: a witness reveals a value with each proof, until one is left for the next epoch,
-// also as another process.
+// TestValuesOfAChain checks that a witness reveals a value with each proof until only the value for
+// the next epoch is left, also across processes.
 func TestValuesOfAChain(t *testing.T) {
 	now := time.UnixMilli(1_000_000)
 	newProcess := func() *reveals { r := newReveals(clienttest.Key(1), [32]byte{9}); return &r }
@@ -59,21 +59,22 @@ func TestValuesOfAChain(t *testing.T) {
 		t.Error("the next chain reveals nothing")
 	}
 	if next := r.commitment(5, now); next == ready.Next {
-		t.Error("the same commitment twice, although other members know the values")
+		t.Error("a commitment is used twice, although other members know the values")
 	}
 }
 
-// TestForeignCommitment cannot be opened, and nothing is revealed of it.
+// TestForeignCommitment checks that a commitment of a different chain cannot be opened, and that
+// nothing is revealed for it.
 func TestForeignCommitment(t *testing.T) {
 	r := newReveals(clienttest.Key(1), [32]byte{9})
 	member := &coordinator.Client{Commitment: [32]byte{1}}
 	if r.opens(member, 1) || r.withProof(member, 1) != [32]byte{} {
-		t.Error("it opens what it did not commit to")
+		t.Error("a foreign commitment can be opened")
 	}
 	if _, ok := r.ready(member, 1, time.UnixMilli(5)); ok {
-		t.Error("it is ready")
+		t.Error("Ready is possible with a foreign commitment")
 	}
 	if r.withProof(&coordinator.Client{}, 1) != [32]byte{} {
-		t.Error("it reveals something without a commitment")
+		t.Error("a value is revealed without a commitment")
 	}
 }

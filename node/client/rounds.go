@@ -71,7 +71,7 @@ func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog
 	}
 	r.otherModels = true
 	log.Warn("other members began from another model: compare the digest in the line \"holds the model\" and give every member the same --model-path",
-		"results", announced, "of another model", others, "digest", hexOf(r.from)[:16])
+		"results", announced, "other_model", others, "digest", hexOf(r.from)[:16])
 }
 
 // roundState is a round's tally, and this client's work in the round.
@@ -95,7 +95,7 @@ type roundState struct {
 	asked      time.Time            // when peers were last asked for its results
 	answered   map[identity.ID]bool // peers that have answered since the end of the round
 
-	offences  []*offence             // batches of which a trainer signed two results
+	offences  []*offence             // batches for which a trainer signed two results
 	accusedIn *coordinator.State     // newest state in which members were examined
 	judged    bool                   // suspects is set
 	suspects  []coordinator.ClientID // members whose results the witnesses do not hold
@@ -152,7 +152,7 @@ func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 	}
 }
 
-// offence is a batch of which a trainer signed two results.
+// offence is a batch for which a trainer signed two results.
 type offence struct {
 	slot  *tally.Slot
 	known time.Time // when this client knew both
@@ -169,8 +169,8 @@ func (l *roundState) offended(s *tally.Slot, now time.Time) {
 	l.offences = append(l.offences, &offence{slot: s, known: now})
 }
 
-// roundStates contains the tallied rounds, announcements for future rounds, and the replica to
-// which the rounds are applied.
+// roundStates contains the tallied rounds, announcements for future rounds, and the replica that
+// the rounds are applied to.
 type roundStates struct {
 	replica    *replica               // nil: the client does not follow the epoch
 	of         map[uint32]*roundState // by step
@@ -371,7 +371,7 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 	}
 	n.run.lie = n.run.fork(own, u)
 	n.engine.cancel()
-	n.report.log.Error("the run's host shows different histories: this client stops, and tells the others", "step", own.Step)
+	n.report.log.Error("the run's host shows different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
 	n.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)

@@ -20,11 +20,11 @@ import (
 
 var errNoHolder = errors.New("no holder has it")
 
-// shelfNetwork is a network whose blobs are a map. What it has not it waits for, if holders
-// are asked.
+// shelfNetwork is a network whose blobs are in a map. If holders are asked, it waits for missing
+// blobs.
 type shelfNetwork struct {
 	env.Network
-	forgetful bool // it keeps nothing of what it fetches
+	forgetful bool // discards fetched blobs
 
 	mu      sync.Mutex
 	blobs   map[[32]byte][]byte
@@ -55,8 +55,8 @@ func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, ho
 	return nil, ctx.Err()
 }
 
-// roundNode returns a client with the tally of one round that is over, in which all three
-// witnesses hold what is given for the first batch and nothing else.
+// roundNode returns a client with the tally of one finished round. All three witnesses hold the
+// given result of the first batch and nothing else.
 func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *shelfNetwork) {
 	t.Helper()
 	network := &shelfNetwork{blobs: map[[32]byte][]byte{}}
@@ -84,7 +84,7 @@ func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *shelf
 	return n, l, network
 }
 
-// say lets the client hear an announcement of the first batch's trainer.
+// say passes an announcement of the first batch's trainer to the client.
 func say(n *Node, l *roundState, c tally.Commitment, size int) {
 	s := &l.Slots[0]
 	a := clienttest.Announcement(s.Batch, c, [32]byte{})
@@ -92,11 +92,11 @@ func say(n *Node, l *roundState, c tally.Commitment, size int) {
 	n.hear(announcement{author: identity.ID(s.Owner), result: a, raw: c[:]})
 }
 
-// proceed takes over what one task returned.
+// proceed takes the result of one task.
 func proceed(n *Node) { (<-n.tasks.Runtime.(*goroutines).posts)() }
 
-// TestFetchOfWhatMadeRoomEnds: of a result that another one takes the place of neither a
-// fetch goes on nor the blob stays.
+// TestFetchOfWhatMadeRoomEnds checks that the fetch of a displaced result ends, and that its blob
+// is dropped.
 func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, l, network := roundNode(t, clienttest.Hash(1))
@@ -105,7 +105,7 @@ func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
 		say(n, l, clienttest.Hash(10), 1)
 		say(n, l, clienttest.Hash(11), 1)
 		n.fetchResults()
-		l.Final, l.Round.WitnessesElected = true, 0 // two places
+		l.Final, l.Round.WitnessesElected = true, 0 // two slots
 		away := s.Candidates[0]
 		if say(n, l, clienttest.Hash(1), 1); away.State != tally.Fetching || s.Contains(away) || len(s.Candidates) != 2 {
 			t.Fatalf("state %d, in its place: %v", away.State, s.Contains(away))
@@ -119,7 +119,8 @@ func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
 	})
 }
 
-// TestUnreadResultsAreFetchedAgain after a pause, and kept in memory until they are applied.
+// TestUnreadResultsAreFetchedAgain checks that unreadable results are fetched again after a pause,
+// and stay in memory until they are applied.
 func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, l, network := roundNode(t, clienttest.Hash(1))
@@ -150,7 +151,8 @@ func TestUnreadResultsAreFetchedAgain(t *testing.T) {
 	})
 }
 
-// TestWaitingAnnouncementsAreHeardTogether: a flood is entered at once, up to a bound.
+// TestWaitingAnnouncementsAreHeardTogether checks that a flood of announcements is processed at
+// once, up to a limit.
 func TestWaitingAnnouncementsAreHeardTogether(t *testing.T) {
 	n, l, _ := roundNode(t, clienttest.Hash(1))
 	l.Final = false

@@ -38,7 +38,7 @@ type runCheck struct {
 	passed     bool
 }
 
-// keepSeat joins if the client has no seat, or has one that it cannot fill. In the latter case,
+// keepSeat joins if the client has no seat, or has a seat that it cannot fill. In the latter case,
 // joining gives that seat up and asks for one in the next epoch.
 func (n *Node) keepSeat() {
 	s := n.run.state

@@ -173,7 +173,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 					return
 				}
 				if err := n.rounds.points.taken(commit, n.run.state); err != nil {
-					n.report.log.Warn("this commit point is left out", "step", step, "err", err)
+					n.report.log.Warn("skipping an intermediate checkpoint", "step", step, "err", err)
 				}
 			}
 		}

@@ -19,20 +19,21 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// allLinks also tests the rows that take long.
+// allLinks also runs the slow test cases.
 var allLinks = flag.Bool("links", false, "test an accused member on all links")
 
-// sharedLink is the network of a member with a slow link. All transfers of openings share the link evenly, as the streams
-// of a real link do. A requester that gives up is sent nothing more, and loses what it has received.
+// sharedLink is the network of a member with a slow link. All transfers of openings share the link
+// evenly, as the streams of a real link do. A requester that gives up is sent nothing more, and
+// loses the parts that it has received.
 type sharedLink struct {
 	env.Network
 	rate float64 // bytes/s
-	size float64 // bytes of a whole opening
+	size float64 // size of a whole opening in bytes
 
 	mu      sync.Mutex
 	active  int
-	sent    float64      // bytes
-	arrived atomic.Int64 // parts
+	sent    float64      // transferred bytes
+	arrived atomic.Int64 // transferred parts
 	given   atomic.Int64 // transfers that the requester gave up
 }
 
@@ -51,7 +52,7 @@ func (l *sharedLink) Handle(protocol string, maxRequest int, handle func(ctx con
 	})
 }
 
-// carry takes the time of some parts.
+// carry waits for the transfer of some parts.
 func (l *sharedLink) carry(ctx context.Context, parts int) error {
 	l.mu.Lock()
 	l.active++
@@ -74,7 +75,7 @@ func (l *sharedLink) carry(ctx context.Context, parts int) error {
 	return nil
 }
 
-// accuses makes a member accuse the given member of silence, as often as the run allows.
+// accuses makes a member accuse the given member of silence as often as the run allows.
 func accuses(of identity.ID, accused *atomic.Int64) func(o *options) {
 	return func(o *options) {
 		backend := o.Backend
@@ -90,8 +91,8 @@ func accuses(of identity.ID, accused *atomic.Int64) func(o *options) {
 	}
 }
 
-// hogs makes a member request openings of the given member all the time, many at once, until ctx ends. It has no turn for
-// members that ask it for parts of other members' openings.
+// hogs makes a member request openings of the given member all the time, many at once, until ctx
+// ends. It has no turns for members that request parts of other members' openings from it.
 func hogs(ctx context.Context, tasks *sync.WaitGroup, of identity.ID, step func() uint32) func(o *options) {
 	return func(o *options) {
 		network, me := o.Network, o.Key.ID()
@@ -119,15 +120,16 @@ func hogs(ctx context.Context, tasks *sync.WaitGroup, of identity.ID, step func(
 	}
 }
 
-// TestAccusedOnASlowLink: an honest member on a slow link, which its jurors share, keeps its seat when a liar accuses it of
-// silence again and again. Openings have 1.06 MB with chunks of 64, and 4.25 MB with chunks of 128.
+// TestAccusedOnASlowLink checks that an honest member on a slow link, which its jurors share, keeps
+// its seat when a liar repeatedly accuses it of silence. Openings have 1.06 MB with chunks of 64,
+// and 4.25 MB with chunks of 128.
 func TestAccusedOnASlowLink(t *testing.T) {
 	for _, c := range []struct {
 		members int
 		mbit    float64
 		opening float64 // bytes
 		hogs    int
-		always  bool // also without -links
+		always  bool // runs without -links too
 	}{
 		{16, 2, 1.06e6, 0, true},
 		{16, 8, 4.25e6, 0, false},

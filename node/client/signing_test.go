@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// TestRecall finds out what an earlier process may have signed.
+// TestRecall checks which steps a client believes an earlier process may have signed.
 func TestRecall(t *testing.T) {
 	me := coordinator.ClientID{1}
 	in := func(phase coordinator.RunState, step uint32, members ...coordinator.ClientID) *coordinator.State {

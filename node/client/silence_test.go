@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// TestSilenceInShortRounds has a member that turns the sign of its gradients and opens to nobody, in
-// rounds of a fraction of a second: it is found all the same.
+// TestSilenceInShortRounds checks that a member that negates its gradients and sends no openings is
+// found, in rounds of a fraction of a second.
 func TestSilenceInShortRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := auditedConfig(5, 400)
@@ -44,7 +44,7 @@ func TestSilenceInShortRounds(t *testing.T) {
 	})
 }
 
-// slowLine takes a while for every opening.
+// slowLine delays every opening.
 type slowLine struct {
 	env.Network
 	takes time.Duration
@@ -63,12 +63,12 @@ func (l slowLine) Handle(protocol string, maxRequest int, handle func(ctx contex
 	})
 }
 
-// TestSlowLineIsNotSilent has an honest member whose line takes seconds for an opening when all ask at
-// once, and one that accuses it of silence: no jury finds it guilty.
+// TestSlowLineIsNotSilent checks an honest member whose link takes seconds for an opening when all
+// members ask at once. A different member accuses it of silence, but no jury finds it guilty.
 func TestSlowLineIsNotSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(7, 60))
-		var accused atomic.Bool // trials may be shorter than the time between two looks at the state
+		var accused atomic.Bool // trials may be shorter than the time between two checks of the state
 		slow := clienttest.Key(5).ID()
 		var honest []*member
 		for i := range 6 {

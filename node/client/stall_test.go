@@ -16,8 +16,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestStallingPeers has more members whose results never arrive than there are places for
-// fetches. They hold up nothing that others have: the results of all others count.
+// TestStallingPeers checks a run with more stalling members than slots for fetches. The results of
+// all other members still count.
 func TestStallingPeers(t *testing.T) {
 	const honest, downloads = 7, 2
 	const stalling = downloads + 1
@@ -30,12 +30,12 @@ func TestStallingPeers(t *testing.T) {
 		for i := range stalling {
 			bad[clienttest.Key(honest+i).ID()] = true
 		}
-		w.hub.Stall = func(_, to identity.ID) bool { return bad[to] } // for one another as well
+		w.hub.Stall = func(_, to identity.ID) bool { return bad[to] } // they also stall each other
 		var members []*member
 		for i := range honest + stalling {
 			m := w.launch(i, func(o *options) {
 				o.Downloads = downloads
-				o.trainer.Duration = time.Second // the stalling ones are as quick as the others
+				o.trainer.Duration = time.Second // but the stalling members are faster
 				if bad[o.Key.ID()] {
 					o.trainer.Duration = time.Millisecond
 				}
@@ -62,8 +62,9 @@ func TestStallingPeers(t *testing.T) {
 	})
 }
 
-// TestLoadEndsWithTheRun has a holder that never finishes a part of the model. A client
-// that loads from it ends with the run, and does not hold up a pause, seen or not.
+// TestLoadEndsWithTheRun checks a holder that never finishes a part of the model. A client that
+// loads from it ends with the run, and does not delay a pause, whether or not it received the state
+// of the pause.
 func TestLoadEndsWithTheRun(t *testing.T) {
 	for name, hidden := range map[string]func(s *coordinator.State) bool{
 		"the pause is seen": func(*coordinator.State) bool { return false },
@@ -107,7 +108,7 @@ func loadEndsWithTheRun(t *testing.T, hidden func(s *coordinator.State) bool) {
 	}
 }
 
-// cramped is a network without memory for what is larger than a limit.
+// cramped is a network without memory for payloads larger than a limit.
 type cramped struct {
 	env.Network
 	limit uint64
@@ -120,10 +121,10 @@ func (c *cramped) Fetch(ctx context.Context, hash [32]byte, size uint64, holders
 	return c.Network.Fetch(ctx, hash, size, holders)
 }
 
-// TestNoRoom has a client without memory for the model, or for a result. It ends and says
-// what to do, once; the others go on.
+// TestNoRoom checks a client without memory for the model, or for a result. It ends and reports a
+// remedy once. The other clients continue.
 func TestNoRoom(t *testing.T) {
-	for subject, limit := range map[string]uint64{"model": 4, "results": 60} { // of 8, 27 and 84 bytes
+	for subject, limit := range map[string]uint64{"model": 4, "results": 60} { // sizes in the test: 8, 27 and 84 bytes
 		t.Run(subject, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, clienttest.Config(3))

@@ -18,7 +18,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// withoutCommit is a network over which nobody gives the running epoch's commit point.
+// withoutCommit is a network on which no peer serves the intermediate checkpoint of the running
+// epoch.
 type withoutCommit struct {
 	env.Network
 	w *world
@@ -31,13 +32,14 @@ func (n withoutCommit) Request(ctx context.Context, peer identity.ID, protocol s
 	return n.Network.Request(ctx, peer, protocol, request, limit)
 }
 
-// TestSurvivorWithoutTheCommitPoint kills all that hold the newest commit point. The run falls back to it,
-// and nobody who is left has it: the one that is left was started again since, and was not given it. It goes on from the model
-// that the epoch began with, which that one has in memory or on its disk, and not from where the run began.
+// TestSurvivorWithoutTheCommitPoint kills all holders of the newest intermediate checkpoint. The
+// run falls back to it, but the only remaining member was restarted since and does not have it. The
+// run continues from the first model of the epoch, which this member has in memory or on its disk,
+// and not from the run's origin.
 func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 	for name, test := range map[string]struct {
-		keeps int  // checkpoints on its disk; 0: it has none
-		seat  bool // it was started again before the host gave its seat up
+		keeps int  // number of checkpoints on its disk; 0 if it has no disk
+		seat  bool // it was restarted before the host withdrew it
 	}{
 		"in memory":                    {0, false},
 		"on a disk for one checkpoint": {1, false},
@@ -62,7 +64,7 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 				}
 				w.until("a commit point of the second epoch", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == commit })
 				if test.seat {
-					w.reach(commit+3, coordinator.RoundTrain) // later rounds than that of the commit point are applied alone
+					w.reach(commit+3, coordinator.RoundTrain) // rounds after the intermediate checkpoint are applied individually
 					members[0].net.Close()
 					members[0].backend.Cut()
 					members[0].wait()
@@ -78,14 +80,14 @@ func TestSurvivorWithoutTheCommitPoint(t *testing.T) {
 					o.Network = withoutCommit{o.Network, w}
 				})
 				w.until("it is back", func(*coordinator.State) bool { return len(all[event.Rejoined](left)) > 0 })
-				for _, m := range members[1:] { // all in one moment
+				for _, m := range members[1:] { // all at the same moment
 					m.net.Close()
 					_ = m.backend.Close()
 				}
 				w.until("the epoch is over", func(s *coordinator.State) bool { return s.RunState == coordinator.WaitingForMembers })
 				s := w.host.State()
 				if s.Model.Checkpoint.Step != commit {
-					t.Fatalf("the run fell back to step %d, its commit point was of step %d", s.Model.Checkpoint.Step, commit)
+					t.Fatalf("the run fell back to step %d, want its intermediate checkpoint of step %d", s.Model.Checkpoint.Step, commit)
 				}
 				w.until("the next epoch", func(s *coordinator.State) bool { return s.RunState != coordinator.WaitingForMembers })
 				if s = w.host.State(); s.Model.Checkpoint.Step != rounds {

@@ -175,7 +175,7 @@ func (t *taker) goOn() {
 	}
 }
 
-// notPutDown copies the model, and those of later epochs.
+// notPutDown copies the model and the models of later epochs.
 func (t *taker) notPutDown(err error) {
 	t.lent.End()
 	t.lent, t.there = nil, nil
@@ -183,5 +183,5 @@ func (t *taker) notPutDown(err error) {
 		return
 	}
 	t.slow = true
-	t.report.log.Warn("the model of the epoch is copied, and takes 4 bytes for each parameter: the disk did not take it", "dir", t.folder.Dir, "err", err)
+	t.report.log.Warn("cannot write the epoch's model to the disk; keeping a copy in memory, 4 bytes per parameter", "dir", t.folder.Dir, "err", err)
 }

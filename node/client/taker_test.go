@@ -13,15 +13,16 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// TestModelsOfEpochsArePutDown: the model of an epoch that ends is written where it is, and is the one that others copied. A disk
-// that does not take one costs a copy in memory, of that model and of later ones, and nothing else.
+// TestModelsOfEpochsArePutDown checks that the model at the end of an epoch is written directly to
+// the disk, and equals the copies of other members. If the disk fails, this member copies that
+// model and later ones in memory, and nothing else changes.
 func TestModelsOfEpochsArePutDown(t *testing.T) {
 	for _, bad := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			config := epochs(3)
 			w := newWorld(t, config, []byte(everyThird)...)
 			f := keep.Folder{Dir: filepath.Join(w.dir, "disk"), RunID: clienttest.RunID}
-			if bad { // somebody else's folder is in the way of the first
+			if bad { // a foreign folder is at the path of the first model
 				if err := os.MkdirAll(filepath.Join(f.Checkpoint(12)+".pending", "mine"), 0o700); err != nil {
 					t.Fatal(err)
 				}

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestFourthReturn has a member lose its seat four times in the first term of an epoch as long as the run. It
-// trains again from the second term on.
+// TestFourthReturn checks a member that loses its seat four times in the first term of an epoch as
+// long as the run. It trains again from the second term on.
 func TestFourthReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
@@ -55,7 +55,8 @@ func TestFourthReturn(t *testing.T) {
 	})
 }
 
-// TestFailuresOfATerm: a client that found no way into an epoch tries again in a new term.
+// TestFailuresOfATerm checks that a client that could not return to an epoch tries again in a new
+// term.
 func TestFailuresOfATerm(t *testing.T) {
 	var f failures
 	for range maxRejoins {

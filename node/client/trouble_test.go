@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestSlowTrainer cannot finish within a round: its training is stopped, nothing of it
-// counts, and it is dropped in each epoch.
+// TestSlowTrainer checks a trainer that cannot finish within a round. Its training is stopped, none
+// of its results counts, and it is dropped in each epoch.
 func TestSlowTrainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(3))
@@ -39,7 +39,7 @@ func TestSlowTrainer(t *testing.T) {
 	})
 }
 
-// TestDataOutage has a provider that fails at first.
+// TestDataOutage checks a data provider that fails at first.
 func TestDataOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(2))
@@ -60,7 +60,7 @@ func TestDataOutage(t *testing.T) {
 	})
 }
 
-// TestWrongData has a client whose data no retry makes right: it ends and says why.
+// TestWrongData checks that a client whose data stays wrong ends with the reason.
 func TestWrongData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(1))
@@ -74,7 +74,7 @@ func TestWrongData(t *testing.T) {
 	})
 }
 
-// TestCheckpointThatCannotBeSaved ends the run with an error that names the folder.
+// TestCheckpointThatCannotBeSaved checks that the run ends with an error that names the folder.
 func TestCheckpointThatCannotBeSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(1))

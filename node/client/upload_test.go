@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// stored is an archive of what clients saved, under the names of their folders.
+// stored is an archive of the checkpoints that clients saved, by the names of their folders.
 func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinator.Place) (checkpoint.Snapshot, error) {
 	return func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 		if at == (coordinator.Place{}) {
@@ -27,8 +27,8 @@ func stored(dir string) func(context.Context, coordinator.Checkpoint, coordinato
 	}
 }
 
-// TestLostModelComesFromAnUpload ends all clients in the third epoch, whose first
-// checkpoint was uploaded; others, one of which reported a lie, go on from there.
+// TestLostModelComesFromAnUpload ends all clients in the third epoch, after the first checkpoint
+// was uploaded. New clients continue from there, although one member reported a false upload.
 func TestLostModelComesFromAnUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(2)
@@ -65,13 +65,13 @@ func TestLostModelComesFromAnUpload(t *testing.T) {
 	})
 }
 
-// TestPowerLoss kills all clients in a round. One that kept the run's checkpoint on its
-// disk gives it to the other, and nothing is lost but the round.
+// TestPowerLoss kills all clients in a round. A client with the run's checkpoint on its disk gives
+// it to the other, and only the round is lost.
 func TestPowerLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(2)
 		config.TotalSteps = 15
-		config.MinClients = 2 // who is killed a moment later does not record a checkpoint alone
+		config.MinClients = 2 // so that a client that is killed a moment later cannot record a checkpoint alone
 		w := newWorld(t, config)
 		dir := t.TempDir()
 		keep := func(o *options) { o.CheckpointDir = dir }
@@ -94,8 +94,9 @@ func TestPowerLoss(t *testing.T) {
 	})
 }
 
-// TestUploadsThatTakeEpochs has a client whose every upload takes so many epochs. The run is told of those that it
-// remembers, and of none that takes longer, which the client says; nothing else of it changes.
+// TestUploadsThatTakeEpochs checks a client whose uploads take several epochs. An upload is
+// reported to the run if the run still remembers its checkpoint. Otherwise the client logs that it
+// was too slow, and nothing else changes.
 func TestUploadsThatTakeEpochs(t *testing.T) {
 	for epochs, known := range map[uint32]bool{3: true, 5: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestUploadsThatTakeEpochs(t *testing.T) {
 	}
 }
 
-// TestUploadsOfNoUse are dropped without bothering the run.
+// TestUploadsOfNoUse checks that useless uploads are dropped without a report to the run.
 func TestUploadsOfNoUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(1))
@@ -141,6 +142,6 @@ func TestUploadsOfNoUse(t *testing.T) {
 		if s := w.host.State(); len(s.Uploads) != 0 || len(all[event.Uploaded](a)) != 0 {
 			t.Errorf("uploads %+v", s.Uploads)
 		}
-		a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: 9, Digest: strings.Repeat("0", 64)}, at) // nobody is told
+		a.node.Uploaded(checkpoint.Facts{RunID: clienttest.RunID, Step: 9, Digest: strings.Repeat("0", 64)}, at) // no notification
 	})
 }

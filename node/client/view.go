@@ -108,8 +108,8 @@ func (v *view) is(c coordinator.Client) bool { return c.ID == v.myself() }
 func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
 
 // awaits returns a function that reports for which owners the round waits, as
-// coordinator.State.Awaited does: for healthy ones that are not slow, or for all healthy ones if
-// there are no others.
+// coordinator.State.Awaited does: for the healthy owners that are not slow, or for all healthy
+// owners if all of them are slow.
 func (v *view) awaits(b *tally.Tally) func(coordinator.ClientID) bool {
 	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.slow[id] }
 	if slices.ContainsFunc(b.Slots, func(s tally.Slot) bool { return punctual(s.Owner) }) {
@@ -162,8 +162,7 @@ func (v *view) members() []identity.ID {
 }
 
 // drawn returns the healthy members except this client for which meant returns true, in an
-// unpredictable order. Otherwise dishonest members could arrange to be the only ones that are
-// asked.
+// unpredictable order. Otherwise dishonest members could arrange that all requests go to them.
 func (v *view) drawn(meant func(c *coordinator.Client) bool) (ids []identity.ID) {
 	for i := range v.state.Epoch.Clients {
 		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && !v.is(*c) && meant(c) {

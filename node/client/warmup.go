@@ -172,7 +172,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	}
 	if err == nil && !cancelled {
 		n.store.Forget(a.Model.Size, n.ResultMemory)
-		for _, round := range a.Rounds { // the rounds by which it caught up, so that others can do the same
+		for _, round := range a.Rounds { // the rounds with which it caught up, so that other members can do the same
 			n.store.Remember(round)
 		}
 	}
@@ -188,7 +188,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 	switch {
 	case cancelled, err == nil:
 	case errors.Is(err, handover.ErrReplay):
-		n.report.log.Warn("the whole model has to be fetched", "err", err)
+		n.report.log.Warn("fetching the whole model", "err", err)
 	case errors.Is(err, env.ErrNoRoom):
 		n.fail(fmt.Errorf("get the model from peers: %w", err))
 	case errors.Is(err, handover.ErrNoHolder):

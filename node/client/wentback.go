@@ -8,8 +8,8 @@ import (
 )
 
 // forgotten describes the models in the folder for steps that the run has not reached, as this
-// client finds it; empty: none. The host has lost its records of them. They are never taken for the
-// run's models, because a model counts only by the digest that the run recorded. Checkpoints stay,
+// client finds it; empty: none. The host has lost its records of them. They are never mistaken for
+// the run's models, because a model counts only if the run recorded its digest. Checkpoints stay,
 // since a run can start from one; intermediate checkpoints are removed when the next one is
 // written.
 func forgotten(f keep.Folder, step uint32) string {

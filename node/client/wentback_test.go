@@ -14,7 +14,8 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// goBack replaces the host by one that knows the run as it was, as a server with an old disk does.
+// goBack replaces the host by one with an earlier state of the run, like a server that restarts
+// with an old disk.
 func (w *world) goBack(to coordinator.State) {
 	w.t.Helper()
 	host, err := memory.NewHost(memory.Options{
@@ -29,9 +30,9 @@ func (w *world) goBack(to coordinator.State) {
 	w.tasks.Go(func() { host.Run(w.ctx, 100*time.Millisecond) })
 }
 
-// TestHostThatWentBack has a server die whose disk is an hour old, in the middle of the second epoch: the members
-// that come back say what is lost, take no copy of what it forgot for the run's, and keep none, and the run comes
-// to its end.
+// TestHostThatWentBack replaces the server by one with an older disk in the middle of the second
+// epoch. Returning members report the loss. They do not mistake copies of forgotten steps for the
+// run's models, and do not keep such copies. The run reaches its end.
 func TestHostThatWentBack(t *testing.T) {
 	t.Run("in memory", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, nil) }) })
 	t.Run("from files", func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testHostThatWentBack(t, filed) }) })
@@ -100,7 +101,8 @@ func testHostThatWentBack(t *testing.T, also func(o *options)) {
 	}
 }
 
-// TestCopiesOfAForgottenFuture in memory are given up: they are not reported when the run comes to their step again.
+// TestCopiesOfAForgottenFuture checks that copies of forgotten steps in memory are dropped. They
+// are not reported when the run reaches their steps again.
 func TestCopiesOfAForgottenFuture(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain}
 	s.Epoch.StartStep, s.Progress.Step = 5, 8

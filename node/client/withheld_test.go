@@ -37,7 +37,8 @@ func (h holding) Handle(protocol string, maxRequest int, handle func(ctx context
 	})
 }
 
-// deciding answers a request for a part itself, or lets the honest handler answer the request, which decide may change.
+// deciding may answer a request for a part itself, or pass it, possibly changed by decide, to the
+// honest handler.
 type deciding struct {
 	env.Network
 	decide func(step uint32, request []byte) (answer []byte, honest bool)
@@ -61,7 +62,8 @@ func (d deciding) Handle(protocol string, maxRequest int, handle func(ctx contex
 	})
 }
 
-// trickles makes a member that serves one part of each opening at once, and another part in every 45 seconds.
+// trickles makes a member that serves one part of each opening at once, and one more part every 45
+// seconds.
 func trickles(o *options) {
 	var mu sync.Mutex
 	first := make(map[uint32]time.Time)
@@ -88,7 +90,8 @@ func opensOnTrial(state func() *coordinator.State) func(o *options) {
 	}
 }
 
-// TestCheatsThatHide: a member that sends false results is ejected, however it hides them from auditors and jurors.
+// TestCheatsThatHide checks that a member that sends false results is ejected, however it hides
+// them from auditors and jurors.
 func TestCheatsThatHide(t *testing.T) {
 	confidant := clienttest.Key(2).ID()
 	var state func() *coordinator.State
@@ -163,8 +166,8 @@ func TestCheatsThatHide(t *testing.T) {
 	}
 }
 
-// TestWithholdingParts: a member that opens some parts of its results, and never the others, is ejected although every
-// auditor has most of each opening.
+// TestWithholdingParts checks that a member that always withholds some parts of its openings is
+// ejected, although every auditor has most of each opening.
 func TestWithholdingParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, auditedConfig(7, 500))

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a run in a bubble of virtual time: host, network and clients.
+// world is a run in virtual time, with its host, network and clients.
 type world struct {
 	t    *testing.T
 	hub  *memnet.Hub
@@ -40,7 +40,8 @@ func newWorld(t *testing.T, config coordinator.Config, definition ...byte) *worl
 	return newWorldOf(t, config, 100*time.Millisecond, definition...)
 }
 
-// newWorldOf is newWorld with a host that looks at the clock so often, and a definition of the model.
+// newWorldOf is newWorld with the interval at which the host reads its clock, and a definition of
+// the model.
 func newWorldOf(t *testing.T, config coordinator.Config, tick time.Duration, definition ...byte) *world {
 	return newWorldAt(t, config, tick, func() uint64 { return uint64(time.Now().UnixMilli()) }, definition...)
 }
@@ -56,7 +57,7 @@ func newWorldAt(t *testing.T, config coordinator.Config, tick time.Duration, clo
 	return w
 }
 
-// member is one life of a client.
+// member is one process of a client.
 type member struct {
 	w       *world
 	id      identity.ID
@@ -70,11 +71,11 @@ type member struct {
 	cancel  context.CancelFunc
 }
 
-// options are what a test may change before a client begins.
+// options contains the settings that a test may change before a client begins.
 type options struct {
 	trainer *clienttest.Trainer
-	audited *clienttest.Audited // in its place; nil: it is not audited
-	prepare func(n *Node)       // before it runs; nil: nothing
+	audited *clienttest.Audited // replaces trainer; nil: not audited
+	prepare func(n *Node)       // called before the client runs; may be nil
 	Options
 }
 
@@ -135,10 +136,10 @@ func (w *world) launch(n int, change func(o *options)) *member {
 	return m
 }
 
-// crash ends a client the way a killed process ends: nobody hears from it.
+// crash ends a client like a killed process, without a message to other clients.
 func (m *member) crash() { crash(m) }
 
-// crash ends clients in one moment: none of them sees another one go.
+// crash ends clients at the same moment, so that none of them notices the end of the others.
 func crash(members ...*member) {
 	for _, m := range members {
 		m.net.Close()
@@ -170,7 +171,7 @@ func (w *world) until(subject string, holds func(s *coordinator.State) bool) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	w.t.Fatalf("never: %s", subject)
+	w.t.Fatalf("not in time: %s", subject)
 }
 
 // all returns the events of one kind that a client wrote.
@@ -208,7 +209,7 @@ func finishEqual(w *world, members ...*member) {
 			w.t.Errorf("client %s finished with %+v, the run with %x", m.id.Short(), finished, state.Model.Checkpoint.Digest)
 		}
 		if m.trainer.Weights() != want {
-			w.t.Errorf("client %s ended with other weights", m.id.Short())
+			w.t.Errorf("client %s ended with different weights", m.id.Short())
 		}
 	}
 }

@@ -26,7 +26,7 @@ type Trainer struct {
 	ID       identity.ID
 	Duration time.Duration                           // of a training
 	Silent   func(step uint32) bool                  // reports whether the training fails
-	Lie      func(step uint32) bool                  // reports whether the result is one that peers refuse
+	Lie      func(step uint32) bool                  // reports whether peers refuse the result
 	Corrupt  func(step uint32) bool                  // reports whether the weights are damaged after applying the step
 	Loss     func(step uint32) float64               // loss to report; nil: the number of the step
 	OnTrain  func(step uint32, batch assign.BatchID) // called when a training begins
@@ -47,7 +47,7 @@ type Trainer struct {
 	foreseen *foreseen
 }
 
-// foreseen is a speculation that moved the weights and was not applied yet.
+// foreseen is a speculation that changed the weights and is not applied yet.
 type foreseen struct {
 	step      uint32
 	payloads  [][]byte

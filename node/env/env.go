@@ -63,10 +63,10 @@ type Requests interface {
 
 // ErrUnasked means that this client does not need a message, but that an honest member may have
 // forwarded it.
-var ErrUnasked = errors.New("it is of no use here")
+var ErrUnasked = errors.New("message not needed")
 
 // ErrNoRoom means that a blob does not fit into the memory for shared data.
-var ErrNoRoom = errors.New("it does not fit into the memory for shared data: give it more, with --max-blob-memory")
+var ErrNoRoom = errors.New("not enough memory for shared data; raise --max-blob-memory")
 
 // Blobs shares immutable data, addressed by its BLAKE3 hash.
 type Blobs interface {
@@ -154,8 +154,8 @@ type Auditor interface {
 // Foreseer is a Trainer that can continue speculatively from the results of a step, before it is
 // decided that they count.
 type Foreseer interface {
-	// Foresee moves the weights as Apply would; done reports whether it did. Train of a later step
-	// then continues from there, and needs Confirm before begun returns. Any other call except
+	// Foresee changes the weights as Apply would; done reports whether it did. Train of a later
+	// step then continues from there, and needs Confirm before begun returns. Any other call except
 	// Apply of the same results undoes Foresee first.
 	Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
 	// Confirm replaces Apply of the foreseen results. It returns false if they have been undone. It

@@ -29,7 +29,7 @@ type Runtime interface {
 	Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error
 }
 
-// Announcements signs this client's announcements and opens those of its peers.
+// Announcements signs this client's announcements and opens its peers' announcements.
 type Announcements interface {
 	Sign(a wire.ResultAnnouncement) []byte
 	// Open verifies the signature for the run with that hash before it decodes anything. It is

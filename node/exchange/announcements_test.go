@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// TestAnnouncementsGolden fixes the bytes of the round protocol.
+// TestAnnouncementsGolden checks that the bytes of the round protocol do not change.
 func TestAnnouncementsGolden(t *testing.T) {
 	const want = "0300" + "0300" + "616263" + "0000" + "0100" + "64"
 	packed := encodeAnnouncements([][]byte{[]byte("abc"), {}, []byte("d")})
@@ -23,7 +23,7 @@ func TestAnnouncementsGolden(t *testing.T) {
 	}
 }
 
-// TestAnnouncementsFit checks that the largest answer fits the bound of the request.
+// TestAnnouncementsFit checks that the largest answer fits within the limit of the request.
 func TestAnnouncementsFit(t *testing.T) {
 	if wire.MaxAnnouncementSize > MaxAnnouncementSize {
 		t.Fatalf("an announcement may have %d bytes, the protocol allows %d", wire.MaxAnnouncementSize, MaxAnnouncementSize)

@@ -27,7 +27,7 @@ func testApplied(step, epochStart uint32, sizes ...uint32) AppliedRound {
 	return round
 }
 
-// TestAppliedGolden fixes the bytes of the results protocol.
+// TestAppliedGolden checks that the bytes of the results protocol do not change.
 func TestAppliedGolden(t *testing.T) {
 	zeros := func(n int) string { return strings.Repeat("00", n) }
 	want := "04000000" + "02000000" + "0100" +

@@ -14,7 +14,7 @@ func NewBlobs(drop func(hash [32]byte)) *Blobs { return &Blobs{drop: drop} }
 // NeededBy registers a user of blobs. each calls need for every hash that the user needs.
 func (b *Blobs) NeededBy(each func(need func(hash [32]byte))) { b.needers = append(b.needers, each) }
 
-// Drop drops the given blobs except those that a user needs.
+// Drop drops the given blobs, but keeps blobs that a user needs.
 func (b *Blobs) Drop(hashes ...[32]byte) {
 	if len(hashes) == 0 {
 		return

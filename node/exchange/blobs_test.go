@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestNeededBlobsStay as long as anybody needs them, whoever gives them up.
+// TestNeededBlobsStay checks that a blob is kept as long as any owner needs it, even if other
+// owners drop it.
 func TestNeededBlobsStay(t *testing.T) {
 	a, b, c := [32]byte{1}, [32]byte{2}, [32]byte{3}
 	var dropped [][32]byte

@@ -142,7 +142,7 @@ func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 	}
 	first := after + 1 - h.rounds[0].Step
 	if oldest := h.rounds[first]; oldest.EpochStart == oldest.Step && oldest.From != [32]byte(request[8:]) {
-		return nil, fmt.Errorf("%w: results since that model of step %d", ErrNotHeld, after)
+		return nil, fmt.Errorf("%w: results since the requested model of step %d", ErrNotHeld, after)
 	}
 	encoded := encodeApplied(h.rounds[first : first+until-after])
 	if len(encoded) > maxResultsResponse {

@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestHistoryIsBounded pushes epochs of any shape: what is kept has no gap, consists of
-// whole epochs, is at most as large as allowed, the running epoch goes last, and what is dropped was
-// kept.
+// TestHistoryIsBounded pushes epochs of random shapes. It checks that the kept rounds have no gaps,
+// consist of whole epochs and do not exceed the limits. The running epoch is dropped last, and only
+// kept results are dropped.
 func TestHistoryIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &History{model: rapid.Uint64Range(0, 60).Draw(t, "model"), memory: rapid.Uint64Range(0, 90).Draw(t, "memory")}
@@ -34,7 +34,7 @@ func TestHistoryIsBounded(t *testing.T) {
 				}
 				for _, hash := range h.Push(round) {
 					if !held[hash] {
-						t.Fatalf("%x is dropped twice or was never kept", hash[:2])
+						t.Fatalf("%x was dropped twice or never kept", hash[:2])
 					}
 					delete(held, hash)
 				}
@@ -46,7 +46,7 @@ func TestHistoryIsBounded(t *testing.T) {
 				t.Fatalf("%d bytes of %d epochs are kept", total, epochs)
 			}
 			if epochs == 0 && epoch <= h.memory {
-				t.Fatalf("the running epoch has %d bytes and is not kept", epoch)
+				t.Fatalf("the running epoch of %d bytes is not kept", epoch)
 			}
 			for i, round := range h.rounds {
 				if i == 0 && !starts[round.Step] || i > 0 && round.Step != h.rounds[i-1].Step+1 {
@@ -55,7 +55,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			}
 			h.EachBlob(func(hash [32]byte) {
 				if !held[hash] {
-					t.Fatalf("%x is kept and was dropped", hash[:2])
+					t.Fatalf("%x is kept although it was dropped", hash[:2])
 				}
 			})
 		}
@@ -84,14 +84,14 @@ func TestHistoryAnswers(t *testing.T) {
 		h.Push(round)
 	}
 	for request, want := range map[string]error{
-		"0300000009000000" + first:        nil, // everything
+		"0300000009000000" + first:        nil, // all rounds
 		"0300000006000000" + first:        nil,
 		"0600000009000000" + second:       nil,
-		"0700000009000000" + first:        nil,        // within an epoch nothing is known of the model
-		"0300000009000000" + second:       ErrNotHeld, // the run was elsewhere after step 3
+		"0700000009000000" + first:        nil,        // the model within an epoch is not checked
+		"0300000009000000" + second:       ErrNotHeld, // the run had a different model after step 3
 		"0600000009000000" + first:        ErrNotHeld,
-		"0200000009000000" + first:        ErrNotHeld, // before the first
-		"030000000a000000" + first:        ErrNotHeld, // after the last
+		"0200000009000000" + first:        ErrNotHeld, // before the first round
+		"030000000a000000" + first:        ErrNotHeld, // after the last round
 		"0900000009000000" + first:        ErrNotHeld,
 		"0900000003000000" + first:        ErrNotHeld,
 		"ffffffffffffffff" + first:        ErrNotHeld,
@@ -114,8 +114,9 @@ func TestHistoryAnswers(t *testing.T) {
 	}
 }
 
-// TestHistorySinceACommitPoint: a running epoch that is too large is kept from its newest commit point on,
-// and from the next one on if that came too late.
+// TestHistorySinceACommitPoint checks that a running epoch that is too large is kept from its
+// newest intermediate checkpoint on. If that checkpoint came too late, the epoch is kept from the
+// next one on.
 func TestHistorySinceACommitPoint(t *testing.T) {
 	h := &History{model: 1000, memory: 40}
 	var kept []uint32
@@ -131,10 +132,10 @@ func TestHistorySinceACommitPoint(t *testing.T) {
 		kept = append(kept, first)
 	}
 	want := []uint32{
-		4, 4, 4, 4, 0, 0, 0, // the fifth has no room, and there is no commit point
-		11, 11, 11, 11, // since that of step 10
-		14, 14, 14, // since that of step 13, as there is no room for more
-		0, 0, 0, // the fifth since has none
+		4, 4, 4, 4, 0, 0, 0, // no room for the fifth round, and no intermediate checkpoint
+		11, 11, 11, 11, // since the intermediate checkpoint of step 10
+		14, 14, 14, // since the intermediate checkpoint of step 13, because there is no more room
+		0, 0, 0, // no room for the fifth round after it
 	}
 	if !slices.Equal(kept, want) {
 		t.Errorf("kept since %v, want %v", kept, want)
@@ -144,7 +145,7 @@ func TestHistorySinceACommitPoint(t *testing.T) {
 	if len(h.rounds) != 1 {
 		t.Errorf("%d rounds are kept after a commit point", len(h.rounds))
 	}
-	h.Committed(0) // another epoch
+	h.Committed(0) // the next epoch
 	h.Push(testApplied(22, 22, 10))
 	if len(h.rounds) != 2 {
 		t.Errorf("%d rounds remain for two epochs", len(h.rounds))

@@ -77,7 +77,7 @@ func AskModel(ctx context.Context, network Requests, peer identity.ID, digest [3
 		return nil, err
 	}
 	if blake3.Sum256(response) != digest {
-		return nil, fmt.Errorf("%w: a manifest that does not have the digest", errMalformed)
+		return nil, fmt.Errorf("%w: the manifest does not have the requested digest", errMalformed)
 	}
 	return response, nil
 }
@@ -102,7 +102,7 @@ func AskReplica(ctx context.Context, network Requests, peer identity.ID, step ui
 		return replica, err
 	}
 	if len(response) != replicaSize {
-		return replica, fmt.Errorf("%w: a replica hash of %d bytes", errMalformed, len(response))
+		return replica, fmt.Errorf("%w: a replica hash has %d bytes", errMalformed, len(response))
 	}
 	return [32]byte(response), nil
 }

@@ -9,7 +9,7 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// link is a peer that answers at once; what is not nil takes the place of its answer.
+// link is a peer that answers at once. A non-nil answer replaces its own answer.
 type link struct {
 	handlers map[string]func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)
 	instead  []byte
@@ -30,8 +30,8 @@ func (l *link) Handle(protocol string, _ int, handle func(ctx context.Context, f
 	l.handlers[protocol] = handle
 }
 
-// TestAskedAndServed asks for all that Serve answers, and for what is not there. An answer
-// that is none is refused.
+// TestAskedAndServed requests everything that Serve answers, and data that does not exist. It
+// checks that an invalid answer is refused.
 func TestAskedAndServed(t *testing.T) {
 	peer := &link{handlers: map[string]func(ctx context.Context, from identity.ID, request []byte) ([]byte, error){}}
 	store := NewStore(func([32]byte) {})
@@ -89,7 +89,7 @@ func TestAskedAndServed(t *testing.T) {
 	}
 	ask("all is there", nil)
 	if want := blake3.Sum256(encodeApplied(history.rounds)); said != want {
-		t.Error("the hash of the answer is another's")
+		t.Error("the answer has a wrong hash")
 	}
 	peer.instead = []byte{1, 0, 0}
 	ask("something else is sent", errMalformed)

@@ -43,12 +43,12 @@ func TakePushes(network Requests, take func(from identity.ID, raw, payload []byt
 // decodePush splits the output of encodePush, without checking the parts.
 func decodePush(b []byte) (raw, payload []byte, err error) {
 	if len(b) < 2 {
-		return nil, nil, fmt.Errorf("%w: a push of %d bytes", errMalformed, len(b))
+		return nil, nil, fmt.Errorf("%w: a push has %d bytes", errMalformed, len(b))
 	}
 	size := int(binary.LittleEndian.Uint16(b))
 	b = b[2:]
 	if size > MaxAnnouncementSize || size >= len(b) || len(b)-size > MaxPushed {
-		return nil, nil, fmt.Errorf("%w: a push of %d bytes with an announcement of %d", errMalformed, len(b), size)
+		return nil, nil, fmt.Errorf("%w: a push has %d bytes, its announcement %d", errMalformed, len(b), size)
 	}
 	return b[:size:size], b[size:], nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestPushed brings a peer a result, and takes nothing that is too long, cut, or empty.
+// TestPushed checks that a result can be pushed to a peer, and that a payload that is too long, cut
+// or empty is refused.
 func TestPushed(t *testing.T) {
 	peer := &link{handlers: map[string]func(ctx context.Context, from identity.ID, request []byte) ([]byte, error){}}
 	refusal := errors.New("not wanted")

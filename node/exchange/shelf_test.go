@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers also changes a batch after it was
-// asked for.
+// TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers checks the order of an answer. It also
+// changes a batch after a request for it.
 func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
 	s := newShelf()
 	for _, test := range []struct {
@@ -40,20 +40,20 @@ func TestShelfKnowsWhatItHolds(t *testing.T) {
 	s := newShelf()
 	raws := func() [][]byte { return [][]byte{[]byte("a"), []byte("b"), []byte("c")} }
 	if got := s.Unknown(7, raws()); len(got) != 3 {
-		t.Errorf("%q of a round that is not held", got)
+		t.Errorf("%q for a round that is not held", got)
 	}
 	s.PutBatch(7, 0, 2, [][]byte{[]byte("a")})
 	s.PutBatch(7, 1, 2, [][]byte{[]byte("c"), []byte("d")})
 	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "b" {
 		t.Errorf("got %q", got)
 	}
-	s.PutBatch(7, 0, 2, [][]byte{[]byte("b")}) // in the place of the other
+	s.PutBatch(7, 0, 2, [][]byte{[]byte("b")}) // replaces the second announcement
 	if got := s.Unknown(7, raws()); len(got) != 1 || string(got[0]) != "a" {
-		t.Errorf("after one displaced another: got %q", got)
+		t.Errorf("after a replacement: got %q", got)
 	}
 	s.DropRound(7)
 	if got := s.Unknown(7, raws()); len(got) != 3 {
-		t.Errorf("%q of a round that was dropped", got)
+		t.Errorf("%q for a dropped round", got)
 	}
 }
 
@@ -87,11 +87,12 @@ func TestShelf(t *testing.T) {
 	s.DropRound(7)
 	s.DropManifest(digest)
 	if len(s.rounds)+len(s.manifests) != 0 {
-		t.Error("something is left")
+		t.Error("announcements are left")
 	}
 }
 
-// TestShelfOffersAModel: it says that a peer asked for a model that is not there, and for no other one.
+// TestShelfOffersAModel checks that the cache reports a request for a missing model, and only for
+// that model.
 func TestShelfOffersAModel(t *testing.T) {
 	s, offered, other := newShelf(), [32]byte{1}, [32]byte{2}
 	ask := func(digest [32]byte) error {
@@ -111,6 +112,6 @@ func TestShelfOffersAModel(t *testing.T) {
 		t.Errorf("not wanted when a peer asked for it: %v", err)
 	}
 	if s.Offer(other) || s.Offer(offered) {
-		t.Error("wanted still when a different one was offered since")
+		t.Error("still wanted after a different one was offered")
 	}
 }

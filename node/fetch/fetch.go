@@ -17,7 +17,7 @@ import (
 type Owner interface {
 	// Late reports whether a round's results are no longer useful.
 	Late(b *tally.Tally) bool
-	// Held is called for a result that was fetched and verified, Rejected for one that failed
+	// Held is called for a result that was fetched and verified, Rejected for a result that failed
 	// verification.
 	Held(b *tally.Tally, s *tally.Slot, c *tally.Candidate)
 	Rejected(b *tally.Tally, s *tally.Slot, reason string)
@@ -108,8 +108,8 @@ func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte
 }
 
 // Unread schedules new downloads of results that the blob store has lost. A store whose disk is
-// full, or whose folder is gone, keeps nothing. From now on, results that it does not have after a
-// download stay in memory.
+// full, or whose folder no longer exists, keeps nothing. From now on, results that it does not have
+// after a download stay in memory.
 func (f *Fetcher) Unread(b *tally.Tally, lost []*tally.Candidate, err error) {
 	f.Log.Warn("results are fetched again, as the store for shared data has lost them: is its disk full?",
 		"step", b.Round.Step, "results", len(lost), "err", err)

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// TestDisplacedResultsAreLetGo has candidates in every state make room for others: what was
-// begun for them ends.
+// TestDisplacedResultsAreLetGo checks that candidates in every state can be displaced, and that
+// their fetches end.
 func TestDisplacedResultsAreLetGo(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	const places = tally.MaxCandidates + 3
@@ -29,7 +29,7 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 	r.tally.Hold(r.slot, here, 1)
 	r.store.blobs[here.Commitment] = []byte("x")
 	r.tally.Refuse(invalid)
-	for k := range r.tally.Round.Witnesses { // each votes for one more
+	for k := range r.tally.Round.Witnesses { // each votes for one candidate more
 		c := clienttest.Hash(byte(50 + k))
 		r.tally.Round.Witnesses[k].Commitments.Add(r.tally.Round.Seed, c[:])
 	}
@@ -37,7 +37,7 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 		if err := r.tally.Hear(identity.ID(r.slot.Owner), clienttest.Announcement(r.slot.Batch, c, [32]byte{}), c[:]); err != nil {
 			t.Error(err)
 		}
-		for _, displaced := range r.tally.Displaced() { // as whoever hears does
+		for _, displaced := range r.tally.Displaced() { // as the caller of Hear does
 			r.Stop(displaced)
 			r.owner.Drop(displaced.Commitment)
 		}
@@ -55,9 +55,9 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 		}
 	}
 	if r.tally.Unfetched() != announced {
-		t.Errorf("%d results are reported to be unfetched, %d are", r.tally.Unfetched(), announced)
+		t.Errorf("%d results are reported as unfetched, want %d", r.tally.Unfetched(), announced)
 	}
-	// The fetch ends, one way or the other.
+	// The fetch ends in one way or the other.
 	r.arrives(r.slot, away, nil, context.Canceled, nil)
 	r.arrives(r.slot, away, []byte("y"), nil, nil)
 	if r.tally.Unfetched() != announced || !slices.Contains(r.store.dropped, away.Commitment) || away.State == tally.Held || r.flying != 0 {
@@ -65,8 +65,9 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 	}
 }
 
-// TestUselessBlobsAreDropped: an invalid result at once, others that did not count when the
-// round was applied. What another trainer announced too, and is on its way, stays.
+// TestUselessBlobsAreDropped checks that an invalid result is dropped at once, and results that did
+// not count when the round is applied. A blob that a second trainer announced and that is being
+// fetched stays.
 func TestUselessBlobsAreDropped(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	s, other := r.slot, &r.tally.Slots[1]
@@ -74,7 +75,7 @@ func TestUselessBlobsAreDropped(t *testing.T) {
 	s.Candidates = []*tally.Candidate{counted, second}
 	other.Candidates = []*tally.Candidate{invalid, {Commitment: clienttest.Hash(1), State: tally.Fetching}}
 	counted.State, second.State = tally.Fetching, tally.Fetching
-	r.arrives(other, &tally.Candidate{Commitment: clienttest.Hash(2)}, nil, nil, nil) // displaced, and on its way elsewhere
+	r.arrives(other, &tally.Candidate{Commitment: clienttest.Hash(2)}, nil, nil, nil) // displaced, but a second trainer's fetch is running
 	if len(r.store.dropped) > 0 {
 		t.Errorf("dropped %x, which is on its way", r.store.dropped)
 	}
@@ -101,12 +102,13 @@ func TestUselessBlobsAreDropped(t *testing.T) {
 	}
 }
 
-// lose has results be missing again, as a client does that cannot read them.
+// lose marks results as missing again, like a client that cannot read them.
 func (r *rig) lose(lost []*tally.Candidate) {
 	r.Unread(r.tally, lost, errGone)
 }
 
-// TestLostBlobIsFetchedAgain: a counted result that the blob store lost is missing again.
+// TestLostBlobIsFetchedAgain checks that a counted result that the blob store lost is missing
+// again.
 func TestLostBlobIsFetchedAgain(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	c := r.enter(t, r.slot, clienttest.Hash(1))
@@ -130,8 +132,8 @@ func TestLostBlobIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestStoreThatKeepsNothing: the results that count are fetched twice at most, and then
-// applied, although the disk of the blob store is full.
+// TestStoreThatKeepsNothing checks a blob store with a full disk. Results that count are fetched at
+// most twice, and are then applied.
 func TestStoreThatKeepsNothing(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.store.forgetful = true
@@ -165,12 +167,12 @@ func TestStoreThatKeepsNothing(t *testing.T) {
 	}
 	r.tally.Settled(o)
 	if c.Payload != nil {
-		t.Error("it stays in memory after it was applied")
+		t.Error("the payload is in memory after it was applied")
 	}
 }
 
-// TestWhatBecomesOfAFetch: a result is held, refused or fetched again, and the owner of the
-// tallies is told.
+// TestWhatBecomesOfAFetch checks that a result is held, refused or fetched again, and that the
+// owner of the tallies is notified.
 func TestWhatBecomesOfAFetch(t *testing.T) {
 	type told struct{ held, rejected, noRoom, dropped, fetches, stalls int }
 	var again = Pause * 2 // after the first attempt
@@ -216,8 +218,8 @@ func TestWhatBecomesOfAFetch(t *testing.T) {
 	}
 }
 
-// TestOverdueFetchesGiveWay to others that wait, and only when there are any; none waits
-// for longer than its timeout.
+// TestOverdueFetchesGiveWay checks that overdue fetches end only if other fetches wait, and that
+// every fetch ends at its timeout.
 func TestOverdueFetchesGiveWay(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.limit = 1
@@ -240,7 +242,7 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 	r.begin()
 	r.clock.now = r.clock.now.Add(timeout)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
-		t.Fatalf("%q on their way before it was time", flying())
+		t.Fatalf("%q are being fetched too early", flying())
 	}
 	r.clock.now = r.clock.now.Add(1)
 	if r.begin(); !r.flights[all[0]].stopped || r.stalls[identity.ID(r.tally.Slots[0].Owner)] != 1 {
@@ -257,17 +259,17 @@ func TestOverdueFetchesGiveWay(t *testing.T) {
 	r.begin()
 	r.clock.now = r.clock.now.Add(settle + time.Second)
 	if r.begin(); flying() != "0" || r.flights[all[0]].stopped {
-		t.Error("it was evicted to nothing")
+		t.Error("a fetch was evicted although no other fetch waits")
 	}
 	r.StopRound(r.tally)
 	if !r.flights[all[0]].stopped {
-		t.Error("it continues after the round was given up")
+		t.Error("a fetch continues after the round was abandoned")
 	}
 	r.clock.finish()
 }
 
-// TestDisputedFetchKeepsItsPlace: its fetch with the wrong size ends, which is held against
-// nobody and makes no room for others.
+// TestDisputedFetchKeepsItsPlace checks that a fetch with a wrong size ends. No member is blamed
+// for it, and it keeps its slot.
 func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	c := r.enter(t, r.slot, clienttest.Hash(1))
@@ -282,7 +284,7 @@ func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 	flying := r.tally.Dispute(r.slot.Batch, c.Commitment)
 	r.Interrupt(flying)
 	if flying != c || r.flights[c].stopped {
-		t.Error("it was stopped for good, or is not known to be on its way")
+		t.Error("the fetch was stopped for good, or is not known as running")
 	}
 	r.clock.finish()
 	r.clock.now = r.clock.now.Add(Pause)
@@ -296,8 +298,8 @@ func TestDisputedFetchKeepsItsPlace(t *testing.T) {
 	}
 }
 
-// TestPushEndsAFetch: a result that is pushed while a fetch of it is on its way is verified at once, and the fetch ends.
-// The push does not change the measured pace of peers.
+// TestPushEndsAFetch checks that a pushed result is verified at once, and that a running fetch of
+// it ends. The push does not change the measured rate of peers.
 func TestPushEndsAFetch(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	c := r.enter(t, r.slot, clienttest.Hash(1))

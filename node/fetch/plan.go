@@ -59,7 +59,7 @@ type flight struct {
 	stop    func()
 	stopped bool      // for another reason than a dispute about its size
 	verify  func()    // verifies the result if its trainer pushed it in the meantime; else nil
-	due     time.Time // time from which it may be cancelled for others
+	due     time.Time // time from which it may be cancelled in favour of other fetches
 }
 
 // Plan decides which results are fetched, when, and from which peers. Only one goroutine may use
@@ -71,7 +71,7 @@ type Plan struct {
 	wants   []want // buffer of wanted
 	flights map[*tally.Candidate]*flight
 	flying  int                 // fetches in progress
-	overdue time.Time           // when the first of them may be cancelled for others
+	overdue time.Time           // when the first of them may be cancelled in favour of other fetches
 	pace    float64             // rate of the successful fetches, in bytes per second; 0: none yet
 	stalls  map[identity.ID]int // number of timeouts of each member's results, in this epoch
 

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// TestTimeout checks what a fetch may take while others wait.
+// TestTimeout checks the timeout of a fetch while other fetches wait.
 func TestTimeout(t *testing.T) {
 	p := newPlan(8, &Rotation{})
 	if got := p.timeout(1<<20, 0, settle); got != settle/8 {
@@ -30,7 +30,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestFailedAndUnneededTakeTurns: what is needed comes first until it fails.
+// TestFailedAndUnneededTakeTurns checks that needed results come first until they fail.
 func TestFailedAndUnneededTakeTurns(t *testing.T) {
 	list := []want{
 		{setbacks: 3, need: tally.Needed}, {setbacks: 0, need: tally.Supported}, {setbacks: 1, need: tally.Needed}, {setbacks: 0, need: tally.Needed},
@@ -59,8 +59,8 @@ func disagree(b *tally.Tally) {
 	}
 }
 
-// TestOnlyWhatMayCountIsFetched looks at what is fetched of a running round, of one that is
-// over, and of one whose outcome is known.
+// TestOnlyWhatMayCountIsFetched checks which results are fetched of a running round, of a finished
+// round, and of a round with a known outcome.
 func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
 	judge := func(b *tally.Tally) { b.Judge(time.Time{}, true) }
@@ -108,8 +108,8 @@ func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 	}
 }
 
-// TestHolders asks the trainer first, unless it lies or stalls, then others, other ones
-// first each time, and those last that stall.
+// TestHolders checks the order of requests. The trainer is first, unless it lies or stalls. Other
+// members take turns after it, and stalling members come last.
 func TestHolders(t *testing.T) {
 	const members, trainer, me, slow, slower = 5, 0, 1, 2, 3
 	id := func(n int) identity.ID { return clienttest.Key(n).ID() }
@@ -127,7 +127,7 @@ func TestHolders(t *testing.T) {
 	for name, test := range map[string]struct {
 		stalls   map[int]int
 		disputed bool
-		want     []string // of as many turns
+		want     []string // expected order of each turn
 	}{
 		"all are quick":      {nil, false, []string{"0234", "0234", "0342", "0423", "0234"}},
 		"some stall":         {map[int]int{slow: 1, slower: 2}, false, []string{"0423", "0423", "0423"}},
@@ -143,11 +143,11 @@ func TestHolders(t *testing.T) {
 				t.Errorf("%s, turn %d: asked %s, want %s", name, turn, got, want)
 			}
 		}
-		for member, count := range test.stalls { // one that was away begins anew, once
+		for member, count := range test.stalls { // a member that was away starts again without stalls, but only once
 			for _, left := range []int{0, count} {
 				p.stalls[id(member)] = count
 				if p.IsBack(id(member)); p.stalls[id(member)] != left {
-					t.Errorf("%s: of %d stalls of a member that is back %d are left, want %d", name, count, p.stalls[id(member)], left)
+					t.Errorf("%s: a member with %d stalls comes back: %d are left, want %d", name, count, p.stalls[id(member)], left)
 				}
 			}
 		}

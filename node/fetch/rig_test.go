@@ -17,22 +17,22 @@ import (
 	"lukechampine.com/blake3"
 )
 
-const settle = 80 * time.Second // that a round of these tests may take to complete
+const settle = 80 * time.Second // maximum time to complete a round in these tests
 
 var errGone = errors.New("no holder has it")
 
-// rig is a Fetcher whose clock, tasks, blobs and owner are the test's.
+// rig is a Fetcher with a clock, tasks, blobs and an owner that the test controls.
 type rig struct {
 	*Fetcher
 	tally *tally.Tally
-	slot  *tally.Slot // of the first batch
+	slot  *tally.Slot // slot of the first batch
 	clock *timeline
 	store *store
 	owner *owner
 }
 
-// newRig returns a rig with the tally of one round that is over, in which all three witnesses
-// hold what is given for the first batch and nothing else.
+// newRig returns a rig with the tally of one finished round. All three witnesses hold the result
+// holds of the first batch and nothing else.
 func newRig(t *testing.T, holds tally.Commitment) *rig {
 	round := clienttest.Round()
 	tallied := tally.New(round, 1, round.Assignments(clienttest.Config(3)))
@@ -50,14 +50,14 @@ func newRig(t *testing.T, holds tally.Commitment) *rig {
 	return r
 }
 
-// enter has a result of a batch be known, whatever its support.
+// enter makes a result of a batch known, whatever its support.
 func (r *rig) enter(t *testing.T, s *tally.Slot, c tally.Commitment) *tally.Candidate {
 	t.Helper()
 	round, all := r.tally.Round, coordinator.Witness{}
 	for i := range all.Commitments {
 		all.Commitments[i] = ^all.Commitments[i]
 	}
-	r.tally.Round.Witnesses = []coordinator.Witness{all} // with them it would be kept out
+	r.tally.Round.Witnesses = []coordinator.Witness{all} // without these votes it would be refused
 	err := r.tally.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
 	r.tally.Round = round
 	if err != nil && !errors.Is(err, tally.ErrEquivocation) {
@@ -74,12 +74,12 @@ func (r *rig) result(s *tally.Slot, c *tally.Candidate) []byte {
 	return payload
 }
 
-// begin starts what should be on its way.
+// begin starts the fetches that are due.
 func (r *rig) begin() {
 	r.Fetch([]*tally.Tally{r.tally}, Terms{Trainer: &clienttest.Trainer{}, Settle: settle, Round: settle})
 }
 
-// wants lists what would be fetched.
+// wants returns the results to fetch, in order.
 func (r *rig) wants() (found []tally.Commitment) {
 	for _, w := range r.wanted(r.clock.now, []*tally.Tally{r.tally}) {
 		found = append(found, w.Candidate.Commitment)
@@ -95,7 +95,7 @@ func (r *rig) arrives(s *tally.Slot, c *tally.Candidate, payload []byte, err, in
 	r.fetched(r.tally, s, c, payload, err, invalid)
 }
 
-// timeline is an env.Runtime whose time and tasks stand still until the test moves them.
+// timeline is an env.Runtime whose time and tasks advance only when the test calls it.
 type timeline struct {
 	env.Runtime
 	now   time.Time
@@ -110,7 +110,7 @@ func (l *timeline) WithTimeout(parent context.Context, _ time.Duration) (context
 
 func (l *timeline) Run(task func() (proceed func())) { l.tasks = append(l.tasks, task) }
 
-// finish runs the tasks that were started until now.
+// finish runs the tasks that have been started.
 func (l *timeline) finish() {
 	tasks := l.tasks
 	l.tasks = nil
@@ -127,14 +127,14 @@ type asked struct {
 	holders []identity.ID
 }
 
-// store are env.Blobs that are all in a map. Fetches of holders are noted.
+// store is an env.Blobs with all blobs in a map. It records fetches from holders.
 type store struct {
 	env.Blobs
 	blobs     map[[32]byte][]byte
 	asked     []asked
 	dropped   [][32]byte
-	err       error // of fetches from holders, if not nil
-	forgetful bool  // it keeps nothing of what it fetches
+	err       error // error of fetches from holders, if not nil
+	forgetful bool  // discards fetched blobs
 }
 
 func (s *store) Put(data []byte) ([32]byte, error) {
@@ -175,7 +175,7 @@ func (s *store) fetch(ctx context.Context, a asked) ([]byte, error) {
 	return nil, errGone
 }
 
-// owner notes what it is told.
+// owner records its notifications.
 type owner struct {
 	blobs    *exchange.Blobs
 	late     bool
@@ -198,5 +198,5 @@ func (o *owner) NoRoom() { o.noRoom++ }
 
 func (o *owner) Drop(hashes ...[32]byte) { o.blobs.Drop(hashes...) }
 
-// has reports whether a result is among those.
+// has reports whether a result is in a list.
 func has(list []*tally.Candidate, c *tally.Candidate) bool { return slices.Contains(list, c) }

@@ -100,7 +100,7 @@ func (a *Attempt) run(ctx context.Context) error {
 	return err
 }
 
-// snapshot gets the model's content from the first source that has it.
+// snapshot gets the model's content from the first source that succeeds.
 func (a *Attempt) snapshot(ctx context.Context) (checkpoint.Snapshot, error) {
 	var before error // ErrNoHolder of a previous source, which is added to a later source's error
 	for _, from := range a.sources() {
@@ -150,7 +150,7 @@ type memory struct{}
 func (memory) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
 	snapshot, err := a.read(ctx, a.known)
 	if err != nil {
-		a.Log.Warn("the model that is handed out cannot be read", "step", a.known.Step, "err", err)
+		a.Log.Warn("cannot read the shared model", "step", a.known.Step, "err", err)
 		a.known = nil
 		return snapshot, true, err
 	}
@@ -196,7 +196,7 @@ func (a *Attempt) adopt(ctx context.Context, snapshot checkpoint.Snapshot, sourc
 		return err
 	}
 	if digest := snapshot.Manifest().Digest(); digest != a.checkpoint().Digest {
-		return fmt.Errorf("%w: it has digest %s, the run wants %s", checkpoint.ErrInvalid, short(digest), short(a.checkpoint().Digest))
+		return fmt.Errorf("%w: digest %s, want %s", checkpoint.ErrInvalid, short(digest), short(a.checkpoint().Digest))
 	}
 	if err := a.Model.Publish(ctx, a.Tasks, Idle, a.Network.Lend, snapshot); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// atOnce is an env.Runtime whose Each starts everything at the same time.
+// atOnce is an env.Runtime whose Each starts all calls at the same time.
 type atOnce struct{ env.Runtime }
 
 func (atOnce) WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -35,8 +35,9 @@ func (atOnce) Each(ctx context.Context, _, count int, do func(ctx context.Contex
 	return context.Cause(ctx)
 }
 
-// TestListsHaveTimeOnASlowLink: eight members send lists of 30 rounds with 16 results over one link of 0.25 Mbit/s. All
-// lists arrive. If three members are silent, the wait ends no later than listTime after requestTimeout.
+// TestListsHaveTimeOnASlowLink checks that eight members can send lists of 30 rounds with 16
+// results over one link of 0.25 Mbit/s. All lists arrive. If three members are silent, the wait
+// ends no later than listTime after requestTimeout.
 func TestListsHaveTimeOnASlowLink(t *testing.T) {
 	for _, silent := range []int{0, 3} {
 		synctest.Test(t, func(t *testing.T) {

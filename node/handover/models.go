@@ -22,7 +22,7 @@ const replayShare = 3
 type Models struct {
 	// Held is the model that the trainer holds; nil while the trainer's weights match no manifest.
 	Held *Model
-	// Large is the size in bytes up to which copies of a model are kept in memory.
+	// Large is the maximum size in bytes of a model whose copies are kept in memory.
 	Large uint64
 
 	options *Options
@@ -105,8 +105,8 @@ func (m *Models) Unshare(digest, recorded [32]byte) {
 	}
 }
 
-// DropOld stops sharing models that are no longer needed. It keeps the newest one, the one that the
-// run recorded, the spare one (spareFor), and lent ones.
+// DropOld stops sharing models that are no longer needed. It keeps the newest model, the model that
+// the run recorded, the spare model (spareFor) and lent models.
 func (m *Models) DropOld(recorded [32]byte) {
 	if len(m.shares) < 2 {
 		return
@@ -119,7 +119,7 @@ func (m *Models) DropOld(recorded [32]byte) {
 
 // spareFor returns the newest model here that the run recorded before its current checkpoint, or
 // nil. It also returns nil if the checkpoint itself is here. Otherwise the earlier model is a
-// spare: if all holders of the checkpoint are gone, the run continues from an earlier one.
+// spare: if all holders of the checkpoint have left, the run continues from an earlier one.
 func (m *Models) spareFor(recorded [32]byte) *Model {
 	if m.Shared(recorded) != nil {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// TestAttemptsBeginAtOtherPlaces wants one slow place not to be the first of every attempt.
+// TestAttemptsBeginAtOtherPlaces checks that attempts begin at different locations, so that a slow
+// location does not delay every attempt.
 func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
 	digest := [32]byte{1}
 	state := &coordinator.State{}
@@ -42,7 +43,8 @@ func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
 	}
 }
 
-// TestPartsOfOneModelAreKept until it is complete, and dropped when another one is wanted.
+// TestPartsOfOneModelAreKept checks that the parts of an incomplete model are kept, and that they
+// are dropped when a different model is needed.
 func TestPartsOfOneModelAreKept(t *testing.T) {
 	c := newRig(t)
 	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
@@ -54,9 +56,9 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 		return err == nil
 	}
 	if _, err := c.obtain(); err == nil || !kept() {
-		t.Fatalf("after %v the part is here: %v", err, kept())
+		t.Fatalf("after %v the client has the part: %v", err, kept())
 	}
-	c.peer.Drop(hash) // nobody but this client has it now
+	c.peer.Drop(hash) // now only this client has the part
 	c.must((&Model{}).Publish(c.t.Context(), c.options.Tasks, Idle, c.peer.Lend, c.after))
 	c.peer.Drop(hash)
 	a, err := c.obtain()
@@ -68,15 +70,16 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 	_, err = c.peer.Put(config)
 	c.must(err)
 	if _, err := c.obtain(); err == nil || !kept() {
-		t.Fatalf("after %v the part is here: %v", err, kept())
+		t.Fatalf("after %v the client has the part: %v", err, kept())
 	}
 	c.request.Definition.Checkpoint.Digest = digestOf(c.wrong)
 	if _, err := c.obtain(); err == nil || kept() {
-		t.Errorf("after %v the part of a model that no member wants is here", err)
+		t.Errorf("after %v the part of a model that is no longer needed is still here", err)
 	}
 }
 
-// TestModelInMemory needs nobody, and is what another one makes room for.
+// TestModelInMemory checks that a model in memory needs no peer, and that a newer model replaces
+// it.
 func TestModelInMemory(t *testing.T) {
 	c := newRig(t)
 	m := &Model{Step: lastStep}
@@ -90,7 +93,7 @@ func TestModelInMemory(t *testing.T) {
 	c.inMemory()
 	c.models.DropOld([32]byte{})
 	if c.models.Shared(m.Digest) != nil || c.models.Shared(digestOf(c.before)) == nil {
-		t.Error("not only the newest is shared, or not that")
+		t.Error("want only the newest model to be shared")
 	}
 	for _, hash := range m.Blobs {
 		if needed := slices.Contains(c.models.shares[0].Blobs, hash); slices.Contains(c.dropped, hash) == needed {
@@ -99,13 +102,13 @@ func TestModelInMemory(t *testing.T) {
 	}
 }
 
-// TestModelBeforeStays until the one that the run recorded after it is here: those that have that one may be
-// gone, and the run goes on from the one before then.
+// TestModelBeforeStays checks that a model is kept until the model that the run recorded after it
+// has arrived. If the newer model has no holders, the run continues from the model before.
 func TestModelBeforeStays(t *testing.T) {
 	c := newRig(t)
 	c.inMemory()
 	before := c.models.shares[0]
-	last := &Model{Step: lastStep + 1} // the run did not record it
+	last := &Model{Step: lastStep + 1} // a model that the run did not record
 	c.must(last.Publish(c.t.Context(), c.options.Tasks, Idle, c.network.Lend, c.wrong))
 	c.models.Share(last, before.Digest)
 	recorded := c.request.Definition.Checkpoint
@@ -116,16 +119,16 @@ func TestModelBeforeStays(t *testing.T) {
 		t.Fatal("a member has the model")
 	}
 	if c.models.Shared(before.Digest) == nil {
-		t.Error("the model before is missing")
+		t.Error("the previous model is missing")
 	}
 	if c.models.Shared(last.Digest) != nil {
-		t.Error("an unrecorded model stays")
+		t.Error("an unrecorded model is kept")
 	}
 	c.modelAt()
 	a, err := c.obtain()
 	c.must(err)
 	c.check(a)
 	if c.models.Shared(before.Digest) != nil {
-		t.Error("the model before stays although the newer one is here")
+		t.Error("the previous model is kept although the newer one has arrived")
 	}
 }

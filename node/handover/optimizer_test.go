@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestLossOfTheOptimizerIsSaid: a client that trained before, and comes back, says what becomes of its optimizer.
+// TestLossOfTheOptimizerIsSaid checks that a client that has trained before and comes back logs
+// what happens to its optimizer.
 func TestLossOfTheOptimizerIsSaid(t *testing.T) {
 	of := func(step uint32) func(c *rig) {
 		return func(c *rig) {
@@ -24,7 +25,7 @@ func TestLossOfTheOptimizerIsSaid(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before []func(c *rig)
-		first  bool // no process trained before
+		first  bool // no earlier process has trained
 		fresh  bool
 	}{
 		"it is there":                       {before: []func(*rig){of(lastStep)}, fresh: false},
@@ -59,7 +60,7 @@ func TestLossOfTheOptimizerIsSaid(t *testing.T) {
 	}
 }
 
-// withoutTime leaves the time out of a log line.
+// withoutTime removes the time from a log line.
 func withoutTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.Attr{}

@@ -21,7 +21,7 @@ func (p peers) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool
 	snapshot, err := p.fetch(ctx, a)
 	more := a.Archive != nil && !a.Running && errors.Is(err, ErrNoHolder)
 	if more {
-		a.Log.Warn("no member gives the model: looking for it in archives", "err", err)
+		a.Log.Warn("no member provides the model; looking in archives", "err", err)
 	}
 	return snapshot, more, err
 }

@@ -36,9 +36,9 @@ func (m *Models) PutDown(model *Model, dir string) {
 				err = fmt.Errorf("%w: %s has another model", checkpoint.ErrInvalid, dir)
 				fallthrough
 			case err != nil:
-				m.options.Log.Warn("the model is not handed out from its folder", "dir", dir, "step", model.Step, "err", err)
+				m.options.Log.Warn("cannot share the model from its folder", "dir", dir, "step", model.Step, "err", err)
 			}
-			m.store.Drop(lies.Blobs...) // except those of models that are shared
+			m.store.Drop(lies.Blobs...) // except blobs of models that are shared
 			m.options.Tasks.Spawn(GiveBack)
 		}
 	})
@@ -81,14 +81,14 @@ func (m *Models) PublishFrom(ctx context.Context, model *Model, atOnce int, dir 
 	lend := func(data *io.SectionReader) ([32]byte, error) {
 		return network.LendFrom(data, func(err error) {
 			if !lost.Swap(true) {
-				m.options.Log.Error("a model is not handed out any more: its file was changed, or the disk cannot read it", "dir", dir, "step", opened.Step, "err", err)
+				m.options.Log.Error("no longer sharing a model: its file was changed, or the disk cannot read it", "dir", dir, "step", opened.Step, "err", err)
 			}
 		})
 	}
 	model.Blobs = make([][32]byte, files+len(opened.Data))
 	err = m.options.Tasks.Each(ctx, atOnce, len(model.Blobs), func(ctx context.Context, i int) (err error) {
 		switch {
-		case ctx.Err() != nil: // each of the others may take the disk a while
+		case ctx.Err() != nil: // each of the other calls may take the disk a while
 			return ctx.Err()
 		case i < files:
 			model.Blobs[i], err = network.Lend(opened.Files[i].Data)

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// putDown has the client hand out the run's model from its folder, which is returned with what was logged.
+// putDown makes the client serve the run's model from a folder. It returns the folder and the log.
 func (c *rig) putDown() (m *Model, dir string, log *bytes.Buffer) {
 	c.t.Helper()
 	log = &bytes.Buffer{}
@@ -28,7 +28,7 @@ func (c *rig) putDown() (m *Model, dir string, log *bytes.Buffer) {
 	return m, dir, log
 }
 
-// given returns how many tensors of the run's model the peer gets from the client.
+// given returns the number of tensors of the run's model that the peer can fetch from the client.
 func (c *rig) given() (count int) {
 	c.t.Helper()
 	for _, tensor := range c.after.Manifest().Tensors {
@@ -47,8 +47,8 @@ func (c *rig) renew() {
 	c.models.Renew(s)
 }
 
-// TestPutDown: a large model is not in memory any more and is handed out, and taken up again, from its folder, also
-// when that was pruned.
+// TestPutDown checks that a large model is removed from memory, and is served and loaded from its
+// folder, even after the folder was pruned.
 func TestPutDown(t *testing.T) {
 	c := newRig(t)
 	m, dir, log := c.putDown()
@@ -67,15 +67,15 @@ func TestPutDown(t *testing.T) {
 	c.check(a)
 	c.models.PutDown(a.Model, a.Model.Dir)
 	if shared := c.models.Shared(m.Digest); len(shared.Snapshot.Tensors) > 0 || c.given() != clienttest.Width {
-		t.Error("it is in memory again")
+		t.Error("the model is in memory again")
 	}
 	c.models.keepShares(func(*Model) bool { return false })
 	if c.network.InFiles() > 0 {
-		t.Errorf("%d files are held still", c.network.InFiles())
+		t.Errorf("%d files are still held", c.network.InFiles())
 	}
 }
 
-// TestPutDownOnce: a small model stays in memory, as does one that is not shared.
+// TestPutDownOnce checks that a small model stays in memory, as well as a model that is not shared.
 func TestPutDownOnce(t *testing.T) {
 	c := newRig(t)
 	c.onDisk(c.after, digestOf(c.after))
@@ -85,7 +85,7 @@ func TestPutDownOnce(t *testing.T) {
 		c.models.Large = large
 		c.models.PutDown(m, c.options.Folder.Checkpoint(lastStep))
 		if len(m.Snapshot.Tensors) == 0 || c.network.InFiles() > 0 {
-			t.Error("it is not in memory")
+			t.Error("the model is not in memory")
 		}
 		if large == m.Size {
 			c.models.Share(m, m.Digest)
@@ -95,7 +95,7 @@ func TestPutDownOnce(t *testing.T) {
 	}
 }
 
-// TestPutDownInTheWrongFolder: a folder with another model is not handed out from.
+// TestPutDownInTheWrongFolder checks that a folder with a different model is not served.
 func TestPutDownInTheWrongFolder(t *testing.T) {
 	c := newRig(t)
 	c.models.Large = 0
@@ -114,8 +114,8 @@ func TestPutDownInTheWrongFolder(t *testing.T) {
 	c.check(a)
 }
 
-// TestFileBehindOurBack: a file that was changed or cut ends the offering, which is logged once, and the client gets the
-// model from elsewhere.
+// TestFileBehindOurBack checks that a file that was changed or cut is no longer served. This is
+// logged once, and the client gets the model from a different source.
 func TestFileBehindOurBack(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"cut": func(path string) error { return os.Truncate(path, 100) },
@@ -139,7 +139,7 @@ func TestFileBehindOurBack(t *testing.T) {
 					}
 					c.renew()
 					if c.models.Shared(m.Digest) != nil || c.network.InFiles() > 0 {
-						t.Error("it is handed out still")
+						t.Error("the model is still served")
 					}
 					if said := strings.Count(log.String(), "level=ERROR"); said != 1 {
 						t.Errorf("that is reported %d times", said)

@@ -54,7 +54,7 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 		if err == nil {
 			break
 		}
-		m.options.Log.Debug("get the results of the running epoch", "as said by", len(said.holders), "err", err)
+		m.options.Log.Debug("get the results of the running epoch", "sources", len(said.holders), "err", err)
 	}
 	if err != nil {
 		return w, fmt.Errorf("%w: %w", errNoReplay, err)

@@ -17,7 +17,7 @@ import (
 
 const (
 	requestTimeout = 5 * time.Second // for one request to one peer
-	maxAsked       = 8               // peers that are asked for the counted results
+	maxAsked       = 8               // peers that receive a request for the counted results
 
 	// All lists of results that are requested together may take listTime more, and the time that
 	// they take at slowLink, in bytes per second: a link of 0.25 Mbit/s. A silent peer delays the
@@ -30,7 +30,7 @@ const (
 var errAnswered = errors.New("enough peers have answered")
 
 // errNoBase means that this client holds no earlier model of the run.
-var errNoBase = errors.New("no earlier model of the run is held here")
+var errNoBase = errors.New("this client has no earlier model of the run")
 
 // results is the source that applies the results counted since an earlier model, which this client
 // holds, if they have fewer bytes than the wanted model. An error is ErrReplay if something was
@@ -43,7 +43,7 @@ func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bo
 		return snapshot, false, err
 	}
 	if !errors.Is(err, errNoBase) {
-		a.Log.Info("the whole model is fetched", "why", err)
+		a.Log.Info("fetching the whole model", "why", err)
 	}
 	return snapshot, true, err
 }
@@ -90,7 +90,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	}
 	results, whole := exchange.TotalSize(rounds), sizeOf(snapshot)
 	if results >= whole {
-		return snapshot, fmt.Errorf("the results since step %d have %d bytes, the model %d", from.step, results, whole)
+		return snapshot, fmt.Errorf("the results since step %d have %d bytes, but the model has only %d", from.step, results, whole)
 	}
 	a.Log.Info("catching up by results", "from", from.step, "to", a.checkpoint().Step, "bytes", results, "model", whole)
 	trainer, err := r.applied(ctx, a, snapshot, rounds, holders)

@@ -22,33 +22,32 @@ import (
 )
 
 const (
-	firstStep, lastStep = 4, 6     // of the epoch that the run has trained
-	bulk                = 16 << 10 // bytes of a model, more than all results have
+	firstStep, lastStep = 4, 6     // first and last step of the trained epoch
+	bulk                = 16 << 10 // size of a model in bytes, larger than all results
 )
 
-// rig is a run with one peer that holds everything, and a client that wants the newest
-// model.
+// rig is a run with one peer that holds everything, and a client that needs the newest model.
 type rig struct {
 	t       *testing.T
-	before  checkpoint.Snapshot // the model that the epoch began with
+	before  checkpoint.Snapshot // the first model of the epoch
 	after   checkpoint.Snapshot // the run's checkpoint
-	wrong   checkpoint.Snapshot // another model of the same step
+	wrong   checkpoint.Snapshot // a different model of the same step
 	rounds  []exchange.AppliedRound
 	results [][]byte
 
 	peer   *memnet.Node
 	theirs *exchange.Store
 
-	network *memnet.Node // of the client
+	network *memnet.Node // the client's network
 	models  *Models
 	options *Options
 	request Request
-	trainer *clienttest.Trainer // that NewTrainer returned
+	trainer *clienttest.Trainer // the trainer that NewTrainer returned
 	told    []event.Transfer
 	dropped [][32]byte
 }
 
-// inTurn is an env.Runtime that does one thing after the other.
+// inTurn is an env.Runtime that runs tasks one after the other.
 type inTurn struct{ env.Runtime }
 
 func (inTurn) Run(task func() func()) { task()() }
@@ -68,7 +67,7 @@ func (inTurn) Each(ctx context.Context, _, count int, do func(ctx context.Contex
 	return nil
 }
 
-// newRig trains the epoch. The peer has nothing yet.
+// newRig trains the epoch. The peer holds nothing yet.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	c := &rig{t: t}
@@ -141,7 +140,8 @@ func (c *rig) must(err error) {
 
 func digestOf(s checkpoint.Snapshot) [32]byte { return s.Manifest().Digest() }
 
-// onDisk saves a model with the facts of another, or its own.
+// onDisk saves a model with the given digest in its facts, which may be the digest of a different
+// model.
 func (c *rig) onDisk(s checkpoint.Snapshot, noted [32]byte) {
 	c.t.Helper()
 	if c.options.Folder.Dir == "" {
@@ -153,7 +153,7 @@ func (c *rig) onDisk(s checkpoint.Snapshot, noted [32]byte) {
 	c.must(checkpoint.WriteDir(dir, s, facts.Extra()))
 }
 
-// inMemory has the client share the model that the epoch began with.
+// inMemory makes the client share the first model of the epoch.
 func (c *rig) inMemory() {
 	c.t.Helper()
 	m := &Model{Step: c.before.Step}
@@ -161,7 +161,7 @@ func (c *rig) inMemory() {
 	c.models.Share(m, m.Digest)
 }
 
-// resultsAt has the peer hold these rounds, and all results.
+// resultsAt makes the peer hold these rounds, and all results.
 func (c *rig) resultsAt(rounds []exchange.AppliedRound) {
 	for _, round := range rounds {
 		c.theirs.Remember(round)
@@ -172,14 +172,14 @@ func (c *rig) resultsAt(rounds []exchange.AppliedRound) {
 	}
 }
 
-// modelAt has the peer hold the run's model.
+// modelAt makes the peer hold the run's model.
 func (c *rig) modelAt() {
 	c.t.Helper()
 	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
 	c.must((&Model{}).Publish(c.t.Context(), c.options.Tasks, Idle, c.peer.Lend, c.after))
 }
 
-// archived has archives give these models, one in each place, the user's own first.
+// archived makes archives return these models, one for each location. The user's archive is first.
 func (c *rig) archived(models ...checkpoint.Snapshot) {
 	asked := 0
 	for range models[1:] {

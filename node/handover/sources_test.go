@@ -16,8 +16,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestSourcesFallBack: the model comes from the cheapest source that has it. What cannot
-// give it, or gives another one, is passed over.
+// TestSourcesFallBack checks that the model comes from the cheapest available source. Sources that
+// fail or give a different model are skipped.
 func TestSourcesFallBack(t *testing.T) {
 	disk := func(c *rig) { c.onDisk(c.after, digestOf(c.after)) }
 	results := func(c *rig) { c.inMemory(); c.resultsAt(c.rounds) }
@@ -80,7 +80,7 @@ func TestSourcesFallBack(t *testing.T) {
 	}
 }
 
-// checkTold wants to have been told how much was here of what was fetched, from nothing to all of it.
+// checkTold checks that the progress of the fetch was reported, from zero to everything.
 func (c *rig) checkTold(a *Attempt, source string) {
 	c.t.Helper()
 	subject, fetched := map[string]string{"peers": event.TransferModel, "results": event.TransferResults}[source]
@@ -97,7 +97,7 @@ func (c *rig) checkTold(a *Attempt, source string) {
 	}
 }
 
-// check wants the run's model to be held, shared and loaded, bit for bit.
+// check checks that the run's model is held, shared and loaded, bit for bit.
 func (c *rig) check(a *Attempt) {
 	c.t.Helper()
 	want := digestOf(c.after)
@@ -110,12 +110,13 @@ func (c *rig) check(a *Attempt) {
 	loaded, err := a.Trainer.Snapshot(c.t.Context())
 	loaded.Step = lastStep
 	if err != nil || digestOf(loaded) != want {
-		c.t.Errorf("the trainer has another model, %v", err)
+		c.t.Errorf("the trainer has a different model, %v", err)
 	}
 }
 
-// TestResultsThatLeadElsewhere: whatever peers say was counted, no model is adopted but the
-// run's. The next attempt fetches that as a whole, and nothing of the first is left.
+// TestResultsThatLeadElsewhere checks that only the run's model is adopted, whichever results peers
+// claim to be counted. The next attempt fetches the model as a whole, and everything of the first
+// attempt is dropped.
 func TestResultsThatLeadElsewhere(t *testing.T) {
 	for name, lie := range map[string]func(c *rig){
 		"a result left out":       func(c *rig) { c.rounds[1].Results = nil },
@@ -149,8 +150,7 @@ func TestResultsThatLeadElsewhere(t *testing.T) {
 	}
 }
 
-// liar is the network of a client whose peers all answer as the honest one does, but for
-// what was counted.
+// liar is a network in which all peers answer like the honest peer, except about counted results.
 type liar struct {
 	Network
 	honest identity.ID
@@ -161,19 +161,20 @@ func (l *liar) Request(ctx context.Context, to identity.ID, protocol string, req
 	answer, err := l.Network.Request(ctx, l.honest, protocol, request, maxResponse)
 	if err == nil && to != l.honest && protocol == exchange.ResultsProtocol {
 		l.asked = true
-		answer[4]++ // the steps of the cold start
+		answer[4]++ // changes the steps of the cold start
 	}
 	return answer, err
 }
 
-// TestMostPeersAreBelieved about what was counted.
+// TestMostPeersAreBelieved checks that the client believes the majority of peers about the counted
+// results.
 func TestMostPeersAreBelieved(t *testing.T) {
 	c := newRig(t)
 	c.inMemory()
 	c.resultsAt(c.rounds)
 	liar := &liar{Network: c.network, honest: c.request.Peers[0]}
 	c.options.Network = liar
-	c.request.Peers = []identity.ID{clienttest.Key(5).ID(), liar.honest, liar.honest} // two say the same
+	c.request.Peers = []identity.ID{clienttest.Key(5).ID(), liar.honest, liar.honest} // two peers give the same answer
 	a, err := c.obtain()
 	if err != nil || a.Model.Source != "results" || !liar.asked {
 		t.Fatalf("from %q, %v; the liar was asked: %v", a.Model.Source, err, liar.asked)
@@ -181,7 +182,8 @@ func TestMostPeersAreBelieved(t *testing.T) {
 	c.check(a)
 }
 
-// TestInitialModel is taken over whatever step it was elsewhere, and not shared.
+// TestInitialModel checks that the initial model is accepted, whatever its step was in its earlier
+// run, and that it is not shared.
 func TestInitialModel(t *testing.T) {
 	c := newRig(t)
 	c.request.Definition.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointLocal}
@@ -192,11 +194,11 @@ func TestInitialModel(t *testing.T) {
 		t.Fatalf("%+v, %v", a.Model, err)
 	}
 	if !c.models.Holds(c.request.Definition.Checkpoint) || c.models.Shared(a.Model.Digest) != nil {
-		t.Error("it is not held, or shared")
+		t.Error("the model is not held, or it is shared")
 	}
 }
 
-// TestFailuresAreAllSaid when no source gives the model.
+// TestFailuresAreAllSaid checks that the error reports the failure of each source.
 func TestFailuresAreAllSaid(t *testing.T) {
 	c := newRig(t)
 	c.options.Archive = func(_ context.Context, _ coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
@@ -207,8 +209,9 @@ func TestFailuresAreAllSaid(t *testing.T) {
 	golden.Message(t, "error", err)
 }
 
-// TestCommitPointOfARunningEpoch comes from what the client took while the epoch ran, which stays where it
-// is, from an older one by results, or from members; archives are not asked for it.
+// TestCommitPointOfARunningEpoch checks that an intermediate checkpoint comes from the client's own
+// copy, which stays in its place, from an older copy and results, or from members. The client does
+// not ask archives.
 func TestCommitPointOfARunningEpoch(t *testing.T) {
 	taken := func(s func(c *rig) checkpoint.Snapshot, noted func(c *rig) [32]byte) func(c *rig) {
 		return func(c *rig) {
@@ -242,7 +245,7 @@ func TestCommitPointOfARunningEpoch(t *testing.T) {
 				c.check(a)
 			}
 			if dir, err := c.options.Folder.FindCommit(lastStep, digestOf(c.after)); test.want == FromDisk && err != nil {
-				t.Errorf("it does not lie in %s any more: %v", dir, err)
+				t.Errorf("the model is no longer in %s: %v", dir, err)
 			}
 		})
 	}

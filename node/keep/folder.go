@@ -68,8 +68,7 @@ func (f Folder) FindCommit(step uint32, digest [32]byte) (dir string, err error)
 	return f.Commit(step), err
 }
 
-// DropCommits removes the intermediate checkpoints except those of steps for which keep returns
-// true.
+// DropCommits removes the intermediate checkpoints of all steps for which keep returns false.
 func (f Folder) DropCommits(keep func(step uint32) bool) (failed error) {
 	if f.Dir == "" {
 		return nil

@@ -28,11 +28,11 @@ func save(t *testing.T, f Folder, step uint32, noted func(*checkpoint.Facts)) (d
 	return digest
 }
 
-// TestSavedIsFoundAgain and read back, if it is what was noted beside it.
+// TestSavedIsFoundAgain checks that a saved model is found and read if it matches its facts.
 func TestSavedIsFoundAgain(t *testing.T) {
 	f := Folder{Dir: t.TempDir(), RunID: "run"}
 	if _, found := (Folder{}).NewestBefore(9); found {
-		t.Error("found something in no folder")
+		t.Error("found something without a folder")
 	}
 	if _, found := f.NewestBefore(9); found {
 		t.Error("found something in an empty folder")
@@ -56,7 +56,7 @@ func TestSavedIsFoundAgain(t *testing.T) {
 		t.Errorf("read step %d, %v", s.Step, err)
 	}
 	if _, err := f.Read(6, digest); !errors.Is(err, checkpoint.ErrInvalid) {
-		t.Errorf("another model than was requested: %v", err)
+		t.Errorf("a different model than requested: %v", err)
 	}
 	for step, change := range map[uint32]func(*checkpoint.Facts){
 		12: func(f *checkpoint.Facts) { f.RunID = "another" },
@@ -65,12 +65,13 @@ func TestSavedIsFoundAgain(t *testing.T) {
 	} {
 		save(t, f, step, change)
 		if _, err := f.Digest(step); err == nil {
-			t.Errorf("facts of step %d are another's, and believed", step)
+			t.Errorf("wrong facts of step %d are believed", step)
 		}
 	}
 }
 
-// TestHoldsLooksOnce for each checkpoint of the run, and only for those from members.
+// TestHoldsLooksOnce checks that the folder is read once for each checkpoint of the run, and only
+// for checkpoints from members.
 func TestHoldsLooksOnce(t *testing.T) {
 	f := Folder{Dir: t.TempDir(), RunID: "run"}
 	k := NewSaver(Options{Tasks: &env.Tasks{Runtime: &bench{}}, Folder: f})
@@ -90,10 +91,10 @@ func TestHoldsLooksOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !k.Holds(c) {
-		t.Error("looked again")
+		t.Error("the folder was read twice")
 	}
 	if k.Holds(other) || k.Holds(c) {
-		t.Error("did not look again for another")
+		t.Error("the folder was not read for a different checkpoint")
 	}
 	if NewSaver(Options{Tasks: &env.Tasks{Runtime: &bench{}}}).Holds(c) {
 		t.Error("without a folder")

@@ -96,7 +96,7 @@ func (l *Lent) through(w io.Writer, data []byte) error {
 func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
 	facts, err := l.save(ctx, f.Commit(facts.Step), facts, hash)
 	if err != nil && !errors.Is(err, ErrNotTaken) {
-		err = fmt.Errorf("save the commit point: %w", err)
+		err = fmt.Errorf("save the intermediate checkpoint: %w", err)
 	}
 	return facts, err
 }

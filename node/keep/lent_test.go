@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// lentModel returns a model with a tensor of several pieces, and one that is small.
+// lentModel returns a model with a large tensor of several pieces and a small tensor.
 func lentModel(step uint32) checkpoint.Snapshot {
 	data := make([]byte, 3*lentPiece+4)
 	for i := range data {
@@ -33,7 +33,7 @@ func hashed(_ checkpoint.Snapshot, dir string) ([32]byte, error) {
 	return checkpoint.DigestDir(context.Background(), dir, nil)
 }
 
-// offer lends a model and overwrites it when that is over.
+// offer lends a model and overwrites it afterwards.
 func offer(ctx context.Context, l *Lent, s checkpoint.Snapshot) (done chan error) {
 	done = make(chan error, 1)
 	go func() {
@@ -46,7 +46,8 @@ func offer(ctx context.Context, l *Lent, s checkpoint.Snapshot) (done chan error
 	return done
 }
 
-// TestLentCommit: what is in the folder is the model as it was lent, also where another one of that step was.
+// TestLentCommit checks that the folder contains the model as it was lent, also if it replaces a
+// different model of the same step.
 func TestLentCommit(t *testing.T) {
 	f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
 	other := lentModel(9)
@@ -73,7 +74,8 @@ func TestLentCommit(t *testing.T) {
 	}
 }
 
-// TestLentTooLong: a model that was taken back is not read any more, and none is left behind.
+// TestLentTooLong checks that a model is not read after its owner has taken it back, and that no
+// partial model remains.
 func TestLentTooLong(t *testing.T) {
 	for _, offered := range []bool{true, false} {
 		f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
@@ -95,7 +97,7 @@ func TestLentTooLong(t *testing.T) {
 	}
 }
 
-// TestLentToABadDisk: an owner does not wait for a disk that fails.
+// TestLentToABadDisk checks that an owner does not wait for a disk that fails.
 func TestLentToABadDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
@@ -114,8 +116,9 @@ func hexDigest(s checkpoint.Snapshot) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// TestPutDown: a model that was put down at its epoch's end gets its place when the run has recorded it: also where an earlier one
-// is saved meanwhile, or where another model of its step is. It may be reported at once.
+// TestPutDown checks that a model that was written directly to its folder at the end of its epoch
+// gets its final name when the run has recorded it, also if an earlier model is saved in the
+// meantime, or a different model of the same step exists. It may be reported at once.
 func TestPutDown(t *testing.T) {
 	for _, way := range []string{"alone", "beside an earlier one", "another in its place", "found before", "gone"} {
 		t.Run(way, func(t *testing.T) {
@@ -163,7 +166,7 @@ func TestPutDown(t *testing.T) {
 				t.Errorf("%d tensors, %v; saver: %v", len(read.Tensors), err, b.Err())
 			}
 			if _, err := os.Stat(b.Folder.pending(9)); err == nil {
-				t.Error("it is pending still")
+				t.Error("the model is still pending")
 			}
 		})
 	}

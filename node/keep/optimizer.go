@@ -63,8 +63,8 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 	return true, nil
 }
 
-// keepOptimizers removes all but the newest files of this run and key up to the step upTo. It first
-// removes those of later steps, from a future that the run's host lost.
+// keepOptimizers keeps only the newest files of this run and key up to the step upTo. It first
+// removes files of later steps, from a future that the run's host lost.
 func (f Folder) keepOptimizers(keep int, upTo uint32) error {
 	steps := map[string]int64{}
 	names, err := f.optimizers(func(name string) bool {

@@ -12,11 +12,11 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// momentum writes that of a trainer that has none.
+// momentum writes the momentum of a trainer that has none.
 func momentum(path string) error { return os.WriteFile(path, make([]byte, 8), 0o600) }
 
-// TestOptimizersArePruned keeps the newest states of this run and key, and leaves alone what
-// belongs to others.
+// TestOptimizersArePruned checks that the newest states of this run and key are kept, and that
+// files of other runs and keys are not touched.
 func TestOptimizersArePruned(t *testing.T) {
 	folder := Folder{Dir: t.TempDir(), RunID: "my run", ID: clienttest.Key(1).ID()}
 	other, elsewhere := folder, folder
@@ -45,7 +45,8 @@ func TestOptimizersArePruned(t *testing.T) {
 	}
 }
 
-// TestOptimizerAfterTheHostWentBack stays, and those of the future that was forgotten go.
+// TestOptimizerAfterTheHostWentBack checks that the optimizer state for the run's present model is
+// kept after the host went back, and that the states of forgotten steps are removed.
 func TestOptimizerAfterTheHostWentBack(t *testing.T) {
 	folder := Folder{Dir: t.TempDir(), RunID: "run", ID: clienttest.Key(1).ID()}
 	for _, step := range []uint32{80, 90, 60} {
@@ -65,8 +66,8 @@ func TestOptimizerAfterTheHostWentBack(t *testing.T) {
 	}
 }
 
-// TestTornOptimizersAreRemoved: what a killed process left of the momentum that it was writing is removed with the next
-// one, and nothing of others.
+// TestTornOptimizersAreRemoved checks that the partly written momentum of a killed process is
+// removed when the next one is written. Other files are not touched.
 func TestTornOptimizersAreRemoved(t *testing.T) {
 	folder := Folder{Dir: t.TempDir(), RunID: "run", ID: clienttest.Key(1).ID()}
 	other, elsewhere := folder, folder
@@ -96,7 +97,8 @@ func TestTornOptimizersAreRemoved(t *testing.T) {
 	}
 }
 
-// TestOptimizerBelongsToOneModel, one run and one key; a damaged one is said.
+// TestOptimizerBelongsToOneModel checks that a state belongs to one model, one run and one key, and
+// that a damaged state is reported.
 func TestOptimizerBelongsToOneModel(t *testing.T) {
 	folder := Folder{Dir: t.TempDir(), RunID: "run", ID: clienttest.Key(1).ID()}
 	digest := [32]byte{7}

@@ -78,7 +78,7 @@ func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 			k.wrote(m)
 			p.done = true
 			if err != nil {
-				k.Log.Warn("the model is not on the disk before it is reported", "step", m.Step, "err", err)
+				k.Log.Warn("reporting a model that is not yet on the disk", "step", m.Step, "err", err)
 			}
 			if then := p.then; then != nil {
 				p.then = nil // its model is needed only until it is saved

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// cooldownAfter is the end of an epoch whose last round was that step.
+// cooldownAfter returns the state of the run in the Cooldown after a step.
 func cooldownAfter(step uint32) *coordinator.State {
 	s := stateAfter(step, coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: step - 3})
 	s.RunState = coordinator.Cooldown
@@ -20,8 +20,8 @@ func cooldownAfter(step uint32) *coordinator.State {
 	return s
 }
 
-// TestModelIsOnTheDiskBeforeItIsReported, and is found there by the next process, with the facts
-// that everybody else writes.
+// TestModelIsOnTheDiskBeforeItIsReported checks that a model is on the disk before it is reported,
+// and that the next process finds it there, with the facts that all members write.
 func TestModelIsOnTheDiskBeforeItIsReported(t *testing.T) {
 	b, m := newBench(t.TempDir(), 0), modelOf(9)
 	s := cooldownAfter(9)
@@ -34,12 +34,12 @@ func TestModelIsOnTheDiskBeforeItIsReported(t *testing.T) {
 	}
 	b.work()
 	if !b.Ahead(s) || !b.Busy() {
-		t.Error("the report waits on, or nothing is left to do")
+		t.Error("the report still waits, or the saver is not busy")
 	}
 	if newBench(b.Folder.Dir, 0).Holds(s.Model.Checkpoint) {
-		t.Error("another model is found")
+		t.Error("a different model is found")
 	}
-	next := newBench(b.Folder.Dir, 0) // this one was killed
+	next := newBench(b.Folder.Dir, 0) // simulates a killed process
 	if !next.Holds(recorded(m)) {
 		t.Fatal("the next process does not find the model")
 	}
@@ -49,7 +49,8 @@ func TestModelIsOnTheDiskBeforeItIsReported(t *testing.T) {
 	}
 }
 
-// TestPendingModelGetsItsPlace when the run has recorded it, and goes when it recorded another.
+// TestPendingModelGetsItsPlace checks that a pending model gets its final name if the run records
+// it, and is removed if the run records a different one.
 func TestPendingModelGetsItsPlace(t *testing.T) {
 	for _, ours := range []bool{true, false} {
 		b, m := newBench(t.TempDir(), 0), modelOf(9)
@@ -62,11 +63,11 @@ func TestPendingModelGetsItsPlace(t *testing.T) {
 		}
 		b.SaveAgreed(s)
 		if len(b.queue) != 1 {
-			t.Fatal("the model has its place before it is written")
+			t.Fatal("the model has its final name before it is written")
 		}
 		b.work()
 		if ours && len(b.queue) != 1 {
-			t.Fatal("it does not get its place when it is written")
+			t.Fatal("the model does not get its final name after it is written")
 		}
 		b.SaveAgreed(s)
 		b.work()
@@ -80,7 +81,8 @@ func TestPendingModelGetsItsPlace(t *testing.T) {
 	}
 }
 
-// TestSlowDiskDelaysTheReportOnly: it does not prevent it, and hardly makes an epoch longer that is not the last one.
+// TestSlowDiskDelaysTheReportOnly checks that a slow disk delays the report but does not prevent
+// it, and makes an epoch only slightly longer, unless it is the last one.
 func TestSlowDiskDelaysTheReportOnly(t *testing.T) {
 	for name, test := range map[string]struct {
 		last        bool
@@ -112,8 +114,9 @@ func TestSlowDiskDelaysTheReportOnly(t *testing.T) {
 	}
 }
 
-// TestHungDiskHasOneAhead has a disk not answer for many epochs: each report waits as long as it may, no more than two
-// models wait for the disk, and the newest is saved when it answers.
+// TestHungDiskHasOneAhead checks a disk that does not answer for many epochs. Each report waits for
+// its maximum time, at most two models wait for the disk, and the newest is saved once the disk
+// answers.
 func TestHungDiskHasOneAhead(t *testing.T) {
 	b := newBench(filepath.Join(t.TempDir(), "checkpoints"), 0)
 	b.now = time.Unix(1000, 0)
@@ -138,7 +141,7 @@ func TestHungDiskHasOneAhead(t *testing.T) {
 		b.SaveAgreed(newest)
 	}
 	if !newBench(b.Folder.Dir, 0).Holds(newest.Model.Checkpoint) || b.Busy() || b.Err() != nil {
-		t.Errorf("the newest is not there, busy %v, %v", b.Busy(), b.Err())
+		t.Errorf("the newest is missing, busy %v, %v", b.Busy(), b.Err())
 	}
 	entries, err := os.ReadDir(b.Folder.Dir)
 	if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), pendingSuffix) }) {

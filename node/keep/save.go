@@ -32,7 +32,7 @@ type attempt struct {
 }
 
 // save writes the model to the folder, concurrently with the loop. It drops a failed attempt, which
-// is of an earlier step.
+// has an earlier step.
 func (k *Saver) save(a *attempt) {
 	report := event.Checkpoint{Epoch: a.epoch, Step: a.model.Step, Digest: hex.EncodeToString(a.model.Digest[:])}
 	k.failed = nil
@@ -81,7 +81,7 @@ func (k *Saver) save(a *attempt) {
 func (k *Saver) saveFailed(a *attempt, dir, older string, err error) {
 	a.pause = min(max(2*a.pause, firstSavePause), maxSavePause)
 	a.next = k.Tasks.Now().Add(a.pause)
-	k.Log.Error("checkpoint not saved; training continues, but a restart would begin from an older one", "dir", dir, "newest in the folder", older, "again in", a.pause, "err", err)
+	k.Log.Error("checkpoint not saved; training continues, but a restart would begin from an older one", "dir", dir, "newest_saved", older, "retry_in", a.pause, "err", err)
 	if k.unsaved == nil && len(k.writing) == 0 && !errors.Is(err, errOtherCheckpoint) {
 		k.failed = a
 	}
@@ -160,13 +160,13 @@ func (k *Saver) write(a *attempt, dir string) error {
 			break
 		}
 		if give() {
-			k.Log.Warn("the disk is full: what is worth less makes room for the checkpoint", "dir", dir)
+			k.Log.Warn("the disk is full; removing less important files to save the checkpoint", "dir", dir)
 			err = put()
 		}
 	}
 	if err == nil && a.recorded {
 		if failed := dropCommits(); failed != nil {
-			k.Log.Warn("remove models that were taken while epochs ran", "err", failed)
+			k.Log.Warn("cannot remove old intermediate checkpoints", "err", failed)
 		}
 	}
 	if err == nil && a.known && k.Saved != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// TestHungDiskBounds has a disk not answer for many epochs: no more than two models wait for it, and the newest,
-// which is saved when it answers.
+// TestHungDiskBounds checks a disk that does not answer for many epochs. At most two models wait
+// for it, and it saves the newest once it answers.
 func TestHungDiskBounds(t *testing.T) {
 	b := newBench(filepath.Join(t.TempDir(), "checkpoints"), 0)
 	for step := uint32(3); step <= 30; step += 3 {
@@ -41,8 +41,8 @@ func TestHungDiskBounds(t *testing.T) {
 	}
 }
 
-// TestFailedSaveIsRepeated: it fails loudly, naming what is in the folder, is repeated with pauses, and
-// gives way to a later checkpoint.
+// TestFailedSaveIsRepeated checks that a failed save is reported with the files in its folder, is
+// repeated with pauses, and is replaced by a later checkpoint.
 func TestFailedSaveIsRepeated(t *testing.T) {
 	b := newBench(filepath.Join(t.TempDir(), "checkpoints"), 3)
 	b.now = time.Unix(1000, 0)
@@ -54,7 +54,7 @@ func TestFailedSaveIsRepeated(t *testing.T) {
 	}
 	save(3)
 	away := b.Folder.Dir + ".away"
-	if err := errors.Join(os.Rename(b.Folder.Dir, away), os.WriteFile(b.Folder.Dir, nil, 0o600)); err != nil { // no folder
+	if err := errors.Join(os.Rename(b.Folder.Dir, away), os.WriteFile(b.Folder.Dir, nil, 0o600)); err != nil { // not a folder
 		t.Fatal(err)
 	}
 	save(6)
@@ -85,7 +85,8 @@ func TestFailedSaveIsRepeated(t *testing.T) {
 	}
 }
 
-// TestWhatMakesRoom is worth less than the newest checkpoint, in that order, and no more than it takes.
+// TestWhatMakesRoom checks that only files that are less valuable than the newest checkpoint are
+// removed to make room, in a fixed order, and no more than necessary.
 func TestWhatMakesRoom(t *testing.T) {
 	full := fmt.Errorf("write: %w", &fs.PathError{Op: "write", Err: syscall.ENOSPC})
 	for fits, want := range map[int]string{
@@ -99,7 +100,7 @@ func TestWhatMakesRoom(t *testing.T) {
 			b.SaveAgreed(stateAfter(step, recorded(m)))
 			b.work()
 		}
-		for _, step := range []uint32{11, 14} { // the second is of the next epoch, and stays
+		for _, step := range []uint32{11, 14} { // the second belongs to the next epoch and is kept
 			if err := b.Folder.SaveCommit(modelOf(step).Snapshot, checkpoint.Facts{RunID: b.Folder.RunID, Step: step}); err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +135,7 @@ func TestWhatMakesRoom(t *testing.T) {
 			gone = append(gone, "commit point")
 		}
 		if _, err := os.Stat(b.Folder.Commit(14)); err != nil {
-			t.Errorf("fits after %d: the commit point of the next epoch: %v", fits, err)
+			t.Errorf("fits after %d: the intermediate checkpoint of the next epoch: %v", fits, err)
 		}
 		if left, _ := os.ReadDir(optimizers); len(left) == 1 {
 			gone = append(gone, "optimizers")
@@ -150,8 +151,9 @@ func TestWhatMakesRoom(t *testing.T) {
 	}
 }
 
-// TestNewestRecordedModelStays although models of later steps are saved that the run did not record: when an
-// epoch ends without agreement on its last model, the run goes on from an earlier one.
+// TestNewestRecordedModelStays checks that the newest recorded model is kept, although models of
+// later steps are saved that the run did not record. If an epoch ends without agreement on its last
+// model, the run continues from an earlier one.
 func TestNewestRecordedModelStays(t *testing.T) {
 	before, commit, last := modelOf(12), modelOf(20), modelOf(24)
 	b := newBench(t.TempDir(), 1)
@@ -165,9 +167,9 @@ func TestNewestRecordedModelStays(t *testing.T) {
 	s.Earlier = []coordinator.Recorded{{Step: 12, Digest: before.Digest}}
 	saves(last, s)
 	if newest, found := newBench(b.Folder.Dir, 0).Newest(s); !found || newest.Step != 12 {
-		t.Errorf("the newest recorded model in the folder is of step %d, %v; want 12, which it had", newest.Step, found)
+		t.Errorf("the newest recorded model in the folder is of step %d, %v; want 12, which was in the folder", newest.Step, found)
 	}
-	commit.Facts = FactsAfter(stateAfter(20, recorded(before)), 20) // it was taken when the run stood there
+	commit.Facts = FactsAfter(stateAfter(20, recorded(before)), 20) // the state of the run when it was taken
 	commit.Facts.Digest = hex.EncodeToString(commit.Digest[:])
 	saves(commit, s)
 	if !newBench(b.Folder.Dir, 0).Holds(recorded(commit)) {
@@ -181,13 +183,14 @@ func TestNewestRecordedModelStays(t *testing.T) {
 	}
 }
 
-// TestForgottenFuture has a run whose host went back, and a folder with checkpoints of the steps that it forgot:
-// those neither crowd out the run's own nor keep them from being saved, and stay.
+// TestForgottenFuture checks a folder with checkpoints of steps that the run's host forgot. They
+// are kept, do not count toward the limit, and do not prevent the run's checkpoints from being
+// saved.
 func TestForgottenFuture(t *testing.T) {
 	b := newBench(t.TempDir(), 2)
 	for _, step := range []uint32{12, 15, 18} {
 		m := modelOf(step)
-		m.Snapshot.Tensors[0].Data[0]++ // not what the run comes to now
+		m.Snapshot.Tensors[0].Data[0]++ // differs from the present model of the run
 		m.Digest = m.Snapshot.Manifest().Digest()
 		b.Take(m)
 		b.SaveAgreed(stateAfter(step, recorded(m)))

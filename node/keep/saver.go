@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Model is the model at the end of an epoch, or one that an epoch fell back to.
+// Model is the model at the end of an epoch, or a model that an epoch fell back to.
 type Model struct {
 	Step     uint32
 	Digest   [32]byte // of its manifest
@@ -58,7 +58,7 @@ type Saver struct {
 	err     error         // of the newest attempt
 	newest  uint32        // step of the newest checkpoint that this process wrote to the folder
 
-	looked coordinator.Checkpoint // checkpoint that was looked for in the folder
+	looked coordinator.Checkpoint // checkpoint that the folder was searched for
 	holds  bool                   // whether it was there
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// bench is a saver, and what it does and says.
+// bench is a saver with recorded effects.
 type bench struct {
 	*Saver
 	env.Runtime
@@ -46,10 +46,10 @@ func newBench(dir string, keep int) *bench {
 	return b
 }
 
-// Run implements env.Runtime: the task waits for work.
+// Run implements env.Runtime. The task runs in the next call of work.
 func (b *bench) Run(task func() func()) { b.queue = append(b.queue, func() { task()() }) }
 
-// work lets everything that waits go on; what begins with that waits.
+// work runs all waiting tasks. Tasks that they start wait for the next call.
 func (b *bench) work() {
 	waiting := b.queue
 	b.queue = nil
@@ -65,7 +65,7 @@ func modelOf(step uint32) Model {
 	return Model{Step: step, Digest: s.Manifest().Digest(), Snapshot: s}
 }
 
-// stateAfter is a run whose newest round was that step, with a checkpoint.
+// stateAfter returns the state of a run whose newest round was the given step, with a checkpoint.
 func stateAfter(step uint32, c coordinator.Checkpoint) *coordinator.State {
 	s := &coordinator.State{RunID: clienttest.RunID, RunState: coordinator.WaitingForMembers}
 	s.Progress.Epoch, s.Progress.Step, s.Progress.DataIndex = 1, step+1, 36
@@ -77,14 +77,14 @@ func recorded(m Model) coordinator.Checkpoint {
 	return coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: m.Step, Digest: m.Digest}
 }
 
-// TestModelIsSavedWhenTheRunHasLeftCooldown, with where it stands, once; until then the
-// saver is busy.
+// TestModelIsSavedWhenTheRunHasLeftCooldown checks that the model is saved once, with its facts,
+// when the run leaves Cooldown. The saver is busy until then.
 func TestModelIsSavedWhenTheRunHasLeftCooldown(t *testing.T) {
 	b, m := newBench(t.TempDir(), 0), modelOf(3)
 	s := stateAfter(3, recorded(m))
 	b.SaveAgreed(s)
 	if b.Busy() || b.Holds(recorded(m)) {
-		t.Error("busy, or holds something, before there is a model")
+		t.Error("busy or holds a model before there is one")
 	}
 	b.Take(m)
 	s.RunState = coordinator.Cooldown
@@ -111,14 +111,14 @@ func TestModelIsSavedWhenTheRunHasLeftCooldown(t *testing.T) {
 	if err != nil || facts.DataIndex != 36 || facts.RunID != clienttest.RunID || len(b.saved) != 1 || b.saved[0] != facts {
 		t.Errorf("facts %+v, notified %+v, %v", facts, b.saved, err)
 	}
-	fresh := newBench(b.Folder.Dir, 0) // what was looked for is remembered
+	fresh := newBench(b.Folder.Dir, 0) // lookups are cached
 	if !fresh.Holds(recorded(m)) || !strings.Contains(fresh.WhereLies(s), dir) {
 		t.Errorf("not found again: %s", fresh.WhereLies(s))
 	}
 }
 
-// TestModelThatIsNotTheRunsIsNotSaved: neither one that the run recorded another of, nor is
-// anything written where there is no folder.
+// TestModelThatIsNotTheRunsIsNotSaved checks that a model is not saved if the run recorded a
+// different one, or if there is no folder.
 func TestModelThatIsNotTheRunsIsNotSaved(t *testing.T) {
 	b, m := newBench(t.TempDir(), 0), modelOf(3)
 	other := recorded(m)
@@ -136,7 +136,8 @@ func TestModelThatIsNotTheRunsIsNotSaved(t *testing.T) {
 	}
 }
 
-// TestOnlyTheNewestStay, and facts are noted as long as the state tells them.
+// TestOnlyTheNewestStay checks that only the newest checkpoints are kept, and that facts are
+// written only if the state still contains them.
 func TestOnlyTheNewestStay(t *testing.T) {
 	b := newBench(t.TempDir(), 2)
 	for _, step := range []uint32{3, 6, 9} {
@@ -154,7 +155,7 @@ func TestOnlyTheNewestStay(t *testing.T) {
 		}
 	}
 	m := modelOf(12)
-	s := stateAfter(14, recorded(m)) // the run has gone on for two rounds
+	s := stateAfter(14, recorded(m)) // two rounds later
 	b.Take(m)
 	b.SaveAgreed(s)
 	b.work()
@@ -167,7 +168,8 @@ func TestOnlyTheNewestStay(t *testing.T) {
 	}
 }
 
-// TestCheckpointThatCannotBeSaved is an error until a later one is saved.
+// TestCheckpointThatCannotBeSaved checks that a failed checkpoint is an error until a later one is
+// saved.
 func TestCheckpointThatCannotBeSaved(t *testing.T) {
 	b := newBench(t.TempDir(), 0)
 	if err := os.MkdirAll(b.Folder.Checkpoint(3), 0o755); err != nil {
@@ -192,7 +194,8 @@ func TestCheckpointThatCannotBeSaved(t *testing.T) {
 	}
 }
 
-// TestUploadsAreReportedWhenTheRunCanTakeThem, and forgotten when it never will.
+// TestUploadsAreReportedWhenTheRunCanTakeThem checks that an upload is reported when the run can
+// accept it, and is forgotten when the run never will.
 func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 	me, m := coordinator.ClientID{7}, modelOf(3)
 	facts := func(run string, m Model) checkpoint.Facts {
@@ -245,7 +248,7 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 	}
 }
 
-// TestWhereLies names what members say when nothing is here.
+// TestWhereLies checks the places that messages name if the model is not here.
 func TestWhereLies(t *testing.T) {
 	m := modelOf(3)
 	s := stateAfter(3, recorded(m))
@@ -260,6 +263,6 @@ func TestWhereLies(t *testing.T) {
 	s.Model.Checkpoint = coordinator.Checkpoint{Kind: coordinator.CheckpointDummy}
 	golden.Message(t, "the initial model", errors.New(b.WhereLies(s)))
 	if b.Holds(s.Model.Checkpoint) {
-		t.Error("it holds a dummy")
+		t.Error("the saver holds a dummy checkpoint")
 	}
 }

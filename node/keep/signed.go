@@ -15,16 +15,16 @@ const (
 	signedFolder = ".signed"
 
 	signedSlots    = 2
-	signedSlotSize = 32 + 4 + 4 // run, step, check of both
+	signedSlotSize = 32 + 4 + 4 // run, step, checksum of both
 )
 
 // errUnreadable means that a signing record has no complete slot.
-var errUnreadable = errors.New("no part of it was written whole")
+var errUnreadable = errors.New("the file has no complete record")
 
 // errSigned means that another process of this client may have signed a result of the step.
-var errSigned = errors.New("another process with this key and folder has noted that it signs a result of this step or a later one: run one process with a key")
+var errSigned = errors.New("another process with this key and folder has recorded that it signs a result of this or a later step; run only one process with a key")
 
-// Signed returns the name of the file with the newest step of which this client signed a result.
+// Signed returns the name of the file with the newest step for which this client signed a result.
 func (f Folder) Signed() string {
 	return filepath.Join(f.Dir, signedFolder, fmt.Sprintf("%s-%x", checkpointPrefix(f.RunID), f.ID[:8]))
 }
@@ -36,7 +36,7 @@ func (f Folder) Trained() bool {
 	return err == nil
 }
 
-// NewestSigned returns the newest step of a run of which any process of this client signed a
+// NewestSigned returns the newest step of a run for which any process of this client signed a
 // result, as recorded by NoteSigned. found is false if there is no record of this run.
 func (f Folder) NewestSigned(run [32]byte) (step uint32, found bool, err error) {
 	if f.Dir == "" {
@@ -68,11 +68,11 @@ func newestSigned(b []byte, run [32]byte) (step uint32, found, whole bool) {
 	return step, found, whole
 }
 
-// NoteSigned records, before a result of a step is signed, that it will be signed. It returns when
-// the record would survive a crash of the machine. The error is errSigned if this or a later step
-// was recorded before: a process calls it once for each step. The file has its final size from the
-// start, so that a full disk does not prevent writing. It has two slots, and NoteSigned writes the
-// older one, so that a torn write loses nothing.
+// NoteSigned records that the client is about to sign a result of a step. It returns when the record
+// would survive a crash of the machine. It returns errSigned if this step or a later step is already
+// recorded: a process calls NoteSigned once for each step. The signing record has its final size from
+// the start, so that a full disk does not prevent writing. The record has two slots, and NoteSigned
+// overwrites the older slot, so that a torn write loses nothing.
 func (f Folder) NoteSigned(run [32]byte, step uint32) (err error) {
 	if f.Dir == "" {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestNewestSigned finds the newest step that was noted, of each run for itself.
+// TestNewestSigned checks that the newest signed step of each run is found.
 func TestNewestSigned(t *testing.T) {
 	f := Folder{Dir: t.TempDir(), RunID: "run/a", ID: [32]byte{1, 2, 3}}
 	one, two := sha256.Sum256([]byte("one")), sha256.Sum256([]byte("two"))
@@ -26,18 +26,18 @@ func TestNewestSigned(t *testing.T) {
 		want(one, step, true)
 		want(two, 0, false)
 	}
-	for _, step := range []uint32{19, 20} { // another process was faster
+	for _, step := range []uint32{19, 20} { // as if another process had signed them
 		if err := f.NoteSigned(one, step); !errors.Is(err, errSigned) {
-			t.Errorf("step %d is noted again: %v", step, err)
+			t.Errorf("step %d is recorded twice: %v", step, err)
 		}
 		want(one, 20, true)
 	}
 	other := f
 	other.ID[0] = 9
 	if _, found, err := other.NewestSigned(one); found || err != nil {
-		t.Errorf("another key has a note: %v", err)
+		t.Errorf("a different key has a record: %v", err)
 	}
-	for step := uint32(1); step < 4; step++ { // a run of the same name that was created anew
+	for step := uint32(1); step < 4; step++ { // a new run with the same name
 		if err := f.NoteSigned(two, step); err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,8 @@ func TestNewestSigned(t *testing.T) {
 	}
 }
 
-// TestTornNote loses no step before the one whose note was not written whole, wherever it ended.
+// TestTornNote checks that a partly written record does not affect the earlier steps, wherever it
+// ends.
 func TestTornNote(t *testing.T) {
 	run := sha256.Sum256([]byte("run"))
 	for size := range signedSlotSize {
@@ -71,12 +72,13 @@ func TestTornNote(t *testing.T) {
 			t.Fatal(err)
 		}
 		if step, found, err := f.NewestSigned(run); err != nil || !found || step < 5 {
-			t.Fatalf("after %d bytes of a note: step %d, found %v (%v)", size, step, found, err)
+			t.Fatalf("after %d bytes of a record: step %d, found %v (%v)", size, step, found, err)
 		}
 	}
 }
 
-// TestUnreadableNote is an error, so that nobody takes it for none.
+// TestUnreadableNote checks that an unreadable record is an error, so that it is not mistaken for a
+// missing one.
 func TestUnreadableNote(t *testing.T) {
 	f := Folder{Dir: t.TempDir(), RunID: "run"}
 	if err := f.NoteSigned([32]byte{1}, 1); err != nil {
@@ -93,7 +95,7 @@ func TestUnreadableNote(t *testing.T) {
 			t.Fatal(err)
 		}
 		if step, found, err := f.NewestSigned([32]byte{1}); err != nil || !found || step != 7 {
-			t.Errorf("after a new note: step %d, found %v (%v)", step, found, err)
+			t.Errorf("after a new record: step %d, found %v (%v)", step, found, err)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type Uploads struct {
 	newest *coordinator.ReportUpload
 }
 
-// Add records that a checkpoint of the run is available to others at a location. It ignores a
+// Add records that other members can download a checkpoint of the run from a location. It ignores a
 // checkpoint of another run. It may be called from any goroutine.
 func (u *Uploads) Add(runID string, f checkpoint.Facts, at coordinator.Place) {
 	report := coordinator.ReportUpload{Step: f.Step, Place: at}
@@ -47,12 +47,12 @@ func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.
 	}
 	u.newest = nil // it is known to the run, or useless
 	if len(s.Earlier) > 0 && report.Step < s.Earlier[0].Step {
-		log.Warn("the upload took longer than the run remembers its models; it stays there, unreported; use longer epochs (over a quarter of an upload) or a faster destination",
-			"step", report.Step, "remembered from step", s.Earlier[0].Step, "at", report.Place)
+		log.Warn("the upload took so long that the run has forgotten the model; the uploaded model stays at its location, unreported; use epochs longer than a quarter of an upload, or a faster destination",
+			"step", report.Step, "oldest_recorded_step", s.Earlier[0].Step, "at", report.Place)
 		return report, false
 	}
 	if !errors.Is(err, coordinator.ErrDuplicate) {
-		log.Info("the upload is of no use to the run", "step", report.Step, "at", report.Place, "why", err)
+		log.Info("not reporting the upload", "step", report.Step, "at", report.Place, "why", err)
 	}
 	return report, false
 }

@@ -50,7 +50,7 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	}
 }
 
-// forgottenSuffix is the suffix of a checkpoint that was replaced by another one of its step: it
+// forgottenSuffix is the suffix of a checkpoint that a different one of the same step replaced: it
 // came from a future that the run's host lost, or from another run of the same name.
 const forgottenSuffix = ".forgotten"
 
@@ -63,9 +63,9 @@ func putAside(dir string) error {
 	return os.Rename(dir, aside)
 }
 
-// pruneCheckpoints removes all but the newest checkpoints of a run up to the step upTo, and the one
-// of step spare. Checkpoints of later steps come from a future that the run's host lost. It keeps a
-// folder that contains anything but a checkpoint.
+// pruneCheckpoints keeps only the newest checkpoints of a run up to the step upTo, and the
+// checkpoint of step spare. Checkpoints of later steps come from a future that the run's host lost.
+// It does not remove a folder with other files.
 func pruneCheckpoints(dir, prefix string, keep int, upTo, spare uint32) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

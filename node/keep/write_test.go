@@ -25,19 +25,19 @@ func TestPruneCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// These are not the run's checkpoints.
+	// These are not checkpoints of the run.
 	others := []string{"other-step1", prefix + "01", prefix + "x", prefix}
 	for _, name := range others {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// And here somebody keeps something else.
+	// This is a different file of the user.
 	if err := os.WriteFile(filepath.Join(dir, prefix+"2", "notes.txt"), []byte("mine"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := pruneCheckpoints(dir, prefix, 2, 100, 0); err == nil {
-		t.Error("a folder with other files was removed, or passed over in silence")
+		t.Error("a folder with other files was removed, or skipped without a report")
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -54,8 +54,8 @@ func TestPruneCheckpoints(t *testing.T) {
 	}
 }
 
-// TestUnfinishedCheckpointsAreRemoved cleans up after a client that was killed while it
-// saved, whatever step it was.
+// TestUnfinishedCheckpointsAreRemoved checks that the unfinished checkpoints of a client that was
+// killed while it saved are removed, whatever their steps.
 func TestUnfinishedCheckpointsAreRemoved(t *testing.T) {
 	dir := t.TempDir()
 	prefix, random := checkpointPrefix("run"), strings.Repeat("A", 26)
@@ -65,7 +65,7 @@ func TestUnfinishedCheckpointsAreRemoved(t *testing.T) {
 		}
 	}
 	removeUnfinished(dir, prefix, slog.New(slog.DiscardHandler))
-	removeUnfinished(filepath.Join(dir, "none"), prefix, nil) // nothing to warn of
+	removeUnfinished(filepath.Join(dir, "none"), prefix, nil) // nothing to report
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 || left[0].Name() != ".other-step7."+random {
 		t.Errorf("left %v, %v", left, err)
@@ -76,7 +76,7 @@ func TestCheckpointOfAnotherRunIsKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run-step3")
 	first, other := clienttest.Model(), clienttest.Model()
 	other.Step = first.Step + 1
-	for range 2 { // a client that was restarted may have saved it before
+	for range 2 { // a restarted client may have saved it before
 		if err := writeCheckpoint(dir, first); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// fakeProvider is a data provider that works by itself while its context lasts.
+// fakeProvider is a data provider that works in the background while its context lasts.
 type fakeProvider struct {
 	life    context.Context
 	block   bool // reads wait for their context
@@ -41,13 +41,13 @@ func (p *fakeProvider) Close() error {
 	return nil
 }
 
-// opens returns what opens the provider.
+// opens returns a function that opens the provider.
 func (p *fakeProvider) opens(ctx context.Context) (data.Provider, error) {
 	p.life = ctx
 	return p, nil
 }
 
-// TestDataOutlivesItsOpening reads after the context of the call that opened it ended.
+// TestDataOutlivesItsOpening reads after the context of the call that opened the data has ended.
 func TestDataOutlivesItsOpening(t *testing.T) {
 	var d Data
 	if _, err := d.Batch(t.Context(), assign.BatchID{}); err == nil {
@@ -67,7 +67,7 @@ func TestDataOutlivesItsOpening(t *testing.T) {
 	}
 }
 
-// TestDataOpeningCanBeCancelled cancels an opening that takes long.
+// TestDataOpeningCanBeCancelled cancels a slow opening.
 func TestDataOpeningCanBeCancelled(t *testing.T) {
 	var d Data
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,8 +85,7 @@ func TestDataOpeningCanBeCancelled(t *testing.T) {
 	}
 }
 
-// TestDataClosesTheOneBefore opens the data of a run that was configured anew, while
-// the old one is read.
+// TestDataClosesTheOneBefore opens the data of a reconfigured run while the old data is being read.
 func TestDataClosesTheOneBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d Data

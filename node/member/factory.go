@@ -52,7 +52,8 @@ func NewFactory(o Options) *Factory {
 // Data returns the data of the run of the last Build.
 func (f *Factory) Data() *Data { return &f.data }
 
-// Build creates the trainer of the run and opens its data. It closes those of a previous Build.
+// Build creates the trainer of the run and opens its data. It closes the trainer and the data of a
+// previous Build.
 func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, definition env.Definition) (env.Trainer, error) {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {

@@ -48,7 +48,7 @@ func toyModel(t *testing.T) checkpoint.Snapshot {
 	return checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(toyConfig)}}, Tensors: tensors}
 }
 
-// definition is that of a run which trains sequences of a length, from a checkpoint.
+// definition returns the definition of a run that trains sequences of a length from a checkpoint.
 func definition(t *testing.T, seqLen int, from string, audited bool) env.Definition {
 	t.Helper()
 	text := fmt.Sprintf(`run_id = "run"
@@ -94,7 +94,7 @@ clip_grad_norm = 1.0
 	return env.Definition{Model: state.Model, Audited: audited}
 }
 
-// localDefinition is that of a run whose members make two steps in a round.
+// localDefinition returns the definition of a run whose members make two steps in a round.
 func localDefinition(t *testing.T, change ...func(l *config.LocalSteps)) env.Definition {
 	t.Helper()
 	d := definition(t, 32, ofTheHub, false)
@@ -115,8 +115,8 @@ func localDefinition(t *testing.T, change ...func(l *config.LocalSteps)) env.Def
 	return d
 }
 
-// TestTrainerOfLocalSteps builds the trainer of a run without audits, and goes on with another one from its
-// model and its optimizer.
+// TestTrainerOfLocalSteps builds the trainer of a run without audits. It then continues with a
+// second trainer from the model and optimizer of the first.
 func TestTrainerOfLocalSteps(t *testing.T) {
 	requireTorch(t)
 	var o observer
@@ -126,7 +126,7 @@ func TestTrainerOfLocalSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, audits := trainer.(env.Auditor); audits {
-		t.Error("it reports that it can be audited")
+		t.Error("a trainer without audits can be audited")
 	}
 	round(t, f, trainer, 1)
 	round(t, f, trainer, 2)
@@ -171,7 +171,7 @@ const (
 	ofDummy  = "[model.LLM.checkpoint.Dummy]\nrepo_id = \"\""
 )
 
-// observer counts what a trainer says of itself.
+// observer counts the reports of a trainer.
 type observer struct {
 	used, forgotten, busy, calls int
 	step                         uint32
@@ -219,7 +219,7 @@ func batch(t *testing.T, f *Factory) data.Batch {
 	return b
 }
 
-// round trains a step, and applies its result.
+// round trains a step and applies its result.
 func round(t *testing.T, f *Factory, trainer env.Trainer, step uint32) {
 	t.Helper()
 	begun := 0
@@ -231,7 +231,7 @@ func round(t *testing.T, f *Factory, trainer env.Trainer, step uint32) {
 		t.Fatal(err)
 	}
 	if err := trainer.Verify(payload, step+1, assign.BatchID{Start: 0, End: 2}, [32]byte{7}); err == nil {
-		t.Fatal("the result is one of another step too")
+		t.Fatal("the result is also accepted for a different step")
 	}
 	if err := trainer.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
 		t.Fatal(err)
@@ -266,7 +266,7 @@ func TestTrainerOfARun(t *testing.T) {
 		t.Errorf("built again: %v, %+v", err, o)
 	}
 	if _, err := first.Snapshot(t.Context()); err == nil {
-		t.Error("the trainer before is open")
+		t.Error("the previous trainer is still open")
 	}
 	round(t, f, second, 3)
 }
@@ -275,7 +275,8 @@ const expertsConfig = `{"architectures":["MixtralForCausalLM"],"vocab_size":256,
 "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":2,"max_position_embeddings":32,"eos_token_id":0,
 "num_local_experts":4,"num_experts_per_tok":2}`
 
-// TestAuditedExpertsComputeInF32 asks for bf16, which routes tokens otherwise on other machines.
+// TestAuditedExpertsComputeInF32 checks that bf16 is refused, because tokens would be routed
+// differently on different machines.
 func TestAuditedExpertsComputeInF32(t *testing.T) {
 	requireTorch(t)
 	var o observer
@@ -302,7 +303,7 @@ func TestAuditedExpertsComputeInF32(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := trainer.(env.Auditor).Precisions(); got[0] != audit.F32 {
-		t.Errorf("it trains in %v", got[0])
+		t.Errorf("the trainer computes in %v", got[0])
 	}
 	payload, _, err := trainer.Train(t.Context(), 1, batch(t, f), func(context.Context) error { return nil })
 	if err != nil {
@@ -312,7 +313,7 @@ func TestAuditedExpertsComputeInF32(t *testing.T) {
 	if err := trainer.Verify(payload, 1, id, key); err != nil {
 		t.Fatal(err)
 	}
-	const precision = 126 // where a result's header has it
+	const precision = 126 // its position in a result's header
 	if payload[precision] != audit.F32.Code() {
 		t.Fatalf("the header reports %d", payload[precision])
 	}
@@ -322,7 +323,7 @@ func TestAuditedExpertsComputeInF32(t *testing.T) {
 	}
 }
 
-// TestOptimizerIsKept has a second process go on where the first one ended.
+// TestOptimizerIsKept checks that a second process continues where the first ended.
 func TestOptimizerIsKept(t *testing.T) {
 	requireTorch(t)
 	path := filepath.Join(t.TempDir(), train.OptimizerFile)
@@ -355,7 +356,7 @@ func TestOptimizerIsKept(t *testing.T) {
 		}
 	}
 	if string(payloads[0]) != string(payloads[1]) {
-		t.Error("the second process has another result")
+		t.Error("the second process has a different result")
 	}
 }
 
@@ -370,7 +371,7 @@ func saveOptimizer(t *testing.T, trainer env.Trainer, path string) {
 	}
 }
 
-// TestDummyOfARun builds the trainers of runs that test the network, which need no libtorch.
+// TestDummyOfARun builds the trainers of runs that test the network, which do not need libtorch.
 func TestDummyOfARun(t *testing.T) {
 	for _, audited := range []bool{false, true} {
 		var o observer
@@ -389,7 +390,8 @@ func TestDummyOfARun(t *testing.T) {
 	}
 }
 
-// TestModelIsRefused before any data is opened, and after data that cannot be.
+// TestModelIsRefused checks that an unsuitable model is refused before its data is opened, and that
+// a model without data is not used.
 func TestModelIsRefused(t *testing.T) {
 	var o observer
 	f := newFactory(t, &o)

@@ -24,9 +24,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-const partsAtOnce = 8 // as the client's default
+const partsAtOnce = 8 // as in the client's defaults
 
-// modelOf returns a model of so many MiB with large and small tensors.
+// modelOf returns a model of the given size in MiB, with large and small tensors.
 func modelOf(mib int) checkpoint.Snapshot {
 	random := mathrand.NewChaCha8([32]byte{1})
 	s := checkpoint.Snapshot{Files: []checkpoint.File{{Name: "config.json", Data: []byte(`{}`)}}}
@@ -51,7 +51,7 @@ func sizeOf(parts []checkpoint.Blob) (total int64) {
 	return total
 }
 
-// share gives the model to a member.
+// share makes a member hold the model.
 func share(t testing.TB, n *p2p.Node, store *blob.Store, s checkpoint.Snapshot) *p2pnet.Network {
 	t.Helper()
 	network := p2pnet.New(n, store, "run")
@@ -68,7 +68,7 @@ func share(t testing.TB, n *p2p.Node, store *blob.Store, s checkpoint.Snapshot) 
 	return network
 }
 
-// handOver fetches all parts of a model as a client does that joins.
+// handOver fetches all parts of a model like a client that joins.
 func handOver(ctx context.Context, network *p2pnet.Network, parts []checkpoint.Blob, holders []identity.ID) error {
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.SetLimit(partsAtOnce)
@@ -81,8 +81,8 @@ func handOver(ctx context.Context, network *p2pnet.Network, parts []checkpoint.B
 	return tasks.Wait()
 }
 
-// BenchmarkHandOver compares the hand-over of a model of 200 MB from three members with
-// one plain copy of the same bytes over TLS 1.3, turn by turn on the same machine.
+// BenchmarkHandOver compares the transfer of a model of 200 MB from three members with one plain
+// copy of the same bytes over TLS 1.3, alternately on the same machine.
 func BenchmarkHandOver(b *testing.B) {
 	for _, where := range []string{"memory", "disk"} {
 		b.Run(where, func(b *testing.B) {
@@ -132,8 +132,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// cost is what something took: time on the clock and, which other work on the machine
-// changes less, of all processors.
+// cost contains the duration of an operation, and its CPU time on all processors, which other work
+// on the machine changes less.
 type cost struct{ wall, cpu time.Duration }
 
 func now() cost {
@@ -148,7 +148,7 @@ func (c *cost) add(since cost) {
 	c.cpu += n.cpu - since.cpu
 }
 
-// copyOverTLS sends every tensor over one fresh TLS 1.3 connection into fresh memory.
+// copyOverTLS sends every tensor over a new TLS 1.3 connection into new memory.
 func copyOverTLS(t testing.TB, s checkpoint.Snapshot) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -181,7 +181,7 @@ func copyOverTLS(t testing.TB, s checkpoint.Snapshot) {
 	})
 	conn, err := (&tls.Dialer{
 		NetDialer: &net.Dialer{Timeout: p2ptest.Wait},
-		Config:    &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}, // only the speed counts
+		Config:    &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}, // only the speed matters
 	}).DialContext(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

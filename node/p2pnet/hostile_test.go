@@ -27,8 +27,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// saboteur is the network of a client that serves wrong bytes or nothing, in turn, and
-// announces results of rounds that are long over.
+// saboteur is the network of a client that alternately serves wrong bytes and nothing, and
+// announces results of old rounds.
 type saboteur struct {
 	*p2pnet.Network
 	key     identity.Key
@@ -53,13 +53,13 @@ func (s *saboteur) Publish(ctx context.Context, message []byte) error {
 		return err
 	}
 	if a.Step > 2+coordinator.StoredRounds {
-		a.Step, a.Size = 1, uint32(s.replays.Add(1)) // other bytes, so that gossip passes it on
+		a.Step, a.Size = 1, uint32(s.replays.Add(1)) // changed bytes, so that gossip forwards them
 		err = s.Network.Publish(ctx, wire.SignAnnouncement(s.key, a))
 	}
 	return errors.Join(err, s.Network.Publish(ctx, message))
 }
 
-// Request pushes no results: they have to be fetched from it.
+// Request drops pushed results, so that other members must fetch them from this client.
 func (s *saboteur) Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error) {
 	if protocol == exchange.PushProtocol {
 		return nil, errors.New("kept back")
@@ -67,8 +67,8 @@ func (s *saboteur) Request(ctx context.Context, to identity.ID, protocol string,
 	return s.Network.Request(ctx, to, protocol, request, maxResponse)
 }
 
-// serve answers for blobs in the place of the store: honestly, or it would be dropped, until it
-// has replayed.
+// serve answers requests for blobs in place of the store. It is honest until it has replayed, or it
+// would be dropped.
 func (s *saboteur) serve(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
 	var request [48]byte
 	if _, err := io.ReadFull(stream, request[:]); err != nil {
@@ -93,7 +93,7 @@ func (s *saboteur) serve(ctx context.Context, _ identity.ID, stream p2p.Stream) 
 	return err
 }
 
-// faults are what a node held against others.
+// faults records the faults that a node found in other members.
 type faults struct {
 	mu   sync.Mutex
 	seen map[identity.ID][]p2p.Fault
@@ -116,7 +116,7 @@ type participant struct {
 	err     error
 }
 
-// start runs a client until the run is over; sabotage makes it hostile.
+// start runs a client until the run is over. If sabotage is set, the client is hostile.
 func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host, name string, sabotage bool) (wait func()) {
 	t.Helper()
 	p.key = p2ptest.Key(name)
@@ -158,9 +158,9 @@ func (p *participant) start(ctx context.Context, t *testing.T, host *memory.Host
 	return func() { <-done }
 }
 
-// TestRunWithAHostileMember lets three honest clients, one of which joins late, finish a
-// run with a member that serves wrong bytes, stalls and replays, over libp2p: they end with
-// the same model, and know who it was.
+// TestRunWithAHostileMember runs three honest clients, one of them late, and a member that serves
+// wrong bytes, stalls and replays, over libp2p. It checks that the honest clients end with the same
+// model, and identify the hostile member.
 func TestRunWithAHostileMember(t *testing.T) {
 	const steps = 12
 	host, watch := newHost(t, func(c *coordinator.Config) {
@@ -188,7 +188,7 @@ func TestRunWithAHostileMember(t *testing.T) {
 			t.Errorf("%s: %v, model %x", name, p.err, p.trainer.Weights())
 		}
 		for id, faults := range p.faults.seen {
-			slow := func(f p2p.Fault) bool { return f == p2p.FaultStall } // as an honest one on a busy machine is
+			slow := func(f p2p.Fault) bool { return f == p2p.FaultStall } // like an honest member on a busy machine
 			if id != bad.key.ID() && len(slices.DeleteFunc(slices.Clone(faults), slow)) > 0 {
 				t.Errorf("%s holds %v against an honest member", name, faults)
 			}

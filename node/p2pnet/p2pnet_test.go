@@ -36,13 +36,14 @@ const (
 	speed = 10 // seconds of the run in one second of the test
 )
 
-const bulk = 64 << 10 // bytes of a part of the model, to be cut into ranges
+const bulk = 64 << 10 // size of a part of the model, large enough to be cut into ranges
 
 func initial(context.Context, coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	return clienttest.Bulky(clienttest.Model(), bulk), nil
 }
 
-// newHost begins a run whose clock is fast, of three epochs unless change says otherwise.
+// newHost begins a run of three epochs with a fast clock. The function change may change its
+// configuration.
 func newHost(t *testing.T, change func(*coordinator.Config)) (*memory.Host, *stopwatch) {
 	t.Helper()
 	config := coordinator.Config{
@@ -57,13 +58,13 @@ func newHost(t *testing.T, change func(*coordinator.Config)) (*memory.Host, *sto
 	return clienttest.Host(t, config, watch.now), watch
 }
 
-// firstEpoch is how much of the run's time the first members get before the late one has asked
-// for a seat: enough to begin an epoch, not enough to begin two.
+// firstEpoch is the maximum time of the run before the late client has requested a seat. It is
+// enough to begin one epoch, but not two.
 const firstEpoch = 15 * time.Second / speed
 
-// joinLate lets a client join when the first epoch has begun and before the second one does,
-// however slow the machine is: the run's clock stands until the first members have their seats,
-// and does not pass firstEpoch until the late one has asked for its own.
+// joinLate makes a client join between the beginnings of the first and the second epoch, however
+// slow the machine is. The run's clock stands still until the first members have seats, and runs
+// for at most firstEpoch until the late client has requested a seat.
 func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopwatch, key identity.Key, join func()) {
 	t.Helper()
 	await := func(subject string, holds func(s *coordinator.State) bool) {
@@ -79,7 +80,7 @@ func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopw
 	})
 	watch.run(firstEpoch)
 	await("the run begins", func(s *coordinator.State) bool {
-		return s.RunState != coordinator.WaitingForMembers || s.Progress.Epoch > 0 // it may be over between two looks
+		return s.RunState != coordinator.WaitingForMembers || s.Progress.Epoch > 0 // the phase may be over between two checks
 	})
 	join()
 	await("a late client asks for a seat", func(s *coordinator.State) bool {
@@ -88,25 +89,25 @@ func joinLate(ctx context.Context, t *testing.T, host *memory.Host, watch *stopw
 	watch.run(time.Hour)
 }
 
-// stopwatch is a clock of a run that stands still until it is told to run.
+// stopwatch is the clock of a run. It stands still until run is called.
 type stopwatch struct {
 	mu      sync.Mutex
-	elapsed time.Duration // until since
+	elapsed time.Duration // time on the watch at since
 	since   time.Time
-	most    time.Duration // of elapsed
+	most    time.Duration // maximum of the time on the watch
 }
 
-// now is in milliseconds of the run.
+// now returns the time of the run in milliseconds.
 func (w *stopwatch) now() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return 1_000_000_000 + uint64(w.passed()*speed/time.Millisecond)
 }
 
-// passed is the time on the watch. The caller holds mu.
+// passed returns the time on the watch. The caller holds mu.
 func (w *stopwatch) passed() time.Duration { return min(w.elapsed+time.Since(w.since), w.most) }
 
-// run lets it run for d more.
+// run lets the watch run for d more.
 func (w *stopwatch) run(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,8 +115,7 @@ func (w *stopwatch) run(d time.Duration) {
 	w.since, w.most = time.Now(), w.elapsed+d
 }
 
-// TestRunOverSockets lets three clients, one of which joins late, finish a run over
-// libp2p on the loopback interface.
+// TestRunOverSockets runs three clients, one of them late, over libp2p on the loopback interface.
 func TestRunOverSockets(t *testing.T) {
 	host, watch := newHost(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
@@ -173,13 +173,13 @@ func TestRunOverSockets(t *testing.T) {
 	checkLateJoiner(t, logs[2])
 }
 
-// isTrained reports whether a model is another than the run began with.
+// isTrained reports whether a model differs from the initial model.
 func isTrained(trainer *clienttest.Trainer) bool {
 	first := &clienttest.Trainer{}
 	return first.Load(context.Background(), clienttest.Model()) == nil && trainer.Weights() != first.Weights()
 }
 
-// checkLateJoiner checks that the client got its model from peers, and the byte counts.
+// checkLateJoiner checks that the client got its model from peers, and checks the byte counts.
 func checkLateJoiner(t *testing.T, log string) {
 	var ready event.Ready
 	var wire event.Wire
@@ -197,14 +197,14 @@ func checkLateJoiner(t *testing.T, log string) {
 		}
 	}
 	if ready.Source != "peers" || ready.Bytes < bulk {
-		t.Errorf("the late client got its model so: %+v", ready)
+		t.Errorf("the late client got its model from %+v", ready)
 	}
 	if wire.P2PReceived < bulk || wire.PayloadReceived == 0 || wire.ModelReceived != ready.Bytes {
 		t.Errorf("bytes on the wire: %+v", wire)
 	}
 }
 
-// TestAnnouncementsFitIntoGossip: what the client may say is what the network carries.
+// TestAnnouncementsFitIntoGossip checks that gossip carries the largest announcement of a client.
 func TestAnnouncementsFitIntoGossip(t *testing.T) {
 	if gossip.MaxMessage != exchange.MaxAnnouncementSize || wire.MaxAnnouncementSize > gossip.MaxMessage {
 		t.Errorf("gossip carries %d bytes, the client hears %d, an announcement may have %d",

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestFetchWithoutRoom fetches what is larger than the store: the client has to know that
-// this is not the holders' fault.
+// TestFetchWithoutRoom fetches a blob that is larger than the store. It checks that the client does
+// not blame the holders.
 func TestFetchWithoutRoom(t *testing.T) {
 	nodes := []*p2p.Node{p2ptest.Node(t, "giver"), p2ptest.Node(t, "taker")}
 	giver, taker := p2pnet.New(nodes[0], blob.NewStore(1<<20), run), p2pnet.New(nodes[1], blob.NewStore(1<<10), run)

@@ -21,7 +21,7 @@ type entry struct {
 	now, draw uint64
 }
 
-// replay feeds a log to a new state and calls after when it was changed.
+// replay applies a log to a new state and calls after for each change.
 func replay(t *testing.T, log []entry, after func(s *coordinator.State)) coordinator.State {
 	t.Helper()
 	config := clienttest.Config(auditMembers)
@@ -45,16 +45,16 @@ func replay(t *testing.T, log []entry, after func(s *coordinator.State)) coordin
 const (
 	auditMembers = 4
 	auditSteps   = 5
-	culprit      = 2 // the batch whose trainer does what makes the rounds different
+	culprit      = 2 // the batch whose trainer behaves differently in each round
 )
 
-// auditedRun is a run with the announcements that its members signed, and what counts in it
-// by how it was played.
+// auditedRun is a run with the announcements that its members signed, and the results that must
+// count.
 type auditedRun struct {
 	log     []entry
 	said    [][]byte
 	counted map[uint32][]tally.Counted
-	replica [32]byte // that all hold
+	replica [32]byte // replica of all members
 }
 
 // do adds an entry and returns the state after it.
@@ -73,11 +73,11 @@ func (r *auditedRun) tickUntil(t *testing.T, want coordinator.RunState) coordina
 			return s
 		}
 	}
-	t.Fatalf("the run does not come to %v", want)
+	t.Fatalf("the run does not reach %v", want)
 	return coordinator.State{}
 }
 
-// play has members train and witness a whole epoch.
+// play makes members train and witness a whole epoch.
 func play(t *testing.T) *auditedRun {
 	r := &auditedRun{counted: make(map[uint32][]tally.Counted), replica: tally.StartReplica([32]byte{7})}
 	for i := range auditMembers {
@@ -98,8 +98,8 @@ func play(t *testing.T) *auditedRun {
 	return r
 }
 
-// heldBy returns what the culprit signed in a step, which of it each witness holds, and
-// which counts.
+// heldBy returns the results that the culprit signed in a step, the result that each witness holds,
+// and the result that counts.
 func heldBy(step uint32, own [32]byte) (signed [][32]byte, held [auditMembers][32]byte, counts [32]byte) {
 	none, second, third := [32]byte{}, clienttest.Hash(byte(100+step)), clienttest.Hash(byte(200+step))
 	switch step {
@@ -107,16 +107,16 @@ func heldBy(step uint32, own [32]byte) (signed [][32]byte, held [auditMembers][3
 		return [][32]byte{own}, [auditMembers][32]byte{own, own, own, own}, own
 	case 2: // silent
 		return nil, held, none
-	case 3: // no result of two has a quorum
+	case 3: // none of two results has a quorum
 		return [][32]byte{own, second}, [auditMembers][32]byte{own, second, own, second}, none
-	case 4: // of three the last has one
+	case 4: // the last of three results has a quorum
 		return [][32]byte{own, second, third}, [auditMembers][32]byte{third, third, second, third}, third
 	default: // too late for one witness
 		return [][32]byte{own}, [auditMembers][32]byte{own, own, none, own}, own
 	}
 }
 
-// playRound has the members announce their results and witness those of others.
+// playRound makes the members announce their results and witness each other's results.
 func (r *auditedRun) playRound(t *testing.T, s *coordinator.State) {
 	t.Helper()
 	round := s.CurrentRound()
@@ -166,7 +166,7 @@ func keyOf(t *testing.T, id coordinator.ClientID) identity.Key {
 	return identity.Key{}
 }
 
-// hear enters an announcement as it was sent.
+// hear passes an announcement to a tally as it was sent.
 func hear(t *testing.T, tallied *tally.Tally, raw []byte) {
 	t.Helper()
 	author, a, err := wire.OpenAnnouncement(raw, clienttest.Run)
@@ -178,8 +178,8 @@ func hear(t *testing.T, tallied *tally.Tally, raw []byte) {
 	}
 }
 
-// audit decides the rounds of a log, of which it takes nothing but the rounds, by
-// announcements in their order.
+// audit decides the rounds of a log by announcements in the given order. It uses only the rounds of
+// the log.
 func audit(t *testing.T, log []entry, said [][]byte) map[uint32]tally.Outcome {
 	t.Helper()
 	all := make(map[uint32]*tally.Tally)
@@ -210,8 +210,9 @@ func audit(t *testing.T, log []entry, said [][]byte) map[uint32]tally.Outcome {
 	return outcomes
 }
 
-// TestAuditorCountsWhatTheRunCounted: a run's log and its announcements, in any order, say
-// which results became part of the model. Neither a node nor a result is needed.
+// TestAuditorCountsWhatTheRunCounted checks that a run's log and its announcements, in any order,
+// determine the results that became part of the model. Neither a node nor the results are
+// necessary.
 func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 	run := play(t)
 	order := rand.New(rand.NewPCG(1, 2))
@@ -229,14 +230,14 @@ func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 			replica = tally.ExtendReplica(replica, step, o.Counted)
 		}
 		if replica != run.replica {
-			t.Errorf("order %d: another replica", turn)
+			t.Errorf("order %d: wrong replica", turn)
 		}
 		order.Shuffle(len(run.said), func(i, j int) { run.said[i], run.said[j] = run.said[j], run.said[i] })
 	}
 }
 
-// TestAuditorKnowsWhatItLacks: without an announcement of a result that counts, the outcome
-// of its round does not pass for known.
+// TestAuditorKnowsWhatItLacks checks that the outcome of a round is unknown if the announcement of
+// a counted result is missing.
 func TestAuditorKnowsWhatItLacks(t *testing.T) {
 	run := play(t)
 	for i, raw := range run.said {

@@ -139,9 +139,10 @@ func (t count) withRoot(root [32]byte) []Commitment {
 }
 
 // believed returns the votes that count. A witness denies a candidate that its filter contains if
-// its list, whose root it signed, names another one. If more witnesses deny a candidate than can be
-// dishonest, at least one of them is honest. The candidate was then made to pass the filters, and
-// the votes of all that deny it are removed. It then has a quorum only if honest witnesses hold it.
+// its list, whose root it signed, names a different one. If more witnesses deny a candidate than
+// can be dishonest, at least one of them is honest. The candidate was then made to pass the
+// filters, and the votes of all that deny it are removed. It then has a quorum only if honest
+// witnesses hold it.
 //
 // Fewer denials do not count, although each is signed. The known lists depend on the messages that
 // a client has received, so a vote must not depend on dishonest witnesses alone: honest clients
@@ -225,7 +226,7 @@ func (t count) lacks(batch, witness int) bool {
 
 // informed lists the members that know more about the batches unknown here: the witnesses that
 // signed the root of a quorum, because they hold exactly what counts. Without such a root it lists
-// those that claim a result of one of the batches and hold none of its candidates.
+// the witnesses that claim a result of one of the batches and hold none of its candidates.
 func (b ballot) informed(unknown []int) []uint16 {
 	t := b.tally()
 	root, agreed := b.round.QuorumRoot()

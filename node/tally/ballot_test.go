@@ -27,14 +27,14 @@ func TestDecide(t *testing.T) {
 	full := []Commitment{a, b, c}
 	ids := owners(3)
 	blind := clienttest.Proofs(seed, ids, full, full, full)
-	blind[1].Commitments = [40]uint64{} // the right root, an empty filter
+	blind[1].Commitments = [40]uint64{} // the right root with an empty filter
 	silent := clienttest.Proofs(seed, ids, full, full)
 	for i := range silent {
 		silent[i].Participants, silent[i].Commitments = [40]uint64{}, [40]uint64{}
 	}
 	blurred := clienttest.Proofs(seed, ids, full, full, []Commitment{a, b2, c})
-	blurred[1].Commitments = blurred[2].Commitments // the root of one result, the filter of the other
-	// The last of four votes for a result whose trainer it does not hold anything of.
+	blurred[1].Commitments = blurred[2].Commitments // the root of one result with the filter of the other
+	// The last of four witnesses votes for a result although it holds nothing of its trainer.
 	split := clienttest.Proofs(seed, ids, full, []Commitment{a, b2, c}, full, []Commitment{a, none, c})
 	split[3].Commitments.Add(seed, b[:])
 	tests := map[string]struct {
@@ -105,8 +105,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideIsIndependentOfOrder shuffles witnesses and candidates: neither may matter,
-// and whoever knows everything knows that nothing is missing.
+// TestDecideIsIndependentOfOrder checks that the order of witnesses and candidates does not matter,
+// and that a client that knows all results knows that none is missing.
 func TestDecideIsIndependentOfOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		batches := rapid.IntRange(1, 6).Draw(t, "batches")
@@ -143,14 +143,14 @@ func TestDecideIsIndependentOfOrder(t *testing.T) {
 		if got := (ballot{round: &round, owners: ids, candidates: known}).decide(); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
-		// Who knows less arrives at the same, or knows that it lacks something.
+		// A client that knows less reaches the same decision, or knows that something is missing.
 		for i := range known {
 			if len(known[i]) > 0 {
 				known[i] = known[i][1:]
 			}
 		}
 		if got := (ballot{round: &round, owners: ids, candidates: known}).decide(); len(got.unknown) == 0 && fmt.Sprint(got.chosen) != fmt.Sprint(want.chosen) {
-			t.Fatalf("with less known: got %x without a doubt, want %x", got.chosen, want.chosen)
+			t.Fatalf("with fewer known results: got %x without a doubt, want %x", got.chosen, want.chosen)
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// manyOwners returns the owners of so many batches that filters are full enough for a
-// commitment that passes them to be found soon.
+// manyOwners returns the owners of n batches. With many batches the filters are so full that a
+// search quickly finds a commitment that passes them.
 func manyOwners(n int) []coordinator.ClientID {
 	ids := make([]coordinator.ClientID, n)
 	for i := range ids {
@@ -21,8 +21,8 @@ func manyOwners(n int) []coordinator.ClientID {
 	return ids
 }
 
-// forge searches for a low commitment that all filters contain, as a trainer can that
-// needs no blob for it.
+// forge searches for a low commitment that all filters contain. A trainer can do this because a
+// commitment needs no blob.
 func forge(t interface{ Skip(args ...any) }, seed, salt uint64, filters ...*bloom.Filter) Commitment {
 	keys := bloom.NewKeys(seed)
 	for number := range uint64(1) << 18 {
@@ -47,7 +47,7 @@ func filtersOf(witnesses []coordinator.Witness) []*bloom.Filter {
 	return filters
 }
 
-// only returns what a client holds that holds one result of each batch, or none.
+// only returns the held results of a client that holds at most one result of each batch.
 func only(list []Commitment) [][]Commitment {
 	held := make([][]Commitment, len(list))
 	for i, c := range list {
@@ -58,9 +58,9 @@ func only(list []Commitment) [][]Commitment {
 	return held
 }
 
-// TestForgedCommitment: one trainer sends two results, so that no root has a quorum, and
-// others announce, beside their results, commitments of nothing that are lower and that
-// all filters contain.
+// TestForgedCommitment checks a round in which one trainer sends two results, so that no root has a
+// quorum. Other trainers announce, in addition to their results, lower commitments without a blob
+// that all filters contain.
 func TestForgedCommitment(t *testing.T) {
 	const seed, batches, witnesses, forged = 7, 200, 8, 20
 	ids := manyOwners(batches)
@@ -81,7 +81,7 @@ func TestForgedCommitment(t *testing.T) {
 	round := coordinator.Round{Seed: seed, WitnessesElected: witnesses, WitnessesNeeded: uint16(assign.Quorum(witnesses))}
 	round.Witnesses = clienttest.Proofs(seed, ids, lists...)
 	want := slices.Clone(list)
-	want[0] = Commitment{} // has no quorum
+	want[0] = Commitment{} // does not have a quorum
 	for i := 1; i <= forged; i++ {
 		known[i] = append(known[i], forge(t, seed, uint64(i), filtersOf(round.Witnesses)...))
 	}
@@ -91,7 +91,8 @@ func TestForgedCommitment(t *testing.T) {
 			t.Errorf("client that %s: forged commitments count, or %v are unknown", name, v.unknown)
 		}
 	}
-	// Who holds nothing yet has to try what the filters allow. That is possible for a few.
+	// A client that holds nothing must try the combinations that the filters allow. That is
+	// possible for a few trainers.
 	for i := 6; i <= forged; i++ {
 		known[i] = known[i][:1]
 	}
@@ -104,7 +105,7 @@ func TestForgedCommitment(t *testing.T) {
 	}
 }
 
-// TestForgedCommitmentWithoutAResult: the forged commitment is the only one of its batch.
+// TestForgedCommitmentWithoutAResult checks a forged commitment that is the only one of its batch.
 func TestForgedCommitmentWithoutAResult(t *testing.T) {
 	const seed, batches = 8, 200
 	ids := manyOwners(batches)
@@ -121,7 +122,7 @@ func TestForgedCommitmentWithoutAResult(t *testing.T) {
 	other[0] = second
 	round := coordinator.Round{Seed: seed, WitnessesElected: 4, WitnessesNeeded: 3, Witnesses: clienttest.Proofs(seed, ids, list, other, list, other)}
 	for _, owner := range []bool{false, true} {
-		if owner { // their filters contain the owner by error too
+		if owner { // their filters also contain the owner by error
 			for k := range round.Witnesses {
 				round.Witnesses[k].Participants.Add(seed, ids[1][:])
 			}
@@ -135,9 +136,9 @@ func TestForgedCommitmentWithoutAResult(t *testing.T) {
 	}
 }
 
-// TestEmptyFilters: one honest witness is silent, and liars sign the root of the others
-// with filters that contain only other results, also one of a batch of which nothing
-// counts. The filters of the honest witnesses say everything.
+// TestEmptyFilters checks that the filters of honest witnesses suffice. One honest witness is
+// silent. Lying witnesses sign the honest root, but their filters contain only different results,
+// including a result of a batch without a counted result.
 func TestEmptyFilters(t *testing.T) {
 	const seed, batches, liars = 9, 13, 4
 	ids := owners(batches)
@@ -165,8 +166,8 @@ func TestEmptyFilters(t *testing.T) {
 	}
 }
 
-// TestFewDenialsAreNotBelieved: whether the list of a lying witness can be read depends on
-// what a client has heard. It changes nothing.
+// TestFewDenialsAreNotBelieved checks that the outcome does not depend on whether a client can read
+// the list of a lying witness, which depends on the announcements that it received.
 func TestFewDenialsAreNotBelieved(t *testing.T) {
 	const seed = 11
 	ids := owners(2)

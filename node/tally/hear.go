@@ -26,8 +26,8 @@ var (
 	ErrTooManyBefore = errors.New("two other results for the same batch came before")
 )
 
-// Hear enters an announcement whose signature was verified. It returns ErrEquivocation after
-// entering a second result, unless that displaced another one. It returns another error if it
+// Hear enters an announcement whose signature was verified. It returns ErrEquivocation after it has
+// entered a second result, unless that result displaced another. It returns another error if it
 // entered nothing: ErrOtherSize if the size entered before may have been a trap. Beyond two results
 // per batch, Hear enters only results that witnesses of the finished round hold. Otherwise a
 // trainer that sends many results could hide the one that counts, or hide that none counts: as long

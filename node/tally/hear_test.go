@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// openBook begins the tally of clienttest.Round, or of a round like it.
+// openBook begins the tally of clienttest.Round, or of a similar round.
 func openBook(round coordinator.Round) *Tally {
 	return New(round, 1, round.Assignments(clienttest.Config(3)))
 }
@@ -45,7 +45,7 @@ func TestHear(t *testing.T) {
 			t.Errorf("%s: %v", test.subject, err)
 		}
 	}
-	// When witnesses hold the third, it is heard after all.
+	// The third is accepted once witnesses hold it.
 	list := make([]Commitment, len(b.Slots))
 	list[0] = clienttest.Hash(3)
 	owners := clienttest.Owners(round)
@@ -66,9 +66,9 @@ func TestHear(t *testing.T) {
 	}
 }
 
-// TestHearWhereVotesWent: a trainer sends so many results that no two witnesses hold the
-// same, and this client holds none of theirs. Only when it hears of those does it know that
-// none counts.
+// TestHearWhereVotesWent checks a trainer that sends a different result to each witness and to this
+// client. The client knows that none of them counts only after it has received the announcements of
+// the witnesses' results.
 func TestHearWhereVotesWent(t *testing.T) {
 	round := clienttest.Round()
 	b := openBook(round)
@@ -97,9 +97,9 @@ func TestHearWhereVotesWent(t *testing.T) {
 	}
 }
 
-// TestHiddenResult: a trainer fills the places for results of its batch with others, for
-// which the filters of lying witnesses vote, before a client hears of those that honest
-// witnesses hold. It hears of them nevertheless.
+// TestHiddenResult checks a trainer that fills the slots for results of its batch with results for
+// which lying witnesses vote, before the client receives the honest witnesses' results. The client
+// must still accept them.
 func TestHiddenResult(t *testing.T) {
 	for name, held := range map[string]int{"one counts": 1, "each witness holds another": 7} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestHiddenResult(t *testing.T) {
 				t.Fatalf("%d results are kept, want %d", len(s.Candidates), want)
 			}
 			for k := range held {
-				if err := hear(lists[k][0]); err != nil { // it takes another's place
+				if err := hear(lists[k][0]); err != nil { // it displaces a different one
 					t.Errorf("a result of an honest witness: %v", err)
 				}
 			}
@@ -159,8 +159,8 @@ func TestHiddenResult(t *testing.T) {
 	}
 }
 
-// TestHeldResultsAreNotDisplaced: what this client proved stays known, also when it holds a
-// lower result meanwhile, or others have a witness's vote.
+// TestHeldResultsAreNotDisplaced checks that a result that this client proved is not displaced,
+// even if the client then holds a lower result, or other results have the vote of a witness.
 func TestHeldResultsAreNotDisplaced(t *testing.T) {
 	round := clienttest.Round()
 	round.WitnessesElected = 1
@@ -173,7 +173,7 @@ func TestHeldResultsAreNotDisplaced(t *testing.T) {
 	_, _ = hear(clienttest.Hash(2)), hear(clienttest.Hash(1))
 	s.Candidates[0].State = Held
 	if proof, _ := b.Witness(); proof.CommitmentsRoot != merkle.Root(append([][32]byte{clienttest.Hash(2)}, make([][32]byte, len(b.Slots)-1)...)) {
-		t.Fatal("another result is proved")
+		t.Fatal("a different result is proved")
 	}
 	s.Candidates[1].State = Held
 	b.Final = true
@@ -184,13 +184,13 @@ func TestHeldResultsAreNotDisplaced(t *testing.T) {
 		b.Round.Witnesses[0].Commitments = bloom.Filter{}
 		b.Round.Witnesses[0].Commitments.Add(round.Seed, c[:])
 		var want error
-		if n == 3 { // there is a place; the others take that one
+		if n == 3 { // there is a free slot, and the others take it
 			want = ErrEquivocation
 		}
 		if err := hear(c); !errors.Is(err, want) {
 			t.Fatal(err)
 		}
-		s.Candidates[2].State = Held // too late to have been proved
+		s.Candidates[2].State = Held // too late to be proved
 	}
 	if s.Candidates[0].Commitment != clienttest.Hash(2) || s.Candidates[1].Commitment != clienttest.Hash(1) || len(s.Candidates) != 3 || len(b.displaced) != 2 {
 		t.Errorf("%d results are kept, %d displaced", len(s.Candidates), len(b.displaced))

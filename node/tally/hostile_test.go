@@ -13,25 +13,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostileRound is a round of honest and lying witnesses with all results that were
-// announced for it.
+// hostileRound is a round of honest and lying witnesses with all results that were announced for
+// it.
 type hostileRound struct {
 	round  coordinator.Round
 	ids    []coordinator.ClientID
 	known  [][]Commitment
-	real   [][]Commitment // of known those with a blob
+	real   [][]Commitment // known results with a blob
 	honest [][]Commitment // lists of the honest witnesses
 
-	hostile int // trainers
+	hostile int // number of hostile trainers
 }
 
 const (
 	hostileBatches = 200
-	maxSearched    = 4 // hostile trainers whose results a client may hold others of than the witnesses
+	maxSearched    = 4 // maximum number of hostile trainers whose results may differ between a client and the witnesses
 )
 
-// drawHostileRound draws one. The first batches are those of trainers that lie: they send
-// several results, each to some of the witnesses, and forge commitments that pass filters.
+// drawHostileRound draws a round. The trainers of the first batches are hostile: they send several
+// results, each to some of the witnesses, and forge commitments that pass filters.
 func drawHostileRound(t *rapid.T) hostileRound {
 	elected := rapid.IntRange(1, 10).Draw(t, "elected")
 	liars := rapid.IntRange(0, (elected-1)/3).Draw(t, "liars")
@@ -87,8 +87,8 @@ func drawHostileRound(t *rapid.T) hostileRound {
 	return h
 }
 
-// lie adds a lying witness: with a list of its own or the root of another, and a filter
-// that contains it, or nothing, or more.
+// lie adds a lying witness. It has a separate list or the root of a different witness, and a filter
+// that contains its list, nothing, or more.
 func (h *hostileRound) lie(t *rapid.T, hostile int) {
 	list := make([]Commitment, hostileBatches)
 	if len(h.honest) > 0 {
@@ -123,10 +123,10 @@ func (h *hostileRound) lie(t *rapid.T, hostile int) {
 	h.round.Witnesses = append(h.round.Witnesses, w)
 }
 
-// clientOf returns the ballot of an honest client that knows all that was announced, in an
-// order of its own, and holds one of the results of nearly every batch. Where many trainers
-// are hostile it holds all their results that have a blob, also those that no witness holds
-// and that are lower, as one does that fetched what witnesses hold after the round.
+// clientOf returns the ballot of an honest client that knows all announcements in a random order
+// and holds one result of nearly every batch. If many trainers are hostile, it holds all their
+// results with a blob, including lower results that no witness holds, like a client that fetched
+// the witnesses' results after the round.
 func (h hostileRound) clientOf(t *rapid.T) ballot {
 	order := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "order"), 0))
 	b := ballot{round: &h.round, owners: h.ids, candidates: make([][]Commitment, len(h.known)), held: make([][]Commitment, len(h.known))}
@@ -147,9 +147,9 @@ func (h hostileRound) clientOf(t *rapid.T) ballot {
 	return b
 }
 
-// TestHonestClientsDecideAlike: as long as more than two thirds of the elected witnesses
-// do not lie, clients that know everything choose the same results, each held by an honest
-// witness, and all that a quorum of honest witnesses holds.
+// TestHonestClientsDecideAlike checks that clients that know everything choose the same results if
+// more than two thirds of the elected witnesses do not lie. An honest witness holds each chosen
+// result, and every result that a quorum of honest witnesses holds is chosen.
 func TestHonestClientsDecideAlike(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := drawHostileRound(t)
@@ -170,7 +170,7 @@ func TestHonestClientsDecideAlike(t *testing.T) {
 			}
 			for _, other := range h.real[i] {
 				if holders[other] >= int(h.round.WitnessesNeeded) && c != other {
-					t.Errorf("batch %d: a quorum of honest witnesses holds another result", i)
+					t.Errorf("batch %d: a quorum of honest witnesses holds a different result", i)
 				}
 			}
 		}

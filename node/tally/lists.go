@@ -25,8 +25,8 @@ type reading struct {
 // lists returns for each witness the list that it signed, among known candidates that its filters
 // contain, or nil if none was found.
 //
-// It first tries every list with the results that are held here, including those that this client
-// would not have proved, because they came late or from another replica. An honest witness holds
+// It first tries every list with the results held here, including results that this client would
+// not have proved because they arrived late or came from another replica. An honest witness holds
 // only results that can be fetched, so the first guess is right for it, however many commitments
 // were forged, as soon as its results were fetched. Then it tries all lists that its filters allow,
 // starting with the witnesses with the fewest possibilities, so that a dishonest witness cannot use

@@ -11,10 +11,10 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestLiarsCannotUseUpTheGuesses: witnesses whose filters allow more lists than can be
-// tried do not keep the others' from being found.
+// TestLiarsCannotUseUpTheGuesses checks that witnesses whose filters allow too many lists to try do
+// not prevent the client from finding the lists of other witnesses.
 func TestLiarsCannotUseUpTheGuesses(t *testing.T) {
-	const seed, batches = 10, 10 // so many that the first witness could use up all guesses
+	const seed, batches = 10, 10 // enough for the first witness to use up all guesses
 	ids := owners(batches)
 	list := make([]Commitment, batches)
 	known := make([][]Commitment, batches)
@@ -38,8 +38,8 @@ func TestLiarsCannotUseUpTheGuesses(t *testing.T) {
 	}
 }
 
-// TestWholeListLeavesNothingUnknown: filters name the owner of a batch by error. Whoever
-// knows a witness's list knows that it holds nothing else.
+// TestWholeListLeavesNothingUnknown checks filters that contain the owner of a batch by error. A
+// client that knows a witness's list knows that the witness holds nothing else.
 func TestWholeListLeavesNothingUnknown(t *testing.T) {
 	const seed = 12
 	ids := owners(3)
@@ -55,12 +55,12 @@ func TestWholeListLeavesNothingUnknown(t *testing.T) {
 	}
 	v = ballot{round: &round, owners: ids, candidates: [][]Commitment{nil, nil, {b}}}.decide()
 	if !slices.Equal(v.unknown, []int{0, 1}) {
-		t.Errorf("a result is not known, and no list: unknown %v", v.unknown)
+		t.Errorf("neither the result nor a list is known: unknown %v", v.unknown)
 	}
 }
 
-// crowdedRound returns the tally of a finished round of so many batches with the witnesses
-// that the lists describe. Of each batch what the first list has was announced, and is held.
+// crowdedRound returns the tally of a finished round whose witnesses have these lists. The results
+// of the first list are announced and held.
 func crowdedRound(seed uint64, lists [][]Commitment) *Tally {
 	b := &Tally{Final: true, Slots: make([]Slot, len(lists[0]))}
 	ids := manyOwners(len(b.Slots))
@@ -86,9 +86,9 @@ func fullList(batches int) []Commitment {
 	return list
 }
 
-// TestForgedBesideAnotherHeldResult: trainers forge commitments, and see to it that what
-// the client would have proved is not what the witnesses did, although it holds that too:
-// the client got another, lower result in time, or theirs said to be of another replica.
+// TestForgedBesideAnotherHeldResult checks forged commitments of trainers that also make the
+// client's proof differ from the witnesses' proofs. The client received a different, lower result
+// in time, or a result that claims a different replica, but it also holds the witnesses' results.
 func TestForgedBesideAnotherHeldResult(t *testing.T) {
 	const seed, batches, witnesses, hostile = 13, 128, 4, 7
 	list := fullList(batches)
@@ -112,22 +112,22 @@ func TestForgedBesideAnotherHeldResult(t *testing.T) {
 			}
 			for i, c := range o.Counted {
 				if c.Commitment != list[i] {
-					t.Errorf("batch %d: another result counts", i)
+					t.Errorf("batch %d: a different result counts", i)
 				}
 			}
 		})
 	}
 }
 
-// TestForgedWhereFewWitnessesHoldTheResult: hostile trainers send their results so late that
-// each witness holds others of them, none has a quorum, and forge commitments that all
-// filters contain. Witnesses that do not name the trainer have no vote for what their filters
-// contain by error, so that nothing is missing. But what these witnesses hold is not known to a
-// client that lacks the results: it fetches them, and then it is sure.
+// TestForgedWhereFewWitnessesHoldTheResult checks hostile trainers that send their results so late
+// that each witness holds different ones and none has a quorum. They also forge commitments that
+// all filters contain. A witness that does not list the trainer does not vote for these, so nothing
+// is missing. A client without the results cannot know what the witnesses hold. It fetches the
+// results, and then it is sure.
 func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 	const seed, batches, witnesses, hostile, tooLate = 14, 192, 32, 8, 3
 	list := fullList(batches)
-	var lacks []uint // per witness, the hostile trainers whose results come too late
+	var lacks []uint // for each witness, the hostile trainers whose results come too late
 	for set := range uint(1) << hostile {
 		if bits.OnesCount(set) == tooLate {
 			lacks = append(lacks, set)
@@ -174,12 +174,12 @@ func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 		t.Errorf("%d results are missing, %d count; unsure: %t", o.Missing, len(o.Counted), o.Unsure)
 	}
 	if rest := fetchable(b); len(rest) > 0 {
-		t.Errorf("%d results are fetched though nothing is missing", len(rest))
+		t.Errorf("%d results are fetched although nothing is missing", len(rest))
 	}
 }
 
-// fetchable returns what package fetch would fetch of a round: all that is known, is not
-// here, and may be of use.
+// fetchable returns the results of a round that package fetch would fetch: known, not held, and
+// possibly useful.
 func fetchable(b *Tally) (found []*Candidate) {
 	need := b.Needs()
 	b.each(func(s *Slot, c *Candidate) {

@@ -190,7 +190,7 @@ func (b *Tally) ballot() ballot {
 }
 
 // IsHeld reports whether witnesses hold a result, according to an outcome of the round. known is
-// false as long as the answer depends on what dishonest witnesses may hide.
+// false as long as dishonest witnesses may hide results that change the answer.
 func (b *Tally) IsHeld(c Commitment, o Outcome) (held, known bool) {
 	liars := (max(int(b.Round.WitnessesElected), len(b.Round.Witnesses)) - 1) / 3
 	switch votes, needed := b.Round.Votes(c), int(b.Round.WitnessesNeeded); {
@@ -243,7 +243,7 @@ type Need uint8
 // Levels of need, highest first.
 const (
 	Needed    Need = iota // its round is running, or it counts as far as is known
-	Telling               // it, or another result of its batch, may be what a witness's filter matches
+	Telling               // a witness's filter may match it or another result of its batch
 	Supported             // a witness's filter contains it
 	Useless
 )

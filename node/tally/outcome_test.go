@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestWarmingResultsDoNotCount: what a trainer with a young optimizer sends is witnessed
-// like any other result, and not applied.
+// TestWarmingResultsDoNotCount checks that the result of a trainer with a young optimizer is
+// witnessed like any other result, but not applied.
 func TestWarmingResultsDoNotCount(t *testing.T) {
 	round := clienttest.Round()
 	member := round.Assignments(clienttest.Config(3))[1].Member
@@ -24,7 +24,7 @@ func TestWarmingResultsDoNotCount(t *testing.T) {
 		if err := b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, list[i], [32]byte{}), nil); err != nil {
 			t.Fatal(err)
 		}
-		if i != 1 { // nobody needs to have fetched it
+		if i != 1 { // even if the client has not fetched it
 			s.Candidates[0].State = Held
 		}
 	}
@@ -39,8 +39,8 @@ func TestWarmingResultsDoNotCount(t *testing.T) {
 	}
 }
 
-// TestHeldIsIndependentOfOrder holds two results of one batch: the same one is proved,
-// whichever came first, and one of another replica never.
+// TestHeldIsIndependentOfOrder holds two results of one batch. The client proves the same result
+// whichever came first, and never a result of a different replica.
 func TestHeldIsIndependentOfOrder(t *testing.T) {
 	mine, foreign := [32]byte{1}, [32]byte{2}
 	var roots [2][32]byte
@@ -76,8 +76,8 @@ func TestHeldIsIndependentOfOrder(t *testing.T) {
 	}
 }
 
-// finishedBook returns the tally of a round that is over, in which all three witnesses hold
-// what is given for the first batch and nothing else.
+// finishedBook returns the tally of a finished round. All three witnesses hold the given results of
+// the first batch and nothing else.
 func finishedBook(holds Commitment) *Tally {
 	round := clienttest.Round()
 	b := openBook(round)
@@ -88,14 +88,14 @@ func finishedBook(holds Commitment) *Tally {
 	return b
 }
 
-// say lets the tally hear an announcement of the first batch's trainer.
+// say passes an announcement of the first batch's trainer to the tally.
 func say(b *Tally, c Commitment) {
 	s := &b.Slots[0]
 	_ = b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
 }
 
-// TestFinishedRoundIsDecidedOnce: newer states of the run say nothing new of a round that
-// is over; what was heard and held, witnesses, and want of room do.
+// TestFinishedRoundIsDecidedOnce checks that newer states of the run do not change the decision
+// about a finished round. Announcements, held results, witnesses and lack of room do.
 func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 	b := finishedBook(clienttest.Hash(1))
 	s := &b.Slots[0]
@@ -106,10 +106,10 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 	const mark = 99
 	b.judged.outcome.Missing = mark
 	fresh := b.Round
-	fresh.Witnesses = slices.Clone(fresh.Witnesses) // of a newer state
+	fresh.Witnesses = slices.Clone(fresh.Witnesses) // from a newer state
 	b.Renew(fresh, true)
 	if judge().Missing != mark {
-		t.Error("decided again though nothing has changed")
+		t.Error("decided again although nothing has changed")
 	}
 	for name, change := range map[string]func(){
 		"a result was heard":       func() { say(b, clienttest.Hash(1)) },
@@ -141,7 +141,8 @@ func TestFinishedRoundIsDecidedOnce(t *testing.T) {
 	}
 }
 
-// TestWantOfRoomIsSaid of a result that counts, until it is held.
+// TestWantOfRoomIsSaid checks that lack of room is reported for a result that counts, until it is
+// held.
 func TestWantOfRoomIsSaid(t *testing.T) {
 	b := finishedBook(clienttest.Hash(1))
 	s := &b.Slots[0]
@@ -163,8 +164,8 @@ func TestWantOfRoomIsSaid(t *testing.T) {
 	}
 }
 
-// TestDecisionsPause: while results are missing and others to come, a finished round is not
-// decided anew at each of them.
+// TestDecisionsPause checks that a finished round is not decided again for each announcement, while
+// results are missing and more announcements may arrive.
 func TestDecisionsPause(t *testing.T) {
 	b, now := finishedBook(clienttest.Hash(1)), time.Now()
 	s := &b.Slots[0]
@@ -196,7 +197,8 @@ func TestDecisionsPause(t *testing.T) {
 	}
 }
 
-// TestVotesAreCountedOnce for all states that say the same of the witnesses.
+// TestVotesAreCountedOnce checks that votes are counted once for all states with the same
+// witnesses.
 func TestVotesAreCountedOnce(t *testing.T) {
 	b := finishedBook(clienttest.Hash(1))
 	c := &Candidate{Commitment: clienttest.Hash(1)}
@@ -209,7 +211,7 @@ func TestVotesAreCountedOnce(t *testing.T) {
 	fresh.Witnesses = slices.Clone(fresh.Witnesses)
 	b.Renew(fresh, true)
 	if b.Votes(c) != 99 || !b.Final {
-		t.Error("counted again though nothing has changed")
+		t.Error("counted again although nothing has changed")
 	}
 	fresh.Witnesses = fresh.Witnesses[:2]
 	if b.Renew(fresh, true); b.Votes(c) != 2 {
@@ -217,7 +219,8 @@ func TestVotesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestSettledForgetsWhatDidNotCount, and keeps nothing in memory.
+// TestSettledForgetsWhatDidNotCount checks that results that did not count are forgotten, and that
+// payloads are removed from memory.
 func TestSettledForgetsWhatDidNotCount(t *testing.T) {
 	b := finishedBook(clienttest.Hash(1))
 	s := &b.Slots[0]

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestReplicaChain fixes the bytes of the chain.
+// TestReplicaChain checks that the bytes of the chain do not change.
 func TestReplicaChain(t *testing.T) {
 	r := StartReplica([32]byte{1, 2, 3})
 	if got := hex.EncodeToString(r[:]); got != wantStart {
@@ -19,7 +19,7 @@ func TestReplicaChain(t *testing.T) {
 		t.Errorf("next: got %s", got)
 	}
 	if ExtendReplica(r, 7, nil) == ExtendReplica(r, 8, nil) || ExtendReplica(r, 7, nil) == r {
-		t.Error("a step without results leaves no trace")
+		t.Error("a step without results does not change the replica")
 	}
 }
 

@@ -9,15 +9,16 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestVotesByErrorAreUnsure: a trainer signs three results, and all filters contain the one
-// that a client knows, by error; what the witnesses hold it has not heard of. No root has a
-// quorum, so nothing but the filters speaks, and the client finds out that it should ask.
+// TestVotesByErrorAreUnsure checks a trainer that signs three results. The client knows only a
+// result that all filters contain by error, and not the results that the witnesses hold. No root
+// has a quorum, so that only the filters count. The client must detect that it should request
+// announcements.
 func TestVotesByErrorAreUnsure(t *testing.T) {
 	const seed, batches, witnesses = 21, 200, 4
 	ids := manyOwners(batches)
 	list := fullList(batches)
 	late := slices.Clone(list)
-	late[1] = Commitment{} // too late for some: no root has a quorum
+	late[1] = Commitment{} // too late for some witnesses, so no root has a quorum
 	round := coordinator.Round{Seed: seed, WitnessesElected: witnesses, WitnessesNeeded: uint16(assign.Quorum(witnesses))}
 	round.Witnesses = clienttest.Proofs(seed, ids, list, late, list, late)
 	for k := range round.Witnesses {
@@ -32,7 +33,7 @@ func TestVotesByErrorAreUnsure(t *testing.T) {
 
 	v := ballot{&round, ids, known, known}.decide()
 	if v.chosen[0] != forged || len(v.unknown) > 0 {
-		t.Fatalf("the test is about a result that seems to count: chosen %x, unknown %v", v.chosen[0][:4], v.unknown)
+		t.Fatalf("the test needs a result that seems to count: chosen %x, unknown %v", v.chosen[0][:4], v.unknown)
 	}
 	if !slices.Equal(v.unread, []uint16{10, 11, 12, 13}) {
 		t.Errorf("unread are %v, want all witnesses", v.unread)
@@ -41,7 +42,7 @@ func TestVotesByErrorAreUnsure(t *testing.T) {
 	if v := (ballot{&round, ids, known, known}).decide(); v.chosen[0] != list[0] || len(v.unread) > 0 {
 		t.Errorf("client that knows the witnesses' results: chosen %x, want %x; unread %v", v.chosen[0][:4], list[0][:4], v.unread)
 	}
-	// One witness that signs the root of nothing does not make the others' word unsure.
+	// A single witness that signs a meaningless root does not make the other votes unsure.
 	round.Witnesses[3].CommitmentsRoot = clienttest.Numbered(7, 0, 0)
 	if v := (ballot{&round, ids, known, known}).decide(); len(v.unread) > 0 {
 		t.Errorf("with one meaningless root, unread are %v", v.unread)

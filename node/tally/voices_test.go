@@ -8,11 +8,11 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestWitnessesThatHideTheOwnerDoNotFork: 1 of 3, 3 of 8 or 3 of 9 witnesses lie. Batch 1 is a
-// liar's. It showed its result to few honest members only, and the liars have it in their filters,
-// but do not say that they hold a result of this owner. Some of them sign the list of the honest,
-// so that these lists are known. Who knows the result and who does not must not both be sure, of
-// different outcomes.
+// TestWitnessesThatHideTheOwnerDoNotFork checks rounds in which 1 of 3, 3 of 8 or 3 of 9 witnesses
+// lie. The trainer of batch 1 lies too, and sends its result to few honest members only. The lying
+// witnesses have the result in their filters, but do not list its owner. Some of them sign the
+// honest list, so that it can be found. A client that knows the result and a client that does not
+// must not both be sure of different outcomes.
 func TestWitnessesThatHideTheOwnerDoNotFork(t *testing.T) {
 	const seed = 99
 	a, b, c := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3)
@@ -43,12 +43,13 @@ func TestWitnessesThatHideTheOwnerDoNotFork(t *testing.T) {
 	}
 }
 
-// TestOutvoted has members of a finished round that signed replicas: the own one is 1.
+// TestOutvoted checks the replicas that the members of a finished round signed. This client's
+// replica is 1.
 func TestOutvoted(t *testing.T) {
 	ids := owners(12)
 	tests := map[string]struct {
 		seats     int
-		trainers  []byte // their replicas, 0: silent
+		trainers  []byte // the trainers' replicas; 0: silent
 		witnesses map[uint16]byte
 		running   bool
 		want      bool

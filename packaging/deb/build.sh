@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes psyche_VERSION_ARCH.deb (static: server, tools, dashboard) and psyche-client_VERSION_ARCH.deb
-# (trains, with the libtorch of this system) from what `make build manual` made.
+# Builds psyche_VERSION_ARCH.deb (static: server, tools, dashboard) and
+# psyche-client_VERSION_ARCH.deb (trains, with the libtorch of this system) from the output of `make
+# build manual`.
 #
-#   build.sh FOLDER      where to put them
+#   build.sh FOLDER      output folder
 #   VERSION              default: the commit's date and hash
-#   DEBFULLNAME, DEBEMAIL   who makes the packages
+#   DEBFULLNAME, DEBEMAIL   maintainer of the packages
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,7 +20,7 @@ umask 022
 mkdir -p "$out" "$work/all"
 make -s install DESTDIR="$work/all" prefix=/usr unitdir=/lib/systemd/system >/dev/null
 
-# take PACKAGE PATH...: moves files of the installation into a package.
+# take PACKAGE PATH...: moves installed files into a package.
 take() {
   local package=$1 path
   shift
@@ -32,7 +33,7 @@ for program in psyche psyche-client; do
   take "$program" "usr/bin/$program" "usr/share/man/man1/$program.1" "usr/share/bash-completion/completions/$program" \
     "usr/share/zsh/vendor-completions/_$program" "usr/share/fish/vendor_completions.d/$program.fish" \
     "usr/share/doc/$program/licences.txt" "usr/share/doc/$program/NOTICE"
-  rm "$work/all/usr/share/doc/$program/LICENSE" # Debian has it
+  rm "$work/all/usr/share/doc/$program/LICENSE" # Debian provides it
 done
 take psyche usr/lib/psyche/verifier.wasm.gz usr/lib/psyche/wasm_exec.js usr/bin/psyche-centralized-server usr/bin/psyche-centralized-local-testnet usr/bin/psyche-solana-client \
   lib/systemd/system/psyche-server.service lib/systemd/system/psyche-data-server.service etc/psyche/server.env etc/psyche/data-server.env
@@ -40,7 +41,8 @@ take psyche-client usr/bin/psyche-centralized-client usr/lib/psyche lib/systemd/
 left=$(find "$work/all" -type f -o -type l)
 [ -z "$left" ] || { printf 'build.sh: these files are in no package:\n%s\n' "$left" >&2; exit 1; }
 
-# What the client's program and the shim are linked with; dpkg-shlibdeps wants a debian/control.
+# Finds the libraries of the client's program and the shim. dpkg-shlibdeps requires a
+# debian/control.
 mkdir -p "$work/shlibs/debian"
 printf 'Source: psyche\n\nPackage: psyche-client\nArchitecture: any\n' >"$work/shlibs/debian/control"
 libraries=$(cd "$work/shlibs" && dpkg-shlibdeps -O --ignore-missing-info ../psyche-client/usr/bin/psyche-client ../psyche-client/usr/lib/psyche/libpsyche_torch.so 2>/dev/null | sed 's/^shlibs:Depends=//')
@@ -75,7 +77,7 @@ control() {
 control psyche "" "host of decentralised training runs" \
 " Coordinates runs that train a language model together over the internet:
  server, data server, administration, audit, local test networks and a page
- that shows runs in a browser. A static program without other needs."
+ that shows runs in a browser. A static program without dependencies."
 control psyche-client "$libraries, libopenblas0-openmp | libopenblas0 | libblas3" "member of decentralised training runs" \
 " Joins a run and trains its language model together with others over the
  internet; also trains alone, measures models and generates text. It computes

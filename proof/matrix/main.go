@@ -32,14 +32,14 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seed, "seed", 1, "`number` that the rows are drawn from")
+	flag.Uint64Var(&o.seed, "seed", 1, "seed of the random `number` generator that draws the rows")
 	flag.Float64Var(&o.minutes, "minutes", 0, "begin no row after so many `minutes`; 0: run all")
 	flag.StringVar(&o.row, "row", "", "run one `row` only: its number, or levels such as backend=chain,lag=2")
-	flag.BoolVar(&o.list, "list", false, "print the rows and run none")
-	flag.BoolVar(&o.brief, "brief", false, "half of the rounds in each row")
-	flag.BoolVar(&o.keep, "keep", false, "keep what the processes write also where nothing is found")
+	flag.BoolVar(&o.list, "list", false, "print the rows instead of running them")
+	flag.BoolVar(&o.brief, "brief", false, "run half of the rounds of each row")
+	flag.BoolVar(&o.keep, "keep", false, "keep the output of the processes even if no problem is found")
 	flag.StringVar(&o.bin, "bin", "build/bin", "`folder` of psyche and psyche-client")
-	flag.StringVar(&o.out, "out", "build/matrix", "`folder` for what the processes write")
+	flag.StringVar(&o.out, "out", "build/matrix", "`folder` for the output of the processes")
 	flag.StringVar(&o.evaluations, "evaluations", "learn/eval/testdata/data", "`folder` of the tasks' data sets")
 	flag.Parse()
 	ctx, stop := signals.Context()

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestAllThatIsBrokenIsReported breaks rules of several keys of [config] at once.
+// TestAllThatIsBrokenIsReported checks that one error reports several broken rules of [config].
 func TestAllThatIsBrokenIsReported(t *testing.T) {
 	text, err := os.ReadFile("testdata/server.toml")
 	if err != nil {
@@ -37,8 +37,9 @@ func TestAllThatIsBrokenIsReported(t *testing.T) {
 	}
 }
 
-// TestOptimizersThatNobodyTrains refuses what the published format knows and clients do not
-// train, where it is loaded; what earlier definitions hold can still be read.
+// TestOptimizersThatNobodyTrains checks that loading a file refuses optimizers that the published
+// format contains but clients cannot train. Earlier definitions with such an optimizer remain
+// readable.
 func TestOptimizersThatNobodyTrains(t *testing.T) {
 	text, err := os.ReadFile("testdata/server.toml")
 	if err != nil {
@@ -46,7 +47,7 @@ func TestOptimizersThatNobodyTrains(t *testing.T) {
 	}
 	before, _, found := strings.Cut(string(text), "[model.LLM.optimizer.")
 	if !found {
-		t.Fatal("the sample has another order")
+		t.Fatal("the sample has an unexpected order")
 	}
 	for name, optimizer := range map[string]string{
 		"AdamW": "[model.LLM.optimizer.AdamW]\nbetas = [0.9, 0.95]\nweight_decay = 0.1\neps = 1e-8\n",

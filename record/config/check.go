@@ -11,10 +11,10 @@ import (
 // ErrInvalidModel means that a model definition contains invalid values.
 var ErrInvalidModel = errors.New("invalid model definition")
 
-// fault is what is wrong with one key of a definition.
+// fault is an error in one key of a definition.
 type fault struct{ key, text string }
 
-// faults collects what is wrong with the keys of one table.
+// faults contains the errors in the keys of one table.
 type faults []fault
 
 func (f *faults) add(key, format string, args ...any) {
@@ -33,8 +33,8 @@ func (f *faults) notNegative(key string, value float64) {
 	}
 }
 
-// report passes faults on to the table that the values were read from, unless reading
-// them failed already.
+// report adds found to the errors of the table that the values come from, unless reading the values
+// has already failed.
 func (t *table) report(failedBefore int, found faults) {
 	if len(t.problems) > failedBefore {
 		return
@@ -44,7 +44,7 @@ func (t *table) report(failedBefore int, found faults) {
 	}
 }
 
-// check reports what is wrong with a definition that did not come from a file.
+// check returns the errors in a definition that was not read from a file.
 func (m Model) check() error {
 	var found faults
 	switch m.Architecture {
@@ -74,11 +74,11 @@ func (m Model) check() error {
 	return errors.Join(errs...)
 }
 
-// largestUsualLR is far above every learning rate that AdamW or DisTrO trains with: a step
-// of either moves each weight by about the rate.
+// largestUsualLR is much larger than every learning rate in use with AdamW or DisTrO. With both, a
+// step changes each weight by about the learning rate.
 const largestUsualLR = 0.1
 
-// warnings names what is allowed but can hardly be meant.
+// warnings returns a warning for each setting that is valid but probably a mistake.
 func (m Model) warnings() []string {
 	if base := m.LRSchedule.base(); base > largestUsualLR && m.Optimizer.Dummy == nil {
 		return []string{fmt.Sprintf("[model.LLM.lr_schedule] base_lr = %g: a step moves each weight by about as much, which no model bears; 0.0001 to 0.01 is usual", base)}
@@ -86,7 +86,7 @@ func (m Model) warnings() []string {
 	return nil
 }
 
-// exactlyOne adds a fault unless one of the cases is set.
+// exactlyOne adds a fault unless exactly one of the cases is set.
 func (f *faults) exactlyOne(key string, set ...bool) {
 	count := 0
 	for _, is := range set {
@@ -193,7 +193,7 @@ func (s LRSchedule) check() faults {
 	return f
 }
 
-// checkDecay checks a schedule that falls from the end of the warm-up to TotalSteps.
+// checkDecay checks a schedule that decays from the end of the warm-up to TotalSteps.
 func checkDecay(s CosineLR) faults {
 	var f faults
 	f.notNegative("base_lr", s.BaseLR)
@@ -239,7 +239,7 @@ func (o Optimizer) check() faults {
 	return f
 }
 
-// maxValueBits is the most that a value of local steps takes.
+// maxValueBits is the maximum number of bits of a value in the results of local steps.
 const maxValueBits = 4
 
 func (l LocalSteps) check() faults {
@@ -266,7 +266,8 @@ func (l LocalSteps) check() faults {
 	return append(f, checkCompression(l.CompressionTopK, l.CompressionChunk, l.ApplyLag)...)
 }
 
-// checkCompression checks the keys that all optimizers have which exchange parts of chunks.
+// checkCompression checks the keys of an optimizer that exchanges the largest coefficients of each
+// chunk.
 func checkCompression(topK, chunk uint16, lag uint8) faults {
 	var f faults
 	if topK == 0 {
@@ -294,7 +295,7 @@ func (a AdamW) check() faults {
 	return f
 }
 
-// maxChunk is the largest chunk that the optimizer has tables for.
+// maxChunk is the largest chunk size for which the optimizer has tables.
 const maxChunk = 128
 
 func (d Distro) check() faults {

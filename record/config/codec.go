@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// errNotCanonical says that bytes are not what EncodeModel writes.
+// errNotCanonical means that the bytes are not an output of EncodeModel.
 var errNotCanonical = errors.New("not the canonical encoding of a model definition")
 
 // EncodeModel returns the canonical bytes of a model definition: JSON of the types of this package

@@ -8,12 +8,12 @@ import (
 	"github.com/psyche-go/psyche/core/odds"
 )
 
-// rareCapture is how often, in rounds, a committee of witnesses may be the liars' without a
-// warning: once.
+// rareCapture is the number of rounds in which dishonest members may control the committee of
+// witnesses less than once without a warning.
 const rareCapture = 10_000
 
-// committeeWarning says when fewer than a third of the members that an epoch needs have a quorum
-// of a round's witnesses too often; empty when they do not.
+// committeeWarning returns a warning if dishonest members, fewer than a third of InitMinClients,
+// are a quorum of a round's witnesses too often. Otherwise it returns an empty string.
 func committeeWarning(c coordinator.Config) string {
 	members := int(c.InitMinClients)
 	witnesses := min(members, coordinator.MaxWitnesses)
@@ -34,8 +34,8 @@ func committeeWarning(c coordinator.Config) string {
 	return message + "; 0 lets all members witness, 32 at most"
 }
 
-// absenceWarning says when a round's witnesses are so few that its quorum needs them all, though there are
-// more members; else it is empty.
+// absenceWarning returns a warning if a round's quorum needs all of its witnesses although the run
+// has more members. Otherwise it returns an empty string.
 func absenceWarning(c coordinator.Config) string {
 	witnesses := int(c.WitnessNodes)
 	if witnesses == 0 || witnesses >= int(c.InitMinClients) || assign.Quorum(witnesses) < witnesses {
@@ -45,8 +45,8 @@ func absenceWarning(c coordinator.Config) string {
 		witnesses, coordinator.MaxWitnesses)
 }
 
-// auditsWarning says when a run that audits results begins without anybody who does: audits are of those
-// that train nothing. It is empty where that is not so.
+// auditsWarning returns a warning if a run with audits starts with too few members to have an
+// auditor. Auditors do not train. Otherwise it returns an empty string.
 func auditsWarning(c coordinator.Config) string {
 	members, percent := int(c.InitMinClients), int(c.VerificationPercent)
 	if percent == 0 || assign.VerifierCount(members, percent) > 0 {
@@ -60,9 +60,9 @@ func auditsWarning(c coordinator.Config) string {
 	return fmt.Sprintf("%s; from %d members on one has, or set at least %d", message, least, min(100, (100+members-1)/members))
 }
 
-// probationWarning says when most newcomers that cheat in every step have results that count before
-// audits find them, in a run that has audits and a probation; else it is empty. Whether anybody may
-// join, the file does not say.
+// probationWarning returns a warning if audits find fewer than half of the new members that cheat
+// in every step before their results count. It applies to a run with audits and a probation.
+// Otherwise it returns an empty string. The file does not determine whether the run is permissioned.
 func probationWarning(c coordinator.Config) string {
 	members, percent, steps := int(c.InitMinClients), int(c.VerificationPercent), int(min(c.ProbationSteps, 1<<20))
 	if percent == 0 || steps == 0 {

@@ -10,7 +10,7 @@ import (
 
 var dataKinds = []string{"Http", "Local", "Server", "WeightedHttp", "Preprocessed", "Dummy"}
 
-// readDataLocations reads data_location, or data_locations with its fall-back order.
+// readDataLocations reads data_location, or data_locations in the order of preference.
 func readDataLocations(t *table) []DataLocation {
 	single, list := t.has("data_location"), t.has("data_locations")
 	switch {
@@ -32,7 +32,8 @@ func readDataLocations(t *table) []DataLocation {
 		t.fail("data_locations", "%d locations, want 1 to %d", len(entries), maxLocations)
 		return nil
 	}
-	// The elements are read as keys "0", "1", ... of a table, to have their positions.
+	// The elements are read as keys "0", "1", ... of a table, so that error messages have their
+	// positions.
 	elements := &table{document: t.document, path: t.below("data_locations")}
 	locations := make([]DataLocation, len(entries))
 	for i, entry := range entries {
@@ -69,11 +70,11 @@ func readDummyData(chosen variant) *DummyData {
 	return &DummyData{Failing: oneOf(chosen.outer, chosen.name, "Working", "Failing") == "Failing"}
 }
 
-// readServerData reads `Server = "host:port"`, or a table with the server's key as well.
+// readServerData reads `Server = "host:port"`, or a table that also contains the server's key.
 func readServerData(chosen variant) *ServerData {
 	t, key, data := chosen.outer, chosen.name, &ServerData{}
 	if t == nil {
-		chosen.text(maxName) // says what is missing
+		chosen.text(maxName) // reports the missing name
 		return data
 	}
 	if _, ok := t.values[chosen.name].(map[string]any); ok {
@@ -98,8 +99,8 @@ func readServerData(chosen variant) *ServerData {
 	return data
 }
 
-// readLocalData reads `Local = "dir"`, which is two-byte tokens in the order of the
-// files, or a table with all three settings.
+// readLocalData reads `Local = "dir"`, or a table with all three settings. The first form means
+// two-byte tokens in the order of the files.
 func readLocalData(chosen variant) *LocalData {
 	if chosen.outer != nil {
 		if _, ok := chosen.outer.values[chosen.name].(string); !ok {
@@ -155,7 +156,7 @@ func readHTTPData(chosen variant) *HTTPData {
 	return readHTTPTable(v)
 }
 
-// readHTTPTable reads the table of an Http location, here or in a mix.
+// readHTTPTable reads the table of an Http location, in a definition or in a mix.
 func readHTTPTable(v *table) *HTTPData {
 	defer v.done()
 	data := &HTTPData{TokenSize: readTokenSize(v), Shuffle: readShuffle(v)}

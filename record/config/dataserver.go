@@ -19,7 +19,7 @@ func LoadDataServer(path string) (DataServer, error) {
 	return parseDataServer(path, text)
 }
 
-// parseDataServer reads the text of a data.toml; file is its path.
+// parseDataServer parses the text of a data.toml. file is its path.
 func parseDataServer(file string, text []byte) (DataServer, error) {
 	root, err := parse(file, text)
 	if err != nil {

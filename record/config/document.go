@@ -15,15 +15,15 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// maxFileSize bounds a configuration file, in bytes. The longest that the original
-// writes (a saved state with 256 clients) is far below it.
+// maxFileSize is the maximum size of a configuration file in bytes. The longest file that the
+// original Psyche writes is much smaller: a saved state with 256 clients.
 const maxFileSize = 4 << 20
 
-// position is a place in a file; lines and columns count from 1. The zero position is
-// the file as a whole.
+// position is a position in a file. Lines and columns count from 1. The zero position means the
+// whole file.
 type position struct{ line, column int }
 
-// problem is one thing that is wrong with a file.
+// problem is an error in a file.
 type problem struct {
 	file string
 	position
@@ -37,8 +37,7 @@ func (p problem) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", p.file, p.line, p.column, p.text)
 }
 
-// document is a parsed TOML file that remembers where everything is and collects what
-// is wrong with it.
+// document is a parsed TOML file with the positions of its keys and a list of its errors.
 type document struct {
 	file      string
 	positions map[string]position // by joined path
@@ -89,16 +88,16 @@ func parse(file string, text []byte) (*table, error) {
 	return &table{document: d, values: values}, nil
 }
 
-// join makes one string of a path; the separator cannot be in a TOML key that anybody
-// would write, and a clash would only misplace a message.
+// join converts a path to one string. No real TOML key contains the separator, and a clash would
+// only give a message the wrong position.
 func join(path []string) string { return strings.Join(path, "\x00") }
 
-// locate records where every table and key of the text begins.
+// locate records the start of every table and key in the text.
 func (d *document) locate(text []byte) error {
 	var parser unstable.Parser
 	parser.Reset(text)
 	var current []string
-	elements := map[string]int{} // tables so far of each array of tables
+	elements := map[string]int{} // number of tables so far in each array of tables
 	for parser.NextExpression() {
 		switch node := parser.Expression(); node.Kind {
 		case unstable.Table:
@@ -142,7 +141,7 @@ func (d *document) keyValue(parser *unstable.Parser, node *unstable.Node, parent
 	d.value(parser, node.Value(), path)
 }
 
-// value records what is inside an inline table or an array.
+// value records the contents of an inline table or an array.
 func (d *document) value(parser *unstable.Parser, node *unstable.Node, path []string) {
 	switch node.Kind {
 	case unstable.InlineTable:
@@ -163,7 +162,7 @@ func (d *document) value(parser *unstable.Parser, node *unstable.Node, path []st
 	}
 }
 
-// record notes where a node is, unless its path is known from an earlier header.
+// record records the position of a node, unless an earlier header has set it.
 func (d *document) record(parser *unstable.Parser, node *unstable.Node, path []string) position {
 	start := parser.Shape(node.Raw).Start
 	at := position{line: start.Line, column: start.Column}
@@ -173,7 +172,7 @@ func (d *document) record(parser *unstable.Parser, node *unstable.Node, path []s
 	return at
 }
 
-// at returns the position of a path or of the nearest table around it.
+// at returns the position of a path, or of the nearest table that contains it.
 func (d *document) at(path []string) position {
 	for ; len(path) > 0; path = path[:len(path)-1] {
 		if at, ok := d.positions[join(path)]; ok {
@@ -187,7 +186,7 @@ func (d *document) fail(path []string, format string, args ...any) {
 	d.problems = append(d.problems, problem{file: d.file, position: d.at(path), text: fmt.Sprintf(format, args...)})
 }
 
-// err returns everything that is wrong with the file, in the order of the file.
+// err returns all errors in the file, in the order of their positions.
 func (d *document) err() error {
 	slices.SortStableFunc(d.problems, func(a, b problem) int {
 		if a.line != b.line {

@@ -17,18 +17,19 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// readers are the functions and methods that the parser reads keys with, and the number of
-// their arguments, from the first on, that come before names.
+// readers contains the functions and methods by which the parser reads keys. Each value is the
+// number of arguments before the first name.
 var readers = map[string]int{
 	"has": 0, "required": 0, "table": 0, "sub": 0, "bool": 0, "float": 0, "floatOr": 0, "text": 0,
 	"nonEmpty": 0, "seed": 0, "variant": 0, "in": 0, "seconds": 0, "secondsOr": 0,
 	"number": 1, "numberOr": 1, "oneOf": 1,
 }
 
-// firstOnly are the readers whose later strings are no names of keys or kinds.
+// firstOnly contains the readers whose later string arguments are not names of keys or kinds.
 var firstOnly = []string{"sub", "text", "nonEmpty", "floatOr"}
 
-// sections are the headings of docs/configuration.md below which the keys of a function stand.
+// sections maps each function to the heading in docs/configuration.md of the section that documents
+// its keys.
 var sections = map[string]string{
 	"readRun": "The top level", "readDiscarded": "The top level",
 	"readProgress": "`[progress]`", "readConfig": "`[config]`", "readModel": "`[model.LLM]`",
@@ -41,10 +42,10 @@ var sections = map[string]string{
 	"ParseMix": "The mixture of a `WeightedHttp` location", "readProviders": "The mixture of a `WeightedHttp` location",
 }
 
-// name is what a key or kind looks like.
+// name matches a key or a kind.
 var name = regexp.MustCompile(`[A-Za-z][A-Za-z0-9_]+`)
 
-// parsedNames returns the keys and kinds that the package's parser knows, by the function
+// parsedNames returns the keys and kinds that the parser of this package knows, by the function
 // that reads them.
 func parsedNames(t *testing.T) map[string][]string {
 	t.Helper()
@@ -54,7 +55,7 @@ func parsedNames(t *testing.T) map[string][]string {
 	}
 	found := map[string][]string{}
 	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") || file == "table.go" || file == "check.go" { // the readers themselves, and what reads no file
+		if strings.HasSuffix(file, "_test.go") || file == "table.go" || file == "check.go" { // the readers themselves, and a file that reads no configuration
 			continue
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -82,7 +83,7 @@ func parsedNames(t *testing.T) map[string][]string {
 	return found
 }
 
-// namesIn returns the names that a call of a reader has as arguments.
+// namesIn returns the names among the arguments of a call, if the called function is a reader.
 func namesIn(call *ast.CallExpr) []string {
 	called := call.Fun
 	if generic, ok := called.(*ast.IndexExpr); ok {
@@ -109,7 +110,7 @@ func namesIn(call *ast.CallExpr) []string {
 	return literals(args)
 }
 
-// literals returns the strings among expressions that may be names.
+// literals returns the string literals among the expressions that may be names.
 func literals(expressions []ast.Expr) []string {
 	var texts []string
 	for _, e := range expressions {
@@ -122,8 +123,9 @@ func literals(expressions []ast.Expr) []string {
 	return texts
 }
 
-// documented returns what a section says of: the words in the code of its heading and
-// tables, and those of its text that begin with a capital, which kinds do and keys do not.
+// documented returns the names that a section documents: the words in code spans of its heading and
+// tables, and the words in code spans of its text that begin with a capital. Kinds begin with a
+// capital, keys do not.
 func documented(heading, body string) map[string]bool {
 	words := map[string]bool{}
 	for line := range strings.Lines(heading + "\n" + body) {
@@ -139,8 +141,8 @@ func documented(heading, body string) map[string]bool {
 	return words
 }
 
-// TestEveryKeyIsDocumented wants every key and kind that the parser knows in its section of
-// docs/configuration.md.
+// TestEveryKeyIsDocumented checks that docs/configuration.md documents every key and kind of the
+// parser, in the right section.
 func TestEveryKeyIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/configuration.md")
 	if err != nil {
@@ -155,20 +157,20 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	for function, names := range found {
 		section := sections[function]
 		if len(names) > 0 && page[section] == nil {
-			t.Errorf("%s reads %q: which section of docs/configuration.md has them? Name it in sections", function, names)
+			t.Errorf("%s reads %q: add the section of docs/configuration.md that documents them to sections", function, names)
 			continue
 		}
 		for _, name := range names {
 			if !page[section][name] {
-				t.Errorf("section %s of docs/configuration.md does not have %s, which %s reads", section, name, function)
+				t.Errorf("section %s of docs/configuration.md does not document %s, which %s reads", section, name, function)
 			}
 		}
 	}
 	checkSamplesAreFound(t, found)
 }
 
-// checkSamplesAreFound wants every key of the samples among the names that were found, or
-// the search would not see how the parser reads them.
+// checkSamplesAreFound checks that parsedNames found every key of the samples. A missing key means
+// that the search does not cover all readers of the parser.
 func checkSamplesAreFound(t *testing.T, found map[string][]string) {
 	all := slices.Concat(slices.Collect(maps.Values(found))...)
 	var walk func(file string, value any)
@@ -177,9 +179,9 @@ func checkSamplesAreFound(t *testing.T, found map[string][]string) {
 		case map[string]any:
 			for key, inner := range value {
 				if !slices.Contains(all, key) {
-					t.Errorf("%s has the key %s, which was not found in the parser: add its reader to readers", file, key)
+					t.Errorf("%s has the key %s, which parsedNames did not find: add its reader to readers", file, key)
 				}
-				if key != "epoch_state" { // its content is not read
+				if key != "epoch_state" { // this test does not read its content
 					walk(file, inner)
 				}
 			}

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/base/fuzztest"
 )
 
-// FuzzParseState wants errors, never panics, and that everything it accepts survives
-// the canonical codec.
+// FuzzParseState checks that ParseState never panics, and that accepted values survive the
+// canonical encoding.
 func FuzzParseState(f *testing.F) {
 	for _, file := range samples(f) {
 		text, err := os.ReadFile(file)
@@ -50,7 +50,7 @@ func FuzzParseDataServer(f *testing.F) {
 	})
 }
 
-// FuzzDecodeModel wants one encoding per definition.
+// FuzzDecodeModel checks that a definition has only one encoding.
 func FuzzDecodeModel(f *testing.F) {
 	for _, file := range samples(f) {
 		run, err := LoadState(file)

@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Bounds of the strings of a model definition, in bytes, and of its lists.
+// Maximum sizes of the strings in a model definition, in bytes, and of its lists.
 const (
 	maxName      = 64  // repositories, buckets, server addresses, URL templates
 	maxURL       = 192 // addresses, folders, prefixes
@@ -15,10 +15,10 @@ const (
 	maxSeqLen    = 1 << 24
 )
 
-// readModel reads [model.LLM]. Files of an older form keep part of its keys in
-// [model_extra_data]; extra is that table, or nil.
+// readModel reads [model.LLM]. Files in an older format have some of its keys in
+// [model_extra_data]. extra is that table, or nil.
 func readModel(llm, extra *table) Model {
-	// in returns the table that holds a key.
+	// in returns the table that contains a key.
 	in := func(key string) *table {
 		if extra == nil || !extra.has(key) {
 			return llm

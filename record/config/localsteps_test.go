@@ -17,7 +17,8 @@ compression_topk = 16
 compression_chunk = 32
 `
 
-// withOptimizer returns the sample of a server's file with another optimizer, and pairs of text replaced.
+// withOptimizer returns the sample server.toml with a different optimizer and with replaced pairs
+// of text.
 func withOptimizer(t *testing.T, optimizer string, pairs ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/server.toml")
@@ -26,7 +27,7 @@ func withOptimizer(t *testing.T, optimizer string, pairs ...string) string {
 	}
 	before, _, found := strings.Cut(string(text), "[model.LLM.optimizer.")
 	if !found {
-		t.Fatal("the sample has another order")
+		t.Fatal("the sample has an unexpected order")
 	}
 	return strings.NewReplacer(pairs...).Replace(before) + optimizer
 }
@@ -54,7 +55,7 @@ func TestLocalSteps(t *testing.T) {
 	golden.Message(t, "warnings", errors.New(strings.Join(run.Warnings, "\n")))
 }
 
-// TestInnerOptimizer: AdamW is what a run has that names none, and is not written down.
+// TestInnerOptimizer checks that the default is AdamW, and that the default is not encoded.
 func TestInnerOptimizer(t *testing.T) {
 	for key, want := range map[string]string{"": "", `inner_optimizer = "adamw"`: "", `inner_optimizer = "muon"`: Muon} {
 		run, err := ParseState("s.toml", []byte(withOptimizer(t, localTable+key)))
@@ -100,7 +101,8 @@ func TestLocalStepsRefused(t *testing.T) {
 	}
 }
 
-// TestLocalStepsWithAudits: what an audit cannot follow is refused with them, and the rest is not.
+// TestLocalStepsWithAudits checks that a run with audits refuses the settings that audits cannot
+// verify, and only these.
 func TestLocalStepsWithAudits(t *testing.T) {
 	for table, ok := range map[string]bool{
 		"error_decay = 0.95\n":                       true,

@@ -68,7 +68,7 @@ type HTTPLocation struct {
 type NumberedFiles struct {
 	URLTemplate   string // contains {} exactly once, in place of the number
 	StartIndex    uint32
-	NLeftPadZeros uint8  // digits to which the number is padded with zeros
+	NLeftPadZeros uint8  // minimum digits of the number, padded with zeros
 	NumFiles      uint32 // at least 1
 }
 

@@ -93,7 +93,7 @@ func readProviders(t *table, mix *Mix) {
 	}
 }
 
-// numbers turns the whole numbers of a JSON value into those that a TOML file would have.
+// numbers converts the integers in a JSON value to the type that a TOML parser returns.
 func numbers(value any) any {
 	switch value := value.(type) {
 	case json.Number:

@@ -41,7 +41,7 @@ type Model struct {
 	Description string `json:",omitempty"`
 }
 
-// commitsPerEpoch is how often members report their model while an epoch runs, if nobody says.
+// commitsPerEpoch is the default number of times that members report their model during an epoch.
 const commitsPerEpoch = 20
 
 // CommitEvery returns the number of rounds between intermediate checkpoints, which the members of a
@@ -168,8 +168,8 @@ type LocalCheckpoint struct {
 	Path string
 }
 
-// coordinator returns the checkpoint that a run starts from, as the coordinator keeps
-// it. No peer has the model then, so the P2P kinds start from their origin.
+// coordinator returns the coordinator's form of the checkpoint that a run starts from. No peer has
+// the model at that time, so the P2P kinds start from their origin.
 func (c Checkpoint) coordinator() coordinator.Checkpoint {
 	hub, gcs := cmp.Or(c.Hub, c.P2P), cmp.Or(c.Gcs, c.P2PGcs)
 	switch {

@@ -28,7 +28,7 @@ func NameOf(definition []byte) (name, description string) {
 	return name, description
 }
 
-// readShown reads a text that people are shown.
+// readShown reads a text for display.
 func (t *table) readShown(key string, size int) string {
 	text := t.textOr(key, "", size)
 	if text == "" {

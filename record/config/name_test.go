@@ -26,7 +26,7 @@ func TestNameOf(t *testing.T) {
 	if decoded, err := DecodeModel(definition); err != nil || decoded.Name != run.Model.Name || decoded.Description != described {
 		t.Errorf("decoded %+v, %v", decoded, err)
 	}
-	// A main authority can put any bytes into a definition.
+	// A main authority can write any bytes into a definition.
 	for _, bad := range []string{"", "x", "[]", `{"Name":7}`, `{"Name":"\u001b[2J","Description":"\u202e"}`, `{"Name":"` + strings.Repeat("n", MaxName+1) + `","Description":"` + described + `d"}`} {
 		if name, about := NameOf([]byte(bad)); name != "" || about != "" {
 			t.Errorf("%s: %q, %q", bad, name, about)

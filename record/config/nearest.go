@@ -2,8 +2,8 @@ package config
 
 import "fmt"
 
-// didYouMean returns a hint with the known name that is nearest to name, or nothing
-// when none is near enough to be what was meant.
+// didYouMean returns a hint with the known name that is nearest to name. It returns an empty string
+// if no known name is near enough.
 func didYouMean(name string, known []string) string {
 	if len(name) > 64 {
 		return ""
@@ -20,8 +20,7 @@ func didYouMean(name string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// editDistance counts the single-byte insertions, deletions and replacements that turn
-// a into b (Levenshtein).
+// editDistance returns the Levenshtein distance of a and b in bytes.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -62,7 +62,8 @@ func TestSamplesLoad(t *testing.T) {
 	}
 }
 
-// TestByteOrderMark: editors of Windows begin a file with it.
+// TestByteOrderMark checks that a file may begin with a byte order mark, because Windows editors
+// write one.
 func TestByteOrderMark(t *testing.T) {
 	text, err := os.ReadFile(samples(t)[0])
 	if err != nil {
@@ -75,7 +76,7 @@ func TestByteOrderMark(t *testing.T) {
 	if _, err := LoadState(path); err != nil {
 		t.Error(err)
 	}
-	for _, start := range []string{"\xff\xfe[\x00", "\xfe\xff\x00[", "[\x00m\x00o\x00", "\xff\xfe\x00\x00[\x00\x00\x00"} { // PowerShell writes the first
+	for _, start := range []string{"\xff\xfe[\x00", "\xfe\xff\x00[", "[\x00m\x00o\x00", "\xff\xfe\x00\x00[\x00\x00\x00"} { // PowerShell writes the first of these
 		if err := os.WriteFile(path, []byte(start), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +85,8 @@ func TestByteOrderMark(t *testing.T) {
 	}
 }
 
-// TestProbationIsOnWhereAFileIsSilent wants files from before there was the key to say it as well.
+// TestProbationIsOnWhereAFileIsSilent checks that probation is on by default, also for files that
+// are older than its key.
 func TestProbationIsOnWhereAFileIsSilent(t *testing.T) {
 	run, err := LoadState("testdata/dummy.toml")
 	if err != nil || run.Config.ProbationSteps != defaultProbationSteps || defaultProbationSteps == 0 {
@@ -131,8 +133,8 @@ func TestLoadStateReadsEveryValue(t *testing.T) {
 	}
 }
 
-// TestTimesMayHaveFractions reads every thousandth part of a second that a file can name,
-// as a whole number of milliseconds.
+// TestTimesMayHaveFractions checks that every multiple of 0.001 s is read as a whole number of
+// milliseconds.
 func TestTimesMayHaveFractions(t *testing.T) {
 	text, err := os.ReadFile("testdata/urls.toml")
 	if err != nil {
@@ -140,7 +142,7 @@ func TestTimesMayHaveFractions(t *testing.T) {
 	}
 	good := string(text)
 	if !strings.Contains(good, "round_witness_time = 1\n") {
-		t.Fatal("the sample has another round_witness_time")
+		t.Fatal("the sample has a different round_witness_time")
 	}
 	read := func(value string) uint64 {
 		t.Helper()
@@ -154,7 +156,7 @@ func TestTimesMayHaveFractions(t *testing.T) {
 		"0.2": 200, "0.001": 1, "1.0": 1000, "1": 1000, "2e-1": 200, "999999999.999": 999_999_999_999, "1e9": coordinator.MaxTime, "0.1e1": 1000,
 	} {
 		if got := read(value); got != want {
-			t.Errorf("%s is read as %d ms, want %d", value, got, want)
+			t.Errorf("%s was parsed as %d ms, want %d", value, got, want)
 		}
 	}
 	for ms := uint64(1); ms <= 3000; ms += 7 {
@@ -210,8 +212,8 @@ func TestOlderFormsWarn(t *testing.T) {
 	}
 }
 
-// TestMistakesAreNamed changes one thing of a good file and wants the error to say
-// where it is and what to do.
+// TestMistakesAreNamed changes one value of a valid file. It checks that the error names the place
+// and a remedy.
 func TestMistakesAreNamed(t *testing.T) {
 	text, err := os.ReadFile("testdata/book.toml")
 	if err != nil {
@@ -279,7 +281,8 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-// TestPublishedConfigurations parses a file with the keys and numbers of each configuration of the original.
+// TestPublishedConfigurations parses a file with the keys and numbers of each configuration of the
+// original Psyche.
 func TestPublishedConfigurations(t *testing.T) {
 	files, err := filepath.Glob("testdata/published/*.toml")
 	if err != nil || len(files) != 11 {
@@ -304,7 +307,8 @@ func TestPublishedConfigurations(t *testing.T) {
 	}
 }
 
-// TestAuditsNeedABound: a step that is not clipped is refused where steps are audited, and nowhere else.
+// TestAuditsNeedABound checks that a run with audits refuses steps without clipping, and that a run
+// without audits accepts them.
 func TestAuditsNeedABound(t *testing.T) {
 	text, err := os.ReadFile("testdata/book.toml")
 	if err != nil {
@@ -372,7 +376,7 @@ func TestDataServer(t *testing.T) {
 	}
 }
 
-// TestDataServerOfOtherKinds serves what a state.toml could name as well.
+// TestDataServerOfOtherKinds checks that a data server accepts the data locations of a state.toml.
 func TestDataServerOfOtherKinds(t *testing.T) {
 	got, err := parseDataServer("runs/data.toml", []byte(`seq_len = 8
 [[data_locations]]
@@ -397,7 +401,7 @@ Local = "here"
 	}
 }
 
-// TestServerData reads both forms of a data server's location.
+// TestServerData parses both forms of a data server's location.
 func TestServerData(t *testing.T) {
 	key := "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi" // 32 bytes, all 8
 	parse := func(location string) (*ServerData, error) {
@@ -434,7 +438,8 @@ func parseLocation(t *testing.T, text string) (DataLocation, error) {
 	return locations[0], root.err()
 }
 
-// TestCommitEvery wants a twentieth of an epoch where the file does not say, and the same bytes as ever.
+// TestCommitEvery checks that the default is a twentieth of an epoch, and that the file can set the
+// value.
 func TestCommitEvery(t *testing.T) {
 	for _, test := range []struct {
 		definition string
@@ -461,6 +466,6 @@ func TestCommitEvery(t *testing.T) {
 		t.Errorf("read %d, %v", run.Model.CommitEveryRounds, err)
 	}
 	if _, err := set("0"); err == nil || !strings.Contains(err.Error(), "commit_every_rounds") {
-		t.Errorf("0 was read: %v", err)
+		t.Errorf("0 was accepted: %v", err)
 	}
 }

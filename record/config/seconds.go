@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// seconds reads a time that must be there. Files give it in seconds, the coordinator counts
-// milliseconds.
+// seconds reads a required time in seconds and returns it in milliseconds, the unit of the
+// coordinator.
 func (t *table) seconds(key string) uint64 {
 	value, ok := t.required(key)
 	if !ok {
@@ -17,7 +17,7 @@ func (t *table) seconds(key string) uint64 {
 	return t.toMilliseconds(key, value)
 }
 
-// secondsOr reads a time, or returns fallback, in milliseconds, when the key is not there.
+// secondsOr reads a time and returns it in milliseconds, or returns fallback if the key is missing.
 func (t *table) secondsOr(key string, fallback uint64) uint64 {
 	if !t.has(key) {
 		return fallback
@@ -32,24 +32,24 @@ func (t *table) toMilliseconds(key string, value any) uint64 {
 	case float64:
 		seconds = value
 	case int64:
-		seconds = float64(value) // exact as far as a time may go
+		seconds = float64(value) // exact for every valid time
 	default:
 		t.fail(key, "want a number of seconds, found %s", describe(value))
 		return 0
 	}
-	if !(seconds >= 0 && seconds <= most) { // nor is it a NaN
+	if !(seconds >= 0 && seconds <= most) { // also true for NaN
 		t.fail(key, "%s is out of range, want 0 to %d seconds", decimal(seconds), most)
 		return 0
 	}
 	ms := math.Round(seconds * 1000)
-	if ms/1000 != seconds { // a decimal number of milliseconds is the same number whichever way it was made
+	if ms/1000 != seconds { // equal if seconds is a multiple of 0.001
 		t.fail(key, "%s is finer than a millisecond, which the clock of a run counts: want a multiple of 0.001", decimal(seconds))
 		return 0
 	}
 	return uint64(ms)
 }
 
-// inSeconds writes a time as files give it.
+// inSeconds formats a time in seconds, the unit of the files.
 func inSeconds(ms uint64) string { return decimal(float64(ms) / 1000) }
 
 func decimal(number float64) string { return strconv.FormatFloat(number, 'f', -1, 64) }

@@ -8,19 +8,19 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// defaultExtraTime is waiting_for_members_extra_time, in milliseconds, for files from before
-// it was a key.
+// defaultExtraTime is the value of waiting_for_members_extra_time, in milliseconds, in files
+// without that key. Older files do not have it.
 const defaultExtraTime = 3000
 
-// defaultProbationSteps is probation_steps of files that do not say: a run that anybody may join
-// is not open to a flood because its file is silent. A permissioned run has no probation.
+// defaultProbationSteps is the value of probation_steps in files without that key. It protects a
+// run that anybody may join from a flood of new members. A permissioned run has no probation.
 const defaultProbationSteps = 8
 
-// defaultEjectionEpochs is ejection_epochs of files that do not say: as long as the main authority's
-// word keeps somebody out.
+// defaultEjectionEpochs is the value of ejection_epochs in files without that key. An ejection by
+// the main authority lasts equally long.
 const defaultEjectionEpochs = 1
 
-// runStates are the names of run_state.
+// runStates contains the names of run_state.
 var runStates = []string{
 	"Uninitialized", "WaitingForMembers", "Warmup", "RoundTrain", "RoundWitness", "Cooldown", "Finished", "Paused",
 }
@@ -79,7 +79,7 @@ func readRun(root *table) Run {
 	return run
 }
 
-// readProgress reads how far a saved run was.
+// readProgress reads the progress of a saved run.
 func readProgress(root *table) coordinator.Progress {
 	if !root.has("progress") {
 		return coordinator.Progress{}
@@ -100,8 +100,8 @@ func readProgress(root *table) coordinator.Progress {
 	return progress
 }
 
-// readDiscarded accepts what a saved state holds of the epoch that was running: its
-// members are gone, and the run goes on with a new epoch.
+// readDiscarded checks and discards the part of a saved state that describes the running epoch. Its
+// members have left, and the run continues with a new epoch.
 func readDiscarded(root *table) {
 	if root.has("epoch_state") {
 		root.sub("epoch_state", root.values["epoch_state"])
@@ -114,7 +114,7 @@ func readDiscarded(root *table) {
 	}
 }
 
-// readConfig reads [config]. CommitEvery is for the model's definition: hosts do without it.
+// readConfig reads [config]. The model definition contains commitEvery; hosts do not use it.
 func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []string) {
 	failed := len(t.problems)
 	c = coordinator.Config{
@@ -148,8 +148,8 @@ func readConfig(t *table) (c coordinator.Config, commitEvery uint32, warnings []
 	return c, commitEvery, warnings
 }
 
-// checkConfig reports the rules of the coordinator that the table breaks, apart from those of
-// keys that could not be read.
+// checkConfig reports the coordinator's rules that the table violates, except the rules for keys
+// that could not be read.
 func checkConfig(t *table, c coordinator.Config, unread []problem) {
 	mentioned := func(text string) bool {
 		return slices.ContainsFunc(t.known, func(key string) bool {
@@ -163,17 +163,18 @@ func checkConfig(t *table, c coordinator.Config, unread []problem) {
 	}
 }
 
-// hasWord reports whether a key stands in a text by itself.
+// hasWord reports whether a text contains key as a whole word.
 func hasWord(text, key string) bool {
 	inKey := func(r rune) bool { return r == '_' || r >= 'a' && r <= 'z' }
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return !inKey(r) }), key)
 }
 
-// defaultAuditedClip is clip_grad_norm of a run with audits whose file does not set it.
+// defaultAuditedClip is the value of clip_grad_norm in an audited run whose file does not set it.
 const defaultAuditedClip = 1
 
-// clipAudited bounds the steps of an audited run whose file has no clip_grad_norm, and returns the warning about it.
-// Files of the published format omit the key together with audits; a file that sets 0 is for checkAudits to refuse.
+// clipAudited sets clip_grad_norm in an audited run whose file does not set it, and returns a
+// warning. Files of the published format have neither that key nor audits. If a file sets 0,
+// checkAudits reports it.
 func clipAudited(llm *table, run *Run) string {
 	distro := run.Model.Optimizer.Distro
 	if run.Config.VerificationPercent == 0 || distro == nil {
@@ -189,9 +190,10 @@ func clipAudited(llm *table, run *Run) string {
 		defaultAuditedClip, run.Config.VerificationPercent)
 }
 
-// checkAudits reports a run whose results are audited and whose steps nothing bounds: an audit sees
-// parts of a step, and from the rest it knows only that the whole was clipped. And local steps with what only the
-// member itself has, or with what one false result leaves for ever.
+// checkAudits reports an audited run without a bound for its steps. An audit checks parts of a
+// step. For the rest it relies on the fact that the whole step was clipped. checkAudits also
+// reports local steps that depend on data only the member has, and local steps that keep the effect
+// of a false result forever.
 func checkAudits(llm *table, run Run) {
 	if local := run.Model.Optimizer.LocalSteps; run.Config.VerificationPercent > 0 && local != nil {
 		if local.OuterMomentum > 0 {
@@ -206,7 +208,7 @@ func checkAudits(llm *table, run Run) {
 	}
 }
 
-// innerStepsWarning says that members have fewer sequences in a round than they make steps.
+// innerStepsWarning returns a warning if a member has fewer sequences in a round than inner steps.
 func innerStepsWarning(run Run) string {
 	local, members := run.Model.Optimizer.LocalSteps, uint64(run.Config.InitMinClients)
 	if local == nil || uint64(run.Config.GlobalBatchSizeStart) >= members*uint64(local.InnerSteps) {
@@ -216,8 +218,8 @@ func innerStepsWarning(run Run) string {
 		local.InnerSteps, members, run.Config.GlobalBatchSizeStart)
 }
 
-// checkColdStart reports a warm-up after a cold start that may not fit into an epoch
-// of EpochTime: the next epoch would begin inside it.
+// checkColdStart reports a warm-up after a cold start that may not fit into an epoch of EpochTime.
+// The next epoch would start before the warm-up ends.
 func checkColdStart(llm *table, run Run) {
 	c, steps := run.Config, uint64(run.Model.ColdStartWarmupSteps)
 	if steps == 0 || c.EpochTime <= c.WarmupTime || c.MaxRoundTrainTime == 0 {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// table reads the keys of one TOML table. Every key that it is asked for counts as
-// known; done reports the others. A value that is missing or of the wrong type is
-// reported to the document and read as zero, so that one pass finds all problems.
+// table reads the keys of one TOML table. It records every key that it reads as known, and done
+// reports the others. If a value is missing or has the wrong type, table adds an error to the
+// document and returns zero, so that one pass finds all errors.
 type table struct {
 	*document
 	path   []string
@@ -18,7 +18,7 @@ type table struct {
 	known  []string
 }
 
-// name returns the table as a reader of the file knows it.
+// name returns the table's name for messages.
 func (t *table) name() string {
 	if len(t.path) == 0 {
 		return "the top level"
@@ -28,19 +28,19 @@ func (t *table) name() string {
 
 func (t *table) below(key string) []string { return append(slices.Clone(t.path), key) }
 
-// fail reports what is wrong with a key of the table.
+// fail adds an error about a key of the table.
 func (t *table) fail(key, format string, args ...any) {
 	t.document.fail(t.below(key), t.name()+" "+key+": "+format, args...)
 }
 
-// has reports whether the table has a key, and counts it as known.
+// has reports whether the table has a key, and records the key as known.
 func (t *table) has(key string) bool {
 	t.known = append(t.known, key)
 	_, ok := t.values[key]
 	return ok
 }
 
-// required returns the value of a key that must be there.
+// required returns the value of a required key.
 func (t *table) required(key string) (any, bool) {
 	if !t.has(key) {
 		t.document.fail(t.path, "%s: missing key %q", t.name(), key)
@@ -49,7 +49,7 @@ func (t *table) required(key string) (any, bool) {
 	return t.values[key], true
 }
 
-// done reports the keys that nobody asked for.
+// done reports the unknown keys.
 func (t *table) done() {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if !slices.Contains(t.known, key) {
@@ -62,7 +62,7 @@ func (t *table) unknown(key string, known []string) {
 	t.document.fail(t.below(key), "%s: unknown key %q%s", t.name(), key, didYouMean(key, known))
 }
 
-// sub returns the table of a value.
+// sub returns the table in a value.
 func (t *table) sub(key string, value any) (*table, bool) {
 	values, ok := value.(map[string]any)
 	if !ok {
@@ -72,7 +72,7 @@ func (t *table) sub(key string, value any) (*table, bool) {
 	return &table{document: t.document, path: t.below(key), values: values}, true
 }
 
-// table returns a table that must be there.
+// table reads a required table.
 func (t *table) table(key string) (*table, bool) {
 	if !t.has(key) {
 		t.document.fail(t.path, "missing table [%s]", strings.Join(t.below(key), "."))
@@ -81,12 +81,12 @@ func (t *table) table(key string) (*table, bool) {
 	return t.sub(key, t.values[key])
 }
 
-// unsigned is the type of a whole number in a configuration.
+// unsigned is the type of an integer in a configuration.
 type unsigned interface {
 	~uint8 | ~uint16 | ~uint32 | ~uint64
 }
 
-// number reads a whole number that must be there and that T can hold.
+// number reads a required integer that fits into T.
 func number[T unsigned](t *table, key string) T {
 	value, ok := t.required(key)
 	if !ok {
@@ -95,7 +95,7 @@ func number[T unsigned](t *table, key string) T {
 	return toNumber[T](t, key, value)
 }
 
-// numberOr reads a whole number, or returns fallback when the key is not there.
+// numberOr reads an integer, or returns fallback if the key is missing.
 func numberOr[T unsigned](t *table, key string, fallback T) T {
 	if !t.has(key) {
 		return fallback
@@ -116,7 +116,7 @@ func toNumber[T unsigned](t *table, key string, value any) T {
 	return T(whole)
 }
 
-// float reads a finite number that must be there and not be negative.
+// float reads a required number that is finite and not negative.
 func (t *table) float(key string) float64 {
 	value, ok := t.required(key)
 	if !ok {
@@ -125,7 +125,7 @@ func (t *table) float(key string) float64 {
 	return t.toFloat(key, value)
 }
 
-// floatOr reads a finite number, or returns fallback when the key is not there.
+// floatOr reads a finite number, or returns fallback if the key is missing.
 func (t *table) floatOr(key string, fallback float64) float64 {
 	if !t.has(key) {
 		return fallback
@@ -148,7 +148,7 @@ func (t *table) toFloat(key string, value any) float64 {
 		t.fail(key, "%v is out of range, want a finite number of at least 0", number)
 		return 0
 	}
-	return number + 0 // −0 becomes 0: one encoding per value
+	return number + 0 // −0 becomes 0, so that a value has one encoding
 }
 
 // bool reads true or false.
@@ -164,7 +164,7 @@ func (t *table) bool(key string) bool {
 	return truth
 }
 
-// text reads a string of at most limit bytes that must be there.
+// text reads a required string of at most limit bytes.
 func (t *table) text(key string, limit int) string {
 	value, ok := t.required(key)
 	if !ok {
@@ -173,7 +173,7 @@ func (t *table) text(key string, limit int) string {
 	return t.toText(key, value, limit)
 }
 
-// textOr reads a string, or returns fallback when the key is not there.
+// textOr reads a string, or returns fallback if the key is missing.
 func (t *table) textOr(key, fallback string, limit int) string {
 	if !t.has(key) {
 		return fallback
@@ -204,7 +204,7 @@ func (t *table) nonEmpty(key string, limit int) string {
 	return text
 }
 
-// oneOf reads a string that must be one of the given ones.
+// oneOf reads a string that must be one of choices.
 func oneOf[T ~string](t *table, key string, choices ...T) T {
 	value, ok := t.required(key)
 	if !ok {
@@ -226,13 +226,12 @@ func oneOf[T ~string](t *table, key string, choices ...T) T {
 	return T(text)
 }
 
-// variant is one case of an enum-style value: `key = "Name"`, or a table whose one key
-// is the name.
+// variant is one case of an enum: `key = "Name"`, or a table whose only key is the name.
 type variant struct {
 	name  string
-	owner *table // holds the value under key
+	owner *table // contains the value under key
 	key   string
-	outer *table // holds the name as its key; nil when the value was only the name
+	outer *table // contains the name as its key; nil if the value was only the name
 }
 
 // body returns the table of the variant.
@@ -254,7 +253,7 @@ func (v variant) text(limit int) string {
 	return v.outer.nonEmpty(v.name, limit)
 }
 
-// variant reads an enum-style value that must be there.
+// variant reads a required enum.
 func (t *table) variant(key string, names ...string) (variant, bool) {
 	if !t.has(key) {
 		t.document.fail(t.path, "%s: missing key %q, want one of %s", t.name(), key, strings.Join(names, ", "))
@@ -301,7 +300,7 @@ func orNone(names []string) string {
 	return strings.Join(names, " and ")
 }
 
-// describe names the TOML type of a value.
+// describe returns the name of the TOML type of a value.
 func describe(value any) string {
 	switch value := value.(type) {
 	case string:

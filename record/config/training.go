@@ -63,7 +63,7 @@ type WarmupStableDecayLR struct {
 	LinearDecayFinalLR float64 // at most CosineDecayFinalLR
 }
 
-// Optimizer is the rule by which gradients change the weights. Exactly one field is set.
+// Optimizer determines how gradients change the weights. Exactly one field is set.
 type Optimizer struct {
 	AdamW      *AdamW      `json:",omitempty"`
 	Distro     *Distro     `json:",omitempty"`
@@ -124,7 +124,7 @@ type LocalSteps struct {
 	Eps            float64
 	ClipGradNorm   float64 // maximum L2 norm of all gradients of a step together; 0: no clipping
 
-	OuterLR          float64 // fraction of the mean result by which a round changes the weights, above 0, at most 2
+	OuterLR          float64 // factor of the mean result in a round's update of the weights, above 0, at most 2
 	OuterMomentum    float64 // Nesterov momentum of the pseudo-gradient, at least 0, below 1; 0: none
 	CompressionTopK  uint16  // coefficients kept of each chunk, at least 1
 	CompressionChunk uint16  // maximum length of a chunk's side, 1 to 128

@@ -1,6 +1,6 @@
 package event
 
-// Opened is written when the process has made the opening of its own result.
+// Opened is written when the process has created the opening for its result.
 type Opened struct {
 	Step    uint32  `json:"step"` // of the result
 	Bytes   int     `json:"bytes"`

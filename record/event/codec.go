@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// maxLine bounds one line of a log, its newline included.
+// maxLine is the maximum size of a line in a log, including its newline.
 const maxLine = 1 << 20
 
-// errInvalid says that a line is not an event.
+// errInvalid means that a line is not an event.
 var errInvalid = errors.New("invalid event")
 
 // Event is one line of a log.
@@ -21,7 +21,7 @@ type Event struct {
 	Body Body // one of the structs of kinds.go, by value
 }
 
-// kinds lists every body, for decoding.
+// kinds contains the type of every body, for decoding.
 var kinds = func() map[string]reflect.Type {
 	known := make(map[string]reflect.Type)
 	for _, body := range []Body{
@@ -35,7 +35,7 @@ var kinds = func() map[string]reflect.Type {
 	return known
 }()
 
-// encode returns the line of an event, its newline included.
+// encode returns the line of an event, including its newline.
 func encode(e Event) ([]byte, error) {
 	fields, err := json.Marshal(e.Body)
 	if err != nil {
@@ -57,7 +57,7 @@ func encode(e Event) ([]byte, error) {
 	return line, nil
 }
 
-// header is what every line begins with.
+// header contains the fields at the start of every line.
 type header struct {
 	Time time.Time `json:"time"`
 	Kind string    `json:"kind"`

@@ -41,14 +41,14 @@ func (c *Court) News(s *coordinator.State) (news []Body) {
 	return news
 }
 
-// has reports whether a trial is among others, whatever became of it since.
+// has reports whether trials contains t. It ignores the fields that change during a trial.
 func has(trials []OpenTrial, t OpenTrial) bool {
 	return slices.ContainsFunc(trials, func(u OpenTrial) bool {
 		return u.Accused == t.Accused && u.Step == t.Step && u.Accuser == t.Accuser && u.Since == t.Since
 	})
 }
 
-// outcome says how a trial ended, by the members that are newly kept out.
+// outcome returns the outcome of a trial, according to the newly excluded members.
 func (c *Court) outcome(s *coordinator.State, t OpenTrial) string {
 	for _, e := range s.Authority.Ejections {
 		switch name := nameOf(e.Client); {

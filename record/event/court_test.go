@@ -13,7 +13,7 @@ func id(n byte) coordinator.ClientID { return coordinator.ClientID{n} }
 
 func name(n byte) string { return identity.ID(id(n)).String() }
 
-// wantNews compares what is new, and wants it told once.
+// wantNews compares the news with the wanted events, and checks that they are reported only once.
 func wantNews(t *testing.T, c *event.Court, s *coordinator.State, news ...event.Body) {
 	t.Helper()
 	if got := c.News(s); !reflect.DeepEqual(got, news) {
@@ -24,7 +24,7 @@ func wantNews(t *testing.T, c *event.Court, s *coordinator.State, news ...event.
 	}
 }
 
-// TestCourt: a trial is told when it begins, when it changes and when it ends.
+// TestCourt checks that the beginning, each change and the end of a trial are reported.
 func TestCourt(t *testing.T) {
 	member, host := event.Court{Member: id(1)}, event.Court{}
 	s := &coordinator.State{Progress: coordinator.Progress{Step: 7}}
@@ -43,7 +43,7 @@ func TestCourt(t *testing.T) {
 	wantNews(t, &member, s, event.Trials{Open: []event.OpenTrial{open}})
 }
 
-// TestEndsOfTrials: who was ejected before does not count.
+// TestEndsOfTrials checks that an ejection before the trial does not count as its end.
 func TestEndsOfTrials(t *testing.T) {
 	for subject, ejected := range map[string]coordinator.Ejection{
 		event.TrialConvicts: {Client: id(2), Until: 4, Reason: coordinator.FoundGuilty},

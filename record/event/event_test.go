@@ -88,7 +88,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestFinishedOtherwise has the endings of a run that are out of the ordinary.
+// TestFinishedOtherwise checks that a log keeps the unusual ends of a run.
 func TestFinishedOtherwise(t *testing.T) {
 	want := Event{Time: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), Body: Finished{Step: 9, Closed: true, Unrecorded: true}}
 	line, err := encode(want)
@@ -113,7 +113,7 @@ func TestTornLastLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	write(t, path, `{"time":"2026-01-02T15:04:05Z","kind":"joined","epoch":1}`+"\n"+`{"time":"2026-01-02T15:0`)
 	if got := readAll(t, path); len(got) != 1 {
-		t.Fatalf("read %d events, want the whole one", len(got))
+		t.Fatalf("read %d events, want one complete event", len(got))
 	}
 	l, err := Open(path)
 	if err != nil {
@@ -221,7 +221,7 @@ func TestFollow(t *testing.T) {
 			t.Fatalf("got %v, want epoch %d", got, epoch)
 		}
 	}
-	// What was written before the end is not lost.
+	// Events before the end are not lost.
 	if err := l.Append(Joined{Epoch: 3}); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowMissesNoShortLog has a log come and its writer end between two looks.
+// TestFollowMissesNoShortLog checks that Follow reports a log that is created and closed between
+// two checks of the file.
 func TestFollowMissesNoShortLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events.jsonl")
 	synctest.Test(t, func(t *testing.T) {
@@ -316,7 +317,7 @@ func readAll(t *testing.T, path string) []Body {
 	return bodies
 }
 
-// TestWatch has projections see what is appended, with a file and without.
+// TestWatch checks that watchers receive the later events of a log, with a file and without one.
 func TestWatch(t *testing.T) {
 	written, err := Open(filepath.Join(t.TempDir(), "events.jsonl"))
 	if err != nil {
@@ -337,7 +338,7 @@ func TestWatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := []Body{Joined{Epoch: 2}, Joined{Epoch: 3}}; !reflect.DeepEqual(seen, want) {
-			t.Errorf("saw %v, want %v", seen, want)
+			t.Errorf("got %v, want %v", seen, want)
 		}
 	}
 }

@@ -189,7 +189,7 @@ type WitnessSent struct {
 
 // HealthCheckSent lists the members that the process accused.
 type HealthCheckSent struct {
-	Step    uint32   `json:"step"` // of the round to which they did not contribute
+	Step    uint32   `json:"step"` // of the round that they did not contribute to
 	Clients []string `json:"clients"`
 }
 

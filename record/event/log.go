@@ -13,7 +13,7 @@ import (
 // Log appends events to a file. It is safe for concurrent use. A nil *Log does nothing.
 type Log struct {
 	mu       sync.Mutex
-	file     *os.File // nil: only Watch's functions are told
+	file     *os.File // nil: only the functions of Watch receive the events
 	now      func() time.Time
 	watchers []func(Event)
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestNames says of a name that it is there, is another one, and is gone, each once, and of none that must not be shown.
+// TestNames checks that News reports each new, changed and removed name once, and never a name that
+// is unsafe to display.
 func TestNames(t *testing.T) {
 	a, b, c := identity.ID{1}, identity.ID{2}, identity.ID{3}
 	var n Names

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/base/pause"
 )
 
-// pollInterval is how often Follow looks for new lines.
+// pollInterval is the interval at which Follow looks for new lines.
 const pollInterval = 200 * time.Millisecond
 
 // Read yields the events of the log at path. A torn last line ends the sequence without an error.
@@ -26,7 +26,7 @@ func Read(path string) iter.Seq2[Event, error] {
 			yield(Event{}, fmt.Errorf("read event log: %w", err))
 			return
 		}
-		defer func() { _ = file.Close() }() // only read
+		defer func() { _ = file.Close() }() // opened for reading only
 		lines := newLineReader(path, file)
 		for {
 			e, err := lines.next()
@@ -53,10 +53,10 @@ func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 			}
 			return
 		}
-		defer func() { _ = file.Close() }() // only read
+		defer func() { _ = file.Close() }() // opened for reading only
 		lines := newLineReader(path, file)
 		for {
-			over := ctx.Err() != nil // before reading: what comes later may be missed
+			over := ctx.Err() != nil // before the read, which may miss later lines
 			e, err := lines.next()
 			if errors.Is(err, io.EOF) {
 				if over {
@@ -72,10 +72,10 @@ func Follow(ctx context.Context, path string) iter.Seq2[Event, error] {
 	}
 }
 
-// openWhenThere opens path, waiting for it to appear.
+// openWhenThere waits until path exists and opens it.
 func openWhenThere(ctx context.Context, path string) (*os.File, error) {
 	for {
-		over := ctx.Err() != nil // before opening: what comes later may be missed
+		over := ctx.Err() != nil // before the open, which may miss a later file
 		file, err := os.Open(path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return file, err
@@ -87,7 +87,7 @@ func openWhenThere(ctx context.Context, path string) (*os.File, error) {
 	}
 }
 
-// lineReader reads whole lines and keeps the beginning of one that is not complete.
+// lineReader reads whole lines and keeps the start of an incomplete line.
 type lineReader struct {
 	name    string
 	in      *bufio.Reader
@@ -99,7 +99,7 @@ func newLineReader(name string, in io.Reader) *lineReader {
 	return &lineReader{name: name, in: bufio.NewReader(in), line: 1}
 }
 
-// next returns the next event, or io.EOF when there is no further whole line yet.
+// next returns the next event, or io.EOF if the next line is not complete yet.
 func (r *lineReader) next() (Event, error) {
 	for {
 		part, err := r.in.ReadSlice('\n')

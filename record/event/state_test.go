@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// TestStateOf has a round of five members, one of whom is on probation, and before it a run without
+// TestStateOf checks a round of five members, one of them on probation, and before it a run without
 // members.
 func TestStateOf(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.WaitingForMembers, Config: coordinator.Config{TotalSteps: 9, VerificationPercent: 40}}

@@ -1,5 +1,5 @@
 // Package exhibit implements evidence files. An evidence file (exhibit) contains the data on which
-// a member based an accusation of a wrong result, so that others can examine it again.
+// a member based an accusation of a wrong result, so that anyone can examine it again.
 //
 //	shapes, err := exhibit.Shapes(tensors, rules)          // from the examiner's copy of the model
 //	e, err := exhibit.Decode(bytes)

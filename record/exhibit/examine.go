@@ -68,14 +68,14 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Findin
 		return Finding{}, fmt.Errorf("%w: %w", ErrExhibit, err)
 	}
 	if len(e.Result) != int(announced.Size) || blake3.Sum256(e.Result) != announced.Blob {
-		return Finding{}, fmt.Errorf("%w: its result differs from the accused's announcement", ErrExhibit)
+		return Finding{}, fmt.Errorf("%w: the result differs from the accused's announcement", ErrExhibit)
 	}
 	claim, err := e.claim(shapes, rules)
 	if err != nil {
 		return Finding{}, fmt.Errorf("%w: %w: is this the run's model?", ErrExhibit, err)
 	}
 	if h := claim.Header; h.Trainer != accused || h.Step != announced.Step {
-		return Finding{}, fmt.Errorf("%w: its result names another member or step", ErrExhibit)
+		return Finding{}, fmt.Errorf("%w: the result names another member or step", ErrExhibit)
 	}
 	chunks := make([]uint32, len(claim.Opening.Chunks))
 	for i, c := range claim.Opening.Chunks {
@@ -100,7 +100,7 @@ func (e Exhibit) Examine(run [32]byte, shapes audit.Shapes, rules Rules) (Findin
 	return found, nil
 }
 
-// claim reads what the accused says of the step.
+// claim decodes the accused member's claim about the step.
 func (e Exhibit) claim(shapes audit.Shapes, rules Rules) (c audit.Claim, err error) {
 	layouts := make([]codec.TensorLayout, len(shapes))
 	for i, s := range shapes {

@@ -27,7 +27,8 @@ var (
 
 const step = 2
 
-// shown is what is shown of the second result of a member that changes what it sends, and by whom it is signed.
+// shown returns the evidence about the second result of author. The result is altered by change, if
+// it is not nil, and announced by signer.
 func shown(t testing.TB, author, signer identity.Key, change func([]codec.TensorResult)) Exhibit {
 	t.Helper()
 	part := toy.Part{Optimizer: toy.Optimizer{Trainer: author.ID()}}
@@ -82,8 +83,8 @@ func shapes(t testing.TB) audit.Shapes {
 	return s
 }
 
-// TestExamine: what a cheat signed proves it, and of an honest member nothing can be shown, whatever its
-// accuser changes.
+// TestExamine checks that a cheat's own signatures prove its fault. Evidence against an honest
+// member proves nothing, even if the accuser alters it.
 func TestExamine(t *testing.T) {
 	cheat, accuser := backendtest.Key(1), backendtest.Key(2)
 	negated := func(results []codec.TensorResult) {
@@ -125,11 +126,12 @@ func TestExamine(t *testing.T) {
 		})
 	}
 	if _, err := lied.Examine(run, audit.Shapes{{Chunks: 31, Rows: 1, Cols: 1, K: 1}}, rules); !errors.Is(err, ErrExhibit) {
-		t.Errorf("with another model: %v", err)
+		t.Errorf("with a different model: %v", err)
 	}
 }
 
-// TestExamineLocalSteps: of levels the signs say whether what was sent was taken.
+// TestExamineLocalSteps checks that for levels, the signs show whether the member sent the values
+// of its pseudo-gradient.
 func TestExamineLocalSteps(t *testing.T) {
 	cheat := backendtest.Key(1)
 	local, audited := RulesOf(config.Optimizer{LocalSteps: &config.LocalSteps{CompressionTopK: 1, CompressionChunk: 1, ValueBits: 2}})
@@ -137,7 +139,7 @@ func TestExamineLocalSteps(t *testing.T) {
 		t.Fatalf("rules %+v, want %+v", local, want)
 	}
 	if _, audited := RulesOf(config.Optimizer{Dummy: &config.Dummy{}}); audited {
-		t.Error("a run that trains nothing has rules")
+		t.Error("a run without training has rules")
 	}
 	for _, turned := range []bool{false, true} {
 		e := shown(t, cheat, cheat, nil)
@@ -173,7 +175,8 @@ func changed(b []byte, at int) []byte {
 	return b
 }
 
-// TestDecodeRefuses: lengths that do not fit, bytes behind the last part, other versions.
+// TestDecodeRefuses checks that Decode refuses lengths that do not fit, bytes after the last part
+// and other versions.
 func TestDecodeRefuses(t *testing.T) {
 	whole := Exhibit{Announcement: []byte{1}, Result: []byte{2, 3}, Opening: []byte{4}}.Encode()
 	for name, b := range map[string][]byte{
@@ -199,7 +202,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal("decoding and encoding changed bytes")
 		}
 		if found, err := e.Examine(run, shapes(t), rules); err == nil && found.Accused != key.ID() {
-			t.Fatalf("a member without a signature: %+v", found)
+			t.Fatalf("a member is accused without a signature: %+v", found)
 		}
 	})
 }

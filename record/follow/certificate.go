@@ -10,16 +10,18 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// epochDomain separates signatures of the beginning of an epoch from all others of the same key.
+// epochDomain is the signature domain of epoch certificates. It separates them from everything else
+// that the same key signs.
 const epochDomain = "psyche/epoch/v1"
 
 // ErrCertificate means that a certificate does not prove its epoch.
 var ErrCertificate = errors.New("certificate of an epoch")
 
-// maxSignatures bounds those of a certificate: the members of the epoch before, and its own.
+// maxSignatures is the maximum number of signatures in a certificate: one for each member of the
+// previous epoch, and one for each member of the certified epoch.
 const maxSignatures = 2 * coordinator.MaxClients
 
-// maxCertificate bounds a certificate in bytes.
+// maxCertificate is the maximum size of a certificate in bytes.
 const maxCertificate = epochFixed + coordinator.MaxClients*identity.IDSize + 2 + maxSignatures*signatureSize
 
 const (
@@ -36,7 +38,7 @@ type Epoch struct {
 	Members []identity.ID
 }
 
-// epochOf describes the epoch that the newest record has begun.
+// epochOf returns the epoch that the newest record has started.
 func (f *Follower) epochOf() Epoch {
 	e := Epoch{Number: f.State.Progress.Epoch, Index: f.head.Index, Hash: f.head.Hash, State: f.State.Hash()}
 	for i := range f.State.Epoch.Clients {
@@ -45,7 +47,7 @@ func (f *Follower) epochOf() Epoch {
 	return e
 }
 
-// signed returns what a signature covers.
+// signed returns the bytes that a signature covers.
 func (e Epoch) signed(run [32]byte) []byte {
 	b := binary.LittleEndian.AppendUint32(run[:], e.Number)
 	b = binary.LittleEndian.AppendUint64(b, e.Index)

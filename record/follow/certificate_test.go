@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// certified follows a run to the beginning of its first epoch, of so many members.
+// certified follows a run with the given number of members to the beginning of its first epoch.
 func certified(t testing.TB, members int) (*Follower, []identity.Key, []identity.ID) {
 	t.Helper()
 	f := begun(t)
@@ -36,7 +36,7 @@ func certified(t testing.TB, members int) (*Follower, []identity.Key, []identity
 	return f, keys, ids
 }
 
-// certificate has the signatures of the first n keys.
+// certificate returns a certificate with the signatures of keys.
 func certificate(f *Follower, keys []identity.Key) Certificate {
 	c := Certificate{Epoch: f.Epoch()}
 	for _, key := range keys {
@@ -75,11 +75,11 @@ func TestCertificates(t *testing.T) {
 		c := whole
 		change(&c)
 		if err := c.Check(f.Run(), ids); !errors.Is(err, ErrCertificate) {
-			t.Errorf("with another %s: %v", name, err)
+			t.Errorf("with a different %s: %v", name, err)
 		}
 	}
 	if err := whole.Check(wire.HostedRun([]byte("other")), ids); !errors.Is(err, ErrCertificate) {
-		t.Errorf("for another run: %v", err)
+		t.Errorf("for a different run: %v", err)
 	}
 	raw := whole.AppendTo(nil)
 	if again, err := DecodeCertificate(raw); err != nil || !cmp.Equal(again, whole) {
@@ -99,7 +99,7 @@ func TestCertificates(t *testing.T) {
 func TestSufficientIsMoreThanTwoThirds(t *testing.T) {
 	for n, least := range map[int]int{1: 1, 2: 2, 3: 3, 4: 3, 6: 5, 7: 5, 256: 171} {
 		if Suffices(least-1, n) || !Suffices(least, n) {
-			t.Errorf("of %d members not %d are enough", n, least)
+			t.Errorf("of %d members, want %d as the minimum", n, least)
 		}
 	}
 	if Suffices(0, 0) {
@@ -107,7 +107,8 @@ func TestSufficientIsMoreThanTwoThirds(t *testing.T) {
 	}
 }
 
-// TestLieKeepsItsEvidence writes and reads evidence, of two heads that contradict each other.
+// TestLieKeepsItsEvidence checks that the evidence of two contradictory heads survives writing and
+// reading.
 func TestLieKeepsItsEvidence(t *testing.T) {
 	f := begun(t)
 	a := wire.Head{Index: 9, Step: 3, Hash: [32]byte{1}}.Sign(hostKey, f.Run())
@@ -126,20 +127,21 @@ func TestLieKeepsItsEvidence(t *testing.T) {
 			continue
 		}
 		if _, _, found := read.Evidence.Contradiction(); found != test.want {
-			t.Errorf("%s: a contradiction: %v", name, found)
+			t.Errorf("%s: contradiction %v", name, found)
 		}
 	}
 	for _, bad := range []string{"", "{}x", `{"genesis":"zz"}`, `{"heads":[{"hash":"00"}]}`} {
 		if _, err := ReadLie([]byte(bad)); err == nil {
-			t.Errorf("%q is evidence", bad)
+			t.Errorf("%q was accepted as evidence", bad)
 		}
 	}
 	if !errors.As(fmt.Errorf("wrapped: %w", error(&Lie{Reason: "x"})), new(*Lie)) {
-		t.Error("a lie is not found in an error")
+		t.Error("errors.As does not find a lie")
 	}
 }
 
-// FuzzCertificate decodes arbitrary bytes: no crash, and one encoding.
+// FuzzCertificate checks that arbitrary bytes cause no crash, and that a certificate has only one
+// encoding.
 func FuzzCertificate(f *testing.F) {
 	run, keys, _ := certified(f, 3)
 	f.Add(certificate(run, keys).AppendTo(nil))
@@ -152,7 +154,7 @@ func FuzzCertificate(f *testing.F) {
 			return
 		}
 		if !bytes.Equal(c.AppendTo(nil), raw) {
-			t.Fatal("another encoding of the same certificate was accepted")
+			t.Fatal("a second encoding of the same certificate was accepted")
 		}
 	})
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// A follower of a run believes the signatures of members, and of its host nothing but the order of
-// what was done: it does the same, and finds what no honest host writes.
+// A follower trusts the signatures of members. It trusts the host only with the order of the
+// records. The follower applies the same records as the host, and detects records that an honest
+// host never writes.
 func Example() {
 	authority, member := identity.FromSeed([32]byte{1}), identity.FromSeed([32]byte{2})
 	first, err := coordinator.Genesis{
@@ -44,7 +45,7 @@ func Example() {
 	fmt.Println(record, err)
 	fmt.Printf("%v after %d records\n", f.State.RunState, f.Head().Index)
 
-	_, err = f.Apply(join) // once more
+	_, err = f.Apply(join) // the same record again
 	fmt.Println(errors.Is(err, follow.ErrRecord), err)
 
 	// Output:

@@ -16,10 +16,10 @@ import (
 
 var hostKey, authority = backendtest.Key(9), backendtest.Key(1)
 
-// draw is what the first round of these runs begins with.
+// draw is the random draw of the first round in these tests.
 var draw = [32]byte{7}
 
-// first returns the state that the runs of these tests begin with.
+// first returns the initial state of the runs in these tests.
 func first(t testing.TB) coordinator.State {
 	t.Helper()
 	state, err := backendtest.Genesis("followed", 1)(coordinator.ClientID(hostKey.ID()))
@@ -59,19 +59,19 @@ func tick(now uint64, draw [32]byte) []byte {
 	return Record{Kind: KindTick, Now: now, Draw: draw}.AppendTo(nil)
 }
 
-// TestChainIsThatOfAJournal compares heads with the hashes that the journal's file has.
+// TestChainIsThatOfAJournal checks that heads have the same hashes as the journal's file.
 func TestChainIsThatOfAJournal(t *testing.T) {
 	var previous [32]byte
 	for _, payload := range [][]byte{{1}, {}, []byte("some record"), make([]byte, 4096)} {
 		_, want := journal.AppendEntry(nil, previous, payload)
 		if got := Chain(previous, payload); got != want {
-			t.Fatalf("chain of %d bytes: %x, in a journal %x", len(payload), got, want)
+			t.Fatalf("hash of %d bytes: %x, in a journal %x", len(payload), got, want)
 		}
 		previous = want
 	}
 }
 
-// TestFollowing runs a run to its second round and compares the follower with the core.
+// TestFollowing follows a run to its second round and compares the follower with the core.
 func TestFollowing(t *testing.T) {
 	f, state := begun(t), first(t)
 	records, now := 1, uint64(1_000_000)
@@ -95,7 +95,7 @@ func TestFollowing(t *testing.T) {
 	}
 	take(Record{Kind: KindDigest, Digest: state.Hash()}.AppendTo(nil))
 	if f.State.Hash() != state.Hash() {
-		t.Error("the follower has another state than the core")
+		t.Error("the state of the follower differs from the core's state")
 	}
 	if h := f.Head(); h.Index != uint64(records) || h.Step != 0 {
 		t.Errorf("head %+v after %d records", h, records)
@@ -103,17 +103,17 @@ func TestFollowing(t *testing.T) {
 	if s := f.Starts(); len(s) != 1 || s[0].Step != 1 || s[0].Index != uint64(records-1) {
 		t.Errorf("starts %+v", s)
 	}
-	take(tick(now-1, [32]byte{})) // the clock was set back, which begins no round
+	take(tick(now-1, [32]byte{})) // a clock that was set back starts no round
 	if s := f.Starts(); len(s) != 1 {
 		t.Errorf("starts %+v", s)
 	}
 	resumed := Resume(f.Genesis(), f.State.Clone(), f.Head(), nil)
 	if _, err := resumed.Apply(tick(now-2, [32]byte{})); err != nil || len(resumed.Starts()) != 0 {
-		t.Errorf("a follower that began within a round knows starts %+v, %v", resumed.Starts(), err)
+		t.Errorf("a follower that resumed in the middle of a round has starts %+v, %v", resumed.Starts(), err)
 	}
 }
 
-// TestLiesAreFound gives a follower what no honest host writes.
+// TestLiesAreFound checks that a follower refuses records that an honest host never writes.
 func TestLiesAreFound(t *testing.T) {
 	state := first(t)
 	other, err := OpenGenesis(SignGenesis(authority, [32]byte{8}, state.AppendTo(nil)))
@@ -146,7 +146,7 @@ func TestLiesAreFound(t *testing.T) {
 				t.Fatalf("%v", err)
 			}
 			if _, err := f.Apply(action(f, backendtest.Key(2), 1, coordinator.Join{})); err == nil || f.Head() != head {
-				t.Error("it continues after a lie")
+				t.Error("the follower continues after an invalid record")
 			}
 		})
 	}
@@ -190,7 +190,8 @@ func TestGenesisIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzRecord feeds arbitrary records: no crash, and what is accepted has one encoding.
+// FuzzRecord checks that arbitrary records cause no crash, and that an accepted record has only one
+// encoding.
 func FuzzRecord(f *testing.F) {
 	run := begun(f)
 	f.Add(Record{Kind: KindGenesis, Genesis: run.Genesis()}.AppendTo(nil))
@@ -199,7 +200,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add(action(run, authority, 1, coordinator.Join{}))
 	fuzztest.Run(f, func(t *testing.T, payload []byte) {
 		if record, err := Decode(payload, run.Run()); err == nil && !bytes.Equal(record.AppendTo(nil), payload) {
-			t.Fatalf("record %+v encodes to other bytes", record)
+			t.Fatalf("record %+v has a second encoding", record)
 		}
 		follower := begun(t)
 		record, err := follower.Apply(payload)
@@ -215,7 +216,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// FuzzGenesis opens what somebody signed: a signature makes bytes no better.
+// FuzzGenesis signs arbitrary states. It checks that an accepted state has only one encoding.
 func FuzzGenesis(f *testing.F) {
 	state := first(f)
 	f.Add(state.AppendTo(nil))
@@ -226,7 +227,7 @@ func FuzzGenesis(f *testing.F) {
 			return
 		}
 		if follower, err := Begin(g); err == nil && !bytes.Equal(follower.State.AppendTo(nil), state) {
-			t.Fatal("another encoding of the same state was accepted")
+			t.Fatal("a second encoding of the same state was accepted")
 		}
 	})
 }

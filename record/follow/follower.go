@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// keptStarts is of how many rounds the heads at their starts are kept: of those that the state has,
-// and of the one before in case somebody is late.
+// keptStarts is the number of rounds whose heads at the start are kept. These are the rounds in the
+// state, and one more for members that are late.
 const keptStarts = coordinator.StoredRounds + 1
 
 // Follower is the state of a run according to its log. Only one goroutine may use it.
@@ -21,10 +21,10 @@ type Follower struct {
 	starts  []wire.Head          // at the starts of the newest rounds, oldest first; not signed
 	begun   uint32               // step of the newest round
 	phase   coordinator.RunState // after the newest record
-	epoch   Epoch                // that began newest; zero if none has since the Follower is there
-	first   Epoch                // of the run; zero if it began before the Follower was there
-	later   bool                 // the run's first epoch has begun
-	broken  error                // first record that did not follow
+	epoch   Epoch                // newest; zero if none has started since the Follower exists
+	first   Epoch                // of the run; zero if it started before the Follower existed
+	later   bool                 // the run's first epoch has started
+	broken  error                // from the first invalid record
 }
 
 // Begin returns a Follower of the run that starts with a genesis. The genesis counts as applied.
@@ -126,10 +126,10 @@ func (f *Follower) Note(payload []byte) {
 	f.starts = append(slices.Clone(kept), f.head)
 }
 
-// headOf returns the head of the log where an epoch begins.
+// headOf returns the head of the log at the start of an epoch.
 func headOf(e Epoch) wire.Head { return wire.Head{Index: e.Index, Hash: e.Hash} }
 
-// newestStep returns the step of the newest round of the newest epoch, 0 if it has none yet.
+// newestStep returns the step of the newest round of the epoch, or 0 if there is none yet.
 func newestStep(s *coordinator.State) uint32 {
 	if n := len(s.Epoch.Rounds); n > 0 {
 		return s.Epoch.Rounds[n-1].Step
@@ -137,7 +137,7 @@ func newestStep(s *coordinator.State) uint32 {
 	return 0
 }
 
-// act does what a record did.
+// act applies a record to the state.
 func (f *Follower) act(record Record) error {
 	switch record.Kind {
 	case KindTick:

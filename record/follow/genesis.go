@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// genesisDomain separates signatures of a Genesis from all others of the same key.
+// genesisDomain separates signatures of a Genesis from all other signatures of the same key.
 const genesisDomain = "psyche/genesis/v1"
 
 // MaxGenesis is the maximum size of a Genesis in bytes. A first state is small, because it has no
@@ -82,7 +82,7 @@ func (g Genesis) First() (coordinator.State, error) {
 		RunID: state.RunID, Host: state.Host, MainAuthority: state.Authority.Main, JoinAuthority: state.Authority.Join,
 		Permissioned: state.Authority.Permissioned, Paused: state.RunState == coordinator.Paused,
 		Config: state.Config, Model: state.Model, Draws: state.DrawCommitment,
-		Progress: state.Progress, // it may continue an older run
+		Progress: state.Progress, // the run may continue an older one
 	}.State()
 	if err != nil {
 		return state, fmt.Errorf("%w: %w", ErrGenesis, err)

@@ -24,7 +24,7 @@ type Evidence struct {
 	Genesis      []byte      // signed genesis of the run
 	Heads        []wire.Head // signed by the host
 	Index        uint64      // number of records before Records
-	Records      [][]byte    // as sent by the host, up to the one that does not follow; may be empty
+	Records      [][]byte    // as sent by the host, up to the record that does not follow; may be empty
 	Announcement []byte      // of the member that got another head; may be empty
 }
 
@@ -54,7 +54,7 @@ func (e Evidence) Contradiction() (a, b wire.Head, found bool) {
 	return a, b, false
 }
 
-// evidenceFile is Evidence as JSON; bytes are hexadecimal.
+// evidenceFile is the JSON form of Evidence. Bytes are hexadecimal.
 type evidenceFile struct {
 	Reason       string     `json:"reason"`
 	Run          string     `json:"run"`
@@ -88,7 +88,7 @@ func (l *Lie) JSON() []byte {
 		f.Records = append(f.Records, hex.EncodeToString(r))
 	}
 	content, err := json.MarshalIndent(f, "", "  ")
-	if err != nil { // texts and numbers
+	if err != nil { // impossible: the fields are strings and numbers
 		panic("follow: " + err.Error())
 	}
 	return append(content, '\n')

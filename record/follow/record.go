@@ -26,7 +26,7 @@ const (
 // MaxRecord is the maximum size of a record in bytes. An honest host writes no longer ones.
 const MaxRecord = 1 + max(MaxGenesis, wire.MaxActionSize)
 
-// tickSize is the size of a tick behind its kind.
+// tickSize is the size of a tick without its kind.
 const tickSize = 8 + 32
 
 // ErrRecord means that a record does not follow from the previous records.

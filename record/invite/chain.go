@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// chainScheme begins every link to a run on a chain.
+	// chainScheme is the URL scheme of every link to a run on a chain.
 	chainScheme = "psyche+solana"
 
-	maxNodes   = 3   // of a chain that a link names
-	maxAddress = 512 // bytes of a node's
+	maxNodes   = 3   // nodes of the chain in one link
+	maxAddress = 512 // bytes of a node's address
 )
 
-// maxChainSize bounds a link to a run on a chain in bytes: every byte of its addresses may be escaped.
+// maxChainSize is the maximum size in bytes of a link to a run on a chain, if every byte of its
+// addresses is escaped.
 const maxChainSize = len(chainScheme+"://") + 2*maxKey + 3*coordinator.MaxRunIDLength + len("/?authority=") + maxNodes*(len("&rpc=")+3*maxAddress)
 
 // ChainLink is an invite link to a run on a chain. Program, authority and run ID determine its

@@ -14,7 +14,7 @@ import (
 
 var testAuthority = identity.FromSeed([identity.SeedSize]byte{2}).ID()
 
-// TestChainLink: a link is read as it was written, and may be typed in quotes.
+// TestChainLink checks that a link is parsed as it was written, and may be in quotes.
 func TestChainLink(t *testing.T) {
 	for _, want := range []ChainLink{
 		{testKey, "friends", testAuthority, []string{"http://127.0.0.1:8899"}},
@@ -31,7 +31,7 @@ func TestChainLink(t *testing.T) {
 	}
 }
 
-// TestChainLinkErrors: each part that is wrong is named.
+// TestChainLinkErrors checks that an error names the invalid part of a link.
 func TestChainLinkErrors(t *testing.T) {
 	good := ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String()
 	none := identity.ID{}.String()
@@ -61,15 +61,16 @@ func TestChainLinkErrors(t *testing.T) {
 	}
 }
 
-// TestPublic: an address that may have somebody's key in it is not shown to everybody.
+// TestPublic checks that Public omits addresses that may contain a user's key.
 func TestPublic(t *testing.T) {
 	nodes := []string{"https://a.example/key", "https://b.example?api-key=k", "https://me:k@c.example", "https://d.example#k", "https://e.example/", "http://127.0.0.1:8899"}
 	if got := Public(nodes); !slices.Equal(got, nodes[4:]) {
-		t.Errorf("public are %q", got)
+		t.Errorf("got public addresses %q", got)
 	}
 }
 
-// FuzzParseChain reads arbitrary text: nothing but an errLink, or a link that says the same again.
+// FuzzParseChain checks that arbitrary text gives an errLink or a link that survives formatting and
+// parsing.
 func FuzzParseChain(f *testing.F) {
 	f.Add(ChainLink{testKey, "r", testAuthority, []string{"http://h"}}.String())
 	f.Add(chainScheme + "://")
@@ -82,7 +83,7 @@ func FuzzParseChain(f *testing.F) {
 			return
 		}
 		if again, err := ParseChain(l.String()); err != nil || !reflect.DeepEqual(again, l) {
-			t.Fatalf("%q is %s, which is %+v, %v", text, l, again, err)
+			t.Fatalf("%q became %s, then %+v, %v", text, l, again, err)
 		}
 	})
 }

@@ -23,12 +23,12 @@ const (
 	// escaped.
 	MaxSize = len(Scheme+"://") + maxHost + len("[]:65535/") + 3*coordinator.MaxRunIDLength + len("?key=&genesis=") + maxKey + hashDigits
 
-	maxHost    = 253 // of a name, as DNS has it
+	maxHost    = 253 // bytes of a DNS name
 	maxKey     = 44  // digits of a key in base58
 	hashDigits = 64
 )
 
-// errLink says that a text is no link to a run.
+// errLink means that a text is not a link to a run.
 var errLink = errors.New("not a link to a run")
 
 // Link contains the location of a run, and the keys that prove its identity.
@@ -102,7 +102,7 @@ func (l Link) Check() error {
 	return checkHost(l.Host)
 }
 
-// unquote removes the quotes of a shell, which some programs keep.
+// unquote removes shell quotes, which some programs keep.
 func unquote(text string) string {
 	if n := len(text); n >= 2 && (text[0] == '\'' || text[0] == '"') && text[n-1] == text[0] {
 		return text[1 : n-1]
@@ -110,7 +110,7 @@ func unquote(text string) string {
 	return text
 }
 
-// beginning returns as much of a text as a message can show.
+// beginning returns the start of a text for a message.
 func beginning(text string) string {
 	const shown = 24
 	if len(text) > shown {
@@ -138,7 +138,7 @@ func ParseAddress(address string) (host string, port uint16, err error) {
 	return host, uint16(n), checkHost(host)
 }
 
-// checkHost wants an IP address, or a name of letters, digits, hyphens and dots.
+// checkHost accepts an IP address, or a name of letters, digits, hyphens and dots.
 func checkHost(host string) error {
 	if address, err := netip.ParseAddr(host); err == nil && address.Zone() == "" {
 		if address.IsUnspecified() {
@@ -157,7 +157,7 @@ func checkHost(host string) error {
 	return nil
 }
 
-// parseName reads the run's id.
+// parseName parses the run ID.
 func parseName(escaped string) (string, error) {
 	if escaped == "" {
 		return "", errors.New("run id is missing, want /RUN after the address")
@@ -169,11 +169,11 @@ func parseName(escaped string) (string, error) {
 	return name, nil
 }
 
-// escape returns a run's id as a link has it: what is not a letter, a digit, or one of - . _ ~ is
-// escaped, so that neither a shell nor whoever copies the link changes it.
+// escape returns the form of a run ID in a link. It escapes all characters except letters, digits
+// and - . _ ~, so that a shell or a person who copies the link does not change it.
 func escape(name string) string { return strings.ReplaceAll(url.QueryEscape(name), "+", "%20") }
 
-// parseProof reads what the server has to prove.
+// parseProof parses the key and the genesis hash, which the server must prove.
 func (l *Link) parseProof(query string) error {
 	seen := make(map[string]bool)
 	for part := range strings.SplitSeq(query, "&") {

@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		link("[2001:db8::1]/r"):                     {Host: "2001:db8::1", Port: DefaultPort, RunID: "r"},
 		" '" + link("host.example/friends") + "'\n": {Host: "host.example", Port: DefaultPort, RunID: "friends"},
 		`"` + link("host.example/friends") + `"`:    {Host: "host.example", Port: DefaultPort, RunID: "friends"},
-		// The order of the two is free.
+		// The two parameters may have any order.
 		fmt.Sprintf("psyche://h/r?genesis=%s&key=%s", testHash, testKey): {Host: "h", Port: DefaultPort, RunID: "r"},
 	} {
 		want.Key, want.Run = testKey, [32]byte([]byte(strings.Repeat("\x0f", 32)))
@@ -42,7 +42,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseNamesThePart wants every error to name what is wrong, and the remedy.
+// TestParseNamesThePart checks that every error names the invalid part and a remedy.
 func TestParseNamesThePart(t *testing.T) {
 	zeros := strings.Repeat("0", 64)
 	for name, text := range map[string]string{
@@ -110,7 +110,8 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParse reads arbitrary text: nothing but an errLink, or a link that says the same again.
+// FuzzParse checks that arbitrary text gives an errLink or a link that survives formatting and
+// parsing.
 func FuzzParse(f *testing.F) {
 	f.Add(link("host.example:39405/friends"))
 	f.Add(link("[2001:db8::1]:1/a%20run"))
@@ -124,7 +125,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if again, err := Parse(l.String()); err != nil || again != l {
-			t.Fatalf("%q is %s, which is %+v, %v", text, l, again, err)
+			t.Fatalf("%q became %s, then %+v, %v", text, l, again, err)
 		}
 	})
 }

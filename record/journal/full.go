@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// file is what Journal needs of an *os.File.
+// file contains the methods of *os.File that Journal uses.
 type file interface {
 	io.WriteSeeker
 	io.ReaderAt
@@ -16,7 +16,7 @@ type file interface {
 	Truncate(size int64) error
 }
 
-// undo takes back a write that found no room, so that it can be done again.
+// undo reverts a write that failed for lack of space, so that it can be tried again.
 func (j *Journal) undo(err error) error {
 	if !noRoom(err) {
 		j.failed = err
@@ -33,8 +33,8 @@ func (j *Journal) undo(err error) error {
 	return fmt.Errorf("%w: %w", ErrFull, err)
 }
 
-// noRoom reports whether a write failed for a reason that goes away when somebody makes room: the
-// disk, a quota, or the largest size of a file that the process may write.
+// noRoom reports whether a write failed for lack of space: a full disk, a quota, or the process's
+// limit for the size of a file.
 func noRoom(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }

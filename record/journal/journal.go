@@ -19,7 +19,7 @@ const MaxPayload = 1 << 20
 
 const (
 	magicName  = "psychelog/"
-	format     = "12" // changes with the coordinator's rules: a log replays to another state under other rules
+	format     = "12" // changes with the coordinator's rules, which determine the state after a replay
 	magic      = magicName + format + "\n"
 	headerSize = 4 + sha256.Size + 4
 )
@@ -28,11 +28,11 @@ const (
 var (
 	// ErrDamaged means that a file contains something that no writer wrote.
 	ErrDamaged = errors.New("journal is damaged")
-	// errVersion says that a journal was written in another format.
+	// errVersion means that a journal has another format.
 	errVersion = errors.New("journal of another format, this program reads and writes " + format)
 	// ErrLocked means that another process has the file open for writing.
 	ErrLocked = errors.New("journal is in use by another process; stop that one first")
-	// errPosition says that a file does not hold the entries that a Position says it does.
+	// errPosition means that a file does not contain the entries of a Position.
 	errPosition = errors.New("journal does not have the entries that were there before")
 	// ErrFull means that the disk has no space for the appended entries. None of them is in the
 	// file, and Commit may be tried again.
@@ -41,7 +41,7 @@ var (
 	ErrTooLarge = errors.New("journal entry is too large")
 )
 
-// errTorn says that the file ends inside an entry.
+// errTorn means that the file ends inside an entry.
 var errTorn = errors.New("torn tail")
 
 // Journal is a journal file that is open for appending. Only one goroutine may use it.
@@ -49,9 +49,9 @@ type Journal struct {
 	file    file
 	last    [sha256.Size]byte // hash of the newest entry
 	entries int
-	size    int64  // bytes that are written and synced
-	pending []byte // entries of the next Commit
-	failed  error  // first write error; the file's end is unknown after it
+	size    int64  // number of bytes that are written and synced
+	pending []byte // entries for the next Commit
+	failed  error  // first write error; after it, the end of the file is unknown
 }
 
 // Summary is the result of Open or Read.
@@ -92,7 +92,7 @@ func OpenAt(path string, from Position, replay func(payload []byte) error) (*Jou
 	return &Journal{file: file, last: summary.Last, entries: summary.Entries, size: summary.Size}, summary, nil
 }
 
-// prepare locks and reads the file, cuts its torn tail and positions it at its end.
+// prepare locks and reads the file, removes its torn tail and sets its offset to the end.
 func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
 	if err := filelock.Try(file); errors.Is(err, filelock.ErrHeld) {
 		return Summary{}, ErrLocked
@@ -104,7 +104,7 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 		return summary, err
 	}
 	if summary.Size == 0 {
-		// A new file, or one whose very first write was torn.
+		// The file is new, or its very first write was torn.
 		if err := file.Truncate(0); err != nil {
 			return summary, err
 		}
@@ -135,7 +135,7 @@ func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (
 	return readFrom(file, from, replay)
 }
 
-// readFrom reads the entries behind a position.
+// readFrom reads the entries after a position.
 func readFrom(file *os.File, from Position, replay func([]byte) error) (Summary, error) {
 	if from.Offset == 0 {
 		return read(file, replay)
@@ -180,7 +180,7 @@ func AppendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, 
 	return appendEntry(b, previous, payload)
 }
 
-// appendEntry appends the bytes of one entry and returns its hash.
+// appendEntry appends the bytes of an entry to b and returns the entry's hash.
 func appendEntry(b []byte, previous [sha256.Size]byte, payload []byte) ([]byte, [sha256.Size]byte) {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
@@ -248,7 +248,7 @@ func writeMagic(f *os.File) error {
 	return err
 }
 
-// unsynced is a file of which nothing is left after the process.
+// unsynced is a file without a name, which disappears when the process ends.
 type unsynced struct{ *os.File }
 
 func (unsynced) Sync() error { return nil }
@@ -305,7 +305,7 @@ func read(source io.Reader, replay func([]byte) error) (Summary, error) {
 	return readEntries(r, summary, replay)
 }
 
-// formatOf returns the format that the beginning of a file names; empty: none.
+// formatOf returns the format in the first bytes of a file, or an empty string.
 func formatOf(start []byte) string {
 	rest, named := bytes.CutPrefix(start, []byte(magicName))
 	number, _, whole := bytes.Cut(rest, []byte("\n"))
@@ -315,7 +315,7 @@ func formatOf(start []byte) string {
 	return string(number)
 }
 
-// readEntries reads entries until the end and adds them to the summary.
+// readEntries reads entries until the end of the file and adds them to the summary.
 func readEntries(r *bufio.Reader, summary Summary, replay func([]byte) error) (Summary, error) {
 	var buffer bytes.Buffer
 	for {
@@ -344,7 +344,8 @@ func readEntries(r *bufio.Reader, summary Summary, replay func([]byte) error) (S
 	}
 }
 
-// zerosOnly reports whether what was read of an entry and all that follows it is zeros, and how many.
+// zerosOnly reports whether the read part of an entry and all data after it are zeros. It also
+// returns their size.
 func zerosOnly(entry []byte, rest io.Reader) (int64, bool) {
 	isZero := func(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 	size, only := int64(len(entry)), isZero(entry)
@@ -360,9 +361,9 @@ func zerosOnly(entry []byte, rest io.Reader) (int64, bool) {
 	return size, only
 }
 
-// readEntry reads one entry into buffer. It returns io.EOF at the end of the file and
-// errTorn when the file ends inside the entry. Memory grows with what is really there, not
-// with what a length says.
+// readEntry reads an entry into buffer. It returns io.EOF at the end of the file, and errTorn if
+// the file ends inside the entry. Its use of memory depends on the data that exists, not on the
+// length in the header.
 func readEntry(r io.Reader, previous [sha256.Size]byte, buffer *bytes.Buffer) (payload []byte, hash [sha256.Size]byte, err error) {
 	buffer.Reset()
 	n, err := io.CopyN(buffer, r, headerSize)

@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// open opens the journal and returns the payloads that it held.
+// open opens the journal and returns the payloads that it contained.
 func open(t *testing.T, path string) (*Journal, Summary, []string) {
 	t.Helper()
 	var payloads []string
@@ -26,7 +26,7 @@ func open(t *testing.T, path string) (*Journal, Summary, []string) {
 	return j, summary, payloads
 }
 
-// build writes a journal of the payloads and returns its path and bytes.
+// build writes a journal of the payloads and returns its path and content.
 func build(t *testing.T, payloads ...string) (string, []byte) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "journal")
@@ -75,8 +75,8 @@ func TestAppendedButNotCommittedIsDropped(t *testing.T) {
 	}
 }
 
-// TestTornTailIsCutAtEveryByte cuts the file at every byte: what is whole stays, the rest
-// goes, and appending goes on.
+// TestTornTailIsCutAtEveryByte cuts the file at every byte. It checks that Open keeps the whole
+// entries and cuts off the rest, and that Append still works.
 func TestTornTailIsCutAtEveryByte(t *testing.T) {
 	payloads := []string{"genesis", "first action", "second action"}
 	_, content := build(t, payloads...)
@@ -114,8 +114,8 @@ func TestTornTailIsCutAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestDamageIsRefused changes every byte in turn: nothing is lost silently, and the file
-// stays as it is.
+// TestDamageIsRefused changes every byte in turn. It checks that Open reports each damage and does
+// not change the file.
 func TestDamageIsRefused(t *testing.T) {
 	_, content := build(t, "genesis", "first action", "second action")
 	path := filepath.Join(t.TempDir(), "journal")
@@ -227,7 +227,8 @@ func TestGroupsOfEntries(t *testing.T) {
 	})
 }
 
-// TestEarlierFormatIsRefused says which format it is and what to do, and leaves the file alone.
+// TestEarlierFormatIsRefused checks that the error names the format and a remedy, and that the file
+// is unchanged.
 func TestEarlierFormatIsRefused(t *testing.T) {
 	for _, earlier := range []string{"1", "5", "11"} {
 		testEarlierFormatIsRefused(t, magicName+earlier+"\n")
@@ -270,12 +271,13 @@ func FuzzRead(f *testing.F) {
 			t.Fatalf("%d bytes, summary %+v", len(content), summary)
 		}
 		if summary.Size > 0 && !bytes.Equal(rebuilt, content[:summary.Size]) {
-			t.Fatal("an accepted file is not what writing its payloads gives")
+			t.Fatal("the payloads of an accepted file have a second encoding")
 		}
 	})
 }
 
-// TestOpenAt continues behind an earlier position, and refuses one that is not there.
+// TestOpenAt checks that OpenAt continues after an earlier position, and refuses a position that
+// does not exist in the file.
 func TestOpenAt(t *testing.T) {
 	path, _ := build(t, "genesis", "first")
 	j, summary, _ := open(t, path)

@@ -13,7 +13,8 @@ import (
 	"github.com/psyche-go/psyche/base/filelock"
 )
 
-// maxCut bounds what Repair looks at and cuts off. The server writes less than this at once.
+// maxCut is the maximum number of bytes that Repair examines and removes. A single write of the
+// server is smaller.
 const maxCut = 64 << 20
 
 // ErrSound means that the journal needs no repair.
@@ -46,7 +47,7 @@ func inspect(file *os.File) (Damage, error) {
 	switch {
 	case damaged == nil:
 		return Damage{}, ErrSound
-	case !errors.Is(damaged, ErrDamaged) || summary.Entries == 0: // nothing would be left
+	case !errors.Is(damaged, ErrDamaged) || summary.Entries == 0: // a repair would remove everything
 		return Damage{}, damaged
 	}
 	info, err := file.Stat()
@@ -67,7 +68,7 @@ func inspect(file *os.File) (Damage, error) {
 	return d, nil
 }
 
-// findEntry returns where the header of an entry verifies behind the first byte, or 0.
+// findEntry returns the offset of the first valid entry header after the first byte of tail, or 0.
 func findEntry(tail []byte) int {
 	for at := 1; at+headerSize <= len(tail); at++ {
 		header := tail[at : at+headerSize]
@@ -111,7 +112,7 @@ func Repair(path string, d Damage) (kept string, err error) {
 	return kept, file.Sync()
 }
 
-// keep writes a new file that is on the disk when it returns.
+// keep writes and syncs a new file.
 func keep(path string, source io.Reader) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

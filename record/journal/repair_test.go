@@ -13,7 +13,8 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 )
 
-// TestTailOfZerosIsCut puts behind the entries what a file system may leave when the power fails.
+// TestTailOfZerosIsCut checks that zeros after the last entry are cut off. A file system may leave
+// such zeros after a power failure.
 func TestTailOfZerosIsCut(t *testing.T) {
 	_, content := build(t, "genesis", "first")
 	path := filepath.Join(t.TempDir(), "journal")
@@ -35,7 +36,7 @@ func TestTailOfZerosIsCut(t *testing.T) {
 	}
 	behind := append(append(slices.Clone(content), make([]byte, 200)...), 1)
 	if _, err := Read(bytes.NewReader(behind), func([]byte) error { return nil }); !errors.Is(err, ErrDamaged) {
-		t.Errorf("zeros with something behind them: %v", err)
+		t.Errorf("zeros with other bytes after them: %v", err)
 	}
 }
 
@@ -124,7 +125,7 @@ func TestRepairKeepsOff(t *testing.T) {
 	}
 }
 
-// fullFile has room for some bytes only.
+// fullFile accepts only room more bytes, then it fails with cause.
 type fullFile struct {
 	*os.File
 	room  int
@@ -140,7 +141,8 @@ func (f *fullFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// TestFullDisk fills the disk in the middle of an entry, and makes room.
+// TestFullDisk fills the disk in the middle of an entry, and then frees space. It checks that the
+// journal continues, except after an I/O error.
 func TestFullDisk(t *testing.T) {
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG, syscall.EIO} {
 		path, _ := build(t, "genesis")
@@ -160,13 +162,13 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		if summary, err := Read(bytes.NewReader(content), func([]byte) error { return nil }); err != nil || summary.Entries != 1 {
-			t.Errorf("%v: the file has %+v, %v", cause, summary, err)
+			t.Errorf("%v: the file contains %+v, %v", cause, summary, err)
 		}
 		full.room = 1 << 20
 		err = j.Commit()
 		if errors.Is(cause, syscall.EIO) {
 			if err == nil {
-				t.Error("the journal continues after an error of the disk")
+				t.Error("the journal continues after an I/O error")
 			}
 			_ = j.Close()
 			continue

@@ -14,11 +14,11 @@ type Book struct {
 	member  coordinator.ClientID
 	receipt Receipt
 	head    [32]byte
-	step    uint32         // of the newest round that was running
-	waiting []contribution // counted, and in no recorded model yet
+	step    uint32         // of the newest round that has started
+	waiting []contribution // counted, but not yet in a recorded model
 }
 
-// contribution is a result of the member that counted.
+// contribution is a counted result of the member.
 type contribution struct {
 	step   uint32
 	tokens uint64
@@ -79,7 +79,7 @@ func (b *Book) See(e Entry, s *coordinator.State) {
 	b.keep(s)
 }
 
-// act counts what the member did itself.
+// act counts the member's own actions.
 func (b *Book) act(e Entry) {
 	if e.Actor != b.member {
 		return
@@ -92,7 +92,7 @@ func (b *Book) act(e Entry) {
 	}
 }
 
-// count takes in the round of a step, which is over.
+// count counts the results of the round with the given step, which has ended.
 func (b *Book) count(step uint32, s *coordinator.State) {
 	round := s.RoundOfStep(step)
 	if round == nil || !round.HasQuorum() {
@@ -125,8 +125,8 @@ func (b *Book) count(step uint32, s *coordinator.State) {
 	b.waiting = append(b.waiting, contribution{step, own})
 }
 
-// keep moves what counted into the newest model that the run recorded. What is in none when the next epoch
-// begins is lost to the run.
+// keep moves the counted results into the newest model that the run has recorded. The run loses the
+// results that are in no model when the next epoch starts.
 func (b *Book) keep(s *coordinator.State) {
 	r := &b.receipt
 	step, digest := uint32(0), [32]byte{}

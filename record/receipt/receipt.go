@@ -52,7 +52,7 @@ func (r Receipt) Share() float64 { return float64(r.Tokens) / float64(max(r.AllT
 func (r Receipt) Encode() []byte {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		panic("receipt: " + err.Error()) // numbers and strings only
+		panic("receipt: " + err.Error()) // impossible: the fields are strings and numbers
 	}
 	return append(b, '\n')
 }
@@ -68,7 +68,7 @@ func Decode(b []byte) (r Receipt, err error) {
 		return Receipt{}, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return Receipt{}, fmt.Errorf("%w: something follows it", ErrReceipt)
+		return Receipt{}, fmt.Errorf("%w: data after the receipt", ErrReceipt)
 	}
 	if err := r.check(); err != nil {
 		return Receipt{}, err
@@ -79,7 +79,7 @@ func Decode(b []byte) (r Receipt, err error) {
 	return r, nil
 }
 
-// check reports what no receipt says.
+// check returns an error if a field has a value that no receipt can have.
 func (r Receipt) check() error {
 	if r.Format != format {
 		return fmt.Errorf("%w: format %d, this program reads %d", ErrReceipt, r.Format, format)
@@ -109,9 +109,9 @@ func (r Receipt) Verify(log Receipt) error {
 	case r.Entries != log.Entries:
 		return fmt.Errorf("%w: the receipt counts %d entries, the log has %d", ErrReceipt, r.Entries, log.Entries)
 	case r.Head != log.Head:
-		return fmt.Errorf("%w: its log has another entry %d", ErrReceipt, r.Entries-1)
+		return fmt.Errorf("%w: entry %d of the log differs", ErrReceipt, r.Entries-1)
 	case r != log:
-		return fmt.Errorf("%w: its numbers differ from the log's:\n%s", ErrReceipt, log.Encode())
+		return fmt.Errorf("%w: the numbers differ from the log, which gives:\n%s", ErrReceipt, log.Encode())
 	}
 	return nil
 }

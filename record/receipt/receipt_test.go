@@ -18,7 +18,7 @@ func some() Receipt {
 	}
 }
 
-// TestDecode: what is written is read, and nothing else.
+// TestDecode checks that Decode returns an encoded receipt, and refuses everything else.
 func TestDecode(t *testing.T) {
 	want := some()
 	if got, err := Decode(want.Encode()); err != nil || got != want {
@@ -51,7 +51,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestVerify: every field has to be that of the log.
+// TestVerify checks that Verify compares every field with the log.
 func TestVerify(t *testing.T) {
 	if err := some().Verify(some()); err != nil {
 		t.Error(err)
@@ -74,7 +74,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"format": 1}`))
 	fuzztest.Run(f, func(t *testing.T, b []byte) {
 		if r, err := Decode(b); err == nil && !bytes.Equal(r.Encode(), b) {
-			t.Fatalf("%+v is written in another way", r)
+			t.Fatalf("%+v has a second encoding", r)
 		}
 	})
 }

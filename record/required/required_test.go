@@ -7,7 +7,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestOf: models of one value a weight, by the optimizer and by how many checkpoints are kept.
+// TestOf checks the requirements of models with one value per weight, by optimizer and by number of
+// stored checkpoints.
 func TestOf(t *testing.T) {
 	distro := func(lag uint8, signs bool) config.Optimizer {
 		return config.Optimizer{Distro: &config.Distro{CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: signs, ApplyLag: lag}}

@@ -10,7 +10,7 @@ import (
 // MaxActionSize is the size in bytes of the largest action, an UpdateConfig.
 const MaxActionSize = prefixSize + runSize + 8 + 1 + coordinator.MaxUpdateConfigSize
 
-// Kinds of actions on the wire. Numbers are never used again.
+// Kinds of actions in the wire format. Numbers are never reused.
 const (
 	kindJoin             = 1
 	kindReady            = 2
@@ -256,7 +256,8 @@ func (r *reader) action() coordinator.Action {
 	}
 }
 
-// join reads the digest and the name only where they are: a digest of zeros is written before a name alone.
+// join decodes a join. The digest and the name are optional. Before a name without a digest, the
+// digest is zero.
 func (r *reader) join() coordinator.Join {
 	a := coordinator.Join{Epoch: r.uint32("join"), Commitment: r.hash("commitment")}
 	if r.err != nil || len(r.rest) == 0 {
@@ -273,7 +274,7 @@ func (r *reader) join() coordinator.Join {
 	return a
 }
 
-// text reads a text behind its length.
+// text decodes a text after its length.
 func (r *reader) text(field string, limit int) string {
 	n := int(r.uint8(field))
 	if r.err == nil && n > limit {
@@ -286,7 +287,7 @@ func appendText(b []byte, text string) []byte {
 	return append(append(b, byte(len(text))), text...)
 }
 
-// updateConfig reads configuration and model, which end the action.
+// updateConfig decodes the configuration and the model, the last fields of the action.
 func (r *reader) updateConfig() coordinator.UpdateConfig {
 	raw := r.take(len(r.rest), "configuration")
 	if r.err != nil {
@@ -302,7 +303,7 @@ func (r *reader) updateConfig() coordinator.UpdateConfig {
 	return update
 }
 
-// ids reads a list of ids, which ends the action.
+// ids decodes a list of IDs, the last field of the action.
 func (r *reader) ids(field string, limit int) []coordinator.ClientID {
 	lengthBytes := r.take(2, field)
 	if lengthBytes == nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// Domains that signatures are bound to: a signature for one purpose holds for no other.
+// Domains for signatures. A signature for one domain is not valid in any other.
 const (
 	domainAction       = "psyche/action/v2"
 	domainAnnouncement = "psyche/announcement/v2"
@@ -29,7 +29,7 @@ const (
 	runSize    = 32
 )
 
-// seal puts version, sender and signature before body.
+// seal prepends version, sender and signature to body.
 func seal(key identity.Key, domain string, body []byte) []byte {
 	id := key.ID()
 	signature := key.Sign(domain, append([]byte{version}, body...))
@@ -40,7 +40,7 @@ func seal(key identity.Key, domain string, body []byte) []byte {
 	return append(raw, body...)
 }
 
-// unseal returns the sender and the body of a message whose signature verifies.
+// unseal returns the sender and the body of a message if its signature is valid.
 func unseal(domain string, raw []byte, limit int) (identity.ID, []byte, error) {
 	if len(raw) <= prefixSize || len(raw) > limit {
 		return identity.ID{}, nil, fmt.Errorf("%w: %d bytes, want more than %d and at most %d", errSize, len(raw), prefixSize, limit)

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Where the bytes that the signature of an announcement covers have what an Equivocation is about.
+// Offsets of the fields that an Equivocation compares, in the signed bytes of an announcement.
 const (
 	announcedRun   = 1 + len(domainAnnouncement) + 1
 	announcedStep  = announcedRun + runSize
@@ -16,7 +16,8 @@ const (
 	announcedLimit = announcedEnd + headFieldsSize
 )
 
-// announcedPrefix is what they begin with: the domain, as package identity has it, and the version.
+// announcedPrefix is the start of these bytes: the domain, in the form of package identity, and the
+// version.
 var announcedPrefix = append(append([]byte{byte(len(domainAnnouncement))}, domainAnnouncement...), version)
 
 // NewEquivocation returns the proof that the sender of two announcements signed different results
@@ -53,8 +54,8 @@ func Proves(proof coordinator.Equivocation, run [32]byte) bool {
 	return ok
 }
 
-// equivocates reports whether the messages of a proof are announcements for one batch of one step
-// and of different results, and returns the step.
+// equivocates reports whether the messages of a proof are announcements of different results for
+// the same batch and step. It also returns the step.
 func equivocates(proof *coordinator.Equivocation) (step uint32, ok bool) {
 	a, b := proof.Results[0].Message, proof.Results[1].Message
 	for _, m := range [2]string{a, b} {
@@ -67,7 +68,7 @@ func equivocates(proof *coordinator.Equivocation) (step uint32, ok bool) {
 	return le.Uint32([]byte(a[announcedStep:])), same && other
 }
 
-// equivocation reads a proof. Its signatures are for Proves.
+// equivocation decodes a proof. Proves verifies its signatures.
 func (r *reader) equivocation() coordinator.Equivocation {
 	a := coordinator.Equivocation{Client: coordinator.ClientID(r.hash("who signed two results"))}
 	for i := range a.Results {

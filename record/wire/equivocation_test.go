@@ -13,7 +13,8 @@ import (
 
 var liar = identity.FromSeed([identity.SeedSize]byte{9})
 
-// results are announcements of one key that differ as change says, the second with a head of the log.
+// results returns two signed results of one key. The second has a head of the log and the
+// differences that change makes.
 func results(change func(second *ResultAnnouncement)) (first, second []byte) {
 	a := ResultAnnouncement{Run: walk, Step: 9, Batch: assign.BatchID{Start: 4, End: 6}, Blob: [32]byte{1}, Size: 7, Replica: [32]byte{2}}
 	b := a
@@ -45,7 +46,7 @@ func TestTwoResultsAreAProof(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoProof: honest members sign all of these.
+// TestWhatIsNoProof checks that pairs of results that honest members may sign are not a proof.
 func TestWhatIsNoProof(t *testing.T) {
 	for name, change := range map[string]func(*ResultAnnouncement){
 		"the same result":           func(a *ResultAnnouncement) { a.Blob = [32]byte{1} },
@@ -57,13 +58,13 @@ func TestWhatIsNoProof(t *testing.T) {
 	} {
 		first, second := results(change)
 		if _, ok := NewEquivocation(first, second); ok {
-			t.Errorf("%s is a proof", name)
+			t.Errorf("%s counts as a proof", name)
 		}
 	}
 	first, _ := results(func(*ResultAnnouncement) {})
 	other := SignAnnouncement(testKey(), ResultAnnouncement{Run: walk, Step: 9, Batch: assign.BatchID{Start: 4, End: 6}, Blob: [32]byte{3}, Size: 7})
 	if _, ok := NewEquivocation(first, other); ok {
-		t.Error("results of two members are a proof")
+		t.Error("results of two members count as a proof")
 	}
 }
 
@@ -87,7 +88,7 @@ func TestForgedProofsAreRefused(t *testing.T) {
 		}
 	}
 	if Proves(testEquivocation(), [32]byte{1}) {
-		t.Error("a proof holds for another run")
+		t.Error("a proof is valid for a different run")
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// runDomain separates the names of runs from all other hashes.
+// runDomain separates the hashes of runs from all other hashes.
 const runDomain = "psyche/run/v1"
 
 // HostedRun returns the hash that identifies a run on a server in all signed messages, given the
@@ -38,7 +38,7 @@ type Head struct {
 	Signature [identity.SignatureSize]byte
 }
 
-// signed returns what the signature covers.
+// signed returns the bytes that the signature covers.
 func (h Head) signed(run [32]byte) []byte {
 	b := append([]byte(nil), run[:]...)
 	b = le.AppendUint64(b, h.Index)

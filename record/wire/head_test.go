@@ -27,10 +27,10 @@ func TestHeadKeepsItsBytes(t *testing.T) {
 func TestHeadIsOfOneRunAndHost(t *testing.T) {
 	h := testHead()
 	if !h.Verify(testKey().ID(), walk) {
-		t.Fatal("the host's own head does not verify")
+		t.Fatal("the signature of the host's own head is invalid")
 	}
 	if h.Verify(testKey().ID(), HostedRun([]byte("other"))) {
-		t.Error("it verifies for another run")
+		t.Error("the head is valid for a different run")
 	}
 	for name, change := range map[string]func(h *Head){
 		"index": func(h *Head) { h.Index++ }, "step": func(h *Head) { h.Step++ }, "hash": func(h *Head) { h.Hash[0] ^= 1 },
@@ -38,7 +38,7 @@ func TestHeadIsOfOneRunAndHost(t *testing.T) {
 		other := h
 		change(&other)
 		if other.Verify(testKey().ID(), walk) {
-			t.Errorf("it verifies with another %s", name)
+			t.Errorf("the head is valid with a different %s", name)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestContradictions(t *testing.T) {
 		}
 	}
 	if (Head{Index: 3}).Contradicts(Head{Index: 4}) {
-		t.Error("heads that begin no round contradict each other")
+		t.Error("heads that start no round contradict each other")
 	}
 }
 
@@ -83,7 +83,7 @@ func FuzzHead(f *testing.F) {
 	f.Add(testHead().AppendTo(nil))
 	fuzztest.Run(f, func(t *testing.T, raw []byte) {
 		if h, err := DecodeHead(raw); err == nil && !bytes.Equal(h.AppendTo(nil), raw) {
-			t.Fatal("another encoding of the same head was accepted")
+			t.Fatal("a second encoding of the same head was accepted")
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 func CheckName(name string) error { return plain.CheckName(name, coordinator.MaxMemberName) }
 
 // NameOf returns the name that a member chose, or an empty string if it has none that may be shown.
-// A name proves nothing: other members may have the same name, or one that looks like it.
+// A name proves nothing: other members may have the same name, or a similar-looking name.
 func NameOf(j coordinator.Join) string {
 	if CheckName(j.Name) != nil {
 		return ""

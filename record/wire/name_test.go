@@ -6,7 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestNamesThatMayNotBeShown signs names that no client of ours would send: a log has them, and nobody shows them.
+// TestNamesThatMayNotBeShown signs names that our clients never send. It checks that a log may
+// contain them, but that they are not displayed.
 func TestNamesThatMayNotBeShown(t *testing.T) {
 	for name, want := range map[string]string{
 		"Ada": "Ada", "": "", "\x1b[2J": "", "\x00": "", "a\xff": "", "a\u202eb": "", " a": "", "a\u0301\u0301\u0301\u0301": "",

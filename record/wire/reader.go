@@ -10,8 +10,8 @@ import (
 
 var le = binary.LittleEndian
 
-// reader reads a body field by field until the first error; afterwards every read
-// returns zero.
+// reader decodes the fields of a body until the first error. After an error, every method returns
+// zero.
 type reader struct {
 	rest []byte
 	err  error
@@ -23,7 +23,7 @@ func (r *reader) fail(field string) {
 	}
 }
 
-// take returns the next n bytes, or nil at an error.
+// take returns the next n bytes, or nil after an error.
 func (r *reader) take(n int, field string) []byte {
 	if r.err != nil {
 		return nil
@@ -90,7 +90,7 @@ func (r *reader) filter(field string) (filter bloom.Filter) {
 	return filter
 }
 
-// run reads the hash of the run and compares it with the one expected.
+// run decodes the hash of the run and compares it with want.
 func (r *reader) run(want [runSize]byte) {
 	got := r.hash("run")
 	if r.err == nil && got != want {
@@ -98,7 +98,7 @@ func (r *reader) run(want [runSize]byte) {
 	}
 }
 
-// end returns the first error, one of which is that bytes are left.
+// end returns the first error. Bytes after the last field are an error.
 func (r *reader) end() error {
 	if len(r.rest) > 0 {
 		r.fail("bytes after the end")

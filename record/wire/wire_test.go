@@ -18,14 +18,14 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// walk names the run of these tests.
+// walk is the ID of the run in these tests.
 var walk = HostedRun([]byte("walk"))
 
 func testKey() identity.Key {
 	return identity.FromSeed([identity.SeedSize]byte{1, 2, 3})
 }
 
-// allActions has one of each kind with no field zero.
+// allActions returns one action of each kind, without zero fields.
 func allActions() map[string]coordinator.Action {
 	filter := bloom.Filter{}
 	filter.Add(7, []byte("item"))
@@ -89,7 +89,8 @@ func testAnnouncement() ResultAnnouncement {
 	}
 }
 
-// keeps compares raw with a file that is kept for ever: old messages stay readable.
+// keeps compares raw with a golden file that must never change, because old messages must remain
+// readable.
 func keeps(t *testing.T, name string, raw []byte) {
 	t.Helper()
 	golden.Compare(t, name+".golden", hex.EncodeToString(raw)+"\n")
@@ -290,7 +291,7 @@ func TestAnnouncementRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzActionBody decodes what somebody signed: a signature makes bytes no better.
+// FuzzActionBody signs arbitrary bodies. It checks that an accepted action has only one encoding.
 func FuzzActionBody(f *testing.F) {
 	for _, action := range allActions() {
 		f.Add(SignAction(testKey(), walk, 77, action)[prefixSize:])
@@ -302,12 +303,12 @@ func FuzzActionBody(f *testing.F) {
 			return
 		}
 		if again := SignAction(testKey(), walk, opened.Nonce, opened.Action); !bytes.Equal(again, raw) {
-			t.Fatal("another encoding of the same action was accepted")
+			t.Fatal("a second encoding of the same action was accepted")
 		}
 	})
 }
 
-// FuzzOpen opens bytes that nobody signed.
+// FuzzOpen opens bytes without a valid signature.
 func FuzzOpen(f *testing.F) {
 	f.Add(SignAction(testKey(), walk, 77, coordinator.Join{}))
 	f.Add(SignAnnouncement(testKey(), testAnnouncement()))
@@ -326,7 +327,7 @@ func FuzzAnnouncementBody(f *testing.F) {
 			return
 		}
 		if again := SignAnnouncement(testKey(), opened); !bytes.Equal(again, raw) {
-			t.Fatal("another encoding of the same announcement was accepted")
+			t.Fatal("a second encoding of the same announcement was accepted")
 		}
 	})
 }

@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 
 
 def numbers(tensor):
-    # The shortest decimal that reads back as the same float32 has at most nine digits.
+    # The shortest decimal that converts back to the same float32 has at most nine digits.
     return [float(f"{x:.9g}") for x in tensor.flatten().tolist()]
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Render chat templates of published models with transformers (5.24.0, with jinja2 3.1.6), to compare
-package chat with it. Each file NAME.jinja below TEMPLATES is rendered with 26 conversations, which have
-tools, calls, systems, unknown roles, and empty, null and absent values. The templates stay outside of
-this repository, because their licences differ.
+package chat with it. The script renders each file NAME.jinja below TEMPLATES with 26 conversations. They
+contain tools, calls, system messages, unknown roles, and empty, null and absent values. The templates are
+not in this repository, because their licences differ.
 
 Usage:
     chat_compare.py TEMPLATES OUT
@@ -21,7 +21,7 @@ TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_to
 
 
 class Clock(datetime.datetime):
-    """Clock is a datetime that stands still."""
+    """Clock is a datetime with a fixed time."""
 
     @classmethod
     def now(cls, tz=None):
@@ -79,7 +79,7 @@ def result(text="12.5 °C", **more):
 
 ARGUMENTS = {"place": "Köln <x>", "limit": 0.25, "deep": [1, {"a": None}], "yes": True}
 THOUGHT = "<think>\nso it is\n</think>\n\nYes."
-# Each is a list of messages, whether tools are given, and whether an answer follows.
+# Each entry is a list of messages, whether tools are given, and whether an answer follows.
 CONVERSATIONS = [
     ([user()], False, True),
     ([system(), user(), answer(), user("and it's {{ 1 }}?")], False, True),
@@ -116,7 +116,7 @@ def rendered(template, messages, tools, prompt):
             [messages], tools=TOOLS if tools else None, chat_template=template, add_generation_prompt=prompt, return_assistant_tokens_mask=True, **TOKENS
         )
         return {"text": texts[0], "marked": [span for span in marked[0] if span[0] < span[1]]}
-    except Exception as error:  # of any type: the template refuses
+    except Exception as error:  # any type means that the template refused
         return {"error": f"{type(error).__name__}: {error}"[:200]}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Write test vectors for package chat: the texts that transformers (5.24.0, with jinja2 3.1.6) makes of small
+"""Write test vectors for package chat: the output of transformers (5.24.0, with jinja2 3.1.6) for small
 templates, each of which uses one feature of Jinja. The templates were written for this project.
 
 Usage: chat_features.py files/tokenizer/chat/testdata
@@ -126,7 +126,7 @@ FEATURES = {
 
 
 class Clock(datetime.datetime):
-    """Clock is a datetime that stands still."""
+    """Clock is a datetime with a fixed time."""
 
     @classmethod
     def now(cls, tz=None):
@@ -134,7 +134,7 @@ class Clock(datetime.datetime):
 
 
 def write_conversations(folder):
-    """Write the text of each NAME.jinja over the conversation of NAME.jsonl to NAME.txt."""
+    """Render each NAME.jinja with the conversation in NAME.jsonl, and write the text to NAME.txt."""
     for template in sorted(folder.glob("*.jinja")):
         messages = json.loads(template.with_suffix(".jsonl").read_text())["messages"]
         texts, _ = render_jinja_template([messages], chat_template=template.read_text(), **TOKENS)
@@ -150,7 +150,7 @@ def main():
             try:
                 texts, _ = render_jinja_template([CHAT], tools=TOOLS, chat_template=template, **TOKENS)
                 vector["text"] = texts[0]
-            except Exception as error:  # of any type: the template refuses
+            except Exception as error:  # any type means that the template refused
                 vector["error"] = type(error).__name__
             vectors.append(vector)
     with open(sys.argv[1] + "/features.json", "w") as file:

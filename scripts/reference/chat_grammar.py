@@ -16,7 +16,8 @@ PERCENTS = ["%s", "%d", "%i", "%5s|", "%-5s|", "%05d", "%+d", "% d", "%x", "%X",
 FIELDS = ["{}", "{0}", "{1}", "{2}", "{a}", "{b}", "{0.real}", "{0[a]}", "{0[0]}", "{a[0]}", "{a.x}", "{0.upper}", "{0!r}", "{!s}", "{!a}", "{0!r:>9}", "{:{}}", "{0:{1}}", "{a:{b}}", "{{", "}}", "{", "}", "{nosuch}", "{!q}", "{.real}", "{0.__class__}", "{0[__class__]}", "{0[-1]}", "{0[a].b}", "{a!r}", "{:}", "{0[}", "{]}", "{0[a]x}", "{0.}", "{0[]}", "{ }", "{-1}"]
 STRFTIME = ["%Y-%m-%d", "%d %b %Y", "%H:%M:%S", "%A %a %B %h %b", "%I %p %P %l %k", "%j %U %W %V %G %g", "%C %y %u %w", "%e %D %F %T %R %r", "%c|%x|%X", "%f", "%%", "%n%t", "%-d %-m %-H %-I %-M %-S %-y %-j", "%_d %_m %_H", "%^a %^B %#p %#a %#Z", "%03d %5m", "%10A", "%Ey %EC %Od %OH %OB", "%z%Z", "%0e", "%s0", "x", "", "%Q", "é%Y", "%-e%-k", "%010Y", "%_5j", "%5y", "%", "%E", "%-", "%:z", "%G-W%V-%u"]
 
-# Each filter: what it is applied to, its arguments (name, kind; a name with ? may be left out), and what it returns.
+# For each filter: the kind of its input, its arguments (name, kind; ? marks an optional name), and
+# the kind of its result.
 FILTERS = {
     "abs": ("num", [], "num"), "attr": ("any", [("name", "name")], "any"), "batch": ("list", [("linecount", "size"), ("fill_with?", "any")], "gen"),
     "capitalize": ("str", [], "str"), "center": ("str", [("width?", "size")], "str"), "count": ("list", [], "int"), "length": ("any", [], "int"),
@@ -69,11 +70,11 @@ CODES = "aAbBcCdDeFgGhHIjklmMnpPrRStTuUVwWxXyYzZ%f+QL"
 
 
 class Grammar:
-    """Grammar makes templates."""
+    """Grammar generates random templates."""
 
     def __init__(self, rng):
         self.rng, self.names, self.macros, self.loops, self.depth, self.blocks = rng, list(GLOBAL_NAMES), [], 0, 0, 0
-        self.noise = self.pick([0.04, 0, 0])  # share of values of a random kind
+        self.noise = self.pick([0.04, 0, 0])  # fraction of values of a random kind
 
     def pick(self, options):
         return options[self.rng.randrange(len(options))]

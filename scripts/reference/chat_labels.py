@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write which tokens of conversations are the assistant's: by transformers (5.24.0) for templates that mark
-them, and for others by encoding conversations that end after each message, as scripts that make samples for
-fine-tuning do. The templates were written for this project.
+"""Write which tokens of conversations are the assistant's. For templates that mark them, transformers (5.24.0)
+reports the tokens. For other templates, the script encodes the conversation up to each message, like scripts
+that prepare samples for fine-tuning. The templates were written for this project.
 
     python3 scripts/reference/chat_labels.py   # writes files/tokenizer/chat/testdata/labels.json and labels-tokenizer.json.gz
 """
@@ -36,8 +36,8 @@ CHATS = [
 
 
 def added(coder, chat):
-    """What scripts label that encode conversations one message longer each time. The ids that begin an answer are
-    not learned, whatever stands before the answer: transformers agrees for the template that marks answers."""
+    """Return the labels that scripts compute by encoding a conversation with one more message each time. The ids of
+    the header of an answer are never learned; transformers agrees for the template that marks answers."""
     whole = coder.apply_chat_template(chat, return_dict=False)
     mask, before = [], 0
     for i, message in enumerate(chat):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Write random templates for package chat, with the texts that transformers (5.24.0, with jinja2 3.1.6, Python 3.12)
-makes of them. The grammar is in chat_grammar.py.
+"""Write random templates for package chat, with their output from transformers (5.24.0, with jinja2 3.1.6,
+Python 3.12). The grammar is in chat_grammar.py.
 
 Usage:
     chat_random.py SEED COUNT OUT
@@ -33,7 +33,7 @@ TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"ty
 
 
 class Clock(datetime.datetime):
-    """Clock is a datetime that stands still."""
+    """Clock is a datetime with a fixed time."""
 
     @classmethod
     def now(cls, tz=None):
@@ -46,7 +46,7 @@ def rendered(template, chat):
         texts, _ = render_jinja_template([chat], tools=TOOLS, chat_template=template, **TOKENS)
         texts[0].encode()
         return {"text": texts[0]}
-    except Exception as error:  # of any type: the template refuses
+    except Exception as error:  # any type means that the template refused
         return {"error": type(error).__name__}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Write test vectors for package chat: what transformers (5.24.0, with jinja2 3.1.6) makes of
-conversations with templates in the manners of well-known families. The templates were written for
+"""Write test vectors for package chat: the output of transformers (5.24.0, with jinja2 3.1.6) for
+conversations, with templates in the style of well-known families. The templates were written for
 this project.
 
 Usage: chat_vectors.py files/tokenizer/chat/testdata
@@ -125,7 +125,7 @@ for name, template in TEMPLATES.items():
             try:
                 rendered, _ = render_jinja_template([chat], chat_template=template, add_generation_prompt=prompt, **TOKENS)
                 vector["text"] = rendered[0]
-            except Exception as error:  # of any type: the template refuses
+            except Exception as error:  # any type means that the template refused
                 vector["error"] = type(error).__name__
             vectors.append(vector)
 with open(sys.argv[1] + "/vectors.json", "w") as file:
@@ -143,7 +143,7 @@ for name, template in templates.items():
                 try:
                     rendered, _ = render_jinja_template([chat], tools=tools, chat_template=template, add_generation_prompt=prompt, **TOKENS)
                     vector["text"] = rendered[0]
-                except Exception as error:  # of any type: the template refuses
+                except Exception as error:  # any type means that the template refused
                     vector["error"] = type(error).__name__
                 vectors.append(vector)
 with open(sys.argv[1] + "/tools.json", "w") as file:

@@ -1,5 +1,5 @@
 """Writes files/checkpoint/testdata/reference with the reference implementations of safetensors
-and of the Hub's sharding, and checks files/checkpoint/testdata/own, which our writer made of it.
+and of the Hub's sharding. Checks files/checkpoint/testdata/own, which this project's writer made from it.
 
 Needs: pip install safetensors==0.4.5 huggingface_hub==2.4.0
 Run from the repository's root: python scripts/reference/checkpoint_vectors.py write,
@@ -16,7 +16,7 @@ from safetensors import deserialize, serialize
 ROOT = pathlib.Path("files/checkpoint/testdata")
 REFERENCE = ROOT / "reference"
 CONFIG = '{"architectures": ["LlamaForCausalLM"], "vocab_size": 4, "hidden_size": 3, "num_hidden_layers": 2}\n'
-# name -> (type as the writer names it, as the file does, bytes of an element, shape)
+# name -> (the writer's type name, the file's type name, bytes per element, shape)
 TENSORS = {
     "model.embed_tokens.weight": ("bfloat16", "BF16", 2, [4, 3]),
     "model.layers.0.mlp.up_proj.weight": ("float16", "F16", 2, [3, 5]),
@@ -31,7 +31,7 @@ TENSORS = {
 
 
 def data(name, size):
-    """Bytes that look like nothing special: NaNs, negative zeros and all."""
+    """Return arbitrary bytes, including NaNs and negative zeros."""
     return (hashlib.shake_128(name.encode()).digest(size)) if size else b""
 
 

@@ -4,13 +4,12 @@
     python3 scripts/reference/deepseek_vectors.py            # writes learn/model/deepseek/testdata
     python3 scripts/reference/deepseek_vectors.py --check    # only compares with transformers
 
-A plain implementation in PyTorch, in double precision except for the tables of the
-rotary positions, which are rounded to single as in transformers. Needs PyTorch >= 1.13
-and numpy (Debian: python3-torch). Where transformers with DeepseekV2ForCausalLM can be
-imported, its models (single precision) must agree to 1e-5; they did with transformers
-5.23.0 on PyTorch 2.9.1, and with 5.24.0 on 2.15.0, for the cases that it can compute: it has no loss that balances
-the experts (it is left out of the comparison), no norm_topk_prob in V2 and no
-moe_layer_freq.
+A plain implementation in PyTorch, in double precision. Only the tables of the rotary positions
+are rounded to single precision, as in transformers. Needs PyTorch >= 1.13
+and numpy (Debian: python3-torch). If transformers with DeepseekV2ForCausalLM is installed, its
+models (single precision) must agree to 1e-5. They did with transformers 5.23.0 on PyTorch 2.9.1, and
+with 5.24.0 on 2.15.0, for the cases that transformers can compute. It has no loss that balances the
+experts (the comparison omits this loss), no norm_topk_prob in V2 and no moe_layer_freq.
 """
 
 import argparse
@@ -112,7 +111,7 @@ CASES = {
     "v2-normalized": ({**V2, **dict(norm_topk_prob=True, moe_layer_freq=2, aux_loss_alpha=0.3, seq_aux=False, num_hidden_layers=4)}, 2, 7),
     "v3": ({**V3, "rope_scaling": YARN}, 2, 9),
     "v3-halves": ({**V3, **dict(rope_interleave=False, tie_word_embeddings=True, aux_loss_alpha=0.3, num_hidden_layers=2)}, 2, 6),
-    # The published settings but for the sizes and the balance loss, which is 0.001 there.
+    # The published settings, except the sizes and the balance loss, which is 0.001 there.
     "kimi-k2": (
         {
             **V3,
@@ -186,7 +185,7 @@ def mscale(factor, scale=1.0):
 
 
 def tables(c, tokens):
-    """Cosines and sines [tokens, D/2] of the rotary positions."""
+    """Return the cosines and sines [tokens, D/2] of the rotary positions."""
     d, s = c["qk_rope_head_dim"], c["rope_scaling"]
     power = c["rope_theta"] ** (torch.arange(0, d, 2).float() / d)
     frequency, scale = 1 / power, 1.0
@@ -271,7 +270,7 @@ def experts(c, p, x, balance):
 
 
 def forward(c, w, ids):
-    """Logits and the losses that balance the experts."""
+    """Return the logits, and the losses that balance the experts."""
     x, balance = w["model.embed_tokens.weight"][ids], []
     for i in range(c["num_hidden_layers"]):
         p = lambda name, end=".weight": w[f"model.layers.{i}.{name}{end}"]
@@ -309,7 +308,7 @@ def compare_with_transformers(name, c, weights, ids, targets):
         c["model_type"] = "deepseek_v3"  # transformers has no other name for it
     logits, _, grads = compute(c, weights, ids, targets)
     with tempfile.TemporaryDirectory() as folder:
-        # By way of a checkpoint, so that the names of its tensors are tested too.
+        # Use a checkpoint, so that the names of its tensors are tested too.
         pathlib.Path(folder, "config.json").write_text(json.dumps(c))
         write_safetensors(pathlib.Path(folder, "model.safetensors"), {k: t.numpy() for k, t in weights.items()}, {"format": "pt"})
         model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32, experts_implementation="eager")

@@ -1,24 +1,25 @@
 #!/usr/bin/python3
 """Write test vectors of Decoupled Momentum Optimization (DeMo), arXiv 2411.19870.
 
-The algorithm is written down here from the paper (algorithm 1 and section 3), with
-PyTorch in double precision, so that package distro has something outside itself to be
-compared with:
+This script implements the algorithm from the paper (algorithm 1 and section 3) with
+PyTorch in double precision, so that package distro can be compared with an independent
+implementation:
 
     m   <- decay * m + lr * g                     momentum
     q   <- k largest coefficients of DCT(m), per chunk
-    m   <- m - IDCT(q)                            what is sent leaves the momentum
-    Q   <- mean of each coefficient over those who sent it
+    m   <- m - IDCT(q)                            remove the sent part from the momentum
+    Q   <- mean of each coefficient over its senders
     w   <- w - lr * sign(IDCT(Q))
 
-A chunk is a block of the last two dimensions (of the only one, for a vector); its edge is
-the dimension itself, or the largest divisor of it that is at most the target.
+A chunk is a block of the last two dimensions (or of a vector's only dimension). Its edge is the
+dimension itself, or the dimension's largest divisor that is at most the target.
 
 Usage: demo_vectors.py learn/distro/testdata/demo.json
 Inputs are multiples of 2**-8, stored as int16, so that they and the momentum are exact in
 single precision. Numbers are base64 of little-endian integers or floats: uint16 indices,
-float32 values, the first sender's residual as float32, and the updates IDCT(Q) as float16
-after division by their largest magnitude: only their sign and nearness to zero matter.
+float32 values, the first sender's residual as float32, and the updates IDCT(Q) as float16.
+The updates are divided by their largest magnitude, because only their sign and nearness to
+zero matter.
 """
 
 import base64
@@ -39,7 +40,7 @@ CASES = [
     ([3, 32, 20], 64, 8, 4),
     ([2, 2, 32, 16], 16, 2, 4),
 ]
-DECAY, LR = 0.875, 0.03125  # exact, so that the momentum is comparable to the last bit
+DECAY, LR = 0.875, 0.03125  # exact in binary, so that the momentum is comparable to the last bit
 
 
 def edge(n, target):
@@ -47,7 +48,7 @@ def edge(n, target):
 
 
 def dct_matrix(n):
-    """The orthonormal DCT-II as a matrix: coefficient k of x is matrix[k] @ x."""
+    """Return the orthonormal DCT-II as a matrix: coefficient k of x is matrix[k] @ x."""
     k = torch.arange(n, dtype=torch.float64)[:, None]
     i = torch.arange(n, dtype=torch.float64)[None, :]
     matrix = torch.cos(math.pi * (2 * i + 1) * k / (2 * n)) * math.sqrt(2 / n)
@@ -86,7 +87,7 @@ def encode(chunks, momentum, gradient, topk):
     coefficients = chunks.forward(momentum).flatten(1)
     size = coefficients.shape[1]
     topk = min(topk, size)
-    # One more than is sent, to tell how close the choice was.
+    # One more coefficient than is sent, to show how close the choice was.
     order = coefficients.abs().sort(dim=1, descending=True)
     gap = order.values[:, topk - 1] - (order.values[:, topk] if topk < size else 0)
     indices = order.indices[:, :topk].sort(dim=1).values
@@ -129,7 +130,7 @@ def case(generator, shape, target, topk, senders):
     results = []
     for _ in range(senders):
         momentum = exact_normal(generator, shape, 0.5)
-        # Gradients that share a part, as those of one model do: senders agree at times.
+        # Gradients with a common part, as in training one model: sometimes senders agree.
         gradient = exact_normal(generator, shape, 8)
         if results:
             gradient = gradient + results[0]["gradient"]

@@ -1,5 +1,5 @@
-"""Writes learn/eval/testdata: small data sets in the layouts of the Hub, a small random model, and what
-EleutherAI's harness makes of them (vectors.json).
+"""Writes learn/eval/testdata: small data sets in the layouts of the Hub, a small random model, and the
+results of EleutherAI's harness for them (vectors.json).
 
 Needs: pip install torch==2.8.0 transformers lm_eval==0.4.13 pyarrow
 Run from the repository's root: python scripts/reference/eval_vectors.py
@@ -21,7 +21,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 ROOT = pathlib.Path("learn/eval/testdata")
 DATA, MODEL = ROOT / "data", ROOT / "model"
-WRITTEN = 40  # tokens of an answer that is written
+WRITTEN = 40  # number of tokens to generate for an answer
 draw = random.Random(7)
 
 ANIMALS = ["otter", "heron", "lynx", "newt", "moth", "crab", "wolf", "seal", "ibex", "toad", "Äsche", "vole"]
@@ -81,7 +81,7 @@ def piqa(i):
     return {"goal": "How to find a " + draw.choice(ANIMALS) + draw.choice(["?", ":"]), "sol1": sentence(), "sol2": sentence() + ".", "label": draw.randrange(2)}
 
 
-SETS = [  # folder, split with questions, split with examples, maker, file ending
+SETS = [  # folder, split with questions, split with examples, function that makes documents, file ending
     ("allenai/ai2_arc/ARC-Easy", "test", "train", arc, "parquet"),
     ("allenai/ai2_arc/ARC-Challenge", "test", "train", arc, "jsonl"),
     ("aps/super_glue/boolq", "validation", "train", boolq, "jsonl"),
@@ -99,9 +99,9 @@ def write_data():
         for split in (asked, shown):
             docs = [make(i) for i in range(12)]
             if split == shown and make in (boolq, hellaswag, piqa):
-                docs[3] = (DOCS[folder, asked])[1]  # a question that is an example too
+                docs[3] = (DOCS[folder, asked])[1]  # a question that is also an example
             if split == shown and make is piqa:
-                docs += [make(i) for i in range(20)]  # so many that they are drawn in the other way
+                docs += [make(i) for i in range(20)]  # enough documents that examples are drawn the other way
             DOCS[folder, split] = docs
             texts += [json.dumps(d, ensure_ascii=False) for d in docs]
             path = DATA / folder / (f"{split}-00000-of-00001.parquet" if ending == "parquet" else f"{split}.jsonl")
@@ -128,7 +128,7 @@ def write_model(texts):
 
 
 def load_dataset(path, name=None, **_):
-    """Stands in for the Hub."""
+    """A fake of the Hub."""
     splits = {}
     for (folder, split), docs in DOCS.items():
         owner, repo, *config = folder.split("/")

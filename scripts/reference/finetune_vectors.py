@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Reference values for a run of three members that fine-tunes a small Qwen 3: the loss of every batch, with
-the model of transformers and DisTrO written in PyTorch, and of AdamW with the same batches.
+the model of transformers and DisTrO written in PyTorch. Also the losses of AdamW with the same batches.
 
     python3 scripts/reference/finetune_vectors.py build/bin/psyche-client   # writes proof/e2e/testdata/finetune
 
-The samples are questions and answers packed into rows, of which the answers alone are learned. The decay of
-the momentum is 0, so that what a member sends does not depend on which batches it had before. The committed
+The samples are questions and answers packed into rows; only the answers are learned. The decay of the
+momentum is 0, so that a member's results do not depend on its earlier batches. The committed
 values were made with transformers 5.24.0, PyTorch 2.15.0 and pyarrow 26.0.1.
 """
 
@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "proof/e2e/testdata/finetune"
 LENGTH, ROWS = 64, 48
-STEPS, MEMBERS, BATCH = 24, 3, 2  # BATCH sequences of each member
+STEPS, MEMBERS, BATCH = 24, 3, 2  # each member trains BATCH sequences
 RATE, CHUNK, TOPK = 2e-3, 32, 8
 
 CONFIG = dict(
@@ -65,7 +65,7 @@ def samples():
 
 
 def loss_of(model, rows):
-    """The mean over the labels of some rows, each of which is computed whole."""
+    """Return the mean loss over the labels of some rows. Each row is computed as a whole."""
     total, counted = torch.zeros(()), 0
     for row in rows:
         positions = torch.tensor([i for length in row["sequence_lengths"] for i in range(length)])
@@ -88,7 +88,7 @@ def cosines(n):
 
 
 class Chunks:
-    """A tensor's chunks: [rows, columns of chunks, height·width]."""
+    """The chunks of a tensor: [rows, columns of chunks, height·width]."""
 
     def __init__(self, shape):
         rows, columns = shape if len(shape) == 2 else (1, shape[0])
@@ -104,11 +104,11 @@ class Chunks:
         return x.permute(0, 2, 1, 3).reshape(self.shape)
 
     def spread(self, of_chunks):
-        """A number of each chunk, in the place of its elements."""
+        """Return a tensor with each chunk's number in all elements of the chunk."""
         return of_chunks[:, None, :, None].expand(-1, self.h, -1, self.w).reshape(self.shape)
 
     def signs(self, gradient):
-        """Of the largest coefficients their signs, else 0; nothing of a chunk that has next to nothing."""
+        """Return the signs of the largest coefficients, else 0; all 0 for a chunk with almost no momentum."""
         c = self.transform(gradient)
         kept = torch.topk(c.abs(), min(TOPK, c.shape[-1]), dim=-1).indices
         signs = torch.zeros_like(c).scatter(-1, kept, c.sign().gather(-1, kept))
@@ -117,7 +117,7 @@ class Chunks:
 
 
 def distro(model, rows):
-    """The loss of each batch of each step."""
+    """Return the loss of each batch of each step."""
     losses, chunks = [], [Chunks(tuple(p.shape)) for p in model.parameters()]
     for step in range(STEPS):
         sent = [[] for _ in chunks]
@@ -133,13 +133,13 @@ def distro(model, rows):
             for i, p in enumerate(model.parameters()):
                 signs = torch.stack(sent[i])
                 mean = signs.sum(0) / (signs != 0).sum(0).clamp(min=1)
-                share = (signs != 0).any(-1).float().mean(0)  # of the members that sent something of a chunk
+                share = (signs != 0).any(-1).float().mean(0)  # fraction of the members that sent something in a chunk
                 p.sub_(RATE * chunks[i].spread(share) * chunks[i].inverse(mean).sign())
     return losses
 
 
 def adamw(model, rows):
-    """The loss of each step with all its batches."""
+    """Return the loss of each step with all its batches."""
     losses, optimizer = [], torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=0.0)
     for step in range(STEPS):
         loss = loss_of(model, [rows[(step * MEMBERS * BATCH + i) % ROWS] for i in range(MEMBERS * BATCH)])

@@ -1,8 +1,8 @@
 // One side of hub_oracle.sh: uploads or downloads with the npm package @huggingface/hub.
 //
 // node hub_oracle.mjs upload REPO DIR | download REPO
-// The endpoint, cache and token come from HF_ENDPOINT, HF_HOME and HF_TOKEN; the package
-// is looked for in NODE_PATH. Download prints the folder of the snapshot.
+// The endpoint, cache and token come from HF_ENDPOINT, HF_HOME and HF_TOKEN. Node searches for the
+// package in NODE_PATH. Download prints the folder of the snapshot.
 import { createRequire } from "node:module";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Checks package hub against the Hub's own libraries: each uploads a folder to the server
-# of files/hub/hubtest, every other one downloads it, and they read each other's caches offline.
+# Checks package hub against the Hub's own libraries. Each library uploads a folder to the server of
+# files/hub/hubtest, each other library downloads it, and they read each other's caches offline.
 #
-# Needs PYTHON with huggingface_hub (2.4.0) and NODE_PATH with @huggingface/hub (2.17.5);
-# what is missing is skipped, and said.
+# Needs PYTHON with huggingface_hub (2.4.0) and NODE_PATH with @huggingface/hub (2.17.5). If one is
+# missing, the script reports this and skips it.
 #   PYTHON=venv/bin/python NODE_PATH=dir/node_modules scripts/reference/hub_oracle.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -26,9 +26,9 @@ export HF_ENDPOINT HF_TOKEN=hf_write HF_HUB_DISABLE_XET=1 HF_HUB_DISABLE_TELEMET
 
 model=$work/model
 mkdir -p "$model/original"
-head -c 250000 /dev/urandom >"$model/model-00001-of-00002.safetensors" # in parts
-head -c 70000 /dev/urandom >"$model/model-00002-of-00002.safetensors"  # in one piece
-head -c 90000 /dev/urandom | base64 >"$model/tokenizer.json"           # large by its size
+head -c 250000 /dev/urandom >"$model/model-00001-of-00002.safetensors" # uploaded in parts
+head -c 70000 /dev/urandom >"$model/model-00002-of-00002.safetensors"  # uploaded in one piece
+head -c 90000 /dev/urandom | base64 >"$model/tokenizer.json"           # large because of its size
 echo '{"architectures":["LlamaForCausalLM"]}' >"$model/config.json"
 echo '{}' >"$model/original/params.json"
 

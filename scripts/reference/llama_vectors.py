@@ -4,10 +4,10 @@
     python3 scripts/reference/llama_vectors.py            # writes learn/model/llama/testdata
     python3 scripts/reference/llama_vectors.py --check    # only compares with transformers
 
-A plain implementation in PyTorch, in double precision except for the tables of the
-rotary positions, which are rounded to single as in transformers. Needs PyTorch >= 1.13
-and numpy (Debian: python3-torch). Where transformers can be imported, its model of the
-architecture (single precision) must agree to 1e-5; it did with transformers 5.24.0 on
+A plain implementation in PyTorch, in double precision. Only the tables of the rotary positions
+are rounded to single precision, as in transformers. Needs PyTorch >= 1.13
+and numpy (Debian: python3-torch). If transformers is installed, its model of the
+architecture (single precision) must agree to 1e-5. It did with transformers 5.24.0 on
 PyTorch 2.15.0, for all cases.
 """
 
@@ -88,7 +88,7 @@ CASES = {
 
 
 def biased(c, name):
-    """Whether a matrix has a bias."""
+    """Report whether a matrix has a bias."""
     if c["model_type"] == "qwen2":
         return name in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     return c["attention_bias"] and name.startswith("self_attn.") or c["mlp_bias"] and name.startswith("mlp.")

@@ -1,5 +1,5 @@
-"""Writes learn/train/testdata/muon.json: parameters after each step of torch.optim.Muon, with its iteration of
-Newton and Schulz in float32 in place of bfloat16, whose rounding changes such small steps by up to a tenth.
+"""Writes learn/train/testdata/muon.json: parameters after each step of torch.optim.Muon. Its Newton-Schulz
+iteration uses float32 instead of bfloat16, whose rounding changes such small steps by up to a tenth.
 
 Needs: torch 2.9 or newer
 Run from the repository's root: python3 scripts/reference/muon_vectors.py
@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 
 
 def numbers(tensor):
-    # The shortest decimal that reads back as the same float32 has at most nine digits.
+    # The shortest decimal that converts back to the same float32 has at most nine digits.
     return [float(f"{x:.9g}") for x in tensor.flatten().tolist()]
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Talks to a server by the package openai of PyPI (3.57.0 was tried), for `go test ./face/openai`.
+"""Talks to a server with the PyPI package openai (tested with 3.57.0), for `go test ./face/openai`.
 
     openai_client.py URL KEY MODEL ANSWER CALLING
 
-MODEL writes ANSWER, a token for each byte, whatever it is asked. At the URL CALLING it writes "I look." and
-a call of the tool weather instead. Prints "ok".
+MODEL always answers ANSWER, with one token per byte. At the URL CALLING it instead writes "I look." and
+a call of the tool weather. The script prints "ok".
 """
 import sys
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Reference values for samples into which several texts are packed: loss and gradients, computed by
-transformers of whole rows with position_ids that begin anew, and the samples as a Parquet file, written by
-pyarrow with the columns and types of scripts that pack conversations.
+"""Reference values for samples that contain several packed texts. transformers computes loss and gradients from
+whole rows with position_ids that restart for each text. pyarrow writes the samples as a Parquet file, with the
+columns and types of scripts that pack conversations.
 
     python3 scripts/reference/packed_vectors.py   # writes learn/train/testdata/packed
 
@@ -42,13 +42,14 @@ MODELS = {
     | dict(architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", sliding_window=4, sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh"),
 }
 
-# Lengths of the texts in each row, of which that many tokens are learned at each text's end, and padding.
+# For each row: the lengths of its texts, the number of learned tokens at the end of each text, and
+# the padding.
 ROWS = [([7, 3, 9], [4, 2, 9]), ([24], [10]), ([1, 5, 2, 12], [1, 0, 2, 8])]
 
 
 def rows():
-    """Rows of LENGTH tokens. Where a whole text is learned its first token is too: the last token of the text
-    before it predicts that one."""
+    """Return rows of LENGTH tokens. If a whole text is learned, so is its first token, which the last token of the
+    previous text predicts."""
     out = []
     for lengths, learned in ROWS:
         ids = torch.randint(0, VOCABULARY, (LENGTH,))
@@ -60,7 +61,7 @@ def rows():
         if rest := LENGTH - len(positions):
             ids[len(positions) :] = 0
             seen.append(rest)
-            positions += range(positions[-1] + 1, positions[-1] + 1 + rest)  # padding counts on, as those scripts write it
+            positions += range(positions[-1] + 1, positions[-1] + 1 + rest)  # positions continue in the padding, as those scripts write them
         out.append(dict(inputs=ids.tolist(), labels=labels.tolist(), position_ids=positions, sequence_lengths=seen))
     return out
 
@@ -85,7 +86,7 @@ def compute(c, samples):
         ids, labels = torch.tensor(sample["inputs"])[None], torch.tensor(sample["labels"])
         logits = model(ids, position_ids=torch.tensor(anew(sample["sequence_lengths"]))[None], use_cache=False).logits[0]
         first = 0
-        with torch.no_grad():  # that transformers keeps the texts apart
+        with torch.no_grad():  # check that transformers keeps the texts separate
             for length in sample["sequence_lengths"]:
                 alone = model(ids[:, first : first + length]).logits[0]
                 assert (alone - logits[first : first + length]).abs().max() < 1e-4

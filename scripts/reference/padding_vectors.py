@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Reference values for the padding token of config.json: gradients, and the losses of 12 steps of AdamW, computed by
-transformers with nn.Embedding's padding_idx, as published models have it, and without.
+"""Reference values for the padding token of config.json: gradients, and the losses of 12 steps of AdamW. transformers
+computes them with nn.Embedding's padding_idx, like published models, and without it.
 
     python3 scripts/reference/padding_vectors.py [WEIGHTS]   # writes learn/train/testdata/padding
 
-WEIGHTS is a model.safetensors of the config.json there; default: the committed weights. tokens.ds has tokens of two bytes.
+WEIGHTS is a model.safetensors for the config.json there; default: the committed weights. The tokens in tokens.ds have
+two bytes.
 The committed values were made with transformers 5.24.0 on PyTorch 2.15.0.
 """
 

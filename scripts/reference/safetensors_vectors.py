@@ -7,7 +7,7 @@ import struct
 
 from safetensors import serialize
 
-# dtype as the reference names it, and the width of an element in bytes
+# the reference's name of the dtype, and the bytes per element
 DTYPES = {
     "bool": 1, "uint8": 1, "int8": 1, "float8_e5m2": 1, "float8_e4m3fn": 1,
     "int16": 2, "uint16": 2, "float16": 2, "bfloat16": 2,

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Writes test vectors for tokenizer.model files with the Python package sentencepiece (0.2.3).
 
-Small models are trained on the text of this repository, unless they are there already. Then every one
+The script trains small models on the text of this repository, unless they exist already. Then each model
 encodes and decodes the strings of corpus.jsonl.gz, which tokenizer_vectors.py wrote.
 
-Usage: sentencepiece_vectors.py files/tokenizer/testdata [MODEL...]     write what is missing, and the vectors
-       sentencepiece_vectors.py --show MODEL STRING-NUMBER              print what the vectors say of a string
+Usage: sentencepiece_vectors.py files/tokenizer/testdata [MODEL...]     write missing models, and the vectors
+       sentencepiece_vectors.py --show MODEL STRING-NUMBER              print the vectors' answers for a string
 
-spm-MODEL.model.gz is a tokenizer.model. spm-MODEL.bin has 8 bytes for every string: the first 4 of the
-SHA-256 of the ids, and of what they and the ids in reverse decode to, each with its length, a
-little-endian uint32.
+spm-MODEL.model.gz is a tokenizer.model. spm-MODEL.bin has 8 bytes for every string: the first 4 bytes of the
+SHA-256 of the ids, and the first 4 of the SHA-256 of the texts decoded from the ids and from the ids in
+reverse. In the hashed data each list and each text follows its length, a little-endian uint32.
 """
 
 import gzip
@@ -23,7 +23,7 @@ import tempfile
 import sentencepiece
 from tokenizer_vectors import RULES, SENTENCES, ids_digest, pack, text_digest, write_rules
 
-# What each model is trained with.
+# The training settings of each model.
 MODELS = {
     "unigram": dict(model_type="unigram", vocab_size=800, normalization_rule_name="nmt_nfkc"),
     "unigram-bytes": dict(model_type="unigram", vocab_size=1000, byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False),
@@ -39,7 +39,8 @@ MODELS = {
     ),
     "bpe-words": dict(model_type="bpe", vocab_size=600, normalization_rules=RULES, split_by_whitespace=False, user_defined_symbols=["th", "e "], control_symbols=["the"], split_by_unicode_script=False),
 }
-# Models whose scores are drawn anew, so that many are equal and ways to write a word have equal sums.
+# Models with newly drawn scores. Many scores are equal, so several segmentations of a word have the
+# same sum.
 DRAWN = {"unigram-drawn": "unigram-defined", "bpe-drawn": "bpe-llama"}
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Writes token files as datatrove, Megatron-LM and llm.c do, for the tests of files/data/local.
+"""Writes token files in the formats of datatrove, Megatron-LM and llm.c, for the tests of files/data/local.
 
 Needs: pip install datatrove==0.10.1 tokenizers==0.23.3 numpy
 Run from the repository's root: scripts/reference/token_files.py files/data/local/testdata/formats
 
-datatrove writes its own. The .idx of Megatron-LM (megatron/core/datasets/indexed_dataset.py) and
-the header of llm.c (dev/data/data_common.py) are written here as those programs describe them,
-because they need a GPU or are scripts; numpy gives the bytes of the arrays. Every file has the ids
-0, 1000, 2000 and so on, of as many as the size of a token allows of a vocabulary of 128,256.
+datatrove writes its own files. This script writes the .idx of Megatron-LM
+(megatron/core/datasets/indexed_dataset.py) and the header of llm.c (dev/data/data_common.py) itself, because
+those programs need a GPU or are scripts. numpy writes the arrays. Every file has the ids 0, 1000, 2000 and so
+on: all below 128,256, the size of the vocabulary, that fit into a token.
 """
 
 import struct

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes files/tokenizer/testdata/characters.json: what the reference's normalizers make of every
-character, which ones its BertPreTokenizer splits at, and which belong to a letter before them (Precompiled replaces
-an e with what belongs to it). A digest stands for 16,384 characters:
-the first 3 bytes of the SHA-256 of the lines made of them; of classes of characters in patterns, of the pieces
-that a Split makes of all of them, each followed by a zero byte.
+"""Writes files/tokenizer/testdata/characters.json: for every character, the output of the reference's normalizers,
+whether its BertPreTokenizer splits at the character, and whether the character belongs to the letter before it
+(Precompiled replaces an e together with such characters). A digest covers 16,384 characters. It is the first 3
+bytes of the SHA-256 of their output lines. For classes of characters in patterns, it covers the pieces that a
+Split makes of all characters, each followed by a zero byte.
 
 Needs: pip install tokenizers==0.23.3
 Run from the repository's root: scripts/reference/tokenizer_characters.py

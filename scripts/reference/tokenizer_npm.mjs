@@ -1,8 +1,8 @@
 // Compares the vectors of package tokenizer with a second implementation, the npm package
-// @huggingface/tokenizers: of how many strings the ids, with and without special tokens,
-// are those of tokenizer/testdata/FAMILY.bin, and which are the first that differ.
+// @huggingface/tokenizers. It prints the number of strings whose ids, with and without special
+// tokens, equal tokenizer/testdata/FAMILY.bin, and the first strings that differ.
 //
-// Usage, in a folder in which the package is installed: node tokenizer_npm.mjs TESTDATA [FAMILY...]
+// Usage, in a folder where the package is installed: node tokenizer_npm.mjs TESTDATA [FAMILY...]
 import { readFileSync, readdirSync } from "node:fs";
 import { createHash } from "node:crypto";
 import { createRequire } from "node:module";

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes files/tokenizer/testdata/numbers.json: what the reference reads numbers as, given as the bits
-of float64 in hexadecimal; null where it refuses the file.
+"""Writes files/tokenizer/testdata/numbers.json: the values that the reference reads from numbers, as the
+bits of a float64 in hexadecimal; null if it refuses the file.
 
 Needs: pip install tokenizers==0.23.3
 Run from the repository's root: scripts/reference/tokenizer_numbers.py
@@ -26,7 +26,8 @@ def reference(text):
         made = Tokenizer.from_str(json.dumps(file).replace('"HERE"', text))
     except Exception:
         return None
-    # The reference writes the shortest digits that are nearest to the number, which Python reads exactly.
+    # The reference writes the shortest digits that are nearest to the number, and Python reads them
+    # exactly.
     return struct.pack(">d", json.loads(made.to_str())["model"]["vocab"][0][1]).hex()
 
 

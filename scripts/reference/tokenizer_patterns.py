@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes files/tokenizer/testdata/patterns.json: how the reference splits texts by patterns whose
-meaning differs between the syntaxes of regular expressions; null where it refuses the pattern.
+meaning differs between regular expression syntaxes; null if it refuses the pattern.
 
 Needs: pip install tokenizers==0.23.3
 Run from the repository's root: scripts/reference/tokenizer_patterns.py
@@ -19,7 +19,8 @@ PATTERNS = [
     r"[\w-]+", r"[-\w]", r"[\w-a]+", r"[[:alpha:]-a]+", r"[a-\w]", r"[a-[:alpha:]]", r"[\w-]", r"[a\d-]", r"[\d-a]", r"[\s-~]", r"[a-c-e]+", r"[\w\-.]+", r"[+\-*]", r"[\]-a]+", r"[^\s\p{L}\p{N}-]+", r"[a\P{L}]+", r"[^\P{L}a]+", r"\p{^L}+", r"[\p{^L}]", r"\P{^Lu}",
     r"[[:alpha:]]+", r"[[:^alpha:]]+", r"[^[:space:]]+", r"[[:digit:][:punct:]]+", r"[^[:alnum:]\s]", r"[[:upper:]a-c]+", r"[[:xdigit:]]{2}", r"[[:word:]²]+", r"\p{Word}+", r"\p{Alpha}+", r"\p{Punct}+", r"[\p{Upper}\p{Lower}]+",
     r"(?i)AB|é", r"(?i)[^a]+", r"(?m:a.b)|x", r"(?<=\w)\W(?=\w)", r"(?i:\bAB)\b",
-    # Of well-known tokenizers: GPT-2, cl100k in two ways, o200k, Qwen 3.5, Tekken, DeepSeek Coder, CLIP, BERT's words.
+    # From well-known tokenizers: GPT-2, cl100k in two ways, o200k, Qwen 3.5, Tekken, DeepSeek
+    # Coder, CLIP, BERT's words.
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
@@ -36,7 +37,7 @@ if __name__ == "__main__":
     for pattern in PATTERNS:
         try:
             split = pre_tokenizers.Split(Regex(pattern), "isolated")
-        except Exception:  # what the reference refuses
+        except Exception:  # the reference refuses the pattern
             made.append({"pattern": pattern, "text": "", "pieces": None})
             continue
         for text in TEXTS:

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Write random tokenizer configurations with difficult texts, and what the reference implementation,
-the Python package tokenizers (0.23.3), makes of them.
+"""Write random tokenizer configurations with difficult texts, and the answers of the reference implementation,
+the Python package tokenizers (0.23.3).
 
 Usage: tokenizer_random.py OUTPUT.jsonl.gz SEED CONFIGURATIONS TEXTS
 
-files/tokenizer/testdata/random.jsonl.gz has seed 1, 190 configurations and 8 texts each. To compare more of them,
-write them into a folder, and name it in PSYCHE_TOKENIZER_VECTORS for
+files/tokenizer/testdata/random.jsonl.gz has seed 1, 190 configurations and 8 texts each. To compare more
+configurations, write them into a folder, set PSYCHE_TOKENIZER_VECTORS to the folder, and run
 
     go test ./files/tokenizer -run RandomConfigurations -v
 
 Needs: pip install tokenizers==0.23.3 sentencepiece protobuf
 
 Each line of the output is [NAME, FILE, CASES]: FILE is a tokenizer.json, and each case is
-[TEXT, IDS, IDS WITH SPECIAL, DECODED, DECODED WITHOUT SPECIAL, OTHER IDS, OTHERS DECODED]. The texts are those of
-the ids with special ids; the other ids are the ids in reverse, or random, and decode without special tokens.
-The output does not have files that the reference refuses, nor texts for which it panics; the script prints
-their numbers. A few configurations have other answers in each run: the reference takes one of two added tokens at
-random if the normalizer makes them equal.
+[TEXT, IDS, IDS WITH SPECIAL, DECODED, DECODED WITHOUT SPECIAL, OTHER IDS, OTHERS DECODED]. The decoded texts
+come from the ids with special ids. The other ids are the ids in reverse, or random, and decode without special
+tokens. The output omits files that the reference refuses, and texts for which it panics; the script prints their
+numbers. The answers for a few configurations change in each run: if the normalizer makes two added tokens equal,
+the reference chooses one of them at random.
 """
 
 import base64
@@ -32,7 +32,7 @@ import tempfile
 
 from tokenizers import Tokenizer
 
-MEMORY, SECONDS = 3 << 30, 30  # of the reference, for the texts of one configuration
+MEMORY, SECONDS = 3 << 30, 30  # limits of the reference, for the texts of one configuration
 
 BYTES = {}
 _next = 0x100
@@ -82,7 +82,7 @@ CHARSMAPS = []
 
 
 class Drawing:
-    """One random tokenizer.json."""
+    """A random tokenizer.json."""
 
     def __init__(self, seed):
         self.r = random.Random(seed)
@@ -97,7 +97,7 @@ class Drawing:
         return self.r.choice(of)
 
     def sequence(self, key, draw, most):
-        """Return null, one part, or several, perhaps within each other."""
+        """Return null, one part, or several parts, possibly nested."""
         count = self.r.choice([0, 1, 1, 2, 2, 3, most])
         if count == 0:
             return None
@@ -182,7 +182,7 @@ class Drawing:
         return part
 
     def around(self):
-        """Return a post-processor. The reference panics on most of those that have several parts."""
+        """Return a post-processor. The reference panics on most post-processors with several parts."""
         if self.maybe(0.08):
             return self.sequence("processors", self.post_processor, 3)
         part = self.pick(None, self.post_processor(), self.post_processor())
@@ -205,12 +205,12 @@ class Drawing:
         return {"type": kind}
 
     def number(self, tokens):
-        """Give tokens their ids, now and then with gaps."""
+        """Assign ids to tokens, sometimes with gaps."""
         gap = self.pick(3, 20) if self.maybe(0.08) else len(tokens)
         self.vocab = {t: i + i // gap for i, t in enumerate(tokens)}
 
     def symbols(self):
-        """Return the tokens that others are made of."""
+        """Return the tokens from which other tokens are composed."""
         all = self.r.sample(LETTERS, self.r.randint(len(LETTERS) // 2, len(LETTERS)))
         if self.maybe(0.3):
             all += [c for c in BYTES.values() if c not in all]
@@ -306,7 +306,7 @@ class Drawing:
         return glue.join(self.character() if self.maybe(0.05) else self.pick(*pool) for _ in range(count))
 
     def character(self):
-        """Return any character, mostly of blocks that normal forms change."""
+        """Return a random character, mostly from blocks that normal forms change."""
         return chr(self.r.randrange(*self.pick((0x20, 0x250), (0x300, 0x370), (0x900, 0xE00), (0x1E00, 0x2100), (0x3000, 0x3400), (0xAC00, 0xD7A4), (0xF900, 0x10000), (0x1D100, 0x1D200), (0x10000, 0x20000))))
 
 
@@ -324,10 +324,10 @@ def answer(tokenizer, text, others):
 
 
 def ask(file, texts, out):
-    """Write the answers to each text, or null where the reference panics; nothing if it does not read the file."""
+    """Write the answer for each text, or null if the reference panics; nothing if it cannot read the file."""
     try:
         tokenizer = Tokenizer.from_str(file)
-    except BaseException:  # a panic is no Exception
+    except BaseException:  # a panic is not an Exception
         return
     for text, others in texts:
         try:
@@ -338,10 +338,10 @@ def ask(file, texts, out):
 
 
 def answers(name, file, texts, counts):
-    """Return a line of the output, or None if the reference does not read the file. Texts are pairs of a text
-    and other ids; none are the ids of the text in reverse.
+    """Return a line of the output, or None if the reference cannot read the file. Texts are pairs of a text and
+    other ids; None means the ids of the text in reverse.
 
-    A process of its own asks, since the reference ends some with an abort, or takes all memory."""
+    A separate process runs the reference, because it sometimes aborts or uses all memory."""
     with tempfile.TemporaryFile("w+") as out:
         child = os.fork()
         if child == 0:

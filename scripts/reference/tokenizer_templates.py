@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes files/tokenizer/testdata/templates.json: what the reference makes of a text with several
-templates one after the other; no ids where it ends with an error.
+"""Writes files/tokenizer/testdata/templates.json: the ids from the reference for a text with several
+templates in sequence; no ids if it returns an error.
 
 Needs: pip install tokenizers==0.23.3
 Run from the repository's root: scripts/reference/tokenizer_templates.py

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write files/tokenizer/testdata/unusual.jsonl.gz: tokenizers with unusual combinations of settings, and what
-the reference implementation, the Python package tokenizers (0.23.3), makes of some texts with them.
+"""Write files/tokenizer/testdata/unusual.jsonl.gz: tokenizers with unusual combinations of settings, and the
+answers of the reference implementation, the Python package tokenizers (0.23.3), for some texts.
 
 Needs: pip install tokenizers==0.23.3 sentencepiece protobuf
 Run from the repository's root: scripts/reference/tokenizer_unusual.py
 
-The output is that of tokenizer_random.py.
+The output has the format of tokenizer_random.py.
 """
 
 from tokenizer_random import RULES, answers, charsmap, compact, write
@@ -51,7 +51,8 @@ RAW = dict(normalized=False)
 
 
 def files():
-    # Metaspace's prepend_scheme "first" looks at the character that the beginning of a piece comes from.
+    # Metaspace's prepend_scheme "first" depends on the original position of a piece's first
+    # character.
     yield "metaspace-first-replace", file(normalizer=replace(" {2,}", "0"), pre_tokenizer=FIRST)
     yield "metaspace-first-replace-a", file(normalizer=replace("ab", "x"), pre_tokenizer=FIRST)
     yield "metaspace-first-replace-inside", file(normalizer=replace(" {2,}", " "), pre_tokenizer=FIRST)
@@ -76,7 +77,7 @@ def files():
     yield "accents-normalized-special", file([added("é", special=True)], normalizer=normal({"type": "NFD"}, {"type": "StripAccents"}), decoder={"type": "Fuse"})
     yield "byte-level-normalized-special", file([added("a b", special=True)], normalizer={"type": "ByteLevel"}, decoder=BYTE_LEVEL)
     yield "normalized-like-another-special", file([added("EOS"), added("eos", NEXT + 1, special=True, normalized=False)], normalizer={"type": "Lowercase"})
-    # Added tokens of blanks.
+    # Added tokens that consist of blanks.
     for name, flags in {"none": {}, "lstrip": dict(lstrip=True), "rstrip": dict(rstrip=True), "both": dict(lstrip=True, rstrip=True)}.items():
         yield f"spaces-{name}", file([added("  ", **RAW, **flags)])
     both = dict(lstrip=True, rstrip=True)
@@ -86,7 +87,7 @@ def files():
     yield "spaces-of-two-kinds", file([added("  ", **RAW, **both), added(" ", 14, **RAW, lstrip=True)])
     yield "spaces-single-word", file([added(" ", 14, **RAW, single_word=True, **both)], pre_tokenizer=FIRST)
     yield "tok-rstrip-adjacent", file([added("ab", **RAW, rstrip=True), added(" ab", NEXT + 1, **RAW)])
-    # A word that is a token, and a part of it that is one.
+    # A word that is a token, and a part of the word that is also a token.
     words = {**{t: i for i, t in enumerate(VOCAB)}, "ab": NEXT, "▁ab": NEXT + 1}
     yield "ignore-merges-mark", file(ignore_merges=True, vocab=words, pre_tokenizer={**FIRST, "split": False})
     scores = [[t, -5.0] for t in VOCAB] + [[f"<0x{b:02X}>", -9.0] for b in b"<unk>"]

@@ -3,17 +3,17 @@
 Python package tokenizers (0.23.3); package sentencepiece (0.2.3, with protobuf) compiles the rules of
 normalizers.
 
-Small tokenizers in the configurations of well-known families are trained on the text of
-this repository and on the sentences below, unless they are there already. Then every
-one encodes and decodes a corpus of awkward strings.
+The script trains small tokenizers with the configurations of well-known families on the text of
+this repository and on the sentences below, unless they exist already. Then each tokenizer encodes
+and decodes a corpus of difficult strings.
 
-Usage: tokenizer_vectors.py files/tokenizer/testdata [FAMILY...]    write what is missing, and the vectors
-       tokenizer_vectors.py --show FAMILY STRING-NUMBER  print what the vectors say of a string
+Usage: tokenizer_vectors.py files/tokenizer/testdata [FAMILY...]    write missing tokenizers, and the vectors
+       tokenizer_vectors.py --show FAMILY STRING-NUMBER  print the vectors' answers for a string
 
 corpus.jsonl.gz has a JSON string in every line. FAMILY.json.gz is a tokenizer.json.
-FAMILY.bin has 8 bytes for every string: the first 4 of the SHA-256 of the ids with
-and without special tokens, and of what three ways of decoding give; the ids and lengths
-are little-endian uint32.
+FAMILY.bin has 8 bytes for every string: the first 4 bytes of the SHA-256 of the ids with and
+without special tokens, and the first 4 of the SHA-256 of the results of three ways of decoding. The
+ids and lengths are little-endian uint32.
 """
 
 import base64
@@ -120,7 +120,8 @@ def template(before=(), after=()):
     }
 
 
-# Rules of a normalizer: single characters, some before marks, pairs, and what becomes nothing.
+# Rules of a normalizer: single characters, some before marks, pairs, and characters that are
+# removed.
 RULES = {
     "e": "E", "é": "e", "ab": "X", "a": "<", "\r": " ", "\n": "\n\n", "ﬁ": "fi", "x\u0301": "☃", "\u0301": "'", "\u0308": "", "\u200d": "", "\u0600": "+",
     "가": "ga", "각": "", "👍": "👎", "👍🏽": "ok", "中": " 中 ", "の": "no", "12": "3", "1": "one", "\u3099": "", "か\u3099": "が", "▁": "_", "q": "", "\x1b": "",
@@ -133,7 +134,7 @@ def write_rules(path, rules):
 
 
 def charsmap(rules):
-    """Return the rules of a normalizer, or those of the name, as SentencePiece compiles them."""
+    """Compile the given rules of a normalizer, or the rules with the given name, with SentencePiece."""
     with tempfile.TemporaryDirectory() as folder:
         given = {"normalization_rule_name": rules}
         if not isinstance(rules, str):
@@ -154,8 +155,8 @@ def compile_rules(normalizer):
     return normalizer
 
 
-# How a family is trained (vocabulary size, pre-tokenizer, special tokens in the
-# vocabulary), and what its file says otherwise.
+# The training settings of a family (vocabulary size, pre-tokenizer, special tokens in the
+# vocabulary), and other settings of its file.
 FAMILIES = {
     "gpt2": (1500, byte_level(regex=True), ["<|endoftext|>"], dict(post_processor=BYTE_LEVEL, string_merges=True, added=[added("<|endoftext|>")])),
     "roberta": (
@@ -262,7 +263,7 @@ FAMILIES = {
     ),
     "bloom": (1500, byte_level(isolated(BLOOM)), ["<unk>", "<s>", "</s>"], dict(post_processor=BYTE_LEVEL, added=[added("<unk>"), added("<s>"), added("</s>")])),
     "kimi": (2000, byte_level(isolated(KIMI)), [], dict(added=[added("<|endoftext|>")])),
-    # Unigram: of an alphabet with its bytes, as models of Japanese have it, and without.
+    # Unigram over an alphabet with its bytes, as in Japanese models, and without bytes.
     "unigram": (
         1500,
         pre_tokenizers.Metaspace(),
@@ -286,7 +287,7 @@ FAMILIES = {
             added=[added("<unk>"), added("<s>"), added("</s>")],
         ),
     ),
-    # SentencePiece's normalizer: the rules of T5 and XLM-R, and a few of our own.
+    # SentencePiece's normalizer: the rules of T5 and XLM-R, and some rules of this project.
     "t5": (
         1500,
         pre_tokenizers.Metaspace(),
@@ -312,7 +313,7 @@ FAMILIES = {
             added=[added("<unk>"), added("<s>"), added("</s>"), added("ﬁne", special=False)],
         ),
     ),
-    # WordPiece: BERT without case and with it, and what neither has.
+    # WordPiece: BERT uncased and cased, and options that neither uses.
     "bert": (
         1500,
         pre_tokenizers.BertPreTokenizer(),
@@ -362,7 +363,7 @@ FAMILIES = {
             model=dict(max_input_chars_per_word=100_000),
         ),
     ),
-    # No family, but every other option.
+    # Not a known family; covers all remaining options.
     "odd1": (
         1000,
         pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(), pre_tokenizers.Digits(individual_digits=False)]),
@@ -418,7 +419,7 @@ def train(name, root):
     alphabet = pre_tokenizers.ByteLevel.alphabet() if "ByteLevel" in repr(pre) else []
     texts = [p.read_text() for p in sorted(root.glob("docs/*.md")) + sorted(root.glob("*/*.go"))[:40]] + SENTENCES.split("\n") * 4
     if unigram:
-        # Bytes that no text has, so that they are tokens, but found nowhere.
+        # Bytes that occur in no text, so that they are tokens but are never found.
         more = [f"<0x{b:02X}>" for b in range(256)] if rest.get("model") else []
         trainer = trainers.UnigramTrainer(vocab_size=size, special_tokens=special + more, unk_token="<unk>", show_progress=False)
         tokenizer.model = models.Unigram()
@@ -462,7 +463,7 @@ def fill_ids(processor, ids):
 
 
 def corpus():
-    """Awkward strings, always the same ones."""
+    """Return difficult strings, the same in each call."""
     r = random.Random(20260)
     words = SENTENCES.split()
     contractions = [a + b for a in ("I", "we", "THEY", "é", "中", "", " ") for b in ("'s", "'S", "'t", "'RE", "'re", "'Ve", "'m", "'M", "'ll", "'LL", "'lL", "'d", "'D", "'ſ", "’s", "'x", "'", "''s")]
@@ -496,7 +497,7 @@ def corpus():
     out += contractions + spaces + marks + names + emoji + code + digits + normal + special + SENTENCES.split("\n")
     out += [a + b for a in names for b in names]
     out += [chr(c) for c in range(0x20, 0x250)]
-    for name in names:  # cut, repeated, between letters, blanks, and cases
+    for name in names:  # cut, repeated, between letters, with blanks, and in other cases
         out += [name[:-1], name[1:], name * 3, "a" + name + "b", " " + name + " ", "\t " + name + "\u3000 x", name.upper(), name + "s", "." + name + ".", "_" + name, "é" + name + "\u0301"]
     out += [a + b + c for a in ("a", "", "1", "'") for b in spaces for c in ("a", "", "1", "\n", "'s")]
     while len(out) < 6500:

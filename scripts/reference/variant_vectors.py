@@ -5,10 +5,10 @@ by transformers.
     python3 scripts/reference/variant_vectors.py                      # writes learn/model/llama/testdata
     python3 scripts/reference/variant_vectors.py --random 8 --out DIR # random tiny models of each kind
     PSYCHE_MODEL_VECTORS=DIR go test ./learn/model/llama -run Vectors -v
-    python3 scripts/reference/variant_vectors.py --load DIR           # what that test wrote, in transformers
+    python3 scripts/reference/variant_vectors.py --load DIR           # loads that test's output in transformers
 
-The committed values were made with transformers 5.24.0 on PyTorch 2.15.0. Weights and gradients
-have the names of the checkpoints that transformers writes.
+The committed values were made with transformers 5.24.0 on PyTorch 2.15.0. Weights and
+gradients have the names in checkpoints that transformers writes.
 """
 
 import argparse
@@ -23,13 +23,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 OUT = pathlib.Path(__file__).resolve().parents[2] / "learn/model/llama/testdata"
-FIXED = "e_score_correction_bias"  # ends the names of tensors that are not trained
+FIXED = "e_score_correction_bias"  # end of the names of tensors that are not trained
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)
-NULL = object()  # written as null; a field that is None is not written
+NULL = object()  # written as null; fields that are None are omitted
 
 
 def base(r, kind, architecture):
-    """A random shape, as config.json says it."""
+    """Return a random shape, in the format of config.json."""
     heads = r.choice([2, 4, 6])
     c = dict(
         architectures=[architecture],
@@ -145,7 +145,7 @@ def smollm3(r):
 
 
 def longrope(r, pairs):
-    """The rope_scaling of Phi 3, with a factor for each pair."""
+    """Return the rope_scaling of Phi 3, with a factor for each pair."""
     short, long = ([round(r.uniform(least, most), 3) for _ in range(pairs)] for least, most in ((1, 1.5), (1, 30)))
     c = dict(type="longrope", short_factor=short, long_factor=long)
     return c | r.choice([{}, dict(factor=4.0), dict(attention_factor=1.1)])
@@ -158,7 +158,7 @@ def phi3(r):
 
 
 def phi3_long(r):
-    """Phi 3 of which a part of each head turns, some otherwise in long texts."""
+    """Return a Phi 3 in which part of each head rotates, often with other factors in long texts."""
     c = phi3(r)
     part = r.choice([0.5, 0.75, 1.0])
     c |= dict(partial_rotary_factor=part, hidden_size=8 * c["num_attention_heads"])
@@ -283,7 +283,7 @@ KINDS = dict(
 
 SMALL = dict(vocab_size=32, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2)
 
-PARTLY = dict(num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.75)  # heads of 8, of which 6 turn
+PARTLY = dict(num_attention_heads=2, num_key_value_heads=1, partial_rotary_factor=0.75)  # heads of 8 elements, of which 6 rotate
 LONG = PARTLY | dict(
     original_max_position_embeddings=16,
     rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.25], long_factor=[1.5, 6.0, 20.0]),
@@ -316,7 +316,7 @@ GPT_ODD = dict(
     num_experts_per_tok=1,
     num_local_experts=5,
 )
-# Heads of 64 elements, and 128 experts of which 4 are chosen.
+# Heads of 64 elements, and 128 experts, 4 of which are chosen.
 GPT_BARE = {k: None for k in ("head_dim", "num_local_experts", "num_experts_per_tok", "sliding_window", "swiglu_limit", "swiglu_alpha")}
 GPT_BARE |= {k: None for k in ("attention_bias", "rope_scaling", "rope_theta", "rms_norm_eps", "max_position_embeddings", "tie_word_embeddings")}
 GPT_BARE |= dict(num_attention_heads=2, num_key_value_heads=1, hidden_size=4, intermediate_size=2, num_hidden_layers=1)
@@ -345,7 +345,7 @@ LLAMA4_BARE |= {k: None for k in ("interleave_moe_layer_step", "no_rope_layers",
 LLAMA4_BARE |= {k: None for k in ("rope_scaling", "rms_norm_eps", "max_position_embeddings", "num_experts_per_tok", "num_local_experts")}
 LLAMA4_BARE |= dict(num_attention_heads=1, num_key_value_heads=1, hidden_size=4, intermediate_size=2, intermediate_size_mlp=3, num_hidden_layers=4)
 
-# How published configurations say what changes nothing here.
+# Settings in published configurations that have no effect here.
 PUBLISHED = dict(
     attention_dropout=0.0,
     hidden_act="silu",
@@ -374,7 +374,7 @@ SEED_OSS = dict(head_dim=8, attention_bias=None, attention_out_bias=None, mlp_bi
 FULL = dict(rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=32)
 PARTIAL = dict(rope_theta=1e5, partial_rotary_factor=0.25, rope_type="linear", factor=2.0)
 
-# name: (kind, what its configuration has besides, batch, tokens)
+# name: (kind, additional configuration, batch, tokens)
 CASES = {
     "yarn": ("llama", dict(rope_scaling={**YARN, "beta_fast": 16.0}), 1, 40),
     "mistral_window": ("mistral", dict(head_dim=6, sliding_window=5, rope_scaling=None), 2, 12),
@@ -415,7 +415,8 @@ CASES = {
     ),
     "dynamic": ("llama", dict(rope_scaling=dict(rope_type="dynamic", factor=2.0)), 1, 40),
     "phi3_part": ("phi3", dict(**PARTLY, sliding_window=NULL), 2, 9),
-    # The text of 37 tokens outgrows the original context, within which it is computed otherwise.
+    # The text of 37 tokens exceeds the original context. Within the original context the
+    # computation differs.
     "phi3_longrope": ("phi3", dict(**LONG, sliding_window=NULL), 2, 9),
     "phi3_longrope_long": ("phi3", dict(**LONG, sliding_window=5), 1, 40),
     "gpt_oss": ("gpt_oss", GPT | GPT_PUBLISHED, 1, 30),
@@ -543,12 +544,12 @@ CASES = {
 }
 
 
-# The seed of a case is one more than its predecessor's, but for these.
+# The seed of a case is its predecessor's plus one, with these exceptions.
 SEEDS = {"qwen2_moe": 18}
 
 
 def read(path):
-    """Tensors of a safetensors file, F32 alone."""
+    """Return the tensors of a safetensors file, which must be F32."""
     raw = path.read_bytes()
     (size,) = struct.unpack("<Q", raw[:8])
     header, data = json.loads(raw[8 : 8 + size]), raw[8 + size :]
@@ -579,12 +580,12 @@ def saved(model):
 
 def compute(c, batch, tokens):
     given = {k: None if v is NULL else v for k, v in c.items() if v is not None}
-    with tempfile.TemporaryDirectory() as folder:  # by way of a file, since that is how it is read
+    with tempfile.TemporaryDirectory() as folder:  # transformers reads the model from a file
         pathlib.Path(folder, "config.json").write_text(json.dumps(given))
         config = AutoConfig.from_pretrained(folder)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).train()
-    model.set_experts_implementation("eager")  # the default does not take widths this small
-    one_more = c["model_type"].startswith("gemma")  # norms multiply with their weights and one
+    model.set_experts_implementation("eager")  # the default does not support such small widths
+    one_more = c["model_type"].startswith("gemma")  # norms multiply by weight + 1
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(torch.randn_like(p) * 0.3 + (1 if p.dim() == 1 and not name.endswith("bias") and not one_more else 0))
@@ -592,14 +593,14 @@ def compute(c, batch, tokens):
             if name.endswith(FIXED):
                 b.copy_(torch.randn_like(b) * 0.1)
     vectors = {"weight/" + k: v for k, v in saved(model).items()}
-    known = given.get("pad_token_id") or c["vocab_size"]  # transformers' embedding of the padding token has no gradient
+    known = given.get("pad_token_id") or c["vocab_size"]  # in transformers the padding token's embedding has no gradient
     ids, targets = (torch.randint(0, known, (batch, tokens)) for _ in range(2))
     targets[0, 1] = -100
     logits = model(ids).logits
     loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
     loss.backward()
     model.eval()
-    model.generation_config.eos_token_id = None  # the text goes on behind an end
+    model.generation_config.eos_token_id = None  # the text continues after an end token
     with torch.no_grad():
         greedy = model.generate(ids[:1, :5], max_new_tokens=32, do_sample=False, use_cache=False)[0]
         for p in model.parameters():
@@ -619,7 +620,7 @@ def store(folder, c, batch, tokens):
 
 
 def load(out):
-    """Loads what the Go test wrote, and writes text from it."""
+    """Loads the Go test's output, and generates text from it."""
     for folder in sorted(out.glob("*/written")):
         options = dict(attn_implementation="eager", experts_implementation="eager", dtype=torch.float32)
         model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)

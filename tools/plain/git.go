@@ -74,7 +74,8 @@ func (r *repository) files(paths []string) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
-// read returns the text of a file, or "" if git lists it and the work tree does not have it.
+// read returns the text of a file, or "" if git lists the file but the work tree does not contain
+// it.
 func (r *repository) read(path string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(r.root, path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -98,7 +99,8 @@ func (c changes) has(path string, number int) bool {
 	return false
 }
 
-// changed returns the lines that were added since the commit that HEAD and base share, committed or not.
+// changed returns the lines that were added since the merge base of HEAD and the given commit,
+// committed or not.
 func (r *repository) changed(base string) (changes, error) {
 	shared, err := r.git("merge-base", base, "HEAD")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A kind of prose has a limit of its own.
+// Each kind of prose has a separate limit.
 const (
 	kindMarkdown = "markdown"
 	kindComment  = "comment"
@@ -26,7 +26,7 @@ type line struct {
 type prose struct {
 	path, kind string
 	lines      []line
-	starts     []int  // byte offset in text at which each line begins
+	starts     []int  // byte offset in text of the start of each line
 	original   string // the lines, joined by blanks
 	text       string // original, with code and addresses replaced; same length
 }

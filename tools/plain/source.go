@@ -15,8 +15,8 @@ var (
 	helpTag   = regexp.MustCompile(`\b(?:help|placeholder|usage|description):"((?:\\.|[^"\\])*)"`)
 )
 
-// messageCalls are the functions whose literal text a user reads. A selector is compared by its last name, and with
-// its package for names that other packages use as well.
+// messageCalls are the functions whose literal text a user reads. A selector is compared by its
+// last name. If other packages use the name too, it is compared with its package.
 var messageCalls = map[string]bool{
 	"fmt.Errorf": true, "errors.New": true, "usagef": true, "Fprint": true, "Fprintf": true, "Fprintln": true, "panic": true,
 	"Info": true, "Warn": true, "Error": true, "Debug": true, "InfoContext": true, "WarnContext": true, "ErrorContext": true, "DebugContext": true,
@@ -58,8 +58,8 @@ func goSource(path, text string) []*prose {
 	return all
 }
 
-// goComments returns the comments of a file. A comment behind code is a paragraph of its own, and so is each run of
-// comments on lines of their own.
+// goComments returns the comments of a file. A comment after code is a separate paragraph, and so
+// is each run of whole-line comments.
 func goComments(path, text string, files *token.FileSet, file *ast.File) []*prose {
 	var all []*prose
 	source := strings.Split(text, "\n")
@@ -103,8 +103,8 @@ func isMessage(call *ast.CallExpr) bool {
 	return false
 }
 
-// literals returns the literal strings of the first three arguments: the text follows at most a context and a level,
-// or a writer. Constants that are joined by + are one paragraph.
+// literals returns the literal strings of the first three arguments. A context, a level or a writer
+// may precede the text. Constants that are joined by + are one paragraph.
 func literals(path, kind string, files *token.FileSet, args []ast.Expr) []*prose {
 	for _, arg := range args[:min(len(args), 3)] {
 		var lines []line
@@ -159,8 +159,8 @@ var (
 	inserted   = regexp.MustCompile(`\$\{[^}]*\}`)
 )
 
-// otherSource returns the comments of a file in C, C++ or JavaScript, and the strings of JavaScript that contain two
-// words or more.
+// otherSource returns the comments of a file in C, C++ or JavaScript, and the strings of JavaScript
+// that contain two words or more.
 func otherSource(path, text string) []*prose {
 	if generated.MatchString(text) {
 		return nil

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Mount returns a folder with a file system of a number of bytes. It skips the test if this user may not mount one.
+// Mount returns a folder with a file system of the given size in bytes. It skips the test if this
+// user may not mount a file system.
 func Mount(t testing.TB, bytes int) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -63,7 +63,7 @@ func missing(ctx context.Context, a *archive.Archive, e *rpc.Endpoint, c rpc.Com
 		}
 		before = some[len(some)-1].Signature
 	}
-	return nil, fmt.Errorf("%s: the run has more than %d transactions that the archive has not", e.Name(), maxPages*page)
+	return nil, fmt.Errorf("%s: the archive lacks more than %d transactions of the run", e.Name(), maxPages*page)
 }
 
 // add adds a transaction to the archive, and reports whether it changed the run.

@@ -1,14 +1,14 @@
-// The end of a run's account.
+// Freeing a run's account.
 
 #include "program.h"
 
-// pay_out moves all lamports. Their sum over all accounts is far below 2^64.
+// pay_out moves all lamports. The sum over all accounts is far below 2^64, so it cannot overflow.
 void pay_out(struct input_account *from, struct input_account *to) {
 	to->lamports += from->lamports;
 	from->lamports = 0;
 }
 
-// fixed_account returns an account of any version, of which only the fields up to main are read.
+// fixed_account returns an account of any version. Callers may read only the fields up to main.
 static uint64_t fixed_account(const struct call *c, struct account **a) {
 	*a = (struct account *)c->target->data;
 	if (c->target->size < offsetof(struct account, slot)) return INVALID_ACCOUNT_DATA;
@@ -16,8 +16,8 @@ static uint64_t fixed_account(const struct call *c, struct account **a) {
 	return key_equal(&c->signer->address, &(*a)->main) ? 0 : INCORRECT_AUTHORITY;
 }
 
-// run_free ends the account of a run that is closed or never began. Until the transaction ends the
-// account is still there; what is left in it lets nobody but its owner do anything with it.
+// run_free frees the account of a run that is closed or never began. The account still exists until
+// the transaction ends. Its remaining contents allow only its owner to use it.
 uint64_t run_free(const struct call *c) {
 	struct account *a;
 	uint64_t refused = fixed_account(c, &a);
@@ -32,8 +32,8 @@ uint64_t run_free(const struct call *c) {
 	return 0;
 }
 
-// run_migrate would bring a paused run to another version of the account: target u32. There is no
-// other version yet.
+// run_migrate is reserved for moving a paused run to another version of the account: target u32. No
+// other version exists yet.
 uint64_t run_migrate(const struct call *c) {
 	struct account *a;
 	uint64_t refused = fixed_account(c, &a);

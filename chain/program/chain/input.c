@@ -1,14 +1,15 @@
-// The input of the program: what is wrong with an instruction's accounts whatever they hold.
+// The program's input: the checks of an instruction's accounts that do not depend on their
+// contents.
 
 #include "program.h"
 
 enum {
 	NOT_DUPLICATE = 0xff,
-	SPARE = 10240, // behind an account's data, for it to grow
+	SPARE = 10240, // after an account's data, for growth
 };
 
-// demands are an instruction's. The third account may be the one that signs where it only
-// receives lamports.
+// demands are an instruction's requirements. third_may_sign allows the third account to be the
+// signer if the account only receives lamports.
 struct demands {
 	uint8_t accounts;
 	bool third_writable, third_may_sign;
@@ -31,14 +32,15 @@ static bool demands_of(uint8_t instruction, struct demands *d) {
 	return false;
 }
 
-// input_list is the accounts of an input; same is, for each, the first that it equals.
+// input_list is the list of accounts of an input. same holds the index of the first account equal
+// to each one.
 struct input_list {
 	uint64_t count;
 	struct input_account *account[MAX_ACCOUNTS];
 	uint8_t same[MAX_ACCOUNTS];
 };
 
-// read_accounts returns what lies behind the accounts, or NULL where there are too many.
+// read_accounts returns the address after the accounts, or NULL if there are too many accounts.
 static uint8_t *read_accounts(struct input_list *l, uint8_t *input) {
 	l->count = *(uint64_t *)input;
 	if (l->count > MAX_ACCOUNTS) return NULL;
@@ -55,7 +57,7 @@ static uint8_t *read_accounts(struct input_list *l, uint8_t *input) {
 		l->same[i] = i;
 		l->account[i] = account;
 		input += sizeof *account + account->size + SPARE;
-		input += -(uint64_t)input % 8 + 8; // to the next multiple, and an epoch that says nothing
+		input += -(uint64_t)input % 8 + 8; // to the next multiple of 8, then past the rent epoch, which is unused
 	}
 	return input;
 }
@@ -70,8 +72,9 @@ static uint64_t check_accounts(const struct input_list *l, const struct demands 
 	return 0;
 }
 
-// read_call reads an input. An instruction has just the accounts that it needs, different ones,
-// signed and writable where it needs that; the account that it works on is the program's.
+// read_call reads an input. An instruction must have exactly the accounts that it needs. They must
+// be distinct, and signed or writable if the instruction requires it. The program must own the
+// target account.
 uint64_t read_call(struct call *c, uint8_t *input) {
 	struct input_list l;
 	struct demands d;
@@ -81,7 +84,7 @@ uint64_t read_call(struct call *c, uint8_t *input) {
 	c->data = rest + 8;
 	c->program = (const struct key *)(c->data + c->size);
 	if (c->size == 0 || !demands_of(c->data[0], &d)) return INVALID_INSTRUCTION_DATA;
-	if (c->data[0] == ACT && c->size > 9 && c->data[9] == EQUIVOCATION) d.accounts = 3; // behind its nonce
+	if (c->data[0] == ACT && c->size > 9 && c->data[9] == EQUIVOCATION) d.accounts = 3; // the kind of action follows the nonce
 	uint64_t refused = check_accounts(&l, &d);
 	if (refused) return refused;
 	c->target = l.account[0];

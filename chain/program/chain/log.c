@@ -1,8 +1,8 @@
-// The log of a run: what is logged of each change, and the chain of hashes over all of them.
+// The log of a run: one event per change, and the hash chain over all events.
 
 #include "program.h"
 
-// read_clock reads the slot, and the time in milliseconds.
+// read_clock reads the slot and the time in milliseconds.
 uint64_t read_clock(uint64_t *slot, uint64_t *now) {
 	struct clock clock;
 	if (sol_get_clock_sysvar(&clock)) return UNSUPPORTED_SYSVAR;
@@ -11,7 +11,7 @@ uint64_t read_clock(uint64_t *slot, uint64_t *now) {
 	return 0;
 }
 
-// first_head is what the chain of hashes begins with, before the event of the genesis.
+// first_head computes the start of the hash chain, before the genesis event.
 void first_head(struct account *a, const struct call *c, uint64_t size) {
 	struct key digest;
 	struct slice staged = {a->stage, size};
@@ -23,7 +23,7 @@ void first_head(struct account *a, const struct call *c, uint64_t size) {
 	host_sha256(message, 5, (uint8_t *)&a->head);
 }
 
-// next_head is what it goes on with.
+// next_head computes the hash chain's next head, which covers the event and its cause.
 void next_head(const struct account *a, struct event *e, const struct cause *by) {
 	struct slice message[6] = {
 		{"psyche/event/v1", 15}, {&a->head, sizeof a->head}, {e, offsetof(struct event, head)},
@@ -32,8 +32,8 @@ void next_head(const struct account *a, struct event *e, const struct cause *by)
 	host_sha256(message, 6, (uint8_t *)&e->head);
 }
 
-// note_change notes in an account that its state changed, and logs that. A change of phase lets
-// no tick wait any more: what it waited for is past.
+// note_change records a change of state in the account and logs it. After a tick or a change of phase
+// no tick waits any more.
 void note_change(struct account *a, struct event *e) {
 	a->state.sequence = e->sequence;
 	if (e->instruction == TICK || a->run_state != a->state.run_state) a->armed = 0;

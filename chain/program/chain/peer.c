@@ -1,9 +1,9 @@
-// Where clients announce how they are reached.
+// Announcements of clients' network addresses.
 
 #include "program.h"
 
-// is_peer_address reports whether an address is that of an owner's peer account for a run: its
-// seed is half of the SHA-256 of the run's address, in hexadecimal.
+// is_peer_address reports whether an address is the owner's peer account for the run. The seed of
+// that address is half of the SHA-256 of the run's address, in hexadecimal.
 static bool is_peer_address(const struct key *address, const struct key *owner, const struct key *run, const struct key *program) {
 	static const uint8_t digits[16] = "0123456789abcdef";
 	struct slice message = {run, sizeof *run};
@@ -13,7 +13,7 @@ static bool is_peer_address(const struct key *address, const struct key *owner, 
 	return is_address_with_seed(address, owner, seed, sizeof seed, program);
 }
 
-// addresses_valid is backend.CheckAddrs, and nothing may stand behind the last address.
+// addresses_valid ports backend.CheckAddrs. It also rejects bytes after the last address.
 static bool addresses_valid(const uint8_t *bytes, uint64_t size) {
 	if (size == 0 || bytes[0] > MAX_ADDRESSES) return false;
 	uint64_t at = 1, total = 0;
@@ -29,13 +29,14 @@ static bool addresses_valid(const uint8_t *bytes, uint64_t size) {
 	return at == size;
 }
 
-// is_run reports whether an account, which nothing was checked of, is a run's of this program.
+// is_run reports whether an unchecked account is a run of this program.
 static bool is_run(const struct input_account *account, const struct key *program) {
 	const struct account *a = (const struct account *)account->data;
 	return key_equal(&account->owner, program) && account->size == sizeof *a && a->magic == RUN_MAGIC && a->version == ACCOUNT_VERSION;
 }
 
-// peer_announce keeps the addresses of who signs, for a run: count u8, each length u16, bytes.
+// peer_announce stores the signer's addresses for a run: count u8, then for each address length u16
+// and bytes.
 uint64_t peer_announce(const struct call *c) {
 	struct peer *p = (struct peer *)c->target->data;
 	const struct key *run = &c->third->address, *owner = &c->signer->address;
@@ -56,7 +57,7 @@ uint64_t peer_announce(const struct call *c) {
 	return read_clock(&p->slot, &now);
 }
 
-// peer_forget ends a peer account of any version, as run_free does a run's.
+// peer_forget frees a peer account of any version, like run_free for a run.
 uint64_t peer_forget(const struct call *c) {
 	struct peer *p = (struct peer *)c->target->data;
 	if (c->target->size < offsetof(struct peer, slot)) return INVALID_ACCOUNT_DATA;

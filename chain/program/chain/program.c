@@ -1,4 +1,4 @@
-// The entry of the program.
+// The entry point of the program.
 
 #include "program.h"
 

@@ -1,51 +1,52 @@
-// The host of a run on the chain: its accounts, and the instructions by which they change.
-// docs/solana.md has them in tables.
+// The host of a run on the chain: its accounts, and the instructions that change them.
+// docs/solana.md describes them in tables.
 #ifndef PSYCHE_PROGRAM_H
 #define PSYCHE_PROGRAM_H
 
 #include "coordinator.h"
 #include "system.h"
 
-// What the first eight bytes of an account say it is: "psy-run" and a zero byte, "psy-peer",
-// "psy-free". An account that was freed, but funded again in the same transaction, is of no use
-// to anybody but its owner, who can free it again.
+// The first eight bytes of an account identify its kind: "psy-run" and a zero byte, "psy-peer", or
+// "psy-free". If an account is freed but funded again in the same transaction, only its owner can
+// use it: the owner can free it again.
 #define RUN_MAGIC 0x006e75722d797370ull
 #define PEER_MAGIC 0x726565702d797370ull
 #define FREED_MAGIC 0x656572662d797370ull
 
 enum {
-	ACCOUNT_VERSION = 1, // of both kinds of accounts
-	STAGE_SIZE = 8960,   // a genesis or an UpdateConfig of any size fits
+	ACCOUNT_VERSION = 1, // for run and peer accounts
+	STAGE_SIZE = 8960,   // fits any genesis and any UpdateConfig
 	MAX_SALT = 32,
-	MAX_ADDRESSES = 8, // as in package backend
+	MAX_ADDRESSES = 8, // see package backend
 	MAX_ADDRESS_LENGTH = 256,
 	MAX_ADDRESSES_TOTAL = 1024,
 	ANNOUNCEMENT_SIZE = 1 + 2 * MAX_ADDRESSES + MAX_ADDRESSES_TOTAL,
 };
 
-// account is a run's. The fields up to main are where they are in every version, for ever:
-// whatever an account has behind them, its owner gets its rent back.
+// account is the account of a run. The fields up to main have the same position in every version.
+// So an owner can always get the rent back, whatever follows them.
 struct account {
 	uint64_t magic;
 	uint32_t version;
-	uint8_t run_state, closed, unused[2]; // as in state
+	uint8_t run_state, closed, unused[2]; // copies of the fields in state
 	struct key main;
 	uint64_t slot;  // of the newest change of state
-	uint64_t armed; // since when a tick waits for its draw; 0: none does
+	uint64_t armed; // slot at which a tick began to wait for its draw; 0 means no tick waits
 	struct key head;
-	uint32_t staged, unused_too; // bytes of stage that were written
+	uint32_t staged, unused_too; // staged: number of bytes written to stage
 	struct state state;
-	uint8_t lead[8]; // room for the kind of an action whose rest is staged
+	uint8_t lead[8]; // holds the kind of an action if the rest of the action is staged
 	uint8_t stage[STAGE_SIZE];
 };
 
-// peer is where a client says how it is reached. Up to owner the fields stay as in account.
+// peer holds the network addresses of a client. The fields up to owner have the same position in
+// every version.
 struct peer {
 	uint64_t magic;
-	uint32_t version, size; // of addresses
+	uint32_t version, size; // size is the length of addresses
 	struct key run, owner;
 	uint64_t slot; // of the announcement
-	uint8_t addresses[ANNOUNCEMENT_SIZE + 7]; // as in the instruction, zeros behind
+	uint8_t addresses[ANNOUNCEMENT_SIZE + 7]; // as in the instruction, padded with zeros
 };
 
 _Static_assert(offsetof(struct account, main) == 16 && offsetof(struct account, state) == 104, "layout");
@@ -54,8 +55,8 @@ _Static_assert(offsetof(struct peer, addresses) == 88 && sizeof(struct peer) == 
 
 enum instruction { INIT = 1, WRITE, GENESIS, ACT, TICK, FREE, ANNOUNCE, FORGET, MIGRATE };
 
-// Results. Refusals by the rules are the numbers of enum code; these are the host's own, and
-// those that every program of the chain has.
+// Results. A refusal by the rules returns a number of enum code. The other results are the host's
+// own errors and the standard errors of programs on the chain.
 enum { ERR_OTHER_VERSION = 256, ERR_NO_MIGRATION };
 #define BUILTIN(n) ((uint64_t)(n) << 32)
 #define INVALID_ARGUMENT BUILTIN(2)
@@ -71,8 +72,8 @@ enum { ERR_OTHER_VERSION = 256, ERR_NO_MIGRATION };
 #define IMMUTABLE BUILTIN(25)
 #define INCORRECT_AUTHORITY BUILTIN(26)
 
-// input_account is an account as the chain's loader hands it over, if the instruction does not
-// name it twice.
+// input_account is an account in the layout of the chain's loader. An account that the instruction
+// names twice has only an index the second time.
 struct input_account {
 	uint8_t duplicate, signer, writable, executable, unused[4];
 	struct key address, owner;
@@ -84,12 +85,12 @@ _Static_assert(sizeof(struct input_account) == 88, "layout");
 
 enum { MAX_ACCOUNTS = 3 };
 
-// call is an instruction with its accounts: what it works on, the one that signs, and a third one.
+// call is an instruction with its accounts: the target account, the signer, and a third account.
 struct call {
 	struct input_account *target, *signer, *third;
 	const struct key *program;
 	uint8_t instruction;
-	const uint8_t *data; // behind the kind of instruction
+	const uint8_t *data; // after the kind of instruction
 	uint64_t size;
 };
 
@@ -109,7 +110,7 @@ uint64_t run_write(const struct call *c);
 uint64_t staged_bytes(const struct account *a, const uint8_t *named, uint64_t size, uint64_t *length);
 void clear_stage(struct account *a);
 
-// free.c: the end of accounts
+// free.c: freeing accounts
 void pay_out(struct input_account *from, struct input_account *to);
 uint64_t run_free(const struct call *c);
 uint64_t run_migrate(const struct call *c);
@@ -120,13 +121,13 @@ uint64_t peer_forget(const struct call *c);
 
 // log.c
 
-// event is what is logged of a change of a run's state.
+// event is the log entry for a change of a run's state.
 struct event {
 	uint64_t instruction, sequence, slot, now;
 	struct key draw, head;
 };
 
-// cause is what made a change: who signed, and what it said. That of a tick is nothing.
+// cause is the origin of a change: the signer and the signed action. For a tick it is empty.
 struct cause {
 	struct key actor;
 	uint64_t nonce;

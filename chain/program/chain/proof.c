@@ -1,5 +1,5 @@
-// The proof of an Equivocation: the chain itself has verified the two signatures, in the
-// instruction before.
+// The proof of an Equivocation. The chain itself verified the two signatures in the preceding
+// instruction.
 
 #include "program.h"
 
@@ -9,20 +9,21 @@ static const struct key instructions = {{0x66d17b1817d5a706, 0xc0c2fd5504d4da35,
 static const struct key ed25519 = {{0xbefb937cd6467d03, 0xff408d838f42f912, 0x648af42749747005, 0x000000804470cafc}};
 
 enum {
-	ANNOUNCED_RUN = 24, // in what was signed: rules/decode.c
+	ANNOUNCED_RUN = 24, // offset in the signed message; see rules/decode.c
 	SIGNATURES = 2,
-	SIGNATURE_FIELDS = 7, // of 16 bits: where signature, key and message are, each with its instruction, and the message's size
+	SIGNATURE_FIELDS = 7, // 16-bit fields: the positions of signature, key and message, each with its instruction, and the message's size
 	PROVEN_SIZE = 2 + SIGNATURES * 2 * SIGNATURE_FIELDS,
 };
 
-// top_level is an instruction of the transaction, as the sysvar has it.
+// top_level is a top-level instruction of the transaction, as the sysvar stores it.
 struct top_level {
-	const struct key *program; // which lies anywhere
+	const struct key *program; // not aligned
 	const uint8_t *data;
 	uint64_t size, accounts;
 };
 
-// read_top_level reads an instruction of the transaction. The sysvar is the chain's own.
+// read_top_level reads an instruction of the transaction. It trusts the sysvar, which the chain
+// itself writes.
 static void read_top_level(const struct input_account *sysvar, uint64_t index, struct top_level *t) {
 	const uint8_t *at = sysvar->data + uint16_at(sysvar->data + 2 + 2 * index);
 	t->accounts = uint16_at(at);
@@ -32,12 +33,13 @@ static void read_top_level(const struct input_account *sysvar, uint64_t index, s
 	t->data = at + sizeof(struct key) + 2;
 }
 
-// names_field reports whether two numbers name a place in the data of an instruction.
+// names_field reports whether two numbers refer to a given position in the data of a given
+// instruction.
 static bool names_field(const uint8_t *at, uint64_t place, uint64_t index) { return uint16_at(at) == place && uint16_at(at + 2) == index; }
 
-// check_proof wants the instruction before this one to be the chain's check of just the key, the
-// signatures and the messages that this action has. A program that calls this one is another matter:
-// the instruction of the transaction has to be this one.
+// check_proof requires that the preceding instruction is the chain's signature check of exactly the
+// keys, signatures and messages in this action. This instruction must be a top-level instruction of
+// the transaction: calls from other programs are refused.
 uint64_t check_proof(const struct call *c) {
 	struct action a;
 	struct key run;

@@ -1,13 +1,13 @@
-// The instructions that begin a run and go on with it.
+// The instructions that begin a run and advance it.
 
 #include "program.h"
 
 enum {
-	DRAW_WAIT = 2,        // slots between the tick that is due first and the one whose hash is drawn from
-	DRAW_FORGOTTEN = 400, // slots after which the chain may have forgotten that hash: it keeps 512
+	DRAW_WAIT = 2,        // slots between the first due tick and the slot whose hash gives the draw
+	DRAW_FORGOTTEN = 400, // slots after which the chain may no longer have that hash; the chain keeps 512
 };
 
-// run_account returns the account of a run of this version.
+// run_account returns the account of a run if it has this version.
 uint64_t run_account(const struct call *c, struct account **a) {
 	*a = (struct account *)c->target->data;
 	if (c->target->size < offsetof(struct account, slot)) return INVALID_ACCOUNT_DATA;
@@ -25,12 +25,12 @@ uint64_t begun_account(const struct call *c, struct account **a) {
 	return (*a)->state.version == STATE_VERSION ? 0 : ERR_OTHER_VERSION;
 }
 
-// run_init takes an account of zeros for a run. The account that signs becomes its main authority.
+// run_init turns an account of zeros into a run. The signer becomes its main authority.
 uint64_t run_init(const struct call *c) {
 	struct account *a = (struct account *)c->target->data;
 	if (c->size > 0) return INVALID_INSTRUCTION_DATA;
 	if (c->target->size != sizeof *a) return INVALID_ACCOUNT_DATA;
-	const uint8_t *bytes = c->target->data; // all are zero when the first eight are, and each equals the one eight before it
+	const uint8_t *bytes = c->target->data; // all bytes are zero if the first eight are and each byte equals the byte eight positions before it
 	if (a->magic != 0 || !host_equal(bytes, bytes + 8, sizeof *a - 8)) return ACCOUNT_ALREADY_INITIALIZED;
 	a->magic = RUN_MAGIC;
 	a->version = ACCOUNT_VERSION;
@@ -38,8 +38,8 @@ uint64_t run_init(const struct call *c) {
 	return 0;
 }
 
-// run_genesis begins a run with the staged genesis: length u32, SHA-256. Its host is the account's
-// own address, for which nobody can sign: nobody speaks as the host.
+// run_genesis begins a run with the staged genesis: length u32, SHA-256. The host is the account's
+// own address. No key can sign for that address, so no action can come from the host.
 uint64_t run_genesis(const struct call *c) {
 	struct account *a;
 	uint64_t length = 0, refused = run_account(c, &a);
@@ -61,7 +61,7 @@ uint64_t run_genesis(const struct call *c) {
 	return 0;
 }
 
-// apply_staged applies the UpdateConfig whose bytes are staged: kind u8, length u32, SHA-256.
+// apply_staged applies the staged UpdateConfig: kind u8, length u32, SHA-256.
 static uint64_t apply_staged(struct account *a, const struct call *c, uint64_t nonce, const uint8_t *action, uint64_t size) {
 	uint64_t length = 0, refused = staged_bytes(a, action + 1, size - 1, &length);
 	if (refused) return refused;
@@ -73,7 +73,7 @@ static uint64_t apply_staged(struct account *a, const struct call *c, uint64_t n
 	return 0;
 }
 
-// run_act does an action of who signs: nonce u64, then the action.
+// run_act applies an action of the signer: nonce u64, then the action.
 uint64_t run_act(const struct call *c) {
 	struct account *a;
 	uint64_t refused = begun_account(c, &a);
@@ -91,12 +91,12 @@ uint64_t run_act(const struct call *c) {
 	e.sequence = a->state.sequence + 1;
 	next_head(a, &e, &by);
 	note_change(a, &e);
-	if (by.data[0] == SET_PAUSED) a->armed = 0; // what was due may not be: the draw would be known before it is wanted
+	if (by.data[0] == SET_PAUSED) a->armed = 0; // the tick may no longer be due; its draw would be known before it is used
 	return 0;
 }
 
-// draw_ready finds out whether a tick has the draw that it needs. The first one that is due only
-// notes its slot, so that the draw comes from a slot which is still to come.
+// draw_ready sets ready if the tick has the draw that it needs. The first due tick only records its
+// slot, so that the draw comes from a later slot, whose hash is not known yet.
 static uint64_t draw_ready(struct account *a, const struct call *c, struct event *e, bool *ready) {
 	uint64_t at = 0;
 	*ready = !needs_draw(&a->state);
@@ -106,7 +106,7 @@ static uint64_t draw_ready(struct account *a, const struct call *c, struct event
 	return 0;
 }
 
-// run_tick lets time pass, for anybody. Where nothing is due nothing happens.
+// run_tick applies the passing of time. Any key may send it. If nothing is due, it changes nothing.
 uint64_t run_tick(const struct call *c) {
 	struct account *a;
 	uint64_t refused = begun_account(c, &a);

@@ -1,9 +1,9 @@
-// Staging: a genesis and an UpdateConfig are too long for one transaction, so that the main
-// authority writes them piece by piece and then names them by length and hash.
+// Staging. A genesis or an UpdateConfig is too long for one transaction. So the main authority
+// writes it in pieces and then names it by length and hash.
 
 #include "program.h"
 
-// run_write writes a piece: offset u32, bytes.
+// run_write writes one piece: offset u32, bytes.
 uint64_t run_write(const struct call *c) {
 	struct account *a;
 	uint64_t refused = run_account(c, &a);
@@ -17,7 +17,7 @@ uint64_t run_write(const struct call *c) {
 	return 0;
 }
 
-// staged_bytes finds how many of the staged bytes are named: length u32, SHA-256.
+// staged_bytes returns the number of staged bytes that the instruction names: length u32, SHA-256.
 uint64_t staged_bytes(const struct account *a, const uint8_t *named, uint64_t size, uint64_t *length) {
 	if (size != 4 + sizeof(struct key)) return INVALID_INSTRUCTION_DATA;
 	*length = uint32_at(named);
@@ -28,7 +28,7 @@ uint64_t staged_bytes(const struct account *a, const uint8_t *named, uint64_t si
 	return host_equal(&digest, named + 4, sizeof digest) ? 0 : INVALID_INSTRUCTION_DATA;
 }
 
-// clear_stage forgets what was staged and used: zeros are what clients need not fetch.
+// clear_stage zeroes the staged bytes after use, so that clients need not fetch them.
 void clear_stage(struct account *a) {
 	host_zero(a->stage, a->staged);
 	a->staged = 0;

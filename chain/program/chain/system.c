@@ -1,4 +1,4 @@
-// What the rules need of their host, on the chain.
+// The host functions that the rules need, on the chain.
 
 #include "system.h"
 #include "host.h"
@@ -19,5 +19,5 @@ bool host_equal(const void *a, const void *b, uint64_t size) {
 	return result == 0;
 }
 
-// host_scratch returns the beginning of the heap, which nothing else uses.
+// host_scratch returns the beginning of the heap. Nothing else uses the heap.
 uint16_t *host_scratch(void) { return (uint16_t *)0x300000000; }

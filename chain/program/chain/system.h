@@ -6,7 +6,7 @@
 
 struct slice;
 
-// clock is the chain's sysvar of that name.
+// clock is the chain's clock sysvar.
 struct clock {
 	uint64_t slot;
 	int64_t epoch_start;

@@ -1,9 +1,9 @@
-// The host of tests: a process that holds one state, reads operations from its standard input and
-// writes what came of them to its standard output.
+// The host for tests: a process that holds one state, reads operations from its standard input and
+// writes their results to its standard output.
 //
-// An operation is its length in bytes, then a kind, a key and three numbers, then the rest. The
-// answer is a result, a number and the parts of the state that changed: how many, and for each
-// the number of the part and its bytes. Everything is little endian.
+// An operation is its length in bytes, a kind, a key, three numbers, and the rest. The answer is a
+// result, a number and the changed parts of the state: their count, then for each part its number
+// and its bytes. All integers are little endian.
 
 #include "coordinator.h"
 
@@ -38,8 +38,8 @@ uint16_t *host_scratch(void) {
 
 static struct state state, shown;
 
-// perform does an operation. Its body is copied to memory of just its size, so that reading past
-// its end is found.
+// perform executes an operation. It copies the body to memory of exactly that size, so that a
+// memory checker detects reads beyond the end.
 static uint64_t perform(const struct operation *o, const uint8_t *body, uint64_t size, uint64_t *number) {
 	uint8_t *copy = malloc(size > 0 ? size : 1);
 	uint64_t result = UINT64_MAX;

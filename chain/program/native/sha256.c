@@ -1,4 +1,4 @@
-// SHA-256 of FIPS 180-4, for where the chain's system call is not there.
+// SHA-256 of FIPS 180-4, for use without the chain's system call.
 
 #include "host.h"
 
@@ -19,7 +19,7 @@ static const uint32_t constants[64] = {
 
 static uint32_t rotated(uint32_t x, uint32_t n) { return x >> n | x << (32 - n); }
 
-// compress takes a block into the hash.
+// compress adds a block to the hash.
 static void compress(uint32_t hash[8], const uint8_t block[BLOCK]) {
 	uint32_t w[64], v[8];
 	for (uint32_t i = 0; i < 16; i++, block += 4)

@@ -1,8 +1,8 @@
-// core/coordinator/apply.go.
+// Ports core/coordinator/apply.go.
 
 #include "coordinator.h"
 
-// nonces are the places that remember a key's nonce for an office that it holds: State.nonces.
+// nonces ports State.nonces: the fields that store the last nonce of a key with a role.
 struct nonces {
 	uint64_t *place[4];
 	uint32_t count;
@@ -17,7 +17,7 @@ static void state_nonces(struct state *s, const struct key *id, struct nonces *n
 	if (authorization) n->place[n->count++] = &authorization->nonce;
 }
 
-// state_client_list is State.clientLists: all places that remember a client.
+// state_client_list ports State.clientLists: all lists that store clients.
 struct clients *state_client_list(struct state *s, uint32_t i) {
 	switch (i) {
 	case 0: return &s->epoch.clients;
@@ -27,7 +27,7 @@ struct clients *state_client_list(struct state *s, uint32_t i) {
 	}
 }
 
-// state_last_nonce is State.lastNonce.
+// state_last_nonce ports State.lastNonce.
 static uint64_t state_last_nonce(struct state *s, const struct key *id) {
 	struct nonces nonces;
 	uint64_t last = 0;
@@ -42,7 +42,7 @@ static uint64_t state_last_nonce(struct state *s, const struct key *id) {
 	return last;
 }
 
-// state_record_nonce is State.recordNonce.
+// state_record_nonce ports State.recordNonce.
 static void state_record_nonce(struct state *s, const struct key *id, uint64_t nonce) {
 	struct nonces nonces;
 	state_nonces(s, id, &nonces);
@@ -56,13 +56,13 @@ static void state_record_nonce(struct state *s, const struct key *id, uint64_t n
 	}
 }
 
-// state_forget_departed is State.forgetDeparted.
+// state_forget_departed ports State.forgetDeparted.
 static void state_forget_departed(struct state *s, const struct key *id) {
 	int32_t i = index_of(&s->departed, id);
 	if (i >= 0) client_delete(&s->departed, (uint32_t)i);
 }
 
-// state_join is State.join.
+// state_join ports State.join.
 static enum code state_join(struct state *s, const struct key *from, const struct action *a) {
 	if (a->number != s->progress.epoch) return ERR_WRONG_EPOCH;
 	if (!authority_may_join(&s->authority, from) || state_is_ejected(s, from)) return ERR_NOT_AUTHORISED;
@@ -96,7 +96,7 @@ static enum code state_join(struct state *s, const struct key *from, const struc
 	return ACCEPTED;
 }
 
-// state_depart is State.depart.
+// state_depart ports State.depart.
 void state_depart(struct state *s, const struct client *client) {
 	state_forget_departed(s, &client->id);
 	if (s->departed.count == MAX_CLIENTS) {
@@ -110,7 +110,7 @@ void state_depart(struct state *s, const struct client *client) {
 	client_forget_report(departed);
 }
 
-// state_withdraw is State.withdraw.
+// state_withdraw ports State.withdraw.
 static enum code state_withdraw(struct state *s, const struct key *from, const struct action *a) {
 	if (!key_equal(from, &a->id) && !key_equal(from, &s->host)) return ERR_NOT_AUTHORISED;
 	int32_t i = index_of(&s->pending, &a->id);
@@ -127,7 +127,7 @@ static enum code state_withdraw(struct state *s, const struct key *from, const s
 	return ACCEPTED;
 }
 
-// state_ready is State.ready.
+// state_ready ports State.ready.
 static enum code state_ready(struct state *s, const struct key *from, const struct action *a) {
 	if (s->run_state != WARMUP) return ERR_WRONG_STATE;
 	if (a->number != s->progress.epoch) return ERR_WRONG_EPOCH;
@@ -142,7 +142,7 @@ static enum code state_ready(struct state *s, const struct key *from, const stru
 	return ACCEPTED;
 }
 
-// state_witness is State.witness.
+// state_witness ports State.witness.
 static enum code state_witness(struct state *s, const struct key *from, const struct action *a) {
 	if (s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
 	struct round *round = state_current_round(s);
@@ -170,7 +170,7 @@ static enum code state_witness(struct state *s, const struct key *from, const st
 	return ACCEPTED;
 }
 
-// state_return_seat is State.returnSeat.
+// state_return_seat ports State.returnSeat.
 static enum code state_return_seat(struct state *s, const struct key *from, const struct action *a) {
 	if (s->run_state != ROUND_TRAIN && s->run_state != ROUND_WITNESS) return ERR_WRONG_STATE;
 	if (a->number != s->progress.epoch) return ERR_WRONG_EPOCH;
@@ -194,7 +194,7 @@ static enum code state_return_seat(struct state *s, const struct key *from, cons
 	return ACCEPTED;
 }
 
-// state_apply_action is State.apply.
+// state_apply_action ports State.apply.
 static enum code state_apply_action(struct state *s, const struct key *from, const struct action *a) {
 	switch (a->kind) {
 	case JOIN: return state_join(s, from, a);
@@ -222,7 +222,7 @@ static enum code state_apply_action(struct state *s, const struct key *from, con
 	}
 }
 
-// state_apply is DecodeAction and then State.Apply.
+// state_apply ports DecodeAction followed by State.Apply.
 enum code state_apply(struct state *s, const struct key *from, uint64_t nonce, const uint8_t *action, uint64_t size) {
 	struct action a;
 	enum code refused = decode_action(&a, action, size);

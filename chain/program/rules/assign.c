@@ -1,20 +1,22 @@
-// core/assign/assign.go and the counts of core/assign/committee.go. A round has at least one member.
+// Ports core/assign/assign.go and the counts of core/assign/committee.go. A round has at least one
+// member.
 
 #include "coordinator.h"
 
-// non_trainers is nonTrainers.
+// non_trainers ports nonTrainers.
 static uint32_t non_trainers(uint32_t members, uint32_t verification_percent) {
 	uint32_t idle = members * verification_percent / 100;
 	return idle < members ? idle : members - 1;
 }
 
-// assign_elected_witnesses is electedWitnesses.
+// assign_elected_witnesses ports electedWitnesses.
 uint32_t assign_elected_witnesses(uint32_t members, uint32_t witness_nodes) {
 	if (witness_nodes == 0) witness_nodes = MAX_WITNESSES;
 	return members < witness_nodes ? members : witness_nodes;
 }
 
-// assign_witnesses is Witnesses as a set. Where all are elected it needs no shuffle.
+// assign_witnesses ports Witnesses and returns a set. If all members are elected, it needs no
+// shuffle.
 void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t set[SET_SIZE]) {
 	uint8_t order[MAX_CLIENTS];
 	for (uint32_t i = 0; i < members; i++) order[i] = (uint8_t)i;
@@ -23,7 +25,7 @@ void assign_witnesses(uint64_t seed, uint32_t members, uint32_t elected, uint8_t
 	for (uint32_t i = 0; i < elected; i++) member_set_add(set, order[i]);
 }
 
-// assign_trainers is Trainers. It returns how many there are.
+// assign_trainers ports Trainers. It returns the number of trainers.
 static uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verification_percent, uint8_t list[MAX_CLIENTS]) {
 	uint8_t order[MAX_CLIENTS], idle[SET_SIZE];
 	uint32_t places = non_trainers(members, verification_percent), count = 0;
@@ -35,7 +37,7 @@ static uint32_t assign_trainers(uint64_t seed, uint32_t members, uint32_t verifi
 	return count;
 }
 
-// assign_owners is Owners as a set.
+// assign_owners ports Owners and returns a set.
 void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t set[SET_SIZE]) {
 	uint8_t trainers[MAX_CLIENTS], order[MAX_CLIENTS];
 	uint32_t count = assign_trainers(r->batch_seed, r->member_count, verification_percent, trainers);
@@ -49,11 +51,11 @@ void assign_owners(const struct round *r, uint32_t verification_percent, uint8_t
 	for (uint32_t i = 0; i < owners; i++) member_set_add(set, trainers[order[i]]);
 }
 
-// assign_batch_count is BatchCount.
+// assign_batch_count ports BatchCount.
 uint32_t assign_batch_count(uint32_t members, uint32_t verification_percent, uint32_t batch_size) {
 	uint32_t trainers = members - non_trainers(members, verification_percent);
 	return trainers < batch_size ? trainers : batch_size;
 }
 
-// assign_quorum is Quorum.
+// assign_quorum ports Quorum.
 uint32_t assign_quorum(uint32_t n) { return (2 * n + 2) / 3; }

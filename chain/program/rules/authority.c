@@ -1,8 +1,8 @@
-// core/coordinator/authority.go.
+// Ports core/coordinator/authority.go.
 
 #include "coordinator.h"
 
-// authority_may_join is Authority.MayJoin.
+// authority_may_join ports Authority.MayJoin.
 bool authority_may_join(const struct authority *a, const struct key *id) {
 	if (!a->permissioned) return true;
 	for (uint32_t i = 0; i < a->authorization_count; i++) {
@@ -12,20 +12,21 @@ bool authority_may_join(const struct authority *a, const struct key *id) {
 	return false;
 }
 
-// authority_index returns where a grantee's authorization is, or -1.
+// authority_index returns the index of a grantee's authorization, or -1.
 static int32_t authority_index(const struct authority *a, const struct key *grantee) {
 	for (uint32_t i = 0; i < a->authorization_count; i++)
 		if (key_equal(&a->authorizations[i].grantee, grantee)) return (int32_t)i;
 	return -1;
 }
 
-// authority_authorization is Authority.Authorization: NULL for a key that has none.
+// authority_authorization ports Authority.Authorization. It returns NULL for a key without an
+// authorization.
 struct authorization *authority_authorization(struct authority *a, const struct key *grantee) {
 	int32_t i = authority_index(a, grantee);
 	return i < 0 ? NULL : &a->authorizations[i];
 }
 
-// state_set_paused is State.setPaused.
+// state_set_paused ports State.setPaused.
 enum code state_set_paused(struct state *s, const struct key *from, const struct action *a) {
 	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
 	uint8_t *pending = &s->pending_pause;
@@ -39,14 +40,14 @@ enum code state_set_paused(struct state *s, const struct key *from, const struct
 	return ACCEPTED;
 }
 
-// state_keeps_checkpoint is State.keepsCheckpoint.
+// state_keeps_checkpoint ports State.keepsCheckpoint.
 static bool state_keeps_checkpoint(const struct state *s, const struct checkpoint *c) {
 	struct checkpoint origin;
 	checkpoint_origin(&s->model.checkpoint, &origin);
 	return host_equal(c, &s->model.checkpoint, sizeof *c) || host_equal(c, &origin, sizeof *c);
 }
 
-// state_update_config is State.updateConfig. Decoding has validated the update.
+// state_update_config ports State.updateConfig. Decoding has validated the update.
 enum code state_update_config(struct state *s, const struct key *from, const struct action *a) {
 	const struct update *u = &a->update;
 	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
@@ -71,7 +72,7 @@ enum code state_update_config(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// checkpoint_origin is Checkpoint.origin.
+// checkpoint_origin ports Checkpoint.origin.
 void checkpoint_origin(const struct checkpoint *c, struct checkpoint *origin) {
 	*origin = *c;
 	if (is_origin(c->kind)) return;
@@ -81,8 +82,8 @@ void checkpoint_origin(const struct checkpoint *c, struct checkpoint *origin) {
 	host_zero(&origin->digest, sizeof origin->digest);
 }
 
-// state_withdraw_unauthorized is State.withdrawUnauthorized, and marks members. An authorization
-// that changed is of these keys; nobody else can have lost or gained admission by it.
+// state_withdraw_unauthorized ports State.withdrawUnauthorized, and marks members. The keys are
+// in the changed authorization: the change affects the admission of no other key.
 static void state_withdraw_unauthorized(struct state *s, const struct key *ids, uint32_t count) {
 	struct key lost[2 * MAX_DELEGATES];
 	uint32_t lost_count = 0;
@@ -104,7 +105,7 @@ static void state_withdraw_unauthorized(struct state *s, const struct key *ids, 
 	}
 }
 
-// state_authorize is State.authorize.
+// state_authorize ports State.authorize.
 enum code state_authorize(struct state *s, const struct key *from, const struct action *a) {
 	struct authority *authority = &s->authority;
 	if (!key_equal(from, &authority->join)) return ERR_NOT_AUTHORISED;
@@ -125,17 +126,17 @@ enum code state_authorize(struct state *s, const struct key *from, const struct 
 	struct authorization *x = &authority->authorizations[authority->authorization_count++];
 	x->grantee = a->id;
 	x->number = ++authority->grants;
-	state_withdraw_unauthorized(s, &x->grantee, 1); // a member that was barred is not any more
+	state_withdraw_unauthorized(s, &x->grantee, 1); // clears the mark of a member that was barred
 	return ACCEPTED;
 }
 
-// state_set_delegates is State.setDelegates. Decoding has checked how many there are.
+// state_set_delegates ports State.setDelegates. Decoding has checked the number of delegates.
 enum code state_set_delegates(struct state *s, const struct key *from, const struct action *a) {
 	struct authorization *x = authority_authorization(&s->authority, from);
 	if (!s->authority.permissioned) return ERR_PERMISSIONLESS;
 	if (!x) return ERR_NOT_AUTHORISED;
 	if (a->number != x->number) return ERR_WRONG_NUMBER;
-	struct key changed[2 * MAX_DELEGATES]; // the new ones, then the old ones
+	struct key changed[2 * MAX_DELEGATES]; // the new delegates, then the old delegates
 	host_move(changed, a->ids, a->id_count * sizeof *changed);
 	for (uint32_t i = 0; i < a->id_count; i++)
 		if (key_equal(&changed[i], from) || index_of_key(changed, i, &changed[i]) >= 0) return ERR_INVALID_ACTION;
@@ -150,14 +151,14 @@ enum code state_set_delegates(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// state_is_known is State.isKnown.
+// state_is_known ports State.isKnown.
 bool state_is_known(struct state *s, const struct key *id) {
 	for (uint32_t l = 0; l < CLIENT_LISTS; l++)
 		if (index_of(state_client_list(s, l), id) >= 0) return true;
 	return false;
 }
 
-// state_keep_out is State.keepOut.
+// state_keep_out ports State.keepOut.
 static void state_keep_out(struct state *s, const struct key *id, enum ejection_reason reason) {
 	struct authority *authority = &s->authority;
 	uint32_t epochs = reason == BY_AUTHORITY ? 1 : s->config.ejection_epochs, until = s->progress.epoch + 1;
@@ -169,7 +170,7 @@ static void state_keep_out(struct state *s, const struct key *id, enum ejection_
 	ejection->reason = (uint8_t)reason;
 }
 
-// state_expel is State.expel.
+// state_expel ports State.expel.
 void state_expel(struct state *s, const struct key *id, enum ejection_reason reason) {
 	int32_t i = index_of(&s->pending, id);
 	if (i >= 0) {
@@ -185,20 +186,20 @@ void state_expel(struct state *s, const struct key *id, enum ejection_reason rea
 	if (!state_is_ejected(s, id)) state_keep_out(s, id, reason);
 }
 
-// state_remove is State.remove.
+// state_remove ports State.remove.
 static enum code state_remove(struct state *s, const struct key *id, enum ejection_reason reason) {
 	if (state_is_ejected(s, id) || !state_is_known(s, id)) return ERR_NOT_MEMBER;
 	state_expel(s, id, reason);
 	return ACCEPTED;
 }
 
-// state_eject is State.eject.
+// state_eject ports State.eject.
 enum code state_eject(struct state *s, const struct key *from, const struct action *a) {
 	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
 	return state_remove(s, &a->id, BY_AUTHORITY);
 }
 
-// state_equivocate is State.equivocate.
+// state_equivocate ports State.equivocate.
 enum code state_equivocate(struct state *s, const struct key *from, const struct action *a) {
 	const struct round *round = state_round_of_step(s, a->number);
 	uint32_t member;
@@ -208,7 +209,7 @@ enum code state_equivocate(struct state *s, const struct key *from, const struct
 	return state_remove(s, &a->id, TWO_RESULTS);
 }
 
-// state_is_ejected is State.isEjected.
+// state_is_ejected ports State.isEjected.
 bool state_is_ejected(const struct state *s, const struct key *id) {
 	for (uint32_t i = 0; i < s->authority.ejection_count; i++) {
 		const struct ejection *e = &s->authority.ejections[i];
@@ -217,7 +218,7 @@ bool state_is_ejected(const struct state *s, const struct key *id) {
 	return false;
 }
 
-// state_forget_ejections is State.forgetEjections.
+// state_forget_ejections ports State.forgetEjections.
 void state_forget_ejections(struct state *s) {
 	struct authority *a = &s->authority;
 	uint32_t kept = 0;
@@ -227,7 +228,7 @@ void state_forget_ejections(struct state *s) {
 	a->ejection_count = kept;
 }
 
-// state_close is State.close.
+// state_close ports State.close.
 enum code state_close(struct state *s, const struct key *from) {
 	if (!key_equal(from, &s->authority.main)) return ERR_NOT_AUTHORISED;
 	if (s->run_state != PAUSED && s->run_state != FINISHED) return ERR_WRONG_STATE;

@@ -1,8 +1,8 @@
-// core/bloom/bloom.go for items that are keys.
+// Ports core/bloom/bloom.go, for items that are keys.
 
 #include "coordinator.h"
 
-// bloom_new_keys is NewKeys.
+// bloom_new_keys ports NewKeys.
 void bloom_new_keys(struct filter_keys *k, uint64_t seed) {
 	uint8_t number;
 	struct slice message[2] = {{&seed, sizeof seed}, {&number, 1}};
@@ -13,7 +13,7 @@ void bloom_new_keys(struct filter_keys *k, uint64_t seed) {
 	}
 }
 
-// bloom_positions is Keys.Positions.
+// bloom_positions ports Keys.Positions.
 void bloom_positions(const struct filter_keys *k, const struct key *item, struct filter_positions *out) {
 	for (uint32_t i = 0; i < FILTER_HASHES; i++) {
 		uint64_t hash = k->key[i];
@@ -23,14 +23,14 @@ void bloom_positions(const struct filter_keys *k, const struct key *item, struct
 	}
 }
 
-// bloom_contains_positions is Filter.ContainsPositions.
+// bloom_contains_positions ports Filter.ContainsPositions.
 bool bloom_contains_positions(const struct filter *f, const struct filter_positions *positions) {
 	for (uint32_t i = 0; i < FILTER_HASHES; i++)
 		if (!(f->word[positions->bit[i] / 64] >> positions->bit[i] % 64 & 1)) return false;
 	return true;
 }
 
-// bloom_ones_count is Filter.OnesCount.
+// bloom_ones_count ports Filter.OnesCount.
 uint32_t bloom_ones_count(const struct filter *f) {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < FILTER_WORDS; i++) count += (uint32_t)__builtin_popcountll(f->word[i]);

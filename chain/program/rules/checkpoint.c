@@ -1,18 +1,19 @@
-// core/coordinator/checkpoint.go.
+// Ports core/coordinator/checkpoint.go.
 
 #include "coordinator.h"
 
-// client_reported is what Go writes as c.Report == model.
+// client_reported is c.Report == model in Go.
 static bool client_reported(const struct client *c, uint32_t step, const struct key *digest) {
 	return c->report_step == step && key_equal(&c->report, digest);
 }
 
-// client_votes is Client.votes.
+// client_votes ports Client.votes.
 static bool client_votes(const struct client *c, uint32_t step) {
 	return c->state == HEALTHY || (c->state == WITHDRAWN && c->report_step == step);
 }
 
-// count_votes adds how many of a list vote, and how many of them for the model.
+// count_votes adds the number of a list's clients that vote, and the number of them that vote for
+// the model.
 static void count_votes(const struct clients *l, uint32_t step, const struct key *digest, uint32_t *voters, uint32_t *count) {
 	for (uint32_t i = 0; i < l->count; i++) {
 		if (!client_votes(&l->list[i], step)) continue;
@@ -21,10 +22,10 @@ static void count_votes(const struct clients *l, uint32_t step, const struct key
 	}
 }
 
-// state_fewest_reports is State.fewestReports.
+// state_fewest_reports ports State.fewestReports.
 uint32_t state_fewest_reports(const struct state *s) { return (state_seats(s) + 2) / 3; }
 
-// state_agrees_on is State.agreesOn.
+// state_agrees_on ports State.agreesOn.
 static bool state_agrees_on(const struct state *s, uint32_t step, const struct key *digest) {
 	uint32_t voters = 0, count = 0;
 	count_votes(&s->epoch.clients, step, digest, &voters, &count);
@@ -32,7 +33,7 @@ static bool state_agrees_on(const struct state *s, uint32_t step, const struct k
 	return count >= assign_quorum(voters) && count >= state_fewest_reports(s);
 }
 
-// state_commit is State.commit.
+// state_commit ports State.commit.
 static void state_commit(struct state *s, uint32_t step, const struct key *digest) {
 	s->epoch.commit_step = step;
 	s->epoch.commit = *digest;
@@ -42,7 +43,7 @@ static void state_commit(struct state *s, uint32_t step, const struct key *diges
 	}
 }
 
-// state_report is State.report.
+// state_report ports State.report.
 enum code state_report(struct state *s, const struct key *from, const struct action *a) {
 	const struct epoch *epoch = &s->epoch;
 	if (!state_active(s)) return ERR_WRONG_STATE;
@@ -62,8 +63,9 @@ enum code state_report(struct state *s, const struct key *from, const struct act
 	return ACCEPTED;
 }
 
-// vote_by_majority goes on with a vote over the models that a list's voters reported last, be it of
-// this step or of one before: what has a quorum for this one has the majority of all.
+// vote_by_majority continues a Boyer-Moore majority vote with one list. It counts the model that
+// each voter reported last, for this step or an earlier one. A model that has a quorum for this
+// step also has the majority of all these votes.
 static const struct key *vote_by_majority(const struct clients *l, uint32_t step, const struct key *candidate, uint32_t *lead) {
 	for (uint32_t i = 0; i < l->count; i++) {
 		const struct client *client = &l->list[i];
@@ -77,9 +79,9 @@ static const struct key *vote_by_majority(const struct clients *l, uint32_t step
 	return candidate;
 }
 
-// state_agreed is State.agreed: NULL when there is no agreement. Go counts the votes for each model.
-// A quorum is more than half of those that vote, so that a vote by majority finds the only one that
-// can have it in a single pass: no list of reports makes this dear.
+// state_agreed ports State.agreed. It returns NULL if there is no agreement. Go counts the votes
+// for each model. A quorum is more than half of the voters, so one pass of the majority vote finds
+// the only model that can have a quorum. The cost does not depend on the reports.
 static const struct key *state_agreed(const struct state *s) {
 	uint32_t lead = 0, last = s->progress.step - 1;
 	const struct key *candidate = vote_by_majority(&s->epoch.clients, last, NULL, &lead);
@@ -87,10 +89,10 @@ static const struct key *state_agreed(const struct state *s) {
 	return candidate && state_agrees_on(s, last, candidate) ? candidate : NULL;
 }
 
-// state_has_reported is State.hasReported.
+// state_has_reported ports State.hasReported.
 bool state_has_reported(const struct state *s, const struct client *c) { return c->report_step == s->progress.step - 1; }
 
-// state_all_reported is State.allReported.
+// state_all_reported ports State.allReported.
 bool state_all_reported(const struct state *s) {
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		const struct client *client = &s->epoch.clients.list[i];
@@ -99,14 +101,14 @@ bool state_all_reported(const struct state *s) {
 	return true;
 }
 
-// client_replaced is Client.replaced.
+// client_replaced ports Client.replaced.
 static void client_replaced(struct client *c, uint32_t before, uint32_t commit, bool holds) {
 	if (c->holds_model && (commit == 0 || c->holds_earlier != commit)) c->holds_earlier = before;
 	c->holds_model = holds;
 }
 
-// state_record_model is the second half of State.settleCheckpoint: a model becomes the checkpoint, be
-// it that of the last step or the newest commit point.
+// state_record_model ports the second half of State.settleCheckpoint: the model of the last step,
+// or the newest intermediate checkpoint, becomes the checkpoint.
 static void state_record_model(struct state *s, uint32_t step, const struct key *digest, bool last) {
 	struct checkpoint *checkpoint = &s->model.checkpoint;
 	uint32_t before = checkpoint->step, commit = s->epoch.commit_step;
@@ -130,7 +132,7 @@ static void state_record_model(struct state *s, uint32_t step, const struct key 
 	for (uint32_t i = 0; i < s->upload_count; i++) s->uploads[i].tries = 0;
 }
 
-// state_settle_checkpoint is State.settleCheckpoint.
+// state_settle_checkpoint ports State.settleCheckpoint.
 void state_settle_checkpoint(struct state *s) {
 	const struct key *agreed = state_agreed(s);
 	uint32_t step = agreed ? s->progress.step - 1 : s->epoch.commit_step;

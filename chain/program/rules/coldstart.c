@@ -1,8 +1,8 @@
-// core/coordinator/coldstart.go.
+// Ports core/coordinator/coldstart.go.
 
 #include "coordinator.h"
 
-// state_warm is State.warm.
+// state_warm ports State.warm.
 void state_warm(struct state *s, struct round *round) {
 	uint32_t steps = s->model.cold_start_warmup_steps;
 	if (steps == 0 && state_probation(s) == 0) return;

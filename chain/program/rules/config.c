@@ -1,4 +1,5 @@
-// core/coordinator/config.go. All refusals have the same code, so that rules need no names here.
+// Ports core/coordinator/config.go. All refusals have the same code, so the rules need no names
+// here.
 
 #include "coordinator.h"
 
@@ -9,7 +10,7 @@ static bool config_validate_times(const struct config *c) {
 	       c->waiting_for_members_extra_time <= MAX_TIME;
 }
 
-// config_validate is Config.Validate.
+// config_validate ports Config.Validate.
 bool config_validate(const struct config *c) {
 	if (c->rounds_per_epoch == 0 && c->epoch_time == 0) return false;
 	if (c->rounds_per_epoch != 0 && c->epoch_time != 0) return false;
@@ -32,7 +33,7 @@ bool config_validate(const struct config *c) {
 	return config_validate_times(c);
 }
 
-// checkpoint_validate is Checkpoint.validate, but for the length of the names, which decoding
+// checkpoint_validate ports Checkpoint.validate, except for the length of the names, which decoding
 // has checked.
 static bool checkpoint_validate(const struct checkpoint *c) {
 	bool p2p = from_peers(c->kind);
@@ -43,7 +44,7 @@ static bool checkpoint_validate(const struct checkpoint *c) {
 	return p2p || (key_is_zero(&c->digest) && c->step == 0);
 }
 
-// model_validate is Model.validate, but for the size of the definition, which decoding has
+// model_validate ports Model.validate, except for the size of the definition, which decoding has
 // checked.
 static bool model_validate(const struct update *u) {
 	const struct config *c = &u->config;
@@ -54,10 +55,10 @@ static bool model_validate(const struct update *u) {
 	return checkpoint_validate(&u->checkpoint);
 }
 
-// update_validate is UpdateConfig.Validate.
+// update_validate ports UpdateConfig.Validate.
 bool update_validate(const struct update *u) { return config_validate(&u->config) && model_validate(u); }
 
-// multiply returns the product of a and b in two words: bits.Mul64 for a b of 32 bits.
+// multiply returns the product of a and b in two words. It is bits.Mul64 for a 32-bit b.
 static uint64_t multiply(uint64_t a, uint32_t b, uint64_t *high) {
 	uint64_t low = (a & UINT32_MAX) * b;
 	uint64_t middle = (a >> 32) * b + (low >> 32);
@@ -65,8 +66,8 @@ static uint64_t multiply(uint64_t a, uint32_t b, uint64_t *high) {
 	return middle << 32 | (low & UINT32_MAX);
 }
 
-// divide is bits.Div64, whose high word is less than the divisor. The chain has no such
-// instruction, so it goes bit by bit.
+// divide is bits.Div64. The high word must be less than the divisor. The chain has no such
+// instruction, so divide computes the quotient bit by bit.
 static uint64_t divide(uint64_t high, uint64_t low, uint64_t divisor, uint64_t *rest) {
 	uint64_t quotient = 0;
 	for (uint32_t i = 0; i < 64; i++) {
@@ -83,7 +84,7 @@ static uint64_t divide(uint64_t high, uint64_t low, uint64_t divisor, uint64_t *
 	return quotient;
 }
 
-// config_batch_size is Config.BatchSize.
+// config_batch_size ports Config.BatchSize.
 uint32_t config_batch_size(const struct config *c, uint64_t data_index, uint32_t max_seq_len) {
 	uint64_t warmup = c->global_batch_size_warmup_tokens, high, rest;
 	uint64_t tokens = multiply(data_index, max_seq_len, &high);
@@ -94,18 +95,18 @@ uint32_t config_batch_size(const struct config *c, uint64_t data_index, uint32_t
 	return c->global_batch_size_start + (uint32_t)grown;
 }
 
-// is_origin is CheckpointKind.isOrigin.
+// is_origin ports CheckpointKind.isOrigin.
 bool is_origin(uint8_t kind) {
 	return kind == CHECKPOINT_HUB || kind == CHECKPOINT_GCS || kind == CHECKPOINT_LOCAL || kind == CHECKPOINT_DUMMY;
 }
 
-// from_peers is Checkpoint.FromPeers.
+// from_peers ports Checkpoint.FromPeers.
 bool from_peers(uint8_t kind) { return kind == CHECKPOINT_P2P || kind == CHECKPOINT_P2P_GCS; }
 
-// over_p2p is CheckpointKind.overP2P.
+// over_p2p ports CheckpointKind.overP2P.
 uint8_t over_p2p(uint8_t kind) { return kind == CHECKPOINT_GCS ? CHECKPOINT_P2P_GCS : CHECKPOINT_P2P; }
 
-// validate_run_id is validateRunID.
+// validate_run_id ports validateRunID.
 bool validate_run_id(const uint8_t *run_id, uint32_t length) {
 	if (length == 0 || length > MAX_RUN_ID_LENGTH) return false;
 	for (uint32_t i = 0; i < length; i++)

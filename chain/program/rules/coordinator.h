@@ -1,21 +1,21 @@
-// The rules of a run: a port of the Go packages coordinator, assign and bloom, and of the
-// decoding of actions in package wire. A function is called after its Go receiver, or package,
-// and its Go name: State.removeLeavers is state_remove_leavers. The files and the functions in
-// them are in the order of Go's.
+// The rules of a run: a port of the Go packages coordinator, assign and bloom, and of the decoding
+// of actions in package wire. The name of a function is its Go receiver or package, then its Go
+// name: State.removeLeavers is state_remove_leavers. The files, and the functions in each file,
+// have the order of the Go source.
 #ifndef PSYCHE_COORDINATOR_H
 #define PSYCHE_COORDINATOR_H
 
 #include "host.h"
 #include "state.h"
 
-// What a host of a run calls. state_genesis expects a state of zeros; what is refused changes
-// nothing. state_tick reports whether the state changed.
+// The functions that a host of a run calls. state_genesis expects a state of zeros. A refused call
+// changes nothing. state_tick reports whether the state changed.
 enum code state_genesis(struct state *s, const uint8_t *bytes, uint64_t size);
 enum code state_apply(struct state *s, const struct key *from, uint64_t nonce, const uint8_t *action, uint64_t size);
 bool state_tick(struct state *s, uint64_t now, const struct key *draw);
 bool state_due(struct state *s, uint64_t now, uint64_t *at);
 
-// decode.c: an action or a genesis that was read. Pointers lead into what was read.
+// decode.c: a decoded action or genesis. Pointers refer to the input.
 enum action_kind {
 	JOIN = 1,
 	READY,
@@ -36,7 +36,8 @@ enum action_kind {
 	VOTE = 20,
 };
 
-// update is an UpdateConfig. Its checkpoint's names are at most MAX_REPO_LENGTH bytes together.
+// update is an UpdateConfig. The names in its checkpoint have at most MAX_REPO_LENGTH bytes
+// together.
 struct update {
 	struct config config;
 	uint32_t max_seq_len, cold_start_warmup_steps;
@@ -51,7 +52,7 @@ struct place {
 	const uint8_t *repo, *revision;
 };
 
-// proof is what an Equivocation has: two announcements, each as its trainer signed it.
+// proof is the content of an Equivocation: two announcements, each signed by its trainer.
 struct proof {
 	const uint8_t *signature[2], *message[2];
 	uint32_t size[2]; // of the messages
@@ -65,8 +66,8 @@ struct action {
 	struct key id;          // Holds, Reveal, Digest, Client, Grantee
 	struct key commitment;  // Commitment, Next
 	const uint8_t *witness; // two filters, root, replica
-	uint16_t loss;          // claimed
-	uint32_t speed;         // likewise
+	uint16_t loss;          // a claim
+	uint32_t speed;         // a claim
 	const uint8_t *ids;     // Clients, Delegates
 	uint32_t id_count;
 	struct place place;
@@ -99,10 +100,10 @@ int32_t index_of(const struct clients *c, const struct key *id);
 int32_t index_of_key(const struct key *keys, uint32_t count, const struct key *id);
 struct client *lookup_find(struct lookup *l, const struct key *id);
 
-// id_set finds the keys of a list of clients.
+// id_set is a hash table that finds the keys of a list of clients.
 struct id_set {
 	const struct client *list;
-	uint16_t *places; // index in list + 1; 0: free
+	uint16_t *places; // index in list + 1; 0 means free
 	uint64_t factor;
 };
 void new_id_set(struct id_set *set, const struct client *list, uint32_t count, uint64_t seed);
@@ -114,14 +115,14 @@ static inline bool key_equal(const struct key *a, const struct key *b) {
 
 static inline bool key_is_zero(const struct key *k) { return (k->word[0] | k->word[1] | k->word[2] | k->word[3]) == 0; }
 
-// member_set_has is MemberSet.Has for a member that can be.
+// member_set_has ports MemberSet.Has for a valid member number.
 static inline bool member_set_has(const uint8_t *set, uint32_t member) { return set[member / 8] >> (member % 8) & 1; }
 
 static inline void member_set_add(uint8_t *set, uint32_t member) { set[member / 8] |= (uint8_t)(1u << member % 8); }
 
 static inline void member_set_remove(uint8_t *set, uint32_t member) { set[member / 8] &= (uint8_t)~(1u << member % 8); }
 
-// Integers of actions, which lie anywhere.
+// Integers in actions, which are not aligned.
 static inline uint16_t uint16_at(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 static inline uint32_t uint32_at(const uint8_t *p) { return uint16_at(p) | (uint32_t)uint16_at(p + 2) << 16; }
 static inline uint64_t uint64_at(const uint8_t *p) { return uint32_at(p) | (uint64_t)uint32_at(p + 4) << 32; }

@@ -1,16 +1,16 @@
-// What is read from bytes: record/wire/action.go and record/wire/reader.go, the configuration and the model of
-// core/coordinator/decode.go, and the genesis, which has no bytes in Go.
+// Decoding: record/wire/action.go and record/wire/reader.go, the configuration and the model of
+// core/coordinator/decode.go, and the genesis, which has no encoding in Go.
 
 #include "coordinator.h"
 
-// reader reads field by field until the first error; afterwards every read returns zero.
+// reader reads field by field until the first error. After an error every read returns zero.
 struct reader {
 	const uint8_t *rest;
 	uint64_t size;
 	bool failed;
 };
 
-// reader_take is reader.take: the next n bytes, or NULL at an error.
+// reader_take ports reader.take: it returns the next n bytes, or NULL after an error.
 static const uint8_t *reader_take(struct reader *r, uint64_t n) {
 	if (r->failed || n > r->size) {
 		r->failed = true;
@@ -42,34 +42,34 @@ static uint64_t reader_uint64(struct reader *r) {
 	return b ? uint64_at(b) : 0;
 }
 
-// reader_bool is reader.bool.
+// reader_bool ports reader.bool.
 static bool reader_bool(struct reader *r) {
 	uint8_t b = reader_uint8(r);
 	if (b > 1) r->failed = true;
 	return b == 1;
 }
 
-// reader_hash is reader.hash.
+// reader_hash ports reader.hash.
 static void reader_hash(struct reader *r, struct key *hash) {
 	const uint8_t *b = reader_take(r, sizeof *hash);
 	if (b) host_move(hash, b, sizeof *hash);
 }
 
-// reader_text is reader.text.
+// reader_text ports reader.text.
 static const uint8_t *reader_text(struct reader *r, uint32_t limit, uint32_t *length) {
 	*length = reader_uint8(r);
 	if (*length > limit) r->failed = true;
 	return reader_take(r, *length);
 }
 
-// reader_ids is reader.ids.
+// reader_ids ports reader.ids.
 static void reader_ids(struct reader *r, uint32_t limit, struct action *a) {
 	a->id_count = reader_uint16(r);
 	if (a->id_count > limit || a->id_count * sizeof(struct key) != r->size) r->failed = true;
 	a->ids = reader_take(r, a->id_count * sizeof(struct key));
 }
 
-// reader_join is reader.join. The name is for people, and nobody here looks at it.
+// reader_join ports reader.join. It skips the name, which the rules do not use.
 static void reader_join(struct reader *r, struct action *a) {
 	a->number = reader_uint32(r);
 	reader_hash(r, &a->commitment);
@@ -84,7 +84,7 @@ static void reader_join(struct reader *r, struct action *a) {
 	}
 }
 
-// reader_config is decoder.config.
+// reader_config ports decoder.config.
 static void reader_config(struct reader *r, struct config *c) {
 	c->warmup_time = reader_uint64(r);
 	c->cooldown_time = reader_uint64(r);
@@ -105,8 +105,8 @@ static void reader_config(struct reader *r, struct config *c) {
 	c->ejection_epochs = reader_uint16(r);
 }
 
-// reader_model is decoder.model. Names that are too long together cannot be kept: they make
-// the model invalid, which is the result.
+// reader_model ports decoder.model. If the names together are too long to store, the model is
+// invalid.
 static bool reader_model(struct reader *r, struct update *u) {
 	struct checkpoint *c = &u->checkpoint;
 	u->max_seq_len = reader_uint32(r);
@@ -129,8 +129,8 @@ static bool reader_model(struct reader *r, struct update *u) {
 	return true;
 }
 
-// reader_update_config is reader.updateConfig: DecodeUpdateConfig, which wants the end behind
-// the model, and UpdateConfig.Validate.
+// reader_update_config ports reader.updateConfig: DecodeUpdateConfig, which requires the input to
+// end after the model, and UpdateConfig.Validate.
 static enum code reader_update_config(struct reader *r, struct update *u) {
 	reader_config(r, &u->config);
 	bool fits = reader_model(r, u);
@@ -138,14 +138,14 @@ static enum code reader_update_config(struct reader *r, struct update *u) {
 	return fits && update_validate(u) ? ACCEPTED : ERR_INVALID_CONFIG;
 }
 
-// reader_place reads the place of a ReportUpload.
+// reader_place reads the location in a ReportUpload.
 static void reader_place(struct reader *r, struct place *p) {
 	p->kind = reader_uint8(r);
 	p->repo = reader_text(r, MAX_REPO_LENGTH, &p->repo_length);
 	p->revision = reader_text(r, MAX_REPO_LENGTH, &p->revision_length);
 }
 
-// Where the bytes that the signature of an announcement covers have what an Equivocation is about:
+// The offsets, in a signed announcement, of the fields that an Equivocation compares:
 // record/wire/equivocation.go.
 enum {
 	ANNOUNCED_RUN = 24,
@@ -155,7 +155,7 @@ enum {
 	ANNOUNCED_HEAD = 104,
 };
 
-// proof_equivocates is Go's equivocates.
+// proof_equivocates ports equivocates.
 static bool proof_equivocates(const struct proof *p) {
 	for (uint32_t i = 0; i < 2; i++) {
 		const uint8_t *message = p->message[i];
@@ -166,7 +166,7 @@ static bool proof_equivocates(const struct proof *p) {
 	       !host_equal(p->message[0] + ANNOUNCED_BLOB, p->message[1] + ANNOUNCED_BLOB, sizeof(struct key));
 }
 
-// reader_equivocation is reader.equivocation.
+// reader_equivocation ports reader.equivocation.
 static void reader_equivocation(struct reader *r, struct action *a) {
 	reader_hash(r, &a->id);
 	for (uint32_t i = 0; i < 2; i++) {
@@ -180,7 +180,7 @@ static void reader_equivocation(struct reader *r, struct action *a) {
 	else a->number = uint32_at(a->proof.message[0] + ANNOUNCED_STEP);
 }
 
-// reader_action is reader.action, but for an UpdateConfig, whose refusal has two codes.
+// reader_action ports reader.action, except for an UpdateConfig, whose refusal has two codes.
 static void reader_action(struct reader *r, struct action *a) {
 	switch (a->kind) {
 	case JOIN:
@@ -249,8 +249,8 @@ static void reader_action(struct reader *r, struct action *a) {
 	}
 }
 
-// decode_action is DecodeAction. What it refuses is malformed, or a configuration that is
-// invalid.
+// decode_action ports DecodeAction. It refuses an action as malformed or for an invalid
+// configuration.
 enum code decode_action(struct action *a, const uint8_t *bytes, uint64_t size) {
 	struct reader r = {bytes, size, false};
 	host_zero(a, sizeof *a);
@@ -260,8 +260,8 @@ enum code decode_action(struct action *a, const uint8_t *bytes, uint64_t size) {
 	return r.failed || r.size > 0 ? ERR_MALFORMED : ACCEPTED;
 }
 
-// decode_genesis reads a genesis: host, main and join authority, bits for permissioned and
-// paused, progress, run id, and then what an UpdateConfig has.
+// decode_genesis reads a genesis: host, main authority and join authority, bits for permissioned
+// and paused, progress, run id, and then the fields of an UpdateConfig.
 enum code decode_genesis(struct genesis *g, const uint8_t *bytes, uint64_t size) {
 	struct reader r = {bytes, size, false};
 	host_zero(g, sizeof *g);

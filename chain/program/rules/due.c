@@ -1,13 +1,13 @@
-// core/coordinator/due.go.
+// Ports core/coordinator/due.go.
 
 #include "coordinator.h"
 
-// state_is_ahead is State.isAhead. No trial is later than the running phase.
+// state_is_ahead ports State.isAhead. No trial begins later than the running phase.
 static bool state_is_ahead(const struct state *s, uint64_t now) {
 	return s->state_start > now || s->minimum_since > now || s->epoch.start_time > now;
 }
 
-// state_due is State.Due: false when no tick will change the state.
+// state_due ports State.Due. It returns false if no tick will change the state.
 bool state_due(struct state *s, uint64_t now, uint64_t *at) {
 	if (s->run_state == UNINITIALIZED || s->run_state == FINISHED) return false;
 	*at = now;
@@ -25,10 +25,10 @@ bool state_due(struct state *s, uint64_t now, uint64_t *at) {
 	return end > p.since;
 }
 
-// phase_is_over is phase.isOver.
+// phase_is_over ports phase.isOver.
 bool phase_is_over(const struct phase *p, uint64_t now) { return p->over || elapsed(p->since, now, p->most); }
 
-// state_phase is State.phase.
+// state_phase ports State.phase.
 void state_phase(struct state *s, struct phase *p) {
 	uint32_t healthy = state_healthy_count(s);
 	bool enough = state_enough_wait(s);

@@ -1,8 +1,8 @@
-// core/coordinator/epoch.go.
+// Ports core/coordinator/epoch.go.
 
 #include "coordinator.h"
 
-// state_remove_leavers is State.removeLeavers. Marks are only of members.
+// state_remove_leavers ports State.removeLeavers. Only members have marks.
 bool state_remove_leavers(struct state *s, uint32_t height) {
 	struct clients *clients = &s->epoch.clients;
 	uint32_t kept = 0, count = clients->count;
@@ -22,7 +22,7 @@ bool state_remove_leavers(struct state *s, uint32_t height) {
 	return kept != count;
 }
 
-// state_members_to_pending is State.membersToPending.
+// state_members_to_pending ports State.membersToPending.
 void state_members_to_pending(struct state *s) {
 	struct clients *clients = &s->epoch.clients, *pending = &s->pending;
 	for (uint32_t i = 0; i < clients->count; i++) {
@@ -54,13 +54,13 @@ static void forgive(struct clients *clients) {
 	}
 }
 
-// state_forgive is State.forgive.
+// state_forgive ports State.forgive.
 void state_forgive(struct state *s) {
 	forgive(&s->epoch.clients);
 	forgive(&s->epoch.exited);
 }
 
-// state_drop_silent is State.dropSilent.
+// state_drop_silent ports State.dropSilent.
 void state_drop_silent(struct state *s) {
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		struct client *client = &s->epoch.clients.list[i];

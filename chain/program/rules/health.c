@@ -1,8 +1,8 @@
-// core/coordinator/health.go.
+// Ports core/coordinator/health.go.
 
 #include "coordinator.h"
 
-// round_score is Round.score.
+// round_score ports Round.score.
 uint32_t round_score(const struct round *r, const struct filter_keys *keys, const struct key *id) {
 	struct filter_positions positions;
 	uint32_t score = 0;
@@ -11,13 +11,13 @@ uint32_t round_score(const struct round *r, const struct filter_keys *keys, cons
 	return score;
 }
 
-// round_proved_missing is Round.provedMissing of a client with this score.
+// round_proved_missing ports Round.provedMissing for a client with this score.
 bool round_proved_missing(const struct round *r, uint32_t score) {
 	uint32_t silent = (uint32_t)r->witnesses_elected - r->witness_count;
 	return round_has_quorum(r) && score + silent < r->witnesses_needed;
 }
 
-// round_denied is Round.denied of a client with this score.
+// round_denied ports Round.denied for a client with this score.
 bool round_denied(const struct round *r, uint32_t score) { return r->witness_count >= score + r->witnesses_needed; }
 
 static uint32_t less(uint32_t most, uint32_t count) { return most > count ? most - count : 0; }
@@ -28,7 +28,7 @@ static uint32_t count_slow(const struct clients *clients) {
 	return slow;
 }
 
-// state_room is State.room, with 0 for what is less.
+// state_room ports State.room. Negative values become 0.
 void state_room(const struct state *s, struct room *left) {
 	uint32_t third = state_seats(s) / 3, dropped = 0;
 	if (third == 0) third = 1;
@@ -37,8 +37,8 @@ void state_room(const struct state *s, struct room *left) {
 	left->slow = less(third, count_slow(&s->epoch.clients) + count_slow(&s->epoch.exited));
 }
 
-// client_after_finding is Client.afterFinding: it changes the client and what is left of the
-// room, and says whether it did.
+// client_after_finding ports Client.afterFinding. It changes the client and the remaining room, and
+// reports whether it changed the client.
 bool client_after_finding(struct client *c, struct room *left, bool denied) {
 	if (c->lateness == ON_TIME) {
 		c->lateness = FOUND_LATE;
@@ -57,10 +57,10 @@ bool client_after_finding(struct client *c, struct room *left, bool denied) {
 	return false;
 }
 
-// state_seats is State.Seats.
+// state_seats ports State.Seats.
 uint32_t state_seats(const struct state *s) { return s->epoch.clients.count + s->epoch.exited.count; }
 
-// state_keep_findings is State.keepFindings.
+// state_keep_findings ports State.keepFindings.
 void state_keep_findings(struct state *s) {
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		struct client *client = &s->epoch.clients.list[i];
@@ -68,14 +68,14 @@ void state_keep_findings(struct state *s) {
 	}
 }
 
-// state_is_back is State.isBack.
+// state_is_back ports State.isBack.
 static bool state_is_back(struct state *s, const struct client *client) {
 	uint32_t member;
 	return client->returns > 0 && !round_member_index(state_current_round(s), &client->id, &member);
 }
 
-// state_health_check is State.healthCheck. A client that is named twice is a member of the round
-// at its second place, or the first has been refused.
+// state_health_check ports State.healthCheck. A client named twice is a member of the round at its
+// second occurrence, because otherwise the first occurrence was refused.
 enum code state_health_check(struct state *s, const struct key *from, const struct action *a) {
 	if (!state_active(s)) return ERR_WRONG_STATE;
 	if (!state_is_healthy(s, from)) return ERR_NOT_MEMBER;

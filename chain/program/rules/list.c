@@ -1,9 +1,8 @@
-// Lists of a state, and finding in them: core/coordinator/idset.go and what Go has in its language.
+// Lists of a state, and searches in them: core/coordinator/idset.go and built-in functions of Go.
 
 #include "coordinator.h"
 
-// list_delete removes an element and keeps the order of the others. The place that it vacates
-// becomes zero.
+// list_delete removes an element and keeps the order of the others. It zeroes the vacated element.
 void list_delete(void *list, uint64_t element, uint32_t *count, uint32_t i) {
 	uint8_t *at = (uint8_t *)list + i * element;
 	uint64_t behind = *count - i - 1;
@@ -16,13 +15,13 @@ void client_add(struct clients *c, const struct client *added) { c->list[c->coun
 
 void client_delete(struct clients *c, uint32_t i) { list_delete(c->list, sizeof(struct client), &c->count, i); }
 
-// client_forget_report is what Go writes as c.Report = Recorded{}.
+// client_forget_report is c.Report = Recorded{} in Go.
 void client_forget_report(struct client *c) {
 	c->report_step = 0;
 	host_zero(&c->report, sizeof c->report);
 }
 
-// index_of is indexOf: -1 for a key that is not there.
+// index_of ports indexOf. It returns -1 for a key that is not in the list.
 int32_t index_of(const struct clients *c, const struct key *id) {
 	for (uint32_t i = 0; i < c->count; i++)
 		if (key_equal(&c->list[i].id, id)) return (int32_t)i;
@@ -35,14 +34,16 @@ int32_t index_of_key(const struct key *keys, uint32_t count, const struct key *i
 	return -1;
 }
 
-// Go's idSet hashes with a constant, and keys chosen to collide make it slow. Here slow would
-// be too dear, so the factor is drawn when nobody can choose a key any more.
+// Go's idSet hashes with a constant, so keys chosen to collide make it slow. Here a slow lookup
+// would exceed the cost limit. So the factor is random, and is drawn when the keys can no longer
+// change.
 static uint64_t id_set_place(const struct id_set *set, const struct key *id) {
 	uint64_t hash = (id->word[0] ^ id->word[1] ^ id->word[2] ^ id->word[3]) * set->factor;
 	return ((hash ^ hash >> 29) * 0x9e3779b97f4a7c15) >> 54;
 }
 
-// new_id_set is newIDSet. There is one such set at a time: all use the same scratch.
+// new_id_set ports newIDSet. Only one such set may exist at a time, because all sets use the same
+// scratch.
 void new_id_set(struct id_set *set, const struct client *list, uint32_t count, uint64_t seed) {
 	set->list = list;
 	set->places = host_scratch();
@@ -55,14 +56,14 @@ void new_id_set(struct id_set *set, const struct client *list, uint32_t count, u
 	}
 }
 
-// id_set_has is idSet.has.
+// id_set_has ports idSet.has.
 bool id_set_has(const struct id_set *set, const struct key *id) {
 	for (uint64_t place = id_set_place(set, id); set->places[place]; place = (place + 1) % SCRATCH_PLACES)
 		if (key_equal(&set->list[set->places[place] - 1].id, id)) return true;
 	return false;
 }
 
-// lookup_find is lookup.find.
+// lookup_find ports lookup.find.
 struct client *lookup_find(struct lookup *l, const struct key *id) {
 	for (uint32_t tries = l->count; tries > 0; tries--) {
 		if (l->next == l->count) l->next = 0;

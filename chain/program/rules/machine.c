@@ -1,14 +1,14 @@
-// core/coordinator/machine.go.
+// Ports core/coordinator/machine.go.
 
 #include "coordinator.h"
 
-// progress_fits is what State.brokenProgress and State.brokenEnd say of a state that begins.
+// progress_fits ports the checks of State.brokenProgress and State.brokenEnd on a new state.
 static bool progress_fits(const struct progress *p, uint32_t total_steps) {
 	if (p->step == 0 || p->step > total_steps) return false;
 	return p->data_index <= (p->step - 1ull) * UINT32_MAX && p->epoch < p->step;
 }
 
-// state_set_update puts configuration and model of an update in force, but for the checkpoint.
+// state_set_update applies the configuration and the model of an update, except for the checkpoint.
 void state_set_update(struct state *s, const struct update *u) {
 	s->config = u->config;
 	s->model.max_seq_len = u->max_seq_len;
@@ -18,7 +18,7 @@ void state_set_update(struct state *s, const struct update *u) {
 	host_move(s->model.definition, u->definition, u->definition_size);
 }
 
-// state_genesis is Genesis.State.
+// state_genesis ports Genesis.State.
 enum code state_genesis(struct state *s, const uint8_t *bytes, uint64_t size) {
 	struct genesis g;
 	enum code refused = decode_genesis(&g, bytes, size);
@@ -45,36 +45,36 @@ enum code state_genesis(struct state *s, const uint8_t *bytes, uint64_t size) {
 	return ACCEPTED;
 }
 
-// state_current_round is State.CurrentRound where there is a running one, or a last one in
-// Cooldown.
+// state_current_round ports State.CurrentRound if a round is running, or during Cooldown the last
+// round.
 struct round *state_current_round(struct state *s) { return &s->epoch.rounds[s->epoch.round_count - 1]; }
 
-// state_round_of_step is State.RoundOfStep.
+// state_round_of_step ports State.RoundOfStep.
 struct round *state_round_of_step(struct state *s, uint32_t step) {
 	for (uint32_t i = 0; i < s->epoch.round_count; i++)
 		if (s->epoch.rounds[i].step == step) return &s->epoch.rounds[i];
 	return NULL;
 }
 
-// state_active is State.active.
+// state_active ports State.active.
 bool state_active(const struct state *s) {
 	return s->run_state == ROUND_TRAIN || s->run_state == ROUND_WITNESS || s->run_state == COOLDOWN;
 }
 
-// state_member is State.Member: NULL for a client that has no entry in the epoch.
+// state_member ports State.Member. It returns NULL for a client without an entry in the epoch.
 struct client *state_member(struct state *s, const struct key *id) {
 	int32_t i = index_of(&s->epoch.clients, id);
 	return i < 0 ? NULL : &s->epoch.clients.list[i];
 }
 
-// state_healthy_count is State.HealthyCount.
+// state_healthy_count ports State.HealthyCount.
 uint32_t state_healthy_count(const struct state *s) {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) count += s->epoch.clients.list[i].state == HEALTHY;
 	return count;
 }
 
-// state_is_healthy is State.isHealthy.
+// state_is_healthy ports State.isHealthy.
 bool state_is_healthy(struct state *s, const struct key *id) {
 	const struct client *client = state_member(s, id);
 	return client && client->state == HEALTHY;

@@ -1,15 +1,15 @@
-// core/coordinator/next.go.
+// Ports core/coordinator/next.go.
 
 #include "coordinator.h"
 
-// state_is_abandoned is State.isAbandoned.
+// state_is_abandoned ports State.isAbandoned.
 static bool state_is_abandoned(const struct state *s, uint32_t step) {
 	uint32_t gone = 0, height = step - s->epoch.start_step;
 	for (uint32_t i = 0; i < s->epoch.exited.count; i++) gone += s->epoch.exited.list[i].exited_height + STORED_ROUNDS < height;
 	return state_seats(s) - gone < state_fewest_reports(s);
 }
 
-// state_ends_before is State.endsBefore.
+// state_ends_before ports State.endsBefore.
 bool state_ends_before(const struct state *s, uint32_t step) {
 	const struct config *c = &s->config;
 	return (c->rounds_per_epoch != 0 && step - s->epoch.start_step >= c->rounds_per_epoch) ||
@@ -17,7 +17,7 @@ bool state_ends_before(const struct state *s, uint32_t step) {
 	       step > c->total_steps || s->pending_pause || state_is_abandoned(s, step);
 }
 
-// state_round_of is State.roundOf, into a round of zeros.
+// state_round_of ports State.roundOf. It writes to a zeroed round.
 static void state_round_of(struct state *s, uint32_t step, struct round *round) {
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
 		const struct client *client = &s->epoch.clients.list[i];
@@ -32,7 +32,7 @@ static void state_round_of(struct state *s, uint32_t step, struct round *round) 
 	state_warm(s, round);
 }
 
-// state_mix_seed is State.mixSeed.
+// state_mix_seed ports State.mixSeed.
 static uint64_t state_mix_seed(struct state *s, const struct key *draw) {
 	struct slice message[4] = {
 		{&s->seed_chain, sizeof s->seed_chain}, {draw, sizeof *draw}, {&s->progress.step, sizeof s->progress.step},
@@ -44,8 +44,8 @@ static uint64_t state_mix_seed(struct state *s, const struct key *draw) {
 	return chain.word[0];
 }
 
-// state_start_round is State.startRound. It makes room first, so that the round is made in its
-// place.
+// state_start_round ports State.startRound. It frees a slot first, so that the new round is built
+// in place.
 void state_start_round(struct state *s, uint64_t now, const struct key *draw) {
 	struct epoch *epoch = &s->epoch;
 	if (epoch->round_count == STORED_ROUNDS) list_delete(epoch->rounds, sizeof(struct round), &epoch->round_count, 0);

@@ -1,8 +1,8 @@
-// core/coordinator/reveal.go.
+// Ports core/coordinator/reveal.go.
 
 #include "coordinator.h"
 
-// client_reveals is Client.reveals.
+// client_reveals ports Client.reveals.
 bool client_reveals(const struct client *c, const struct key *value) {
 	if (key_is_zero(&c->commitment)) return key_is_zero(value);
 	struct slice message = {value, sizeof *value};
@@ -11,7 +11,7 @@ bool client_reveals(const struct client *c, const struct key *value) {
 	return key_equal(&digest, &c->commitment);
 }
 
-// mix_reveal is mixReveal.
+// mix_reveal ports mixReveal.
 static void mix_reveal(struct key *into, const struct key *id, const struct key *value) {
 	struct slice message[3] = {{"psyche/reveal/v1", 16}, {id, sizeof *id}, {value, sizeof *value}};
 	struct key part;
@@ -19,13 +19,13 @@ static void mix_reveal(struct key *into, const struct key *id, const struct key 
 	for (uint32_t i = 0; i < 4; i++) into->word[i] ^= part.word[i];
 }
 
-// state_add_reveal is State.addReveal.
+// state_add_reveal ports State.addReveal.
 void state_add_reveal(struct state *s, struct client *client, const struct action *a) {
 	if (!key_is_zero(&client->commitment)) mix_reveal(&s->reveals, &client->id, &a->id);
 	client->commitment = a->commitment;
 }
 
-// round_add_reveal is Round.addReveal.
+// round_add_reveal ports Round.addReveal.
 bool round_add_reveal(struct round *r, struct client *client, const struct key *value) {
 	if (key_is_zero(value)) return true;
 	if (!client_reveals(client, value)) return false;

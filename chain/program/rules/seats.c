@@ -1,25 +1,25 @@
-// core/coordinator/seats.go.
+// Ports core/coordinator/seats.go.
 
 #include "coordinator.h"
 
-// client_is_new is Client.isNew.
+// client_is_new ports Client.isNew.
 bool client_is_new(const struct client *c) { return c->probation_until == 0; }
 
-// state_probation is State.probation.
+// state_probation ports State.probation.
 uint32_t state_probation(const struct state *s) { return s->authority.permissioned ? 0 : s->config.probation_steps; }
 
-// state_probation_end is State.probationEnd.
+// state_probation_end ports State.probationEnd.
 uint32_t state_probation_end(const struct state *s) {
 	uint32_t most = UINT32_MAX - s->progress.step, steps = state_probation(s);
 	return s->progress.step + (steps < most ? steps : most);
 }
 
-// state_on_probation is State.onProbation.
+// state_on_probation ports State.onProbation.
 bool state_on_probation(const struct state *s, const struct client *c, uint32_t step) {
 	return state_probation(s) != 0 && step < c->probation_until;
 }
 
-// state_credit is State.credit.
+// state_credit ports State.credit.
 uint32_t state_credit(const struct state *s, const struct key *id) {
 	const struct clients *lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed};
 	for (uint32_t l = 0; l < 3; l++) {
@@ -31,17 +31,17 @@ uint32_t state_credit(const struct state *s, const struct key *id) {
 	return 0;
 }
 
-// state_has_office is State.hasOffice.
+// state_has_office ports State.hasOffice.
 bool state_has_office(const struct state *s, const struct key *id) {
 	return key_equal(id, &s->host) || key_equal(id, &s->authority.main) || key_equal(id, &s->authority.join);
 }
 
-// state_may_give_way is State.mayGiveWay.
+// state_may_give_way ports State.mayGiveWay.
 static bool state_may_give_way(const struct state *s, const struct client *c) {
 	return client_is_new(c) && !s->authority.permissioned && !state_has_office(s, &c->id);
 }
 
-// state_rank is State.rank.
+// state_rank ports State.rank.
 static uint64_t state_rank(const struct state *s, const struct key *id) {
 	struct slice message[2] = {{&s->seed_chain, sizeof s->seed_chain}, {id, sizeof *id}};
 	uint64_t hash[4];
@@ -49,7 +49,7 @@ static uint64_t state_rank(const struct state *s, const struct key *id) {
 	return hash[0];
 }
 
-// state_give_way lets the candidate of a number depart.
+// state_give_way lets the candidate with the given number depart.
 static void state_give_way(struct state *s, uint32_t number) {
 	for (uint32_t i = 0; i < s->pending.count; i++) {
 		if (!state_may_give_way(s, &s->pending.list[i])) continue;
@@ -62,7 +62,7 @@ static void state_give_way(struct state *s, uint32_t number) {
 	}
 }
 
-// state_make_way is State.makeWay: false where Go returns ErrFull.
+// state_make_way ports State.makeWay. It returns false if Go returns ErrFull.
 bool state_make_way(struct state *s, const struct key *from) {
 	uint32_t room = MAX_CLIENTS, candidates = 0;
 	if (s->run_state == WARMUP) room -= state_healthy_count(s) - state_is_healthy(s, from);
@@ -73,8 +73,8 @@ bool state_make_way(struct state *s, const struct key *from) {
 	return true;
 }
 
-// state_newcomer_ranks puts the rank by which a newcomer is drawn into ranks, for each pending client;
-// UINT64_MAX for a client that is no newcomer. It returns how many newcomers there are.
+// state_newcomer_ranks writes the rank for the draw of newcomers to ranks, for each pending client.
+// It is UINT64_MAX for a client that is not a newcomer. It returns the number of newcomers.
 static uint32_t state_newcomer_ranks(const struct state *s, uint64_t ranks[MAX_CLIENTS]) {
 	uint32_t newcomers = 0;
 	for (uint32_t i = 0; i < s->pending.count; i++) {
@@ -88,8 +88,9 @@ static uint32_t state_newcomer_ranks(const struct state *s, uint64_t ranks[MAX_C
 	return newcomers;
 }
 
-// lowest returns the rank below which there are at most so many of the ranks, and at it more:
-// Go sorts them. It is found bit by bit from the top, so that no list of ranks makes it dear.
+// lowest returns the highest limit such that at most the given number of ranks are below it. Go
+// sorts the ranks. Here the limit is found bit by bit from the top, so the cost does not depend on
+// the ranks.
 static uint64_t lowest(const uint64_t *ranks, uint32_t count, uint32_t places) {
 	uint64_t limit = 0;
 	for (uint64_t bit = 1ull << 63; bit > 0; bit >>= 1) {
@@ -100,7 +101,7 @@ static uint64_t lowest(const uint64_t *ranks, uint32_t count, uint32_t places) {
 	return limit;
 }
 
-// state_draw_newcomers is State.drawNewcomers: set has those that are drawn.
+// state_draw_newcomers ports State.drawNewcomers. It adds the drawn newcomers to set.
 static void state_draw_newcomers(const struct state *s, uint32_t places, uint8_t set[SET_SIZE]) {
 	uint64_t ranks[MAX_CLIENTS];
 	uint32_t newcomers = state_newcomer_ranks(s, ranks), count = s->pending.count, left = places;
@@ -118,7 +119,7 @@ static void state_draw_newcomers(const struct state *s, uint32_t places, uint8_t
 		}
 }
 
-// state_make_room is State.makeRoom.
+// state_make_room ports State.makeRoom.
 void state_make_room(struct state *s, uint32_t room) {
 	struct clients *pending = &s->pending;
 	if (pending->count <= room) return;
@@ -132,7 +133,7 @@ void state_make_room(struct state *s, uint32_t room) {
 	pending->count = kept;
 }
 
-// state_places is State.places.
+// state_places ports State.places.
 static uint32_t state_places(const struct state *s, uint32_t regular, uint32_t young) {
 	uint32_t known = regular + young, least = s->config.init_min_clients;
 	if (state_probation(s) == 0 || known == 0) return MAX_CLIENTS - known;
@@ -144,7 +145,8 @@ static uint32_t state_places(const struct state *s, uint32_t regular, uint32_t y
 	return least > known + places ? least - known : places;
 }
 
-// state_seat_pending is State.seatPending: into the list of members, which is empty.
+// state_seat_pending ports State.seatPending. It writes to the list of members, which must be
+// empty.
 void state_seat_pending(struct state *s) {
 	struct clients *pending = &s->pending, *members = &s->epoch.clients;
 	uint32_t regular = 0, young = 0, waiting = 0, count = pending->count;

@@ -1,13 +1,13 @@
-// core/assign/shuffle.go for at most MAX_CLIENTS members, whose numbers fit a byte and whose source
-// of a round is one hash.
+// Ports core/assign/shuffle.go for at most MAX_CLIENTS members. A member's number fits in a byte,
+// and the source of a round is one hash.
 
 #include "coordinator.h"
 
 enum { SHUFFLE_ROUNDS = 90 };
 
-// swap_pairs is swapPairs for the places low to high of order. It takes up to 64 bits of the
-// source at once and shifts the one that decides to the top. Places are of 64 bits because the
-// chain's machine has to cut smaller ones to size again and again.
+// swap_pairs ports swapPairs for the positions low to high of order. It reads up to 64 bits of the
+// source at once and shifts the deciding bit to the top. Positions have 64 bits because the chain's
+// machine has to truncate smaller integers repeatedly.
 static void swap_pairs(uint8_t *order, uint64_t low, uint64_t high, const uint64_t source[4]) {
 	uint8_t *first = order + low, *last = order + high;
 	while (first < last) {
@@ -23,7 +23,7 @@ static void swap_pairs(uint8_t *order, uint64_t low, uint64_t high, const uint64
 	}
 }
 
-// shuffle_key is shuffleKey.
+// shuffle_key ports shuffleKey.
 static void shuffle_key(uint64_t seed, enum salt salt, uint8_t key[32]) {
 	static const struct slice salts[] = {{"committee", 9}, {"witness", 7}, {"batch", 5}, {"jury", 4}};
 	struct slice message = {&seed, sizeof seed};
@@ -33,7 +33,7 @@ static void shuffle_key(uint64_t seed, enum salt salt, uint8_t key[32]) {
 	host_sha256(outer, 2, key);
 }
 
-// shuffle_pivot is shufflePivot. The message has the key, and the round behind it.
+// shuffle_pivot ports shufflePivot. The message is the key, then the round.
 static uint32_t shuffle_pivot(const uint8_t message[37], uint32_t total) {
 	struct slice pieces = {message, 33};
 	uint64_t hash[4];
@@ -41,14 +41,14 @@ static uint32_t shuffle_pivot(const uint8_t message[37], uint32_t total) {
 	return (uint32_t)(hash[0] % total);
 }
 
-// shuffle_source is shuffleSource of the first block, whose number, 0, ends the message.
+// shuffle_source ports shuffleSource for the first block. The block's number, 0, ends the message.
 static void shuffle_source(const uint8_t message[37], uint64_t source[4]) {
 	struct slice pieces = {message, 37};
 	host_sha256(&pieces, 1, (uint8_t *)source);
 }
 
-// find_places finds what some places of a shuffle hold in the end, by going back from there round by
-// round.
+// find_places finds the final members at some positions of a shuffle, by going backwards from each
+// position round by round.
 static void find_places(uint32_t total, uint32_t count, uint8_t message[37], uint8_t order[MAX_CLIENTS]) {
 	uint64_t source[4];
 	const uint8_t *bits = (const uint8_t *)source, *end = order + count;
@@ -65,8 +65,8 @@ static void find_places(uint32_t total, uint32_t count, uint8_t message[37], uin
 	}
 }
 
-// assign_in_order is the first places of inOrder, so many. Where they are few it looks at these alone,
-// which is cheaper than swapping all.
+// assign_in_order computes the first count positions of inOrder. If they are few, it computes only
+// these, which is cheaper than swapping all.
 void assign_in_order(uint32_t total, uint32_t count, uint64_t seed, enum salt salt, uint8_t order[MAX_CLIENTS]) {
 	uint8_t message[37];
 	uint64_t source[4];

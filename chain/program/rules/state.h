@@ -1,9 +1,9 @@
-// The state of a run as it lies in its account: a port of core/coordinator/state.go.
+// The state of a run as stored in its account: a port of core/coordinator/state.go.
 //
-// Integers are little endian, structures multiples of 8 bytes, lists fixed arrays behind their
-// counts. What is not in use is zero, so that equal states have equal bytes. Fields called
-// derived follow from the others; they are kept because to work them out again would make a
-// tick cost more than the chain allows.
+// Integers are little endian, structures have multiples of 8 bytes, and lists are fixed arrays
+// after their counts. Unused parts are zero, so that equal states have equal bytes. Fields called
+// derived follow from the other fields. They are stored because computing them again would make a
+// tick exceed the chain's cost limit.
 #ifndef PSYCHE_STATE_H
 #define PSYCHE_STATE_H
 
@@ -39,8 +39,8 @@ enum {
 };
 #define MAX_TIME 1000000000000ull
 
-// STATE_MAGIC is "psyche1" and a zero byte; STATE_VERSION that of the Go core's encoding, which
-// has the same fields.
+// STATE_MAGIC is "psyche1" and a zero byte. STATE_VERSION is the version of the Go core's encoding,
+// which has the same fields.
 #define STATE_MAGIC 0x0031656863797370ull
 enum { STATE_VERSION = 11 };
 
@@ -58,7 +58,7 @@ enum checkpoint_kind {
 	CHECKPOINT_DUMMY,
 };
 
-// code says why an action was refused: core/coordinator/code.go.
+// code is the reason for refusing an action: core/coordinator/code.go.
 enum code {
 	ACCEPTED,
 	ERR_HALTED,
@@ -81,7 +81,7 @@ enum code {
 	ERR_UNRECORDED,
 };
 
-// key is a ClientID, or a digest.
+// key is a ClientID or a digest.
 struct key {
 	uint64_t word[4];
 };
@@ -98,7 +98,7 @@ struct config {
 	uint8_t verification_percent, unused[3];
 };
 
-// checkpoint has its repository and then its revision in name.
+// checkpoint stores its repository and then its revision in name.
 struct checkpoint {
 	uint8_t kind, origin, repo_length, revision_length;
 	uint32_t step;
@@ -129,7 +129,7 @@ struct client {
 	uint8_t complaints, unused[2];
 	uint32_t probation_until;
 	uint8_t waited, returns;
-	uint8_t juror, voted; // bits of trials' slots
+	uint8_t juror, voted; // bits, one for each trial slot
 	uint32_t holds_earlier, report_step;
 	struct key report;
 };
@@ -140,7 +140,7 @@ struct clients {
 };
 
 struct witness {
-	uint16_t member, loss; // loss, speed: claims, which no rule looks at
+	uint16_t member, loss; // loss, speed: claims, which no rule uses
 	uint32_t speed;
 	struct filter participants, commitments;
 	struct key commitments_root, replica;
@@ -153,8 +153,8 @@ struct round {
 	uint16_t member_count, witness_count, witnesses_needed, witnesses_elected;
 	uint32_t unused;
 	uint8_t warming[SET_SIZE];
-	uint8_t owners[SET_SIZE];  // derived: members that have a batch
-	uint8_t elected[SET_SIZE]; // derived: members that witness
+	uint8_t owners[SET_SIZE];  // derived: members that own a batch
+	uint8_t elected[SET_SIZE]; // derived: members that are witnesses
 	struct key challenge;
 	struct key members[MAX_CLIENTS];
 	struct witness witnesses[MAX_WITNESSES];
@@ -176,7 +176,7 @@ struct recorded {
 	uint32_t step, unused;
 };
 
-// upload has its place's repository and then its revision in name.
+// upload stores its repository and then its revision in name.
 struct upload {
 	struct key reporter, digest;
 	uint32_t step, since;
@@ -218,14 +218,14 @@ struct authority {
 	struct ejection ejections[MAX_EJECTIONS];
 };
 
-// state begins with what a client polls for: up to progress it fits one small read. Go's
-// DrawCommitment is always zero on a chain, where draws come from the slots, and has no place.
+// state begins with the fields that a client polls: the fields up to progress fit one small read.
+// Go's DrawCommitment is missing, because it is always zero on a chain, where slots give the draws.
 struct state {
 	uint64_t magic;
 	uint32_t version;
 	uint8_t run_state, pending_pause, pending_resume, cold_start, closed, run_id_length, unused[6];
 	uint8_t run_id[MAX_RUN_ID_LENGTH];
-	uint64_t sequence; // of the newest change; the account's host counts it, the rules do not read it
+	uint64_t sequence; // of the newest change; the account's host counts it, the rules do not use it
 	uint64_t state_start, minimum_since, host_nonce;
 	struct key host, seed_chain;
 	struct progress progress;

@@ -1,15 +1,15 @@
-// core/coordinator/tick.go.
+// Ports core/coordinator/tick.go.
 
 #include "coordinator.h"
 
-// adjust_time sets a time of the future to now.
+// adjust_time sets a time in the future to now.
 static bool adjust_time(uint64_t *time, uint64_t now) {
 	if (*time <= now) return false;
 	*time = now;
 	return true;
 }
 
-// state_adjust_clock is State.adjustClock.
+// state_adjust_clock ports State.adjustClock.
 static bool state_adjust_clock(struct state *s, uint64_t now) {
 	bool changed = adjust_time(&s->state_start, now);
 	changed |= adjust_time(&s->minimum_since, now);
@@ -18,28 +18,28 @@ static bool state_adjust_clock(struct state *s, uint64_t now) {
 	return changed;
 }
 
-// elapsed is Go's of this name.
+// elapsed ports the Go function of the same name.
 bool elapsed(uint64_t start, uint64_t now, uint64_t wait) { return now > start && now - start >= wait; }
 
-// state_enter is State.enter.
+// state_enter ports State.enter.
 void state_enter(struct state *s, enum run_state to, uint64_t now) {
 	s->run_state = (uint8_t)to;
 	s->state_start = now;
 }
 
-// state_finish is State.finish.
+// state_finish ports State.finish.
 static void state_finish(struct state *s, uint64_t now) {
 	state_note_lapse(s);
 	state_enter(s, FINISHED, now);
 }
 
-// state_wait_for_members is State.waitForMembers.
+// state_wait_for_members ports State.waitForMembers.
 static void state_wait_for_members(struct state *s, uint64_t now) {
 	s->minimum_since = 0;
 	state_enter(s, WAITING_FOR_MEMBERS, now);
 }
 
-// state_pause is State.pause.
+// state_pause ports State.pause.
 static void state_pause(struct state *s, uint64_t now) {
 	s->pending_pause = 0;
 	s->cold_start = 1;
@@ -47,10 +47,11 @@ static void state_pause(struct state *s, uint64_t now) {
 	state_enter(s, PAUSED, now);
 }
 
-// state_depart_exited is State.depart of every client that exited and is not pending. Go does it one by
-// one; the outcome is the same. The entry of a client replaces its older one, if there is one. When
-// there are too many entries, older ones go: first those of clients that never were members, then the
-// oldest. Two sets find the entries to replace without comparing all with all.
+// state_depart_exited applies State.depart to every client that exited and is not pending. Go
+// processes the clients one by one, with the same result. The new entry of a client replaces its
+// older entry, if it exists. If there are too many entries, older entries go: first the clients
+// that were never members, then the oldest. Two sets find the entries to replace without comparing
+// all pairs.
 static void state_depart_exited(struct state *s, uint64_t seed) {
 	struct clients *exited = &s->epoch.exited, *departed = &s->departed;
 	struct id_set set;
@@ -78,8 +79,8 @@ static void state_depart_exited(struct state *s, uint64_t seed) {
 	host_zero(departed->list + departed->count, (MAX_CLIENTS - departed->count) * sizeof(struct client));
 }
 
-// state_start_epoch is State.startEpoch. The draw is the seed of sets, so that nobody can choose keys
-// that slow them down.
+// state_start_epoch ports State.startEpoch. The draw seeds the sets, so that no client can choose
+// keys that slow them down.
 static void state_start_epoch(struct state *s, uint64_t now, const struct key *draw) {
 	state_depart_exited(s, draw->word[0]);
 	host_zero(&s->epoch, sizeof s->epoch);
@@ -100,7 +101,7 @@ static void state_start_epoch(struct state *s, uint64_t now, const struct key *d
 	state_enter(s, WARMUP, now);
 }
 
-// state_tick_waiting_for_members is State.tickWaitingForMembers.
+// state_tick_waiting_for_members ports State.tickWaitingForMembers.
 static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const struct key *draw) {
 	if (s->pending_pause) {
 		state_pause(s, now);
@@ -120,14 +121,14 @@ static bool state_tick_waiting_for_members(struct state *s, uint64_t now, const 
 	return true;
 }
 
-// state_phase_is_over is what Go writes as s.phase().isOver(now).
+// state_phase_is_over is s.phase().isOver(now) in Go.
 static bool state_phase_is_over(struct state *s, uint64_t now) {
 	struct phase p;
 	state_phase(s, &p);
 	return phase_is_over(&p, now);
 }
 
-// state_tick_warmup is State.tickWarmup.
+// state_tick_warmup ports State.tickWarmup.
 static bool state_tick_warmup(struct state *s, uint64_t now, const struct key *draw) {
 	if (s->pending_pause) {
 		state_members_to_pending(s);
@@ -151,7 +152,7 @@ static bool state_tick_warmup(struct state *s, uint64_t now, const struct key *d
 	return true;
 }
 
-// state_ready_count is State.readyCount.
+// state_ready_count ports State.readyCount.
 uint32_t state_ready_count(const struct state *s) {
 	uint32_t count = 0;
 	for (uint32_t i = 0; i < s->epoch.clients.count; i++) {
@@ -161,14 +162,14 @@ uint32_t state_ready_count(const struct state *s) {
 	return count;
 }
 
-// state_tick_round_train is State.tickRoundTrain.
+// state_tick_round_train ports State.tickRoundTrain.
 static bool state_tick_round_train(struct state *s, uint64_t now) {
 	if (!state_phase_is_over(s, now)) return false;
 	state_enter(s, ROUND_WITNESS, now);
 	return true;
 }
 
-// state_silent_witnesses is State.silentWitnesses: a set of members, and how many they are.
+// state_silent_witnesses ports State.silentWitnesses. It returns a set of members and their number.
 static uint32_t state_silent_witnesses(struct state *s, uint8_t silent[SET_SIZE]) {
 	const struct round *round = state_current_round(s);
 	uint32_t healthy = 0;
@@ -187,7 +188,7 @@ static uint32_t state_silent_witnesses(struct state *s, uint8_t silent[SET_SIZE]
 	return healthy;
 }
 
-// state_quorum_is_out_of_reach is State.quorumIsOutOfReach.
+// state_quorum_is_out_of_reach ports State.quorumIsOutOfReach.
 bool state_quorum_is_out_of_reach(struct state *s) {
 	const struct round *round = state_current_round(s);
 	uint32_t left = s->epoch.clients.count - state_healthy_count(s);
@@ -196,7 +197,7 @@ bool state_quorum_is_out_of_reach(struct state *s) {
 	return round->witness_count + state_silent_witnesses(s, silent) < round->witnesses_needed;
 }
 
-// state_no_witness_is_awaited is State.noWitnessIsAwaited.
+// state_no_witness_is_awaited ports State.noWitnessIsAwaited.
 bool state_no_witness_is_awaited(struct state *s) {
 	const struct round *round = state_current_round(s);
 	uint8_t silent[SET_SIZE];
@@ -214,7 +215,7 @@ bool state_no_witness_is_awaited(struct state *s) {
 	return true;
 }
 
-// state_tick_round_witness is State.tickRoundWitness.
+// state_tick_round_witness ports State.tickRoundWitness.
 static bool state_tick_round_witness(struct state *s, uint64_t now, const struct key *draw) {
 	struct round *round = state_current_round(s);
 	bool ends = !round_has_quorum(round) || state_ends_before(s, s->progress.step + 1);
@@ -235,7 +236,7 @@ static bool state_tick_round_witness(struct state *s, uint64_t now, const struct
 	return true;
 }
 
-// state_forget_all_departed is State.forgetAllDeparted.
+// state_forget_all_departed ports State.forgetAllDeparted.
 static void state_forget_all_departed(struct state *s) {
 	const struct checkpoint *c = &s->model.checkpoint;
 	struct clients *departed = &s->departed;
@@ -247,7 +248,7 @@ static void state_forget_all_departed(struct state *s) {
 	host_zero(departed->list + kept, (MAX_CLIENTS - kept) * sizeof(struct client));
 }
 
-// state_tick_cooldown is State.tickCooldown.
+// state_tick_cooldown ports State.tickCooldown.
 static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	if (!state_phase_is_over(s, now)) return false;
 	state_drop_silent(s);
@@ -269,7 +270,7 @@ static bool state_tick_cooldown(struct state *s, uint64_t now) {
 	return true;
 }
 
-// state_tick_paused is State.tickPaused.
+// state_tick_paused ports State.tickPaused.
 static bool state_tick_paused(struct state *s, uint64_t now) {
 	if (s->closed) {
 		state_finish(s, now);
@@ -281,7 +282,7 @@ static bool state_tick_paused(struct state *s, uint64_t now) {
 	return true;
 }
 
-// state_tick is State.Tick.
+// state_tick ports State.Tick.
 bool state_tick(struct state *s, uint64_t now, const struct key *draw) {
 	if (s->run_state == UNINITIALIZED || s->run_state == FINISHED) return false;
 	bool changed = state_adjust_clock(s, now);

@@ -1,23 +1,23 @@
-// core/coordinator/trial.go.
+// Ports core/coordinator/trial.go.
 
 #include "coordinator.h"
 
 enum { MIN_JURY = 2 };
 
-// trial_decides is decides.
+// trial_decides ports decides.
 static bool trial_decides(const struct trial *t, uint32_t votes) { return 20 * votes >= 11u * t->jurors; }
 
 // trial_bit returns the bit of a trial in client.juror and client.voted.
 static uint8_t trial_bit(const struct trial *t) { return (uint8_t)(1u << t->slot); }
 
-// state_trial is State.Trial: where the trial is, or -1 where there is none.
+// state_trial ports State.Trial. It returns the index of the trial, or -1 if there is none.
 static int32_t state_trial(const struct state *s, const struct key *accused, uint32_t step) {
 	for (uint32_t i = 0; i < s->trial_count; i++)
 		if (s->trials[i].step == step && key_equal(&s->trials[i].accused, accused)) return (int32_t)i;
 	return -1;
 }
 
-// state_tries is the part of State.MayAccuse that looks at the trials that there are.
+// state_tries ports the part of State.MayAccuse that checks the existing trials.
 static enum code state_tries(const struct state *s, const struct key *from, const struct action *a) {
 	uint32_t of_one = 0;
 	if (state_trial(s, &a->id, a->number) >= 0 || state_is_ejected(s, &a->id)) return ERR_DUPLICATE;
@@ -29,7 +29,7 @@ static enum code state_tries(const struct state *s, const struct key *from, cons
 	return s->trial_count >= MAX_TRIALS ? ERR_FULL : ACCEPTED;
 }
 
-// state_may_accuse is State.MayAccuse.
+// state_may_accuse ports State.MayAccuse.
 static enum code state_may_accuse(struct state *s, const struct key *from, const struct action *a) {
 	if (!state_active(s)) return ERR_WRONG_STATE;
 	if (a->fault < FAULT_RESULT || a->fault > MAX_FAULT || key_equal(&a->id, from) || a->number == 0) return ERR_INVALID_ACTION;
@@ -40,7 +40,7 @@ static enum code state_may_accuse(struct state *s, const struct key *from, const
 	return state_tries(s, from, a);
 }
 
-// state_free_slot is State.freeSlot.
+// state_free_slot ports State.freeSlot.
 static uint8_t state_free_slot(const struct state *s) {
 	uint32_t used = 0;
 	uint8_t slot = 0;
@@ -49,7 +49,7 @@ static uint8_t state_free_slot(const struct state *s) {
 	return slot;
 }
 
-// state_accuse is State.accuse.
+// state_accuse ports State.accuse.
 enum code state_accuse(struct state *s, const struct key *from, const struct action *a) {
 	enum code refused = state_may_accuse(s, from, a);
 	if (refused) return refused;
@@ -65,7 +65,7 @@ enum code state_accuse(struct state *s, const struct key *from, const struct act
 	return ACCEPTED;
 }
 
-// state_complain is State.complain.
+// state_complain ports State.complain.
 static void state_complain(struct state *s, const struct key *id) {
 	for (uint32_t l = 0; l < CLIENT_LISTS; l++) {
 		struct clients *clients = state_client_list(s, l);
@@ -74,7 +74,7 @@ static void state_complain(struct state *s, const struct key *id) {
 	}
 }
 
-// state_clear_slots clears the bits of trials that end in all clients.
+// state_clear_slots clears the bits of ended trials in all clients.
 static void state_clear_slots(struct state *s, uint8_t ended) {
 	uint8_t kept = (uint8_t)~ended;
 	if (ended == 0) return;
@@ -87,13 +87,13 @@ static void state_clear_slots(struct state *s, uint8_t ended) {
 	}
 }
 
-// state_end_trial is State.endTrial; i is the place of the trial in the list.
+// state_end_trial ports State.endTrial. i is the index of the trial in the list.
 static void state_end_trial(struct state *s, uint32_t i) {
 	state_clear_slots(s, trial_bit(&s->trials[i]));
 	list_delete(s->trials, sizeof(struct trial), &s->trial_count, i);
 }
 
-// state_decide ends a trial on which enough jurors agree: the end of State.vote.
+// state_decide ends a trial if enough jurors agree. It is the end of State.vote.
 static void state_decide(struct state *s, uint32_t i) {
 	const struct trial ended = s->trials[i];
 	bool guilty = trial_decides(&ended, ended.guilty);
@@ -107,7 +107,8 @@ static void state_decide(struct state *s, uint32_t i) {
 		state_complain(s, &ended.accuser);
 }
 
-// state_juror is State.juror. It returns NULL for a client that is neither a healthy member nor pending.
+// state_juror ports State.juror. It returns NULL for a client that is neither a healthy member nor
+// pending.
 static struct client *state_juror(struct state *s, const struct key *id) {
 	struct client *member = state_member(s, id);
 	if (member && member->state == HEALTHY) return member;
@@ -115,7 +116,7 @@ static struct client *state_juror(struct state *s, const struct key *id) {
 	return i < 0 ? NULL : &s->pending.list[i];
 }
 
-// state_vote is State.vote.
+// state_vote ports State.vote.
 enum code state_vote(struct state *s, const struct key *from, const struct action *a) {
 	int32_t i = state_trial(s, &a->id, a->number);
 	if (i < 0) return ERR_NOT_MEMBER;
@@ -132,15 +133,15 @@ enum code state_vote(struct state *s, const struct key *from, const struct actio
 	return ACCEPTED;
 }
 
-// state_end_in_vain ends a trial that led to nothing.
+// state_end_in_vain ends a trial without a verdict.
 static void state_end_in_vain(struct state *s, uint32_t i) {
 	struct key accuser = s->trials[i].accuser;
 	state_end_trial(s, i);
 	state_complain(s, &accuser);
 }
 
-// state_draw_jury is State.drawJury. order holds as many members of the round as a jury may
-// need, with the accused and the accuser. When a round begins, its members are those of the epoch.
+// state_draw_jury ports State.drawJury. order holds enough members of the round for a full jury,
+// plus the accused and the accuser. When a round begins, its members are the members of the epoch.
 static void state_draw_jury(struct state *s, struct trial *t, const uint8_t *order, uint32_t called) {
 	struct client *clients = s->epoch.clients.list;
 	int32_t accused = index_of(&s->epoch.clients, &t->accused), accuser = index_of(&s->epoch.clients, &t->accuser);
@@ -152,7 +153,7 @@ static void state_draw_jury(struct state *s, struct trial *t, const uint8_t *ord
 	}
 }
 
-// state_draw_juries is State.drawJuries.
+// state_draw_juries ports State.drawJuries.
 void state_draw_juries(struct state *s) {
 	const struct round *round = state_current_round(s);
 	uint8_t order[MAX_CLIENTS];
@@ -172,8 +173,8 @@ void state_draw_juries(struct state *s) {
 	}
 }
 
-// state_end_trials is State.endTrials, but goes through the clients once for all trials that end.
-// No trial begins in the future: state_adjust_clock has seen to it.
+// state_end_trials ports State.endTrials, but scans the clients once for all trials that end. No
+// trial begins in the future, because state_adjust_clock corrects such times.
 void state_end_trials(struct state *s, uint64_t now) {
 	uint32_t kept = 0, count = s->trial_count;
 	uint8_t ended = 0;

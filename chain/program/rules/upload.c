@@ -1,4 +1,4 @@
-// core/coordinator/upload.go.
+// Ports core/coordinator/upload.go.
 
 #include "coordinator.h"
 
@@ -7,14 +7,14 @@ enum {
 	MOST_WAIT_FOR_MODEL = 24 * 3600000, // milliseconds
 };
 
-// printable is Go's of this name.
+// printable ports the Go function of the same name.
 static bool printable(const uint8_t *text, uint32_t length) {
 	for (uint32_t i = 0; i < length; i++)
 		if (text[i] <= ' ' || text[i] > '~') return false;
 	return true;
 }
 
-// place_valid is Place.valid.
+// place_valid ports Place.valid.
 static bool place_valid(const struct place *p) {
 	if (p->repo_length == 0 || p->repo_length + p->revision_length > MAX_REPO_LENGTH) return false;
 	if (!printable(p->repo, p->repo_length) || !printable(p->revision, p->revision_length)) return false;
@@ -27,7 +27,7 @@ static bool place_valid(const struct place *p) {
 	return true;
 }
 
-// state_is_recorded is State.isRecorded.
+// state_is_recorded ports State.isRecorded.
 static bool state_is_recorded(const struct state *s, uint32_t step, const struct key *digest) {
 	const struct checkpoint *c = &s->model.checkpoint;
 	if (!is_origin(c->kind) && c->step == step && key_equal(&c->digest, digest)) return true;
@@ -36,7 +36,7 @@ static bool state_is_recorded(const struct state *s, uint32_t step, const struct
 	return false;
 }
 
-// state_seniority is State.seniority.
+// state_seniority ports State.seniority.
 static uint32_t state_seniority(struct state *s, const struct key *id) {
 	if (state_has_office(s, id)) return 0;
 	const struct client *client = state_member(s, id);
@@ -45,13 +45,13 @@ static uint32_t state_seniority(struct state *s, const struct key *id) {
 	return client && !client_is_new(client) ? client->probation_until : UINT32_MAX;
 }
 
-// state_is_stale is State.isStale.
+// state_is_stale ports State.isStale.
 static bool state_is_stale(struct state *s, const struct upload *u, uint32_t step) {
 	if (!state_is_recorded(s, u->step, &u->digest)) return true;
 	return u->step < step && !state_is_healthy(s, &u->reporter) && index_of(&s->pending, &u->reporter) < 0;
 }
 
-// state_upload_in_the_way is State.uploadInTheWay: MAX_UPLOADS for none.
+// state_upload_in_the_way ports State.uploadInTheWay. It returns MAX_UPLOADS if there is none.
 static uint32_t state_upload_in_the_way(struct state *s, const struct key *from, uint32_t step) {
 	const struct upload *uploads = s->uploads;
 	uint32_t stale = MAX_UPLOADS, youngest = 0;
@@ -65,7 +65,8 @@ static uint32_t state_upload_in_the_way(struct state *s, const struct key *from,
 	return uploads[youngest].since > state_seniority(s, from) ? youngest : MAX_UPLOADS;
 }
 
-// state_upload_to_replace is State.uploadToReplace. It sets replaced to MAX_UPLOADS for none.
+// state_upload_to_replace ports State.uploadToReplace. It sets replaced to MAX_UPLOADS if there is
+// none.
 static enum code state_upload_to_replace(struct state *s, const struct key *from, const struct action *a, uint32_t *replaced) {
 	int32_t waiting = index_of(&s->pending, from);
 	if (!state_is_healthy(s, from) && (waiting < 0 || !s->pending.list[waiting].holds_model)) return ERR_NOT_MEMBER;
@@ -82,7 +83,7 @@ static enum code state_upload_to_replace(struct state *s, const struct key *from
 	return *replaced == MAX_UPLOADS ? ERR_FULL : ACCEPTED;
 }
 
-// state_report_upload is State.reportUpload.
+// state_report_upload ports State.reportUpload.
 enum code state_report_upload(struct state *s, const struct key *from, const struct action *a) {
 	uint32_t replaced;
 	enum code refused = state_upload_to_replace(s, from, a, &replaced);
@@ -101,7 +102,8 @@ enum code state_report_upload(struct state *s, const struct key *from, const str
 	return ACCEPTED;
 }
 
-// state_newest_at_hand is State.newestAtHand. With only_members newcomers among clients do not count.
+// state_newest_at_hand ports State.newestAtHand. If only_members is set, newcomers among the
+// clients do not count.
 static void state_newest_at_hand(const struct state *s, const struct clients *clients, bool only_members, struct recorded *newest) {
 	host_zero(newest, sizeof *newest);
 	for (uint32_t i = 0; i < s->upload_count; i++)
@@ -116,7 +118,7 @@ static void state_newest_at_hand(const struct state *s, const struct clients *cl
 				*newest = s->earlier[e];
 }
 
-// state_seen is State.seen.
+// state_seen ports State.seen.
 static uint32_t state_seen(const struct state *s, uint32_t first) {
 	uint32_t last = s->model.checkpoint.step;
 	uint32_t seen = last + 1 > first ? last + 1 - first : 0;
@@ -128,7 +130,7 @@ static uint32_t state_seen(const struct state *s, uint32_t first) {
 	return seen;
 }
 
-// state_members_time is State.membersTime.
+// state_members_time ports State.membersTime.
 uint64_t state_members_time(const struct state *s) {
 	const struct checkpoint *checkpoint = &s->model.checkpoint;
 	uint64_t wait = s->config.waiting_for_members_extra_time, most = s->config.max_round_train_time;
@@ -146,7 +148,7 @@ uint64_t state_members_time(const struct state *s) {
 	return wait > most ? wait : most;
 }
 
-// state_waits_for_member is State.WaitsForMember of a run that waits.
+// state_waits_for_member ports State.WaitsForMember for a waiting run.
 static bool state_waits_for_member(const struct state *s) {
 	bool enough = is_origin(s->model.checkpoint.kind);
 	for (uint32_t i = 0; i < s->upload_count; i++) enough |= s->uploads[i].tries < MAX_UPLOAD_TRIES;
@@ -155,18 +157,19 @@ static bool state_waits_for_member(const struct state *s) {
 	return !enough;
 }
 
-// state_enough_wait is State.enoughWait.
+// state_enough_wait ports State.enoughWait.
 bool state_enough_wait(const struct state *s) {
 	return s->pending.count >= s->config.init_min_clients && !state_waits_for_member(s);
 }
 
-// state_waits_anew is State.waitsAnew.
+// state_waits_anew ports State.waitsAnew.
 bool state_waits_anew(const struct state *s) {
 	if (s->minimum_since == 0 || state_enough_wait(s)) return false;
 	return s->pending.count == 0 || state_waits_for_member(s) || state_members_time(s) <= s->config.waiting_for_members_extra_time;
 }
 
-// state_fall_back_if_model_is_gone is State.fallBackIfModelIsGone, when the members have their seats.
+// state_fall_back_if_model_is_gone ports State.fallBackIfModelIsGone. It runs after the members
+// have their seats.
 void state_fall_back_if_model_is_gone(struct state *s) {
 	struct checkpoint *checkpoint = &s->model.checkpoint;
 	if (is_origin(checkpoint->kind)) return;
@@ -208,7 +211,7 @@ void state_fall_back_if_model_is_gone(struct state *s) {
 	}
 }
 
-// state_count_try is State.countTry.
+// state_count_try ports State.countTry.
 void state_count_try(struct state *s) {
 	for (uint32_t i = 0; i < s->upload_count; i++) {
 		struct upload *u = &s->uploads[i];
@@ -216,7 +219,7 @@ void state_count_try(struct state *s) {
 	}
 }
 
-// state_remember is State.remember, of a model that is no origin.
+// state_remember ports State.remember for a model that is not an origin.
 void state_remember(struct state *s, uint32_t step, const struct key *digest) {
 	if (s->earlier_count == MAX_EARLIER) list_delete(s->earlier, sizeof(struct recorded), &s->earlier_count, 0);
 	struct recorded *r = &s->earlier[s->earlier_count++];
@@ -224,8 +227,8 @@ void state_remember(struct state *s, uint32_t step, const struct key *digest) {
 	r->digest = *digest;
 }
 
-// state_recorded_as is State.recordedAs: it says of a client whether it holds the run's checkpoint, or
-// that of an earlier step.
+// state_recorded_as ports State.recordedAs. It sets whether a client holds the run's checkpoint, or
+// else the step of the earlier checkpoint that the client holds.
 void state_recorded_as(const struct state *s, const struct key *digest, struct client *c) {
 	const struct checkpoint *checkpoint = &s->model.checkpoint;
 	c->holds_model = !is_origin(checkpoint->kind) && key_equal(digest, &checkpoint->digest);
@@ -236,7 +239,7 @@ void state_recorded_as(const struct state *s, const struct key *digest, struct c
 		}
 }
 
-// state_note_lapse is State.noteLapse.
+// state_note_lapse ports State.noteLapse.
 void state_note_lapse(struct state *s) {
 	const struct checkpoint *c = &s->model.checkpoint;
 	uint32_t first = is_origin(c->kind) ? s->origin_step : c->step + 1, next = s->progress.step;

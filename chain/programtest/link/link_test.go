@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/chain/sbpf"
 )
 
-// section is one of an object that a test makes.
+// section is a section of an object that a test creates.
 type section struct {
 	name  string
 	kind  elf.SectionType
@@ -20,14 +20,16 @@ type section struct {
 	info  uint32
 }
 
-// symbol is of a section by its number, or 0 for what the object lacks.
+// symbol is a symbol in the section with the given number, or an undefined symbol if the number is
+// 0.
 type symbol struct {
 	name    string
 	section uint16
 	value   uint64
 }
 
-// makeObject writes an object with the sections 1 and on, then its symbols, all of them global.
+// makeObject writes an object with the sections from number 1 on, then its symbols, all of them
+// global.
 func makeObject(sections []section, symbols []symbol) []byte {
 	le := binary.LittleEndian
 	names, strs := []byte{0}, []byte{0}
@@ -72,7 +74,7 @@ func makeObject(sections []section, symbols []symbol) []byte {
 	return file.Bytes()
 }
 
-// code is a section of instructions.
+// code returns a section of instructions.
 func code(b ...byte) section {
 	return section{".text", elf.SHT_PROGBITS, elf.SHF_ALLOC | elf.SHF_EXECINSTR, b, 0}
 }
@@ -85,7 +87,7 @@ var (
 	exit    = []byte{0x95, 0, 0, 0, 0, 0, 0, 0}
 	seven   = []byte{0xb7, 0, 0, 0, 7, 0, 0, 0}
 	call    = []byte{0x85, 0x10, 0, 0, 0xff, 0xff, 0xff, 0xff}
-	address = []byte{0x18, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // one byte behind a symbol
+	address = []byte{0x18, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0} // one byte after a symbol
 	load    = []byte{0x71, 0x10, 0, 0, 0, 0, 0, 0}
 )
 
@@ -151,7 +153,7 @@ func TestLinkRefuses(t *testing.T) {
 	}
 }
 
-// FuzzLink wants an object to be linked or refused, and what is linked to load.
+// FuzzLink checks that an object is linked or refused, and that a linked program can be loaded.
 func FuzzLink(f *testing.F) {
 	f.Add(makeObject([]section{code(join(seven, exit)...)}, []symbol{{Entry, 1, 0}}))
 	f.Add(makeObject([]section{code(join(call, exit)...), {".rel.text", elf.SHT_REL, 0, relocation(0, 1, callAddress), 1}}, []symbol{{Entry, 1, 0}}))
@@ -161,7 +163,7 @@ func FuzzLink(f *testing.F) {
 			return
 		}
 		if _, err := sbpf.Load(program); err != nil {
-			t.Errorf("linked and not loaded: %v", err)
+			t.Errorf("linked but cannot be loaded: %v", err)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func probe(t testing.TB) *sbpf.Program {
 	return p
 }
 
-// TestProbe wants the committed program to be what its source makes.
+// TestProbe checks that the committed program is the output of its source.
 func TestProbe(t *testing.T) {
 	name := os.Getenv("CLANG")
 	if name == "" {
@@ -61,6 +61,6 @@ func TestProbe(t *testing.T) {
 	}
 	committed, err := os.ReadFile(probeFile)
 	if err != nil || !bytes.Equal(committed, made) {
-		t.Errorf("%s is not what probe.c makes: go test -run Probe -update writes it again (%v)", probeFile, err)
+		t.Errorf("%s is not the output of probe.c: run go test -run Probe -update (%v)", probeFile, err)
 	}
 }

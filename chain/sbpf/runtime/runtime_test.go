@@ -22,12 +22,12 @@ func sysvars() *Sysvars {
 	return s
 }
 
-// instruction is data for the program of testdata/probe.c.
+// instruction returns data for the program of testdata/probe.c.
 func instruction(command byte, n uint64, rest ...byte) []byte {
 	return append(le.AppendUint64([]byte{command}, n), rest...)
 }
 
-// mine is an account of the program, writable; change makes it another.
+// mine returns a writable account of the program, changed by change.
 func mine(change func(*Account)) *Account {
 	a := &Account{Key: [32]byte{7}, Owner: programID, Lamports: 1000, Data: []byte{1, 2, 3, 4, 5}, Writable: true}
 	if change != nil {
@@ -127,7 +127,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestDuplicates gives a program the same account twice.
+// TestDuplicates passes the same account to a program twice.
 func TestDuplicates(t *testing.T) {
 	a := mine(nil)
 	if _, err := Invoke(probe(t), sysvars(), programID, []*Account{a, a}, instruction(4, 10), 10_000); err != nil || a.Lamports != 1000 {

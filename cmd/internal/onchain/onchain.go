@@ -32,9 +32,9 @@ type Flags struct {
 // moreNodes are additional nodes, under the original's flag names.
 type moreNodes struct {
 	RPC2   string `name:"rpc-2" env:"RPC_2" hidden:"" placeholder:"URL" help:"Additional node."`
-	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"WebSocket of this node."`
+	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"WebSocket of the additional node."`
 	RPC3   string `name:"rpc-3" env:"RPC_3" hidden:"" placeholder:"URL" help:"Additional node."`
-	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"WebSocket of this node."`
+	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"WebSocket of the additional node."`
 }
 
 // RunFlags select a run on a chain, in addition to its id.

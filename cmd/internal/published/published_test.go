@@ -7,6 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
@@ -54,9 +55,8 @@ func TestSwitches(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", line, got.Run, err)
 		}
 	}
-	if _, _, err := parse(t, "run", "--tui=maybe"); err == nil || !strings.Contains(err.Error(), `want true or false, not "maybe"`) {
-		t.Errorf("got %v", err)
-	}
+	_, _, err := parse(t, "run", "--tui=maybe")
+	golden.Message(t, "maybe", err)
 }
 
 func TestEnvironment(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package toy implements an auditable optimizer of 32 numbers, for trainers that compute almost
 // nothing: in tests, and in runs that test the network.
 //
-// Each number is a chunk, all of which is sent. The momentum after a step is therefore zero.
+// Each number is a chunk, which is sent completely. The momentum after a step is therefore zero.
 //
 //	gradient := toy.Gradient(weights, sequences)
 //	payload, err := part.Optimizer.Step(step, batch.ID, gradient, batch.Hash())
@@ -264,8 +264,8 @@ func (p *Part) Loaded(step uint32, weights [32]byte) {
 	p.Past.Note(step, weights)
 }
 
-// Recomputed returns the gradient of a batch for the weights after another step, to which the
-// rounds x.Applied were applied, newest first.
+// Recomputed returns the gradient of a batch for the weights after step x.Weights. x.Applied must
+// contain the steps since then, newest first.
 func (p *Part) Recomputed(x audit.Recomputation, sequences [][]int32) ([]float32, error) {
 	for i, applied := range x.Applied {
 		if want := x.Weights + uint32(len(x.Applied)-i); applied.Step != want {

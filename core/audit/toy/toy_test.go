@@ -10,7 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// TestHonestStepsPass whatever is held; another gradient does not.
+// TestHonestStepsPass checks that honest steps pass, whichever earlier steps are held, and that
+// steps with a different gradient do not pass.
 func TestHonestStepsPass(t *testing.T) {
 	part, headers := &toy.Part{Optimizer: toy.Optimizer{Trainer: [32]byte{7}}}, map[uint32]codec.Header{}
 	chunks := []uint32{0, 5, 31}
@@ -86,7 +87,7 @@ func TestPast(t *testing.T) {
 	if w, err := p.At(4900); err != nil || w != [32]byte{0x24} {
 		t.Errorf("%x, %v", w[:1], err)
 	}
-	p.Note(4800, [32]byte{1}) // the run went back
+	p.Note(4800, [32]byte{1}) // the run was rolled back
 	for _, step := range []uint32{1, 4900} {
 		if _, err := p.At(step); !errors.Is(err, toy.ErrStep) {
 			t.Errorf("step %d: %v", step, err)

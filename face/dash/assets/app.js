@@ -1,4 +1,4 @@
-// The page: a list of runs, and everything about one of them, asked for again every two seconds.
+// The page: a list of runs, and all data about one of them, refreshed every two seconds.
 import { bad, bytes, call, el, key, moving, nameOf, part, percent, section, short, sol, span, table, tile, when, whole } from "./parts.js";
 import { controls, places, save } from "./axes.js";
 import { dragging, lines, phases, timeline, tools, whenZoomed } from "./charts.js";
@@ -12,9 +12,9 @@ import { linked, markSources, progressed, verification } from "./verify.js";
 const every = 2000;
 const view = { run: null, last: 0, sort: { name: "Counted", down: true }, find: "", all: false, kind: "all", older: [], olderLeft: null };
 let etag = "", serverAhead = 0, freshAt = 0, verifierBytes = 0;
-let host = null; // newest answer about the run; in a saved page, its facts other than the log
-let data = null; // the part of it that the page draws, see drawn
-let stale = false; // the drawing is older than host or check
+let host = null; // newest answer about the run; in a saved page, the facts outside the log
+let data = null; // the part of host that the page draws, see drawn
+let stale = false; // true if the drawing is older than host or check
 let drawnAt = 0;
 
 const $ = (id) => document.getElementById(id);

@@ -1,4 +1,4 @@
-// The axes of the curves of rounds: the reader's choice, kept while the page is open.
+// The axes of the curves over rounds: the reader's choice, kept while the page is open.
 import { download, el, short } from "./parts.js";
 
 export const axes = { x: "steps", smooth: false, log: false };
@@ -9,21 +9,22 @@ const kinds = {
   tokens: { name: "Tokens", format: (v) => short(v, 3) },
 };
 
-// axis names what is on the horizontal axis.
+// axis returns the quantity on the horizontal axis.
 export const axis = () => kinds[axes.x];
 
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 
-// places returns where each round lies on the horizontal axis.
+// places returns the position of each round on the horizontal axis.
 export function places(history) {
-  let tokens = history.tokens - sum(history.rounds.map((r) => r.k)); // before the first that is shown
+  let tokens = history.tokens - sum(history.rounds.map((r) => r.k)); // tokens before the first shown round
   return history.rounds.map((r) => {
     tokens += r.k;
     return { steps: r.s, hours: (r.t - history.began) / 3600000, tokens }[axes.x];
   });
 }
 
-// smoothed is an exponential mean of the values of points, over a fiftieth of them.
+// smoothed returns the exponential moving average of the points' values, over a fiftieth of the
+// points.
 export function smoothed(points) {
   if (!axes.smooth || points.length < 3) return points;
   const share = 2 / (Math.max(5, points.length / 50) + 1);
@@ -41,7 +42,7 @@ export function controls(changed) {
   ];
 }
 
-// save gives the reader the rounds that are shown as a file.
+// save downloads the shown rounds as a file.
 export function save(history, name) {
   const columns = ["step", "rounds", "ended_unix_ms", "tokens", "batches", "counted", "members", "witnesses", "elected", "claimed_loss", "claimed_tokens_per_second", ...["uninitialized", "waiting", "warmup", "train", "witness", "cooldown", "finished", "paused"].map((p) => p + "_ms")];
   const rows = history.rounds.map((r) => [r.s, r.n, r.t, r.k, r.b, r.c, r.m / r.n, r.v, r.q, r.a ? (r.x || 0) / r.a / 1000 : "", r.a ? (r.z || 0) / r.a : "", ...r.w]);

@@ -3,10 +3,11 @@ import { el, svg, short, span, when } from "./parts.js";
 import { axes, axis, smoothed } from "./axes.js";
 import { savePicture } from "./picture.js";
 
-// The width decides how large text is: on small screens a chart has fewer units.
+// The width determines the size of text: on small screens a chart has fewer units.
 const W = innerWidth < 700 ? 340 : 640, H = 220, LEFT = 52, RIGHT = 10, TOP = 8, BOTTOM = 26;
 
-// ticks are round numbers between two. A log may claim numbers between which there are none that a browser can tell apart.
+// ticks returns round numbers between low and high. A log may claim a range so small that a browser
+// cannot represent numbers inside it.
 export function ticks(low, high, count) {
   const width = high - low;
   if (!(width > 0)) return [low];
@@ -22,8 +23,9 @@ export function tools(title, ...buttons) {
   return el("div", { class: "tools" }, buttons, el("button", { type: "button", id: "png-" + title, "aria-label": "Save as PNG: " + title, onclick: (e) => savePicture(e.currentTarget.closest("figure"), title) }, "Save as PNG"));
 }
 
-// lines draws curves {name, points: [[step, value]…], style}. Arrow keys move a cursor through the values; a range that
-// the reader drags over, or asks for by keys or buttons, is shown alone.
+// lines draws curves {name, points: [[step, value]…], style}. Arrow keys move a cursor through the
+// values. If the reader selects a range by dragging, keys or buttons, the chart shows only that
+// range.
 export function lines({ title, unit = "", curves, zero = false, note = "", format = short, logarithmic = false }) {
   curves = curves.filter((c) => c.points.length > 0).map((c, i) => ({ style: i + 1, ...c, points: smoothed(c.points) }));
   if (curves.length === 0) return el("figure", {}, el("figcaption", {}, title), el("p", { class: "muted" }, note || "Nothing yet."));
@@ -72,10 +74,11 @@ function legend(curves) {
     el("li", {}, svg("svg", { viewBox: "0 0 28 8", "aria-hidden": "true" }, svg("path", { class: "c" + c.style, d: "M0 4H28" })), c.name)));
 }
 
-// cursors has the position of the reader's cursor in each chart, by title: it survives a redraw of the chart.
+// cursors holds the position of the reader's cursor in each chart, by title, so that it survives a
+// redraw of the chart.
 const cursors = new Map();
 
-// read lets a pointer or the arrow keys choose a point.
+// read adds selection of a point with a pointer or the arrow keys.
 function read(title, chart, cursor, readout, curves, px, format) {
   const main = curves[0].points, newest = readout.textContent;
   let at = main.length - 1;
@@ -117,17 +120,18 @@ function nearest(points, x) {
   return low > 0 && Math.abs(points[low - 1][0] - x) < Math.abs(points[low][0] - x) ? points[low - 1] : points[low];
 }
 
-// Which range of a chart the reader wants to see, by its title, and over what: {x, from, to}.
+// zooms holds the range that the reader selected in each chart, by title, and the quantity of the
+// axis: {x, from, to}.
 const zooms = new Map();
 let drag = null, again = () => {};
 
 // whenZoomed sets the function that redraws the charts after a zoom.
 export function whenZoomed(draw) { again = draw; }
 
-// dragging reports whether the reader is choosing a range, which a redraw would undo.
+// dragging reports whether the reader is selecting a range, which a redraw would undo.
 export const dragging = () => drag !== null;
 
-// zoomed is the range of a chart that is shown alone; null: all of it is.
+// zoomed returns the selected range of a chart; null means the whole chart.
 function zoomed(title, points) {
   const z = zooms.get(title);
   if (z && z.x === axes.x && points.some((p) => p[0] >= z.from && p[0] <= z.to)) return [z.from, z.to];
@@ -135,8 +139,9 @@ function zoomed(title, points) {
   return null;
 }
 
-// zooming lets the reader choose a range of a chart, and returns its buttons. all is the full range, now the shown
-// range, and value converts a position in the chart to a value on its axis.
+// zooming lets the reader select a range of a chart, and returns the chart's buttons. all is the
+// full range, now the shown range, and value converts a position in the chart to a value on its
+// axis.
 function zooming(title, chart, chosen, points, all, now, value) {
   const set = (from, to) => {
     if (from <= all[0] && to >= all[1]) zooms.delete(title);
@@ -191,7 +196,7 @@ export const phases = [
 
 const lanes = [1, 2, 3, 4, 5, 7];
 
-// timeline draws the newest phases, a lane for each kind.
+// timeline draws the newest phases, with one lane for each kind.
 export function timeline(list, now) {
   const shown = list.slice(-80);
   if (shown.length === 0) return el("p", { class: "muted" }, "Nothing yet.");

@@ -3,7 +3,7 @@
 const $ = (id) => document.getElementById(id);
 const policy = globalThis.trustedTypes ? trustedTypes.createPolicy("worker", { createScriptURL: (url) => url }) : { createScriptURL: (url) => url };
 
-// saved has the facts in a saved page; null in a page from a server.
+// saved contains the facts in a saved page; null in a page from a server.
 export const saved = $("saved-facts") ? JSON.parse($("saved-facts").textContent) : null;
 
 // check is the newest check of a log.
@@ -43,17 +43,17 @@ async function gunzipped(blob) {
   }
 }
 
-// savedLog is the log in the text of a saved page.
+// savedLog returns the log in the text of a saved page.
 export async function savedLog(page) {
   const found = /<script id="saved-log" type="application\/octet-stream">([A-Za-z0-9+\/=]*)<\/script>/.exec(page);
   if (!found) throw new Error("it is a page without a log");
   return gunzipped(unpacked(found[1]));
 }
 
-// savedProgram is the verifier in a saved page; undefined: a worker fetches it.
+// savedProgram returns the verifier in a saved page; undefined means that a worker fetches it.
 export const savedProgram = async () => saved ? (await gunzipped(ofPage("saved-verifier"))).buffer : undefined;
 
-// newVerifier starts a worker. ask gives it a job of worker.js and resolves to its answer.
+// newVerifier starts a worker. ask sends it a job of worker.js and resolves to its answer.
 export function newVerifier(progress) {
   const source = saved ? URL.createObjectURL(new Blob([ofPage("saved-worker")], { type: "text/javascript" })) : "worker.js";
   const worker = new Worker(policy.createScriptURL(source), saved ? {} : { type: "module" });
@@ -151,17 +151,17 @@ export async function span(last) {
   if (mine === verifier && shown.status) Object.assign(check, { shown, last });
 }
 
-// of returns the newest report about a run; null: there is none.
+// of returns the newest report about a run, or null if there is none.
 export const of = (key) => check.run === key && check.report || null;
 
-// isVerified reports whether the page draws a run from the entries that its verifier has verified.
+// isVerified reports whether the page draws verified entries of a run.
 export const isVerified = (key) => check.run === key && Boolean(check.shown);
 
-// behind returns the number of entries that the host reports and that are not verified.
+// behind returns the number of entries that the host reports and that are not yet verified.
 export const behind = (host) => isVerified(host.key) && !saved ? Math.max(0, hostLog(host).told.records - check.report.records) : 0;
 
-// fewer reports whether the host has taken entries back. Answers that a server kept may be older than the newest; three
-// consecutive answers are not.
+// fewer reports whether the host has withdrawn entries. A single answer may be older than the
+// newest answer because a server cached it; three consecutive answers are not.
 export const fewer = (key) => check.run === key && check.fewer > 2;
 
 // drawn selects the data that the page draws. After a check, everything that a log contains comes from the verifier, and
@@ -175,5 +175,6 @@ export function drawn(host) {
 // events returns older events from the verifier; before is the number of events that the page does not have yet.
 export const events = (before) => verifier.ask({ do: "events", before });
 
-// eventOf asks the verifier for the number of a chain's event after which the log had a head.
+// eventOf asks the verifier after which of a chain's events the log had a given head. It returns
+// the event's number.
 export const eventOf = (head) => verifier.ask({ do: "event", head });

@@ -4,9 +4,9 @@ import { places } from "./axes.js";
 import { lines } from "./charts.js";
 import { overlay } from "./other.js";
 
-const unit = 1000; // of a claimed loss in the log
+const unit = 1000; // units of a claimed loss in the log
 
-// Values that the history omits if they are 0.
+// The history omits these values if they are 0.
 const nothing = { x: 0, y: 0, z: 0 };
 
 // lossTile shows the claimed loss of the newest finished round.
@@ -46,7 +46,7 @@ function far(c) {
     who.length ? ["Far from the median: ", who.map((id, i) => [i ? ", " : "", key(id)]), ". This proves nothing about them."] : "No claim is far from the median.");
 }
 
-// claimColumns are the columns of the claims that members make as witnesses.
+// claimColumns are the table columns for the claims that members make as witnesses.
 export function claimColumns(data) {
   if (!data.history || !data.history.members.some((m) => m.claims)) return [];
   return [

@@ -40,13 +40,14 @@ function parsed(text) {
   try { link.name = decodeURIComponent(found[1]); } catch { return null; }
   for (const part of found[2].split("&")) {
     const [name, ...value] = part.split("=");
-    if (name !== "key" && name !== "genesis" || link[name]) return null; // clients refuse unknown and repeated parts, too
+    if (name !== "key" && name !== "genesis" || link[name]) return null; // clients also refuse unknown and repeated parts
     link[name] = value.join("=");
   }
   return link;
 }
 
-// joined judges the link in a command of “Take part”. It returns null for a command with any other content.
+// joined compares the link in a command of “Take part” with the run. It returns null for any other
+// command.
 export function joined(command, report, runID) {
   const found = /^psyche-client join '([^'\s]+)'(?: \\\n  --(?:model-path MODEL|data-path DATA))*$/.exec(command);
   return found && named(found[1], report, runID);

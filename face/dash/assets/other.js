@@ -1,9 +1,10 @@
-// Draws the curves of a second run over the shown run. The reader chooses its exported log, which a second worker verifies.
+// Draws the curves of a second run over the shown run. The reader chooses its exported log, and a
+// second worker verifies it.
 import { el, part, whole } from "./parts.js";
 import { places } from "./axes.js";
 import { newVerifier, savedLog, savedProgram } from "./check.js";
 
-const limit = 256 << 20; // bytes of a file
+const limit = 256 << 20; // maximum size of a file in bytes
 const other = { name: "", history: null, busy: "", failed: "" };
 let reading = null, changed = () => {};
 
@@ -39,7 +40,7 @@ async function read(file) {
   try {
     if (file.size > limit) throw new Error(`it has ${whole(file.size)} bytes, this page reads files of up to ${whole(limit)}`);
     let log = new Uint8Array(await file.arrayBuffer());
-    if (log[0] === 0x3c) log = await savedLog(new TextDecoder().decode(log)); // a page: psyche run export --html
+    if (log[0] === 0x3c) log = await savedLog(new TextDecoder().decode(log)); // a page from psyche run export --html
     size = log.length;
     const report = await mine.ask({ do: "file", log, program: await savedProgram(), told: {} });
     if (!report.verified) throw new Error(report.problem);

@@ -1,6 +1,6 @@
-// Small parts of the page. Every text goes into the document as text.
+// Small parts of the page. All text is inserted as text, never as HTML.
 
-// el makes an element. Attributes that are null are left out.
+// el creates an element. It omits attributes that are null.
 export function el(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   return fill(node, attributes, children);
@@ -24,18 +24,18 @@ function fill(node, attributes, children) {
   return node;
 }
 
-// section is a part of the page with a heading.
+// section returns a part of the page with a heading.
 export function section(title, ...children) {
   const id = "h-" + title.toLowerCase().replace(/[^a-z]+/g, "-");
   return el("section", { "aria-labelledby": id }, el("h2", { id }, title), ...children);
 }
 
-// tile is a figure with its name.
+// tile returns a value with its name.
 export function tile(name, value, help, more, style) { return el("div", { class: style }, el("dt", { title: help }, name), el("dd", {}, value, more ? el("small", {}, more) : null)); }
 
 const units = [["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3]];
 
-// short is a number with few digits.
+// short formats a number with few digits.
 export function short(value, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   for (const [unit, size] of units) {
@@ -52,12 +52,12 @@ function trim(value, digits) {
 
 export function whole(value) { return value.toLocaleString("en-GB"); }
 
-// bad is a number that should be 0.
+// bad formats a number that should be 0.
 export const bad = (n) => n ? el("strong", { class: "bad" }, whole(n)) : "0";
 
 const transfers = { model: "model of", results: "results up to", download: "downloading", upload: "uploading" };
 
-// moving is how far what a member gets or uploads is.
+// moving formats the progress of a member's download or upload.
 export function moving(t) {
   const text = `${transfers[t.what]} step ${whole(t.step)}: ${bytes(t.bytes)} of ${bytes(t.total)}`;
   return el("span", { class: "moving" }, text, el("progress", { max: t.total, value: t.bytes, "aria-label": text }));
@@ -72,7 +72,7 @@ export function bytes(value) {
 
 export function percent(share) { return Number.isFinite(share) ? (100 * share).toFixed(1) + " %" : "–"; }
 
-// span is a time in milliseconds, for people.
+// span formats a time in milliseconds for people.
 export function span(ms) {
   const s = Math.max(0, ms) / 1000;
   if (s < 10) return s.toFixed(1) + " s";
@@ -82,14 +82,14 @@ export function span(ms) {
   return (s / 86400).toFixed(1) + " days";
 }
 
-// when is a point in time of Unix milliseconds.
+// when formats a time in Unix milliseconds.
 export function when(ms) {
   if (!ms) return "–";
   const at = new Date(ms), two = (n) => String(n).padStart(2, "0");
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
 }
 
-// download gives the reader a file.
+// download lets the reader save a file.
 export function download(blob, name) {
   const url = URL.createObjectURL(blob), link = el("a", { href: url, download: name.replace(/[^A-Za-z0-9._-]+/g, "_") });
   document.body.append(link);
@@ -98,29 +98,31 @@ export function download(blob, name) {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-// part is how much of something is done, as text.
+// part formats progress as text.
 export const part = (done, all) => all > 0 ? Math.floor(100 * Math.min(1, done / all)) + " %" : "0 %";
 
 let names = {};
 
-// call takes the names that members give themselves, by their keys.
+// call sets the names that members claim, by their keys.
 export function call(given) { names = given || {}; }
 
-// nameOf is the name that the member with a key gives itself.
+// nameOf returns the name that the member with a key claims.
 export const nameOf = (id) => Object.hasOwn(names, id) ? names[id] : "";
 
-// key draws a shortened key with the whole key in its title, and then the name that its owner claims. Other members may
-// claim the same name, so it never stands alone, and its text direction is isolated.
+// key draws a shortened key with the whole key in its title, followed by the name that its owner
+// claims. Other members may claim the same name, so the name never stands alone, and its text
+// direction is isolated.
 export function key(id) {
   if (!id) return "";
   const name = nameOf(id), short = el("span", { class: "key", title: id }, id.slice(0, 8) + "…");
   return name ? el("span", { class: "claims" }, short, " ", el("bdi", { class: "claim", title: id + " calls itself so" }, name)) : short;
 }
 
-// sol are lamports as SOL.
+// sol formats lamports as SOL.
 export function sol(lamports) { return trim(lamports / 1e9, 6) + " SOL"; }
 
-// table makes a table with sortable columns {name, value(row), show(row), left, host}. The host reports columns with host.
+// table creates a table with sortable columns {name, value(row), show(row), left, host}. Columns
+// with host contain data that the host reports.
 const style = (c) => [c.left && "left", c.host && "host"].filter(Boolean).join(" ") || null;
 
 export function table(caption, columns, rows, sorted, onsort) {

@@ -1,9 +1,9 @@
-// Charts as pictures: what is drawn as SVG is drawn again on a canvas, in the colours that it has on the page.
+// Charts as images. The SVG of a chart is drawn again on a canvas, in the colours of the page.
 import { download } from "./parts.js";
 
 const scale = 2, row = 18; // pixels for each unit; height of a line of text
 
-// shape is an SVG element as a canvas wants it.
+// shape converts an SVG element to a canvas path.
 function shape(node) {
   const path = new Path2D(node.localName === "path" ? node.getAttribute("d") : undefined), n = (name) => node[name].baseVal.value;
   if (node.localName === "line") { path.moveTo(n("x1"), n("y1")); path.lineTo(n("x2"), n("y2")); }
@@ -31,7 +31,8 @@ function draw(to, node) {
   to.stroke(path);
 }
 
-// picture draws the chart of a figure with its title, the name of the run and its legend. It returns the canvas.
+// picture draws the chart of a figure with its title, the name of the run and its legend. It
+// returns the canvas.
 export function picture(figure, run) {
   const chart = figure.querySelector("svg.chart"), { width, height } = chart.viewBox.baseVal, legend = [...figure.querySelectorAll(".legend li")];
   const canvas = document.createElement("canvas"), to = canvas.getContext("2d");
@@ -58,7 +59,7 @@ export function picture(figure, run) {
   return canvas;
 }
 
-// savePicture gives the reader the chart of a figure as a file.
+// savePicture lets the reader save the chart of a figure as a file.
 export function savePicture(figure, title) {
   const run = document.title.replace(/ · Psyche$/, "");
   picture(figure, run).toBlob((blob) => download(blob, `${run}-${title}.png`), "image/png");

@@ -4,15 +4,16 @@ import { el, key, span, tile, when, whole } from "./parts.js";
 const sum = (list) => list.reduce((a, b) => a + b, 0);
 const isOver = (s) => s.run_state === "Finished" || s.closed;
 
-// limit returns the maximum length of a phase in ms; null: only an action ends the phase.
+// limit returns the maximum length of a phase in ms; null means that only an action ends the phase.
 function limit(s) {
   const c = s.config;
   return { Warmup: c.warmup_time, RoundTrain: c.max_round_train_time, RoundWitness: c.round_witness_time, Cooldown: c.cooldown_time }[s.run_state] * 1000 || null;
 }
 
-const grace = 30000; // for hosts, and for chains, on which clients tick
+const grace = 30000; // for hosts, and for chains, where clients send ticks
 
-// silent returns by how many ms a phase has exceeded its limit: the host has stopped, or the log is a copy. 0: it has not.
+// silent returns the time in ms by which a phase has exceeded its limit: its host has stopped, or
+// the log is a copy. 0 means that the phase is within its limit.
 export function silent(data, now) {
   const s = data.status;
   if (!s || isOver(s) || !limit(s) || !s.run_state_start_unix_timestamp) return 0;
@@ -33,18 +34,20 @@ export function alive(data, now) {
   return el("p", { class: "muted" }, `The newest entry was written ${age} ago.`);
 }
 
-// quantile of a sorted list.
+// quantile returns a quantile of a sorted list.
 const quantile = (sorted, q) => sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))];
 
-// left returns the time of the remaining steps in ms: at the median of the newest rounds, and at the quartiles,
-// including the time between rounds. null: there are too few rounds for an estimate.
+// left returns the time of the remaining steps in ms: at the median of the newest rounds, and at
+// the quartiles, including the time between rounds. It returns null if there are too few rounds for
+// an estimate.
 export function left(data) {
   const s = data.status, h = data.history;
   if (!s || !h || isOver(s) || s.run_state === "Paused") return null;
   const rounds = h.rounds.slice(-60), steps = s.total_steps - Math.min(s.step, s.total_steps) + 1;
   if (rounds.length < 3) return null;
   const each = rounds.map((r) => sum(r.w) / r.n).sort((a, b) => a - b), mean = sum(rounds.map((r) => sum(r.w))) / sum(rounds.map((r) => r.n));
-  // An epoch's ends fall on few rounds: they are in the mean, and not in the median of single ones.
+  // Few rounds contain the end of an epoch. So the mean includes that time, and the median of
+  // single rounds does not.
   const between = Math.max(0, mean - quantile(each, 0.5));
   return { likely: steps * mean, least: steps * (quantile(each, 0.25) + between), most: steps * (quantile(each, 0.75) + between) };
 }
@@ -56,7 +59,7 @@ export function leftTile(data, now) {
     `${span(Math.min(t.least, t.likely))} to ${span(Math.max(t.most, t.likely))}`);
 }
 
-// waits draws what a run waits for.
+// waits draws the conditions that the run waits for.
 export function waits(data) {
   const s = data.status;
   if (!s || isOver(s)) return null;

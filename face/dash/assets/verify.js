@@ -5,7 +5,8 @@ import { joined, named } from "./named.js";
 
 const $ = (id) => document.getElementById(id);
 
-// pasted has the reader's text. If it is a head of the chain, event is the number of its event.
+// pasted contains the reader's text. If it is a head of the chain, event is the number of its
+// event.
 const pasted = { text: "", event: 0 };
 let redraw = () => {};
 
@@ -21,7 +22,8 @@ const fact = (name, value) => value ? [el("dt", { class: "muted" }, name), el("d
 
 const isHead = (text) => /^[0-9a-f]{64}$/.test(text);
 
-// tell takes the text that the reader pastes. A hash is searched among the heads of a chain's log.
+// tell processes the text that the reader pastes. It searches for a hash among the heads of a
+// chain's log.
 function tell(text, report) {
   pasted.text = text;
   pasted.event = 0;
@@ -92,7 +94,7 @@ export function markSources(data) {
   }
 }
 
-// linked compares the link in a command to join with the verified run.
+// linked compares the link in the command to join with the verified run.
 export function linked(command, data) {
   if (!isVerified(data.key) || saved) return null;
   const verdict = joined(command, check.report, data.status.run_id);
@@ -101,8 +103,8 @@ export function linked(command, data) {
   return el("p", { class: "problem", role: "alert" }, "The link in the command does not name the run that was verified. " + verdict.words);
 }
 
-// verification draws the section about the check. host is the host's answer, data the drawn data, and size the bytes of
-// the verifier; 0 means that the server has none.
+// verification draws the section about the check. host is the host's answer, data the drawn data,
+// and size the size of the verifier in bytes; 0 means that the server has none.
 export function verification(host, data, size, last, changed) {
   const log = host.log || saved && saved.log, report = of(data.key);
   if (!report && (!log || !saved && !size)) return null;

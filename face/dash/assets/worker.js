@@ -1,8 +1,9 @@
-// Runs a verifier in a worker. Jobs of check.js arrive as {id, do, …}; each gets one answer of its id.
+// Runs a verifier in a worker. Jobs of check.js arrive as {id, do, …}; each job gets one answer
+// with its id.
 import "./wasm_exec.js";
 
 let begun = null; // resolves once the verifier runs
-let at = 0; // bytes of a server's log that were fetched
+let at = 0; // number of bytes fetched from a server's log
 
 async function begin(program) {
   const go = new Go();

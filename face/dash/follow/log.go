@@ -128,7 +128,7 @@ func (l *Log) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		l.options.Logger.Warn("the history of a run stands still", "log", l.options.Path, "error", err, "again", delay)
+		l.options.Logger.Warn("the history of a run stands still", "log", l.options.Path, "error", err, "retry_in", delay)
 		l.trouble(err.Error())
 		if pause.For(ctx, delay) != nil {
 			return

@@ -20,7 +20,7 @@ func TestJuries(t *testing.T) {
 		until uint32
 	}{
 		{cheat, "a jury found it guilty (wrong result)", 4},
-		{slander, "it accused somebody wrongly (wrong result)", 4},
+		{slander, "it made a false accusation (wrong result)", 4},
 	} {
 		if want.m.Standing != history.StandingEjected || want.m.Why != want.why || want.m.Ejected != 1 || want.m.Until != want.until {
 			t.Errorf("want an ejection until epoch %d because %q: %+v", want.until, want.why, want.m)

@@ -96,13 +96,13 @@ func (o *online) begin(ctx context.Context) error {
 		return fmt.Errorf("%w: begin the run: %s", tracker.ErrGivenUp, clip(answer.Errors[0].Message))
 	}
 	if answer.Data.UpsertBucket == nil {
-		return errors.New("begin the run: the service's answer names no run")
+		return errors.New("begin the run: the service's answer does not name a run")
 	}
 	bucket := answer.Data.UpsertBucket.Bucket
 	path := []string{bucket.Project.Entity.Name, bucket.Project.Name, bucket.Name}
 	for i, part := range path {
 		if path[i] = url.PathEscape(part); part == "" || part == "." || part == ".." {
-			return fmt.Errorf("begin the run: the service calls it %q", strings.Join(path, "/"))
+			return fmt.Errorf("begin the run: the service returned the invalid run path %q", strings.Join(path, "/"))
 		}
 	}
 	o.at = o.service.URL + "/files/" + strings.Join(path, "/") + "/file_stream"

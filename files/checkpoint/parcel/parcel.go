@@ -26,10 +26,10 @@ const (
 	MaxSize = 16 << 30
 )
 
-// errParcel says that bytes are not a model's folder.
+// errParcel means that bytes are not a model archive.
 var errParcel = errors.New("invalid model archive")
 
-// file is one of a parcel.
+// file is one file of a parcel.
 type file struct {
 	name string
 	size int64
@@ -56,7 +56,7 @@ func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Parcel, err
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(dir) // ascending by name
+	entries, err := os.ReadDir(dir) // in ascending order of names
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Parcel, err
 	p := &Parcel{dir: dir, parameters: parameters}
 	reading := reader{ctx: ctx, watch: watch}
 	for _, entry := range entries {
-		if info, err := entry.Info(); err == nil { // if not, opening it says so
+		if info, err := entry.Info(); err == nil { // otherwise opening it returns the error
 			reading.all += info.Size()
 		}
 	}
@@ -101,7 +101,7 @@ func (r *reader) describe(dir, name string) (file, error) {
 	return file{name, size, [hashSize]byte(hash.Sum(nil))}, nil
 }
 
-// reader reads files one after the other until a context ends, and says how much it read.
+// reader reads the files of an archive in turn, reports progress to watch, and fails when ctx ends.
 type reader struct {
 	io.Reader
 	ctx       context.Context
@@ -204,7 +204,7 @@ func unpack(r io.Reader, dir string, probe diskspace.Probe) error {
 	return diskspace.Explain(err, "nothing was kept; remove other files, and run the command again")
 }
 
-// readHead reads which files follow.
+// readHead reads the list of files.
 func readHead(r io.Reader) ([]file, error) {
 	var start [len(magic) + 2]byte
 	if _, err := io.ReadFull(r, start[:]); err != nil {
@@ -252,7 +252,7 @@ func readEntry(r io.Reader) (f file, err error) {
 	return file{name, int64(size), [hashSize]byte(numbers[8:])}, nil
 }
 
-// write makes the file in a folder and verifies it.
+// write writes the file to a folder and verifies it.
 func (f file) write(r io.Reader, dir string) error {
 	made, err := os.OpenFile(filepath.Join(dir, f.name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o666)
 	if err != nil {

@@ -22,18 +22,18 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Bounds of what is read from a bucket.
+// Limits for reading from a bucket.
 const (
 	maxBucketFiles    = 20_000
 	maxBucketManifest = 4 << 20 // bytes
 	maxBucketBytes    = 4 << 40 // of all files together
 )
 
-// manifestObject is the object that makes a checkpoint in a bucket complete. It is written
-// last, and pins the versions of all others.
+// manifestObject is the object that completes a checkpoint in a bucket. It is written last, and
+// contains the versions of all other objects.
 const manifestObject = "manifest.json"
 
-// errOtherCheckpoint says that a place holds another checkpoint under the same name.
+// errOtherCheckpoint means that a location has another checkpoint under the same name.
 var errOtherCheckpoint = errors.New("a different checkpoint exists under this name")
 
 // Bucket is a location in an object store. Upload writes each checkpoint to its own folder below
@@ -57,7 +57,7 @@ func (b Bucket) Folder(runID string, step uint32) Bucket {
 	return b
 }
 
-// folderName is the run id, with what has no place in a name replaced, and the step.
+// folderName returns the run ID, with invalid characters replaced, and the step.
 func folderName(runID string, step uint32) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_.", r) {
@@ -79,14 +79,14 @@ type bucketManifest struct {
 	Files []bucketFile `json:"files"`
 }
 
-// bucketFile is one file, in the version that belongs to the checkpoint.
+// bucketFile is one file with its version in the checkpoint.
 type bucketFile struct {
 	Name       string     `json:"filename"`
 	Generation generation `json:"generation"`
 	Size       int64      `json:"size_bytes"`
 }
 
-// generation is written as a number where it is one.
+// generation is encoded as a number if it is one.
 type generation string
 
 // MarshalJSON implements json.Marshaler.
@@ -108,7 +108,7 @@ func (g *generation) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// object returns the version of a file that the manifest pins.
+// object returns the version of a file in the manifest.
 func (b Bucket) object(f bucketFile) objstore.Object {
 	return objstore.Object{Name: path.Join(b.Prefix, f.Name), Size: f.Size, Generation: string(f.Generation)}
 }
@@ -154,7 +154,7 @@ func (b Bucket) Upload(ctx context.Context, dir string, f checkpoint.Facts, prog
 		return "", fmt.Errorf("encode %s: %w", manifestObject, err)
 	}
 	_, err = b.Store.Put(ctx, path.Join(at.Prefix, manifestObject), bytes.NewReader(text), int64(len(text)), objstore.IfAbsent())
-	if errors.Is(err, objstore.ErrPrecondition) { // somebody was faster, with the same files
+	if errors.Is(err, objstore.ErrPrecondition) { // another client was faster, with the same files
 		if done, err = at.isThere(ctx, f); err == nil && !done {
 			err = fmt.Errorf("%w: %s", errOtherCheckpoint, at)
 		}
@@ -162,7 +162,7 @@ func (b Bucket) Upload(ctx context.Context, dir string, f checkpoint.Facts, prog
 	return at.Prefix, err
 }
 
-// isThere reports whether the folder holds the checkpoint completely.
+// isThere reports whether the folder contains the complete checkpoint.
 func (b Bucket) isThere(ctx context.Context, f checkpoint.Facts) (bool, error) {
 	there, err := b.Facts(ctx)
 	switch {
@@ -180,7 +180,7 @@ func (b Bucket) isThere(ctx context.Context, f checkpoint.Facts) (bool, error) {
 	return err == nil, err
 }
 
-// put writes a file unless it is there with the same content.
+// put writes a file unless it exists with the same content.
 func (b Bucket) put(ctx context.Context, name, local string, size int64, count func(int64)) (objstore.Object, error) {
 	when := objstore.IfAbsent()
 	for {
@@ -235,7 +235,7 @@ func (b Bucket) holds(ctx context.Context, o objstore.Object, local string) (boo
 	return bytes.Equal(sums[0], sums[1]), nil
 }
 
-// counter tells how much was read.
+// counter reports the number of bytes read.
 type counter struct {
 	io.Reader
 	count func(int64)
@@ -249,8 +249,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// files returns what the folder holds, in pinned versions: what its manifest says or,
-// where somebody copied a model there without one, what is there now.
+// files returns the files in the folder with their versions: those in its manifest or, if there is
+// a model without a manifest, the current ones.
 func (b Bucket) files(ctx context.Context) ([]bucketFile, error) {
 	files, err := b.manifest(ctx)
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -361,7 +361,7 @@ func (b Bucket) file(ctx context.Context, name string, limit int64) (text []byte
 	return text, true, err
 }
 
-// maxFacts is more than a FactsFile may have, for its own error to name the bound.
+// maxFacts is larger than the limit of a FactsFile, so that its own error names that limit.
 const maxFacts = 1 << 20
 
 // Download gets the checkpoint in the folder and returns the local folder. All files have versions
@@ -376,11 +376,11 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 	h := blake3.New(16, nil)
 	for _, f := range files {
 		all += f.Size
-		_, _ = fmt.Fprintf(h, "%q %q %d\n", f.Name, f.Generation, f.Size) // a hash never fails
+		_, _ = fmt.Fprintf(h, "%q %q %d\n", f.Name, f.Generation, f.Size) // writing to a hash does not fail
 	}
 	_, _ = fmt.Fprintf(h, "%q", b.Prefix)
 	dir := filepath.Join(b.CacheDir, filepath.Base(b.Name), fmt.Sprintf("%x", h.Sum(nil)))
-	// What killed processes left behind is no reason not to download.
+	// Failing to remove remains of killed processes must not prevent a download.
 	_ = checkpoint.RemoveUnfinished(filepath.Dir(dir), isDownload)
 	if isWhole(dir, files) {
 		return dir, nil
@@ -410,15 +410,15 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 	return dir, nil
 }
 
-// errFaster says that another process has put the same files in place.
+// errFaster means that another process has put the same files in place.
 var errFaster = errors.New("another process finished the download")
 
-// isDownload reports whether a folder has the name of one that Download makes.
+// isDownload reports whether name is the name of a folder of Download.
 func isDownload(name string) bool {
 	return len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
-// isWhole reports whether a folder has all files, none of them cut.
+// isWhole reports whether a folder has all files in full length.
 func isWhole(dir string, files []bucketFile) bool {
 	for _, f := range files {
 		info, err := os.Lstat(filepath.Join(dir, f.Name))

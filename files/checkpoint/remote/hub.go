@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// errNewer says that the place holds a later checkpoint of the same run.
+// errNewer means that the location has a later checkpoint of the same run.
 var errNewer = errors.New("a later checkpoint of the run exists")
 
 // HubRepo is a repository of the Hugging Face Hub.
@@ -124,7 +124,7 @@ func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, pro
 	return commit.ID, err
 }
 
-// isNotNewer refuses to build upon a commit that holds a later checkpoint of the run.
+// isNotNewer refuses a parent commit with a later checkpoint of the run.
 func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Facts) error {
 	there, err := r.facts(ctx, parent)
 	switch {
@@ -138,7 +138,7 @@ func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Fac
 	return nil
 }
 
-// filesOf lists the files of a checkpoint's folder.
+// filesOf returns the files of a checkpoint's folder.
 func filesOf(dir string) ([]hub.File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -368,7 +368,7 @@ func TestUploaderLeavesWhatIsNotItsOwn(t *testing.T) {
 					t.Error(err)
 				}
 				next.wantStored(t, 10, 30)
-				if !strings.Contains(log.String(), "remove the folder") {
+				if !strings.Contains(log.String(), "level=WARN") {
 					t.Errorf("log without the remaining folder: %s", &log)
 				}
 				again := &fakePlace{name: test.place}

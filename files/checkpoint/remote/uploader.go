@@ -27,8 +27,8 @@ type Place interface {
 	String() string
 }
 
-// stagePrefix begins the names of folders that hold what waits to be uploaded. The run and
-// the step follow, and last Uploader.owner.
+// stagePrefix is the prefix of folders with checkpoints that wait to be uploaded. It is followed by
+// the run, the step, and Uploader.owner.
 const stagePrefix = ".upload-"
 
 const (
@@ -44,7 +44,7 @@ const (
 type Uploader struct {
 	place  Place
 	runID  string
-	owner  string // ends the names of its stages: nobody else's have it
+	owner  string // suffix of its stages, unique to this uploader
 	dir    string
 	logger *slog.Logger
 	told   func(f checkpoint.Facts, version string)
@@ -54,13 +54,13 @@ type Uploader struct {
 
 	mu      sync.Mutex
 	waiting *job
-	busy    bool // one is uploaded, or was left
+	busy    bool // a checkpoint is being uploaded, or was left
 	closing bool
-	err     error                              // of the newest checkpoint; nil when it is uploaded
+	err     error                              // for the newest checkpoint; nil once it is uploaded
 	watch   func(step uint32, done, all int64) // may be nil
 }
 
-// job is a checkpoint in a folder of its own, which nobody prunes.
+// job is a checkpoint in a separate folder, which is not pruned.
 type job struct {
 	stage string
 	facts checkpoint.Facts
@@ -87,7 +87,7 @@ func NewUploader(place Place, runID, dir string, logger *slog.Logger, uploaded f
 	return u
 }
 
-// ownerOf stands for a run and a place in the names of folders.
+// ownerOf returns the identification of a run and a place in folder names.
 func ownerOf(place Place, runID string) string {
 	hash := blake3.Sum256(fmt.Appendf(nil, "%q %q", runID, place.String()))
 	return fmt.Sprintf("-%x", hash[:16])
@@ -98,10 +98,10 @@ func (u *Uploader) stage(step uint32) string {
 	return filepath.Join(u.dir, stagePrefix+folderName(u.runID, step)+u.owner)
 }
 
-// takeUp offers the newest of its own checkpoints that were left, and removes the others. Those
-// of other runs, and those that were for other readers, are not its to publish or to remove.
+// takeUp offers the newest remaining checkpoint of this uploader, and removes its older ones. It
+// ignores those of other runs, and those for other readers.
 func (u *Uploader) takeUp() {
-	entries, _ := os.ReadDir(u.dir) // a missing folder has nothing to take up
+	entries, _ := os.ReadDir(u.dir) // a missing folder contains no checkpoints
 	for _, entry := range entries {
 		stage := filepath.Join(u.dir, entry.Name())
 		if !strings.HasPrefix(entry.Name(), stagePrefix) || !entry.IsDir() {
@@ -113,7 +113,7 @@ func (u *Uploader) takeUp() {
 		}
 		f, err := checkpoint.ReadFacts(stage)
 		if err != nil {
-			u.discard(stage) // it was not complete
+			u.discard(stage) // it was incomplete
 			continue
 		}
 		u.logger.Info("resuming an interrupted upload", "step", f.Step, "to", u.place)
@@ -126,7 +126,7 @@ func (u *Uploader) takeUp() {
 func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
 	stage := u.stage(f.Step)
 	if staged, err := checkpoint.ReadFacts(stage); err == nil && staged == f {
-		return // it waits, or is on its way
+		return // it is waiting or being uploaded
 	}
 	var err error
 	if f.RunID != u.runID {
@@ -144,8 +144,8 @@ func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
 	u.put(job{stage, f})
 }
 
-// link makes a second folder of the same files, so that no data is copied and none is lost
-// when the first one is removed. The facts come last: with them the folder is complete.
+// link creates a second folder with hard links to the same files, so that no data is copied or lost
+// when the first one is removed. It links the facts last: with them the folder is complete.
 func link(dir, stage string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -194,14 +194,14 @@ func (u *Uploader) discard(stage string) {
 	}
 }
 
-// next waits for a checkpoint; ok is false when there will be none.
+// next waits for a checkpoint. ok is false if there will be none.
 func (u *Uploader) next(ctx context.Context) (j job, ok bool) {
 	for {
 		u.mu.Lock()
 		waiting, closing := u.waiting, u.closing
 		u.waiting, u.busy = nil, waiting != nil
 		if waiting != nil {
-			select { // this is what there was to wake for: the pause after a failure must last
+			select { // consume the wake-up, so that the pause after a failure is not cut short
 			case <-u.wake:
 			default:
 			}
@@ -228,7 +228,7 @@ func (u *Uploader) run(ctx context.Context) {
 			return
 		}
 		err := u.upload(ctx, j)
-		if err == nil || ctx.Err() == nil { // what was given up is left for the next process
+		if err == nil || ctx.Err() == nil { // an abandoned upload is left for the next process
 			u.discard(j.stage)
 		}
 		u.mu.Lock()
@@ -237,7 +237,7 @@ func (u *Uploader) run(ctx context.Context) {
 	}
 }
 
-// upload repeats the upload of a checkpoint until there is no sense in it any more.
+// upload repeats the upload of a checkpoint until it succeeds or becomes pointless.
 func (u *Uploader) upload(ctx context.Context, j job) error {
 	policy := backoff.NewExponentialBackOff()
 	policy.InitialInterval, policy.MaxInterval = retryPause, maxRetryPause
@@ -266,7 +266,7 @@ func (u *Uploader) upload(ctx context.Context, j job) error {
 		case <-ctx.Done():
 			timer.Stop()
 			return err
-		case <-u.wake: // a later checkpoint, or the end
+		case <-u.wake: // a later checkpoint, or Close
 			timer.Stop()
 			if u.isSuperseded() {
 				return err
@@ -280,7 +280,7 @@ func (u *Uploader) isSuperseded() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.waiting != nil {
-		select { // next has to find it
+		select { // for next
 		case u.wake <- struct{}{}:
 		default:
 		}
@@ -288,7 +288,7 @@ func (u *Uploader) isSuperseded() bool {
 	return u.waiting != nil
 }
 
-// isFinal reports whether trying again is of no use.
+// isFinal reports whether a retry is pointless.
 func isFinal(err error) bool {
 	for _, final := range []error{hub.ErrUnauthorized, hub.ErrForbidden, hub.ErrGated, hub.ErrInvalidName, hub.ErrOffline, hub.ErrTooLarge, os.ErrNotExist, errOtherCheckpoint} {
 		if errors.Is(err, final) {
@@ -306,7 +306,7 @@ func (u *Uploader) Watch(told func(step uint32, done, all int64)) {
 	u.watch = told
 }
 
-// progress says from time to time how far an upload is.
+// progress logs the progress of an upload from time to time.
 func (u *Uploader) progress(step uint32) Progress {
 	last := time.Now()
 	told := InParts(func(done, all int64) {

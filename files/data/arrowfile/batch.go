@@ -13,9 +13,9 @@ import (
 
 // Bounds of buffers, in bytes.
 const (
-	maxColumn   = 2 << 30   // all of one column, or of one dictionary
-	maxBuffer   = 1 << 30   // as it lies in the file
-	maxUnpacked = 512 << 20 // of one that is compressed
+	maxColumn   = 2 << 30   // of one column, or of one dictionary
+	maxBuffer   = 1 << 30   // size in the file
+	maxUnpacked = 512 << 20 // size of a compressed one
 	maxWindow   = 128 << 20
 )
 
@@ -33,12 +33,12 @@ type Batch struct {
 	file    *File
 	m       message
 	codec   int64
-	nodes   []byte // pairs of the length of a column and its nulls, of 8 bytes each
-	buffers []byte // pairs of the place of a buffer in the body and its length
-	texts   []byte // of each column of views how many buffers of text it has, of 8 bytes each
+	nodes   []byte // pairs of the length of a column and its number of nulls, of 8 bytes each
+	buffers []byte // pairs of the offset of a buffer in the body and its length
+	texts   []byte // for each column of views the number of its text buffers, of 8 bytes each
 }
 
-// batch reads what a table says of the rows in the body of a message.
+// batch decodes a table that describes the rows in the body of a message.
 func (f *File) batch(m message, about flatTable) (*Batch, error) {
 	rows, err := about.number(0, 8, 0)
 	if err != nil {
@@ -76,10 +76,10 @@ type Column struct {
 	Length  int
 	Columns []*Column // children
 
-	valid, offsets, values []byte     // as Kind has them; valid is empty if no value is missing
-	texts                  [][]byte   // that views refer to
+	valid, offsets, values []byte     // by Kind; valid is empty if no value is null
+	texts                  [][]byte   // for views
 	nulls                  bool       // of KindOther: all values are null
-	categories             categories // that values are places in
+	categories             categories // for dictionary-encoded values
 }
 
 // Column reads the column with a number in the schema.
@@ -100,19 +100,19 @@ func (b *Batch) Column(number int) (*Column, error) {
 	return column, nil
 }
 
-// walk goes through the columns of a batch in their order.
+// walk iterates over the columns of a batch in their order.
 type walk struct {
 	batch              *Batch
 	node, buffer, text int   // next
-	left               int64 // bytes that may still be read
+	left               int64 // remaining limit of bytes
 }
 
-// pass passes over a column.
+// pass skips a column.
 func (w *walk) pass(f Field) error {
 	w.node++
 	w.buffer += f.buffers
 	if f.kind == typeUnion && w.batch.file.version < 4 {
-		w.buffer++ // of metadata before V5 a union has a validity too
+		w.buffer++ // in metadata before V5 a union also has a validity buffer
 	}
 	if f.views() {
 		texts, err := w.textBuffers()
@@ -121,7 +121,7 @@ func (w *walk) pass(f Field) error {
 		}
 		w.buffer += texts
 	}
-	if f.dictionary != nil { // which has what is within
+	if f.dictionary != nil { // its children are in the dictionary
 		return nil
 	}
 	for _, inner := range f.Fields {
@@ -132,7 +132,7 @@ func (w *walk) pass(f Field) error {
 	return nil
 }
 
-// textBuffers returns how many buffers of text the next column of views has.
+// textBuffers returns the number of text buffers of the next column of views.
 func (w *walk) textBuffers() (int, error) {
 	if 8*w.text+8 > len(w.batch.texts) {
 		return 0, fmt.Errorf("%w: the record batch has fewer view columns than the schema", ErrInvalid)
@@ -158,7 +158,8 @@ func (w *walk) next() ([]byte, error) {
 	return raw, nil
 }
 
-// read reads a column. Of what is not read it has the length only, and whether all values are null.
+// read reads a column. For an unsupported kind it sets only the length, and whether all values are
+// null.
 func (w *walk) read(f Field) (*Column, error) {
 	if 16*w.node+16 > len(w.batch.nodes) {
 		return nil, fmt.Errorf("%w: the record batch has fewer columns than the schema", ErrInvalid)
@@ -259,7 +260,7 @@ func (b *Batch) buffer(number int) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a compressed buffer has no length field", ErrInvalid)
 	}
 	unpacked := int64(binary.LittleEndian.Uint64(raw))
-	if raw = raw[8:]; unpacked == -1 { // it was not worth it
+	if raw = raw[8:]; unpacked == -1 { // stored uncompressed
 		return raw, nil
 	}
 	if unpacked < 0 || unpacked > maxUnpacked {
@@ -268,7 +269,8 @@ func (b *Batch) buffer(number int) ([]byte, error) {
 	return unpack(b.codec, raw, int(unpacked))
 }
 
-// unpack unpacks a buffer of a length. Memory grows with what comes, not with what is announced.
+// unpack decompresses a buffer to a given length. Memory grows with the data, not with the
+// announced length.
 func unpack(codec int64, raw []byte, length int) ([]byte, error) {
 	from := io.Reader(lz4.NewReader(bytes.NewReader(raw)))
 	if codec == codecZstd {

@@ -5,23 +5,23 @@ import (
 	"sort"
 )
 
-// maxParts bounds the parts of a dictionary.
+// maxParts is the maximum number of parts of a dictionary.
 const maxParts = 1 << 16
 
-// dictionary is where the values of a column are that has places in it. It comes in parts, of
-// which only the places in the file are noted until the column is asked for.
+// dictionary contains the values of a dictionary-encoded column. It comes in parts, whose offsets
+// in the file are recorded until the column is requested.
 type dictionary struct {
 	id     int64
 	values Field
-	parts  []int64 // where their messages begin
+	parts  []int64 // offsets of their messages
 	read   categories
-	left   int64 // bytes that may still be read
+	left   int64 // remaining limit of bytes
 }
 
 // categories are the values of a dictionary.
 type categories struct {
 	columns []*Column
-	ends    []int // of each, counted over all
+	ends    []int // cumulative number of values after each part
 }
 
 // addDictionaries finds the dictionaries of fields.
@@ -35,7 +35,7 @@ func (f *File) addDictionaries(fields []Field) {
 	}
 }
 
-// note notes a part of a dictionary: the next one of it, or the first of one that takes its place.
+// note records a part of a dictionary: its next part, or the first part of a replacement.
 func (f *File) note(m message) error {
 	id, err := m.head.number(0, 8, 0)
 	if err != nil {
@@ -60,7 +60,7 @@ func (f *File) note(m message) error {
 	return nil
 }
 
-// categories reads the parts of a dictionary that were noted and are not read yet.
+// categories reads the recorded parts of a dictionary that are not read yet.
 func (f *File) categories(d *dictionary) (categories, error) {
 	for _, at := range d.parts[len(d.read.columns):] {
 		column, err := f.part(d, at)
@@ -76,7 +76,7 @@ func (f *File) categories(d *dictionary) (categories, error) {
 	return d.read, nil
 }
 
-// part reads a part of a dictionary: a batch of one column.
+// part reads a part of a dictionary: a batch with one column.
 func (f *File) part(d *dictionary, at int64) (*Column, error) {
 	m, err := f.messageAt(at)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 // ErrInvalid means that a file is not an Arrow file, is damaged, or is of an unsupported kind.
 var ErrInvalid = errors.New("invalid Arrow file")
 
-// maxDescription bounds what describes a message, in bytes.
+// maxDescription is the maximum size of a message's description in bytes.
 const maxDescription = 64 << 20
 
-// maxRows bounds the rows of a record batch.
+// maxRows is the maximum number of rows of a record batch.
 const maxRows = 1 << 27
 
 const magic = "ARROW1\x00\x00"
@@ -28,7 +28,7 @@ const (
 	messageBatch      = 3
 )
 
-// continuation is before the length of a description.
+// continuation precedes the length of a description.
 const continuation = 0xffffffff
 
 // File is an open file or stream.
@@ -37,7 +37,7 @@ type File struct {
 
 	from    io.ReaderAt
 	size    int64
-	at      int64 // of the next message
+	at      int64 // offset of the next message
 	version int64
 
 	dictionaries []*dictionary
@@ -87,8 +87,8 @@ type message struct {
 	kind       int64
 	version    int64
 	head       flatTable
-	at         int64 // where it begins
-	body, size int64 // where its body lies
+	at         int64 // its offset
+	body, size int64 // offset and size of its body
 }
 
 // message reads the next message, or returns io.EOF at the end.

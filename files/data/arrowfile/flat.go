@@ -5,21 +5,21 @@ import (
 	"fmt"
 )
 
-// flatTable is a table of a FlatBuffer, every access to which is checked.
+// flatTable is a table of a FlatBuffer with bounds-checked access.
 // (https://flatbuffers.dev/internals/)
 type flatTable struct {
 	raw    []byte // the whole buffer
-	at     int    // of the table
-	fields []byte // its vtable's offsets of fields, of two bytes each
+	at     int    // offset of the table
+	fields []byte // its vtable's field offsets, of two bytes each
 }
 
-// errFlat says that the description of a message is damaged.
+// errFlat means that the description of a message is damaged.
 var errFlat = fmt.Errorf("%w: the description of a message is damaged", ErrInvalid)
 
-// rootTable returns the table that a buffer begins with.
+// rootTable returns the root table of a buffer.
 func rootTable(raw []byte) (flatTable, error) { return tableAt(raw, 0) }
 
-// tableAt returns the table that an offset at a place refers to.
+// tableAt returns the table to which an offset in the buffer refers.
 func tableAt(raw []byte, at int) (flatTable, error) {
 	at, ok := follow(raw, at)
 	if !ok || at > len(raw)-4 {
@@ -36,7 +36,7 @@ func tableAt(raw []byte, at int) (flatTable, error) {
 	return flatTable{raw, at, raw[int(vtable)+4 : int(vtable)+length]}, nil
 }
 
-// follow returns where an offset at a place leads.
+// follow returns the target of an offset.
 func follow(raw []byte, at int) (int, bool) {
 	if at < 0 || at > len(raw)-4 {
 		return 0, false
@@ -45,7 +45,7 @@ func follow(raw []byte, at int) (int, bool) {
 	return int(to), to < int64(len(raw))
 }
 
-// field returns where a field of size bytes lies, or 0 if the table leaves it out.
+// field returns the position of a field of size bytes, or 0 if it is absent.
 func (t flatTable) field(number, size int) (int, error) {
 	if 2*number+2 > len(t.fields) {
 		return 0, nil
@@ -60,7 +60,7 @@ func (t flatTable) field(number, size int) (int, error) {
 	return t.at + offset, nil
 }
 
-// number returns an integer of size bytes, with its sign, or what it is if left out.
+// number returns a signed integer of size bytes, or otherwise if it is absent.
 func (t flatTable) number(field, size int, otherwise int64) (int64, error) {
 	at, err := t.field(field, size)
 	if err != nil || at == 0 {
@@ -88,7 +88,7 @@ func (t flatTable) table(field int) (inner flatTable, found bool, err error) {
 	return inner, err == nil, err
 }
 
-// vector returns where the elements of a vector begin, and how many of size bytes there are.
+// vector returns the position of a vector's elements, and the number of elements of size bytes.
 func (t flatTable) vector(field, size int) (at, length int, err error) {
 	at, err = t.field(field, 4)
 	if err != nil || at == 0 {
@@ -105,7 +105,8 @@ func (t flatTable) vector(field, size int) (at, length int, err error) {
 	return at + 4, int(count), nil
 }
 
-// maxName bounds the name of a column, in bytes: a name can stand for any number of them.
+// maxName is the maximum length of a column's name in bytes, because many columns can share one
+// name.
 const maxName = 4096
 
 // text returns a string.

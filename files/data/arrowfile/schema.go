@@ -19,13 +19,13 @@ const (
 	KindNull               // only nulls
 )
 
-// Bounds of schemas.
+// Limits of schemas.
 const (
 	maxFields  = 4096
 	maxNesting = 32
 )
 
-// Types of Arrow (Schema.fbs), as far as their buffers differ.
+// Arrow types (Schema.fbs), as far as their buffers differ.
 const (
 	typeNull            = 1
 	typeInt             = 2
@@ -57,9 +57,9 @@ type Field struct {
 	kind       int64 // a type above
 	width      int   // bytes of an integer, or of an offset
 	signed     bool
-	length     int         // of the lists of FixedSizeList
-	buffers    int         // its own
-	dictionary *dictionary // where its values are; nil: in place
+	length     int         // of the lists of a FixedSizeList
+	buffers    int         // number of its own buffers
+	dictionary *dictionary // contains its values; nil: not dictionary-encoded
 }
 
 // views reports whether values are views of text.
@@ -132,7 +132,7 @@ func readField(t flatTable, depth int, left *int) (f Field, err error) {
 	return f.inDictionary(encoding)
 }
 
-// inDictionary is a field whose values are in a dictionary: it holds places there.
+// inDictionary returns a dictionary-encoded field. Its own values are indices.
 func (f Field) inDictionary(encoding flatTable) (Field, error) {
 	id, idErr := encoding.number(0, 8, 0)
 	about, found, typeErr := encoding.table(1)
@@ -152,12 +152,12 @@ func (f Field) inDictionary(encoding flatTable) (Field, error) {
 	return places, nil
 }
 
-// nested reports whether a field has dictionaries within.
+// nested reports whether a field has dictionary-encoded children.
 func (f Field) nested() bool {
 	return slices.ContainsFunc(f.Fields, func(inner Field) bool { return inner.dictionary != nil || inner.nested() })
 }
 
-// setInt notes what integers of a type are.
+// setInt sets the properties of an integer type.
 func (f *Field) setInt(about flatTable) error {
 	bits, bitsErr := about.number(0, 4, 0)
 	signed, signErr := about.number(1, 1, 0)
@@ -168,7 +168,7 @@ func (f *Field) setInt(about flatTable) error {
 	return nil
 }
 
-// setType notes what a type means for buffers.
+// setType sets the buffers of a type.
 func (f *Field) setType(about flatTable) (err error) {
 	f.buffers, f.width = buffersOfFixedWidth, 4
 	within := -1
@@ -184,7 +184,7 @@ func (f *Field) setType(about flatTable) (err error) {
 		}
 	case typeUTF8, typeLargeUTF8, typeBinary, typeLargeBinary:
 		f.Kind, f.buffers, within = KindText, 3, 0
-	case typeUTF8View, typeBinaryView: // and as many buffers of text as the record batch says
+	case typeUTF8View, typeBinaryView: // plus the number of text buffers in the record batch
 		f.Kind, within = KindText, 0
 	case typeList, typeLargeList, typeMap:
 		f.Kind, within = KindList, 1

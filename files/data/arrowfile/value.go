@@ -43,8 +43,8 @@ func (c *Column) List(row int) (from, to int, err error) {
 	return int(first), int(last), nil
 }
 
-// viewSize is the length of a view, in bytes: the length of the text in four, and the text, or
-// its beginning, the number of its buffer and its place there, in four each.
+// viewSize is the size of a view in bytes: the length of the text in four, and then the text, or
+// its start, the number of its buffer and its offset there, in four each.
 const viewSize = 16
 
 // view returns the text of a view.
@@ -63,7 +63,7 @@ func (c *Column) view(raw []byte) ([]byte, error) {
 // Int returns the value of a row in a column of KindInt. Values above 2⁶³−1 become negative.
 func (c *Column) Int(row int) int64 { return integer(c.values, row, c.Field.width, c.Field.signed) }
 
-// integer returns an integer of a buffer of those of width bytes.
+// integer returns an integer from a buffer of integers of width bytes.
 func integer(of []byte, at, width int, signed bool) int64 {
 	raw := of[at*width:]
 	switch width {
@@ -89,7 +89,7 @@ func integer(of []byte, at, width int, signed bool) int64 {
 	}
 }
 
-// offset returns where the value of a row begins.
+// offset returns the start of a row's value.
 func (c *Column) offset(row int) int64 {
 	if c.Field.length > 0 {
 		return int64(row) * int64(c.Field.length)

@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/files/objstore"
 )
 
-const parallel = 8 // reads at once
+const parallel = 8 // concurrent reads
 
 // Source is an open set of token files in a store. Its methods may be called concurrently.
 type Source struct {
@@ -74,7 +74,7 @@ type file struct {
 	object objstore.Object
 }
 
-// begin compares an object with its first bytes, and with what objects beside it say of it.
+// begin compares an object with its first bytes, and with its descriptions in other objects.
 func begin(ctx context.Context, store objstore.Store, object objstore.Object, beside map[string]objstore.Object, o tokens.Options) (tokens.File, error) {
 	f := &file{store: store, object: object}
 	for _, name := range tokens.Sidecars(object.Name) {

@@ -64,7 +64,7 @@ func Download(ctx context.Context, client *hub.Client, a Address, split string, 
 	if err != nil {
 		return nil, "", err
 	}
-	slices.Sort(all) // Match may be asked twice
+	slices.Sort(all) // Match may be called twice
 	chosen, err := a.choose(slices.Compact(all), split, readable)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s%s: %w", Scheme, a.Repo, err)
@@ -85,7 +85,7 @@ func (a Address) choose(all []string, split string, readable func(string) bool) 
 	}
 	var chosen []string
 	for _, name := range all {
-		matched, _ := path.Match(a.Pattern, name) // Parse checked it
+		matched, _ := path.Match(a.Pattern, name) // checked by Parse
 		if matched || strings.HasPrefix(name, a.Pattern+"/") && readable(name) {
 			chosen = append(chosen, name)
 		}
@@ -97,7 +97,7 @@ func (a Address) choose(all []string, split string, readable func(string) bool) 
 	return chosen, nil
 }
 
-// splits are the splits that names of files tell, and the words for each.
+// splits contains the splits in file names, and the words for each.
 var splits = []struct {
 	name  string
 	words []string
@@ -154,7 +154,7 @@ func hidden(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return strings.HasPrefix(part, ".") || strings.HasPrefix(part, "__") })
 }
 
-// splitOf returns the split that a path names; empty: none.
+// splitOf returns the split in a path; empty: none.
 func splitOf(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -187,7 +187,7 @@ func shardOf(stem string) (string, bool) {
 	return strings.Join(words[:n-3], "-"), true
 }
 
-// configuration returns the folder of a file, without one that names a split.
+// configuration returns the folder of a file, without a folder that names a split.
 func configuration(name string) string {
 	folder := path.Dir(name)
 	if splitOf(path.Base(folder)+"/x") != "" {

@@ -15,15 +15,15 @@ import (
 // ErrDescribed means that token files differ from the data.json in their folder.
 var ErrDescribed = errors.New("different from " + manifest.Name)
 
-// description is what a data.json says about the files to read.
+// description is the part of a data.json about the files to read.
 type description struct {
 	path      string // of the data.json
 	tokenSize int
-	files     map[string]manifest.File // by path; only those to read
+	files     map[string]manifest.File // by path; only files to read
 }
 
-// describe finds the data.json of a folder of token files, or of a single one. It is nil
-// when none speaks of them.
+// describe finds the data.json of a folder of token files, or of a single one. It returns nil if
+// there is none for these files.
 func describe(at string) (*description, error) {
 	folder, single := at, false
 	if info, err := os.Stat(at); err == nil && info.Mode().IsRegular() {
@@ -35,7 +35,7 @@ func describe(at string) (*description, error) {
 	}
 	entries, top := m.Files, folder
 	if !found {
-		// The tokens that are held out lie one folder below their data.json.
+		// Held-out tokens are one folder below their data.json.
 		absolute, err := filepath.Abs(folder)
 		if err != nil || filepath.Base(absolute) != manifest.HeldOutFolder {
 			return nil, err
@@ -54,13 +54,13 @@ func describe(at string) (*description, error) {
 		}
 	}
 	if len(d.files) == 0 {
-		return nil, nil // it speaks of other files
+		return nil, nil // it describes other files
 	}
 	return d, nil
 }
 
-// check compares the open files with their description. Lengths are compared, not hashes,
-// for which all files would have to be read.
+// check compares the open files with their description. It compares lengths and not hashes, for
+// which it would have to read all files.
 func (d *description) check(files []*file, tokenSize int) error {
 	if tokenSize != d.tokenSize {
 		return fmt.Errorf("%w: %s sets %d bytes per token, the token size in use is %d; set the token size to %d (--token-size, or token_size_in_bytes of a run), or make the data again with: psyche data tokenize --token-size %d",
@@ -84,7 +84,7 @@ func (d *description) check(files []*file, tokenSize int) error {
 	return nil
 }
 
-// missing names the first file that is described and not there.
+// missing returns an error for the first described file that is missing.
 func (d *description) missing(files []*file) error {
 	var names []string
 	for path := range d.files {
@@ -104,7 +104,7 @@ func (f *Folder) Fingerprint() [sha256.Size]byte {
 		var head [16]byte
 		binary.LittleEndian.PutUint64(head[:], number)
 		binary.LittleEndian.PutUint64(head[8:], uint64(len(text)))
-		_, _ = hash.Write(append(head[:], text...)) // never fails
+		_, _ = hash.Write(append(head[:], text...)) // does not fail
 	}
 	add(uint64(f.tokenSize), "")
 	for _, file := range f.files {

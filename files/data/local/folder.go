@@ -23,7 +23,7 @@ type Folder struct {
 	*tokens.Set
 	files     []*file
 	tokenSize int
-	described *description // nil: there is no data.json
+	described *description // nil: no data.json
 }
 
 // file is one open token file.
@@ -32,8 +32,8 @@ type file struct {
 	path    string
 	size    int64
 	changed time.Time
-	start   []byte // its first bytes, until it was looked at
-	said    bool   // something beside it, or its header, says how large its tokens are
+	start   []byte // its first bytes, until they are checked
+	said    bool   // another file, or its header, states the size of its tokens
 }
 
 // Open opens the token files of a folder, or a single token file, and checks their lengths. If a
@@ -62,7 +62,7 @@ func Open(dir string, o Options) (*Folder, error) {
 	return folder, nil
 }
 
-// open opens the files, and learns or compares the size of their tokens.
+// open opens the files, and determines or compares the size of their tokens.
 func (f *Folder) open(dir string, paths []string, o Options) error {
 	for _, path := range paths {
 		opened, err := openFile(path)
@@ -97,8 +97,8 @@ func (f *Folder) open(dir string, paths []string, o Options) error {
 // TokenSize returns the size of a token in bytes.
 func (f *Folder) TokenSize() int { return f.tokenSize }
 
-// tokenFiles returns the paths of the token files of a folder in the order of their
-// names, or the path itself when it is a file.
+// tokenFiles returns the paths of the token files of a folder in the order of their names, or the
+// path itself if it is a file.
 func tokenFiles(dir string) ([]string, error) {
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
 		return []string{dir}, nil
@@ -126,7 +126,7 @@ func tokenFiles(dir string) ([]string, error) {
 	return names, nil
 }
 
-// command makes a folder of tokens that is not there.
+// command returns the command that creates a missing folder of tokens.
 func command(dir string) string {
 	if filepath.Base(dir) == manifest.HeldOutFolder {
 		return fmt.Sprintf("psyche data tokenize --held-out-fraction 0.01 --output %s PATH", filepath.Dir(dir))

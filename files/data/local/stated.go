@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// resolveSize compares what lies beside the files, and their headers, with the size that
-// their tokens are to have; a presumed one and 0 become what they say, or what is usual.
+// resolveSize compares descriptions in other files, and headers, with the required token size. It
+// replaces a presumed size and 0 by the described size, or by the usual one.
 func (f *Folder) resolveSize(o *Options) error {
 	presumed := o.TokenSize
 	if o.Claim == tokens.Presumed {
@@ -47,7 +47,7 @@ func (f *Folder) resolveSize(o *Options) error {
 	return err
 }
 
-// stated returns what files beside a token file, and its header, say about it.
+// stated returns the properties of a token file in its descriptions and its header.
 func stated(f *file) (all []tokens.Stated, err error) {
 	for _, path := range tokens.Sidecars(f.path) {
 		says, found, err := readSidecar(path)

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data/manifest"
 	"github.com/psyche-go/psyche/files/data/tokens"
@@ -82,17 +84,16 @@ func TestFilesThatAreNotWhatTheirSidecarSays(t *testing.T) {
 		file string // to change
 		at   int    // place of the change; -1: its end is cut off
 		to   []byte
-		want string
 	}{
-		"datatrove, cut off":    {"datatrove-4.ds", "datatrove-4.ds", -1, nil, "states 516; get the file again"},
-		"datatrove, odd size":   {"datatrove-4.ds", "datatrove-4.ds.metadata", 12, []byte("3"), "token size of 3 bytes, want 2, 4 or 8"},
-		"Megatron, cut off":     {"megatron-int32.bin", "megatron-int32.bin", -1, nil, "states 516; get the file again"},
-		"Megatron, bytes":       {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{1}, "token type uint8"},
-		"Megatron, type":        {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{99}, "type 99"},
-		"Megatron, version":     {"megatron-int32.bin", "megatron-int32.idx", 9, []byte{2}, "version 2"},
-		"Megatron, many":        {"megatron-int32.bin", "megatron-int32.idx", 18, []byte{255, 255, 255, 255, 255, 255, 255, 255}, "room for"},
-		"Megatron, large place": {"megatron-int32.bin", "megatron-int32.idx", 34 + 8 + 8 + 7, []byte{255}, "invalid offset"},
-		"llm.c, cut off":        {"llmc-llama3.bin", "llmc-llama3.bin", -1, nil, "129 tokens"},
+		"datatrove, cut off":    {"datatrove-4.ds", "datatrove-4.ds", -1, nil},
+		"datatrove, odd size":   {"datatrove-4.ds", "datatrove-4.ds.metadata", 12, []byte("3")},
+		"Megatron, cut off":     {"megatron-int32.bin", "megatron-int32.bin", -1, nil},
+		"Megatron, bytes":       {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{1}},
+		"Megatron, type":        {"megatron-int32.bin", "megatron-int32.idx", 17, []byte{99}},
+		"Megatron, version":     {"megatron-int32.bin", "megatron-int32.idx", 9, []byte{2}},
+		"Megatron, many":        {"megatron-int32.bin", "megatron-int32.idx", 18, []byte{255, 255, 255, 255, 255, 255, 255, 255}},
+		"Megatron, large place": {"megatron-int32.bin", "megatron-int32.idx", 34 + 8 + 8 + 7, []byte{255}},
+		"llm.c, cut off":        {"llmc-llama3.bin", "llmc-llama3.bin", -1, nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,9 +112,7 @@ func TestFilesThatAreNotWhatTheirSidecarSays(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = Open(path, Options{SeqLen: 1, VocabSize: 128256})
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path[:len(path)-4]) {
-				t.Errorf("got %v, want %q", err, test.want)
-			}
+			golden.Message(t, name, err)
 		})
 	}
 }
@@ -199,8 +198,11 @@ func TestLooksDoNotCountAgainstWords(t *testing.T) {
 			said := name != "nothing" || o.TokenSize != 0 && o.Claim == tokens.OfFiles
 			if said && err != nil {
 				t.Errorf("%s, %+v: %v", name, o, err)
-			} else if !said && (!errors.Is(err, tokens.ErrWrongSize) || !strings.Contains(err.Error(), `add a file bare.bin.metadata that contains "NAME|2"`)) {
-				t.Errorf("%s, %+v: got %v", name, o, err)
+			} else if !said {
+				if !errors.Is(err, tokens.ErrWrongSize) {
+					t.Errorf("%s, %+v: got %v, want ErrWrongSize", name, o, err)
+				}
+				golden.Message(t, fmt.Sprintf("%s, vocabulary %d, size %d, claim %d", name, o.VocabSize, o.TokenSize, o.Claim), err)
 			}
 		}
 	}

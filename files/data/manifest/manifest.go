@@ -83,7 +83,7 @@ func parse(text []byte) (m Manifest, found bool, err error) {
 		Size json.RawMessage `json:"token_size_in_bytes"`
 	}
 	if err := json.Unmarshal(text, &known); err != nil {
-		if _, other := errors.AsType[*json.UnmarshalTypeError](err); other { // JSON, but no object
+		if _, other := errors.AsType[*json.UnmarshalTypeError](err); other { // JSON, but not an object
 			return Manifest{}, false, nil
 		}
 		return Manifest{}, false, err

@@ -3,11 +3,11 @@ package manifest
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 func TestRead(t *testing.T) {
@@ -19,15 +19,15 @@ func TestRead(t *testing.T) {
 	tests := []struct {
 		name, text string
 		found      bool
-		want       string // part of the error
+		ok         bool
 	}{
-		{"good", string(text), true, ""},
-		{"of another purpose", `{"name": "my data"}`, false, ""},
-		{"a list", `[1, 2]`, false, ""},
-		{"cut off", string(text[:len(text)/2]), false, "make the data again"},
-		{"other version", `{"version": 2, "token_size_in_bytes": 2}`, false, "version 2"},
-		{"other size", `{"version": 1, "token_size_in_bytes": 3}`, false, "token_size_in_bytes is 3"},
-		{"unknown field", `{"version": 1, "token_size_in_bytes": 2, "more": 1}`, false, `unknown field "more"`},
+		{"good", string(text), true, true},
+		{"of another purpose", `{"name": "my data"}`, false, true},
+		{"a list", `[1, 2]`, false, true},
+		{"cut off", string(text[:len(text)/2]), false, false},
+		{"other version", `{"version": 2, "token_size_in_bytes": 2}`, false, false},
+		{"other size", `{"version": 1, "token_size_in_bytes": 3}`, false, false},
+		{"unknown field", `{"version": 1, "token_size_in_bytes": 2, "more": 1}`, false, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -36,8 +36,11 @@ func TestRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, found, err := Read(dir)
-			if found != test.found || (err != nil) != (test.want != "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("found %v, %v; want %v, %q", found, err, test.found, test.want)
+			if found != test.found || test.ok && err != nil {
+				t.Errorf("found %v, %v; want %v", found, err, test.found)
+			}
+			if !test.ok {
+				golden.Message(t, test.name, err)
 			}
 			if found && cmp.Diff(good, m) != "" {
 				t.Errorf("read %+v", m)

@@ -6,24 +6,24 @@ import (
 	"fmt"
 )
 
-// deltas are the numbers of 32 bits of a run of DELTA_BINARY_PACKED, one after the other.
+// deltas iterates over the 32-bit numbers of a DELTA_BINARY_PACKED run.
 // (https://parquet.apache.org/docs/file-format/data-pages/encodings/#delta-encoding-delta_binary_packed--5)
 type deltas struct {
-	left   int    // numbers that were not read
-	behind []byte // what was not read; after the last number what is behind the run
+	left   int    // numbers not read yet
+	behind []byte // unread bytes; after the last number the bytes after the run
 
-	parts, size int // of a block: its parts, and the numbers of each
+	parts, size int // of a block: number of parts, and of numbers in each
 	number      int32
 	begun       bool
-	least       int32  // what is added to each difference of the block
-	widths      []byte // of the parts of the block that are to come
-	part        []byte // differences of the part, of which each has width bits
-	width, at   int    // at: of the next difference
+	least       int32  // added to each difference of the block
+	widths      []byte // of the remaining parts of the block
+	part        []byte // differences of the part, of width bits each
+	width, at   int    // at: position of the next difference
 }
 
 var errDeltas = errors.New("deltas are damaged")
 
-// deltasOf reads the head of a run that has most numbers at most.
+// deltasOf decodes the header of a run with at most most numbers.
 func deltasOf(data []byte, most int) (*deltas, error) {
 	var heads [3]uint64
 	for i := range heads {
@@ -50,10 +50,10 @@ func deltasOf(data []byte, most int) (*deltas, error) {
 	return &deltas{left: int(count), behind: data[n:], parts: int(parts), size: int(block / parts), number: int32(first)}, nil
 }
 
-// next returns the next number; there has to be one left.
+// next returns the next number; there must be one left.
 func (d *deltas) next() (int32, error) {
 	d.left--
-	if !d.begun { // the head has the first
+	if !d.begun { // the first number is in the header
 		d.begun = true
 		return d.number, nil
 	}
@@ -62,7 +62,7 @@ func (d *deltas) next() (int32, error) {
 			return 0, err
 		}
 	}
-	var difference uint64 // of the up to five bytes that it is in
+	var difference uint64 // the up to five bytes that contain it
 	bit := d.at * d.width
 	for i := (bit + d.width - 1) / 8; d.width > 0 && i >= bit/8; i-- {
 		difference = difference<<8 | uint64(d.part[i])
@@ -73,7 +73,7 @@ func (d *deltas) next() (int32, error) {
 	return d.number, nil
 }
 
-// begin begins a part, and a block if it is the first of one.
+// begin starts a part, and a block if it is the first part of one.
 func (d *deltas) begin() error {
 	if len(d.widths) == 0 {
 		least, n := binary.Varint(d.behind)
@@ -94,7 +94,7 @@ func (d *deltas) begin() error {
 	return nil
 }
 
-// checkLengths reports whether texts whose lengths are before them are within the page.
+// checkLengths reports whether texts, preceded by their lengths, are within the page.
 func checkLengths(data []byte, values int) error {
 	lengths, err := deltasOf(data, values)
 	if err != nil {
@@ -116,8 +116,8 @@ func checkLengths(data []byte, values int) error {
 	return nil
 }
 
-// checkShared reports whether texts of which each shares the beginning of the one before have
-// no more bytes than a page can have.
+// checkShared reports whether texts that share prefixes with their predecessors have no more bytes
+// than a page may have.
 func checkShared(data []byte, values int) error {
 	shared, err := deltasOf(data, values)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 // read in bounded memory.
 var ErrInvalid = errors.New("invalid Parquet file")
 
-// Bounds of footers.
+// Limits of footers.
 const (
 	maxFooter  = 64 << 20 // bytes
-	maxColumns = 4096     // with the groups of columns
+	maxColumns = 4096     // including column groups
 )
 
 // File is an open file.
@@ -58,7 +58,7 @@ func (f *File) addLeaves(column *parquet.Column) {
 	}
 }
 
-// maxRows bounds the rows of a row group.
+// maxRows is the maximum number of rows of a row group.
 const maxRows = 1 << 40
 
 // Group is a row group.
@@ -94,7 +94,8 @@ func OnlyNulls(column parquet.Node) bool {
 	return null
 }
 
-// checkFooter reads the footer of a file, and refuses one that cannot be there, or would take too much memory.
+// checkFooter decodes the footer of a file, and refuses an invalid one, or one that would take too
+// much memory.
 func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err error) {
 	var tail [8]byte
 	if size < 12 {

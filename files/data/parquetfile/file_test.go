@@ -7,7 +7,6 @@ import (
 	"errors"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -16,6 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 // page is a page as a test wants it to be, true or not.
@@ -210,54 +210,54 @@ func TestBombs(t *testing.T) {
 		return seal([]byte("PAR1"), join([]byte{field<<4 | 9, 0xf0 | kind}, binary.AppendUvarint(nil, 1<<31-1), []byte{0}))
 	}
 	tests := []struct {
-		name, want string
-		raw        []byte
+		name string
+		raw  []byte
 	}{
-		{"gzip", "unpacks to more", forge(t, format.Gzip, nil, dataPage(size, format.Plain, 1, zipped(t, zeros)))},
-		{"zstd", "unpacks to more", forge(t, format.Zstd, nil, dataPage(size, format.Plain, 1, zstandard(t, zeros)))},
-		{"snappy", "unpacks to more", forge(t, format.Snappy, nil, dataPage(size, format.Plain, 1, binary.AppendUvarint(nil, 1<<31)))},
-		{"gzip in version 2", "unpacks to more", forge(t, format.Gzip, nil, dataPageV2(8, format.Plain, 1, 2, join(run(1, 0), run(1, 1), zipped(t, zeros))))},
-		{"brotli", "unpacks to more", forge(t, format.Brotli, nil, dataPage(size, format.Plain, 1, packed(t, &parquet.Brotli, zeros)))},
-		{"lz4", "damaged, or unpacks to more than the declared 16 bytes", forge(t, format.Lz4Raw, nil, dataPage(size, format.Plain, 1, packedLZ4(t, zeros)))},
-		{"lz4, less than announced", "unpacks to 16 bytes, want the declared 1048576", forge(t, format.Lz4Raw, nil, dataPage(1<<20, format.Plain, 1, packedLZ4(t, oneValue)))},
-		{"lz4 in version 2", "damaged, or unpacks to more than the declared 8 bytes", forge(t, format.Lz4Raw, nil, dataPageV2(8, format.Plain, 1, 2, join(run(1, 0), run(1, 1), packedLZ4(t, zeros))))},
-		{"old lz4", "LZ4 is not supported", forge(t, format.Lz4, nil, dataPage(size, format.Plain, 1, []byte{255}))},
-		{"lzo", "LZO is not supported", forge(t, format.LZO, nil, dataPage(size, format.Plain, 1, []byte{255}))},
-		{"repetition levels", "more than the declared 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(many, many)))},
-		{"definition levels", "more than the declared 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(levels(run(1, 0)), many)))},
-		{"levels in version 2", "more than the declared 1 values", forge(t, format.Uncompressed, nil, dataPageV2(100, format.Plain, 1, 6, join(run(1<<30, 0), run(1<<30, 0))))},
-		{"many runs", "more than the declared 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(levels(bytes.Repeat(run(512, 0), 1<<16)), many)))},
-		{"bit-packed run", "more than the declared 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, levels(binary.AppendUvarint(nil, 1<<63|1))))},
-		{"dictionary indices", "more than the declared 1 values", forge(t, format.Uncompressed, nil,
+		{"gzip", forge(t, format.Gzip, nil, dataPage(size, format.Plain, 1, zipped(t, zeros)))},
+		{"zstd", forge(t, format.Zstd, nil, dataPage(size, format.Plain, 1, zstandard(t, zeros)))},
+		{"snappy", forge(t, format.Snappy, nil, dataPage(size, format.Plain, 1, binary.AppendUvarint(nil, 1<<31)))},
+		{"gzip in version 2", forge(t, format.Gzip, nil, dataPageV2(8, format.Plain, 1, 2, join(run(1, 0), run(1, 1), zipped(t, zeros))))},
+		{"brotli", forge(t, format.Brotli, nil, dataPage(size, format.Plain, 1, packed(t, &parquet.Brotli, zeros)))},
+		{"lz4", forge(t, format.Lz4Raw, nil, dataPage(size, format.Plain, 1, packedLZ4(t, zeros)))},
+		{"lz4, less than announced", forge(t, format.Lz4Raw, nil, dataPage(1<<20, format.Plain, 1, packedLZ4(t, oneValue)))},
+		{"lz4 in version 2", forge(t, format.Lz4Raw, nil, dataPageV2(8, format.Plain, 1, 2, join(run(1, 0), run(1, 1), packedLZ4(t, zeros))))},
+		{"old lz4", forge(t, format.Lz4, nil, dataPage(size, format.Plain, 1, []byte{255}))},
+		{"lzo", forge(t, format.LZO, nil, dataPage(size, format.Plain, 1, []byte{255}))},
+		{"repetition levels", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(many, many)))},
+		{"definition levels", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(levels(run(1, 0)), many)))},
+		{"levels in version 2", forge(t, format.Uncompressed, nil, dataPageV2(100, format.Plain, 1, 6, join(run(1<<30, 0), run(1<<30, 0))))},
+		{"many runs", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, join(levels(bytes.Repeat(run(512, 0), 1<<16)), many)))},
+		{"bit-packed run", forge(t, format.Uncompressed, nil, dataPage(100, format.Plain, 1, levels(binary.AppendUvarint(nil, 1<<63|1))))},
+		{"dictionary indices", forge(t, format.Uncompressed, nil,
 			page{format.PageHeader{Type: format.DictionaryPage, UncompressedPageSize: 4, DictionaryPageHeader: some(format.DictionaryPageHeader{NumValues: 1})}, []byte{1, 0, 0, 0}},
 			dataPage(100, format.RLEDictionary, 1, join(levels(run(1, 0)), levels(run(1, 1)), []byte{1}, run(1<<30, 0))))},
-		{"deltas", "more than the declared 1 values", forge(t, format.Uncompressed, nil, dataPage(100, format.DeltaBinaryPacked, 1, join(levels(run(1, 0)), levels(run(1, 1)), delta)))},
-		{"shared beginnings", "texts have more than 268435456 bytes", forge(t, format.Zstd, nil, dataPage(2<<20, format.DeltaByteArray, 300, zstandard(t, join(levels(run(300, 0)), levels(run(300, 1)), shared))))},
-		{"unknown encoding", "is not supported", forge(t, format.Uncompressed, nil, dataPage(100, 99, 1, join(levels(run(1, 0)), levels(run(1, 1)))))},
-		{"announced bytes", "declares 2147483647 bytes", forge(t, format.Uncompressed, nil, dataPage(1<<31-1, format.Plain, 1, oneValue))},
-		{"announced values", "declares 2147483647 values", forge(t, format.Uncompressed, nil, dataPage(size, format.Plain, 1<<31-1, oneValue))},
-		{"two kinds", "the header of another kind", forge(t, format.Uncompressed, nil, func() page {
+		{"deltas", forge(t, format.Uncompressed, nil, dataPage(100, format.DeltaBinaryPacked, 1, join(levels(run(1, 0)), levels(run(1, 1)), delta)))},
+		{"shared beginnings", forge(t, format.Zstd, nil, dataPage(2<<20, format.DeltaByteArray, 300, zstandard(t, join(levels(run(300, 0)), levels(run(300, 1)), shared))))},
+		{"unknown encoding", forge(t, format.Uncompressed, nil, dataPage(100, 99, 1, join(levels(run(1, 0)), levels(run(1, 1)))))},
+		{"announced bytes", forge(t, format.Uncompressed, nil, dataPage(1<<31-1, format.Plain, 1, oneValue))},
+		{"announced values", forge(t, format.Uncompressed, nil, dataPage(size, format.Plain, 1<<31-1, oneValue))},
+		{"two kinds", forge(t, format.Uncompressed, nil, func() page {
 			p := plain
 			p.head.DictionaryPageHeader = some(format.DictionaryPageHeader{NumValues: 1})
 			return p
 		}())},
-		{"schema list", "footer: ", list(2, 12)},
-		{"row group list", "footer: ", list(4, 12)},
-		{"nesting", "nested deeper", seal([]byte("PAR1"), bytes.Repeat([]byte{0x1c}, 1000))},
-		{"columns", "5000 columns", forge(t, format.Uncompressed, func(m *format.FileMetaData) {
+		{"schema list", list(2, 12)},
+		{"row group list", list(4, 12)},
+		{"nesting", seal([]byte("PAR1"), bytes.Repeat([]byte{0x1c}, 1000))},
+		{"columns", forge(t, format.Uncompressed, func(m *format.FileMetaData) {
 			for len(m.Schema) < 5000 {
 				m.Schema = append(m.Schema, format.SchemaElement{Name: "x", NumChildren: some(int32(1))})
 			}
 		}, plain)},
-		{"row groups", "write larger row groups", forge(t, format.Uncompressed, func(m *format.FileMetaData) {
+		{"row groups", forge(t, format.Uncompressed, func(m *format.FileMetaData) {
 			m.Schema = append(m.Schema, make([]format.SchemaElement, 1000)...)
 			m.RowGroups = append(m.RowGroups, make([]format.RowGroup, 2000)...)
 		}, plain)},
-		{"pages elsewhere", "beyond the file", forge(t, format.Uncompressed, func(m *format.FileMetaData) { m.RowGroups[0].Columns[0].MetaData.DictionaryPageOffset = 9 }, plain)},
-		{"pages between", "first page is not at the declared offset", forge(t, format.Uncompressed, func(m *format.FileMetaData) {
+		{"pages elsewhere", forge(t, format.Uncompressed, func(m *format.FileMetaData) { m.RowGroups[0].Columns[0].MetaData.DictionaryPageOffset = 9 }, plain)},
+		{"pages between", forge(t, format.Uncompressed, func(m *format.FileMetaData) {
 			m.RowGroups[0].Columns[0].MetaData.DictionaryPageOffset, m.RowGroups[0].Columns[0].MetaData.DataPageOffset = 4, 6
 		}, plain)},
-		{"other codec", "does not have the same compression", forge(t, format.Gzip, func(m *format.FileMetaData) {
+		{"other codec", forge(t, format.Gzip, func(m *format.FileMetaData) {
 			second := m.RowGroups[0]
 			second.Columns = append([]format.ColumnChunk{}, second.Columns...)
 			second.Columns[0].MetaData.Codec = format.Uncompressed
@@ -270,12 +270,10 @@ func TestBombs(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			err := read(t, test.raw)
 			runtime.ReadMemStats(&after)
-			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want %s", err, test.want)
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("got %v, want ErrInvalid", err)
 			}
-			if valid := strings.Contains(test.want, "is not supported"); valid == strings.Contains(err.Error(), "invalid") {
-				t.Errorf("an unsupported file must not be ErrInvalid: %v", err)
-			}
+			golden.Message(t, test.name, err)
 			if used := after.TotalAlloc - before.TotalAlloc; used > 32<<20 {
 				t.Errorf("%d bytes were allocated for a file of %d", used, len(test.raw))
 			}

@@ -14,32 +14,34 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// unpackedLZ4 shows a file whose columns are compressed as LZ4_RAW as one in which they are not: behind the
-// bytes of the file lie heads that say so, pages that are unpacked when they are read, and another
-// footer. Package parquet (v0.32.0) cannot unpack these itself: where three times the packed bytes are
-// more than the page, it unpacks into a buffer that it then forgets.
+// unpackedLZ4 presents a file with columns compressed as LZ4_RAW as a file without this
+// compression. After the bytes of the file it appends matching headers, pages that are decompressed
+// when they are read, and another footer. Package parquet (v0.32.0) cannot decompress these pages
+// itself: if three times the compressed size is more than the page, it decompresses into a buffer
+// that it then drops.
 type unpackedLZ4 struct {
 	file  io.ReaderAt
 	size  int64
-	parts []part // by where they begin
+	parts []part // sorted by offset
 	end   int64
 
 	mu     sync.Mutex
-	newest int    // the part that buffer holds; -1: none
-	buffer []byte // of its page
+	newest int    // part that buffer contains; -1: none
+	buffer []byte // its page
 	packed []byte
 }
 
-// maxPagesLZ4 is how many heads and pages are remembered of a file, some 150 bytes each.
+// maxPagesLZ4 is the maximum number of headers and pages that are kept for a file, about 150 bytes
+// each.
 const maxPagesLZ4 = 2 << 20
 
-// part is a piece that the file does not have.
+// part is a piece that is not in the file.
 type part struct {
 	first, length int64
 	bytes         []byte // nil: a page
 
-	at            int64 // of a page: where it is packed
-	plain, shrunk int   // so many bytes are as they are, of v2 its levels; and so many are packed
+	at            int64 // for a page: offset of the compressed bytes
+	plain, shrunk int   // numbers of uncompressed bytes (in v2 its levels) and of compressed bytes
 }
 
 // unpackLZ4 returns a file without LZ4_RAW, which is the file itself if it has none, and its size.
@@ -67,7 +69,7 @@ func unpackLZ4(file io.ReaderAt, size int64, metadata format.FileMetaData) (io.R
 	return u, u.end, nil
 }
 
-// add adds the pages of a column of a row group, and says in what is known of it where they are.
+// add adds the pages of a column of a row group, and updates their offsets in the metadata.
 func (u *unpackedLZ4) add(about *format.ColumnMetaData) error {
 	column, err := chunkOf(u.file, u.size, strings.Join(about.PathInSchema, "."), *about)
 	if err != nil {
@@ -144,7 +146,7 @@ func (u *unpackedLZ4) ReadAt(to []byte, at int64) (n int, err error) {
 	return n, nil
 }
 
-// page unpacks one. Its memory is used again.
+// page decompresses a page. The next call reuses its memory.
 func (u *unpackedLZ4) page(i int) ([]byte, error) {
 	if u.newest == i {
 		return u.buffer, nil

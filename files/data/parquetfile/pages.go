@@ -11,11 +11,11 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// maxPage is how many bytes a page may have, packed or not.
+// maxPage is the maximum size of a page in bytes, compressed or not.
 const maxPage = 256 << 20
 
 const (
-	maxHead   = 1 << 20     // bytes of the head of a page
+	maxHead   = 1 << 20     // bytes of a page header
 	maxValues = maxPage / 8 // of a page
 )
 
@@ -25,7 +25,7 @@ type chunk struct {
 	name   string
 	codec  format.CompressionCodec
 	bytes  *io.SectionReader
-	data   int64 // where in bytes package parquet begins to read data pages
+	data   int64 // offset in bytes at which package parquet starts to read data pages
 }
 
 // CheckHeads reads the headers of all pages of a column in a row group, and refuses pages with
@@ -65,7 +65,7 @@ func (f *File) chunk(group, column int) (chunk, error) {
 	}
 	described := groups[group].Columns[column]
 	about := described.MetaData
-	// Package parquet unpacks all chunks as the first is packed.
+	// Package parquet decompresses all chunks with the codec of the first.
 	if first := groups[0].Columns; column >= len(first) || first[column].MetaData.Codec != about.Codec {
 		return chunk{}, fmt.Errorf("%w: column %d does not have the same compression in all row groups", ErrInvalid, column)
 	}
@@ -77,7 +77,7 @@ func (f *File) chunk(group, column int) (chunk, error) {
 	return c, err
 }
 
-// chunkOf finds a column of a row group in a file of that size.
+// chunkOf returns a column of a row group in a file of a given size.
 func chunkOf(file io.ReaderAt, size int64, name string, about format.ColumnMetaData) (chunk, error) {
 	start := about.DataPageOffset
 	if about.DictionaryPageOffset != 0 {
@@ -90,7 +90,7 @@ func chunkOf(file io.ReaderAt, size int64, name string, about format.ColumnMetaD
 	return chunk{name: name, codec: about.Codec, bytes: io.NewSectionReader(file, start, length), data: about.DataPageOffset - start}, nil
 }
 
-// each calls do with the place, head and body of every page.
+// each calls do with the offset, header and body of every page.
 func (c chunk) each(do func(at int64, head format.PageHeader, body *io.SectionReader) error) error {
 	buffer := make([]byte, maxHead)
 	aligned := c.data == 0
@@ -119,9 +119,9 @@ func (c chunk) each(do func(at int64, head format.PageHeader, body *io.SectionRe
 	return nil
 }
 
-// head reads the head of a page and returns its length.
+// head reads the header of a page and returns its length.
 func (c chunk) head(buffer []byte, at int64) (head format.PageHeader, length int, err error) {
-	// Most heads are a few dozen bytes; statistics can make them long.
+	// Most headers have a few dozen bytes; statistics can make them long.
 	for _, room := range []int{512, maxHead} {
 		n, readErr := c.bytes.ReadAt(buffer[:room], at)
 		if readErr != nil && !errors.Is(readErr, io.EOF) {
@@ -138,7 +138,7 @@ func (c chunk) head(buffer []byte, at int64) (head format.PageHeader, length int
 	return head, length, nil
 }
 
-// checkHead refuses a page that announces too much, or is of two kinds at once.
+// checkHead refuses a page with excessive sizes, or of two kinds at once.
 func checkHead(head format.PageHeader) error {
 	if head.UncompressedPageSize < 0 || head.UncompressedPageSize > maxPage || head.CompressedPageSize > maxPage {
 		return fmt.Errorf("declares %d bytes, compressed %d, the limit is %d; write smaller pages", head.UncompressedPageSize, head.CompressedPageSize, maxPage)

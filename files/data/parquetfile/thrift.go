@@ -23,7 +23,7 @@ const (
 	thriftStruct = 12
 )
 
-// Bounds on what Thrift structures hold, so that decoded they take less than a gigabyte.
+// Limits of Thrift structures, so that decoding takes less than a gigabyte.
 const (
 	maxElements = 1 << 20 // of all lists, sets and maps together
 	maxNesting  = 32
@@ -31,14 +31,14 @@ const (
 
 var errShort = errors.New("truncated within a structure")
 
-// walker goes through a structure in the compact protocol without keeping anything of it.
+// walker skips over a structure in the compact protocol without storing it.
 type walker struct {
 	rest     []byte
 	elements int
 }
 
-// structLength returns the length of the structure that some bytes begin with. It refuses
-// lists and texts that are longer than the bytes.
+// structLength returns the length of the structure at the start of some bytes. It refuses lists and
+// texts that are longer than the bytes.
 func structLength(raw []byte) (int, error) {
 	w := walker{rest: raw}
 	if err := w.value(thriftStruct, 0); err != nil {
@@ -73,13 +73,13 @@ func (w *walker) varint() (uint64, error) {
 	return value, nil
 }
 
-// value passes over a value of a type.
+// value skips a value of a type.
 func (w *walker) value(kind byte, depth int) error {
 	if depth > maxNesting {
 		return fmt.Errorf("structures are nested deeper than %d", maxNesting)
 	}
 	switch kind {
-	case thriftTrue, thriftFalse, thriftByte: // as elements; fields have them in their type
+	case thriftTrue, thriftFalse, thriftByte: // as elements; for fields, the type contains the value
 		return w.skip(1)
 	case thriftI16, thriftI32, thriftI64:
 		_, err := w.varint()
@@ -109,7 +109,7 @@ func (w *walker) fields(depth int) error {
 		if err != nil || head == 0 {
 			return err
 		}
-		if head>>4 == 0 { // the number of the field follows
+		if head>>4 == 0 { // the field number follows
 			if _, err := w.varint(); err != nil {
 				return err
 			}
@@ -122,7 +122,7 @@ func (w *walker) fields(depth int) error {
 	}
 }
 
-// count notes so many elements, each of which has at least a byte.
+// count counts n elements, each with at least a byte.
 func (w *walker) count(n uint64) error {
 	if n > uint64(len(w.rest)) {
 		return errShort

@@ -15,7 +15,7 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// unpacker unpacks pages into memory that it uses again.
+// unpacker decompresses pages into reusable memory.
 type unpacker struct {
 	column         *parquet.Column
 	codec          format.CompressionCodec
@@ -29,7 +29,7 @@ func (u *unpacker) close() {
 	}
 }
 
-// check reports whether a page is within what its head announces.
+// check reports whether a page matches its header.
 func (u *unpacker) check(head format.PageHeader, body *io.SectionReader) error {
 	u.packed = grow(u.packed, int(body.Size()))
 	if _, err := io.ReadFull(body, u.packed); err != nil {
@@ -44,8 +44,8 @@ func (u *unpacker) check(head format.PageHeader, body *io.SectionReader) error {
 	return nil
 }
 
-// refusal says that a file is of a kind that is not read. It is ErrInvalid, but does not call
-// the file so.
+// refusal means that a file is of an unsupported kind. It is ErrInvalid, but its message does not
+// call the file invalid.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -113,14 +113,14 @@ func (u *unpacker) page(head format.PageHeader) error {
 	}
 }
 
-// unpack unpacks at most size bytes.
+// unpack decompresses at most size bytes.
 func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
 	tooLong := fmt.Errorf("unpacks to more than the declared %d bytes", size)
 	switch u.codec {
 	case format.Uncompressed:
 		return packed, nil
 	case format.Snappy:
-		// A block begins with its length (Snappy's format_description.txt).
+		// A block starts with its length (Snappy's format_description.txt).
 		if length, n := binary.Uvarint(packed); n <= 0 || length > uint64(size) {
 			return nil, tooLong
 		}
@@ -152,7 +152,7 @@ func (u *unpacker) unpack(packed []byte, size int) ([]byte, error) {
 	}
 }
 
-// stream unpacks at most size bytes of a stream.
+// stream decompresses at most size bytes of a stream.
 func (u *unpacker) stream(from io.Reader, size int, tooLong error) ([]byte, error) {
 	u.buffer = grow(u.buffer, size)
 	n, err := io.ReadFull(from, u.buffer)
@@ -173,13 +173,13 @@ func grow(buffer []byte, size int) []byte {
 }
 
 func unreadable(encoding format.Encoding) error {
-	return refusal(fmt.Sprintf("encoding %v is not supported; use dictionary or plain encoding", encoding))
+	return refusal(fmt.Sprintf("encoding %d (%v) is not supported; use dictionary or plain encoding", encoding, encoding))
 }
 
-// checkValues reports whether encoded values are no more than announced.
+// checkValues reports whether there are at most as many encoded values as announced.
 func checkValues(encoding format.Encoding, data []byte, values int) error {
 	switch encoding {
-	case format.Plain, format.ByteStreamSplit: // nothing but the values
+	case format.Plain, format.ByteStreamSplit: // only the values
 		return nil
 	case format.PlainDictionary, format.RLEDictionary: //nolint:staticcheck // old writers name it so
 		if len(data) == 0 {
@@ -202,11 +202,11 @@ func tooMany(values int) error {
 	return fmt.Errorf("runs have more than the declared %d values", values)
 }
 
-// padding is how many values more than announced a run may have to fill its last bytes.
+// padding is the maximum number of additional values that a run may have to fill its last bytes.
 const padding = 1024
 
-// countRuns reports whether the runs of the hybrid encoding of small numbers, each of
-// width bits, have no more values than announced.
+// countRuns reports whether the runs of the hybrid encoding of small numbers, each of width bits,
+// have at most as many values as announced.
 // (https://parquet.apache.org/docs/file-format/data-pages/encodings/#run-length-encoding--bit-packing-hybrid-rle--3)
 func countRuns(data []byte, width, values int) error {
 	if width > 32 {

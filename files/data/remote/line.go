@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// patience is how long a call waits for the end of one for an audit. It is no less than a new connection takes, which is the
-// price of ending that.
+// patience is how long a call waits for the end of a call for an audit. It is at least the time of
+// a new connection, which is the cost of cancelling that call.
 const patience = 500 * time.Millisecond
 
-// line lets one call at a time use the connection, and those for audits after all others: a data server may take long to
-// answer them, and what its client trains must not come too late.
+// line lets one call at a time use the connection, with calls for audits after all others: a data
+// server may take long to answer them, and they must not delay the client's own training.
 type line struct {
-	busy chan struct{} // has a value while a call uses the connection
+	busy chan struct{} // contains a value while a call uses the connection
 
 	mu      sync.Mutex
-	waiting int                // calls that are not for audits
-	yield   context.CancelFunc // ends the call for an audit that uses the connection; nil: nothing does
+	waiting int                // waiting calls that are not for audits
+	yield   context.CancelFunc // cancels the call for an audit that uses the connection; nil: no such call
 }
 
-// enter waits until a call may use the connection, until leave.
+// enter waits until a call may use the connection. leave ends the use.
 func (l *line) enter(ctx context.Context) (leave func(), err error) {
 	l.wait(1)
 	defer l.wait(-1)
@@ -39,7 +39,7 @@ func (l *line) wait(more int) {
 	l.waiting += more
 }
 
-// hurry ends a call for an audit if others wait.
+// hurry cancels a call for an audit if other calls wait.
 func (l *line) hurry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *line) hurry() {
 	}
 }
 
-// enterLast is enter for a call for an audit, which yield ends; nil: it is not to be ended.
+// enterLast is enter for a call for an audit, which yield cancels; nil: it must not be cancelled.
 func (l *line) enterLast(ctx context.Context, yield context.CancelFunc) (leave func(), err error) {
 	for {
 		select {
@@ -59,11 +59,12 @@ func (l *line) enterLast(ctx context.Context, yield context.CancelFunc) (leave f
 		if l.lend(yield) {
 			return func() { l.end(); <-l.busy }, nil
 		}
-		<-l.busy // whoever waits has it next
+		<-l.busy // waiting calls are next
 	}
 }
 
-// lend notes what ends the call for an audit that uses the connection from now on, unless others wait.
+// lend records how to cancel the call for an audit that starts to use the connection, unless others
+// wait.
 func (l *line) lend(yield context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

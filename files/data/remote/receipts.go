@@ -9,16 +9,16 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-const maxReceipts = 1024 // that are remembered
+const maxReceipts = 1024 // number of receipts to keep
 
-// receipts are the newest ones of a server.
+// receipts contains the newest receipts of a server.
 type receipts struct {
 	of    map[assign.BatchID]data.Receipt
 	order []assign.BatchID // oldest first
 }
 
-// add remembers a receipt, unless it contradicts another one: then the server has given out other
-// tokens for the same sequences, and nothing of it can be trained on.
+// add stores a receipt, unless it contradicts another one. In that case the server has sent
+// different tokens for the same sequences, and none of its data can be used for training.
 func (r *receipts) add(new data.Receipt, logger *slog.Logger) error {
 	if old, known := r.of[new.Batch]; known && new.Contradicts(old) {
 		logger.Error("the data server signed two different receipts for the same batch of the same run; keep this line as proof of its misconduct",

@@ -22,7 +22,7 @@ import (
 // DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 20 * time.Second
 
-// Pauses between attempts: the first and the longest, give or take a random half.
+// Pauses between attempts: the first and the longest, plus or minus a random half.
 const (
 	firstPause = 100 * time.Millisecond
 	maxPause   = 2 * time.Second
@@ -53,7 +53,7 @@ type Client struct {
 	end     context.CancelFunc
 	len     uint64
 
-	line     line     // of the calls that use what follows
+	line     line     // of the calls that use the following fields
 	session  *session // nil: not connected
 	receipts receipts
 }
@@ -144,10 +144,11 @@ func (c *Client) Fingerprint(ctx context.Context, index uint64) (hash [32]byte, 
 	return hash, nil
 }
 
-// entering waits until a call may use the connection, until leave.
+// entering waits until a call may use the connection. leave ends the use.
 type entering func(ctx context.Context) (leave func(), err error)
 
-// do lets a call use the connection. It connects if need be, and again when that may help.
+// do makes a call on the connection. It connects if necessary, and repeats the call if that may
+// help.
 func (c *Client) do(ctx context.Context, timeout time.Duration, enter entering, call func(*session) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -169,12 +170,12 @@ func (c *Client) do(ctx context.Context, timeout time.Duration, enter entering, 
 	return err
 }
 
-// attempt makes one call. What no other attempt cures now is a backoff.PermanentError.
+// attempt makes one call. Errors that a retry cannot fix now are backoff.PermanentError.
 func (c *Client) attempt(ctx context.Context, call func(*session) error) error {
 	idle := c.session != nil
 	err := c.once(ctx, call)
 	if idle && err != nil && c.session == nil && ctx.Err() == nil && errors.Is(err, errServerGone) {
-		// The connection may have ended long ago.
+		// The connection may have been closed long ago.
 		err = c.once(ctx, call)
 	}
 	switch {
@@ -193,8 +194,8 @@ func (c *Client) attempt(ctx context.Context, call func(*session) error) error {
 	}
 }
 
-// once connects, unless there is a connection, and makes the call. The connection is kept
-// only if the next call can use it.
+// once connects, unless there is a connection, and makes the call. It keeps the connection only if
+// the next call can use it.
 func (c *Client) once(ctx context.Context, call func(*session) error) error {
 	if c.session == nil {
 		s, err := dial(ctx, c.options)
@@ -231,7 +232,7 @@ func (o Options) run() [32]byte {
 	return o.Run()
 }
 
-// check refuses samples that the model cannot be trained on.
+// check refuses samples that cannot be used to train the model.
 func (o Options) check(s message.Sample) error {
 	if len(s.Tokens) < 2 || len(s.Tokens) > o.SeqLen+1 {
 		return fmt.Errorf("%w: sample %d has %d tokens, want 2 to %d", message.ErrMalformed, s.Index, len(s.Tokens), o.SeqLen+1)

@@ -21,13 +21,13 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// frameTimeout bounds the wait for the next 16 KiB of an answer, or the rest of a frame. It is longer than a server
-	// takes to read its source.
+	// frameTimeout limits the wait for the next 16 KiB of an answer, or the rest of a frame. It is
+	// longer than a server takes to read its source.
 	frameTimeout = 45 * time.Second
 	pieceBytes   = 16 << 10
 )
 
-// errServerGone says that the connection ended.
+// errServerGone means that the connection ended.
 var errServerGone = errors.New("the connection to the data server was lost")
 
 // session is one connection after its handshake.
@@ -38,14 +38,14 @@ type session struct {
 	server   identity.ID
 	welcome  message.Welcome
 	number   uint32 // of the newest request
-	limit    int    // bytes of a frame
+	limit    int    // maximum bytes of a frame
 }
 
-// arriving reads from a socket and gives every pieceBytes the time of frameTimeout: over a slow link a long sequence
-// takes longer than a server may be silent.
+// arriving reads from a socket with a time limit of frameTimeout for every pieceBytes: over a slow
+// link a long sequence takes longer than a server may be silent.
 type arriving struct {
 	socket net.Conn
-	piece  int // bytes left of the current piece; 0: the next read begins a piece
+	piece  int // remaining bytes of the current piece; 0: the next read starts a piece
 }
 
 // Read implements io.Reader.
@@ -61,7 +61,7 @@ func (a *arriving) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// dial connects and does the handshake.
+// dial connects and performs the handshake.
 func dial(ctx context.Context, o Options) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
@@ -131,7 +131,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 	return s, nil
 }
 
-// expect reads the one kind of frame that may come now, or why it does not.
+// expect reads the expected kind of frame, or returns the reason for another one.
 func (s *session) expect(want frame.Type) ([]byte, error) {
 	s.arriving.piece = 0
 	kind, payload, err := s.reader.Next(s.limit)
@@ -178,7 +178,7 @@ func (s *session) write(kind frame.Type, payload []byte) error {
 	return nil
 }
 
-// request asks; the answer is read by expect.
+// request sends a request. The answer must be read with expect.
 func (s *session) request(kind message.Kind, id assign.BatchID) error {
 	s.number = max(s.number+1, 1)
 	return s.write(message.TypeRequest, message.Request{Number: s.number, Kind: kind, Batch: id}.AppendTo(nil))

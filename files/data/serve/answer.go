@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/data/remote/message"
 )
 
-// answer grants a request or denies it. It returns an error when the connection has to end.
+// answer grants a request or denies it. It returns an error if the connection has to end.
 func (c *connection) answer(ctx context.Context, request message.Request) error {
 	begun := time.Now()
 	kind := "samples"
@@ -41,18 +41,18 @@ func (c *connection) answer(ctx context.Context, request message.Request) error 
 	return c.send(message.TypeDenied, message.Denied{Number: request.Number, Refusal: message.Refusal(*refused)}.AppendTo(nil))
 }
 
-// tell hands an answer on to whoever keeps them.
+// tell passes an answer to Options.Answered.
 func (s *Server) tell(a Answer) {
 	if s.options.Answered != nil {
 		s.options.Answered(a)
 	}
 }
 
-// longestWay is how long each piece of a batch that another member trains waits at most while
-// somebody gets its own.
+// longestWay is the maximum wait of each piece of a batch that another member trains, while members
+// are getting their own batches.
 const longestWay = time.Second
 
-// deliver sends what was asked for, piece by piece, and returns how many bytes that are. Others says
+// deliver sends the requested data, piece by piece, and returns the number of bytes. others means
 // that another member trains the batch.
 func (c *connection) deliver(ctx context.Context, request message.Request, others bool) (sent int, err error) {
 	if !others {
@@ -84,7 +84,7 @@ func (c *connection) deliver(ctx context.Context, request message.Request, other
 	return sent, c.send(message.TypeReceipt, message.Receipt{Number: request.Number, Hash: receipt.Hash, Signature: receipt.Signature}.AppendTo(nil))
 }
 
-// sendPiece sends a part of a batch, and returns how many bytes of it.
+// sendPiece sends a part of a batch, and returns its number of bytes.
 func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Batch) (sent int, err error) {
 	for i, sequence := range batch.Sequences {
 		s := message.Sample{Number: number, Index: batch.ID.Start + uint64(i), Tokens: sequence}
@@ -105,7 +105,8 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 	return sent, c.writer.Flush()
 }
 
-// read reads from the source, for few clients at a time, and for fewer what others train.
+// read reads from the source, for a limited number of clients at a time, and for fewer with others'
+// batches.
 func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data.Batch, error) {
 	if others {
 		select {

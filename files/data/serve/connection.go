@@ -19,15 +19,15 @@ import (
 
 // Limits of one connection.
 const (
-	farewellTimeout = 2 * time.Second // for an answer that is on its way, and a refusal, when the server stops
-	pieceTokens     = 64 << 10        // of a batch that are in memory at once, unless a sequence is longer
-	pieceBytes      = 16 << 10        // that one time limit is for
-	// maxUnsent bounds the bytes that the system keeps before it sends them. Without it, a write on a slow link waits until
-	// a third of a buffer of megabytes is sent.
+	farewellTimeout = 2 * time.Second // for an answer in progress, and a refusal, when the server stops
+	pieceTokens     = 64 << 10        // of a batch in memory at once, unless a sequence is longer
+	pieceBytes      = 16 << 10        // bytes per time limit
+	// maxUnsent is the maximum number of bytes that the system buffers before sending. Without it,
+	// a write on a slow link waits until a third of a buffer of megabytes is sent.
 	maxUnsent = 64 << 10
 )
 
-// connection is one client's socket.
+// connection is one client's connection.
 type connection struct {
 	server  *Server
 	conn    *accept.Conn
@@ -42,7 +42,7 @@ func refuse(code message.Code, format string, values ...any) error {
 	return &message.Error{Code: code, Reason: fmt.Sprintf(format, values...)}
 }
 
-// protocol is how a data server talks of what clients do.
+// protocol contains the data server's errors and farewell.
 var protocol = accept.Protocol{
 	Malformed:       func(reason string) error { return refuse(message.Malformed, "%s", reason) },
 	TooSlow:         func(reason string) error { return refuse(message.TooSlow, "%s", reason) },
@@ -61,8 +61,8 @@ func farewell(reason error) ([]byte, bool) {
 	return frame.Append(nil, message.TypeRefusal, message.Refusal(*refused).AppendTo(nil)), true
 }
 
-// serve owns the socket until the client or ctx ends; hangUp ends ctx. identified is called
-// once the client has proved that it is part of the run.
+// serve owns the socket until the client or ctx ends; hangUp ends ctx. It calls identified once the
+// client has proved that it belongs to the run.
 func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
 	accept.LimitUnsent(socket, maxUnsent)
 	c := &connection{
@@ -87,7 +87,7 @@ func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, sock
 	c.conn.Close(err)
 }
 
-// resultOf names an error for the metrics.
+// resultOf returns the name of an error in metrics.
 func resultOf(err error) string {
 	if refused, ok := errors.AsType[*message.Error](err); ok {
 		return refused.Code.String()
@@ -95,8 +95,8 @@ func resultOf(err error) string {
 	return "broken"
 }
 
-// handshake proves the server's key, finds out who the client is and whether it is part of
-// the run, and makes this the connection of its key.
+// handshake proves the server's key, identifies the client, checks that it belongs to the run, and
+// makes this the connection of its key.
 func (c *connection) handshake(ctx context.Context) error {
 	if err := c.conn.Handshake(ctx, c.server.options.HandshakeTimeout); err != nil {
 		return err
@@ -127,12 +127,12 @@ func (c *connection) handshake(ctx context.Context) error {
 	if _, err := c.await(ctx, func() decision { return c.server.run.admit(coordinator.ClientID(c.id)) }); err != nil {
 		return err
 	}
-	c.server.enter(c) // before the client knows: so its next connection is the newer one
+	c.server.enter(c) // before the client knows, so that its next connection is the newer one
 	welcome := message.Welcome{SeqLen: uint32(c.server.options.SeqLen), Sequences: c.server.options.Source.Len(), Run: c.server.run.name()}
 	return c.send(message.TypeWelcome, welcome.AppendTo(nil))
 }
 
-// await asks for a decision, and again with every newer state while one may change it.
+// await makes a decision, and repeats it with every newer state while that may change it.
 func (c *connection) await(ctx context.Context, decide func() decision) (decision, error) {
 	timer := time.NewTimer(c.server.options.StateWait)
 	defer timer.Stop()
@@ -155,7 +155,7 @@ func (c *connection) await(ctx context.Context, decide func() decision) (decisio
 	}
 }
 
-// converse answers one request after the other until something ends that, and says what.
+// converse answers one request after the other until the connection ends, and returns the reason.
 func (c *connection) converse(ctx context.Context) error {
 	c.writer = bufio.NewWriterSize(&steadyWriter{ctx: ctx, conn: c.conn, limit: c.server.options.WriteTimeout}, pieceBytes)
 	limiter := c.server.limits.Of(c.id)
@@ -183,13 +183,13 @@ func (c *connection) converse(ctx context.Context) error {
 	}
 }
 
-// steadyWriter gives every piece of pieceBytes its own time limit. So a client on a slow link may take long for a long
-// answer, as long as it keeps reading.
+// steadyWriter gives every piece of pieceBytes a separate time limit. A client on a slow link may
+// therefore take long for a long answer, as long as it keeps reading.
 type steadyWriter struct {
 	ctx   context.Context
 	conn  *accept.Conn
 	limit time.Duration
-	last  bool // ctx has ended, and the time for the rest of the frame runs
+	last  bool // ctx has ended, and the time for the rest of the frame is running
 }
 
 // Write implements io.Writer.

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what the server shows. Their names begin with psyche_data_.
+// metrics contains the server's metrics. Their names start with psyche_data_.
 type metrics struct {
 	connections *prometheus.CounterVec // by result
 	live        prometheus.GaugeFunc

@@ -8,27 +8,27 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// pastRounds is of how many of the newest rounds that are over every member may have the batches, so
-// that it can audit what others made of them, and judge it.
+// pastRounds is the number of newest finished rounds whose batches every member may get, so that it
+// can audit the results made from them, and judge these.
 const pastRounds = 64
 
-// Bounds of what a member may have of other members' batches, in rounds' worth: what it may have grows
-// by sharePerRound with each round that ends, to maxShare at most while it is not used.
+// Limits of other members' batches for one member, in rounds' worth: the allowance grows by
+// sharePerRound with each finished round, up to maxShare.
 const (
 	sharePerRound = 2
 	maxShare      = 8
 )
 
-// past is what the server has noted of rounds, longer than states tell it, and who was in them.
+// past contains the server's records of rounds and their members, kept longer than in states.
 type past struct {
 	notes   []note // in ascending order of steps
 	readers map[coordinator.ClientID]*reader
-	newest  uint32           // step of the newest round that is over; 0: none
-	over    uint64           // where the running round begins, or the next
-	allowed []assign.BatchID // what readers may have: the newest rounds, and those that somebody is on trial for
+	newest  uint32           // step of the newest finished round; 0: none
+	over    uint64           // first sequence of the running or next round
+	allowed []assign.BatchID // batches for readers: of the newest rounds, and of those with a member on trial
 }
 
-// note is which sequences a round had.
+// note contains the sequences of a round.
 type note struct {
 	step  uint32
 	start uint64
@@ -39,13 +39,13 @@ func (n note) end() uint64 { return n.start + uint64(n.size) }
 
 // reader is a member of one of the newest rounds.
 type reader struct {
-	newest uint32 // step of the newest round that it was in
-	credit uint64 // sequences of others that it may have
+	newest uint32 // step of its newest round
+	credit uint64 // number of other members' sequences that it may get
 }
 
-// follow takes a newer state.
+// follow processes a newer state.
 func (p *past) follow(state *coordinator.State) {
-	if state.Config.VerificationPercent == 0 { // nobody audits
+	if state.Config.VerificationPercent == 0 { // no audits
 		*p = past{}
 		return
 	}
@@ -66,7 +66,7 @@ func (p *past) follow(state *coordinator.State) {
 	p.forget(state)
 }
 
-// add notes a round that is over.
+// add records a finished round.
 func (p *past) add(n note) {
 	i, known := slices.BinarySearchFunc(p.notes, n.step, func(n note, step uint32) int { return int(int64(n.step) - int64(step)) })
 	if known {
@@ -84,7 +84,7 @@ func (p *past) add(n note) {
 	}
 }
 
-// join lets the members of a round read.
+// join makes the members of a round readers.
 func (p *past) join(r *coordinator.Round) {
 	for _, id := range r.Members {
 		if p.readers[id] == nil {
@@ -94,7 +94,7 @@ func (p *past) join(r *coordinator.Round) {
 	}
 }
 
-// expel lets members that were ejected, or left long ago, read no more.
+// expel removes readers that were ejected, or left long ago.
 func (p *past) expel(state *coordinator.State) {
 	for _, clients := range [][]coordinator.Client{state.Epoch.Clients, state.Epoch.Exited, state.Departed} {
 		for i := range clients {
@@ -110,7 +110,7 @@ func (p *past) expel(state *coordinator.State) {
 	}
 }
 
-// forget gives up the notes of old rounds, and works out what is allowed.
+// forget drops the records of old rounds, and computes allowed.
 func (p *past) forget(state *coordinator.State) {
 	p.allowed = p.allowed[:0]
 	if len(p.notes) == 0 {
@@ -127,8 +127,8 @@ func (p *past) forget(state *coordinator.State) {
 	p.notes = slices.DeleteFunc(p.notes, func(n note) bool { return n.step < first && !kept[n.step] })
 }
 
-// startOf returns where the sequences of a round begin, or less if the server has not seen the round:
-// it may have been started since.
+// startOf returns the first sequence of a round, or a lower one if the server has not seen the
+// round, for example because of a restart.
 func (p *past) startOf(step uint32) uint64 {
 	for _, n := range slices.Backward(p.notes) {
 		if n.step <= step {
@@ -140,7 +140,7 @@ func (p *past) startOf(step uint32) uint64 {
 	return oldest.start - min(oldest.start, before)
 }
 
-// endOf returns likewise where they end, or more.
+// endOf similarly returns the end of its sequences, or a higher one.
 func (p *past) endOf(step uint32) uint64 {
 	for i, n := range p.notes {
 		switch {
@@ -155,7 +155,7 @@ func (p *past) endOf(step uint32) uint64 {
 	return math.MaxUint64
 }
 
-// has reports whether every reader may have a batch.
+// has reports whether every reader may get a batch.
 func (p *past) has(batch assign.BatchID) bool {
 	return slices.ContainsFunc(p.allowed, func(a assign.BatchID) bool { return a.Start <= batch.Start && batch.End <= a.End })
 }

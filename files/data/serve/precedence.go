@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// precedence lets some go before others.
+// precedence gives some requests priority.
 type precedence struct {
 	mu    sync.Mutex
-	first int           // requests that go first
-	clear chan struct{} // closed when there are none; nil: nobody waits for that
+	first int           // number of requests with precedence
+	clear chan struct{} // closed when there are none; nil: no waiters
 }
 
-// enter begins the turn of one that goes first; what it returns ends it.
+// enter starts a request with precedence. leave ends it.
 func (p *precedence) enter() (leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,7 +28,7 @@ func (p *precedence) enter() (leave func()) {
 	}
 }
 
-// giveWay waits until nobody goes first, but not longer than that.
+// giveWay waits until there is no request with precedence, at most longest.
 func (p *precedence) giveWay(ctx context.Context, longest time.Duration) {
 	p.mu.Lock()
 	if p.first == 0 {

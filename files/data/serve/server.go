@@ -36,7 +36,8 @@ const (
 	DefaultWriteTimeout      = 10 * time.Second
 )
 
-// Reads of the source at once, and those among them for batches that another member trains.
+// Maximum concurrent reads of the source, and those among them for batches that another member
+// trains.
 const (
 	maxReads  = 16
 	maxAudits = maxReads / 4
@@ -82,16 +83,16 @@ type Server struct {
 	metrics  *metrics
 	unproven *admission.Limiter
 	limits   *admission.KeyLimits
-	noise    *rate.Limiter // of log lines that clients can cause
-	reads    chan struct{} // has a value for each read of the source
-	audits   chan struct{} // likewise for those of batches that another member trains
-	turns    precedence    // members that train a batch come before those that audit one
+	noise    *rate.Limiter // limits log lines that clients can cause
+	reads    chan struct{} // contains a value for each read of the source
+	audits   chan struct{} // similarly for reads of batches that another member trains
+	turns    precedence    // members that train a batch have precedence over members that audit one
 	run      *run
 
 	mu     sync.Mutex
-	newest *coordinator.State // not followed yet; nil: none
-	hash   [32]byte           // of the run
-	wake   chan struct{}      // has a value when newest is set
+	newest *coordinator.State // not yet followed; nil: none
+	hash   [32]byte           // hash of the run
+	wake   chan struct{}      // contains a value when newest is set
 	live   map[identity.ID]*connection
 	broken bool // the newest read of the source failed
 }
@@ -148,7 +149,7 @@ func (s *Server) Update(state *coordinator.State, run [32]byte) {
 	}
 }
 
-// errUnreadable says no more, because anybody may read it.
+// errUnreadable contains no details, because health checks are public.
 var errUnreadable = errors.New("the data cannot be read; see the server's log")
 
 // Check returns an error if the server cannot serve. It is for health checks.
@@ -182,7 +183,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) {
 	acceptor.Accept(ctx, listener, &working)
 }
 
-// follow takes the states that Update passes.
+// follow processes the states passed to Update.
 func (s *Server) follow(ctx context.Context) {
 	for {
 		select {
@@ -198,7 +199,7 @@ func (s *Server) follow(ctx context.Context) {
 	}
 }
 
-// dismiss hangs up on keys that are not part of the run any more.
+// dismiss closes connections of keys that no longer belong to the run.
 func (s *Server) dismiss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,30 +9,30 @@ import (
 	"github.com/psyche-go/psyche/files/data/remote/message"
 )
 
-// maxDeliveries is how often a round's batch is delivered to its client: as often as
-// clients try, and then some.
+// maxDeliveries is how often a round's batch is delivered to its client, somewhat more than the
+// number of clients' attempts.
 const maxDeliveries = 10
 
-// run is what the server knows of the run, brought up to date by states.
+// run is the server's view of the run, updated by states.
 type run struct {
 	mu        sync.Mutex
-	members   map[coordinator.ClientID]bool // healthy ones: true; those who wait: false
-	begun     uint64                        // sequences that rounds had
-	rounds    []round                       // newest last; the next one too, as far as it is known
-	past      past                          // what others than their trainers may have
-	hash      [32]byte                      // of the run
-	delivered map[delivery]uint64           // sequences, of batches in rounds
-	changed   chan struct{}                 // closed when the next state is there
+	members   map[coordinator.ClientID]bool // true: healthy members; false: pending clients
+	begun     uint64                        // number of sequences in rounds so far
+	rounds    []round                       // newest last, including the next one if known
+	past      past                          // batches for members other than their trainers
+	hash      [32]byte                      // hash of the run
+	delivered map[delivery]uint64           // number of sequences delivered of batches in rounds
+	changed   chan struct{}                 // closed when the next state arrives
 }
 
-// round is the owners of the batches of one round.
+// round contains the owners of the batches of one round.
 type round struct {
 	step    uint32
 	seed    uint64
 	batches map[coordinator.ClientID]assign.BatchID
 }
 
-// delivery is the batch of a client in one round: no other round has sequences of it.
+// delivery identifies the batch of a client in one round. Its sequences belong to no other round.
 type delivery struct {
 	client coordinator.ClientID
 	batch  assign.BatchID
@@ -42,7 +42,7 @@ func newRun() *run {
 	return &run{delivered: make(map[delivery]uint64), changed: make(chan struct{})}
 }
 
-// follow takes a newer state of the run of that hash.
+// follow processes a newer state of the run with that hash.
 func (r *run) follow(state *coordinator.State, hash [32]byte) {
 	members := make(map[coordinator.ClientID]bool, len(state.Epoch.Clients)+len(state.Pending))
 	for i := range state.Pending {
@@ -63,7 +63,7 @@ func (r *run) follow(state *coordinator.State, hash [32]byte) {
 		rounds = append(rounds, roundOf(&state.Epoch.Rounds[i], state.Config, old))
 	}
 	// Clients read the batch of the next round while the running one is exchanged. Its members may
-	// change until it begins, so it is worked out anew from every state.
+	// change until it starts, so it is computed again for every state.
 	if next, follows := state.NextRound(); follows {
 		rounds = append(rounds, roundOf(&next, state.Config, nil))
 	}
@@ -86,7 +86,7 @@ func (r *run) follow(state *coordinator.State, hash [32]byte) {
 	r.changed = make(chan struct{})
 }
 
-// roundOf derives the owners of batches, unless that was done before.
+// roundOf computes the owners of batches, unless they are in old.
 func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 	for _, known := range old {
 		if known.step == from.Step && known.seed == from.Seed {
@@ -100,11 +100,11 @@ func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 	return r
 }
 
-// decision is what the newest state says.
+// decision is a decision by the newest state.
 type decision struct {
 	refused *message.Refusal // nil: allowed
-	others  bool             // it is allowed though another member, which comes first, trains it
-	wait    <-chan struct{}  // closed when there is a newer state; nil: that would change nothing
+	others  bool             // it is allowed, but another member, which has precedence, trains it
+	wait    <-chan struct{}  // closed when there is a newer state; nil: that would not change the decision
 }
 
 func (r *run) refuse(mayChange bool, code message.Code, format string, values ...any) decision {
@@ -135,7 +135,7 @@ func (r *run) name() [32]byte {
 // isPart reports whether a key may stay connected.
 func (r *run) isPart(id coordinator.ClientID) bool { return r.admit(id).refused == nil }
 
-// grant decides about a request, and counts it as delivered if it is for samples.
+// grant decides about a request, and counts a granted request for samples as delivered.
 func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// rounds of the swap-or-not network. Each moves an index with probability one half to
-// a place that is uniform over all n.
+// rounds is the number of rounds of the swap-or-not network. Each moves an index with probability
+// one half to a position that is uniform over all n.
 const rounds = 90
 
 const domain = "psyche/data/shuffle/v1"
@@ -22,7 +22,7 @@ type Permutation struct {
 	pass pass // of the newest call
 }
 
-// pass holds what all indices of one pass share.
+// pass contains the values that all indices of one pass share.
 type pass struct {
 	number uint64
 	pivots [rounds]uint64
@@ -40,9 +40,9 @@ func New(seed [32]byte, n uint64) *Permutation {
 // At returns the number of the sequence at an index of the run. For the indices p·n to (p+1)·n−1 of
 // a pass p it returns every number below n once.
 //
-// It is the swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO 2012). In each round, an index and
-// its mirror image about a pivot are swapped or not. One bit of a hash of the round and the larger
-// of the two decides.
+// At implements the swap-or-not shuffle (Hoang, Morris, Rogaway, CRYPTO 2012). In each round, it
+// swaps an index with its mirror image about a pivot, or leaves both in place. One bit of a hash
+// decides: the hash of the round and the larger of the two indices.
 func (p *Permutation) At(index uint64) uint64 {
 	current := p.passOf(index / p.n)
 	position := index % p.n
@@ -51,7 +51,7 @@ func (p *Permutation) At(index uint64) uint64 {
 	copy(block[len(domain):], p.seed[:])
 	binary.LittleEndian.PutUint64(block[len(domain)+32:], current.number)
 	for round := range rounds {
-		// pivot − position modulo n, without leaving 64 bits.
+		// pivot − position modulo n, without exceeding 64 bits.
 		mirror := current.pivots[round] - position
 		if current.pivots[round] < position {
 			mirror += p.n

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// decode turns little-endian bytes into token ids and returns the position of the
-// first that is out of range, or -1.
+// decode converts little-endian bytes to token IDs and returns the position of the first one out of
+// range, or -1.
 func decode(tokens []int32, raw []byte, o Options) int {
 	limit := uint32(math.MaxInt32)
 	if o.VocabSize > 0 {

@@ -50,7 +50,7 @@ func Compare(a, b string) int {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// digits returns the run of digits that begins a text.
+// digits returns the run of digits at the start of a text.
 func digits(text string) string {
 	end := 0
 	for end < len(text) && isDigit(text[end]) {

@@ -88,9 +88,9 @@ func (o Options) Check() error {
 type Set struct {
 	options     Options
 	files       []File
-	first       []uint64 // of each file: index, over all files, of its first sequence
-	len         uint64   // sequences
-	tokens      uint64   // of all files, with those that no sequence has
+	first       []uint64 // for each file: index, over all files, of its first sequence
+	len         uint64   // number of sequences
+	tokens      uint64   // in all files, including those in no sequence
 	permutation *shuffle.Permutation
 }
 
@@ -174,11 +174,11 @@ func (s *Set) Sequences(ctx context.Context, batch assign.BatchID) ([][]int32, e
 	return sequences, nil
 }
 
-// span is a read of sequences that lie side by side in one file.
+// span is a read of adjacent sequences in one file.
 type span struct {
 	file  File
-	first uint64 // token of the file
-	at    int    // where its first sequence goes
+	first uint64 // first token in the file
+	at    int    // position of its first sequence in the result
 	count int    // sequences
 }
 
@@ -199,7 +199,7 @@ func (s *Set) Read(ctx context.Context, indices []uint64) ([][]int32, error) {
 	return sequences, nil
 }
 
-// spans plans the reads: neighbours in a file are read together.
+// spans plans the reads: adjacent sequences in a file are read together.
 func (s *Set) spans(indices []uint64) []span {
 	var spans []span
 	for at, index := range indices {
@@ -235,7 +235,7 @@ func (s *Set) Place(index uint64) Place {
 	return Place{index / s.len, number, s.files[which].Name(), (number - s.first[which]) * uint64(s.options.SeqLen)}
 }
 
-// fileOf returns which file has a sequence.
+// fileOf returns the file of a sequence.
 func (s *Set) fileOf(number uint64) int {
 	return sort.Search(len(s.first), func(i int) bool { return s.first[i] > number }) - 1
 }

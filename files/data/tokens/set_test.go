@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/filestart"
 	"github.com/psyche-go/psyche/core/assign"
 )
 
@@ -123,7 +123,7 @@ func TestNewNamesWhatIsWrong(t *testing.T) {
 	if _, err := Begin(&memory{}, []byte("\x93NUMPY\x01\x00"), o); !errors.Is(err, ErrNumpyHeader) {
 		t.Errorf("numpy header: %v", err)
 	}
-	if _, err := Begin(&memory{}, []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00"), o); err == nil || !strings.Contains(err.Error(), "git lfs pull") {
+	if _, err := Begin(&memory{}, []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00"), o); !errors.Is(err, filestart.ErrPointer) {
 		t.Errorf("pointer of Git LFS: %v", err)
 	}
 }

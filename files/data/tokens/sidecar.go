@@ -42,7 +42,7 @@ const (
 	maxMetadata    = 64 << 10
 )
 
-// errSidecar says what to do about a description that is damaged.
+// errSidecar contains the remedy for a damaged description.
 var errSidecar = errors.New("get it again, or move it away if it does not belong to the tokens")
 
 // ReadSidecar reads a file that Sidecars names. found is false if the file has another purpose.
@@ -59,7 +59,7 @@ func ReadSidecar(ctx context.Context, f File) (s Stated, found bool, err error) 
 	return s, found, nil
 }
 
-// readMetadata reads the lines "TOKENIZER|SIZE" and the number of tokens.
+// readMetadata parses the lines "TOKENIZER|SIZE" and the number of tokens.
 func readMetadata(ctx context.Context, f File) (Stated, bool, error) {
 	if f.Size() > maxMetadata {
 		return Stated{}, false, nil
@@ -86,22 +86,22 @@ func readMetadata(ctx context.Context, f File) (Stated, bool, error) {
 	return s, true, nil
 }
 
-// indexMagic begins the .idx of Megatron.
+// indexMagic is the start of Megatron's .idx.
 const (
 	indexMagic  = "MMIDIDX\x00\x00"
 	indexHeader = len(indexMagic) + 8 + 1 + 8 + 8
 )
 
-// indexTypes are the types of numbers that an .idx knows, by their codes, and the bytes of
-// a token where they are read. Ids are not negative, so that signs do not matter.
+// indexTypes contains the number types in an .idx by their codes, and the bytes of a token if they
+// are supported. IDs are not negative, so signs do not matter.
 var indexTypes = map[byte]struct {
 	name string
 	size int
 }{1: {"uint8", 0}, 2: {"int8", 0}, 3: {"int16", 2}, 4: {"int32", 4}, 5: {"int64", 8}, 6: {"float64", 0}, 7: {"float32", 0}, 8: {"uint16", 2}}
 
 // readIndex reads the header of an .idx (mark, version, type, numbers of sequences and of
-// documents) and from its arrays (lengths as 32-bit, places as 64-bit numbers) where the
-// last sequence ends.
+// documents) and computes the end of the last sequence from its arrays (32-bit lengths, 64-bit
+// offsets).
 func readIndex(ctx context.Context, f File) (Stated, bool, error) {
 	if f.Size() < int64(indexHeader) {
 		return Stated{}, false, nil

@@ -12,17 +12,17 @@ import (
 // shorter.
 const StartSize = 4096
 
-// numpyMagic begins a file that numpy's save wrote.
+// numpyMagic is the start of a file of numpy's save.
 const numpyMagic = "\x93NUMPY"
 
-// header is what llm.c writes before the tokens: 256 32-bit numbers, of which the first
-// three are a mark, a version and the number of tokens.
+// header is llm.c's header before the tokens: 256 32-bit numbers, of which the first three are a
+// mark, a version and the number of tokens.
 type header struct {
 	mark, version uint32
 	tokenSize     int
 }
 
-// headers are the known ones: tokens of GPT-2 and of Llama 3.
+// headers contains the known headers: tokens of GPT-2 and of Llama 3.
 var headers = []header{{20240520, 1, 2}, {20240801, 7, 4}}
 
 const headerSize = 256 * 4

@@ -7,7 +7,7 @@ import (
 	"path"
 )
 
-// twoByteTokens is the largest vocabulary whose ids fit two bytes.
+// twoByteTokens is the largest vocabulary whose IDs fit into two bytes.
 const twoByteTokens = 1 << 16
 
 // Errors about the size of a token.
@@ -16,7 +16,7 @@ var (
 	ErrWrongSize   = errors.New("wrong token size")
 )
 
-// remedy is what somebody does whose token size is wrong or unknown.
+// remedy names the settings for the token size. Errors about a wrong or unknown size contain it.
 const remedy = "--token-size, or token_size_in_bytes of a run's data location"
 
 // AssumeSize returns the token size of a file without a description: two bytes, which is usual, if
@@ -56,16 +56,16 @@ func CheckPresumed(name string, size int64, vocabulary int) error {
 		name, ErrSizeUnknown, vocabulary, path.Base(name)+metadataEnding)
 }
 
-// Bounds of what looksWider takes for larger tokens.
+// Limits with which looksWider detects larger tokens.
 const (
 	leastPairs = 64
-	smallHalf  = 16 // an upper half is less in vocabularies of up to 2^20 entries
-	leastLower = 32 // so many tokens that are not 0 are at every second place by chance once in 2^32 files
+	smallHalf  = 16 // upper halves are smaller for vocabularies of up to 2^20 entries
+	leastLower = 32 // by chance, only one file in 2^32 has this number of nonzero tokens in every second position and none elsewhere
 )
 
-// looksWider reports whether the start of a file, read as tokens of size bytes, looks like
-// tokens of twice as many: every second one is next to nothing and most of the others are not,
-// or every second one is 0 and some of the others are not.
+// looksWider reports whether the start of a file, read as tokens of size bytes, looks like tokens of
+// twice the size. Either every second token is small and most of the remaining tokens are not, or
+// every second token is 0 and some of the remaining tokens are not.
 func looksWider(start []byte, size int) bool {
 	if size > 4 || len(start) < 2*size*leastPairs {
 		return false

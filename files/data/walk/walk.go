@@ -18,7 +18,8 @@ import (
 	"syscall"
 )
 
-// maxFolders bounds the folders of one walk. Links can lead to a folder in many ways.
+// maxFolders is the maximum number of folders of one walk. Links can lead to a folder on many
+// paths.
 const maxFolders = 1 << 20
 
 // Options selects files.
@@ -76,7 +77,7 @@ func (c Counts) String() string {
 	return text.String()
 }
 
-// systemNames are files that systems and programs keep in folders, in lower case.
+// systemNames are files that systems and programs create in folders, in lower case.
 var systemNames = []string{"cachedir.tag", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"}
 
 // Hidden reports whether a file is not data because of its name, without folder. The name begins
@@ -150,7 +151,7 @@ func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
 	info, err := os.Stat(name)
 	switch {
 	case link && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR)),
-		err == nil && info.IsDir() && w.within(info): // also a folder that a link to its parent leads back to
+		err == nil && info.IsDir() && w.within(info): // including a folder reached again through a link to its parent
 		w.found.Dead++
 		return nil
 	case err != nil:
@@ -176,7 +177,7 @@ func (w *walker) entry(name, inside string, entry fs.DirEntry) error {
 
 func (w *walker) hidden(folder string) bool { return !w.Hidden && HiddenFolder(folder) }
 
-// within reports whether the current folder lies in a folder.
+// within reports whether the current folder is inside a folder.
 func (w *walker) within(folder fs.FileInfo) bool {
 	return slices.ContainsFunc(w.around, func(other fs.FileInfo) bool { return os.SameFile(folder, other) })
 }

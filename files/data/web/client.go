@@ -27,7 +27,7 @@ const (
 	maxPause     = 5 * time.Second
 	maxRedirects = 5
 	maxHeader    = 64 << 10
-	parallel     = 8 // requests at once
+	parallel     = 8 // concurrent requests
 )
 
 // Errors of servers.
@@ -74,7 +74,7 @@ type client struct {
 	options   Options
 	http      *http.Client
 	transport *http.Transport
-	proxies   sync.Map // host:port of the user's own proxies, which may be anywhere
+	proxies   sync.Map // host:port of the user's own proxies, which may have any address
 }
 
 func newClient(o Options) *client {
@@ -89,7 +89,7 @@ func newClient(o Options) *client {
 		MaxIdleConnsPerHost:    parallel,
 		MaxConnsPerHost:        2 * parallel,
 		IdleConnTimeout:        30 * time.Second,
-		DisableCompression:     true, // a range of compressed bytes is of no use
+		DisableCompression:     true, // a range of compressed bytes is useless
 		ForceAttemptHTTP2:      true,
 	}
 	c.http = &http.Client{Transport: c.transport, CheckRedirect: c.checkRedirect}
@@ -118,7 +118,7 @@ func Redact(address string) string {
 	return u.Redacted()
 }
 
-// do tries a request until it succeeds, fails for good, or the time for it is used up.
+// do repeats a request until it succeeds, fails permanently, or its time is used up.
 func (c *client) do(ctx context.Context, name string, request func(ctx context.Context) error) error {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.Multiplier, pauses.MaxInterval = c.options.Pause, 2, maxPause
@@ -146,11 +146,11 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 	return last
 }
 
-// pieceBytes is the part of an answer that one Timeout is for.
+// pieceBytes is the part of an answer for one Timeout.
 const pieceBytes = 16 << 10
 
-// steadily makes a request that ends if pieceBytes of its answer do not arrive within Timeout: a long answer may take
-// long over a slow link.
+// steadily makes a request that is cancelled if pieceBytes of its answer do not arrive within
+// Timeout. A long answer may therefore take long over a slow link.
 func (c *client) steadily(ctx context.Context, request func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -163,14 +163,14 @@ func (c *client) steadily(ctx context.Context, request func(ctx context.Context)
 	return err
 }
 
-// arrivedKey is the key of a context's function that restarts the time of a request.
+// arrivedKey is the context key of the function that restarts the time limit of a request.
 type arrivedKey struct{}
 
 // arriving calls arrived for every pieceBytes of a body.
 type arriving struct {
 	io.ReadCloser
 	arrived func()
-	read    int // bytes since the newest call
+	read    int // bytes since the last call
 }
 
 // Read implements io.Reader.
@@ -183,7 +183,7 @@ func (a *arriving) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// isFinal reports whether trying again at once is of no use.
+// isFinal reports whether an immediate retry is pointless.
 func isFinal(err error) bool {
 	for _, final := range []error{tokens.ErrChanged, tokens.ErrTooShort, ErrNoRange, ErrStatus, errRedirect, privatenet.ErrInner} {
 		if errors.Is(err, final) {
@@ -193,7 +193,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// send sends a request and leaves the body to the caller.
+// send sends a request. The caller must read and close the body.
 func (c *client) send(ctx context.Context, address string, header http.Header) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -207,7 +207,7 @@ func (c *client) send(ctx context.Context, address string, header http.Header) (
 	request.Header.Set("User-Agent", "psyche")
 	response, err := c.http.Do(request)
 	if err != nil {
-		// url.Error names the whole address, with its secrets.
+		// url.Error contains the whole address, including secrets.
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
@@ -219,7 +219,7 @@ func (c *client) send(ctx context.Context, address string, header http.Header) (
 	return response, nil
 }
 
-// statusError turns a status that is no success into an error.
+// statusError converts an unsuccessful status to an error.
 func statusError(response *http.Response) error {
 	status := response.StatusCode
 	switch {
@@ -232,18 +232,18 @@ func statusError(response *http.Response) error {
 	}
 }
 
-// text is the status in our words: the server's reason phrase may hold anything.
+// text returns a text for the status, because the server's reason phrase may contain anything.
 func text(status int) string {
 	return strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status))
 }
 
-// overload is an error after which the server wants a pause.
+// overload is an error after which the server requests a pause.
 type overload struct {
 	error
 	pause backoff.RetryAfterError
 }
 
-// Unwrap shows the pause to package backoff.
+// Unwrap exposes the pause to package backoff.
 func (o overload) Unwrap() []error { return []error{o.error, &o.pause} }
 
 // withRetryAfter adds the pause of a Retry-After header, in seconds or as a date.

@@ -12,10 +12,10 @@ import (
 	"github.com/psyche-go/psyche/base/privatenet"
 )
 
-// dialTime bounds making a connection.
+// dialTime is the time limit for making a connection.
 const dialTime = 10 * time.Second
 
-// dial connects to a server at a public address, whatever its name was resolved to, or to a proxy.
+// dial connects to a server at a public address, checked after name resolution, or to a proxy.
 func (c *client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	_, isProxy := c.proxies.Load(address)
 	dialer := privatenet.Dialer(c.options.Inner || isProxy)
@@ -23,7 +23,7 @@ func (c *client) dial(ctx context.Context, network, address string) (net.Conn, e
 	return dialer.DialContext(ctx, network, address)
 }
 
-// proxy returns the proxy that the user's environment names for a request, and remembers it.
+// proxy returns the proxy in the user's environment for a request, and caches it.
 func (c *client) proxy(request *http.Request) (*url.URL, error) {
 	at, err := http.ProxyFromEnvironment(request)
 	if at != nil {
@@ -32,7 +32,7 @@ func (c *client) proxy(request *http.Request) (*url.URL, error) {
 	return at, err
 }
 
-// hostPort returns where a proxy is dialled.
+// hostPort returns the address of a proxy.
 func hostPort(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -44,7 +44,7 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// checkHost refuses an inner address in an address of the web: behind a proxy, dial does not see it.
+// checkHost refuses a private address in a URL, because dial does not see it behind a proxy.
 func (c *client) checkHost(u *url.URL) error {
 	addr, err := netip.ParseAddr(u.Hostname())
 	if err != nil || c.options.Inner || privatenet.Public(addr) {

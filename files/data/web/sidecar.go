@@ -9,14 +9,14 @@ import (
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
 
-// checkSidecars looks for the files that describe a token file beside it, compares the
-// size of a token that they say, and returns whether one says it. Only those of the first file of a location are asked for:
-// thousands of questions after files that mostly are not there would be a burden to the
-// server. An answer that is no success says that there is none.
+// checkSidecars reads the descriptions next to a token file, compares their token size, and reports
+// whether there is one. It is called only for the first file of a location, because thousands of
+// requests for files that mostly do not exist would burden the server. An unsuccessful answer means
+// that there is no description.
 func (c *client) checkSidecars(ctx context.Context, address string, o tokens.Options) (said bool, err error) {
 	at, err := url.Parse(address)
 	if err != nil || !slices.Contains(tokens.Extensions, path.Ext(at.Path)) {
-		return false, nil // it has no name that they could be named after
+		return false, nil // its address has no file name
 	}
 	for _, name := range tokens.Sidecars(at.Path) {
 		beside := *at
@@ -42,7 +42,7 @@ func (c *client) checkSidecars(ctx context.Context, address string, o tokens.Opt
 	return said, nil
 }
 
-// glimpse asks for the first byte of a file that may not be there, once.
+// glimpse requests the first byte of a file that may not exist, without retries.
 func (c *client) glimpse(ctx context.Context, address string) (version, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()

@@ -64,7 +64,7 @@ type version struct {
 	modified string
 }
 
-// file is a token file of which the version is known. It implements tokens.File.
+// file is a token file with a known version. It implements tokens.File.
 type file struct {
 	client  *client
 	address string
@@ -78,7 +78,7 @@ func (f *file) Name() string { return f.name }
 // Size implements tokens.File.
 func (f *file) Size() int64 { return f.version.size }
 
-// openAll opens files, several at a time.
+// openAll opens files, several concurrently.
 func (c *client) openAll(ctx context.Context, addresses []string, o tokens.Options) ([]tokens.File, error) {
 	files := make([]tokens.File, len(addresses))
 	group, opening := errgroup.WithContext(ctx)
@@ -92,7 +92,7 @@ func (c *client) openAll(ctx context.Context, addresses []string, o tokens.Optio
 	return files, group.Wait()
 }
 
-// open learns a file's version from its first bytes.
+// open determines a file's version from its first bytes.
 func (c *client) open(ctx context.Context, address string, o tokens.Options) (tokens.File, error) {
 	f := &file{client: c, address: address, name: Redact(address)}
 	if u, err := url.Parse(address); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -120,8 +120,8 @@ func (f *file) ReadAt(ctx context.Context, buffer []byte, offset int64) error {
 	})
 }
 
-// part requests one range. Without a version to hold the server to, a file that is shorter
-// than the buffer fills only a part of it.
+// part requests one range. Without a version to compare, a file that is shorter than the buffer
+// fills only a part of it.
 func (c *client) part(ctx context.Context, address string, buffer []byte, offset int64, want *version) (version, error) {
 	header := http.Header{}
 	header.Set("Range", fmt.Sprintf("bytes=%d-%d", offset, offset+int64(len(buffer))-1))
@@ -193,8 +193,8 @@ func readBody(response *http.Response, buffer []byte) error {
 	return nil
 }
 
-// changed reports whether another version is certainly not this one. A header that one
-// answer lacks says nothing.
+// changed reports whether another version certainly differs. A missing header in one answer does
+// not count.
 func (v version) changed(other version) bool {
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	return other.size >= 0 && v.size != other.size || differ(v.etag, other.etag) ||
@@ -202,13 +202,16 @@ func (v version) changed(other version) bool {
 }
 
 func changed(opened, found version) error {
+	if found.size < 0 {
+		return fmt.Errorf("%w: the server has another version", tokens.ErrChanged)
+	}
 	if opened.size != found.size {
 		return fmt.Errorf("%w: size was %d bytes, now %d", tokens.ErrChanged, opened.size, found.size)
 	}
 	return fmt.Errorf("%w: the server has another version of the same length", tokens.ErrChanged)
 }
 
-// contentRange reads "bytes 0-5/1234".
+// contentRange parses "bytes 0-5/1234".
 func contentRange(header string) (first, last, size int64, err error) {
 	rest, ok := strings.CutPrefix(header, "bytes ")
 	between, total, ok2 := strings.Cut(rest, "/")
@@ -230,7 +233,7 @@ func number(digits string) (int64, error) {
 	return int64(n), err
 }
 
-// clip keeps a foreign text from filling the log.
+// clip shortens a server's text for the log.
 func clip(text string) string {
 	const most = 80
 	if len(text) > most {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/psyche-go/psyche/base/fuzztest"
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
@@ -140,38 +142,37 @@ func TestHostileServers(t *testing.T) {
 		name      string
 		bad       http.HandlerFunc
 		is        error
-		text      string
 		permanent bool
 	}{
-		{"slow trickle", trickle, context.DeadlineExceeded, "", false},
-		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, "", false},
-		{"endless body", endless(part...), nil, "more than the requested 10 bytes", false},
-		{"endless body of wrong length", endless(append(part, "Content-Length", "999999999")...), nil, "announces 999999999 bytes", false},
-		{"body ends early", answer(206, append(part, "Content-Length", "0")...), nil, "announces 0 bytes", false},
-		{"body shorter than announced", answer(206, append(part, "Content-Length", "10")...), io.ErrUnexpectedEOF, "", false},
-		{"other range", endless("Content-Range", "bytes 2-11/32", "ETag", `"v1"`), nil, "sends bytes 2 to 11, asked for 0 to 9", false},
-		{"no Content-Range", endless(), nil, `Content-Range ""`, false},
-		{"wild Content-Range", endless("Content-Range", "bytes 9-0/"+strings.Repeat("9", 5000)), nil, "…", false},
-		{"size unknown", endless("Content-Range", "bytes 0-9/*"), nil, "Content-Range", false},
-		{"grew", endless("Content-Range", "bytes 0-9/34", "ETag", `"v1"`), tokens.ErrChanged, "size was 32 bytes, now 34", true},
-		{"other version", endless("Content-Range", "bytes 0-9/32", "ETag", `"v2"`), tokens.ErrChanged, "another version", true},
-		{"whole file", endlessly(200, "ETag", `"v1"`), ErrNoRange, "", true},
-		{"whole other file", endlessly(200, "ETag", `"v2"`), tokens.ErrChanged, "", true},
-		{"precondition failed", answer(412), tokens.ErrChanged, "", true},
-		{"range not satisfiable", answer(416), tokens.ErrChanged, "ends before byte 0", true},
-		{"compressed", endless(append(part, "Content-Encoding", "gzip")...), ErrStatus, "compressed", false},
-		{"server error", answer(500), nil, "500 Internal Server Error", false},
-		{"overload", answer(503, "Retry-After", "86400"), nil, "503", false},
-		{"forbidden", answer(403), ErrStatus, "403 Forbidden", false},
-		{"nonsense status", answer(299), ErrStatus, "299", false},
-		{"redirect loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }, errRedirect, "more than 5", false},
-		{"redirect to a file", answer(302, "Location", "file:///etc/passwd"), errRedirect, "from http to file", false},
-		{"huge head", answer(206, "X", strings.Repeat("x", 2*maxHeader)), nil, "", false},
+		{"slow trickle", trickle, context.DeadlineExceeded, false},
+		{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, nil, false},
+		{"endless body", endless(part...), nil, false},
+		{"endless body of wrong length", endless(append(part, "Content-Length", "999999999")...), nil, false},
+		{"body ends early", answer(206, append(part, "Content-Length", "0")...), nil, false},
+		{"body shorter than announced", answer(206, append(part, "Content-Length", "10")...), io.ErrUnexpectedEOF, false},
+		{"other range", endless("Content-Range", "bytes 2-11/32", "ETag", `"v1"`), nil, false},
+		{"no Content-Range", endless(), nil, false},
+		{"wild Content-Range", endless("Content-Range", "bytes 9-0/"+strings.Repeat("9", 5000)), nil, false},
+		{"size unknown", endless("Content-Range", "bytes 0-9/*"), nil, false},
+		{"grew", endless("Content-Range", "bytes 0-9/34", "ETag", `"v1"`), tokens.ErrChanged, true},
+		{"other version", endless("Content-Range", "bytes 0-9/32", "ETag", `"v2"`), tokens.ErrChanged, true},
+		{"whole file", endlessly(200, "ETag", `"v1"`), ErrNoRange, true},
+		{"whole other file", endlessly(200, "ETag", `"v2"`), tokens.ErrChanged, true},
+		{"precondition failed", answer(412), tokens.ErrChanged, true},
+		{"range not satisfiable", answer(416), tokens.ErrChanged, true},
+		{"compressed", endless(append(part, "Content-Encoding", "gzip")...), ErrStatus, false},
+		{"server error", answer(500), nil, false},
+		{"overload", answer(503, "Retry-After", "86400"), nil, false},
+		{"forbidden", answer(403), ErrStatus, false},
+		{"nonsense status", answer(299), ErrStatus, false},
+		{"redirect loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/again", http.StatusFound) }, errRedirect, false},
+		{"redirect to a file", answer(302, "Location", "file:///etc/passwd"), errRedirect, false},
+		{"huge head", answer(206, "X", strings.Repeat("x", 2*maxHeader)), nil, false},
 		{"no HTTP", func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, _ := http.NewResponseController(w).Hijack()
 			_, _ = conn.Write(bytes.Repeat([]byte{'A'}, 1<<20))
 			_ = conn.Close()
-		}, nil, "", false},
+		}, nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -188,8 +189,13 @@ func TestHostileServers(t *testing.T) {
 			if took := time.Since(started); took > 10*time.Second {
 				t.Errorf("took %v", took)
 			}
-			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("got %v, want %v with %q", err, test.is, test.text)
+			if test.is != nil && !errors.Is(err, test.is) {
+				t.Errorf("got %v, want %v", err, test.is)
+			}
+			if !slices.Contains([]string{"hangs", "huge head", "no HTTP"}, test.name) { // whose text net/http or the first timeout decides
+				golden.Message(t, test.name, err)
+			} else if err == nil {
+				t.Error("no error")
 			}
 			if err != nil && (strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "/a.ds") || len(err.Error()) > 500) {
 				t.Errorf("the error must name the file without its query, and be short: %v", err)

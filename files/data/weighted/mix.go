@@ -22,13 +22,13 @@ type Mix struct {
 	sources []Source
 	shares  []uint32
 	cycle   []place
-	order   *shuffle.Permutation // of the places of each cycle; nil: as they are
+	order   *shuffle.Permutation // order of the slots of each cycle; nil: unchanged
 }
 
-// place is one place of a cycle.
+// place is one slot of a cycle.
 type place struct {
 	source uint16
-	rank   uint32 // places of the same source before it
+	rank   uint32 // number of previous slots of the same source
 }
 
 // New mixes sources by their shares, at least one each and at most MaxCycle together. The Mix
@@ -54,9 +54,9 @@ func New(sources []Source, shares []uint32, seed *[32]byte) (*Mix, error) {
 	return m, nil
 }
 
-// arrange spreads the sources over a cycle. Each time the source that is furthest behind
-// its share is taken; at the end all have exactly theirs, because what a source is behind
-// is then a multiple of the length, more than minus one of them, and the sum is zero.
+// arrange distributes the sources over a cycle. In each step it takes the source that is furthest
+// behind its share. At the end all have exactly their shares, because the deficit of each source is
+// then a multiple of the length greater than minus the length, and the sum is zero.
 func arrange(shares []uint32, length int64) []place {
 	behind := make([]int64, len(shares))
 	taken := make([]uint32, len(shares))

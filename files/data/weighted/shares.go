@@ -28,7 +28,7 @@ func Shares(weights []string) ([]uint32, error) {
 	exact := make([]*big.Rat, len(weights))
 	sum := new(big.Rat)
 	for i, weight := range weights {
-		// A large exponent would take memory in proportion to the number.
+		// A large exponent would take memory in proportion to its value.
 		if value, ok := parse(weight); ok {
 			exact[i] = value
 			sum.Add(sum, value)
@@ -39,7 +39,7 @@ func Shares(weights []string) ([]uint32, error) {
 	return round(exact, sum), nil
 }
 
-// parse reads a decimal number.
+// parse parses a decimal number.
 func parse(text string) (*big.Rat, bool) {
 	approximate, err := strconv.ParseFloat(text, 64)
 	if err != nil || len(text) > 64 || !(approximate >= 1e-15 && approximate <= 1e15) {
@@ -65,7 +65,7 @@ func SharesOf(lengths []uint64) ([]uint32, error) {
 	return round(exact, sum), nil
 }
 
-// round turns positive weights with a known sum into shares.
+// round converts positive weights with a known sum to shares.
 func round(weights []*big.Rat, sum *big.Rat) []uint32 {
 	if whole, ok := wholeNumbers(weights); ok {
 		return whole
@@ -82,7 +82,7 @@ func round(weights []*big.Rat, sum *big.Rat) []uint32 {
 		floor := new(big.Int).Quo(ideal.Num(), ideal.Denom())
 		shares[i] = max(uint32(floor.Uint64()), 1)
 		left -= int(shares[i])
-		if floor.Sign() > 0 { // the others got more than their due
+		if floor.Sign() > 0 { // the others got more than their exact share
 			remainders = append(remainders, remainder{i, ideal.Sub(ideal, new(big.Rat).SetInt(floor))})
 		}
 	}
@@ -92,7 +92,7 @@ func round(weights []*big.Rat, sum *big.Rat) []uint32 {
 	for i := 0; left > 0; i, left = i+1, left-1 {
 		shares[remainders[i].source]++
 	}
-	for ; left < 0; left++ { // shares of one that stand for less: the largest pays
+	for ; left < 0; left++ { // shares of one that were rounded up: the largest pays
 		largest := 0
 		for i, share := range shares {
 			if share > shares[largest] {
@@ -104,8 +104,8 @@ func round(weights []*big.Rat, sum *big.Rat) []uint32 {
 	return shares
 }
 
-// wholeNumbers returns the smallest whole numbers in the same ratio, unless their sum is
-// more than a cycle.
+// wholeNumbers returns the smallest integers in the same ratio, unless their sum is larger than a
+// cycle.
 func wholeNumbers(weights []*big.Rat) ([]uint32, bool) {
 	denominator, divisor := big.NewInt(1), new(big.Int)
 	for _, weight := range weights {

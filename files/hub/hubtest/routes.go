@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// maxBody bounds a request, in bytes.
+// maxBody is the maximum size of a request in bytes.
 const maxBody = 64 << 20
 
-// routes are those of the Hub. The families of paths overlap in what they could
-// match, so each has a table of its own.
+// routes returns the routes of the Hub. The families of paths overlap in their patterns, so each
+// has a separate table.
 func (s *Server) routes() http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("POST /api/repos/create", s.createRepo)
@@ -55,7 +55,7 @@ type handler func(w http.ResponseWriter, r *http.Request, repo *repo)
 func (s *Server) reading(h handler) http.HandlerFunc { return s.guarded(h, false) }
 func (s *Server) writing(h handler) http.HandlerFunc { return s.guarded(h, true) }
 
-// guarded calls h with s.mu held; the body is read before.
+// guarded calls h with s.mu held, after reading the body.
 func (s *Server) guarded(h handler, write bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -79,7 +79,7 @@ func revisionOf(r *http.Request) string {
 	return "main"
 }
 
-// at finds the commit of a request, or says that there is none.
+// at returns the commit of a request, or sends an error if there is none.
 func at(w http.ResponseWriter, r *http.Request, repo *repo) (string, commit, bool) {
 	id, c, found := repo.at(revisionOf(r))
 	if !found {
@@ -181,7 +181,7 @@ func (s *Server) pathsInfo(w http.ResponseWriter, r *http.Request, repo *repo) {
 	answer(w, entries)
 }
 
-// resolve answers with a small file, or with where it is, and with what it is.
+// resolve answers with the metadata of a file, and with its content or a redirect to it.
 func (s *Server) resolve(w http.ResponseWriter, r *http.Request, repo *repo) {
 	id, c, found := at(w, r, repo)
 	if !found {

@@ -32,7 +32,7 @@ type Server struct {
 	mu        sync.Mutex
 	repos     map[string]*repo
 	objects   map[string][]byte         // by SHA-256
-	parts     map[string]map[int][]byte // of uploads that are not complete
+	parts     map[string]map[int][]byte // of incomplete uploads
 	intercept func(http.ResponseWriter, *http.Request) bool
 	log       []string
 	leaks     []string
@@ -44,7 +44,7 @@ type repo struct {
 	commits        map[string]commit
 }
 
-// commit is a tree; content of large files is in Server.objects.
+// commit is a tree. The content of large files is in Server.objects.
 type commit struct {
 	message string
 	parent  string
@@ -52,8 +52,8 @@ type commit struct {
 }
 
 type file struct {
-	data []byte // of small ones
-	oid  string // Git blob id, of the pointer for large ones
+	data []byte // of small files
+	oid  string // Git blob ID; for large files that of the pointer
 	lfs  string // SHA-256, or ""
 	size int64
 }
@@ -158,7 +158,7 @@ func (s *Server) IsPrivate(name string) bool {
 	return s.repos[name] != nil && s.repos[name].private
 }
 
-// create makes a repository with its first commit. s.mu is held.
+// create creates a repository with its first commit. The caller must hold s.mu.
 func (s *Server) create(name string, private bool) *repo {
 	r := &repo{private: private, branches: map[string]string{}, commits: map[string]commit{}}
 	const attributes = "*.safetensors filter=lfs diff=lfs merge=lfs -text\n"
@@ -180,7 +180,7 @@ func (r *repo) commit(branch, message string, files map[string]file) string {
 	return id
 }
 
-// at returns the commit that a revision stands for.
+// at returns the commit of a revision.
 func (r *repo) at(revision string) (string, commit, bool) {
 	if id, found := r.branches[revision]; found {
 		revision = id
@@ -193,7 +193,7 @@ func (s *Server) large(path string, size int64) bool {
 	return size > 0 && (strings.HasSuffix(path, ".safetensors") || size >= s.LFSThreshold)
 }
 
-// file makes a tree's entry of content. s.mu is held.
+// file returns a tree entry for content. The caller must hold s.mu.
 func (s *Server) file(path string, data []byte) file {
 	if !s.large(path, int64(len(data))) {
 		return file{data: data, oid: gitBlob(data), size: int64(len(data))}
@@ -223,7 +223,7 @@ func gitBlob(data []byte) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// observe logs requests, and lets the interceptor answer.
+// observe records requests, and lets the interceptor answer them.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -255,8 +255,8 @@ func answer(w http.ResponseWriter, value any) {
 	_ = json.NewEncoder(w).Encode(value)
 }
 
-// allowed returns the repository of a request when the sender may read or write it, and
-// otherwise answers why not. s.mu is held.
+// allowed returns the repository of a request if the sender may read or write it, and otherwise
+// sends the reason. The caller must hold s.mu.
 func (s *Server) allowed(w http.ResponseWriter, r *http.Request, write bool) (*repo, bool) {
 	token, sent := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	writes, known := s.Tokens[token]

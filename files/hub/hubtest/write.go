@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// asks reads what a request asks for, or refuses it.
+// asks decodes the body of a request, or refuses it.
 func asks(w http.ResponseWriter, r *http.Request, ask any) bool {
 	err := json.NewDecoder(r.Body).Decode(ask)
 	if err != nil {
@@ -27,7 +27,7 @@ func asks(w http.ResponseWriter, r *http.Request, ask any) bool {
 	return err == nil
 }
 
-// lfsBatch says where to put each object: in one piece, or in parts.
+// lfsBatch answers with the upload address of each object: for one piece, or for parts.
 func (s *Server) lfsBatch(w http.ResponseWriter, r *http.Request, _ *repo) {
 	var ask struct {
 		Transfers []string
@@ -74,8 +74,8 @@ func (s *Server) lfsVerify(w http.ResponseWriter, r *http.Request, _ *repo) {
 	answer(w, map[string]any{})
 }
 
-// completeParts puts an object together. It is called without a token, as its address
-// is a secret.
+// completeParts joins the parts of an object. It requires no token, because its address is a
+// secret.
 func (s *Server) completeParts(w http.ResponseWriter, r *http.Request) {
 	var ask struct {
 		OID   string
@@ -120,8 +120,8 @@ func etagOf(data []byte) string {
 	return `"` + hex.EncodeToString(sum[:]) + `"`
 }
 
-// commit reads the lines of a commit and applies them to the branch, if its newest
-// commit is the one that they build upon.
+// commit parses the lines of a commit and applies them to the branch, if the branch's newest commit
+// is their parent.
 func (s *Server) commit(w http.ResponseWriter, r *http.Request, repo *repo) {
 	branch := r.PathValue("revision")
 	id, parent, found := at(w, r, repo)
@@ -192,7 +192,8 @@ func (s *Server) apply(files map[string]file, line commitLine) error {
 	return nil
 }
 
-// storageRoutes are those of the second host. Its addresses are secrets and want no token.
+// storageRoutes returns the routes of the second host. Its addresses are secrets and require no
+// token.
 func (s *Server) storageRoutes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /blob/{oid}", func(w http.ResponseWriter, r *http.Request) {
@@ -203,7 +204,7 @@ func (s *Server) storageRoutes() http.Handler {
 			fail(w, http.StatusNotFound, "", "no such object")
 			return
 		}
-		w.Header().Set("ETag", etagOf(data)) // not the one of the Hub
+		w.Header().Set("ETag", etagOf(data)) // differs from the Hub's
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
 	})
 	mux.HandleFunc("PUT /upload/{oid}", func(w http.ResponseWriter, r *http.Request) {

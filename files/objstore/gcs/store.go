@@ -20,7 +20,7 @@ import (
 
 const (
 	chunk    = 8 << 20          // bytes of one upload request
-	readTime = 30 * time.Second // of one Stat or ReadAt with all its tries
+	readTime = 30 * time.Second // for one Stat or ReadAt with all its attempts
 	listTime = 2 * time.Minute
 )
 
@@ -91,7 +91,7 @@ func (s *Store) List(ctx context.Context, prefix string, limit int) ([]objstore.
 			return nil, s.wrap("list", prefix, err)
 		}
 		if objstore.CheckName(attributes.Name) != nil {
-			continue // a marker of a folder, or a name that other stores cannot hold
+			continue // a folder marker, or a name that other stores do not support
 		}
 		if len(objects) == limit {
 			return nil, fmt.Errorf("list gs://%s/%s: %w: more than %d", s.name, prefix, objstore.ErrTooMany, limit)
@@ -126,7 +126,7 @@ func (s *Store) version(o objstore.Object) (*storage.ObjectHandle, error) {
 	return s.bucket.Object(o.Name).Generation(generation), nil
 }
 
-// open requests bytes of a version; a negative length is all of them.
+// open requests bytes of a version; a negative length means all of them.
 func (s *Store) open(ctx context.Context, o objstore.Object, offset, length int64) (*storage.Reader, error) {
 	handle, err := s.version(o)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *Store) ReadAt(ctx context.Context, o objstore.Object, buffer []byte, of
 
 // Open implements objstore.Store.
 func (s *Store) Open(ctx context.Context, o objstore.Object) (io.ReadCloser, error) {
-	if o.Size == 0 { // a range request of nothing is an error
+	if o.Size == 0 { // an empty range request is an error
 		if now, err := s.Stat(ctx, o.Name); err != nil || now != o {
 			return nil, errors.Join(fmt.Errorf("read gs://%s/%s: %w", s.name, o.Name, objstore.ErrChanged), err)
 		}
@@ -197,7 +197,7 @@ func (s *Store) Put(ctx context.Context, name string, content io.Reader, size in
 		}
 		handle = handle.If(storage.Conditions{GenerationMatch: number})
 	}
-	// Until the writer is closed nothing exists; a cancelled one writes nothing.
+	// The object does not exist until the writer is closed; a cancelled writer writes nothing.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := handle.NewWriter(ctx)
@@ -218,7 +218,7 @@ func (s *Store) Put(ctx context.Context, name string, content io.Reader, size in
 	return describe(w.Attrs()), nil
 }
 
-// wrap says what was being done, in the words of package objstore.
+// wrap adds the operation, and converts the error to package objstore's.
 func (s *Store) wrap(doing, name string, err error) error {
 	if api, ok := errors.AsType[*googleapi.Error](err); ok && api.Code == http.StatusPreconditionFailed {
 		err = objstore.ErrPrecondition

@@ -313,7 +313,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		for i, a := range r.Authority.Authorizations {
 			delegates := ""
 			if len(a.Delegates) > 0 {
-				delegates = ", and in its name " + strings.Join(a.Delegates, ", ")
+				delegates = ", delegates " + strings.Join(a.Delegates, ", ")
 			}
 			line(title("authorized", i), "%s%s", a.Grantee, delegates)
 		}

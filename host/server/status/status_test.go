@@ -18,7 +18,7 @@ import (
 
 func id(n byte) coordinator.ClientID { return coordinator.ClientID(backendtest.Key(n).ID()) }
 
-// inWarmup returns a run with two members, one of them ready, and one client that waits.
+// inWarmup returns a run with two members and one pending client. One member is ready.
 func inWarmup(t *testing.T) *coordinator.State {
 	t.Helper()
 	s, err := backendtest.Genesis("shown", 2)(id(9))
@@ -60,7 +60,8 @@ func TestRunIsTheSameThroughJSON(t *testing.T) {
 	}
 }
 
-// TestPrintOfRunThatGoesOn: a run that goes on from another one, and has trained nothing, is where that was.
+// TestPrintOfRunThatGoesOn checks that a run that continues an earlier run, and has trained nothing
+// yet, has the progress of the earlier run.
 func TestPrintOfRunThatGoesOn(t *testing.T) {
 	run := status.Of(inWarmup(t), [32]byte{7})
 	run.Step, run.TotalSteps = 1001, 2000
@@ -86,12 +87,12 @@ func TestPrint(t *testing.T) {
 	text.Reset()
 	run.Step = run.TotalSteps + 1
 	if err := run.Print(&text, time.UnixMilli(0)); err != nil {
-		t.Errorf("of a run that has all its steps: %v", err)
+		t.Errorf("of a run that has finished all steps: %v", err)
 	}
 	golden.Compare(t, "finished.golden", text.String())
 }
 
-// TestPrintMovesNoCursor wants what members and definitions name to do nothing to a terminal.
+// TestPrintMovesNoCursor checks that names of members and definitions cannot control a terminal.
 func TestPrintMovesNoCursor(t *testing.T) {
 	run := status.Of(inWarmup(t), [32]byte{7})
 	run.Checkpoint.Repo, run.Uploads = "\x1b]52;c;eA==\a", []status.Upload{{Repo: "\x1b[2J"}}
@@ -104,8 +105,8 @@ func TestPrintMovesNoCursor(t *testing.T) {
 	}
 }
 
-// TestClaims has four witnesses, one of which claims a loss of a thousandth of a nat: what is shown is what
-// the others claim, and who is far from it.
+// TestClaims checks four witnesses. One of them claims a loss of 0.001 nats. The output shows the
+// claim of the others, and the member whose claim is far away.
 func TestClaims(t *testing.T) {
 	s := inWarmup(t)
 	round := coordinator.Round{Step: 7, WitnessesNeeded: 3}
@@ -125,11 +126,12 @@ func TestClaims(t *testing.T) {
 	golden.Compare(t, "claims.golden", text.String())
 	s.Epoch.Rounds = s.Epoch.Rounds[1:]
 	if run := status.Of(s, [32]byte{}); run.Claimed != nil {
-		t.Errorf("of a round that runs: %+v", run.Claimed)
+		t.Errorf("of a running round: %+v", run.Claimed)
 	}
 }
 
-// TestNames shows names behind keys, marked as what clients say, and none that wants to be more than a name.
+// TestNames checks that names appear after their keys and are marked as unverified, and that unsafe
+// names are omitted.
 func TestNames(t *testing.T) {
 	state := inWarmup(t)
 	state.Model.Definition = []byte(`{"Name":"A run","Description":"About \u003cb\u003e"}`)

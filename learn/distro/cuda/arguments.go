@@ -11,10 +11,10 @@ import (
 //go:embed kernel.cu
 var source string
 
-// threads is the number of threads of a block: THREADS in kernel.cu.
+// threads is the number of threads in a block: THREADS of kernel.cu.
 const threads = 64
 
-// The structs below have the same layout as those of kernel.cu.
+// The structs below have the same layout as the structs of kernel.cu, byte for byte.
 
 type axisArguments struct {
 	n, lee      int32

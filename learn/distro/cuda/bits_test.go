@@ -28,7 +28,7 @@ func normal(seed uint64, n int, scale float64) []float32 {
 	return x
 }
 
-// sameBits fails at the first element whose bits differ, so that 0 and −0 differ too.
+// sameBits fails at the first element whose bits differ. So it also distinguishes 0 and −0.
 func sameBits(t rapid.TB, subject string, got, want []float32) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -42,8 +42,8 @@ func sameBits(t rapid.TB, subject string, got, want []float32) {
 	}
 }
 
-// mean merges results as the definition has it: the sum in their order, divided once. A mean
-// of zero adds nothing and is left out.
+// mean merges results as the definition requires: it adds them in order and divides once. It omits
+// a mean of zero, which adds nothing.
 func mean(l distro.Layout, results []codec.TensorResult) codec.TensorResult {
 	places := l.ChunkSize()
 	merged := l.Codec(places).NewResult()
@@ -68,8 +68,8 @@ func mean(l distro.Layout, results []codec.TensorResult) codec.TensorResult {
 	return merged
 }
 
-// compareMeans looks at what DecodeApply takes the sign of: a sign hides most differences
-// in the last place.
+// compareMeans compares the values whose signs DecodeApply uses, because a sign hides most
+// differences in the last place.
 func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.TensorResult) {
 	t.Helper()
 	want := make([]float32, l.Elements())
@@ -99,7 +99,7 @@ func compareMeans(t rapid.TB, d *Device, l distro.Layout, results []codec.Tensor
 	sameBits(t, "inverse transform of the means", got, want)
 }
 
-// compare runs rounds of three trainers on the device and by a kernel.
+// compare runs rounds of three trainers on the device and with a kernel.
 func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK int) {
 	t.Helper()
 	n := l.Elements()
@@ -111,13 +111,13 @@ func compare(t *testing.T, d *Device, k *distro.Kernel, l distro.Layout, topK in
 			seed := uint64(10*round + i)
 			delta, grad := normal(seed+100, n, math.Pow(10, float64(i)-2)), normal(seed+200, n, 1)
 			if i == 2 {
-				clear(delta[:n/2]) // whole chunks of zeros, too
+				clear(delta[:n/2]) // also whole chunks of zeros
 				clear(grad[:n/2])
 			}
 			deltaBuffer, gradBuffer := buffer(t, d, delta), buffer(t, d, grad)
 			p := distro.EncodeParams{Decay: 0.9, LR: 0.013, TopK: topK + i}
 			if i == 1 {
-				p.Floor = 0.5 // below it are some chunks
+				p.Floor = 0.5 // some chunks are below it
 			}
 			want, err := k.Encode(l, delta, grad, p)
 			if err != nil {
@@ -174,14 +174,14 @@ func compareShapes(t *testing.T, d *Device, isas ...string) {
 	}
 }
 
-// TestKernelsHaveTheBitsOfTheReference runs the text of the kernels on this CPU: beside the
-// reference in Go, and beside what distro chooses here.
+// TestKernelsHaveTheBitsOfTheReference runs the source of the kernels on this CPU. It compares the
+// bits with the Go reference and with the kernel that distro selects on this machine.
 func TestKernelsHaveTheBitsOfTheReference(t *testing.T) {
 	compareShapes(t, emulated(t), "go", "")
 }
 
-// TestADeviceHasTheBitsOfTheReference runs them on a device: also a tensor of more chunks
-// than a launch has blocks there.
+// TestADeviceHasTheBitsOfTheReference runs the kernels on a device. One tensor has more chunks than
+// a launch has blocks on the device.
 func TestADeviceHasTheBitsOfTheReference(t *testing.T) {
 	d := real(t)
 	compareShapes(t, d, "go", "")
@@ -192,7 +192,8 @@ func TestADeviceHasTheBitsOfTheReference(t *testing.T) {
 	compare(t, d, kernel(t, ""), l, 3)
 }
 
-// drawResult draws a result of up to places entries a chunk: any values, signs, few, none.
+// drawResult returns a random result with up to places entries per chunk: any values, signs, few
+// entries, or none.
 func drawResult(rt *rapid.T, l distro.Layout, name string) codec.TensorResult {
 	places := rapid.IntRange(1, min(l.ChunkSize(), 300)).Draw(rt, name+" places")
 	kind := rapid.SampledFrom([]string{"values", "signs", "wide", "none"}).Draw(rt, name+" kind")
@@ -220,7 +221,7 @@ func drawValue(random *rand.Rand, kind string) float32 {
 		switch kind {
 		case "signs":
 			v = float32(math.Copysign(1, float64(v)))
-		case "wide": // from subnormal numbers to some whose products with a basis still are finite
+		case "wide": // from subnormal numbers to values whose products with a basis are just finite
 			v *= float32(math.Pow(10, float64(random.IntN(70)-43)))
 		}
 		if v != 0 {
@@ -296,8 +297,8 @@ func TestAnyResultsGiveTheBitsOfTheReference(t *testing.T) { testAnyResults(t, e
 
 func TestAnyResultsOnADevice(t *testing.T) { testAnyResults(t, real(t)) }
 
-// TestEqualsOnTheDevice has two equal columns of coefficients: of a pair the lower index
-// is sent first.
+// TestEqualsOnTheDevice has two equal columns of coefficients. Of an equal pair, Encode must send
+// the lower index first.
 func TestEqualsOnTheDevice(t *testing.T) {
 	d := emulated(t)
 	l, err := distro.NewLayout([]int64{64, 2}, 64)

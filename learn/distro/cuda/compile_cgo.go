@@ -14,8 +14,8 @@ import (
 	"unsafe"
 )
 
-// compile compiles the kernels for a compute capability, with the first library that can be opened,
-// and returns the PTX with its final zero.
+// compile compiles the kernels for a compute capability, with the first NVRTC library that can be
+// opened. It returns the PTX including its final zero.
 func compile(paths []string, compute int) ([]byte, error) {
 	table := (*C.psyche_cuda_nvrtc)(C.calloc(1, C.size_t(unsafe.Sizeof(C.psyche_cuda_nvrtc{}))))
 	defer C.free(unsafe.Pointer(table))
@@ -63,7 +63,7 @@ func (c *compiler) compile(compute int) ([]byte, error) {
 	return ptx, c.failure("nvrtcGetPTX", C.psyche_nvrtcGetPTX(c.nvrtc, program, (*C.char)(unsafe.Pointer(&ptx[0]))))
 }
 
-// newest returns the newest compute capability that NVRTC supports and the device can run.
+// newest returns the newest compute capability that NVRTC knows and the device supports.
 func (c *compiler) newest(compute int) (int, error) {
 	var count C.int
 	if err := c.failure("nvrtcGetNumSupportedArchs", C.psyche_nvrtcGetNumSupportedArchs(c.nvrtc, &count)); err != nil {

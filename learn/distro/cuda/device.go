@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// ErrNoCUDA means that there is no usable CUDA device, no driver for it or no NVRTC to compile for
-// it, or that the driver is too old for the output of NVRTC.
+// ErrNoCUDA means that there is no usable CUDA device, or no driver or NVRTC for it, or that the
+// driver is too old for the output of NVRTC.
 var ErrNoCUDA = errors.New("no usable CUDA device")
 
 // ErrClosed means that a Device or Buffer was closed.
@@ -30,7 +30,8 @@ type Tensor struct {
 	Elements int
 }
 
-// check refuses addresses that cannot belong to such a tensor. It cannot verify that one does.
+// check rejects addresses that cannot belong to such a tensor. It cannot detect all invalid
+// addresses.
 func (t Tensor) check(subject string) error {
 	if t.Address == 0 || t.Address%4 != 0 {
 		return fmt.Errorf("%w: %s at address %#x", distro.ErrInput, subject, uint64(t.Address))
@@ -44,11 +45,11 @@ const (
 	kernelEncode = "psyche_distro_encode"
 )
 
-// staticShared is the maximum shared memory of psyche_distro_encode in addition to the memory of
-// its launch, in bytes.
+// staticShared is an upper bound, in bytes, on the shared memory that psyche_distro_encode uses in
+// addition to the amount given at launch.
 const staticShared = 8 << 10
 
-// maxResults is the maximum count in the kernels, 16 bits.
+// maxResults is the largest number of results that the kernels can count with 16 bits.
 const maxResults = math.MaxUint16
 
 // Device computes on one CUDA device. Its methods may be called concurrently; they run one at a
@@ -60,10 +61,10 @@ type Device struct {
 	tables  map[int]DevicePointer
 	secants DevicePointer
 	staging space
-	image   []byte // buffer for the contents of staging
+	image   []byte // content to write to staging
 }
 
-// space is device memory that grows on demand.
+// space is memory of the device that can grow.
 type space struct {
 	at   DevicePointer
 	size int
@@ -74,7 +75,7 @@ type space struct {
 // compiler.
 func Open(device int) (*Device, error) { return open(systemLibraries(), device) }
 
-// OpenWith is Open with these files instead of the system's driver and NVRTC, for example the
+// OpenWith is like Open, but loads the driver and NVRTC from the given files, for example the
 // library of package cudatest.
 func OpenWith(driver, nvrtc string, device int) (*Device, error) {
 	return open(libraries{driver: []string{driver}, nvrtc: func() []string { return []string{nvrtc} }}, device)
@@ -115,7 +116,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// within calls f with exclusive use of the device and its context current.
+// within calls f with exclusive use of the device and with its context current.
 func (d *Device) within(f func(m *machine) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +175,7 @@ func (d *Device) decode(kernel string, l distro.Layout, results []codec.TensorRe
 	})
 }
 
-// strips returns the number of pieces that a chunk is cut into: see strip_width in kernel.cu.
+// strips returns the number of strips of a chunk: see strip_width in kernel.cu.
 func strips(rows, cols int) int {
 	width := threads
 	if rows > 4096/threads {
@@ -183,8 +184,9 @@ func strips(rows, cols int) int {
 	return (cols + width - 1) / width
 }
 
-// upload writes results to the staging memory: a descriptor of each, then the rates of chunks, then
-// the results' numbers. It returns the addresses of the descriptors and the rates.
+// upload writes results into the staging memory: a descriptor of each result, then the rates of
+// chunks, then the numbers of the results. It returns the addresses of the descriptors and the
+// rates.
 func (d *Device) upload(m *machine, chunks int, results []codec.TensorResult, rates []float32) (at, ratesAt DevicePointer, err error) {
 	const descriptor = int(unsafe.Sizeof(sentArguments{}))
 	size := len(results)*descriptor + 4*len(rates)
@@ -224,7 +226,7 @@ func appendAligned(image, b []byte) []byte {
 	return image
 }
 
-// reserve makes the staging memory large enough. Its previous content is lost.
+// reserve makes the staging memory large enough. It may discard the contents.
 func (d *Device) reserve(m *machine, size int) error {
 	if size <= d.staging.size {
 		return nil
@@ -243,7 +245,7 @@ func (d *Device) reserve(m *machine, size int) error {
 	return nil
 }
 
-// plan returns a layout's plan with its tables in device memory.
+// plan returns a layout's plan. It copies the plan's tables to the device's memory if necessary.
 func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	p := l.Plan()
 	for _, axis := range []distro.Axis{p.Column, p.Row} {
@@ -266,7 +268,7 @@ func (d *Device) plan(m *machine, l distro.Layout) (planArguments, error) {
 	return planFor(p, d.tables[p.Column.N], d.tables[p.Row.N], d.secants), nil
 }
 
-// store copies numbers to new device memory.
+// store copies numbers to new memory of the device.
 func store(m *machine, values []float32) (DevicePointer, error) {
 	at, err := m.alloc(4 * len(values))
 	if err != nil {
@@ -278,8 +280,8 @@ func store(m *machine, values []float32) (DevicePointer, error) {
 	return at, nil
 }
 
-// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, as the
-// devices are.
+// bytesOf returns the memory of a slice. Machines with CUDA devices are little-endian, like the
+// devices.
 func bytesOf[T float32 | uint16 | int64](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }

@@ -1,5 +1,5 @@
-// Package cuda implements package distro's kernels for CUDA devices: the same bits as distro.Kernel, on
-// tensors in the memory of a device.
+// Package cuda implements package distro's kernels for CUDA devices. It computes the same bits as
+// distro.Kernel, on tensors in the memory of a device.
 //
 //	device, err := cuda.Open(0)
 //	if errors.Is(err, cuda.ErrNoCUDA) { … use distro.Kernel and copy … }
@@ -7,20 +7,21 @@
 //	weights := cuda.Tensor{Address: cuda.DevicePointer(pointer), Elements: layout.Elements()}
 //	err = device.DecodeApply(layout, results, weights, distro.ApplyParams{LR: 4e-4, WeightFactor: 1})
 //
-// The address may come from another library's tensor, such as libtorch's data pointer: the package uses
-// the device's primary context, as the CUDA runtime does. Calls run on the default stream, after earlier
-// work there, and return when they are done. A caller that works on other streams synchronises them
-// first. Any thread may call: a call makes the context current for its duration, and then restores the
-// previous one.
+// The address may come from another library's tensor, such as libtorch's data pointer, because the
+// package uses the device's primary context, like the CUDA runtime. Calls run on the default
+// stream, after earlier work there, and return when they are done. A caller that works on other
+// streams must synchronise them first. Calls may come from any thread: a call makes the context
+// current for its duration and then restores the previous context.
 //
 // # Bits
 //
-// The kernels (kernel.cu) do the operations of distro's reference in its order, each by an
-// intrinsic that rounds once and is never contracted, subnormal numbers included. Only the bits of a NaN
-// may differ: weights with a NaN are lost anyway.
+// The kernels (kernel.cu) do the operations of distro's reference in the same order. Each operation
+// is an intrinsic that rounds once and is never contracted, subnormal numbers included. Only the
+// bits of a NaN may differ: weights with a NaN are lost anyway.
 //
-// Tests without a device check this by the text compiled for the CPU, and by the instructions that
-// NVRTC makes of it. On an NVIDIA H200 the kernels gave the bits of the reference.
+// Tests without a device check this in two ways: they run the kernels' source compiled for the CPU,
+// and they inspect the instructions that NVRTC generates. On an NVIDIA H200 the kernels gave the
+// bits of the reference.
 //
 // # Building
 //

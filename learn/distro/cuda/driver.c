@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// look_up finds a function, or writes what is missing into *missing.
+// look_up finds a function, or writes the name of the missing function to *missing.
 static void *look_up(void *library, const char *symbol, const char **missing) {
 	void *function = dlsym(library, symbol);
 	if (!function && !*missing)
@@ -17,12 +17,12 @@ static void *look_up(void *library, const char *symbol, const char **missing) {
 
 static char *lacking(const char *missing) {
 	char *text = NULL;
-	if (missing && asprintf(&text, "it has no function %s: it is too old", missing) < 0)
+	if (missing && asprintf(&text, "missing function %s: the library is too old", missing) < 0)
 		return strdup("out of memory");
 	return text;
 }
 
-// A library stays open: others of the process may use it, and unloading a driver is not
+// A library stays open, because other code in the process may use it, and unloading a driver is not
 // supported.
 #define LOOK_UP(name, symbol, parameters, arguments) *(void **)&table->name = look_up(library, #symbol, &missing);
 
@@ -60,7 +60,7 @@ int psyche_cuda_load(const psyche_cuda_driver *d, void **module, const char *ptx
 	return d->cuModuleLoadDataEx(module, ptx, 2, options, values);
 }
 
-// The kernel runs on the default stream, in order with what the caller has put there.
+// The kernel runs on the default stream, in order with the caller's work there.
 int psyche_cuda_launch(const psyche_cuda_driver *d, void *function, unsigned blocks, unsigned threads, unsigned shared, void *arguments) {
 	void *parameters[] = {arguments};
 	return d->cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, NULL, parameters, NULL);
@@ -70,8 +70,8 @@ int psyche_cuda_create(const psyche_cuda_nvrtc *n, void **program, const char *s
 	return n->nvrtcCreateProgram(program, source, "kernel.cu", 0, NULL, NULL);
 }
 
-// Contraction, and whatever else could change a bit, is switched off a second time: the
-// kernels use no operation to which it would apply.
+// These options switch off contraction and everything else that could change a bit. They are a
+// second safeguard: the kernels use no operation to which they would apply.
 int psyche_cuda_compile(const psyche_cuda_nvrtc *n, void *program, const char *architecture) {
 	const char *options[] = {architecture, "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
 	return n->nvrtcCompileProgram(program, sizeof options / sizeof *options, options);

@@ -1,4 +1,4 @@
-// The CUDA driver and NVRTC, opened at run time: nothing of CUDA is needed to build.
+// The CUDA driver and NVRTC, opened at run time. The build needs no part of CUDA.
 
 #ifndef PSYCHE_CUDA_DRIVER_H
 #define PSYCHE_CUDA_DRIVER_H
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Each function: how it is called here, its symbol, its parameters, and these again.
+// Each function: its name here, its symbol, its parameters, and the parameters' names.
 #define PSYCHE_CUDA_DRIVER(F) \
 	F(cuInit, cuInit, (unsigned flags), (flags)) \
 	F(cuGetErrorName, cuGetErrorName, (int code, const char **name), (code, name)) \
@@ -57,21 +57,22 @@ typedef struct {
 } psyche_cuda_nvrtc;
 #undef FIELD
 
-// Open a library and look up its functions. Returns NULL, or what is wrong, to be freed.
+// Opens a library and looks up its functions. Returns NULL, or an error message that the caller
+// frees.
 char *psyche_cuda_open_driver(const char *path, psyche_cuda_driver *d);
 char *psyche_cuda_open_nvrtc(const char *path, psyche_cuda_nvrtc *n);
 
-// The name of an error of the driver, or NULL.
+// Returns the name of a driver error, or NULL.
 const char *psyche_cuda_error_name(const psyche_cuda_driver *d, int code);
 
-// The functions whose arguments Go cannot pass as they are.
+// Functions with arguments that Go cannot pass directly.
 int psyche_cuda_load(const psyche_cuda_driver *d, void **module, const char *ptx, char *log, unsigned size);
 int psyche_cuda_launch(const psyche_cuda_driver *d, void *function, unsigned blocks, unsigned threads, unsigned shared, void *arguments);
 int psyche_cuda_compile(const psyche_cuda_nvrtc *n, void *program, const char *architecture);
 int psyche_cuda_create(const psyche_cuda_nvrtc *n, void **program, const char *source);
 const char *psyche_cuda_nvrtc_error(const psyche_cuda_nvrtc *n, int code);
 
-// Go calls no function pointers: here is a function for each.
+// Go cannot call function pointers, so each function has a wrapper.
 #define LIST(...) __VA_ARGS__
 #define DRIVER_CALL(name, symbol, parameters, arguments) \
 	static inline int psyche_##name(const psyche_cuda_driver *d, LIST parameters) { return d->name arguments; }

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/learn/distro/cuda/cudatest"
 )
 
-// emulator is the driver of package cudatest: the text of the kernels runs on the CPU, the
+// emulator is the driver of package cudatest. It runs the source of the kernels on the CPU, and the
 // rest of the package as on a device.
 var emulator = sync.OnceValues(func() (string, error) { return cudatest.Build(scratch) })
 
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// emulatedLibraries skips the test where there is no compiler for C.
+// emulatedLibraries skips the test if there is no C compiler.
 func emulatedLibraries(t testing.TB) libraries {
 	t.Helper()
 	library, err := emulator()
@@ -58,7 +58,7 @@ func emulated(t testing.TB) *Device {
 	return device
 }
 
-// real skips the test where there is no device.
+// real skips the test if there is no device.
 func real(t testing.TB) *Device {
 	t.Helper()
 	device, err := Open(0)

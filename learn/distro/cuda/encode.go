@@ -9,10 +9,10 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// Encode is distro.Kernel.Encode for momenta and gradients in device memory, bit for bit. With
-// distro.ErrNotFinite the chunks that are not finite are unchanged, the error names the first of
-// them, and the other chunks have been updated. Chunks of 128×128 need a device with 74 KiB of
-// shared memory for a block.
+// Encode is distro.Kernel.Encode for momenta and gradients in device memory, bit for bit. If it
+// returns distro.ErrNotFinite, the chunks that are not finite are unchanged, and the error names
+// the first of them. The other chunks have been updated. Chunks of 128×128 need a device with 74
+// KiB of shared memory for each block.
 func (d *Device) Encode(l distro.Layout, delta, grad Tensor, p distro.EncodeParams) (codec.TensorResult, error) {
 	if err := distro.CheckEncode(l, delta.Elements, grad.Elements, p); err != nil {
 		return codec.TensorResult{}, err
@@ -38,7 +38,7 @@ func (d *Device) encode(m *machine, l distro.Layout, delta, grad Tensor, p distr
 	if err != nil {
 		return err
 	}
-	// The staging memory contains the number of the bad chunk, values, indices and counts.
+	// The staging memory holds the number of the bad chunk, then values, indices and counts.
 	values := 8
 	indices := values + 4*len(result.Values)
 	counts := indices + aligned(2*len(result.Indices))

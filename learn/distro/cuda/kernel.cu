@@ -1,12 +1,12 @@
-// The kernels of package distro for a GPU, with the bits of those for CPUs: the order of
-// the single-precision operations is that of learn/distro/reference.go, transform.go and
-// merge.go. Every operation is one of the intrinsics below, which round once and are never
+// The kernels of package distro for a GPU. They compute the same bits as the kernels for CPUs: the
+// order of the single-precision operations is the order in learn/distro/reference.go, transform.go
+// and merge.go. Every operation is one of the intrinsics below, which round once and are never
 // contracted.
 //
-// A block of THREADS threads works on a strip of a chunk, a thread on one column of it at a
-// time. What lies between two barriers is written as EACH_THREAD, so that the text is also
-// plain C for a CPU: cudatest/testdata/driver.c defines the macros of the next section
-// itself and runs the threads of a block one after the other.
+// A block of THREADS threads works on a strip of a chunk, and each thread on one column of the
+// strip at a time. The code between two barriers is written as EACH_THREAD, so that this source is
+// also plain C for a CPU. For that, cudatest/testdata/driver.c defines the macros of the next
+// section and runs the threads of a block one after the other.
 
 #ifdef __CUDACC__
 #define KERNEL extern "C" __global__ __launch_bounds__(64) void
@@ -26,11 +26,11 @@
 #define LARGEST 0x7f7fffffu
 #define LEAST 0x0d800000u // bits of 2⁻¹⁰⁰
 
-// The structs are filled in by arguments.go: their layout is the same in Go.
+// arguments.go fills in the structs. They have the same layout in Go.
 
 // One direction of a chunk's transform.
 typedef struct {
-	int n, lee;         // points; whether they are a power of two: Lee's recursion
+	int n, lee;         // points; whether n is a power of two (Lee's recursion)
 	float mean, scale;  // factors of coefficient 0 and of the others
 	const float *basis; // n rows, ld floats apart
 	long long ld;
@@ -39,10 +39,10 @@ typedef struct {
 typedef struct {
 	axis column, row;
 	const float *secants;
-	long long stride, blocks, chunks; // elements to the next row; chunks side by side; all
+	long long stride, blocks, chunks; // elements to the next row; chunks in a row of chunks; number of chunks
 } plan;
 
-// One result: counts of each chunk, and so many places for each.
+// One result. It has places entries for each chunk. Chunk c uses its first counts[c] entries.
 typedef struct {
 	const unsigned short *counts, *indices;
 	const float *values;
@@ -54,7 +54,7 @@ typedef struct {
 	const sent *results;
 	long long count; // of results, below 65,536
 	float *tensor;
-	const float *rates; // of a chunk in which 0 … count results sent something
+	const float *rates; // rates of a chunk, for 0 … count results that sent something in it
 	float factor;
 } decoding;
 
@@ -64,7 +64,7 @@ typedef struct {
 	const float *grad;
 	unsigned short *counts, *indices;
 	float *values;
-	long long *bad; // the first chunk that is not finite, at first a larger number
+	long long *bad; // the first chunk that is not finite; initially a larger number
 	long long k;
 	float decay, rate, floor;
 } encoding;
@@ -132,7 +132,7 @@ LEE(16, 8, 8)
 LEE(32, 16, 16)
 LEE(64, 32, 32)
 
-// Of 128 points the halves alone fit the registers.
+// For 128 points only the halves fit the registers.
 NOINLINE void forward_held_128(float *line, int step, const float *secants) {
 	float t[128];
 	for (int i = 0; i < 64; i++) {
@@ -167,8 +167,8 @@ NOINLINE void inverse_held_128(float *line, int step, const float *secants) {
 	}
 }
 
-// dense multiplies a line by the matrix whose element (k, i) lies at
-// matrix[k·down + i·right], adding in ascending order of i.
+// dense multiplies a line by the matrix with element (k, i) at matrix[k·down + i·right], adding in
+// ascending order of i.
 NOINLINE void dense(int n, const float *matrix, long long down, long long right, float *line, int step) {
 	float sums[MAX_CHUNK];
 	for (int k = 0; k < n; k++) {
@@ -189,8 +189,8 @@ INLINE void scale(const axis *a, float *line, int step) {
 
 #define EACH_POWER(CASE) CASE(2) CASE(4) CASE(8) CASE(16) CASE(32) CASE(64) CASE(128)
 
-// forward replaces the values of a line, step floats apart, by their DCT. Of one point Lee's
-// recursion is nothing.
+// forward replaces the values of a line, step floats apart, by their DCT. For one point Lee's
+// recursion does nothing.
 NOINLINE void forward(const axis *a, const float *secants, float *line, int step) {
 	if (!a->lee) {
 		dense(a->n, a->basis, a->ld, 1, line, step);
@@ -207,7 +207,7 @@ NOINLINE void forward(const axis *a, const float *secants, float *line, int step
 	scale(a, line, step);
 }
 
-// inverse is the way back.
+// inverse is the inverse of forward.
 NOINLINE void inverse(const axis *a, const float *secants, float *line, int step) {
 	if (!a->lee) {
 		dense(a->n, a->basis, 1, a->ld, line, step);
@@ -224,11 +224,11 @@ NOINLINE void inverse(const axis *a, const float *secants, float *line, int step
 	}
 }
 
-// strip_width is how many columns of a chunk a block takes at a time.
+// strip_width returns the number of columns of a chunk that a block processes at a time.
 INLINE int strip_width(const plan *p) { return p->column.n <= TILE / THREADS ? THREADS : TILE / MAX_CHUNK; }
 
-// collect adds a thread's share of one result's coefficients from base on to the sums. The
-// indices of a result are distinct, so no two threads meet in one.
+// collect adds a thread's share of one result's coefficients, from index base on, to the sums. The
+// indices of a result are distinct, so no two threads change the same sum.
 INLINE void collect(int lane, const sent *r, long long chunk, int base,
 	unsigned *touched, float *sums, unsigned short *senders) {
 	const int count = r->counts[chunk];
@@ -248,8 +248,8 @@ INLINE void collect(int lane, const sent *r, long long chunk, int base,
 	}
 }
 
-// expand adds the basis rows of the coefficients in ascending order of index to a thread's
-// column of the tile.
+// expand adds the basis rows of the coefficients to a thread's column of the tile, in ascending
+// order of index.
 INLINE void expand(const plan *p, int base, const unsigned *touched, const float *means, float *column, int width, int j) {
 	const int cols = p->row.n;
 	for (int word = 0; word < BAND / 32; word++)
@@ -261,7 +261,7 @@ INLINE void expand(const plan *p, int base, const unsigned *touched, const float
 		}
 }
 
-// chunk_rate is the rate of a chunk: that for as many of the results as sent something in it.
+// chunk_rate returns the rate of a chunk, for the number of results that sent something in it.
 INLINE float chunk_rate(const decoding *d, long long chunk) {
 	int speakers = 0;
 	for (long long r = 0; r < d->count; r++)
@@ -339,8 +339,8 @@ KERNEL psyche_distro_add(decoding d) { decode(&d, 1); }
 
 INLINE unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 
-// momentum is β·δ + η·g of one element, or zero where that is too small for one; what is taken
-// out of it is computed later, from the same numbers again.
+// momentum returns β·δ + η·g of one element, or zero if the value is too small for a momentum. The
+// subtraction of the sent part recomputes it later from the same numbers.
 INLINE float momentum(const encoding *e, long long at) {
 	const float x = __fadd_rn(__fmul_rn(e->decay, e->delta[at]), __fmul_rn(e->rate, e->grad[at]));
 	return magnitude(x) < LEAST ? 0.0f : x;
@@ -353,12 +353,12 @@ INLINE float momentum(const encoding *e, long long at) {
 typedef struct {
 	unsigned bins[BINS];
 	unsigned above[WORDS], equal[WORDS]; // bit sets over the coefficients
-	unsigned starts[WORDS];              // selected coefficients before a word
+	unsigned starts[WORDS];              // number of selected coefficients before a word
 	unsigned kth, rank, count, largest;
 } selection;
 
-// count_digits counts, among a thread's share of the magnitudes whose known bits are those
-// of the prefix, the ones of each digit.
+// count_digits counts how often each digit occurs in a thread's share of the magnitudes that match
+// the known prefix.
 INLINE void count_digits(int lane, int rows, int cols, const float *coefficients, int ld, unsigned known, int shift, selection *s) {
 	for (int b = 0; b < rows; b++)
 		for (int d = lane; d < cols; d += THREADS) {
@@ -368,7 +368,7 @@ INLINE void count_digits(int lane, int rows, int cols, const float *coefficients
 		}
 }
 
-// fix_digit extends the prefix by the digit of the magnitude of the rank sought.
+// fix_digit extends the prefix by the next digit of the magnitude with the wanted rank.
 INLINE void fix_digit(int shift, selection *s) {
 	unsigned bin = BINS - 1, rank = s->rank;
 	while (bin > 0 && s->bins[bin] < rank)
@@ -377,8 +377,8 @@ INLINE void fix_digit(int shift, selection *s) {
 	s->kth |= bin << shift;
 }
 
-// mark sorts a thread's share of the coefficients into those above the k-th magnitude and
-// those equal to it, none that is zero.
+// mark sorts a thread's share of the coefficients into two sets: above the k-th magnitude, and
+// equal to it. It omits zeros.
 INLINE void mark(int lane, int rows, int cols, const float *coefficients, int ld, selection *s) {
 	for (int b = 0; b < rows; b++)
 		for (int d = lane; d < cols; d += THREADS) {
@@ -391,7 +391,8 @@ INLINE void mark(int lane, int rows, int cols, const float *coefficients, int ld
 		}
 }
 
-// settle adds to those above the lowest of the equals, up to k, and counts.
+// settle adds the lowest indices of the equal coefficients to the set above, up to k in total, and
+// counts the set.
 INLINE void settle(int words, int k, selection *s) {
 	int room = k;
 	for (int word = 0; word < words; word++)
@@ -406,8 +407,8 @@ INLINE void settle(int words, int k, selection *s) {
 	}
 }
 
-// select_top leaves the chunk's k largest coefficients in the result, in ascending order of
-// index; see select_many in learn/distro/kernel.c.
+// select_top writes the chunk's k largest coefficients to the result, in ascending order of index.
+// See select_many in learn/distro/kernel.c.
 INLINE void select_top(const encoding *e, long long chunk, const float *coefficients, int ld, selection *s) {
 	const int rows = e->p.column.n, cols = e->p.row.n, words = (rows * cols + 31) / 32, k = (int)e->k;
 	unsigned short *indices = e->indices + chunk * k;
@@ -463,7 +464,7 @@ INLINE void select_top(const encoding *e, long long chunk, const float *coeffici
 	SYNC;
 }
 
-// subtract takes a chunk's result out of one column of the momentum; line is scratch memory.
+// subtract removes a chunk's result from one column of the momentum. line is scratch memory.
 INLINE void subtract(const encoding *e, long long chunk, int count, int j, float *line, int ld) {
 	const plan *p = &e->p;
 	const int rows = p->column.n, cols = p->row.n;
@@ -483,9 +484,9 @@ INLINE void subtract(const encoding *e, long long chunk, int count, int j, float
 	}
 }
 
-// The encoding of a tensor, chunk by chunk: Kernel.Encode. The launch gives each block
-// rows·(cols|1) floats of shared memory for the coefficients; rows an odd number of floats
-// apart spread over the banks whichever way a transform runs.
+// Kernel.Encode for a tensor, chunk by chunk. The launch gives each block rows·(cols|1) floats of
+// shared memory for the coefficients. The distance between rows is an odd number of floats, so that
+// accesses spread over the banks in both directions of a transform.
 KERNEL psyche_distro_encode(encoding e) {
 	DYNAMIC_SHARED(float, coefficients);
 	SHARED(selection, shared, 1);

@@ -11,7 +11,7 @@ import (
 // it.
 const EnvNVRTC = "PSYCHE_NVRTC"
 
-// libraries contains the names to try, in order.
+// libraries contains the file names to try, in order.
 type libraries struct {
 	driver []string
 	nvrtc  func() []string
@@ -21,7 +21,8 @@ func systemLibraries() libraries {
 	return libraries{driver: []string{"libcuda.so.1", "libcuda.so"}, nvrtc: nvrtcPaths}
 }
 
-// nvrtcPaths lists the possible paths of NVRTC: only the user's, if set.
+// nvrtcPaths returns the paths to try for NVRTC. If the user named a path, it returns only that
+// path.
 func nvrtcPaths() []string {
 	if named := os.Getenv(EnvNVRTC); named != "" {
 		if info, err := os.Stat(named); err != nil || !info.IsDir() {
@@ -40,7 +41,7 @@ func nvrtcPaths() []string {
 	return append(paths, nvrtcIn("/usr/local/cuda/lib64")...)
 }
 
-// mappedLibraries returns the files in a table of memory mappings, without duplicates.
+// mappedLibraries returns each file in a table of memory mappings once.
 func mappedLibraries(maps string) []string {
 	var files []string
 	for line := range strings.Lines(maps) {
@@ -52,8 +53,8 @@ func mappedLibraries(maps string) []string {
 	return slices.Compact(files)
 }
 
-// nvrtcBeside finds NVRTC among loaded libraries, and then in the package folders of a loaded
-// libtorch.
+// nvrtcBeside searches for NVRTC among the loaded libraries, and then in the packages next to a
+// loaded libtorch.
 func nvrtcBeside(loaded []string) []string {
 	var paths, near []string
 	for _, file := range loaded {

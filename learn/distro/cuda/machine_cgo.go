@@ -18,15 +18,15 @@ import (
 	"unsafe"
 )
 
-// machine is the driver with one device.
+// machine is the driver with one opened device.
 type machine struct {
-	driver  *C.psyche_cuda_driver // in C memory: tables of functions
+	driver  *C.psyche_cuda_driver // allocated by C; contains tables of functions
 	device  C.int
 	context unsafe.Pointer
 	module  unsafe.Pointer
 	name    string
 	compute int // capability, major·10 + minor
-	blocks  int // maximum number of blocks of a launch
+	blocks  int // maximum number of blocks in a launch
 	kernels map[string]unsafe.Pointer
 }
 
@@ -38,7 +38,7 @@ const (
 	errorUnsupportedPTX      = 222
 )
 
-// blocksPerMultiprocessor is enough to occupy a multiprocessor; a block processes several chunks.
+// blocksPerMultiprocessor is enough to fill a multiprocessor. A block processes several chunks.
 const blocksPerMultiprocessor = 32
 
 // openMachine opens a device and compiles the kernels for it.
@@ -64,7 +64,7 @@ func openMachine(libraries libraries, ordinal int) (_ *machine, err error) {
 	return m, m.within(func() error { return m.load(ptx) })
 }
 
-// openDriver opens the first library that can be opened.
+// openDriver opens the first driver library that can be opened.
 func openDriver(paths []string) (*C.psyche_cuda_driver, error) {
 	table := (*C.psyche_cuda_driver)(C.calloc(1, C.size_t(unsafe.Sizeof(C.psyche_cuda_driver{}))))
 	var reasons []string
@@ -90,7 +90,7 @@ func withPath(path string, open func(*C.char) *C.char) string {
 	return fmt.Sprintf("open %s: %s", path, C.GoString(reason))
 }
 
-// failure returns an error for the result of a driver call.
+// failure returns the error for the result code of a driver call.
 func (m *machine) failure(call string, code C.int) error {
 	if code == 0 {
 		return nil
@@ -132,7 +132,7 @@ func (m *machine) find(ordinal int) error {
 	return m.failure("cuDevicePrimaryCtxRetain", C.psyche_cuDevicePrimaryCtxRetain(m.driver, &m.context, m.device))
 }
 
-// load loads the compiled kernels into the driver.
+// load passes the compiled kernels to the driver.
 func (m *machine) load(ptx []byte) error {
 	var log [4096]C.char
 	code := C.psyche_cuda_load(m.driver, &m.module, (*C.char)(unsafe.Pointer(unsafe.SliceData(ptx))), &log[0], C.uint(len(log)-1))
@@ -156,8 +156,8 @@ func (m *machine) load(ptx []byte) error {
 	return nil
 }
 
-// within calls f on a thread on which the context is current. A context belongs to an OS thread,
-// and the previous context of the thread is restored.
+// within calls f on a thread on which the context is current. A context belongs to an operating
+// system thread. within restores the context that was current before.
 func (m *machine) within(f func() error) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -191,10 +191,10 @@ func (m *machine) read(to []byte, from DevicePointer) error {
 	return m.failure("cuMemcpyDtoH", C.psyche_cuMemcpyDtoH(m.driver, unsafe.Pointer(unsafe.SliceData(to)), C.uint64_t(from), C.size_t(len(to))))
 }
 
-// launch runs a kernel over work pieces of work, with shared bytes of dynamic shared memory, and
-// waits for its end.
+// launch runs a kernel over the given number of work items, with shared bytes of dynamic shared
+// memory, and waits for it to end.
 func (m *machine) launch(kernel string, work, shared int, arguments unsafe.Pointer) error {
-	const granted = 48 << 10 // limit of a block without a request
+	const granted = 48 << 10 // shared memory that a block may use without requesting more
 	function := m.kernels[kernel]
 	if shared > granted-staticShared {
 		code := C.psyche_cuFuncSetAttribute(m.driver, function, functionDynamicShared, C.int(shared))

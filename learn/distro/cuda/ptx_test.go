@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// floatArithmetic finds the instructions of a compiled kernel that compute with floats.
+// floatArithmetic matches the instructions of a compiled kernel that compute with floats.
 var floatArithmetic = regexp.MustCompile(`(?m)^\s*(?:@\S+\s+)?((?:add|sub|mul|mad|fma|div|rcp|sqrt|rsqrt|ex2|lg2|sin|cos|tanh)\.\S*(?:f16|bf16|f32|f64)\S*)`)
 
-// TestCompiledKernelsRoundEveryOperation compiles the kernels with NVRTC, which needs no
-// device, and looks at all arithmetic: additions, subtractions, products and quotients that
-// round to the nearest and keep subnormal numbers, and nothing else. An instruction without
-// .rn could be contracted by the driver's own compiler.
+// TestCompiledKernelsRoundEveryOperation compiles the kernels with NVRTC, which needs no device,
+// and inspects all arithmetic. Only additions, subtractions, products and quotients that round to
+// nearest and keep subnormal numbers are allowed. The driver's own compiler could contract an
+// instruction without .rn.
 func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: compiling takes long")
@@ -55,7 +55,7 @@ func TestCompiledKernelsRoundEveryOperation(t *testing.T) {
 	}
 }
 
-// TestThePatternFindsContraction: the test above can fail.
+// TestThePatternFindsContraction checks that the test above can fail.
 func TestThePatternFindsContraction(t *testing.T) {
 	for _, line := range []string{
 		"\tfma.rn.f32 \t%f1, %f2, %f3, %f4;", "  @%p1 fma.rn.ftz.f32 %f1, %f2, %f3, %f4;", "\tadd.ftz.f32 %f1, %f2, %f3;",

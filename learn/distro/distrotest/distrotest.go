@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// Shapes are tensors that cover every path of a kernel: scalars, rows, matrices whose sides are
-// multiples of a chunk's and others, stacked experts, and few or many coefficients per chunk.
+// Shapes are tensors that cover every path of a kernel: scalars, rows, matrices with sides that are
+// and are not multiples of a chunk's, stacked experts, and few or many coefficients per chunk.
 var Shapes = []struct {
 	Shape []int64 // of the tensor
 	Chunk int     // largest side of a chunk
@@ -38,8 +38,8 @@ var Shapes = []struct {
 	{[]int64{256, 384}, 128, 8}, // four bands, strips of 32
 	{[]int64{127, 100}, 128, 65},
 	{[]int64{128, 256}, 128, 5000},
-	{[]int64{16, 16 * 140}, 16, 4}, // more chunks than blocks of a device
-	{[]int64{64, 64 * 140}, 64, 4}, // more than one piece per thread
+	{[]int64{16, 16 * 140}, 16, 4}, // more chunks than a device has blocks
+	{[]int64{64, 64 * 140}, 64, 4}, // more than one range per thread
 }
 
 // ToSigns replaces each value by its sign, as in a 1-bit result.

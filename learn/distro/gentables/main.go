@@ -98,8 +98,8 @@ func arctangentOfInverse(q int) *big.Float {
 	return sum
 }
 
-// cosine sums the Taylor series for 0 ≤ x ≤ π/2. At the right end, where the value is exactly zero,
-// the remaining error is below the precision.
+// cosine sums the Taylor series for 0 ≤ x ≤ π/2. At the right end, where the exact value is zero,
+// the error is below the precision.
 func cosine(x *big.Float) *big.Float {
 	square := new(big.Float).Mul(x, x)
 	sum := new(big.Float).SetPrec(precision)

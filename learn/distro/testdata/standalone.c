@@ -1,4 +1,4 @@
-// Runs the kernels outside Go, so that a test can compile them in other ways. Usage:
+// Runs the kernels outside Go, so that a test can compile them with other options. Usage:
 //   standalone ISA <in >out
 // in: a struct sizes, then floats: both bases, secants, delta, grad, weights. out: counts,
 // indices, values, delta after encode, weights after apply, delta after add.
@@ -57,7 +57,7 @@ int main(int argc, char **argv) {
 	for (int c = 0; c < z->chunks; c++)
 		rates[c] = c % 2 ? z->lr / 3 : z->lr;
 
-	// A mode that another library may have left: subnormals flushed, rounding upwards.
+	// Another library may have left this mode: subnormals flushed, rounding upwards.
 	const unsigned mode = 0x9fc0 | 0x4000;
 	_mm_setcsr(mode);
 	if (psyche_distro_encode(isa, plan, 0, z->chunks, delta, delta, grad, z->decay, z->lr, 0, z->k, counts, indices, values) >= 0)

@@ -175,7 +175,7 @@ func (c *Config) experts(p *hfconfig.Checker, o own) {
 	}
 	c.NumExperts = p.Size("n_routed_experts", o.NumExperts, 0, 1<<14)
 	if total := c.NumExperts * c.NumHiddenLayers; total > maxExperts {
-		p.Fail("n_routed_experts %d in %d layers are more than %d", c.NumExperts, c.NumHiddenLayers, maxExperts)
+		p.Fail("n_routed_experts %d in %d layers exceeds the limit of %d experts in a model", c.NumExperts, c.NumHiddenLayers, maxExperts)
 	}
 	if o.Shared.null {
 		p.Fail("n_shared_experts is null in a model with experts: give their number, 0 for none")

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/psyche-go/psyche/base/golden"
 )
 
 const least = `"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4`
@@ -14,25 +16,28 @@ const least = `"vocab_size": 32, "hidden_size": 16, "intermediate_size": 24, "nu
 func TestRead(t *testing.T) {
 	types := map[string][]string{"NewForCausalLM": {"new"}, "NewerForCausalLM": {"newer", "newest"}}
 	document := func(more string) string { return `{"architectures": ["NewForCausalLM"], ` + least + more + `}` }
-	for _, test := range []struct{ name, text, want string }{
-		{"least", document(``), ""},
-		{"its model type", document(`, "model_type": "new"`), ""},
-		{"Python's constants", document(`, "time_step_limit": [0.0, Infinity], "loss": NaN, "x": {"y": -Infinity}`), ""},
-		{"NaN in a field that is read", document(`, "rms_norm_eps": NaN`), "rms_norm_eps: want a number, not string"},
-		{"null", document(`, "quantization_config": null, "rope_scaling": null, "hidden_act": null`), ""},
-		{"another one's model type", document(`, "model_type": "newer"`), `model_type is "newer", want "new"`},
-		{"a second model type", strings.Replace(document(`, "model_type": "newest"`), "New", "Newer", 1), ""},
-		{"neither model type", strings.Replace(document(`, "model_type": "new"`), "New", "Newer", 1), `model_type is "new", want "newer" or "newest"`},
-		{"unknown architecture", `{"architectures": ["OldForCausalLM"]}`, `architectures is ["OldForCausalLM"], want ["NewForCausalLM"] or ["NewerForCausalLM"]`},
-		{"two architectures", `{"architectures": ["NewForCausalLM", "NewerForCausalLM"]}`, "architectures is"},
-		{"no JSON", `{`, "unexpected end"},
-		{"type of a shared field", document(`, "hidden_act": 1`), "hidden_act: want a string, not number"},
-		{"type of its own field", document(`, "window": "wide"`), "window: want an integer, not string"},
-		{"activation", document(`, "hidden_act": "gelu"`), "hidden_act gelu is not supported"},
-		{"attention bias", document(`, "attention_bias": true`), "attention_bias true is not supported"},
-		{"bias", document(`, "mlp_bias": true`), "mlp_bias true is not supported"},
-		{"dropout", document(`, "attention_dropout": 0.1`), "attention_dropout 0.1 is not supported"},
-		{"quantized", document(`, "quantization_config": {}`), "quantization_config {} is not supported"},
+	for _, test := range []struct {
+		name, text string
+		ok         bool
+	}{
+		{"least", document(``), true},
+		{"its model type", document(`, "model_type": "new"`), true},
+		{"Python's constants", document(`, "time_step_limit": [0.0, Infinity], "loss": NaN, "x": {"y": -Infinity}`), true},
+		{"NaN in a field that is read", document(`, "rms_norm_eps": NaN`), false},
+		{"null", document(`, "quantization_config": null, "rope_scaling": null, "hidden_act": null`), true},
+		{"another one's model type", document(`, "model_type": "newer"`), false},
+		{"a second model type", strings.Replace(document(`, "model_type": "newest"`), "New", "Newer", 1), true},
+		{"neither model type", strings.Replace(document(`, "model_type": "new"`), "New", "Newer", 1), false},
+		{"unknown architecture", `{"architectures": ["OldForCausalLM"]}`, false},
+		{"two architectures", `{"architectures": ["NewForCausalLM", "NewerForCausalLM"]}`, false},
+		{"no JSON", `{`, false},
+		{"type of a shared field", document(`, "hidden_act": 1`), false},
+		{"type of its own field", document(`, "window": "wide"`), false},
+		{"activation", document(`, "hidden_act": "gelu"`), false},
+		{"attention bias", document(`, "attention_bias": true`), false},
+		{"bias", document(`, "mlp_bias": true`), false},
+		{"dropout", document(`, "attention_dropout": 0.1`), false},
+		{"quantized", document(`, "quantization_config": {}`), false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var own struct {
@@ -45,13 +50,16 @@ func TestRead(t *testing.T) {
 				d.RefuseActivation(&p, "silu")
 				err = p.Err()
 			}
-			if test.want == "" {
+			if test.ok {
 				if err != nil || !strings.HasPrefix(d.Architecture(), "New") {
 					t.Errorf("%q, %v", d.Architecture(), err)
 				}
-			} else if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want one with %q", err, test.want)
+				return
 			}
+			if !errors.Is(err, ErrInvalid) {
+				t.Errorf("error %v, want ErrInvalid", err)
+			}
+			golden.Message(t, test.name, err)
 		})
 	}
 }
@@ -59,9 +67,8 @@ func TestRead(t *testing.T) {
 func TestRope(t *testing.T) {
 	for _, test := range []struct {
 		name, text string
-		want       Rope // without Scaling
+		want       Rope // without Scaling; zero if Rope refuses text
 		factor     float64
-		err        string
 	}{
 		{name: "nothing", text: `{}`, want: Rope{Theta: 10000, Type: "default", Field: "rope_scaling"}},
 		{name: "theta", text: `{"rope_theta": 5e5}`, want: Rope{Theta: 5e5, Type: "default", Field: "rope_scaling"}},
@@ -77,22 +84,18 @@ func TestRope(t *testing.T) {
 			want: Rope{Theta: 3, Type: "yarn", Field: "rope_scaling"}, factor: 8},
 		{name: "two of which neither scales", text: `{"rope_scaling": {"factor": 8}, "rope_parameters": {"rope_type": "default"}}`,
 			want: Rope{Theta: 10000, Type: "default", Field: "rope_scaling"}},
-		{name: "two types", text: `{"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "rope_scaling": {"rope_type": "yarn", "factor": 8}}`,
-			err: `rope_parameters (type default, theta 10000) and rope_scaling (type yarn, theta 10000) disagree`},
-		{name: "two thetas", text: `{"rope_theta": 2, "rope_parameters": {"rope_theta": 3}, "rope_scaling": {"rope_type": "default"}}`,
-			err: `rope_parameters (type default, theta 3) and rope_scaling (type default, theta 2) disagree`},
-		{name: "two factors", text: `{"rope_scaling": {"type": "yarn", "factor": 8}, "rope_parameters": {"type": "yarn", "factor": 4}}`,
-			err: `rope_parameters (type yarn, theta 10000) and rope_scaling (type yarn, theta 10000) disagree`},
-		{name: "original context inside and outside", text: `{"original_max_position_embeddings": 64, "rope_scaling": {"type": "yarn", "factor": 8, "original_max_position_embeddings": 32}}`,
-			err: `original_max_position_embeddings 64 outside rope_scaling applies to rope_type "yarn", but rope_scaling sets another value`},
-		{name: "part of a head, default", text: `{"rope_parameters": {"partial_rotary_factor": 0.5}}`, err: "rope_parameters.partial_rotary_factor 0.5 is not supported"},
-		{name: "part of a head, scaled", text: `{"rope_scaling": {"type": "yarn", "partial_rotary_factor": 0.25}}`, err: "rope_scaling.partial_rotary_factor 0.25 is not supported"},
-		{name: "part of a head, outside", text: `{"partial_rotary_factor": 0.5}`, err: "partial_rotary_factor 0.5 is not supported"},
-		{name: "part of a head in the one that does not count", text: `{"rope_scaling": {}, "rope_parameters": {"partial_rotary_factor": 0.5}}`, err: "rope_parameters.partial_rotary_factor 0.5 is not supported"},
+		{name: "two types", text: `{"rope_parameters": {"rope_type": "default", "rope_theta": 1e4}, "rope_scaling": {"rope_type": "yarn", "factor": 8}}`},
+		{name: "two thetas", text: `{"rope_theta": 2, "rope_parameters": {"rope_theta": 3}, "rope_scaling": {"rope_type": "default"}}`},
+		{name: "two factors", text: `{"rope_scaling": {"type": "yarn", "factor": 8}, "rope_parameters": {"type": "yarn", "factor": 4}}`},
+		{name: "original context inside and outside", text: `{"original_max_position_embeddings": 64, "rope_scaling": {"type": "yarn", "factor": 8, "original_max_position_embeddings": 32}}`},
+		{name: "part of a head, default", text: `{"rope_parameters": {"partial_rotary_factor": 0.5}}`},
+		{name: "part of a head, scaled", text: `{"rope_scaling": {"type": "yarn", "partial_rotary_factor": 0.25}}`},
+		{name: "part of a head, outside", text: `{"partial_rotary_factor": 0.5}`},
+		{name: "part of a head in the one that does not count", text: `{"rope_scaling": {}, "rope_parameters": {"partial_rotary_factor": 0.5}}`},
 		{name: "all of a head", text: `{"partial_rotary_factor": 1, "rope_parameters": {"partial_rotary_factor": 1}}`, want: Rope{Theta: 10000, Type: "default", Field: "rope_parameters"}},
 		{name: "theta outside", text: `{"rope_theta": 2, "rope_parameters": {}}`, want: Rope{Theta: 2, Type: "default", Field: "rope_parameters"}},
-		{name: "too small a theta", text: `{"rope_theta": 1}`, err: "rope_theta is 1, want 1.5 to"},
-		{name: "another type", text: `{"rope_parameters": {"rope_type": "linear"}}`, err: `rope_parameters.rope_type "linear" is not supported (default, yarn)`},
+		{name: "too small a theta", text: `{"rope_theta": 1}`},
+		{name: "another type", text: `{"rope_parameters": {"rope_type": "linear"}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var d Document
@@ -102,10 +105,8 @@ func TestRope(t *testing.T) {
 			var p Checker
 			d.RefusePartialRotary(&p)
 			got := d.Rope(&p, 1.5, "default", "yarn")
-			if test.err != "" {
-				if p.Err() == nil || !strings.Contains(p.Err().Error(), test.err) {
-					t.Errorf("error %v, want %q", p.Err(), test.err)
-				}
+			if test.want.Theta == 0 {
+				golden.Message(t, test.name, p.Err())
 				return
 			}
 			if factor := got.Scaling.Factor; (factor == nil) != (test.factor == 0) || factor != nil && *factor != test.factor {
@@ -128,8 +129,10 @@ func TestBaseNamesFields(t *testing.T) {
 		var p Checker
 		d.Base(&p)
 		name := strings.Split(field, `"`)[1]
-		if err := p.Err(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), name+" is missing") {
+		if err := p.Err(); !errors.Is(err, ErrInvalid) {
 			t.Errorf("without %s: %v", name, err)
+		} else {
+			golden.Message(t, "without "+name, err)
 		}
 	}
 }

@@ -2,11 +2,11 @@ package kvcache_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
+	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/learn/model/kvcache"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
@@ -55,7 +55,5 @@ func TestCacheIsBounded(t *testing.T) {
 		kvcache.New(1, 8).Append(s, 0, s.Zeros(torch.F32, 1, 9, 1))
 		return nil
 	})
-	if err == nil || !strings.Contains(err.Error(), "9 tokens, there is room for 8") {
-		t.Errorf("error %v", err)
-	}
+	golden.Message(t, "9 tokens", err)
 }

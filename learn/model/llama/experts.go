@@ -28,7 +28,8 @@ type expertFields struct {
 	Method          *string `json:"topk_method"`
 }
 
-// refuseRouting refuses a loss that balances the experts, and noise.
+// refuseRouting refuses router options that this package does not implement: the load-balancing loss
+// and jitter noise.
 func (e expertFields) refuseRouting(p *hfconfig.Checker) {
 	switch {
 	case e.RouterLogits:
@@ -79,7 +80,7 @@ const correction = "e_score_correction_bias"
 // addExperts adds experts to the layers for which sparse is true.
 func (c *Config) addExperts(p *hfconfig.Checker, e Experts, field string, sparse func(layer int) bool) {
 	if total := e.Count * c.NumHiddenLayers; total > maxExperts {
-		p.Fail("%s %d in %d layers are more than %d", field, e.Count, c.NumHiddenLayers, maxExperts)
+		p.Fail("%s %d in %d layers exceeds the limit of %d experts in a model", field, e.Count, c.NumHiddenLayers, maxExperts)
 	}
 	if e.PerToken > e.Count {
 		p.Fail("num_experts_per_tok %d is more than %s %d", e.PerToken, field, e.Count)

@@ -18,11 +18,11 @@ func varySeedOSS(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	case o.HeadDim == nil: // absent and null mean different numbers
 		p.Fail("head_dim is missing")
 	case s.Dropout == nil:
-		p.Fail("residual_dropout is missing, which is 0.1 and is not supported: set it to 0")
+		p.Fail("residual_dropout is missing, and its default 0.1 is not supported: set it to 0")
 	case *s.Dropout != 0:
 		p.Refuse("residual_dropout", *s.Dropout)
 	case s.AttentionDropout == nil:
-		p.Fail("attention_dropout is missing, which is 0.1 and is not supported: set it to 0")
+		p.Fail("attention_dropout is missing, and its default 0.1 is not supported: set it to 0")
 	}
 	c.Biases = Biases{QueryKeyValue: flag(o.Biased, true), Output: o.OutputBias, FeedForward: d.MLPBias}
 }

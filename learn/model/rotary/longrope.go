@@ -30,7 +30,7 @@ func ParseLongRoPE(p *hfconfig.Checker, d hfconfig.Document, positions, original
 		context = p.Number("original_max_position_embeddings", outside, 0, 2, 1<<26)
 	}
 	if s.Original != nil && *s.Original != context {
-		p.Fail("%s.original_max_position_embeddings is %v, and original_max_position_embeddings, which counts, %v", field, *s.Original, context)
+		p.Fail("%s.original_max_position_embeddings is %v, but original_max_position_embeddings, which takes precedence, is %v", field, *s.Original, context)
 	}
 	factor := p.Number(field+".factor", s.Factor, float64(positions)/context, 0, 1e6)
 	scale := 1.0

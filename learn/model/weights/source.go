@@ -178,7 +178,7 @@ func (s *Source) CloseWithBuffers() (parameters, buffers []torch.Parameter, err 
 			left = append(left, name)
 		}
 		slices.Sort(left)
-		s.fail("%d tensors are not part of it, the first is %s", len(left), left[0])
+		s.fail("%d unknown tensors, the first is %s", len(left), left[0])
 	}
 	if s.err != nil {
 		Free(s.taken)

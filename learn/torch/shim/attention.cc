@@ -1,10 +1,10 @@
-// Grouped-query causal attention, a block of queries at a time over only the keys it may
-// see, so that neither direction ever holds a [T,S] matrix of scores (as Dao et al. do,
-// arXiv 2205.14135); and the half of a transformer layer around it.
+// Grouped-query causal attention, and the half of a transformer layer around it. It computes one
+// block of queries at a time, over only the keys that the block may see. So neither direction ever
+// holds a [T,S] matrix of scores (see Dao et al., arXiv 2205.14135).
 //
-// Inside, the heads are leading: q [B*KV,T*G,D] with row t*G+g for query head kv*G+g, k and
-// v [B*KV,S,D]. The query heads of one group are rows of one matrix, which shares keys
-// and values without copying them, and a block of queries is a block of rows.
+// Internally the heads come first: q [B*KV,T*G,D] with row t*G+g for query head kv*G+g, k and v
+// [B*KV,S,D]. The query heads of one group are rows of one matrix. The matrix shares keys and
+// values without copying them, and a block of queries is a block of rows.
 #include "pieces.h"
 
 #include <c10/core/GradMode.h>
@@ -20,20 +20,20 @@ struct Sizes {
   int64_t past() const { return S - T; }
 };
 
-// Queries of one block. The wider, the more of what is computed is masked; the narrower,
-// the smaller the matrices.
+// The number of queries in one block. A larger block computes more masked scores; a smaller block
+// has smaller matrices.
 int64_t block_rows(const Tensor &q, const Sizes &a) {
   int64_t most = q.scalar_type() == at::kFloat ? 64 : 128;
   return std::min(a.T, most);
 }
 
-// Runs f(first head, heads) over all B*KV heads: f32 products of the CPU take one head after
-// another, so threads share the heads, or each product where there are more threads than
-// heads; others take all at once.
+// Runs f(first head, heads) over all B*KV heads. For f32 on the CPU, f receives one head at a time:
+// the threads share the heads or, if there are more threads than heads, each product. Otherwise f
+// receives all heads at once.
 template <class F> void over_heads(const Tensor &q, F &&f) {
   int64_t heads = q.size(0);
   if (on_cpu(q) && q.scalar_type() == at::kFloat) {
-    int64_t share = heads < at::get_num_threads() ? heads : 1; // all to one thread, which lets others help
+    int64_t share = heads < at::get_num_threads() ? heads : 1; // gives all heads to one thread, so that the other threads share each product
     at::parallel_for(0, heads, share, [&](int64_t begin, int64_t end) {
       c10::NoGradGuard no_grad;
       for (int64_t h = begin; h < end; h++) f(h, 1);
@@ -43,12 +43,12 @@ template <class F> void over_heads(const Tensor &q, F &&f) {
   }
 }
 
-// A contiguous [heads,rows,columns] at the start of a flat buffer.
+// Returns a contiguous [heads,rows,columns] at the start of a flat buffer.
 Tensor slab(const Tensor &buffer, int64_t heads, int64_t rows, int64_t columns) {
   return buffer.narrow(0, 0, heads * rows * columns).view({heads, rows, columns});
 }
 
-// Batched a*b into out; f32 heads come one at a time.
+// Batched a*b into out. For f32 on the CPU there is one head.
 void multiply(Tensor out, const Tensor &a, const Tensor &b) {
   if (a.size(0) == 1) {
     Tensor to = out.select(0, 0);
@@ -58,7 +58,7 @@ void multiply(Tensor out, const Tensor &a, const Tensor &b) {
   }
 }
 
-// sum += a*b, in f32 whatever a and b are; buffer holds the product.
+// sum += a*b. sum is f32 for any type of a and b; buffer holds the product.
 void multiply_add(Tensor sum, const Tensor &a, const Tensor &b, const Tensor &buffer) {
   if (sum.scalar_type() == a.scalar_type()) {
     sum.size(0) == 1 ? sum.select(0, 0).addmm_(a.select(0, 0), b.select(0, 0)) : sum.baddbmm_(a, b);
@@ -69,7 +69,7 @@ void multiply_add(Tensor sum, const Tensor &a, const Tensor &b, const Tensor &bu
   sum.add_(product);
 }
 
-// out [B,T,H,D] of q, k and v in the inner layout.
+// Writes the attention of q, k and v in the internal layout to out [B,T,H,D].
 void attend(const Tensor &q, const Tensor &k, const Tensor &v, Tensor out, const Sizes &a, double scale) {
   int64_t block = block_rows(q, a), D = v.size(2);
   Tensor grouped = out.view({a.B, a.T, a.KV, a.G, D});
@@ -91,10 +91,10 @@ void attend(const Tensor &q, const Tensor &k, const Tensor &v, Tensor out, const
 }
 
 struct Gradients {
-  Tensor q, k, v; // q in the type of the inputs, k and v maybe in f32
+  Tensor q, k, v; // q in the type of the inputs; k and v may be f32
 };
 
-// g [B,T,H,D] is the gradient of attend's out.
+// g [B,T,H,D] is the gradient with respect to attend's out.
 Gradients attend_backward(const Tensor &q, const Tensor &k, const Tensor &v, const Tensor &g, const Sizes &a, double scale) {
   int64_t block = block_rows(q, a), width = q.size(2), D = v.size(2);
   auto wide = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
@@ -127,17 +127,17 @@ Gradients attend_backward(const Tensor &q, const Tensor &k, const Tensor &v, con
   return d;
 }
 
-// The inner layout of a tensor of H = KV*G heads, empty, as [B,KV,T,G,D].
+// Returns an empty tensor with H = KV*G heads in the internal layout, as [B,KV,T,G,D].
 Tensor inner(const Tensor &like, const Sizes &a, int64_t tokens, int64_t groups, int64_t D) {
   return at::empty({a.B, a.KV, tokens, groups, D}, like.options());
 }
 
-// [B,KV,T,G,D] seen as [B,T,KV*G heads,D]: rotate and copy_ write through it.
+// Views [B,KV,T,G,D] as [B,T,KV*G heads,D]. rotate and copy_ write through the view.
 Tensor outer_key(const Tensor &t) { return t.select(3, 0).transpose(1, 2); }
 
 Tensor flat(const Tensor &t) { return t.view({t.size(0) * t.size(1), t.size(2) * t.size(3), t.size(4)}); }
 
-// ---- attention by itself ----
+// ---- attention alone ----
 
 struct CausalAttention : torch::autograd::Function<CausalAttention> {
   static Sizes sizes(const Tensor &q, const Tensor &k) {
@@ -170,17 +170,17 @@ struct CausalAttention : torch::autograd::Function<CausalAttention> {
 
 // ---- half a layer ----
 
-// x + attention(norm(x)), with what goes around attention: projections, positions.
+// x + attention(norm(x)), including the projections and positions.
 struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
   struct Saved {
-    // mixed [B*T,H*D]; the others in the inner layout or, where libtorch has an attention,
-    // [B,T,heads,D], of which mixed is then recorded.
+    // mixed is [B*T,H*D]. The others are in the internal layout or, if libtorch has an attention
+    // kernel, [B,T,heads,D]. In the second case autograd records how mixed depends on them.
     Tensor q, k, v, mixed;
   };
 
   static std::vector<Tensor> projections(const pt_attention_weights &w) { return {T(w.query), T(w.key), T(w.value)}; }
 
-  // Everything between the norm and the output projection.
+  // Computes everything between the norm and the output projection.
   static Saved mix(const Tensor &normal, const Tensor &projection, const Tensor &cos, const Tensor &sin, const Sizes &a, int64_t D,
                    double scale) {
     Tensor all = at::mm(normal, projection.t()).view({a.B, a.T, a.H + 2 * a.KV, D});
@@ -196,8 +196,8 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
     return s;
   }
 
-  // mix by libtorch's attention. With train mixed is recorded, apart from the graph that
-  // the block is part of.
+  // Like mix, with libtorch's attention. If train is set, autograd records mixed, separately from
+  // the graph that contains the block.
   static Saved mix_recorded(const Tensor &normal, const Tensor &projection, const Tensor &cos, const Tensor &sin, const Sizes &a,
                             int64_t D, double scale, bool train) {
     Tensor all = at::mm(normal, projection.t()).view({a.B, a.T, a.H + 2 * a.KV, D});
@@ -212,7 +212,8 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
     return s;
   }
 
-  // The gradient by all projections, [B,T,H+2KV,D], of one by mixed.
+  // Computes the gradient with respect to all projections, [B,T,H+2KV,D], from the gradient with
+  // respect to mixed.
   static Tensor mix_backward(const Saved &s, const Tensor &dmixed, const Tensor &cos, const Tensor &sin, const Sizes &a, int64_t D,
                              double scale) {
     Tensor dall = at::empty({a.B, a.T, a.H + 2 * a.KV, D}, dmixed.options());
@@ -246,7 +247,7 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
     normal = projection = Tensor();
     Tensor y = at::addmm(rows, s.mixed.detach(), cast(output.detach(), x.scalar_type()).t());
     if (recompute) s = Saved{};
-    if (s.mixed.defined() && s.mixed.requires_grad()) { // kept as it is, with what it was recorded of
+    if (s.mixed.defined() && s.mixed.requires_grad()) { // keep the recorded graph of mixed
       ctx->saved_data["recorded"] = std::vector<Tensor>{s.q, s.k, s.v, s.mixed};
       s = Saved{};
     }
@@ -273,7 +274,7 @@ struct AttentionBlock : torch::autograd::Function<AttentionBlock> {
     if (auto recorded = ctx->saved_data.find("recorded"); recorded != ctx->saved_data.end()) {
       auto list = recorded->second.toTensorVector();
       s = Saved{list[0], list[1], list[2], list[3]};
-      ctx->saved_data.erase(recorded); // what it was recorded of is freed when this is done
+      ctx->saved_data.erase(recorded); // frees the recorded graph after this step
     } else if (!s.q.defined()) {
       s = has_sdpa(rows) ? mix_recorded(normal, projection, cos, sin, a, D, scale, true) : mix(normal, projection, cos, sin, a, D, scale);
     }
@@ -300,8 +301,8 @@ pt_result causal_attention(pt_tensor q, pt_tensor k, pt_tensor v, double scale) 
                 "q [B,T,H,D] and k, v [B,S,KV,D], got ", a.sizes(), b.sizes(), c.sizes());
     TORCH_CHECK(a.size(0) == b.size(0) && a.size(3) == b.size(3) && b.size(1) >= a.size(1) && b.size(2) > 0 &&
                     a.size(2) % b.size(2) == 0,
-                "heads do not fit: q ", a.sizes(), ", k ", b.sizes());
-    // A mask that is neither causal nor none would be a matrix.
+                "q does not match k: q ", a.sizes(), ", k ", b.sizes());
+    // A mask other than causal or none would need a matrix.
     if (has_sdpa(a) && c.size(3) <= a.size(3) && (a.size(1) == b.size(1) || a.size(1) == 1)) return sdpa(a, b, c, scale);
     return CausalAttention::apply(a, b, c, scale);
   });
@@ -316,7 +317,7 @@ pt_result attention_block(pt_tensor x, pt_attention_weights w, pt_tensor cos, pt
     for (const Tensor &weight : {q, k, v, o, n}) TORCH_CHECK(weight.is_leaf(), "weights must be leaves");
     TORCH_CHECK(n.sizes() == at::IntArrayRef{N} && q.dim() == 2 && k.dim() == 2 && q.size(1) == N && k.size(1) == N &&
                     v.sizes() == k.sizes() && o.sizes() == at::IntArrayRef({N, q.size(0)}),
-                "weights do not fit x ", t.sizes());
+                "weights do not match x ", t.sizes());
     TORCH_CHECK(width > 0 && width % 2 == 0 && q.size(0) % width == 0 && k.size(0) % width == 0 && k.size(0) > 0 &&
                     q.size(0) % k.size(0) == 0,
                 "heads of ", width, " do not fit ", q.size(0), " queries and ", k.size(0), " keys");

@@ -17,8 +17,8 @@ struct Embed : torch::autograd::Function<Embed> {
     return cast(at::index_select(weight.detach(), 0, ids.reshape(-1)), type).view(shape);
   }
 
-  // Only the rows that were used change: no gradient of the whole table is made for one
-  // that has its gradient already, such as a tied one from the head.
+  // Changes only the used rows. If the table already has a gradient, such as one from a tied head,
+  // no second gradient of the whole table is made.
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     auto saved = ctx->get_saved_variables();
     const Tensor &weight = saved[0];
@@ -42,13 +42,13 @@ pt_result embed(pt_tensor weight, pt_tensor ids, int dtype) {
 
 // ---- linear and cross-entropy ----
 
-// The logits of all rows at once are the largest tensor of a step (rows x vocabulary), so
-// they are made some rows at a time, and the gradients with them: x and weight get theirs
-// in the forward pass, the backward pass only multiplies by the gradient of the loss.
+// The logits of all rows would be the largest tensor of a step (rows x vocabulary). So the forward
+// pass computes them some rows at a time, and with them the gradients of x and weight. The backward
+// pass only multiplies these gradients by the gradient of the loss.
 namespace {
 
-// Adds share times the cross-entropy of each row to loss. With train logits [n,V] become
-// its gradient.
+// Adds share times the cross-entropy of each row to loss. If train is set, logits [n,V] become
+// their gradient.
 void cross_entropy_rows(Tensor &logits, const Tensor &targets, const Tensor &share, bool train, Tensor &loss) {
   int64_t n = logits.size(0), V = logits.size(1);
   if (plain(logits)) {
@@ -73,8 +73,8 @@ void cross_entropy_rows(Tensor &logits, const Tensor &targets, const Tensor &sha
   logits.copy_(g.scatter_add_(1, wanted, part.neg()));
 }
 
-// Logits that are made at once, in bytes: what caches hold, and enough to keep other
-// devices busy.
+// The size in bytes of the logits computed at once. It fits the caches of a CPU, and is large
+// enough to keep other devices busy.
 int64_t logits_at_once(const Tensor &x) { return int64_t{on_cpu(x) ? 32 : 256} << 20; }
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
@@ -117,7 +117,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     auto saved = ctx->get_saved_variables();
     Tensor dx = saved[0], dw = saved[1], weight = saved[2], g = grads[0];
-    if (!on_cpu(g) || g.item().toDouble() != 1) { // to look at it would wait for the device
+    if (!on_cpu(g) || g.item().toDouble() != 1) { // reading g would wait for the device
       dx = dx.mul_(g.to(dx.scalar_type())), dw = dw.mul_(g.to(dw.scalar_type()));
     }
     variable_list out(6);

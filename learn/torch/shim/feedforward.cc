@@ -4,7 +4,7 @@
 namespace psyche {
 
 struct FeedForwardBlock : torch::autograd::Function<FeedForwardBlock> {
-  // With recompute nothing but x is kept for the backward pass.
+  // If recompute is set, the block keeps only x for the backward pass.
   static Tensor forward(AutogradContext *ctx, const Tensor &x, const Tensor &norm, const Tensor &gate, const Tensor &up,
                         const Tensor &down, double epsilon, bool recompute) {
     auto type = x.scalar_type();

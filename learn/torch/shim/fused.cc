@@ -1,4 +1,4 @@
-// Single layers of a transformer by themselves, each a pass or two over memory, and the
+// Single operations of a transformer layer, each with one or two passes over memory, and the
 // optimizer's update.
 #include "pieces.h"
 
@@ -71,8 +71,7 @@ pt_result swiglu(pt_tensor gate, pt_tensor up) {
 
 // ---- optimizer ----
 
-// One step of AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2), on the CPU in
-// one pass.
+// One step of AdamW (Loshchilov and Hutter, arXiv 1711.05101, algorithm 2), in one pass on the CPU.
 char *adamw_step(pt_tensor parameter, pt_tensor grad, pt_tensor m, pt_tensor v, double rate, double beta1, double beta2,
                  double epsilon, double decay, int64_t step) {
   return status([&] {

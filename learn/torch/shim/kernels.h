@@ -1,6 +1,5 @@
-// Loops over memory on the CPU, each one pass where a composition of tensor operations
-// takes several. Sums are in f32 whatever the elements are. Results do not depend on the
-// number of threads.
+// Loops over memory on the CPU. Each makes one pass where a composition of tensor operations makes
+// several. Sums are in f32 for any element type. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +15,21 @@ struct bf16 {
 #define PT_KERNELS(E)                                                                                                  \
   /* y = weight * x * inverse, inverse = 1/sqrt(mean(x^2) + epsilon), per row of x [rows,n]. */                        \
   void rms_norm(const E *x, const float *weight, E *y, float *inverse, int64_t rows, int64_t n, float epsilon);        \
-  /* dx = its gradient by x plus extra (which may be null); adds that of weight to dweight [n]. */                     \
+  /* dx = the gradient for x, plus extra unless null; adds the gradient for weight to dweight [n]. */                  \
   void rms_norm_backward(const E *g, const E *x, const float *weight, const float *inverse, const E *extra, E *dx,     \
                          float *dweight, int64_t rows, int64_t n);                                                     \
-  /* Rotates the pairs (i, i+half) of rows of 2*half elements by the angle whose cosines and sines are at [i];         \
+  /* Rotates the pairs (i, i+half) of rows of 2*half elements by the angle with cosine and sine at [i];                \
      direction is 1, or -1 for the inverse. */                                                                         \
   void rotate(const E *x, const float *cos, const float *sin, float direction, E *y, int64_t rows, int64_t half);      \
-  /* silu(gate) * up of rows [gate | up] of 2*n. */                                                                    \
+  /* silu(gate) * up for rows [gate | up] of 2*n elements. */                                                          \
   void swiglu(const E *pairs, E *y, int64_t rows, int64_t n);                                                          \
   /* Replaces pairs by their gradients and g by the forward result. */                                                 \
   void swiglu_backward(E *pairs, E *g, int64_t rows, int64_t n);                                                       \
-  /* Row r of [rows,n] becomes softmax(scale*row) over its first seen+r/groups elements, 0 behind. */                  \
+  /* Row r of [rows,n] becomes softmax(scale*row) over its first seen+r/groups elements, 0 after. */                   \
   void softmax(E *rows_, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale);                          \
-  /* dp = scale * p * (dp - sum(p*dp)), over the same elements, 0 behind. */                                           \
+  /* dp = scale * p * (dp - sum(p*dp)), over the same elements, 0 after. */                                            \
   void softmax_backward(const E *p, E *dp, int64_t rows, int64_t n, int64_t seen, int64_t groups, float scale);        \
-  /* Cross-entropy of one row of n logits times share; with train the row becomes the gradient. */                     \
+  /* Cross-entropy of one row of n logits times share; if train, the row becomes the gradient. */                      \
   float cross_entropy(E *logits, int64_t n, int64_t target, float share, bool train);                                  \
   /* sum += x */                                                                                                       \
   void accumulate(float *sum, const E *x, int64_t n);

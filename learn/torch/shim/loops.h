@@ -1,5 +1,5 @@
-// The loops of kernels.cc, included once for each instruction set, each time in a namespace
-// of its own and under another target; hence no include guard.
+// The loops of kernels.cc. kernels.cc includes this file once for each instruction set, in a
+// separate namespace and for a separate target. Hence there is no include guard.
 
 template <class To, class From> static inline To bits(From v) {
   static_assert(sizeof(To) == sizeof(From));
@@ -16,8 +16,8 @@ static inline void put(bf16 &to, float v) {
   to.bits = static_cast<uint16_t>(v != v ? 0x7fc0 : rounded);
 }
 
-// e^x to two units in the last place, as the Cephes library has it; x is cut off where
-// the result would leave the normal numbers.
+// e^x to two units in the last place, as in the Cephes library. x is clamped so that the result
+// stays within the normal numbers.
 static inline float exponential(float x) {
   constexpr float shift = 12582912; // 1.5 * 2^23: adding it rounds to an integer
   x = x < -87 ? -87 : x;

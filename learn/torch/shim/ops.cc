@@ -1,4 +1,4 @@
-// The plain operations: one libtorch call each.
+// The plain operations: one libtorch call for each.
 #include "shim.h"
 
 #include <vector>
@@ -35,17 +35,17 @@ static std::vector<at::Tensor> list(pt_tensor *tensors, int count) {
   return all;
 }
 
-// ---- making ----
+// ---- creation ----
 
 pt_result from_bytes(const void *data, size_t bytes, const int64_t *shape, int dims, int dtype, int device) {
   return tensor([&] {
-    if (device >= 0 || generic()) { // straight from where the bytes are
+    if (device >= 0 || generic()) { // copies directly from the source
       at::Tensor there = at::from_blob(const_cast<void *>(data), sizes(shape, dims), options(dtype, -1));
-      TORCH_CHECK(there.nbytes() == bytes, bytes, " bytes for a tensor of ", there.nbytes());
+      TORCH_CHECK(there.nbytes() == bytes, "got ", bytes, " bytes, want ", there.nbytes());
       return there.to(options(dtype, device), /*non_blocking=*/false, /*copy=*/true);
     }
     at::Tensor t = at::empty(sizes(shape, dims), options(dtype, -1));
-    TORCH_CHECK(t.nbytes() == bytes, bytes, " bytes for a tensor of ", t.nbytes());
+    TORCH_CHECK(t.nbytes() == bytes, "got ", bytes, " bytes, want ", t.nbytes());
     if (bytes) std::memcpy(t.data_ptr(), data, bytes);
     return t;
   });
@@ -63,7 +63,7 @@ pt_result cat(pt_tensor *tensors, int count, int64_t dim) {
   return tensor([&] { return at::cat(list(tensors, count), dim); });
 }
 
-// ---- looking ----
+// ---- inspection ----
 
 int dims(pt_tensor t) { return static_cast<int>(T(t).dim()); }
 
@@ -95,7 +95,7 @@ pt_number item(pt_tensor t) {
 char *to_bytes(pt_tensor t, void *data, size_t bytes) {
   return status([&] {
     at::Tensor source = T(t).detach().contiguous();
-    TORCH_CHECK(source.nbytes() == bytes, bytes, " bytes for a tensor of ", source.nbytes());
+    TORCH_CHECK(source.nbytes() == bytes, "got ", bytes, " bytes, want ", source.nbytes());
     if (!bytes) return;
     if (on_cpu(source)) {
       std::memcpy(data, source.data_ptr(), bytes);
@@ -105,14 +105,14 @@ char *to_bytes(pt_tensor t, void *data, size_t bytes) {
   });
 }
 
-// The tensor's own memory, or NULL when it is not one contiguous block the CPU can read.
+// Returns the tensor's own memory, or NULL if it is not one contiguous block that the CPU can read.
 void *cpu_data(pt_tensor t) {
   const at::Tensor &a = T(t);
   return a.device().is_cpu() && a.is_contiguous() ? a.data_ptr() : nullptr;
 }
 
-// Where the elements begin in the memory of the tensor's own device, or NULL when they are
-// not one contiguous block.
+// Returns the address of the elements in the memory of the tensor's device, or NULL if they are not
+// one contiguous block.
 void *address(pt_tensor t) {
   const at::Tensor &a = T(t);
   return a.is_contiguous() ? a.data_ptr() : nullptr;
@@ -299,7 +299,7 @@ char *backward(pt_tensor t) {
   return status([&] { T(t).backward(); });
 }
 
-// No tensor and no error when there is no gradient.
+// Returns neither a tensor nor an error if there is no gradient.
 pt_result grad(pt_tensor t) {
   at::Tensor g = T(t).grad();
   return g.defined() ? own(std::move(g)) : pt_result{nullptr, nullptr};

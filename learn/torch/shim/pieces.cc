@@ -10,8 +10,8 @@ bool plain(const Tensor &t) {
   return on_cpu(t) && (t.scalar_type() == at::kFloat || t.scalar_type() == at::kBFloat16);
 }
 
-constexpr int64_t kRows = 16;          // rows one thread takes at a time
-constexpr int64_t kElements = 1 << 15; // elements, likewise
+constexpr int64_t kRows = 16;          // rows that one thread takes at a time
+constexpr int64_t kElements = 1 << 15; // elements that one thread takes at a time
 
 Tensor cast(const Tensor &t, at::ScalarType type) {
   if (t.scalar_type() == type) return t;
@@ -63,7 +63,7 @@ std::pair<Tensor, Tensor> norm_backward(const Tensor &g, const Tensor &x, const 
     if (extra.defined()) dx = dx + extra;
     return {dx.to(x.scalar_type()), at::sum(wide * normal, at::IntArrayRef{0})};
   }
-  // Parts the gradient of the weight is summed in, fixed so that its bits do not depend
+  // The gradient of the weight is summed in a fixed number of parts, so that its bits do not depend
   // on the number of threads.
   constexpr int64_t parts = 16;
   Tensor dx = at::empty_like(x), sums = at::zeros({parts, n}, weight.options());
@@ -116,7 +116,7 @@ void swiglu_backward(Tensor &pairs, Tensor &g) {
 
 // ---- softmax of causal scores ----
 
-// Which keys row t*groups+g may not see, [rows,keys].
+// Returns the mask of the keys that row t*groups+g may not see, [rows,keys].
 static Tensor future(const Tensor &scores, int64_t seen, int64_t groups) {
   auto longs = at::TensorOptions().dtype(at::kLong).device(scores.device());
   Tensor last = at::floor_divide(at::arange(scores.size(1), longs), groups) + seen;
@@ -145,7 +145,7 @@ void softmax_causal_backward(const Tensor &p, Tensor &dp, int64_t seen, int64_t 
   int64_t heads = p.size(0), rows = p.size(1), n = p.size(2);
   if (!plain(p)) {
     auto type = p.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    Tensor wide = dp.to(type), share = p.to(type); // p is 0 where nothing is seen
+    Tensor wide = dp.to(type), share = p.to(type); // p is 0 for masked keys
     dp.copy_(share * (wide - at::sum(share * wide, at::IntArrayRef{-1}, true)) * scale);
     return;
   }
@@ -189,7 +189,7 @@ void rotate(const Tensor &x, const Tensor &cos, const Tensor &sin, int direction
 
 // ---- weights ----
 
-// Whether the tensors lie one behind the other in one block of memory.
+// Reports whether the tensors are adjacent in one block of memory.
 static bool adjacent(const std::vector<Tensor> &list) {
   for (size_t i = 0; i < list.size(); i++) {
     if (!list[i].defined() || !list[i].is_contiguous()) return false;

@@ -1,4 +1,4 @@
-// Attention by libtorch's own kernels, for devices that have no loops of ours.
+// Attention with libtorch's own kernels, for devices without our own loops.
 #include "pieces.h"
 
 #include <torch/version.h>
@@ -11,8 +11,8 @@ namespace psyche {
 
 bool has_sdpa(const Tensor &q) { return !on_cpu(q); }
 
-// The heads of [B,S,KV,D], each as often as queries share it, as [B,H,S,D]. Kernels that
-// take fewer key heads than query heads are not in all versions, and not for all types.
+// Returns the heads of [B,S,KV,D] as [B,H,S,D], each repeated for the queries that share it. Not
+// all versions and types have kernels that accept fewer key heads than query heads.
 static Tensor shared(const Tensor &t, int64_t heads) {
   int64_t B = t.size(0), S = t.size(1), KV = t.size(2), D = t.size(3);
   if (KV == heads) return t.transpose(1, 2);
@@ -21,12 +21,12 @@ static Tensor shared(const Tensor &t, int64_t heads) {
 
 Tensor sdpa(const Tensor &q, const Tensor &k, const Tensor &v, double scale) {
   int64_t T = q.size(1), H = q.size(2), D = q.size(3), E = v.size(3);
-  TORCH_CHECK(T == 1 || T == k.size(1), T, " queries for ", k.size(1), " keys");
-  // Kernels want values as wide as keys.
+  TORCH_CHECK(T == 1 || T == k.size(1), "got ", T, " queries for ", k.size(1), " keys, want 1 or as many queries as keys");
+  // The kernels require values as wide as keys.
   Tensor values = E < D ? at::constant_pad_nd(v, {0, D - E}) : v;
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 1
   Tensor y = at::scaled_dot_product_attention(q.transpose(1, 2), shared(k, H), shared(values, H), {}, 0.0, T > 1, scale);
-#else // divides by the root of the width, always
+#else // always divides by the root of the width
   Tensor scaled = q * (scale * std::sqrt(static_cast<double>(D)));
   Tensor y = at::scaled_dot_product_attention(scaled.transpose(1, 2), shared(k, H), shared(values, H), {}, 0.0, T > 1);
 #endif
@@ -37,7 +37,7 @@ Tensor sdpa(const Tensor &q, const Tensor &k, const Tensor &v, double scale) {
 
 bool has_sdpa(const Tensor &) { return false; }
 
-Tensor sdpa(const Tensor &, const Tensor &, const Tensor &, double) { TORCH_CHECK(false, "libtorch ", TORCH_VERSION, " has no attention"); }
+Tensor sdpa(const Tensor &, const Tensor &, const Tensor &, double) { TORCH_CHECK(false, "libtorch ", TORCH_VERSION, " has no attention kernel"); }
 
 #endif
 

@@ -1,8 +1,8 @@
-// What the shim's own files share: declarations of all table functions, and the guards
-// that keep C++ exceptions from crossing into Go.
+// Declarations of all table functions, shared by the shim's files, and the guards that keep C++
+// exceptions from crossing into Go.
 //
-// Only calls that both libtorch 1.13 and 2.x have are used, without autocast and
-// without CUDA headers, so the same sources compile against either.
+// The shim uses only calls that both libtorch 1.13 and 2.x have, without autocast and without CUDA
+// headers. So the same sources compile against both.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,16 +20,16 @@ namespace psyche {
 PT_FUNCTIONS(PT_DECLARE)
 #undef PT_DECLARE
 
-// Handles given out and not yet freed.
+// The number of handles returned and not yet freed.
 extern std::atomic<int64_t> live;
 
 at::ScalarType scalar_type(int dtype);
 
-// Whether our own loops over memory may run on t: it is on the CPU. With
-// PSYCHE_TORCH_GENERIC=1 in the environment nothing is, so that tests run there what
-// other devices run.
+// Reports whether our own loops over memory may run on t, which must be on the CPU. With
+// PSYCHE_TORCH_GENERIC=1 in the environment it is always false, so that tests on the CPU run the
+// code for other devices.
 bool on_cpu(const at::Tensor &t);
-// Whether that is set.
+// Reports whether PSYCHE_TORCH_GENERIC is set.
 bool generic();
 
 inline at::Tensor &T(pt_tensor t) { return *static_cast<at::Tensor *>(t); }
@@ -38,7 +38,7 @@ inline at::IntArrayRef sizes(const int64_t *shape, int dims) {
   return at::IntArrayRef(shape, static_cast<size_t>(dims));
 }
 
-// What the exception in flight says, without the C++ backtrace. malloc'ed.
+// Returns the message of the exception in flight, without the C++ backtrace, malloc'ed.
 inline char *message() {
   try {
     throw;

@@ -1,4 +1,4 @@
-// The exported table, and what concerns the whole process.
+// The exported table, and functions for the whole process.
 #include "shim.h"
 
 #include <ATen/Context.h>
@@ -29,8 +29,8 @@ bool generic() {
 
 bool on_cpu(const at::Tensor &t) { return t.device().is_cpu() && !generic(); }
 
-// glibc gives large blocks back to the kernel when they are freed; a training step frees
-// and asks again for hundreds of megabytes, and the page faults cost up to half its time.
+// By default glibc returns large freed blocks to the kernel. A training step frees and allocates
+// hundreds of megabytes, and the page faults cost up to half its time.
 void tune_allocator() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, 0x7fffffff);
@@ -40,11 +40,11 @@ void tune_allocator() {
 
 char *set_threads(int threads) {
   return status([&] {
-    // A thread's first loop sets the number that was set last, by whichever thread, so let
-    // it be over before ours is set.
+    // The first loop of a thread applies the last number set by any thread. So run it before
+    // setting the number here.
     at::get_num_threads();
     at::set_num_threads(threads);
-    // Refused once the pool runs; it is then already as we want it.
+    // libtorch refuses this once the pool runs. The pool then already has one thread.
     if (at::get_num_interop_threads() != 1) at::set_num_interop_threads(1);
   });
 }
@@ -65,8 +65,8 @@ int cuda_devices() {
   }
 }
 
-// How many threads take part in a loop of at::parallel_for. Its body is in libtorch's
-// headers, so that is settled by how this library was compiled.
+// Returns the number of threads that take part in a loop of at::parallel_for. The body of the loop
+// is in libtorch's headers, so the number depends on how this library was compiled.
 int loop_threads() {
   std::mutex lock;
   std::set<std::thread::id> seen;

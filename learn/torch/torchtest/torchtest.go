@@ -41,7 +41,7 @@ func Engine(t testing.TB) *torch.Engine {
 	return engine
 }
 
-// BF16 reports whether bf16 computes correctly on this machine, and logs the reason if not.
+// BF16 reports whether bf16 computes correctly on this machine, and logs the reason if it does not.
 // Libraries without kernels for a processor may accumulate in bf16.
 func BF16(t testing.TB) bool {
 	t.Helper()

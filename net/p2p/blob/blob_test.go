@@ -44,12 +44,12 @@ func holding(payloads ...[]byte) *Store {
 	return s
 }
 
-// serveWith serves the protocol with a handler that does not keep to it.
+// serveWith serves the protocol with a handler that may violate it.
 func serveWith(n *p2p.Node, h p2p.StreamHandler) {
 	n.HandleStream(Protocol, p2p.StreamLimits{PerPeer: 64, Total: 64, Timeout: p2ptest.Wait}, h)
 }
 
-// counted is an honest holder that counts what it is asked.
+// counted serves as an honest holder and returns the number of requests.
 func counted(n *p2p.Node, s *Store) *atomic.Int64 {
 	var asked atomic.Int64
 	serveWith(n, func(_ context.Context, _ identity.ID, stream p2p.Stream) error {
@@ -59,7 +59,7 @@ func counted(n *p2p.Node, s *Store) *atomic.Int64 {
 	return &asked
 }
 
-// writerFunc is a holder's stream with its output changed, piece by piece.
+// writerFunc changes the output of a holder's stream piece by piece.
 type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (written int, err error) {
@@ -72,7 +72,7 @@ func (f writerFunc) Write(p []byte) (written int, err error) {
 	return written, nil
 }
 
-// flipping is a holder that changes one bit of the byte at position at of each response.
+// flipping serves as a holder that flips one bit of the byte at position at of each response.
 func flipping(n *p2p.Node, s *Store, at int) *atomic.Int64 {
 	var asked atomic.Int64
 	serveWith(n, func(_ context.Context, _ identity.ID, stream p2p.Stream) error {
@@ -90,7 +90,7 @@ func flipping(n *p2p.Node, s *Store, at int) *atomic.Int64 {
 	return &asked
 }
 
-// dying is a holder that resets each stream after some bytes.
+// dying serves as a holder that resets each stream after some bytes.
 func dying(n *p2p.Node, s *Store, after int) *atomic.Int64 {
 	var asked atomic.Int64
 	serveWith(n, func(_ context.Context, _ identity.ID, stream p2p.Stream) error {
@@ -174,12 +174,12 @@ func TestSeveralHoldersOfWhichOneLies(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 	if liar.Load() > perHolder || b.Load() == 0 || c.Load() == 0 {
-		t.Errorf("asked the liar %d times, the others %d and %d times", liar.Load(), b.Load(), c.Load())
+		t.Errorf("asked the liar %d times, the other holders %d and %d times", liar.Load(), b.Load(), c.Load())
 	}
 	if !nodes[0].Avoids(nodes[3].ID()) || nodes[0].Score(nodes[1].ID()) != 0 {
-		t.Errorf("scores: the liar's %v, another's %v", nodes[0].Score(nodes[3].ID()), nodes[0].Score(nodes[1].ID()))
+		t.Errorf("scores: the liar's %v, an honest holder's %v", nodes[0].Score(nodes[3].ID()), nodes[0].Score(nodes[1].ID()))
 	}
-	// The next payload is not asked of it while others have it.
+	// The next fetch asks this holder last.
 	if order := store.holders.order(nodes[0], holders); order[2] != nodes[3].ID() {
 		t.Errorf("order %v", order)
 	}
@@ -230,8 +230,9 @@ func TestSilentHolderLosesItsRange(t *testing.T) {
 	}
 }
 
-// A holder that says nothing, as one that was killed does, is left for another one as soon as it takes much longer than
-// answers take as a rule: it is not blamed, and what is fetched next is not asked of it first.
+// TestSilentHolderIsNotWaitedFor checks that a fetch moves on to a different holder if one is
+// silent for much longer than answers usually take, like a killed process. The silent holder is not
+// blamed, and later fetches do not ask it first.
 func TestSilentHolderIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c")
@@ -246,7 +247,7 @@ func TestSilentHolderIsNotWaitedFor(t *testing.T) {
 	store := NewStore(1 << 30)
 	for i, data := range blobs {
 		holders := []identity.ID{nodes[1].ID(), nodes[2].ID()}
-		if i == 0 { // how long answers take
+		if i == 0 { // this fetch measures the usual time of an answer
 			holders = holders[1:]
 		}
 		got, err := Fetch(testContext(t), nodes[0], store, Hash(blake3.Sum256(data)), uint64(len(data)), holders)
@@ -317,7 +318,7 @@ func TestFetchFailures(t *testing.T) {
 	}
 }
 
-// A holder that lies about the size, with a payload that would be absurd.
+// TestSizeLiar checks that a holder that claims an absurd size is avoided.
 func TestSizeLiar(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	data := payload(2 * groupSize)
@@ -330,7 +331,7 @@ func TestSizeLiar(t *testing.T) {
 		t.Fatalf("%d bytes, %v", len(got), err)
 	}
 	if !nodes[0].Avoids(nodes[1].ID()) {
-		t.Error("the lie was not counted")
+		t.Error("the false size was not penalised")
 	}
 }
 
@@ -354,7 +355,8 @@ func TestOneFetchForManyCallers(t *testing.T) {
 	}
 }
 
-// The upload rate is of all members together, on streams and bulk connections alike.
+// TestUploadRate checks that the upload rate applies to all members together, on streams and bulk
+// connections.
 func TestUploadRate(t *testing.T) {
 	t.Parallel()
 	const rate = 1 << 20 // bytes per second
@@ -378,7 +380,7 @@ func TestUploadRate(t *testing.T) {
 		})
 	}
 	tasks.Wait()
-	if took, least := time.Since(begun), 700*time.Millisecond; took < least { // 1 MiB, of which 256 KiB may leave at once
+	if took, least := time.Since(begun), 700*time.Millisecond; took < least { // 1 MiB; a burst of 256 KiB is allowed
 		t.Errorf("%d bytes at %d per second took %v", len(large)+len(small), rate, took)
 	}
 	for _, taker := range takers {
@@ -406,7 +408,7 @@ func TestGarbageOnTheStream(t *testing.T) {
 		_, _ = s.Write(raw)
 		_ = s.CloseWrite()
 		if answer, err := io.ReadAll(s); err == nil && len(answer) > 0 && answer[0] == statusOK {
-			t.Errorf("%x was answered", raw)
+			t.Errorf("%x got an answer", raw)
 		}
 		_ = s.Close()
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// hog opens as many streams to a holder as one member may, sends what is given on each and,
-// when an answer is to be awaited, reads the first byte of the first and no more: all share
-// what one connection may bring unread.
+// hog opens the maximum number of streams of one member to a holder and sends the request on each.
+// If answered is set, it reads one byte of the first answer only, because all streams share the
+// limit of unread bytes of their connection.
 func hog(t *testing.T, from, holder *p2p.Node, bulk bool, request []byte, answered bool) {
 	t.Helper()
 	open := from.OpenStream
@@ -44,8 +44,8 @@ func hog(t *testing.T, from, holder *p2p.Node, bulk bool, request []byte, answer
 	}
 }
 
-// Four members that take all places of a holder, and do nothing with them, keep nobody from
-// it, and nobody blames the holder.
+// TestHogsKeepNobodyOut checks that four members that take all slots of a holder and leave them
+// idle do not lock out an honest member. The honest member does not blame the holder.
 func TestHogsKeepNobodyOut(t *testing.T) {
 	large, small := payload(maxRange), payload(8)
 	hash := Hash(blake3.Sum256(large))
@@ -73,7 +73,7 @@ func TestHogsKeepNobodyOut(t *testing.T) {
 			for _, from := range members[2:] {
 				hog(t, from, holder, test.bulk, test.request, test.answered)
 			}
-			time.Sleep(200 * time.Millisecond) // the streams arrive
+			time.Sleep(200 * time.Millisecond) // until the streams have arrived
 			for _, data := range [][]byte{small, large} {
 				got, err := Fetch(testContext(t), honest, NewStore(1<<30), blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(holder))
 				if err != nil || !bytes.Equal(got, data) {
@@ -87,14 +87,16 @@ func TestHogsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// A third of the members of the largest run, with one place each, leave some.
+// TestPlacesAreMoreThanAThird checks that a third of the members of the largest run cannot fill all
+// slots with one slot each.
 func TestPlacesAreMoreThanAThird(t *testing.T) {
 	if servesTotal <= 256/3 {
-		t.Errorf("%d places", servesTotal)
+		t.Errorf("%d slots", servesTotal)
 	}
 }
 
-// A holder that has no room for a while is asked again, on either kind of connection.
+// TestBusyHolderIsAskedAgain checks that a holder without a free slot is asked again, on both kinds
+// of connections.
 func TestBusyHolderIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{groupSize, 4 * bulkSize} {
@@ -117,8 +119,9 @@ func TestBusyHolderIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A holder that hangs up says only a few times that it is busy by that: then it is asked where
-// it can say so, and has failed if it does not.
+// TestHangingUpForEverIsAFailure checks that closing the stream counts as busy only a few times.
+// After that the holder is asked in a way that lets it report busy, and an answer without that
+// report is a failure.
 func TestHangingUpForEverIsAFailure(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "holder", "a")

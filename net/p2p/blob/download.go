@@ -20,8 +20,8 @@ const (
 	worthwhile = 8 << 20 // bytes
 	retryPause = 200 * time.Millisecond
 
-	// A busy holder is asked again, because it is not a failure that others also fetch from it. It
-	// may be busy maxBusy times, and once more for each busyWorth bytes that it has delivered.
+	// A busy holder is asked again, because requests of other members are not a failure. It may be
+	// busy maxBusy times, and once more for each busyWorth bytes that it has delivered.
 	maxBusy   = 16
 	busyWorth = 1 << 20 // bytes
 	busyPause = time.Second
@@ -361,9 +361,9 @@ func (h *holderState) looked(found bool) {
 // errPreempted is the cause of cancelling an attempt whose range another holder delivers faster.
 var errPreempted = errors.New("another holder is faster")
 
-// watch takes ranges from holders that stall or that are much slower than another one with a free
-// stream. Therefore a fetch survives a holder that died silently, which QUIC notices only after
-// half a minute, and a holder that sends one byte a second.
+// watch takes ranges from holders that stall or that are much slower than another holder with a
+// free stream. Therefore a fetch survives a holder that died silently, which QUIC notices only
+// after half a minute, and a holder that sends one byte a second.
 func (d *download) watch() {
 	now := time.Now()
 	for a := range d.active {
@@ -414,7 +414,7 @@ func (d *download) isSilent(a *attempt, still time.Duration) bool {
 
 // fastest returns the best other holder that could take a range, now or after its own. Late holders
 // count only if late is true. They count for a holder that sends and has lost no range by being
-// slow: otherwise a cheat could send as slowly as it likes once all others were silent for a
+// slow: otherwise a cheat could send as slowly as it likes once all other holders were silent for a
 // moment.
 func (d *download) fastest(but *holderState, late bool) *holderState {
 	var best *holderState
@@ -430,9 +430,9 @@ func (d *download) fastest(but *holderState, late bool) *holderState {
 }
 
 // gains reports whether the rest of a range would arrive much sooner from another holder, if there
-// is one: one that is known to be many times faster, or one that is idle and gets no other range.
-// coming is the time since the first byte. The time before belongs to the link and to a
-// connection's handshake.
+// is one: a holder that is known to be many times faster, or an idle holder without a different
+// range to fetch. coming is the time since the first byte. The time before belongs to the link and
+// to a connection's handshake.
 func (d *download) gains(a *attempt, coming time.Duration, other *holderState) bool {
 	if other == nil || a.seen == 0 || coming < slowGrace {
 		return false // it may only be far away, or busy; watch ends it if it takes too long

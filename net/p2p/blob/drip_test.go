@@ -12,14 +12,16 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// trial is an attempt as it stands: how long ago it was begun, asked for (0: not yet), and its first bytes came.
+// trial describes an attempt: the times since it began, since the request was sent (0 if not yet)
+// and since its first bytes arrived, and the number of bytes received.
 type trial struct {
 	holder               *holderState
 	begun, asked, coming time.Duration
 	seen                 uint64
 }
 
-// watched has a download look at its attempts once, and returns why each was cancelled; nil: it goes on.
+// watched makes a download check its attempts once. It returns the reason for which each attempt
+// was cancelled, or nil if the attempt continues.
 func watched(node *p2p.Node, pending []span, holders []*holderState, trials ...trial) (why []error) {
 	d := &download{
 		node: node, s: NewStore(1 << 20), into: &partial{}, pending: pending, holders: holders,
@@ -52,8 +54,10 @@ func watched(node *p2p.Node, pending []span, holders []*holderState, trials ...t
 	return why
 }
 
-// TestWhoLosesRanges: of a few bytes a second nobody keeps a range because others were silent for a moment, but once only, so that a
-// fetch ends; who was silent is left also for one that is slow; and nobody stalls before it is asked.
+// TestWhoLosesRanges checks which attempts lose their range. A holder that sends only a few bytes a
+// second loses its range to a holder that was briefly silent, but only once, so that a fetch ends.
+// A silent holder loses its range even to a slow holder. No holder counts as stalled before the
+// request is sent.
 func TestWhoLosesRanges(t *testing.T) {
 	const ms = time.Millisecond
 	node := p2ptest.Node(t, "joiner")
@@ -65,7 +69,7 @@ func TestWhoLosesRanges(t *testing.T) {
 		name    string
 		pending []span
 		other   *holderState
-		slow    bool // of who is asked
+		slow    bool // whether the asked holder counts as slow
 		trial   trial
 		want    error
 	}{
@@ -91,11 +95,12 @@ func TestWhoLosesRanges(t *testing.T) {
 	why := watched(node, nil, []*holderState{h, late(false, true, false)},
 		trial{h, 2000 * ms, 2000 * ms, 1500 * ms, groupSize}, trial{h, 100 * ms, 100 * ms, 50 * ms, groupSize})
 	if !errors.Is(why[0], errPreempted) || !errors.Is(why[1], errPreempted) {
-		t.Errorf("it keeps its other range: %v", why)
+		t.Errorf("the holder keeps its other range: %v", why)
 	}
 }
 
-// TestWhoWasSilentIsNotFast: whoever was fast and is silent may have gone.
+// TestWhoWasSilentIsNotFast checks that a silence clears the measured rate of a fast holder, which
+// may have gone.
 func TestWhoWasSilentIsNotFast(t *testing.T) {
 	var b book
 	node, id := p2ptest.Node(t, "joiner"), identity.ID{1}
@@ -110,12 +115,13 @@ func TestWhoWasSilentIsNotFast(t *testing.T) {
 		b.acquire(node, id)
 		b.release(node, id, test.delivery)
 		if rate := b.rate(id); (rate > 0) != test.known {
-			t.Errorf("after %+v its rate is %v", test.delivery, rate)
+			t.Errorf("after %+v: rate %v", test.delivery, rate)
 		}
 	}
 }
 
-// TestWhoCannotBeReachedIsSilent: where no connection of its own is made for a range, to be connected is a part of the answer.
+// TestWhoCannotBeReachedIsSilent checks that connecting counts as a part of the answer time if a
+// range needs no separate connection.
 func TestWhoCannotBeReachedIsSilent(t *testing.T) {
 	joiner := p2ptest.Node(t, "joiner")
 	silent, err := net.ListenPacket("udp4", "127.0.0.1:0")

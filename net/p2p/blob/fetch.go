@@ -66,7 +66,8 @@ type flight struct {
 	err  error
 }
 
-// The size belongs to the key, so that a wrong announcement does not spoil a right one.
+// flightKey identifies a download. It includes the size, so that an announcement with a wrong size
+// does not disturb one with the right size.
 type flightKey struct {
 	hash Hash
 	size uint64
@@ -84,7 +85,7 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 	for {
 		if data, held := s.Get(ctx, hash); held {
 			if uint64(len(data)) != size {
-				return nil, fmt.Errorf("fetch blob %s: %w: it has %d bytes, announced %d", hash.Short(), errSize, len(data), size)
+				return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, announced %d", hash.Short(), errSize, len(data), size)
 			}
 			return data, nil
 		}
@@ -161,7 +162,7 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 		if p.check() {
 			return nil
 		}
-		s.logger.Warn("blob: what an earlier process kept of a payload was changed; fetching it again",
+		s.logger.Warn("blob: the partial payload of an earlier process was changed; fetching the payload again",
 			"blob", p.key.hash.Short(), "bytes", p.key.size)
 	}
 }

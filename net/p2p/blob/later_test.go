@@ -14,8 +14,9 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestHolderThatHasItLater: while the only one that has a payload sends it slowly, or nothing, those who did not have it
-// are asked whether they have it by now, as members that got a result before others do. Nobody is blamed for being slow.
+// TestHolderThatHasItLater checks a fetch whose only holder is slow or silent. The fetch asks the
+// other members repeatedly whether they have the payload by now, because members receive a result
+// at different times. No member is blamed for being slow.
 func TestHolderThatHasItLater(t *testing.T) {
 	for name, rate := range map[string]int{"is slow": 200 << 10, "is silent": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestHolderThatHasItLater(t *testing.T) {
 			}
 			t.Logf("took %v", time.Since(begun))
 			if took := time.Since(begun); took > 15*time.Second {
-				t.Errorf("took %v, and another holder had it after 4 s", took)
+				t.Errorf("took %v, but a second holder had it after 4 s", took)
 			}
 			for _, n := range nodes[1:] {
 				if nodes[0].Score(n.ID()) != 0 {
@@ -78,15 +79,16 @@ func TestHolderThatHasItLater(t *testing.T) {
 	}
 }
 
-// TestLaterOnlyOnce: who says to have a payload later, and has it not when it is asked for, is not asked whether it has it
-// again. Two such, in turns, would keep a fetch from ending.
+// TestLaterOnlyOnce checks a holder that announces a payload and then does not have it. The fetch
+// does not ask it again whether it has the payload, because two such holders could keep a fetch
+// from ending.
 func TestLaterOnlyOnce(t *testing.T) {
 	h := &holderState{}
 	d := &download{holders: []*holderState{h}}
 	for _, want := range []bool{true, false} {
 		d.lose(h, ErrNotHeld)
 		if !h.out || h.lacks != want {
-			t.Fatalf("it is out: %v, and asked again: %v, want %v", h.out, h.lacks, want)
+			t.Fatalf("out %v, asked again %v, want %v", h.out, h.lacks, want)
 		}
 		if h.lacks {
 			h.looked(true)

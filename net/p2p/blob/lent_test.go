@@ -19,8 +19,9 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestLentIsAlwaysWhole: while payloads are put, lent, dropped, and moved off the disk at random by one member, others fetch
-// them. What they get is right, whoever sent it is not blamed, and in the end nothing is left and no room is taken.
+// TestLentIsAlwaysWhole checks fetches while a member randomly puts, lends and drops payloads and
+// moves them off the disk. The fetched bytes are correct, no sender is blamed, and in the end the
+// store is empty.
 func TestLentIsAlwaysWhole(t *testing.T) {
 	nodes := p2ptest.New(t, "holder", "a", "b")
 	store := openStore(t, t.TempDir())
@@ -97,7 +98,7 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 	}
 }
 
-// fileOf puts data into the middle of a file that is open.
+// fileOf returns an open file with data in its middle.
 func fileOf(t *testing.T, data []byte) *io.SectionReader {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "model")
@@ -112,8 +113,9 @@ func fileOf(t *testing.T, data []byte) *io.SectionReader {
 	return io.NewSectionReader(file, int64(len("head")), int64(len(data)))
 }
 
-// TestLentFromFile: data in a file are served as those in memory are, take no room, and stay when the file's name is gone.
-// What was in memory is not any more.
+// TestLentFromFile checks that payloads in a file are served like payloads in memory and do not
+// count as used room. They remain available after the file is removed, and replace a copy in
+// memory.
 func TestLentFromFile(t *testing.T) {
 	for _, size := range []int{0, 1, groupSize, groupSize + 1, oneWrite, 3*groupSize + 5, writeBuffer, 2*maxRange + 9} {
 		nodes := p2ptest.New(t, "holder", "a")
@@ -135,10 +137,10 @@ func TestLentFromFile(t *testing.T) {
 		}
 		got, err := Fetch(t.Context(), nodes[1], NewStore(1<<30), h, uint64(size), p2ptest.IDs(nodes[0]))
 		if err != nil || !bytes.Equal(got, data) {
-			t.Errorf("%d bytes: what came has %d, %v", size, len(got), err)
+			t.Errorf("%d bytes: received %d, %v", size, len(got), err)
 		}
 		if got, held := store.Get(t.Context(), h); !held || !bytes.Equal(got, data) {
-			t.Errorf("%d bytes: it is not what it was", size)
+			t.Errorf("%d bytes: the payload has changed", size)
 		}
 		store.Lend(data)
 		if store.blobs[h].data == nil {
@@ -151,7 +153,7 @@ func TestLentFromFile(t *testing.T) {
 	}
 }
 
-// TestLentFileOfTheFolder: what lies in the store's own folder stays there.
+// TestLentFileOfTheFolder checks that a payload in the store's own folder stays there.
 func TestLentFileOfTheFolder(t *testing.T) {
 	s := openStore(t, t.TempDir())
 	data := payload(spillSize + 5)
@@ -164,8 +166,9 @@ func TestLentFileOfTheFolder(t *testing.T) {
 	}
 }
 
-// TestLentFileThatChanges: a file that is changed, cut or closed behind our back, at its beginning or later, is not held any
-// more, its owner is told once, whoever fetches it gets it from others, and nobody is blamed.
+// TestLentFileThatChanges checks a lent file that is changed, cut or closed by another program, at
+// its beginning or later. The store drops it and notifies its owner once. Fetches get the payload
+// from other members, and no member is blamed.
 func TestLentFileThatChanges(t *testing.T) {
 	const size = 2*maxRange + 9
 	changed := func(at int64) func(file *os.File) error {
@@ -207,18 +210,18 @@ func TestLentFileThatChanges(t *testing.T) {
 				_ = reader.(*os.File).Close()
 			}
 			if got, err := Fetch(t.Context(), nodes[2], NewStore(1<<30), h, size, p2ptest.IDs(nodes[0])); err == nil {
-				t.Errorf("%d bytes came from the file", len(got))
+				t.Errorf("%d bytes were fetched from the changed file", len(got))
 			}
 			if len(lost) != 1 {
 				t.Fatalf("the owner was notified %d times", len(lost))
 			}
 			t.Log(<-lost)
 			if _, held := store.Get(t.Context(), h); held {
-				t.Error("it is held still")
+				t.Error("the payload is still held")
 			}
 			got, err := Fetch(t.Context(), nodes[2], NewStore(1<<30), h, size, p2ptest.IDs(nodes[:2]...))
 			if err != nil || !bytes.Equal(got, data) {
-				t.Errorf("both sent %d bytes, %v", len(got), err)
+				t.Errorf("got %d bytes from two holders, %v", len(got), err)
 			}
 			for _, node := range nodes[:2] {
 				if score := nodes[2].Score(node.ID()); score != 0 {
@@ -229,10 +232,10 @@ func TestLentFileThatChanges(t *testing.T) {
 	}
 }
 
-// hanging is a disk that does not answer any more once it is told to.
+// hanging is a disk that stops answering once hangs is set.
 type hanging struct {
 	io.ReaderAt
-	answers chan struct{} // closed: it does
+	answers chan struct{} // closed when the disk answers again
 	hangs   atomic.Bool
 }
 
@@ -243,7 +246,7 @@ func (h *hanging) ReadAt(p []byte, offset int64) (int, error) {
 	return h.ReaderAt.ReadAt(p, offset)
 }
 
-// TestHungDiskOfALender: a disk that does not answer keeps nobody from what its owner has in memory.
+// TestHungDiskOfALender checks that a disk that does not answer does not block payloads in memory.
 func TestHungDiskOfALender(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "holder", "a")
@@ -278,8 +281,9 @@ func TestHungDiskOfALender(t *testing.T) {
 	t.Log(time.Since(begun))
 }
 
-// TestGetFromAHungDisk: who wants a payload whose disk does not answer waits no longer than it has time for. However many ask,
-// one read waits; when the disk answers all have what it reads.
+// TestGetFromAHungDisk checks that reading a payload from a disk that does not answer ends with the
+// caller's context. However many callers ask, only one read waits. If the disk answers, all callers
+// get its bytes.
 func TestGetFromAHungDisk(t *testing.T) {
 	node := p2ptest.Node(t, "a")
 	store, data := NewStore(1<<30), payload(5*groupSize)
@@ -293,7 +297,7 @@ func TestGetFromAHungDisk(t *testing.T) {
 	for range 100 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if _, held := store.Get(ctx, h); held {
-			t.Error("it was read")
+			t.Error("the disk was read")
 		}
 		if _, err := Fetch(ctx, node, store, h, uint64(len(data)), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("fetch: %v", err)

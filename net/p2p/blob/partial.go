@@ -125,7 +125,7 @@ func (s *Store) complete(p *partial) []byte {
 		fits := s.memory.makeRoom(cost(p.key.size))
 		s.logger.Warn("blob: a payload could not be written", "blob", p.key.hash.Short(), "bytes", p.key.size, "kept_in_memory", fits, "err", err)
 		s.discard(p)
-		if !fits { // the caller has it; other members get it elsewhere
+		if !fits { // only the caller keeps the data; members fetch it from other holders
 			return p.data
 		}
 		p.room = &s.memory
@@ -213,7 +213,7 @@ func (p *partial) persist(part span) {
 	p.broken = cmp.Or(p.broken, err)
 }
 
-// check compares the hash of a payload of which an earlier process verified parts. If it is wrong,
+// check compares the hash of a payload that an earlier process verified in part. If it is wrong,
 // the files were changed, and all data counts as missing again.
 func (p *partial) check() bool {
 	if p.restored == 0 || blake3.Sum256(p.data) == p.key.hash {

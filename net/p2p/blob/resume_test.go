@@ -31,13 +31,14 @@ func openStore(t testing.TB, dir string) *Store {
 	return s
 }
 
-// received returns how much a node has received since begun.
+// received returns the number of bytes that a node has received since begun.
 func received(n *p2p.Node, begun uint64) uint64 {
 	_, now := n.Bytes()
 	return now - begun
 }
 
-// A holder that dies half way costs what was on the wire, not what was verified.
+// TestNothingIsFetchedTwiceWhenAHolderDies checks that a holder that dies halfway costs only the
+// bytes in flight, not the verified bytes.
 func TestNothingIsFetchedTwiceWhenAHolderDies(t *testing.T) {
 	nodes := p2ptest.New(t, "joiner", "a", "b", "c")
 	data := payload(48<<20 + 1234)
@@ -66,7 +67,8 @@ func TestNothingIsFetchedTwiceWhenAHolderDies(t *testing.T) {
 	}
 }
 
-// What a process verified before it was killed is not fetched again by the next one.
+// TestFetchGoesOnAfterARestart checks that the next process does not fetch again what the previous
+// process had verified before it was killed.
 func TestFetchGoesOnAfterARestart(t *testing.T) {
 	for _, damage := range []string{"", "data", "journal"} {
 		t.Run("damaged "+damage, func(t *testing.T) {
@@ -80,7 +82,7 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 			serveWith(nodes[1], func(_ context.Context, _ identity.ID, stream p2p.Stream) error {
 				return honest.serve(stream, writerFunc(func(p []byte) (int, error) {
 					if sent.Add(int64(len(p))) > 16<<20 {
-						cancel() // the process ends here
+						cancel() // simulates the end of the process
 					}
 					return stream.Write(p)
 				}))
@@ -112,7 +114,7 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			// A third process has it all, and serves it from the disk.
+			// A third process has all bytes, and serves them from the disk.
 			third := openStore(t, dir)
 			if held, ok := third.Get(t.Context(), hash); !ok || !bytes.Equal(held, data) {
 				t.Fatal("not held after another restart")
@@ -133,7 +135,7 @@ func TestFetchGoesOnAfterARestart(t *testing.T) {
 	}
 }
 
-// spoil changes what an interrupted process left.
+// spoil damages a file of an interrupted process.
 func spoil(t *testing.T, dir, subject string) {
 	t.Helper()
 	suffix := map[string]string{"data": partSuffix, "journal": spansSuffix}[subject]
@@ -159,7 +161,8 @@ func spoil(t *testing.T, dir, subject string) {
 	}
 }
 
-// A file that somebody changed is not served and not returned.
+// TestChangedFileIsDropped checks that a file that another program changed is neither served nor
+// returned.
 func TestChangedFileIsDropped(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	dir := t.TempDir()
@@ -183,11 +186,12 @@ func TestChangedFileIsDropped(t *testing.T) {
 		t.Error("returned")
 	}
 	if nodes[1].Score(nodes[0].ID()) != 0 {
-		t.Error("a holder with a broken disk is blamed for wrong bytes")
+		t.Error("a holder with a damaged file is blamed for wrong bytes")
 	}
 }
 
-// A member that sends a byte now and then costs about a second, and is asked after the others from then on.
+// TestDribblingHolder checks that a member that sends single bytes costs about a second, and is
+// then asked after the others.
 func TestDribblingHolder(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "joiner", "dribbler", "b")
@@ -223,11 +227,11 @@ func TestDribblingHolder(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 	if order := store.holders.order(nodes[0], p2ptest.IDs(nodes[1:]...)); order[0] != nodes[2].ID() {
-		t.Errorf("the dribbler is asked first again; scores: its %v, the other's %v", nodes[0].Score(nodes[1].ID()), nodes[0].Score(nodes[2].ID()))
+		t.Errorf("the dribbling holder is asked first again; scores: its %v, the honest holder's %v", nodes[0].Score(nodes[1].ID()), nodes[0].Score(nodes[2].ID()))
 	}
 }
 
-// A lone holder that dribbles or stands still ends the fetch by itself.
+// TestLoneSilentHolder checks that a fetch ends if its only holder is silent.
 func TestLoneSilentHolder(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "joiner", "silent")
@@ -246,7 +250,8 @@ func TestLoneSilentHolder(t *testing.T) {
 	}
 }
 
-// Behind a relay nobody knows which of the two stands still.
+// TestStallBehindARelayIsNobodysFault checks that a stall of a relayed connection is not blamed on
+// the member, because the relay may be the cause.
 func TestStallBehindARelayIsNobodysFault(t *testing.T) {
 	t.Parallel()
 	hidden, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("hidden")})
@@ -270,11 +275,11 @@ func TestStallBehindARelayIsNobodysFault(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	if joiner.Score(hidden.ID()) != 0 {
-		t.Error("the member is blamed for a stall of the relay or the member")
+		t.Error("the member is blamed, but the relay may have stalled")
 	}
 }
 
-// Wrong sizes and wrong bytes do not make memory grow.
+// TestMemoryStaysFlat checks that wrong sizes and wrong bytes do not increase the memory in use.
 func TestMemoryStaysFlat(t *testing.T) {
 	nodes := p2ptest.New(t, "joiner", "liar")
 	data := payload(4 * groupSize)
@@ -304,12 +309,12 @@ func TestMemoryStaysFlat(t *testing.T) {
 	}
 }
 
-// A member that nobody is connected to may be gone, as members are at a run's end: that it answers nothing is not
-// held against it.
+// TestMemberThatIsGoneIsNotBlamed checks that a member without a connection is not blamed for not
+// answering. It may have left, like other members at the end of a run.
 func TestMemberThatIsGoneIsNotBlamed(t *testing.T) {
 	t.Parallel()
 	joiner := p2ptest.Node(t, "joiner")
-	silent, err := net.ListenPacket("udp4", "127.0.0.1:0") // where it was: nothing answers there
+	silent, err := net.ListenPacket("udp4", "127.0.0.1:0") // its former address, which never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,8 +332,9 @@ func TestMemberThatIsGoneIsNotBlamed(t *testing.T) {
 	}
 }
 
-// TestFileThatChangesWhileItIsServed: a file of the folder that others changed after it was served is dropped when it
-// is asked for again, and who asks does not get wrong bytes in this member's name.
+// TestFileThatChangesWhileItIsServed checks that a file of the folder that other programs changed
+// after it was served is dropped at the next request. The requester does not get wrong bytes from
+// this member.
 func TestFileThatChangesWhileItIsServed(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	data := payload(2 << 20)
@@ -351,7 +357,7 @@ func TestFileThatChangesWhileItIsServed(t *testing.T) {
 		t.Errorf("fetched: %v", err)
 	}
 	if _, held := s.Get(t.Context(), hash); held || s.Usage() != (Usage{}) {
-		t.Errorf("it is held: %v, usage %+v", held, s.Usage())
+		t.Errorf("held: %v, usage %+v", held, s.Usage())
 	}
 	if score := nodes[1].Score(nodes[0].ID()); score != 0 {
 		t.Errorf("the holder is blamed: %v", score)

@@ -12,7 +12,7 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// FuzzRequest: no request makes the server send anything but a verifiable range.
+// FuzzRequest checks that every request gets a verifiable range or nothing.
 func FuzzRequest(f *testing.F) {
 	data := payload(3*groupSize + 100)
 	hash := Hash(blake3.Sum256(data))
@@ -48,7 +48,7 @@ func FuzzRequest(f *testing.F) {
 		}
 		part, ok := r.within(uint64(len(data)))
 		if !ok {
-			t.Fatalf("range %+v was answered", r)
+			t.Fatalf("range %+v got an answer", r)
 		}
 		slice, err := asBao(answer.Bytes()[1:], part)
 		if err != nil {
@@ -56,12 +56,12 @@ func FuzzRequest(f *testing.F) {
 		}
 		got, ok := bao.VerifySlice(slice, group, part.offset, part.length, r.hash)
 		if !ok || !bytes.Equal(got, data[part.offset:part.end()]) {
-			t.Fatalf("range %+v does not verify", r)
+			t.Fatalf("range %+v is invalid", r)
 		}
 	})
 }
 
-// asBao puts the parents of a slice between the groups.
+// asBao converts a slice to the format of Bao, in which the parents are between the groups.
 func asBao(slice []byte, part span) ([]byte, error) {
 	size := binary.LittleEndian.Uint64(slice)
 	bao, parents := slices.Clone(slice[:8]), slice[8:]

@@ -13,9 +13,9 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// TestHolderOnASharedLink fetches from a holder whose link is shared by so many members that one group of 16 KiB takes
-// longer than the holder may be silent. The holder sends a few bytes all the time, so it is not silent: the payload
-// arrives with one request, and the holder is not blamed.
+// TestHolderOnASharedLink fetches from a holder whose link is shared by many members, so that one
+// group of 16 KiB takes longer than the permitted silence. The holder sends a few bytes all the
+// time. The payload therefore arrives with one request, and the holder is not blamed.
 func TestHolderOnASharedLink(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "joiner", "holder")
@@ -37,12 +37,13 @@ func TestHolderOnASharedLink(t *testing.T) {
 	}
 }
 
-// TestRangesHaveTimeOnSlowLinks: a range may take its share of a link of 0.25 Mbit/s that carries results as well.
+// TestRangesHaveTimeOnSlowLinks checks that a range may take its share of a link of 0.25 Mbit/s
+// that also carries results.
 func TestRangesHaveTimeOnSlowLinks(t *testing.T) {
 	const share = 250_000 / 8 / 6 // bytes per second
 	for _, length := range []uint64{groupSize, 1 << 20, maxRange} {
 		if needs := time.Duration(length) * time.Second / share; allowance(length) < needs {
-			t.Errorf("%d bytes may take %v, want %v at least", length, allowance(length), needs)
+			t.Errorf("%d bytes may take %v, want at least %v", length, allowance(length), needs)
 		}
 	}
 }

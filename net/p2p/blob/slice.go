@@ -19,7 +19,7 @@ const (
 )
 
 // errUnread means that nothing of a range could be read.
-var errUnread = errors.New("nothing of the range can be read")
+var errUnread = errors.New("no byte of the range can be read")
 
 // span is a range of a payload: its offset is a multiple of 16 KiB, its length at most 4 MiB.
 type span struct{ offset, length uint64 }

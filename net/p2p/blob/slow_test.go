@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// slowly returns a writer that writes pieces of this many bytes, one every tenth of a second.
+// slowly returns a writer that writes pieces of the given size, one every 0.1 s.
 func slowly(ctx context.Context, to io.Writer, piece int) io.Writer {
 	return writerFunc(func(p []byte) (n int, err error) {
 		for n < len(p) && err == nil {
@@ -34,8 +34,9 @@ func slowly(ctx context.Context, to io.Writer, piece int) io.Writer {
 	})
 }
 
-// TestSlowHolderBesideABusyOne: a fast holder has no room for anything any more, and an honest one on a slow line loses its
-// ranges to that one again and again. That is no failure of the slow one, from whom the payload is had.
+// TestSlowHolderBesideABusyOne checks a fast holder that has become busy and an honest holder on a
+// slow link. The slow holder repeatedly loses its ranges to the busy one. This is not counted as a
+// failure of the slow holder, and the payload finally comes from it.
 func TestSlowHolderBesideABusyOne(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "joiner", "slow", "fast")
@@ -59,14 +60,14 @@ func TestSlowHolderBesideABusyOne(t *testing.T) {
 		t.Errorf("got %d of %d bytes after %v: %v", len(got), len(data), time.Since(begun), err)
 	}
 	if score := nodes[0].Score(nodes[1].ID()); score != 0 {
-		t.Errorf("the slow one is blamed: %v", score)
+		t.Errorf("the slow holder is blamed: %v", score)
 	}
 	t.Log(time.Since(begun))
 }
 
-// TestWhoIsFarIsNotSlow: what came of a range is measured from its first bytes on. At the end of a long line, to which a
-// connection is made first, they come after a second, and the rest soon after them: asking somebody else in
-// between would begin all of it anew, each time.
+// TestWhoIsFarIsNotSlow checks that the rate of a range is measured from its first bytes on. On a
+// link with a long delay, which first needs a connection, the first bytes arrive after a second and
+// the rest soon after. Asking a different holder in between would start over each time.
 func TestWhoIsFarIsNotSlow(t *testing.T) {
 	d := &download{s: NewStore(1 << 20)}
 	a, other := &attempt{seen: groupSize, span: span{length: 1 << 20}}, &holderState{}
@@ -80,8 +81,8 @@ func TestWhoIsFarIsNotSlow(t *testing.T) {
 	}
 }
 
-// TestSlowStreams: a holder whose streams are slow is asked on connections of their own from then on, whatever these bring, and
-// on streams again when that was long ago.
+// TestSlowStreams checks that a holder with slow streams is asked on separate connections from then
+// on, whatever their rate. It is asked on streams again once the measurement is too old.
 func TestSlowStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id, now := identity.ID{1}, func(rate float64) *account { return &account{rate: rate, measured: time.Now()} }
@@ -92,7 +93,7 @@ func TestSlowStreams(t *testing.T) {
 				t.Errorf("%d bytes: slow %v", length, got)
 			}
 		}
-		expect(1<<30, false) // nothing is known
+		expect(1<<30, false) // no measurement
 		b.known[id] = now(200 << 10)
 		expect(600<<10, false)
 		expect(601<<10, true)
@@ -105,6 +106,6 @@ func TestSlowStreams(t *testing.T) {
 		b.known[id].rate = 1
 		expect(slowSize, true)
 		time.Sleep(rateMemory)
-		expect(1<<30, false) // what was measured is too old
+		expect(1<<30, false) // the measurement is too old
 	})
 }

@@ -37,9 +37,9 @@ func (h Hash) Short() string { return hex.EncodeToString(h[:4]) }
 // Options are the settings of a store.
 type Options struct {
 	MaxMemory int64 // bytes
-	// Dir is the folder for payloads of 1 MiB or more, and for smaller ones that do not fit into
-	// memory. Only one store may use it at a time. If it is empty, all payloads stay in memory. A
-	// store reuses what an earlier process left in the folder.
+	// Dir is the folder for payloads of 1 MiB or more, and for smaller payloads that do not fit
+	// into memory. Only one store may use it at a time. If it is empty, all payloads stay in
+	// memory. A store reuses what an earlier process left in the folder.
 	Dir     string
 	MaxDisk int64        // bytes in Dir
 	Logger  *slog.Logger // may be nil
@@ -73,7 +73,7 @@ type entry struct {
 	size     uint64
 	data     memory                 // nil: the payload is in a file
 	from     *lentFile              // the caller's file; nil: the file is in the folder
-	room     *room                  // nil: data belongs to the caller and takes no space
+	room     *room                  // nil: data belongs to the caller and does not count as used space
 	place    *place                 // nil while the payload is retained
 	outboard func() ([]byte, error) // returns the hash tree, computed at the first call
 	reading  *reading               // by Get, from the file; nil: not being read
@@ -167,7 +167,7 @@ func (s *Store) write(e *entry) {
 		e.data = nil
 		return
 	}
-	s.logger.Warn("blob: keep in memory what could not be written", "blob", e.hash.Short(), "bytes", e.size, "err", err)
+	s.logger.Warn("blob: cannot write a payload; keeping it in memory", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.disk.used -= cost(e.size)
 	s.memory.makeRoom(cost(e.size))
 	s.memory.used += cost(e.size)
@@ -250,7 +250,7 @@ func (s *Store) readFor(r *reading, e *entry) {
 
 // lost drops a payload whose file has changed.
 func (s *Store) lost(e *entry, err error) {
-	s.logger.Warn("blob: drop a file that cannot be used", "blob", e.hash.Short(), "bytes", e.size, "err", err)
+	s.logger.Warn("blob: dropping an unusable file", "blob", e.hash.Short(), "bytes", e.size, "err", err)
 	s.mu.Lock()
 	current := s.blobs[e.hash] == e
 	if current {

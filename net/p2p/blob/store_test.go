@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// loose keeps data as Fetch does: until the room is needed.
+// loosely stores data without retaining it, as Fetch does. The store may evict it to make room.
 func (s *Store) loosely(data []byte) (Hash, error) {
 	h := Hash(blake3.Sum256(data))
 	p, err := s.take(flightKey{h, uint64(len(data))})
@@ -91,7 +91,7 @@ func TestRoomIsMadeOldestFirst(t *testing.T) {
 	}
 }
 
-// Whatever is done, the accounts agree with the contents.
+// TestStoreAccounts checks that the accounts agree with the contents after random operations.
 func TestStoreAccounts(t *testing.T) {
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
@@ -153,7 +153,7 @@ func TestStoreAccounts(t *testing.T) {
 	})
 }
 
-// checkFiles: what is in the folder is what the store has there.
+// checkFiles checks that the folder contains exactly the payloads that the store keeps there.
 func checkFiles(t *rapid.T, s *Store) {
 	files, err := filepath.Glob(filepath.Join(s.folder.dir, "*"+blobSuffix))
 	if err != nil {
@@ -165,16 +165,16 @@ func checkFiles(t *rapid.T, s *Store) {
 			on++
 		}
 		if data, held := s.Get(t.Context(), e.hash); !held || Hash(blake3.Sum256(data)) != e.hash {
-			t.Fatalf("a payload of %d bytes is not what it was", e.size)
+			t.Fatalf("a payload of %d bytes has changed", e.size)
 		}
 	}
 	if len(files) != on {
-		t.Fatalf("%d files of %d payloads", len(files), on)
+		t.Fatalf("%d files, want %d", len(files), on)
 	}
 }
 
-// TestFullMemory: small payloads that find no room in memory go to the folder, and come back from it; without a folder
-// there is no room for them.
+// TestFullMemory checks that small payloads for which memory has no room go to the folder and can
+// be read from it. Without a folder they are refused.
 func TestFullMemory(t *testing.T) {
 	small := func(b int) []byte { return bytes.Repeat([]byte{byte(b)}, 300_000) }
 	s := openStore(t, t.TempDir())
@@ -197,7 +197,7 @@ func TestFullMemory(t *testing.T) {
 	}
 	for i, h := range held {
 		if data, ok := s.Get(t.Context(), h); !ok || !bytes.Equal(data, small(i)) {
-			t.Errorf("result %d is not what it was", i)
+			t.Errorf("result %d has changed", i)
 		}
 		s.Drop(h)
 	}
@@ -210,27 +210,28 @@ func TestFullMemory(t *testing.T) {
 		alone.Put(small(i))
 	}
 	if _, err := alone.loosely(small(3)); !errors.Is(err, ErrFull) {
-		t.Errorf("a fourth result in a memory for three: %v", err)
+		t.Errorf("a fourth result in memory for three: %v", err)
 	}
 }
 
-// TestLent: lent data is served from its owner's memory, and takes no room, in memory or in the folder.
+// TestLent checks that a lent payload is served from its owner's memory, and does not count as used
+// room in the store's memory or folder.
 func TestLent(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	data := payload(spillSize + 5)
 	h := s.Lend(data)
 	if h != Hash(blake3.Sum256(data)) || s.Lend(data) != h {
-		t.Fatal("it has another hash")
+		t.Fatal("the payload has a different hash")
 	}
 	if usage := s.Usage(); usage != (Usage{Blobs: 1}) {
 		t.Errorf("usage %+v", usage)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "*"+blobSuffix)); err != nil || len(files) > 0 {
-		t.Errorf("it lies in %v, %v", files, err)
+		t.Errorf("the payload is in files %v, %v", files, err)
 	}
 	if got, held := s.Get(t.Context(), h); !held || !bytes.Equal(got, data) {
-		t.Error("it is not what it was")
+		t.Error("the payload has changed")
 	}
 	put := NewStore(1 << 30)
 	put.Put(data)
@@ -250,7 +251,7 @@ func TestLent(t *testing.T) {
 		t.Errorf("left behind %+v", s.Usage())
 	}
 
-	kept := s.Put(data) // what the store has already stays where it is
+	kept := s.Put(data) // the store keeps its own copy
 	if s.Lend(data) != kept || s.Usage().Memory == 0 {
 		t.Errorf("usage %+v", s.Usage())
 	}
@@ -260,8 +261,8 @@ func TestLent(t *testing.T) {
 	}
 }
 
-// A store whose folder is gone, or whose disk is full, keeps what was fetched in memory, as far as there is room, and
-// serves it.
+// TestFolderIsGone checks that a store without its folder, or with a full disk, keeps fetched
+// payloads in memory as far as they fit, and serves them.
 func TestFolderIsGone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "blobs")
 	s := openStore(t, dir)
@@ -292,15 +293,15 @@ func TestFolderIsGone(t *testing.T) {
 	}
 }
 
-// Opening a folder removes what an interrupted process left and cannot be used, and never
-// what is not the store's.
+// TestFolderIsCleaned checks that opening a folder removes unusable files of an interrupted
+// process, and no other files.
 func TestFolderIsCleaned(t *testing.T) {
 	dir := t.TempDir()
 	hash := Hash(blake3.Sum256([]byte("x"))).String()
-	names := map[string]bool{ // whether it stays
+	names := map[string]bool{ // whether the file stays
 		"new-model.txt": true, "notes.part": true, "a.blob": true, "other.spans": true, hash: true,
-		hash + "-7.spans":               false, // without a part
-		hash + "-123456" + tempSuffix:   false, // somebody was interrupted while writing it
+		hash + "-7.spans":               false, // has no data file
+		hash + "-123456" + tempSuffix:   false, // left by an interrupted write
 		"x-123456" + tempSuffix:         true,
 		strings.ToUpper(hash) + ".blob": true,
 	}
@@ -320,11 +321,11 @@ func TestFolderIsCleaned(t *testing.T) {
 	}
 }
 
-// A fetch that got nothing leaves nothing, whatever it began.
+// TestNothingIsKeptOfNothing checks that a fetch without a verified group leaves nothing behind.
 func TestNothingIsKeptOfNothing(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	data := payload(1000)
-	dying(nodes[1], holding(data), 50) // the size, and less than a group
+	dying(nodes[1], holding(data), 50) // the size and a part of the first group
 	s := NewStore(1 << 20)
 	if _, err := Fetch(testContext(t), nodes[0], s, blake3.Sum256(data), uint64(len(data)), p2ptest.IDs(nodes[1])); err == nil {
 		t.Fatal("fetched from a dead peer")
@@ -334,8 +335,9 @@ func TestNothingIsKeptOfNothing(t *testing.T) {
 	}
 }
 
-// A store whose disk is needed moves what is retained into memory as far as it fits there, drops what is not, and puts
-// nothing more on the disk but what finds no room in memory: results of rounds, without which a client cannot go on.
+// TestGiveWay checks a store whose disk space is needed. It moves retained payloads into memory as
+// far as they fit, and drops other payloads. After that it writes only payloads to the disk that do
+// not fit in memory: results of rounds, which a client needs to continue.
 func TestGiveWay(t *testing.T) {
 	s, err := OpenStore(Options{MaxMemory: 3 << 20, Dir: t.TempDir(), MaxDisk: 16 << 20})
 	if err != nil {
@@ -402,20 +404,20 @@ func TestGiveWay(t *testing.T) {
 	}
 }
 
-// TestNothingIsLent: an empty file of a model, which is no bytes at all when it came from a peer, is served and dropped
-// like any other, with a folder and without.
+// TestNothingIsLent checks an empty file of a model, which has no bytes if it came from a peer. It
+// is served and dropped like any other file, with a folder and without.
 func TestNothingIsLent(t *testing.T) {
 	for name, s := range map[string]*Store{"memory": NewStore(1 << 20), "folder": openStore(t, t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			h := s.Lend(nil)
 			if h != emptyHash {
-				t.Fatalf("it has hash %s", h)
+				t.Fatalf("the payload has hash %s", h)
 			}
 			if data, held := s.Get(t.Context(), h); !held || len(data) > 0 {
 				t.Errorf("got %d bytes, held %v", len(data), held)
 			}
 			if held, err := s.open(h); err != nil || held.size != 0 {
-				t.Errorf("it cannot be served: %v", err)
+				t.Errorf("the payload cannot be served: %v", err)
 			}
 			s.Drop(h)
 			if usage := s.Usage(); usage != (Usage{}) {

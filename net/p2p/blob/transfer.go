@@ -22,7 +22,7 @@ var (
 	// is wrong, but it is unknown which one.
 	errSize = errors.New("holder claims another size")
 	// errSlow means that a holder sent nothing for some seconds, almost nothing for longer, or much
-	// less than others do.
+	// less than other holders.
 	errSlow = errors.New("holder is too slow")
 )
 
@@ -79,7 +79,7 @@ func (s source) probe(ctx context.Context) (size uint64, err error) {
 	err = s.exchange(ctx, request{s.hash, probeOffset, 0}, func(body io.Reader, claimed uint64) error {
 		if size = claimed; size == 0 {
 			if s.hash != emptyHash {
-				return fmt.Errorf("%w: it claims no bytes", errCorrupt)
+				return fmt.Errorf("%w: the claimed size is 0", errCorrupt)
 			}
 			return nil
 		}
@@ -165,7 +165,7 @@ func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader
 	case statusNotHeld:
 		return ErrNotHeld
 	case statusRange:
-		return fmt.Errorf("%w: it has no bytes [%d, %d)", errSize, r.offset, r.offset+r.length)
+		return fmt.Errorf("%w: bytes [%d, %d) are missing", errSize, r.offset, r.offset+r.length)
 	default:
 		return fmt.Errorf("%w: status %d", errCorrupt, head[0])
 	}

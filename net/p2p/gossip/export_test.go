@@ -8,16 +8,16 @@ import (
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
-// WaitPeers returns when at least count other members have joined the topic as far as is
-// known, or with the error of ctx.
+// WaitPeers returns when at least count other members are known to have joined the topic, or with
+// the error of ctx.
 func (t *Topic) WaitPeers(ctx context.Context, count int) error {
 	events, err := t.topic.EventHandler()
 	if err != nil {
 		return fmt.Errorf("wait for %d peers on %q: %w", count, t.name, err)
 	}
 	defer events.Cancel()
-	// A peer that leaves and returns between two reads causes no event, so what counts is
-	// the sum of the events and not the list at some moment.
+	// A peer that leaves and returns between two reads causes no event. The sum of the events
+	// therefore counts, and not the list at any one time.
 	joined := make(map[peer.ID]struct{})
 	for len(joined) < count {
 		event, err := events.NextPeerEvent(ctx)
@@ -34,5 +34,5 @@ func (t *Topic) WaitPeers(ctx context.Context, count int) error {
 	return nil
 }
 
-// Dropped returns how many messages of all the node's topics were lost in its queues.
+// Dropped returns the number of messages of all the node's topics that were dropped in its queues.
 func (t *Topic) Dropped() uint64 { return t.router.dropped.Load() }

@@ -36,7 +36,7 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// join joins the topic on a node and returns what its handler got.
+// join joins the topic on a node and returns a channel with the messages of its handler.
 func join(t testing.TB, n *p2p.Node) (*gossip.Topic, <-chan message) {
 	t.Helper()
 	got := make(chan message, 4096)
@@ -64,7 +64,7 @@ func join(t testing.TB, n *p2p.Node) (*gossip.Topic, <-chan message) {
 	return topic, got
 }
 
-// joinAll joins the topic on all nodes and waits until they know of each other.
+// joinAll joins the topic on all nodes and waits until they know each other.
 func joinAll(t testing.TB, nodes ...*p2p.Node) ([]*gossip.Topic, []<-chan message) {
 	t.Helper()
 	topics, got := make([]*gossip.Topic, len(nodes)), make([]<-chan message, len(nodes))
@@ -111,13 +111,14 @@ func TestReachesAllMembers(t *testing.T) {
 			expect(t, receiver, message{nodes[0].ID(), data})
 		}
 	}
-	// The same bytes again are one message, the same bytes of another author are not.
+	// The same bytes of one author are one message. The same bytes of a different author are a new
+	// message.
 	publish(t, topics[0], "hello")
 	publish(t, topics[0], "last")
 	expect(t, got[1], message{nodes[0].ID(), "last"})
 	publish(t, topics[2], "hello")
 	expect(t, got[1], message{nodes[2].ID(), "hello"})
-	expect(t, got[0], message{nodes[2].ID(), "hello"}) // and its own messages never came
+	expect(t, got[0], message{nodes[2].ID(), "hello"}) // its own messages do not arrive
 	if dropped := topics[1].Dropped(); dropped != 0 {
 		t.Errorf("%d messages dropped", dropped)
 	}
@@ -143,8 +144,8 @@ func TestBurstArrivesCompletely(t *testing.T) {
 			case <-testContext(t).Done():
 				t.Fatalf("%d messages lost; %d counted", missing, topics[i].Dropped())
 			case <-time.After(p2ptest.Wait / 4):
-				// A stream between two nodes may have ended on a machine that is very busy.
-				// What was lost with it is published again, as the client does.
+				// On a very busy machine, a stream between two nodes may have ended. Its lost
+				// messages are published again, as a client does.
 				for k, topic := range topics {
 					for m := range each {
 						publish(t, topic, fmt.Sprintf("%d/%d", k, m))
@@ -158,7 +159,8 @@ func TestBurstArrivesCompletely(t *testing.T) {
 	}
 }
 
-// A message that the handler refuses or ignores ends at the first honest member. The author of a refused one is blamed.
+// TestInvalidIsNotPassedOn checks that a message that the handler refuses or ignores is not
+// forwarded by honest members. Only the author of a refused message is blamed.
 func TestInvalidIsNotPassedOn(t *testing.T) {
 	for what, blamed := range map[string]bool{"invalid": true, "ignored": false} {
 		t.Run(what, func(t *testing.T) { testNotPassedOn(t, what, blamed) })
@@ -181,7 +183,7 @@ func testNotPassedOn(t *testing.T, what string, blamed bool) {
 			t.Fatal(err)
 		}
 	}
-	// Nothing is passed on before the relay knows to whom.
+	// The relay forwards nothing before it knows the subscribers.
 	for ctx, i, known := testContext(t), 0, false; !known; i++ {
 		publish(t, says, fmt.Sprintf("first %d", i))
 		select {
@@ -189,7 +191,7 @@ func testNotPassedOn(t *testing.T, what string, blamed bool) {
 			known = true
 		case <-time.After(200 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatal("nothing is passed on")
+			t.Fatal("nothing is forwarded")
 		}
 	}
 	for i := range 3 {
@@ -202,7 +204,7 @@ func testNotPassedOn(t *testing.T, what string, blamed bool) {
 				heard++
 			}
 		case <-testContext(t).Done():
-			t.Fatalf("%d of 3 were heard", heard)
+			t.Fatalf("%d of 3 were received", heard)
 		}
 	}
 	publish(t, says, "last")
@@ -211,7 +213,7 @@ func testNotPassedOn(t *testing.T, what string, blamed bool) {
 			break
 		}
 		if strings.HasPrefix(m.data, what) {
-			t.Errorf("%q was passed on", m.data)
+			t.Errorf("%q was forwarded", m.data)
 		}
 	}
 	if relay.Score(author.ID()) < 0 != blamed || b.Score(relay.ID()) < 0 {
@@ -219,7 +221,7 @@ func testNotPassedOn(t *testing.T, what string, blamed bool) {
 	}
 }
 
-// What a member says by gossip counts in its upload rate.
+// TestGossipKeepsToTheUploadRate checks that gossip counts toward a member's upload rate.
 func TestGossipKeepsToTheUploadRate(t *testing.T) {
 	const rate, messages, peers = 256 << 10, 250, 4
 	loud, err := p2p.New(context.Background(), p2p.Options{Key: p2ptest.Key("loud"), Listen: p2ptest.Loopback, MaxUploadRate: rate})
@@ -243,18 +245,18 @@ func TestGossipKeepsToTheUploadRate(t *testing.T) {
 	const burst, repairs = 256 << 10, 32 << 10
 	most := burst + rate*time.Since(begun).Seconds()/2 + repairs
 	if sent := float64(after - before); sent > most || sent < burst/2 {
-		t.Errorf("%.0f bytes of gossip left, want at most %.0f of %d", sent, most, messages*peers*gossip.MaxMessage)
+		t.Errorf("%.0f bytes of gossip sent, want at most %.0f of %d", sent, most, messages*peers*gossip.MaxMessage)
 	}
 }
 
-// TestWhoStallsIsHeard: a member whose line is slow stalls as often as many want something of it, and its messages count
-// all the same. Of one that sends wrong bytes as often nothing is heard.
+// TestWhoStallsIsHeard checks that the messages of a member that often stalls, because of a slow
+// link, are still received. The messages of a member that sends wrong bytes as often are dropped.
 func TestWhoStallsIsHeard(t *testing.T) {
 	for fault, heard := range map[p2p.Fault]bool{p2p.FaultStall: true, p2p.FaultWrongBytes: false} {
 		t.Run(string(fault), func(t *testing.T) {
 			nodes := p2ptest.New(t, "slow", "a")
 			topics, got := joinAll(t, nodes...)
-			for range 40 { // now: a new connection may forgive stalls
+			for range 40 { // not earlier, because a new connection may forgive stalls
 				nodes[1].Penalise(nodes[0].ID(), fault, "")
 			}
 			publish(t, topics[0], "something")
@@ -263,7 +265,7 @@ func TestWhoStallsIsHeard(t *testing.T) {
 			} else {
 				select {
 				case m := <-got[1]:
-					t.Errorf("heard %q", m.data)
+					t.Errorf("received %q", m.data)
 				case <-time.After(3 * time.Second):
 				}
 			}
@@ -279,7 +281,8 @@ func TestOversizeIsRefused(t *testing.T) {
 	}
 }
 
-// A stranger to one node reaches it neither directly nor through a node that trusts both.
+// TestMessagesOfStrangersAreDropped checks that a non-member's messages do not reach a node, either
+// directly or through a node for which it is a member.
 func TestMessagesOfStrangersAreDropped(t *testing.T) {
 	a, relay, stranger := p2ptest.Node(t, "a"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "stranger")
 	a.SetMembers(p2ptest.Peers(relay))
@@ -305,8 +308,8 @@ func TestMessagesOfStrangersAreDropped(t *testing.T) {
 	if err := strangerTopic.WaitPeers(testContext(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	// It was dropped before, so it is new. Two nodes that dial each other at the same moment
-	// may lose a stream, and what was sent on it.
+	// The message was dropped before, so it is new. Two nodes that dial each other at the same time
+	// may lose a stream and its messages.
 	for ctx, arrived := testContext(t), false; !arrived; {
 		publish(t, strangerTopic, "let me in")
 		select {
@@ -345,7 +348,8 @@ func joinRaw(t *testing.T, n *p2p.Node) *pubsub.Topic {
 	return raw
 }
 
-// A member that says too much is not passed on beyond its rate, and only it is blamed.
+// TestFloodIsNotPassedOn checks that the messages of a member are forwarded at most at its rate,
+// and that only this member is blamed.
 func TestFloodIsNotPassedOn(t *testing.T) {
 	loud, relay, b := p2ptest.Node(t, "loud"), p2ptest.Node(t, "relay"), p2ptest.Node(t, "b")
 	loud.SetMembers(p2ptest.Peers(relay))
@@ -360,7 +364,7 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	raw := joinRaw(t, loud)
-	// Nothing is passed on before the relay knows to whom, which takes up to a second.
+	// The relay forwards nothing before it knows the subscribers. That takes up to a second.
 	for ctx, i, known := testContext(t), 0, false; !known; i++ {
 		if err := raw.Publish(ctx, fmt.Appendf(nil, "first %d", i)); err != nil {
 			t.Fatal(err)
@@ -378,8 +382,9 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What arrives is counted until nothing has for a while; a slow machine only gives the
-	// author more time. What many others have overtaken is late, which has a limit of its own.
+	// Count messages until none arrives for a second. A slow machine only gives the author more
+	// time. A message that many later messages have overtaken counts as late, and late messages
+	// have a separate limit.
 	heard := 0
 	for quiet := false; !quiet; {
 		select {
@@ -391,7 +396,7 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 		}
 	}
 	if most := 256 + 32 + int((20+2)*time.Since(begun).Seconds()) + 1; heard < 100 || heard > min(most, said-1) {
-		t.Errorf("%d of %d messages were passed on, want 100 to %d", heard, said, most)
+		t.Errorf("%d of %d messages were forwarded, want 100 to %d", heard, said, most)
 	}
 	if score := b.Score(relay.ID()); score != 0 {
 		t.Errorf("score of the forwarder: %v", score)
@@ -412,7 +417,8 @@ func TestFloodIsNotPassedOn(t *testing.T) {
 	}
 }
 
-// More than others would pass on is refused at once.
+// TestTooManyMessagesAreRefused checks that Publish refuses messages beyond the rate at which
+// members forward them.
 func TestTooManyMessagesAreRefused(t *testing.T) {
 	n := p2ptest.Node(t, "a")
 	topic, _ := join(t, n)
@@ -424,10 +430,10 @@ func TestTooManyMessagesAreRefused(t *testing.T) {
 			t.Fatalf("message %d: %v", i, err)
 		}
 	}
-	t.Error("everything was accepted")
+	t.Error("all messages were accepted")
 }
 
-// A member that does not keep to our rules when it publishes.
+// TestOversizeFromAPeerIsDropped checks a member that violates our rules when it publishes.
 func TestOversizeFromAPeerIsDropped(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	_, got := join(t, nodes[0])
@@ -477,7 +483,8 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Members that nobody can dial hear each other through a relay that is not on the topic.
+// TestThroughARelay checks that members that cannot be dialled receive each other's messages
+// through a relay that has not joined the topic.
 func TestThroughARelay(t *testing.T) {
 	t.Parallel()
 	relay := p2ptest.Node(t, "relay")
@@ -493,7 +500,7 @@ func TestThroughARelay(t *testing.T) {
 	p2ptest.Connect(t, nodes...)
 	a, b := nodes[1], nodes[2]
 	if !a.Relayed(b.ID()) {
-		t.Fatal("there is a direct way")
+		t.Fatal("the nodes have a direct connection")
 	}
 	topics, got := joinAll(t, a, b)
 	publish(t, topics[0], "from a")

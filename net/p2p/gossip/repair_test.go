@@ -17,7 +17,7 @@ import (
 	"github.com/psyche-go/psyche/net/p2p/p2ptest"
 )
 
-// gossipStreams returns the streams that a node sends its gossip to p on.
+// gossipStreams returns the streams on which a node sends its gossip to p.
 func gossipStreams(t *testing.T, n *p2p.Node, p peer.ID) []network.Stream {
 	t.Helper()
 	service, err := n.Service("test host", func(_ context.Context, h host.Host) (any, error) { return h, nil })
@@ -35,7 +35,7 @@ func gossipStreams(t *testing.T, n *p2p.Node, p peer.ID) []network.Stream {
 	return streams
 }
 
-// until calls done from time to time until it reports true.
+// until calls done periodically until it reports true.
 func until(t *testing.T, subject string, done func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), p2ptest.Wait)
@@ -51,8 +51,9 @@ func until(t *testing.T, subject string, done func() bool) {
 	}
 }
 
-// One direction is lost while the other one and the connection stay, as when one of two
-// connections ends, and more often than the library opens another stream.
+// TestMembersFindEachOtherAgain breaks the stream in one direction. The other direction and the
+// connection stay, as when one of two connections ends. The test does this more often than the
+// library itself opens a new stream.
 func TestMembersFindEachOtherAgain(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b")
 	topics, got := make([]*Topic, len(nodes)), make([]chan string, len(nodes))
@@ -70,7 +71,7 @@ func TestMembersFindEachOtherAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for round := range 6 {
-		// The library forgets what b has joined before it opens another stream.
+		// The library forgets the topics of b before it opens a new stream.
 		until(t, fmt.Sprintf("no stream in round %d", round), func() bool { return len(gossipStreams(t, nodes[0], b)) > 0 })
 		for i, topic := range topics {
 			data := fmt.Sprintf("%d in round %d", i, round)

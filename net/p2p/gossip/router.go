@@ -44,7 +44,7 @@ const (
 	ownBurst     = 4 * authorBurst
 	// Limits for all messages through one peer. Exceeding them is not a fault, because the messages
 	// of many authors may come through one peer. A third of the members of the largest run, which
-	// is 256, cannot send so many for long.
+	// is 256, cannot send this many for long.
 	messagesPerSecond = 2000
 	messagesBurst     = 8192
 	// The last part of that is reserved for authors that used at most one part in quietShare of
@@ -72,7 +72,7 @@ type router struct {
 // budget is the part of its limits that one peer has used.
 type budget struct {
 	messages *rate.Limiter // all messages through it
-	own      *rate.Limiter // those that it sent as their author
+	own      *rate.Limiter // messages that it sent as their author
 	topics   map[string]struct{}
 
 	// As an author, whichever peer forwarded the message. Any peer can send old messages again, so
@@ -261,7 +261,7 @@ func (r *router) FilterIncomingSubscriptions(from peer.ID, options []*pb.RPC_Sub
 }
 
 // tracer counts the messages that the library drops without an error, and penalises peers that send
-// what no honest member sends.
+// messages an honest member never sends.
 type tracer struct {
 	dropped  atomic.Uint64
 	penalise func(p peer.ID, fault p2p.Fault, detail string)

@@ -55,7 +55,7 @@ func TestSubscriptionsOfAPeerAreBounded(t *testing.T) {
 	}
 }
 
-// packet is 1000 messages that claim to be of an author.
+// packet returns a packet of 1000 messages that claim to be from an author.
 func packet(author peer.ID) *pubsub.RPC {
 	rpc := &pubsub.RPC{RPC: pb.RPC{Publish: make([]*pb.Message, 1000)}}
 	for i := range rpc.Publish {
@@ -87,7 +87,8 @@ func TestFloodOfItsOwnIsHeldAgainstAPeer(t *testing.T) {
 	}
 }
 
-// Who passes on what many others say sends a lot; it is dropped, and nobody is blamed.
+// TestRelayedFloodIsNobodysFault checks that a flood that a peer forwards is dropped, and that the
+// peer is not blamed.
 func TestRelayedFloodIsNobodysFault(t *testing.T) {
 	r, p := testRouter(t)
 	author, err := p2p.PeerID(p2ptest.Key("author").ID())
@@ -106,7 +107,7 @@ func TestRelayedFloodIsNobodysFault(t *testing.T) {
 		t.Errorf("%d of 100000 messages dropped", dropped)
 	}
 	if got := r.dropped.Load(); got != uint64(dropped) {
-		t.Errorf("%d messages counted as dropped, not %d", got, dropped)
+		t.Errorf("%d messages counted as dropped, want %d", got, dropped)
 	}
 	if score := r.node.Score(p2ptest.Key("b").ID()); score != 0 {
 		t.Errorf("score of the forwarder: %v", score)
@@ -115,9 +116,10 @@ func TestRelayedFloodIsNobodysFault(t *testing.T) {
 
 func seqno(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-// What all members of the largest run say in an hour of short rounds, with every
-// announcement repeated twice, is taken from each of them and from one who passes on
-// everything, also when a line stood still and brings half a minute at once.
+// TestHonestTrafficIsAdmitted sends the messages of all members of the largest run in an hour of
+// short rounds, with every announcement repeated twice. They are admitted from each member and from
+// one peer that forwards all of them, also if a link was blocked and then delivers the messages of
+// half a minute at once.
 func TestHonestTrafficIsAdmitted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const members, round = 256, 4 * time.Second
@@ -151,9 +153,9 @@ func TestHonestTrafficIsAdmitted(t *testing.T) {
 	})
 }
 
-// An author is cut to its rate, however many pass it on and whatever numbers it gives its
-// messages, at nobody else's cost. Old messages that somebody sends again take nothing from
-// what their author says now.
+// TestAuthorsAreBounded checks that an author is limited to its rate, however many peers forward
+// its messages and whatever numbers they have. Other authors are not affected. Old messages that
+// peers send again do not reduce the rate of new messages of their author.
 func TestAuthorsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const seconds = 60
@@ -167,7 +169,7 @@ func TestAuthorsAreBounded(t *testing.T) {
 				if r.admits("inventive", seqno(1_000_000*(i%2)+200*second+i+1)) {
 					invented++
 				}
-				if r.admits("honest", seqno(i+1)) { // others send these again
+				if r.admits("honest", seqno(i+1)) { // peers send these messages again
 					replayed++
 				}
 			}
@@ -177,28 +179,29 @@ func TestAuthorsAreBounded(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		if most := authorBurst + seconds*authorPerSecond; admitted < authorBurst || admitted > most {
-			t.Errorf("%d of %d messages admitted, at most %d should be", admitted, 200*seconds, most)
+			t.Errorf("%d of %d messages admitted, want at most %d", admitted, 200*seconds, most)
 		}
 		if most := 200 + lateBurst + seconds*latePerSecond; replayed > most { // the first 200 are new
-			t.Errorf("%d old messages admitted, at most %d should be", replayed, most)
+			t.Errorf("%d old messages admitted, want at most %d", replayed, most)
 		}
-		// Old numbers are anybody's to invent, so they gain an author next to nothing.
+		// An author can invent old numbers, so these must add almost nothing to its rate.
 		if most := (authorBurst + seconds*authorPerSecond) * 5 / 4; invented > most {
-			t.Errorf("%d new and old messages admitted, at most %d should be", invented, most)
+			t.Errorf("%d new and old messages admitted, want at most %d", invented, most)
 		}
 		if third := 256 / 3 * (authorPerSecond + latePerSecond); third > messagesPerSecond {
-			t.Errorf("a third of the largest run may say %d messages a second, a peer may pass on %d", third, messagesPerSecond)
+			t.Errorf("a third of the largest run may send %d messages a second, a peer may forward %d", third, messagesPerSecond)
 		}
-		for range lateBurst { // numbers that are none count as old
+		for range lateBurst { // invalid numbers count as old
 			r.admits("odd", []byte{1})
 		}
 		if r.admits("odd", nil) || !r.admits("odd", seqno(1)) {
-			t.Error("messages without a number take from those with one")
+			t.Error("messages without a number reduce the rate of messages with a number")
 		}
 	})
 }
 
-// Messages that overtook each other are not taken for old ones, as many as come at once.
+// TestOvertakenMessagesAreNew checks that messages that overtook each other do not count as old,
+// even in a full burst.
 func TestOvertakenMessagesAreNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &router{peers: make(map[peer.ID]*budget)}
@@ -212,8 +215,9 @@ func TestOvertakenMessagesAreNew(t *testing.T) {
 	})
 }
 
-// Who has kept many messages of a member can make one that has just started miss one more of
-// it: the first that it hears itself shows how old those are.
+// TestKeptMessagesCostOne checks a peer that replays many kept messages of a member. A node that
+// has just started misses at most one new message of the member. After the first new message it
+// recognises the kept ones as old.
 func TestKeptMessagesCostOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &router{peers: make(map[peer.ID]*budget)}
@@ -234,8 +238,9 @@ func TestKeptMessagesCostOne(t *testing.T) {
 	})
 }
 
-// A third of the members of the largest run say twice what they may, and one peer passes on
-// all of it: what the others say still comes through, in the same packets and behind them.
+// TestLoudAuthorsLeaveRoom lets a third of the members of the largest run send twice their rate,
+// all forwarded by one peer. The messages of the other members still arrive, in the same packets
+// and after them.
 func TestLoudAuthorsLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const members, loud = 256, 256 / 3
@@ -285,11 +290,11 @@ func TestRecentForgetsTheOldest(t *testing.T) {
 		}
 	}
 	if !r.add(identity.ID{2}, []byte("b")) {
-		t.Error("another author's message counts as a repetition")
+		t.Error("a message of a different author counts as a repetition")
 	}
 }
 
-// TestHiddenBytesAreRefused puts bytes where the handler does not see them.
+// TestHiddenBytesAreRefused checks that bytes in fields that the handler does not see are refused.
 func TestHiddenBytesAreRefused(t *testing.T) {
 	r, from := testRouter(t)
 	for name, m := range map[string]*pb.Message{

@@ -9,8 +9,9 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-// Thresholds of the score below which a peer gets no gossip about messages, gets no messages, and
-// is ignored. The score has two parts: p2p.Node.GraveScore, in which a fault costs 2 to 50 points,
+// Thresholds of the score. Below gossipThreshold a peer does not receive gossip about messages,
+// below publishThreshold it does not receive our messages, and below graylistThreshold it is
+// ignored. The score has two parts: p2p.Node.GraveScore, in which a fault costs 2 to 50 points,
 // which halve every ten minutes, and the faults that the library itself detects.
 const (
 	gossipThreshold   = -80

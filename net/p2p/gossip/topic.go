@@ -121,12 +121,12 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 	if len(m.GetData()) > MaxMessage {
 		return pubsub.ValidationReject
 	}
-	// A member that others already know but we do not is not a fault of the peer that forwarded its
-	// message.
+	// Peers may already know a member that this node does not know yet, so forwarding its message
+	// is not a fault.
 	if !t.node.Allows(m.GetFrom()) {
 		return pubsub.ValidationIgnore
 	}
-	// It is also not a fault to forward messages that others send too often.
+	// It is also not a fault to forward messages whose author sends too often.
 	if !t.router.admits(m.GetFrom(), m.GetSeqno()) {
 		t.router.excess.Add(1)
 		return pubsub.ValidationIgnore

@@ -40,7 +40,7 @@ type calibrateCommand struct {
 	LR        float64 `default:"0.001" help:"Learning rate."`
 	Seed      uint64  `default:"1" help:"Seed of batches, challenges and noise."`
 	Decay     float64 `default:"0.999" help:"Decay of the momentum."`
-	Rare      uint32  `help:"Initial steps with batches of random tokens, of which most occur only once."`
+	Rare      uint32  `help:"Initial steps with batches of random tokens; most tokens occur only once."`
 	Attacks   bool    `default:"true" negatable:"" help:"Audit attackers too."`
 	Count     bool    `help:"For stacks of the same type, count audits and write one row per pair instead of one per audit."`
 }

@@ -179,8 +179,8 @@ func (s *Scene) noise(by float64, add bool) [][]float32 {
 	})
 }
 
-// within is the relative change of a gradient by Drift. Accusers use a limit of 0.075, of which
-// differences between types on honest machines use up to 0.02.
+// within is the relative change of a gradient by Drift: the accusers' limit of 0.075, minus room
+// for differences between types on honest machines, which are up to 0.02.
 const within = 0.07
 
 // drift subtracts a direction from each chunk of the update.

@@ -68,7 +68,7 @@ type runCommand struct {
 	OneReplica   bool   `json:",omitempty" help:"DisTrO: clients share a replica, and have only separate momenta."`
 	Attackers    uint64 `json:",omitempty" help:"Number of clients with a shared replica that attack in every step."`
 	Attack       string `json:",omitempty" help:"Attack: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch, copy, drift, drift-sent, stuffed or stuffed-often."`
-	Verification int    `json:",omitempty" name:"verification-percent" help:"Percentage of clients that audit in a step and do not train, among clients with a shared replica; 0: no audits."`
+	Verification int    `json:",omitempty" name:"verification-percent" help:"Percentage of clients that audit in a step instead of training, if clients share a replica; 0 means no audits."`
 }
 
 // record is any line of a log except the first.

@@ -14,7 +14,8 @@ type span struct {
 	from, to time.Time
 }
 
-// clientRound is a client's events of one round. Zero times were not recorded.
+// clientRound has the times of a client's events in one round. A zero time means that the event was
+// not recorded.
 type clientRound struct {
 	epoch       uint32
 	start       time.Time // the client sees RoundTrain

@@ -27,8 +27,8 @@ const (
 // ErrInvalidResult means that a payload is not the expected result.
 var ErrInvalidResult = errors.New("not a result of this step, batch and trainer")
 
-// Model is the simulated model. Number 0 is the end of the newest applied batch. The others are a
-// mix of all applied results, in their order.
+// Model is the simulated model. Number 0 is the end of the newest applied batch. All other numbers
+// are a mix of all applied results, in their order.
 type Model [weights]uint64
 
 // Initial returns the starting model of every run.

@@ -129,8 +129,8 @@ func (p *Plan) makeTime(r *random.Source) {
 	c.MaxRoundTrainTime = 2*uint64(l.Train/1_000_000) + 3*bring + 8000
 	c.RoundWitnessTime = 3000 + 2*bring
 	c.WarmupTime, c.CooldownTime = max(c.WarmupTime, 20_000+2*bring), max(c.CooldownTime, 10_000+4*bring)
-	// If more than two thirds of a round's trainers did not train in the previous round, they
-	// finish early.
+	// Members that did not train in the previous round finish early. With these percentages they
+	// are fewer than two thirds of a round's trainers.
 	c.VerificationPercent = random.One(r, uint8(15), 20, 25, 30)
 	c.GlobalBatchSizeStart, c.GlobalBatchSizeWarmupTokens = uint32(random.One(r, p.Clients, p.Clients+p.Clients/3, 2*p.Clients)), 0
 	c.GlobalBatchSizeEnd = c.GlobalBatchSizeStart

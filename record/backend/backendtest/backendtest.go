@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// waitTimeout bounds every wait of the suite.
+// waitTimeout is the timeout of every wait in the suite.
 const waitTimeout = 30 * time.Second
 
 // Backend is the contract of package backend as an interface.
@@ -43,7 +43,7 @@ type Promise string
 const (
 	// OneBackend: the host refuses a second live backend of a key.
 	OneBackend Promise = "one key has one live backend"
-	// WithdrawsLost: the host withdraws a client that is gone for the grace period.
+	// WithdrawsLost: the host withdraws a client without a backend for the grace period.
 	WithdrawsLost Promise = "a client that is gone is withdrawn"
 )
 
@@ -65,13 +65,13 @@ func Genesis(runID string, initMinClients uint16) func(coordinator.ClientID) (co
 // Key returns the n-th test key.
 func Key(n byte) identity.Key { return identity.FromSeed([identity.SeedSize]byte{n}) }
 
-// fixture is one running host and its clock.
+// fixture is a running host and its clock.
 type fixture struct {
 	attach Attach
 	clock  atomic.Uint64
 }
 
-// client is an attached backend whose newest update is always taken.
+// client is an attached backend. A goroutine always takes its newest update.
 type client struct {
 	Backend
 	t  *testing.T
@@ -202,7 +202,7 @@ func testRefusal(t *testing.T, f *fixture) {
 	if !errors.Is(err, coordinator.ErrNotAuthorised) {
 		t.Fatalf("error %v, want ErrNotAuthorised", err)
 	}
-	a.submit(coordinator.Join{}) // a refusal has not harmed the connection
+	a.submit(coordinator.Join{}) // the refusal must leave the connection usable
 }
 
 func testClock(t *testing.T, f *fixture) {
@@ -228,8 +228,9 @@ func testClock(t *testing.T, f *fixture) {
 	}
 }
 
-// letTimePass moves the clock a second at a time until stop is called: a host that has to be
-// told of time by others notices only now and then that some has passed.
+// letTimePass advances the clock by a second every 100 ms until stop is called. Repeated advances
+// are necessary, because some hosts learn the time only from participants and notice it only now
+// and then.
 func (f *fixture) letTimePass() (stop func()) {
 	done := make(chan struct{})
 	var passing sync.WaitGroup
@@ -350,10 +351,11 @@ func testDuplicateKey(t *testing.T, f *fixture) {
 		}
 		t.Fatalf("error %v, want ErrDuplicateKey", err)
 	}
-	a.submit(coordinator.Join{}) // the first one has not noticed
+	a.submit(coordinator.Join{}) // the first backend is still attached
 }
 
-// oneOfTwoCloses has two clients join, of whom the second closes its backend, and returns the first.
+// oneOfTwoCloses lets two clients join and closes the backend of the second. It returns the first
+// client.
 func (f *fixture) oneOfTwoCloses(t *testing.T) *client {
 	t.Helper()
 	a, b := f.connect(t, 1), f.connect(t, 2)
@@ -379,18 +381,18 @@ func testComeBack(t *testing.T, f *fixture) {
 	a.await("both again", pending(a.id, b.id))
 }
 
-// testTwoBackends is for hosts that cannot tell one backend of a key from another.
+// testTwoBackends checks hosts that cannot distinguish two backends of one key.
 func testTwoBackends(t *testing.T, f *fixture) {
 	a, again := f.connect(t, 1), f.connect(t, 1)
 	a.submit(coordinator.Join{})
 	again.await("the join of the other", pending(a.id))
 	again.submit(coordinator.Withdraw{Client: a.id})
 	a.await("nobody", pending())
-	a.submit(coordinator.Join{}) // nonces of both rise, whoever was first
+	a.submit(coordinator.Join{}) // the nonces of both backends increase, whichever submits first
 	again.await("the second join", pending(a.id))
 }
 
-// testStays is for hosts that do not notice that a client is gone.
+// testStays checks hosts that do not notice when a client disconnects.
 func testStays(t *testing.T, f *fixture) {
 	a := f.oneOfTwoCloses(t)
 	b := f.connect(t, 2)
@@ -408,7 +410,7 @@ func testSubmitContext(t *testing.T, f *fixture) {
 	a := f.connect(t, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	// An answer may be faster than the look at the context.
+	// The answer may arrive before the backend checks the context.
 	if err := a.Submit(ctx, coordinator.Join{}); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatalf("error %v, want Canceled", err)
 	}
@@ -422,7 +424,7 @@ func testClose(t *testing.T, f *fixture) {
 		}
 	}
 	for range a.Updates() {
-		continue // what was published before; the loop ends when the channel is closed
+		continue // earlier updates; the loop ends when the channel is closed
 	}
 	if err := a.Err(); err != nil {
 		t.Fatalf("Err %v after Close", err)

@@ -1,4 +1,4 @@
-// Runs the verifier as a browser's worker does: node node.js FOLDER LOG prints what it found as JSON.
+// Runs the verifier like a browser's worker: node node.js FOLDER LOG prints the result as JSON.
 const fs = require("fs"), path = require("path"), zlib = require("zlib");
 const [folder, file] = process.argv.slice(2);
 require(path.resolve(folder, "wasm_exec.js"));

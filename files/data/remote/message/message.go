@@ -15,7 +15,7 @@ import (
 // Version is the protocol version. Both sides must have the same one.
 const Version = 2
 
-// helloDomain separates signatures of a Hello from all others of the same key.
+// helloDomain is the signature domain of a Hello.
 const helloDomain = "psyche/data/hello/v1"
 
 // Types of frames.
@@ -216,7 +216,7 @@ type Sample struct {
 	Tokens, Labels, Positions []int32
 }
 
-// Bits of a sample's form. Ids are four bytes when one of them needs more than two.
+// Bits of a sample's form. IDs have four bytes if one of them needs more than two.
 const (
 	formWide = 1 << iota
 	formLabels

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// pageSize is small, so that tests see pages.
+// pageSize is small, so that tests cover several pages.
 const pageSize = 2
 
 // Server contains buckets, which are created on first use.
@@ -29,8 +29,8 @@ type Server struct {
 	objects    map[string]object // by bucket and name
 	generation int64
 	uploads    map[string]*upload
-	failing    int    // answers 503 to so many requests
-	authorised string // the last Authorization header
+	failing    int    // number of requests to answer with 503
+	authorised string // last Authorization header
 }
 
 type object struct {
@@ -217,7 +217,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request, bucket string) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// resume takes the next part of a resumable upload.
+// resume accepts the next part of a resumable upload.
 func (s *Server) resume(w http.ResponseWriter, r *http.Request, id string) {
 	u := s.uploads[id]
 	if u == nil {
@@ -226,13 +226,13 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request, id string) {
 	}
 	part, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	u.content = append(u.content, part...)
 	if strings.HasSuffix(r.Header.Get("Content-Range"), "/*") {
 		w.Header().Set("Range", "bytes=0-"+strconv.Itoa(len(u.content)-1))
 		w.Header().Set("X-Http-Status-Code-Override", "308")
-		return // 200 with that header, as for clients that ask for no status 308
+		return // 200 with that header, as for clients that do not accept status 308
 	}
 	s.finish(w, u)
 }
@@ -268,7 +268,7 @@ func readMultipart(r *http.Request) (name string, content []byte, err error) {
 	return metadata.Name, content, err
 }
 
-// finish makes an object of an upload if its condition holds.
+// finish creates the object of an upload if its condition holds.
 func (s *Server) finish(w http.ResponseWriter, u *upload) {
 	current := s.objects[u.bucket+"/"+u.name]
 	if u.condition != "" && u.condition != strconv.FormatInt(current.generation, 10) {

@@ -1,11 +1,11 @@
-// Package cudatest provides a fake CUDA driver and NVRTC for tests without a GPU. It is one library
-// for both, compiled at test time, that runs the kernels of package cuda on the CPU. Addresses in
-// device memory are addresses in the process.
+// Package cudatest provides a fake CUDA driver and NVRTC for tests without a GPU. One library
+// replaces both. It is compiled at test time and runs the kernels of package cuda on the CPU.
+// Addresses in device memory are addresses in the process.
 //
 //	library := cudatest.Library(t)
 //	device, err := cuda.OpenWith(library, library, 0)
 //
-// The variable [EnvFailure] makes a call of the driver fail.
+// The variable [EnvFailure] makes a driver call fail.
 package cudatest
 
 import (
@@ -74,7 +74,7 @@ func findCompiler() (string, error) {
 	return "", ErrNoCompiler
 }
 
-// findKernels returns the folder of kernel.cu, in the module around the working directory.
+// findKernels returns the folder of kernel.cu in the module around the working directory.
 func findKernels() (string, error) {
 	at, err := os.Getwd()
 	if err != nil {

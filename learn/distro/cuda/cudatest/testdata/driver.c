@@ -1,8 +1,8 @@
-// A CUDA driver and NVRTC that run the kernels of kernel.cu on the CPU, so that tests see
-// the bits of their text and the calls of the launcher without a GPU. The threads of a block
-// run one after the other between two barriers: upwards in one launch, downwards in the
-// next, so that a result that hangs on their order shows. Shared memory begins as NaNs, and
-// behind every allocation lies memory that may not be touched.
+// A CUDA driver and NVRTC that run the kernels of kernel.cu on the CPU. Without a GPU, tests can
+// check the bits of the kernels' source and the calls of the launcher. The threads of a block run
+// one after the other between two barriers: in ascending order in one launch, in descending order
+// in the next. So a result that depends on their order differs. Shared memory begins as NaNs, and a
+// guard page that may not be accessed follows every allocation.
 
 #define _GNU_SOURCE
 #include <math.h>
@@ -68,12 +68,12 @@ enum { SUCCESS, INVALID_VALUE, OUT_OF_MEMORY, INVALID_DEVICE = 101, INVALID_CONT
 #define PAGE 4096
 #define ALLOCATIONS 4096
 static struct { char *at, *map; size_t size, mapped; } allocations[ALLOCATIONS];
-static __thread int depth; // of this thread's stack of contexts
+static __thread int depth; // depth of this thread's stack of contexts
 static int context;
 static char text[1 << 17];
 
-// failing returns the code with which a call is to fail: the variable names it, as in
-// "cuLaunchKernel 700".
+// failing returns the code with which a call must fail. The environment variable names the call, as
+// in "cuLaunchKernel 700".
 static int failing(const char *call) {
 	const char *wish = getenv("PSYCHE_EMULATED_FAILURE");
 	size_t n = strlen(call);
@@ -142,7 +142,7 @@ int cuDevicePrimaryCtxRetain(void **out, int device) {
 	*out = &context;
 	return device == 7 ? SUCCESS : INVALID_DEVICE;
 }
-// Memory that was not freed is an error, so that a test sees a leak.
+// Memory that was not freed is an error, so that tests detect leaks.
 int cuDevicePrimaryCtxRelease_v2(int device) {
 	for (int i = 0; i < ALLOCATIONS; i++)
 		if (allocations[i].at)
@@ -178,7 +178,7 @@ int cuMemAlloc_v2(uint64_t *out, size_t size) {
 		mprotect(map + mapped - PAGE, PAGE, PROT_NONE);
 		memset(map, 0xff, mapped - PAGE);
 		allocations[i].map = map, allocations[i].mapped = mapped, allocations[i].size = size;
-		// The end lies at the guard page, as far as an alignment of 8 bytes allows.
+		// The allocation ends at the guard page, as far as an alignment of 8 bytes allows.
 		allocations[i].at = map + (mapped - PAGE - size) / 8 * 8;
 		*out = (uint64_t)allocations[i].at;
 		return SUCCESS;
