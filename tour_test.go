@@ -73,7 +73,8 @@ func tour(t *testing.T) []*stop {
 // source contains the functions of some packages, with the objects that they refer to.
 type source struct {
 	files     *token.FileSet
-	functions map[string]*ast.FuncDecl // by name, as in the tour
+	functions map[string]*ast.FuncDecl  // by name, as in the tour
+	packages  map[string]*types.Package // by their folder
 	info      *types.Info
 	importer  types.Importer
 }
@@ -108,7 +109,7 @@ func readSource(t *testing.T, folders []string) *source {
 		}
 	}
 	s := &source{
-		files: token.NewFileSet(), functions: map[string]*ast.FuncDecl{},
+		files: token.NewFileSet(), functions: map[string]*ast.FuncDecl{}, packages: map[string]*types.Package{},
 		info: &types.Info{Uses: map[*ast.Ident]types.Object{}},
 	}
 	s.importer = importer.ForCompiler(s.files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
@@ -127,9 +128,11 @@ func readSource(t *testing.T, folders []string) *source {
 			}
 		}
 		checker := types.Config{Importer: s.importer, FakeImportC: true}
-		if _, err := checker.Check(module+"/"+folder, s.files, files, s.info); err != nil {
+		pkg, err := checker.Check(module+"/"+folder, s.files, files, s.info)
+		if err != nil {
 			t.Fatal(err)
 		}
+		s.packages[folder] = pkg
 	}
 	return s
 }
@@ -167,9 +170,12 @@ func (s *source) implements(of, by string) error {
 	var found [2]types.Type
 	for i, name := range []string{of, by} {
 		folder, name, _ := strings.Cut(name, ".")
-		pkg, err := s.importer.Import(module + "/" + folder)
-		if err != nil {
-			return err
+		pkg := s.packages[folder] // export data may lack unexported types
+		if !strings.HasPrefix(of, folder+".") || !strings.HasPrefix(by, folder+".") {
+			var err error
+			if pkg, err = s.importer.Import(module + "/" + folder); err != nil {
+				return err
+			}
 		}
 		object := pkg.Scope().Lookup(name)
 		if object == nil {

@@ -218,10 +218,10 @@ unsigned psyche_distro_isas(void) {
 	_mm_setcsr(mode)
 
 int64_t psyche_distro_encode(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
-	float *delta, const float *grad, float decay, float lr, float floor,
+	const float *delta, float *left, const float *grad, float decay, float lr, float floor,
 	int k, uint16_t *counts, uint16_t *indices, float *values) {
 	int64_t bad;
-#define CALL(set) bad = encode_##set(&plan, first, last, delta, grad, decay, lr, floor, k, counts, indices, values)
+#define CALL(set) bad = encode_##set(&plan, first, last, delta, left, grad, decay, lr, floor, k, counts, indices, values)
 	DISPATCH(CALL);
 #undef CALL
 	return bad;

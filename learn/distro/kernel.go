@@ -50,9 +50,9 @@ type isa struct {
 // chunkKernel works on ranges of chunks of one layout. It owns its scratch memory, so only one
 // goroutine may use it at a time.
 type chunkKernel interface {
-	// encode returns the first chunk with a coefficient that is not finite, or −1. It does not change
-	// that chunk and the chunks after it.
-	encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int
+	// encode writes the new momentum to left, which may be delta. It returns the first chunk with a
+	// coefficient that is not finite, or −1. It does not write that chunk and later ones.
+	encode(first, last int, delta, left, grad []float32, p EncodeParams, k int, out slots) int
 	// apply applies the entries of the chunks first … last−1.
 	apply(first, last int, in entries, weights []float32, p ApplyParams)
 	// add adds the inverse DCT of the entries to delta.
@@ -128,8 +128,17 @@ type EncodeParams struct {
 // chunk named in the error is unchanged, and other chunks may have been updated. Call Finite on
 // gradients first if δ must not change in this case.
 func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.TensorResult, error) {
+	return k.EncodeTo(l, delta, delta, grad, p)
+}
+
+// EncodeTo is Encode for callers that still need the old momentum: it reads delta and writes the new
+// momentum to left, all elements of it unless there is an error.
+func (k *Kernel) EncodeTo(l Layout, delta, left, grad []float32, p EncodeParams) (codec.TensorResult, error) {
 	if err := CheckEncode(l, len(delta), len(grad), p); err != nil {
 		return codec.TensorResult{}, err
+	}
+	if len(left) != len(delta) {
+		return codec.TensorResult{}, fmt.Errorf("encode: %w: room for %d momenta of %d", ErrInput, len(left), len(delta))
 	}
 	result := l.Codec(p.TopK).NewResult()
 	out := slots{counts: result.Counts, indices: result.Indices, values: result.Values}
@@ -137,7 +146,7 @@ func (k *Kernel) Encode(l Layout, delta, grad []float32, p EncodeParams) (codec.
 	var bad atomic.Int64
 	bad.Store(math.MaxInt64)
 	k.eachRange(l, func(kernel chunkKernel, first, last int) {
-		if chunk := kernel.encode(first, last, delta, grad, p, stride, out); chunk >= 0 {
+		if chunk := kernel.encode(first, last, delta, left, grad, p, stride, out); chunk >= 0 {
 			for old := bad.Load(); int64(chunk) < old && !bad.CompareAndSwap(old, int64(chunk)); old = bad.Load() {
 			}
 		}

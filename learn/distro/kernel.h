@@ -30,11 +30,12 @@ unsigned psyche_distro_isas(void);
 // Returns the number of floats of scratch memory for a chunk of rows × cols.
 int64_t psyche_distro_scratch(int rows, int cols);
 
-// Encodes the chunks first … last−1: see Kernel.Encode. Chunk c has k entries in indices and values
-// from c·k on. If a chunk has no coefficient of at least floor, nothing is selected in it. Returns
-// the first chunk that is not finite, or −1.
+// Encodes the chunks first … last−1 of delta, and writes their new momentum to left, which may be
+// delta: see Kernel.EncodeTo. Chunk c has k entries in indices and values from c·k on. If a chunk has
+// no coefficient of at least floor, nothing is selected in it. Returns the first chunk that is not
+// finite, or −1.
 int64_t psyche_distro_encode(int isa, psyche_distro_plan plan, int64_t first, int64_t last,
-	float *delta, const float *grad, float decay, float lr, float floor,
+	const float *delta, float *left, const float *grad, float decay, float lr, float floor,
 	int k, uint16_t *counts, uint16_t *indices, float *values);
 
 // Applies entries to the chunks first … last−1: w ← w·factor − rate·sign(DCT⁻¹(entries)). The

@@ -136,6 +136,37 @@ func TestEveryKernelHasTheBitsOfTheReference(t *testing.T) {
 	}
 }
 
+// TestEncodeToKeepsTheOldMomentum compares EncodeTo with Encode: it writes every element of the new
+// momentum, and changes no element of the old one, also if a gradient is not finite.
+func TestEncodeToKeepsTheOldMomentum(t *testing.T) {
+	for _, c := range distrotest.Shapes {
+		l := newLayout(t, c.Shape, c.Chunk)
+		if l.Elements() > 1<<20 {
+			continue
+		}
+		for _, kernel := range kernels(t) {
+			p := EncodeParams{Decay: 0.9, LR: 0.1, TopK: c.TopK}
+			delta, grad := normal(1, l.Elements(), 1), normal(2, l.Elements(), 1)
+			old, left := slices.Clone(delta), make([]float32, len(delta))
+			for i := range left {
+				left[i] = float32(math.NaN())
+			}
+			got, err := kernel.EncodeTo(l, delta, left, grad, p)
+			if err != nil || bitsOf(delta) != bitsOf(old) {
+				t.Fatalf("%v: %s: error %v, momentum changed %v", c.Shape, kernel.ISA(), err, bitsOf(delta) != bitsOf(old))
+			}
+			grad[len(grad)-1] = float32(math.Inf(1))
+			if _, err := kernel.EncodeTo(l, delta, make([]float32, len(delta)), grad, p); !errors.Is(err, ErrNotFinite) || bitsOf(delta) != bitsOf(old) {
+				t.Errorf("%v: %s: error %v, momentum changed %v", c.Shape, kernel.ISA(), err, bitsOf(delta) != bitsOf(old))
+			}
+			want, err := kernel.Encode(l, delta, normal(2, l.Elements(), 1), p)
+			if err != nil || bitsOf(left, got.Counts, got.Indices, got.Values) != bitsOf(delta, want.Counts, want.Indices, want.Values) {
+				t.Errorf("%v: %s: EncodeTo has other bits than Encode (%v)", c.Shape, kernel.ISA(), err)
+			}
+		}
+	}
+}
+
 // TestTiesGoToTheLowestIndex uses chunks of two columns whose only nonzero row is {1, 0}. Both
 // columns of the coefficients are then equal in every bit.
 func TestTiesGoToTheLowestIndex(t *testing.T) {

@@ -359,12 +359,13 @@ static inline int64_t NAME(place)(const psyche_distro_plan *p, int64_t chunk) {
 }
 
 static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, int64_t last,
-	float *delta, const float *grad, float decay, float lr, float floor,
+	const float *delta, float *left, const float *grad, float decay, float lr, float floor,
 	int k, uint16_t *counts, uint16_t *indices, float *values) {
 	const scratch s = carve(p);
 	const int rows = p->column.n, cols = p->row.n, width = padded(cols);
 	for (int64_t c = first; c < last; c++) {
-		float *d = delta + NAME(place)(p, c);
+		const float *d = delta + NAME(place)(p, c);
+		float *l = left + NAME(place)(p, c);
 		const float *g = grad + NAME(place)(p, c);
 		ahead next = {0};
 		if (c + 1 < last)
@@ -397,9 +398,9 @@ static TARGET int64_t NAME(encode)(const psyche_distro_plan *p, int64_t first, i
 		for (int i = 0; i < rows; i++) {
 			int j = 0;
 			for (; j + LANES <= cols; j += LANES)
-				*(U *)(d + i * p->stride + j) = LOAD(s.chunk + i * width + j) - LOAD(s.rows + i * width + j);
+				*(U *)(l + i * p->stride + j) = LOAD(s.chunk + i * width + j) - LOAD(s.rows + i * width + j);
 			for (; j < cols; j++)
-				d[i * p->stride + j] = s.chunk[i * width + j] - s.rows[i * width + j];
+				l[i * p->stride + j] = s.chunk[i * width + j] - s.rows[i * width + j];
 		}
 	}
 	return -1;

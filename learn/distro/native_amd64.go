@@ -89,9 +89,9 @@ func axis(t *cosineTable) C.psyche_distro_axis {
 	return C.psyche_distro_axis{n: C.int(t.n), lee: lee, mean: C.float(t.mean), scale: C.float(t.scale), basis: floats(t.basis)}
 }
 
-func (n *native) encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int {
+func (n *native) encode(first, last int, delta, left, grad []float32, p EncodeParams, k int, out slots) int {
 	return int(C.psyche_distro_encode(n.code, n.plan(), C.int64_t(first), C.int64_t(last),
-		floats(delta), floats(grad), C.float(p.Decay), C.float(p.LR), C.float(p.Floor),
+		floats(delta), floats(left), floats(grad), C.float(p.Decay), C.float(p.LR), C.float(p.Floor),
 		C.int(k), shorts(out.counts), shorts(out.indices), floats(out.values)))
 }
 

@@ -28,7 +28,7 @@ func newReference(l Layout) chunkKernel {
 	}
 }
 
-func (r *reference) encode(first, last int, delta, grad []float32, p EncodeParams, k int, out slots) int {
+func (r *reference) encode(first, last int, delta, left, grad []float32, p EncodeParams, k int, out slots) int {
 	for c := first; c < last; c++ {
 		if !r.momentum(c, delta, grad, p) {
 			return c
@@ -39,7 +39,7 @@ func (r *reference) encode(first, last int, delta, grad []float32, p EncodeParam
 		r.invert(indices[:count], values[:count])
 		r.eachRow(c, func(at, row int) {
 			for j := range r.layout.chunkCols {
-				delta[at+j] = r.chunk[row+j] - r.coeffs[row+j]
+				left[at+j] = r.chunk[row+j] - r.coeffs[row+j]
 			}
 		})
 	}

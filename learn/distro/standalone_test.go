@@ -53,7 +53,7 @@ func standaloneBytes(t *testing.T, l Layout, topK int) (input, want []byte) {
 	reference := newReference(l)
 	r := l.Codec(topK).NewResult()
 	p := EncodeParams{Decay: c.Decay, LR: c.LR, TopK: topK}
-	if bad := reference.encode(0, l.Chunks(), delta, grad, p, k, slots{counts: r.Counts, indices: r.Indices, values: r.Values}); bad >= 0 {
+	if bad := reference.encode(0, l.Chunks(), delta, delta, grad, p, k, slots{counts: r.Counts, indices: r.Indices, values: r.Values}); bad >= 0 {
 		t.Fatalf("chunk %d is not finite", bad)
 	}
 	want = pack(t, r.Counts, r.Indices, r.Values, delta)

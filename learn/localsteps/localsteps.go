@@ -74,10 +74,16 @@ type EncodeParams struct {
 // in the form of codec.EncodeLevels. With a Reach of 0 nothing is sent. After an error the sums may
 // have changed.
 func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams) (codec.TensorResult, error) {
+	return EncodeTo(k, l, sums, sums, d, p)
+}
+
+// EncodeTo is Encode for callers that still need the old sums: it reads sums and writes the new ones
+// to left.
+func EncodeTo(k *distro.Kernel, l distro.Layout, sums, left, d []float32, p EncodeParams) (codec.TensorResult, error) {
 	if p.LevelBits < 1 || p.LevelBits > codec.MaxLevelBits || !(p.Reach >= 0) || !finite([]float32{p.Reach}) {
 		return codec.TensorResult{}, fmt.Errorf("encode: %w: %+v", errInput, p)
 	}
-	largest, err := k.Encode(l, sums, d, distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK})
+	largest, err := k.EncodeTo(l, sums, left, d, distro.EncodeParams{Decay: p.Decay, LR: 1, TopK: p.TopK})
 	if err != nil {
 		return codec.TensorResult{}, err
 	}
@@ -89,7 +95,7 @@ func Encode(k *distro.Kernel, l distro.Layout, sums, d []float32, p EncodeParams
 			c.quantize(largest, result, i, i*to.K, int(count))
 		}
 	}
-	return result, k.AddBack(l, sums, largest)
+	return result, k.AddBack(l, left, largest)
 }
 
 // AddBack adds the values that Encode subtracted, times a factor, back to the sums. It is for a

@@ -28,9 +28,9 @@ func TestStepThatDoesNotCome(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the weights have changed")
 			}
-			compareMomentum(t, trainer.optimizer.deltas, other.optimizer.deltas)
-			if len(trainer.optimizer.sent) != 1 || trainer.optimizer.encoded != 1 {
-				t.Errorf("%d results are waiting", len(trainer.optimizer.sent))
+			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
+			if len(trainer.distro().optimizer.sent) != 1 || trainer.distro().optimizer.encoded != 1 {
+				t.Errorf("%d results are waiting", len(trainer.distro().optimizer.sent))
 			}
 			var results [2][]byte
 			for i, each := range []*Trainer{trainer, other} {
@@ -63,7 +63,7 @@ func TestStepThatComesLater(t *testing.T) {
 		done <- err
 	}()
 	<-waits
-	compareMomentum(t, trainer.optimizer.deltas, other.optimizer.deltas)
+	compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
 	close(begin)
 	if err := <-done; err != nil {
 		t.Fatal(err)

@@ -78,7 +78,7 @@ func emulatedAppliers(t *testing.T, change func(m *emulatedApplier)) (func(o *Op
 
 // onTheDevice compares the memory of the copies with the weights, without a refresh.
 func onTheDevice(trainer *Trainer) (equal []bool) {
-	for _, a := range trainer.apart() {
+	for _, a := range trainer.parallel.apart() {
 		var there [][]float32
 		for _, p := range a.twin.Parameters() {
 			there = append(there, p.Tensor.Float32s())
@@ -143,7 +143,7 @@ func TestMoversMoveCopies(t *testing.T) {
 				if equal := onTheDevice(there); !slices.Equal(equal, []bool{true, true}) {
 					t.Fatalf("step %d: copies equal: %v", step, equal)
 				}
-				for i, a := range there.apart() {
+				for i, a := range there.parallel.apart() {
 					if a.seen != there.changes {
 						t.Errorf("step %d: device %d will be refreshed", step, i)
 					}
@@ -198,7 +198,7 @@ func TestCopiesThatDifferAreNotMoved(t *testing.T) {
 	step = 0
 	change("after a load", false)
 	change("after its refresh", true)
-	back := there.lookAhead(1e-3)
+	back := there.distro().lookAhead(1e-3)
 	if _, err := there.Evaluate(t.Context(), toyBatch(0, 2).Sequences); err != nil { // copies the look-ahead
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	copied := there.apart()[0]
+	copied := there.parallel.apart()[0]
 	for step := uint32(1); step <= 3; step++ {
 		payloads := results(t, step, here, there)
 		apply(t, step, payloads, here, there)
@@ -299,7 +299,7 @@ func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
 func TestMoverThatGoesWrongIsFound(t *testing.T) {
 	moved, appliers := emulatedAppliers(t, nil)
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
-	copied, step := there.apart()[0], uint32(0)
+	copied, step := there.parallel.apart()[0], uint32(0)
 	move := func() {
 		t.Helper()
 		step++
@@ -364,7 +364,7 @@ func TestWithoutAppliers(t *testing.T) {
 // TestCopiesOnTheCPUHaveNoAppliers: theirs would be a GPU's.
 func TestCopiesOnTheCPUHaveNoAppliers(t *testing.T) {
 	trainer := newTestTrainer(t, onDevices(1))
-	if m := trainer.apart()[0].applier; m != nil {
+	if m := trainer.parallel.apart()[0].applier; m != nil {
 		t.Errorf("applier %v", m)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 )
 
@@ -55,11 +56,38 @@ func BenchmarkOptimizer(b *testing.B) {
 	b.Run("settle", func(b *testing.B) {
 		for b.Loop() {
 			o.sent[1] = results
-			if err := o.settle(1, false); err != nil {
+			if err := o.finalize(1, false); err != nil {
 				b.Fatal(err)
 			}
 		}
 	})
+}
+
+// BenchmarkAuditedEncode measures what DisTrO adds to a step whose results commit to the momentum.
+func BenchmarkAuditedEncode(b *testing.B) {
+	c := testDistro()
+	c.CompressionTopK, c.CompressionChunk, c.ClipGradNorm = 8, 64, 1
+	o, err := newOptimizer(c, [][]int64{{2048, 1024}, {1024, 2048}}, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := o.commit(); err != nil {
+		b.Fatal(err)
+	}
+	gradients := [][]float32{make([]float32, 2048*1024), make([]float32, 2048*1024)}
+	for i := range gradients[0] {
+		gradients[0][i], gradients[1][i] = float32(i%97)*1e-4, float32(i%89)*1e-4
+	}
+	step := uint32(0)
+	for b.Loop() {
+		step++
+		header := testHeader(step)
+		header.Precision, header.Batch = audit.F32.Code(), [32]byte{1}
+		if _, err := o.encode(header, gradients, 1, 1e-3); err != nil {
+			b.Fatal(err)
+		}
+		delete(o.sent, step)
+	}
 }
 
 // BenchmarkTrain measures a whole step of the toy model.

@@ -4,8 +4,9 @@ import (
 	"math"
 	"sync"
 
-	"github.com/psyche-go/psyche/core/codec"
 	"lukechampine.com/blake3"
+
+	"github.com/psyche-go/psyche/core/codec"
 )
 
 // maxDecoded is the maximum memory for decoded results that are not applied yet, in bytes.

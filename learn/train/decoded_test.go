@@ -51,10 +51,10 @@ func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 		if _, _, err := plain.Train(t.Context(), step, batch, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := verified.Verify(payload, step, batch.ID, verified.trainer); err != nil {
+		if err := verified.Verify(payload, step, batch.ID, verified.key); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, ok := verified.decoded.get(payload); !ok {
+		if _, _, ok := verified.reader.decoded.get(payload); !ok {
 			t.Error("verified results are not kept")
 		}
 		bad := append([]byte(nil), payload...)
@@ -67,8 +67,8 @@ func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if verified.decoded.used != 0 {
-			t.Errorf("%d bytes remain for applied steps", verified.decoded.used)
+		if verified.reader.decoded.used != 0 {
+			t.Errorf("%d bytes remain for applied steps", verified.reader.decoded.used)
 		}
 	}
 	for i, w := range verified.weights() {

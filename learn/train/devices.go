@@ -3,7 +3,11 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -30,28 +34,27 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 // saves the refresh.
 type apart struct {
 	single
-	from    *replica
+	from    *store
 	seen    uint64  // from.changes at the time when the copy was equal
 	applier applier // nil: every change needs a refresh
 	moves   uint64  // number of steps in which the applier moved the copy by coefficients
 }
 
-// addApart starts an engine of the device with a number of threads, and copies the model to it.
-func (p *parallel) addApart(ctx context.Context, r *replica, device torch.Device, threads int, o model.Options) error {
+// newApart starts an engine of the device with a number of threads, and copies the model to it. The
+// caller must close the engine, which is nil if it could not be started.
+func newApart(ctx context.Context, from *store, device torch.Device, threads int, o Options) (*apart, *torch.Engine, error) {
 	engine, err := torch.NewEngineThreads(device, threads)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	p.engines = append(p.engines, engine)
-	if err := r.checkType(ctx, engine, o.Compute); err != nil {
-		return err
+	if err := checkType(ctx, o.Logger, engine, o.Compute.Compute); err != nil {
+		return nil, engine, err
 	}
-	there, err := model.Copy(ctx, engine, r.model, o)
+	there, err := model.Copy(ctx, engine, from.model, o.Compute)
 	if err != nil {
-		return err
+		return nil, engine, err
 	}
-	p.workers = append(p.workers, &apart{single: single{there}, from: r, seen: r.changes})
-	return nil
+	return &apart{single: single{there}, from: from, seen: from.changes}, engine, nil
 }
 
 func (a *apart) refresh(ctx context.Context) error {
@@ -101,11 +104,58 @@ func (a *apart) addMore(ctx context.Context, sums [][]float32) error {
 	})
 }
 
-// evaluates returns the model that computes losses: the replica's own, or the first copy.
-func (p *parallel) evaluates(ctx context.Context, own model.Model) (model.Model, error) {
-	first, ok := p.workers[0].(*apart)
-	if !ok {
-		return own, nil
+// move applies results to the copy. libtorch and the applier use the legacy default stream, so the
+// device runs their work in order. The applier waits for the end of its work before it returns. The
+// engine does no other work meanwhile.
+func (a *apart) move(ctx context.Context, o *optimizer, results [][]codec.TensorResult, lr float32) error {
+	parameters := a.twin.Parameters()
+	return a.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
+		return o.move(results, lr, func(i int, ofTensor []codec.TensorResult, p distro.ApplyParams) error {
+			weights := parameters[i].Tensor
+			there := cuda.Tensor{Address: cuda.DevicePointer(weights.Address()), Elements: int(weights.Numel())}
+			return a.applier.DecodeApply(o.layouts[i], ofTensor, there, p)
+		})
+	})
+}
+
+// A check reads as many bytes back as a refresh writes. The first steps detect a device that always
+// computes other bits. A device that starts to do so later is detected within checkEvery steps, at
+// less than half a percent of the cost of a refresh for each step, which the applier saves.
+const (
+	firstChecks = 3
+	checkEvery  = 256
+)
+
+// check is called after each step that moved the copy by coefficients. It compares the copy with
+// the weights after the first of these, and after every checkEvery-th. Otherwise a device that
+// computes other bits would move its copy away unnoticed.
+func (a *apart) check(ctx context.Context) error {
+	if a.moves++; a.moves > firstChecks && a.moves%checkEvery != 0 {
+		return nil
 	}
-	return first.twin, first.refresh(ctx)
+	return a.twin.Engine().Do(ctx, false, func(s *torch.Scope) error {
+		for i, p := range a.twin.Parameters() {
+			err := s.Sub(func(*torch.Scope) error { // frees the tensors that were read back
+				for j, v := range p.Tensor.ToDevice(torch.CPU).Float32s() {
+					if want := a.from.parameters[i].weights[j]; math.Float32bits(v) != math.Float32bits(want) {
+						return fmt.Errorf("weight %d of %s became %v there, and %v here", j, p.Name, v, want)
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *apart) closeMover() error {
+	if a.applier == nil {
+		return nil
+	}
+	err := a.applier.Close()
+	a.applier = nil
+	return err
 }

@@ -63,7 +63,7 @@ func TestDevicesTrainTheSame(t *testing.T) {
 					}
 				}
 			}
-			if !sameBits(here.optimizer.deltas, there.optimizer.deltas) {
+			if !sameBits(here.distro().optimizer.momentum.now, there.distro().optimizer.momentum.now) {
 				t.Errorf("%s: momentum differs", name)
 			}
 		}
@@ -122,7 +122,7 @@ func TestDevicesFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	follows("after a step")
-	back := trainer.lookAhead(1e-3)
+	back := trainer.distro().lookAhead(1e-3)
 	follows("looking ahead")
 	back()
 	follows("looking back")

@@ -11,8 +11,10 @@
 // same weights, bit for bit: only Apply changes weights, by payloads that all members have. The
 // state of a single trainer, its momentum, is in separate buffers.
 //
-// LocalTrainer makes many steps of AdamW or Muon locally between two exchanges. AdamW trains a
-// model without exchange, for comparison and for designing models. Evaluator only measures losses.
+// A Trainer consists of a replica of the model, the learning rates, the reader of results, the audit
+// and the exchange. The exchange of New is DisTrO. The exchange of NewLocal makes many steps of
+// AdamW or Muon and sends how far the weights moved. AdamW trains a model without exchange, for
+// comparison and for designing models. Evaluator only measures losses.
 //
 // All trainers compute gradients in the same way: they cut a batch into micro-batches and weight
 // each by its tokens, so the gradient is the mean over the batch's tokens for any cut.

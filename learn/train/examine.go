@@ -9,97 +9,83 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
-	"github.com/psyche-go/psyche/learn/distro"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// reference returns a step's reference without its gradient.
-func (t *Trainer) reference(step uint32, trainer [32]byte) *audit.Reference {
+// distroExaminer audits results of DisTrO. It implements examiner.
+type distroExaminer struct {
+	replica   *replica
+	rates     *rates
+	optimizer *optimizer
+	earlier   *lookback
+	computes  torch.DType // type in which the replica computes
+	other     otherwise
+}
+
+// values returns the coefficients themselves.
+func (d *distroExaminer) values(_ uint32, results []codec.TensorResult) ([]codec.TensorResult, error) {
+	return results, nil
+}
+
+func (d *distroExaminer) rollBack(step uint32) error { return d.optimizer.rollBack(step) }
+
+func (d *distroExaminer) drop() {}
+
+func (d *distroExaminer) reference(step uint32, _ [32]byte) *audit.Reference {
+	c := d.optimizer.config
 	return &audit.Reference{
-		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: float32(t.optimizer.config.CompressionDecay), Signs: t.optimizer.config.Quantize1Bit,
-		Longest: t.longest(step), Most: float64(t.lr(step)) * t.optimizer.config.ClipGradNorm,
+		Decay: float32(c.CompressionDecay), Signs: c.Quantize1Bit,
+		Longest: d.longest(step), Most: float64(d.rates.lr(step)) * c.ClipGradNorm,
 	}
-}
-
-// Decode decodes the part of a payload that Verify checks: a part of audit.Claim.
-func (t *Trainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
-	if header, results, known := t.decoded.get(payload); known {
-		return header, results, nil
-	}
-	return t.optimizer.decode(payload)
-}
-
-// tookBack handles the rollback of a step's result.
-func (t *Trainer) tookBack(step uint32) {
-	delete(t.optimizer.sent, step)
-	t.optimizer.newest = t.history.newest()
 }
 
 // recompute computes the gradient of a step.
-func (t *Trainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) (err error) {
-	if t.optimizer.config.Lookahead {
+func (d *distroExaminer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) (err error) {
+	if d.optimizer.config.Lookahead {
 		return fmt.Errorf("%w: lookahead", errUnsupported)
 	}
-	back, err := t.lookBack(x)
+	back, err := d.earlier.restore(x)
 	defer func() { err = errors.Join(err, back()) }()
 	if err != nil {
 		return err
 	}
 	reference.Limits = x.Precision.Limits()
-	return t.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return t.fill(reference, gradients) })
+	return d.gradientIn(ctx, x.Precision, batch, func(gradients [][]float32) error { return d.fill(reference, gradients) })
 }
 
-// faint is how many times smaller than the model's gradient a tensor's gradient may be and still be
-// the measure of its chunks. If a tensor has almost no gradient, as the queries and keys of a layer
-// that attends evenly, only the noise of cancelled terms remains.
-const faint = 128
+// gradientIn computes the gradient of a batch: as Train does if p is the training type, else on the
+// CPU.
+func (d *distroExaminer) gradientIn(ctx context.Context, p audit.Precision, batch data.Batch, use func(gradients [][]float32) error) error {
+	if p == precisionOf(d.computes) {
+		return d.replica.gradient(ctx, batch, func(_ *torch.Scope, _ float64, tensors []*torch.Tensor) error {
+			return use(float32s(tensors))
+		})
+	}
+	gradients, err := d.other.gradient(ctx, d.replica, typeOf(p), batch)
+	if err != nil {
+		return err
+	}
+	return use(gradients)
+}
 
 // fill copies the chunks from the gradients.
-func (t *Trainer) fill(reference *audit.Reference, gradients [][]float32) error {
+func (d *distroExaminer) fill(reference *audit.Reference, gradients [][]float32) error {
 	whole := norm(gradients)
 	if math.IsNaN(whole) || math.IsInf(whole, 0) {
 		return fmt.Errorf("%w: gradient norm is %v", errNotFinite, whole)
 	}
-	fill(reference, t.optimizer.layouts, gradients, float32(float64(t.lr(reference.Step))*clipScale(whole, t.optimizer.config.ClipGradNorm)))
+	scale := float64(d.rates.lr(reference.Step)) * clipScale(whole, d.optimizer.config.ClipGradNorm)
+	fill(reference, d.optimizer.layouts, gradients, float32(scale))
 	return nil
 }
 
-// fill copies the chunks of a reference from the updates of all tensors, times a factor.
-func fill(reference *audit.Reference, layouts []distro.Layout, updates [][]float32, scale float32) {
-	all, elements := 0, 0
-	for _, l := range layouts {
-		all += l.Elements()
-	}
-	least := norm(updates) / faint / math.Sqrt(float64(all)) // per element
-	lengths := make([]float64, len(updates))                 // of each tensor with one of the chunks; else 0
-	for _, chunk := range reference.Chunks {
-		tensor, _, _ := reference.Shapes.Find(chunk)
-		elements += layouts[tensor].ChunkSize()
-	}
-	room := make([]float32, elements)
-	for _, chunk := range reference.Chunks {
-		tensor, within, _ := reference.Shapes.Find(chunk)
-		if lengths[tensor] == 0 {
-			lengths[tensor] = norm(updates[tensor : tensor+1])
-		}
-		layout := layouts[tensor]
-		update := layout.Chunk(updates[tensor], within, room[:layout.ChunkSize():layout.ChunkSize()])
-		room = room[len(update):]
-		for i := range update {
-			update[i] *= scale
-		}
-		reference.Updates = append(reference.Updates, update)
-		element := max(lengths[tensor]/math.Sqrt(float64(layout.Elements())), least)
-		reference.Usual = append(reference.Usual, element*float64(scale)*math.Sqrt(float64(layout.ChunkSize())))
-	}
-}
-
 // longest returns the maximum length of a momentum after a step.
-func (t *Trainer) longest(step uint32) float64 {
-	c := t.optimizer.config
+func (d *distroExaminer) longest(step uint32) float64 {
+	c := d.optimizer.config
 	const negligible = 1e-9
 	sum, factor := 0.0, 1.0
 	for s := step; s >= 1 && factor > negligible; s-- {
-		sum += factor * float64(t.lr(s)) * c.ClipGradNorm
+		sum += factor * float64(d.rates.lr(s)) * c.ClipGradNorm
 		factor *= c.CompressionDecay
 	}
 	return sum

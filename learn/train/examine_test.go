@@ -54,7 +54,7 @@ func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []by
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	if header.Previous != a.newest || header.Batch != batch.Hash() || header.Precision != precisionOf(a.trainer.computes).Code() {
+	if header.Previous != a.newest || header.Batch != batch.Hash() || header.Precision != a.trainer.precisions[0].Code() {
 		a.t.Errorf("step %d: header %+v", step, header)
 	}
 	a.roots[step] = header.Momentum
@@ -268,7 +268,7 @@ func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
 	if err := a.trainer.SetOptimizerState(t.Context(), state); err != nil {
 		t.Fatal(err)
 	}
-	if norm(a.trainer.optimizer.deltas) != 0 {
+	if norm(a.trainer.distro().optimizer.momentum.now) != 0 {
 		t.Error("the momentum is not zero")
 	}
 }
@@ -321,11 +321,11 @@ func TestOpenFromBegun(t *testing.T) {
 // than a 128th of what it were if all elements of the model were alike.
 func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
-	scale := a.trainer.lr(1)
+	scale := a.trainer.rates.lr(1)
 	shapes := a.trainer.Shapes()
 	reference := &audit.Reference{Shapes: shapes, Step: 1}
 	gradients := make([][]float32, len(shapes))
-	for i, l := range a.trainer.optimizer.layouts {
+	for i, l := range a.trainer.distro().optimizer.layouts {
 		gradients[i] = make([]float32, l.Elements())
 		for j := range gradients[i] {
 			gradients[i][j] = 1e-3
@@ -337,11 +337,11 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	for chunk := range uint32(shapes.Chunks()) {
 		reference.Chunks = append(reference.Chunks, chunk)
 	}
-	if err := a.trainer.fill(reference, gradients); err != nil {
+	if err := a.trainer.examiner.(*distroExaminer).fill(reference, gradients); err != nil {
 		t.Fatal(err)
 	}
 	whole := norm(gradients)
-	unit := float64(scale) * clipScale(whole, a.trainer.optimizer.config.ClipGradNorm)
+	unit := float64(scale) * clipScale(whole, a.trainer.distro().optimizer.config.ClipGradNorm)
 	for i, chunk := range reference.Chunks {
 		tensor, _, _ := shapes.Find(chunk)
 		size := float64(shapes[tensor].Rows * shapes[tensor].Cols)
@@ -392,7 +392,7 @@ func TestRollback(t *testing.T) {
 		for step := uint32(1); step <= 7; step++ {
 			lost := step == 1 || step == 4 || step == 5
 			batch := toyBatch(uint64(step)*4, uint64(step)*4+4)
-			before := copySlices(a.trainer.optimizer.deltas)
+			before := copySlices(a.trainer.distro().optimizer.momentum.now)
 			if _, _, err := a.trainer.Train(t.Context(), step, batch, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -403,7 +403,7 @@ func TestRollback(t *testing.T) {
 					a.hold(step, false) // which changes nothing
 					return context.Canceled
 				})
-				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.optimizer.deltas) {
+				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.distro().optimizer.momentum.now) {
 					t.Errorf("lag %d, step %d: error %v, or the momentum is a different one", lag, step, err)
 				}
 				if _, err := a.trainer.Open(a.newest, []uint32{0}); !errors.Is(err, errStep) {
@@ -417,7 +417,7 @@ func TestRollback(t *testing.T) {
 			}
 			a.settle()
 			twin.apply(step + 1 - lag)
-			if !sameBits(a.trainer.optimizer.deltas, twin.trainer.optimizer.deltas) {
+			if !sameBits(a.trainer.distro().optimizer.momentum.now, twin.trainer.distro().optimizer.momentum.now) {
 				t.Fatalf("lag %d, step %d: the momentum differs from training with the attested results only", lag, step)
 			}
 		}
@@ -450,7 +450,7 @@ func TestInjectedMomentumIsFound(t *testing.T) {
 			a.settle()
 			step++
 		}
-		for _, delta := range a.trainer.optimizer.deltas {
+		for _, delta := range a.trainer.distro().optimizer.momentum.now {
 			for i := range delta {
 				delta[i] += 1e-4
 			}

@@ -59,9 +59,9 @@ func TestForeseenComesTrue(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the weights differ")
 			}
-			compareMomentum(t, trainer.optimizer.deltas, other.optimizer.deltas)
-			if len(trainer.optimizer.sent) != 0 {
-				t.Errorf("%d results are waiting", len(trainer.optimizer.sent))
+			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
+			if len(trainer.distro().optimizer.sent) != 0 {
+				t.Errorf("%d results are waiting", len(trainer.distro().optimizer.sent))
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestForeseenIsTakenBack(t *testing.T) {
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the real results lead to another model")
 			}
-			compareMomentum(t, trainer.optimizer.deltas, other.optimizer.deltas)
+			compareMomentum(t, trainer.distro().optimizer.momentum.now, other.distro().optimizer.momentum.now)
 		})
 	}
 }

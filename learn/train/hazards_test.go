@@ -35,7 +35,7 @@ func TestLookaheadIsUndoneToTheBit(t *testing.T) {
 		}
 	}
 	before := copySlices(trainer.weights())
-	back := trainer.lookAhead(2e-3)
+	back := trainer.distro().lookAhead(2e-3)
 	if sameBits(before, trainer.weights()) {
 		t.Error("nothing was looked ahead to")
 	}
@@ -122,17 +122,17 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 		}
 	}
 	apply(1, train(busy, 1, 0), train(idle, 1, 2))
-	left := copySlices(idle.optimizer.deltas)
+	left := copySlices(idle.distro().optimizer.momentum.now)
 	apply(2, train(busy, 2, 4))
 	if digest(t, busy) != digest(t, idle) {
 		t.Error("the member without a batch has other weights")
 	}
-	if len(idle.optimizer.sent) != 0 || !sameBits(left, idle.optimizer.deltas) {
+	if len(idle.distro().optimizer.sent) != 0 || !sameBits(left, idle.distro().optimizer.momentum.now) {
 		t.Error("the sent coefficients are still pending, or were removed twice")
 	}
 	before := copySlices(idle.weights())
 	apply(3) // nobody trained
-	factor := float32(1 - float64(float64(idle.schedule.LR(3))*idle.optimizer.config.WeightDecay))
+	factor := float32(1 - float64(float64(idle.rates.schedule.LR(3))*idle.distro().optimizer.config.WeightDecay))
 	for i := range before {
 		for j := range before[i] {
 			before[i][j] *= factor
@@ -146,7 +146,7 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 func TestMomentumBeginsAsZeros(t *testing.T) {
 	for range 3 { // memory that was used before is not clean
 		o := newTestOptimizer(t, testDistro())
-		for _, delta := range o.deltas {
+		for _, delta := range o.momentum.now {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
 				t.Fatal("a new optimizer has a momentum")
 			}
@@ -155,7 +155,7 @@ func TestMomentumBeginsAsZeros(t *testing.T) {
 			}
 		}
 		o.reset()
-		for _, delta := range o.deltas {
+		for _, delta := range o.momentum.now {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
 				t.Fatal("a reset optimizer has a momentum")
 			}
@@ -172,7 +172,7 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 		c := testDistro()
 		c.ApplyLag = uint8(lag)
 		o, shadow := newTestOptimizer(t, c), newTestOptimizer(t, c)
-		momentum := shadow.deltas
+		momentum := shadow.momentum.now
 		for step := uint32(1); step <= last; step++ {
 			gradients := randomSlices(uint64(step), 0.01)
 			_, results, err := o.decode(encodeStep(t, o, step, gradients))
@@ -194,12 +194,12 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 			if step >= lag {
 				settleAll(t, o, step-lag+1)
 			}
-			compareMomentum(t, o.deltas, momentum)
+			compareMomentum(t, o.momentum.now, momentum)
 		}
 		for step := last - lag + 2; step <= last; step++ { // the end of an epoch
 			settleAll(t, o, step)
 		}
-		compareMomentum(t, o.deltas, momentum)
+		compareMomentum(t, o.momentum.now, momentum)
 		if len(o.sent) != 0 {
 			t.Errorf("lag %d: %d results are still waiting", lag, len(o.sent))
 		}
@@ -211,7 +211,7 @@ func settleAll(t *testing.T, o *optimizer, step uint32) {
 	if _, waiting := o.sent[step]; !waiting {
 		t.Errorf("step %d is not waiting", step)
 	}
-	if err := o.settle(step, true); err != nil {
+	if err := o.finalize(step, true); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -242,7 +242,7 @@ func TestFirstStepOfAColdStartSendsNoSigns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, results, err := trainer.optimizer.decode(payload)
+	_, results, err := trainer.distro().optimizer.decode(payload)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,11 +22,10 @@ type history struct {
 	kernel *distro.Kernel
 	layout []distro.Layout
 	shapes audit.Shapes
-	deltas [][]float32 // of the optimizer
+	values *buffers // of the optimizer
 
-	steps  []committed // newest last: the newest, and the one from which it continues
-	before [][]float32 // momentum after the latter; zeros if there is none
-	stale  bool        // before belongs to a step that was rolled back: the newest can no longer be opened
+	steps []committed // newest last: the newest, and the one from which it continues
+	stale bool        // values.before belongs to a step that was rolled back: the newest can no longer be opened
 }
 
 // committed is a result with a commitment.
@@ -40,20 +39,10 @@ type committed struct {
 // maxCommitted is the number of results that an opening needs.
 const maxCommitted = 2
 
-func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, deltas [][]float32) *history {
-	h := &history{kernel: kernel, layout: layouts, deltas: deltas, shapes: shapesOf(layouts, topK)}
-	for _, l := range layouts {
-		h.before = append(h.before, make([]float32, l.Elements()))
-	}
-	return h
-}
-
-// shapesOf returns how tensors are cut into chunks, for package audit.
-func shapesOf(layouts []distro.Layout, topK int) (shapes audit.Shapes) {
-	for _, l := range layouts {
-		shapes = append(shapes, l.Shape(topK))
-	}
-	return shapes
+// newHistory returns the history of values, and makes them keep their state from before a step.
+func newHistory(kernel *distro.Kernel, layouts []distro.Layout, topK int, values *buffers) *history {
+	values.before = zeros(layouts)
+	return &history{kernel: kernel, layout: layouts, values: values, shapes: shapesOf(layouts, topK)}
 }
 
 // lock takes the lock while the momentum changes. A nil history (no audits) needs no lock.
@@ -74,14 +63,6 @@ func (h *history) checkHeader(header codec.Header) error {
 	return nil
 }
 
-// begin saves the momentum before a step changes it. The caller must hold the lock.
-func (h *history) begin() {
-	for i, delta := range h.deltas {
-		copy(h.before[i], delta)
-	}
-	h.stale = false
-}
-
 // seal commits to the momentum after a step changed it, in the header of the taken coefficients.
 // encode returns the bytes of the result. A nil history (no audits) commits to nothing. The caller
 // must hold the lock.
@@ -91,7 +72,7 @@ func (h *history) seal(header codec.Header, taken []codec.TensorResult, encode f
 	}
 	var leaves [][32]byte
 	for i, l := range h.layout {
-		_, ofTensor, err := h.kernel.Leaves(l, h.deltas[i], taken[i])
+		_, ofTensor, err := h.kernel.Leaves(l, h.values.now[i], taken[i])
 		if err != nil {
 			return nil, fmt.Errorf("commit to tensor %d: %w", i, err)
 		}
@@ -106,15 +87,14 @@ func (h *history) seal(header codec.Header, taken []codec.TensorResult, encode f
 	if h.steps = append(h.steps, c); len(h.steps) > maxCommitted {
 		h.steps = slices.Clone(h.steps[1:]) // earlier results are no longer needed
 	}
+	h.stale = false
 	return payload, nil
 }
 
 // restore restores the momentum from before the newest step, which failed or is rolled back. The
 // caller must hold the lock.
 func (h *history) restore() {
-	for i, delta := range h.deltas {
-		copy(delta, h.before[i])
-	}
+	h.values.swap()
 	h.stale = true
 }
 
@@ -161,9 +141,9 @@ func (h *history) show(step uint32, trainer [32]byte, chunks []uint32) (o audit.
 		if !ok {
 			return audit.Opening{}, fmt.Errorf("open step %d: %w: chunk %d of %d", step, ErrResult, chunk, h.shapes.Chunks())
 		}
-		opened := audit.Opened{Chunk: chunk, After: h.state(now, h.deltas, chunk, tensor, within)}
+		opened := audit.Opened{Chunk: chunk, After: h.state(now, h.values.now, chunk, tensor, within)}
 		if o.Previous != 0 {
-			opened.Before = h.state(h.steps[n-2], h.before, chunk, tensor, within)
+			opened.Before = h.state(h.steps[n-2], h.values.before, chunk, tensor, within)
 		}
 		o.Chunks = append(o.Chunks, opened)
 	}
@@ -176,4 +156,12 @@ func (h *history) state(c committed, momentum [][]float32, chunk uint32, tensor,
 		Taken:    distro.TakenOf(c.taken[tensor], within, h.shapes[tensor].Chunks),
 		Path:     c.tree.Prove(int(chunk)),
 	}
+}
+
+// shapesOf returns how tensors are cut into chunks, for package audit.
+func shapesOf(layouts []distro.Layout, topK int) (shapes audit.Shapes) {
+	for _, l := range layouts {
+		shapes = append(shapes, l.Shape(topK))
+	}
+	return shapes
 }

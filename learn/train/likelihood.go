@@ -13,10 +13,6 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// ErrChanged means that the weights changed during a query, so that its partial output comes from
-// two models.
-var ErrChanged = errors.New("the model was trained in the meantime")
-
 // MaxTokens returns the length of the model's longest sequence.
 func (r *replica) MaxTokens() int { return r.model.MaxTokens() }
 
@@ -35,7 +31,7 @@ func (r *replica) inTurns(ctx context.Context, use func(network model.Model, yie
 	network := r.model
 	if r.parallel != nil {
 		var err error
-		if network, err = r.parallel.evaluates(ctx, network); err != nil {
+		if network, err = r.parallel.evaluates(ctx); err != nil {
 			return err
 		}
 	}
@@ -95,8 +91,8 @@ func (r *replica) checkTokens(before []int32, continuations [][]int32) error {
 			return fmt.Errorf("%w: continuation %d has %d tokens, want 1 to %d", errTokens, i-1, len(ids), r.model.MaxTokens())
 		}
 		for _, id := range ids {
-			if id < 0 || id >= r.vocabSize {
-				return fmt.Errorf("%w: token %d, the model's vocab_size is %d; is the tokenizer this model's?", errTokens, id, r.vocabSize)
+			if id < 0 || id >= r.cutter.vocabSize {
+				return fmt.Errorf("%w: token %d, the model's vocab_size is %d; is the tokenizer this model's?", errTokens, id, r.cutter.vocabSize)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func toyLocalSteps() *config.LocalSteps {
 	}
 }
 
-func newLocalTrainer(t testing.TB, change ...func(o *Options)) *LocalTrainer {
+func newLocalTrainer(t testing.TB, change ...func(o *Options)) *Trainer {
 	t.Helper()
 	o := toyOptions(t)
 	o.Optimizer = config.Optimizer{LocalSteps: toyLocalSteps()}
@@ -52,7 +52,7 @@ func eachInner(t *testing.T, test func(t *testing.T, inner func(*Options))) {
 }
 
 // localRound lets members train the batches of a step, and all apply the results.
-func localRound(t *testing.T, step uint32, members []*LocalTrainer, all []*LocalTrainer) (loss float64) {
+func localRound(t *testing.T, step uint32, members []*Trainer, all []*Trainer) (loss float64) {
 	t.Helper()
 	var payloads [][]byte
 	for i, member := range members {
@@ -62,7 +62,7 @@ func localRound(t *testing.T, step uint32, members []*LocalTrainer, all []*Local
 			t.Fatal(err)
 		}
 		for _, other := range all {
-			if err := other.Verify(payload, step, assign.BatchID{Start: at, End: at + 8}, member.trainer); err != nil {
+			if err := other.Verify(payload, step, assign.BatchID{Start: at, End: at + 8}, member.key); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -83,8 +83,8 @@ func localRound(t *testing.T, step uint32, members []*LocalTrainer, all []*Local
 func TestLocalStepsLearn(t *testing.T) { eachInner(t, testLocalStepsLearn) }
 
 func testLocalStepsLearn(t *testing.T, inner func(*Options)) {
-	members := []*LocalTrainer{newLocalTrainer(t, inner), newLocalTrainer(t, inner, func(o *Options) { o.TrainerID = [32]byte{2} })}
-	all := append([]*LocalTrainer{newLocalTrainer(t, inner, func(o *Options) { o.TrainerID = [32]byte{3} })}, members...)
+	members := []*Trainer{newLocalTrainer(t, inner), newLocalTrainer(t, inner, func(o *Options) { o.TrainerID = [32]byte{2} })}
+	all := append([]*Trainer{newLocalTrainer(t, inner, func(o *Options) { o.TrainerID = [32]byte{3} })}, members...)
 	first := localRound(t, 1, members, all)
 	var last float64
 	for step := uint32(2); step <= 30; step++ {
@@ -106,7 +106,7 @@ func TestLocalStepsOfStackedExperts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			eachInner(t, func(t *testing.T, inner func(*Options)) {
 				stacked := func(o *Options) { o.Model = snapshotOf(t, text) }
-				members := []*LocalTrainer{newLocalTrainer(t, inner, stacked), newLocalTrainer(t, inner, stacked, func(o *Options) { o.TrainerID = [32]byte{2} })}
+				members := []*Trainer{newLocalTrainer(t, inner, stacked), newLocalTrainer(t, inner, stacked, func(o *Options) { o.TrainerID = [32]byte{2} })}
 				first, last := localRound(t, 1, members, members), 0.0
 				for step := uint32(2); step <= 12; step++ {
 					last = localRound(t, step, members, members)
@@ -138,13 +138,13 @@ func testLocalTrainingMovesNothing(t *testing.T, inner func(*Options)) {
 	if _, _, err := trainer.Train(t.Context(), 1, bad, nil); !errors.Is(err, errTokens) {
 		t.Errorf("error %v", err)
 	}
-	if digest(t, trainer) != before || norm(trainer.sums) != 0 {
+	if digest(t, trainer) != before || norm(trainer.local().residual.unsent.now) != 0 {
 		t.Error("a training that failed left something")
 	}
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); err != nil {
 		t.Fatal(err)
 	}
-	if digest(t, trainer) != before || norm(trainer.sums) == 0 {
+	if digest(t, trainer) != before || norm(trainer.local().residual.unsent.now) == 0 {
 		t.Error("a training moved weights, or left nothing to send")
 	}
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); !errors.Is(err, errStep) {
@@ -166,11 +166,11 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); err != nil {
 		t.Fatal(err)
 	}
-	left := norm(trainer.sums)
+	left := norm(trainer.local().residual.unsent.now)
 	if err := trainer.Apply(t.Context(), 1, nil, false); err != nil {
 		t.Fatal(err)
 	}
-	if back := norm(trainer.sums); !(back > left) || len(trainer.sent) != 0 {
+	if back := norm(trainer.local().residual.unsent.now); !(back > left) || len(trainer.local().residual.sent) != 0 {
 		t.Errorf("%v was left, %v is there again", left, back)
 	}
 }
@@ -183,8 +183,8 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	momentum := func(o *Options) { o.Optimizer.LocalSteps.OuterMomentum = 0.5 }
 	stays, goes := newLocalTrainer(t, inner, momentum), newLocalTrainer(t, inner, momentum)
 	for step := uint32(1); step <= 3; step++ {
-		localRound(t, step, []*LocalTrainer{stays}, []*LocalTrainer{stays})
-		localRound(t, step, []*LocalTrainer{goes}, []*LocalTrainer{goes})
+		localRound(t, step, []*Trainer{stays}, []*Trainer{stays})
+		localRound(t, step, []*Trainer{goes}, []*Trainer{goes})
 	}
 	snapshot, err := goes.Snapshot(t.Context())
 	if err != nil {
@@ -198,7 +198,7 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mean := goes.inner.all()[0]; unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)) != unsafe.Pointer(&mean[0]) {
+	if mean := goes.local().rounds.inner.all()[0]; unsafe.Pointer(unsafe.SliceData(lent.Tensors[0].Data)) != unsafe.Pointer(&mean[0]) {
 		t.Error("the shared state is a copy")
 	}
 	if err := goes.Close(); err != nil {
@@ -234,8 +234,8 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	if err := newLocalTrainer(t, inner, func(o *Options) { o.Model = snapshot }).SetOptimizerState(t.Context(), other); !errors.Is(err, errModel) {
 		t.Errorf("the state of DisTrO: error %v", err)
 	}
-	if err := again.ResetOptimizer(t.Context()); err != nil || norm(again.sums) != 0 || again.inner.updates != 0 {
-		t.Errorf("reset: %v, %v left", err, norm(again.sums))
+	if err := again.ResetOptimizer(t.Context()); err != nil || norm(again.local().residual.unsent.now) != 0 || again.local().rounds.inner.updates != 0 {
+		t.Errorf("reset: %v, %v left", err, norm(again.local().residual.unsent.now))
 	}
 }
 
@@ -260,8 +260,8 @@ func TestLocalStepsAtALag(t *testing.T) {
 		}
 		waiting = waiting[1:]
 	}
-	if len(trainer.sent) != 1 {
-		t.Errorf("%d results wait", len(trainer.sent))
+	if len(trainer.local().residual.sent) != 1 {
+		t.Errorf("%d results wait", len(trainer.local().residual.sent))
 	}
 }
 
@@ -322,10 +322,10 @@ func TestLocalResultsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := assign.BatchID{Start: 0, End: 8}
-	if err := trainer.Verify(payload, 2, id, trainer.trainer); !errors.Is(err, ErrResult) {
+	if err := trainer.Verify(payload, 2, id, trainer.key); !errors.Is(err, ErrResult) {
 		t.Errorf("of another step: error %v", err)
 	}
-	if err := trainer.Verify(payload[:len(payload)-1], 1, id, trainer.trainer); !errors.Is(err, ErrResult) {
+	if err := trainer.Verify(payload[:len(payload)-1], 1, id, trainer.key); !errors.Is(err, ErrResult) {
 		t.Errorf("cut: error %v", err)
 	}
 	distros := newTestTrainer(t)
@@ -333,10 +333,10 @@ func TestLocalResultsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := trainer.Verify(of, 1, id, trainer.trainer); !errors.Is(err, ErrResult) {
+	if err := trainer.Verify(of, 1, id, trainer.key); !errors.Is(err, ErrResult) {
 		t.Errorf("of DisTrO: error %v", err)
 	}
-	if err := distros.Verify(payload, 1, id, trainer.trainer); !errors.Is(err, ErrResult) {
+	if err := distros.Verify(payload, 1, id, trainer.key); !errors.Is(err, ErrResult) {
 		t.Errorf("to DisTrO: error %v", err)
 	}
 	before := digest(t, trainer)

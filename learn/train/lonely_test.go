@@ -34,12 +34,12 @@ func TestALoneSpeakerHasALoneVote(t *testing.T) {
 	before := append([]float32(nil), rare(honest)...)
 	reach := 0.0
 	for step := uint32(1); step <= steps; step++ {
-		reach += float64(honest.lr(step))
+		reach += float64(honest.rates.lr(step))
 		var payloads [][]byte
 		for i, o := range trainers {
 			if o == attacker {
 				for j := range rare(o) {
-					o.optimizer.deltas[tensor][j] += float32(1e-4 * pattern(j))
+					o.distro().optimizer.momentum.now[tensor][j] += float32(1e-4 * pattern(j))
 				}
 			}
 			first := uint64(step)*32 + 4*uint64(i)

@@ -3,51 +3,57 @@ package train
 import (
 	"fmt"
 	"math"
-	"runtime/debug"
 	"slices"
 
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
-	"github.com/psyche-go/psyche/record/required"
 )
 
-// lookBack restores the weights from before results were applied, and returns a function that
+// lookback restores earlier weights of a replica that has applied results of DisTrO.
+type lookback struct {
+	replica   *replica
+	rates     *rates
+	reader    *reader
+	optimizer *optimizer
+}
+
+// restore restores the weights from before results were applied, and returns a function that
 // undoes this, bit for bit. There is no copy of the weights meanwhile: back applies the results
 // again, which is off by a few units in the last place, and corrects that by stored differences, a
 // byte for each weight. back must also be called after an error, because some tensors may have
 // changed.
-func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error) {
+func (l *lookback) restore(x audit.Recomputation) (back func() error, err error) {
 	var kept []corrections
 	var steps []appliedStep
 	back = func() error {
 		for i, c := range kept {
-			if err := t.redo(i, steps, t.parameters[i].weights); err != nil {
+			if err := l.redo(i, steps, l.replica.parameters[i].weights); err != nil {
 				return err
 			}
-			c.correct(t.parameters[i].weights)
+			c.correct(l.replica.parameters[i].weights)
 		}
 		if len(kept) > 0 {
-			t.changed()
+			l.replica.changed()
 		}
 		return nil
 	}
-	if steps, err = t.appliedSteps(x); err != nil || len(steps) == 0 {
+	if steps, err = l.appliedSteps(x); err != nil || len(steps) == 0 {
 		return back, err
 	}
 	largest := 0
-	for _, p := range t.parameters {
+	for _, p := range l.replica.parameters {
 		largest = max(largest, len(p.weights))
 	}
 	was, again := make([]float32, largest), make([]float32, largest)
-	t.changed()
-	for i, p := range t.parameters {
+	l.replica.changed()
+	for i, p := range l.replica.parameters {
 		was, again := was[:len(p.weights)], again[:len(p.weights)]
 		copy(was, p.weights)
-		err := t.undo(i, steps, p.weights, again)
+		err := l.undo(i, steps, p.weights, again)
 		if err == nil {
 			copy(again, p.weights)
-			err = t.redo(i, steps, again)
+			err = l.redo(i, steps, again)
 		}
 		if err != nil {
 			copy(p.weights, was)
@@ -56,16 +62,8 @@ func (t *Trainer) lookBack(x audit.Recomputation) (back func() error, err error)
 		kept = append(kept, newCorrections(was, again))
 	}
 	was, again = nil, nil
-	t.giveBack()
+	l.replica.giveBack()
 	return back, nil
-}
-
-// giveBack returns garbage of a large model to the operating system, because there may be no memory
-// for the next gradient otherwise.
-func (r *replica) giveBack() {
-	if 4*r.Elements() > required.MaxCopied {
-		debug.FreeOSMemory()
-	}
 }
 
 // appliedStep contains the results by which a step moved the weights.
@@ -75,17 +73,17 @@ type appliedStep struct {
 }
 
 // appliedSteps decodes the results applied since the step that is recomputed, newest first.
-func (t *Trainer) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
-	if err := t.checkApplied(x); err != nil {
+func (l *lookback) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
+	if err := checkApplied(x, l.replica.step); err != nil {
 		return nil, err
 	}
 	steps := make([]appliedStep, len(x.Applied))
 	for i, a := range x.Applied {
 		var err error
-		if steps[i].results, err = t.decodeAll(a.Step, a.Payloads); err != nil {
+		if steps[i].results, err = l.reader.readAll(a.Step, a.Payloads); err != nil {
 			return nil, fmt.Errorf("applied in step %d: %w", a.Step, err)
 		}
-		if steps[i].params, err = t.optimizer.applyParams(t.lr(a.Step)); err != nil {
+		if steps[i].params, err = l.optimizer.applyParams(l.rates.lr(a.Step)); err != nil {
 			return nil, err
 		}
 	}
@@ -94,12 +92,12 @@ func (t *Trainer) appliedSteps(x audit.Recomputation) ([]appliedStep, error) {
 
 // undo moves the weights of a tensor back by the steps, newest first. moved is a buffer of the same
 // length.
-func (t *Trainer) undo(tensor int, steps []appliedStep, weights, moved []float32) error {
+func (l *lookback) undo(tensor int, steps []appliedStep, weights, moved []float32) error {
 	for _, s := range steps {
 		clear(moved)
 		factor := s.params.WeightFactor
 		s.params.WeightFactor = 1
-		if err := t.optimizer.applyTensor(tensor, s.results, moved, s.params); err != nil { // by −lr·sign
+		if err := l.optimizer.applyTensor(tensor, s.results, moved, s.params); err != nil { // by −lr·sign
 			return err
 		}
 		for i, w := range weights {
@@ -110,9 +108,9 @@ func (t *Trainer) undo(tensor int, steps []appliedStep, weights, moved []float32
 }
 
 // redo moves the weights of a tensor again by the steps, given newest first.
-func (t *Trainer) redo(tensor int, steps []appliedStep, weights []float32) error {
+func (l *lookback) redo(tensor int, steps []appliedStep, weights []float32) error {
 	for _, s := range slices.Backward(steps) {
-		if err := t.optimizer.applyTensor(tensor, s.results, weights, s.params); err != nil {
+		if err := l.optimizer.applyTensor(tensor, s.results, weights, s.params); err != nil {
 			return err
 		}
 	}

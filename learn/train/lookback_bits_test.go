@@ -46,7 +46,7 @@ func TestLookBackToTheBit(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			change := func(o *Options) { o.Optimizer.Distro.WeightDecay = c.decay }
 			a := newAudited(t, c.lag, c.signs, change)
-			a.verifier.optimizer.config.WeightDecay = c.decay
+			a.verifier.distro().optimizer.config.WeightDecay = c.decay
 			for step := uint32(1); step <= 8; step++ {
 				a.step(step, toyBatch(uint64(step)*4, uint64(step)*4+4), step%3 != 0)
 				a.hold(step, true)

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"errors"
 	"math"
 	"strings"
 
@@ -27,9 +26,6 @@ const (
 // muonAtOnce is the size in elements up to which the factor of a matrix is computed without
 // interruption. Tests change it.
 var muonAtOnce = 1 << 20
-
-// errTorn means that a step was interrupted halfway.
-var errTorn = errors.New("the step was interrupted")
 
 // polynomial maps a singular value x in one Newton-Schulz iteration: 3.4445 x − 4.775 x³ + 2.0315
 // x⁵. Five iterations map all values from 0.01 to 1 to values between 0.68 and 1.21.

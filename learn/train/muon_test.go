@@ -134,7 +134,7 @@ func TestMuonKeepsNoSquares(t *testing.T) {
 			for _, tensor := range state.Tensors {
 				squares = squares || tensor.Name == secondMoment+"."+p.name
 			}
-			if squares == trainer.inner.byMuon(p) || squares != (trainer.inner.moments[1].tensors[i] != nil) {
+			if squares == trainer.local().rounds.inner.byMuon(p) || squares != (trainer.local().rounds.inner.moments[1].tensors[i] != nil) {
 				t.Errorf("%s: squares %v", p.name, squares)
 			}
 		}
@@ -150,8 +150,8 @@ func TestMuonMovesNoFurther(t *testing.T) {
 	for step := uint32(1); step <= 10; step++ {
 		begun := cloneAll(trainer.weights())
 		_, _, err := trainer.Train(t.Context(), step, toyBatch(0, 8), func(_ context.Context) error {
-			for i, l := range trainer.layouts {
-				furthest = max(furthest, furthestChunk(l, begun[i], trainer.weights()[i])/trainer.farthest(step, 0))
+			for i, l := range trainer.local().residual.layouts {
+				furthest = max(furthest, furthestChunk(l, begun[i], trainer.weights()[i])/trainer.replays().bounds.farthest(step, 0))
 			}
 			return nil
 		})
@@ -197,7 +197,7 @@ func TestTornStepsAreMadeAgain(t *testing.T) {
 			t.Fatal("a replay that was stopped changed the model")
 		}
 		if errors.Is(err, errTorn) {
-			if torn++; a.verifier.paused != nil {
+			if torn++; a.verifier.replays().paused != nil {
 				t.Fatal("half a step is kept")
 			}
 			continue
@@ -217,7 +217,7 @@ func TestBrokenStepsAreNotKept(t *testing.T) {
 	batch := toyBatch(8, 16)
 	a.round(1, batch, true, nil)
 	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: a.opened()}
-	a.verifier.inner.muon.device = torch.Device(7) // which is not there
+	a.verifier.local().rounds.inner.muon.device = torch.Device(7) // which is not there
 	stopped := false
 	for looks := 1; ; looks++ {
 		ctx := &stopping{t.Context(), looks}
@@ -226,8 +226,8 @@ func TestBrokenStepsAreNotKept(t *testing.T) {
 			stopped = true
 			continue
 		}
-		if err == nil || a.verifier.paused != nil || !stopped {
-			t.Errorf("stopped before %v, error %v, kept %v", stopped, err, a.verifier.paused != nil)
+		if err == nil || a.verifier.replays().paused != nil || !stopped {
+			t.Errorf("stopped before %v, error %v, kept %v", stopped, err, a.verifier.replays().paused != nil)
 		}
 		if ctx.looks > 0 {
 			return

@@ -8,36 +8,19 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/learn/distro"
-	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
 )
-
-var (
-	// errNotFinite means that a loss or gradient is infinite or not a number.
-	errNotFinite = errors.New("loss or gradient is not finite")
-	// ErrResult means that a payload is not a valid result of its batch.
-	ErrResult = errors.New("invalid training result")
-	// errStep means that a step was already trained or applied.
-	errStep = errors.New("step is not the next one")
-	// errUnsupported means that this trainer does not support a run's definition.
-	errUnsupported = errors.New("not supported by this trainer")
-)
-
-// maxUpdate is the maximum L2 norm of a learning rate times a gradient. With it the momentum of
-// 2^32 steps, and so every coefficient of its orthonormal transform, is still far from the largest
-// float32, so encoding cannot overflow halfway through a model.
-const maxUpdate = 1e18
 
 // optimizer is the state of DisTrO between steps. It works on plain slices, one for each tensor, in
 // the order of the tensors' names. It is not safe for concurrent use, except for decode.
 type optimizer struct {
-	kernel  *distro.Kernel
-	config  config.Distro
-	layouts []distro.Layout
-	results []codec.TensorLayout
-	deltas  [][]float32 // momentum not sent yet, initially zero
-	encoded uint64      // number of calls of encode
-	newest  uint32      // step of the newest call, which the momentum belongs to
+	kernel   *distro.Kernel
+	config   config.Distro
+	layouts  []distro.Layout
+	results  []codec.TensorLayout
+	momentum *buffers // not sent yet
+	encoded  uint64   // number of calls of encode
+	newest   uint32   // step of the newest call, which the momentum belongs to
 	// sent contains the coefficients that encode removed from the momentum for a step, until it is
 	// known whether it counted.
 	sent    map[uint32][]codec.TensorResult
@@ -69,8 +52,8 @@ func newOptimizer(c config.Distro, shapes [][]int64, threads int) (*optimizer, e
 		}
 		o.layouts = append(o.layouts, layout)
 		o.results = append(o.results, layout.Codec(int(c.CompressionTopK)))
-		o.deltas = append(o.deltas, make([]float32, layout.Elements())) // zeros use memory only after the first access
 	}
+	o.momentum = newBuffers(o.layouts)
 	return o, nil
 }
 
@@ -82,7 +65,7 @@ func (o *optimizer) commit() error {
 	if o.config.ClipGradNorm <= 0 {
 		return fmt.Errorf("%w: clip_grad_norm is 0 in a run with audits, so the addition to a momentum is unbounded; set it, for instance to 1.0, or set verification_percent to 0", errUnsupported)
 	}
-	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.deltas)
+	o.history = newHistory(o.kernel, o.layouts, int(o.config.CompressionTopK), o.momentum)
 	return nil
 }
 
@@ -96,9 +79,7 @@ func (o *optimizer) forget() {
 	if o.history != nil {
 		o.history.forget()
 	}
-	for _, delta := range o.deltas {
-		clear(delta)
-	}
+	clearAll(o.momentum.now)
 	o.sent = map[uint32][]codec.TensorResult{}
 	o.encoded, o.newest = 0, 0
 }
@@ -119,16 +100,12 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", errNotFinite, scaled, norm)
 	}
 	defer o.history.lock()()
-	if o.history == nil {
-		payload, err := o.take(header, gradients, scaled)
-		if err != nil {
-			err = errors.Join(err, o.addBack(header.Step))
-		}
-		return payload, err
-	}
-	o.history.begin()
-	payload, err := o.take(header, gradients, scaled)
-	if err != nil {
+	payload, err := o.take(header, o.momentum.begin(), gradients, scaled)
+	switch {
+	case err == nil:
+	case o.history == nil:
+		err = errors.Join(err, o.addBack(header.Step))
+	default:
 		delete(o.sent, header.Step)
 		o.history.restore()
 		o.newest = o.history.newest()
@@ -136,18 +113,18 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	return payload, err
 }
 
-// take adds the gradients to the momentum, removes the largest coefficients from it and returns
-// their bytes.
-func (o *optimizer) take(header codec.Header, gradients [][]float32, scaled float32) ([]byte, error) {
+// take adds the gradients to a momentum, removes the largest coefficients from it and returns their
+// bytes. The result is the new momentum.
+func (o *optimizer) take(header codec.Header, momentum, gradients [][]float32, scaled float32) ([]byte, error) {
 	params := distro.EncodeParams{Decay: o.left(header.Step), LR: scaled, TopK: int(o.config.CompressionTopK)}
 	taken := make([]codec.TensorResult, len(o.layouts))
 	for i, layout := range o.layouts {
 		var err error
-		params.Floor = o.kernel.Floor(o.deltas[i], gradients[i], params)
+		params.Floor = o.kernel.Floor(momentum[i], gradients[i], params)
 		if o.history != nil {
 			params.Floor = max(params.Floor, audit.Least)
 		}
-		if taken[i], err = o.kernel.Encode(layout, o.deltas[i], gradients[i], params); err != nil {
+		if taken[i], err = o.kernel.EncodeTo(layout, momentum[i], o.momentum.now[i], gradients[i], params); err != nil {
 			return nil, fmt.Errorf("encode tensor %d: %w", i, err)
 		}
 	}
@@ -168,16 +145,27 @@ func clipScale(norm, limit float64) float64 {
 	return limit / (norm + 1e-6)
 }
 
-// settle ends the wait for this trainer's result of a step. An uncounted result is added back to
+// finalize ends the wait for this trainer's result of a step. An uncounted result is added back to
 // the momentum, decayed as if it had never left. If results are audited, nothing is added back: an
 // unheld result is rolled back, and a held one stays as other members know it.
-func (o *optimizer) settle(step uint32, counted bool) error {
+func (o *optimizer) finalize(step uint32, counted bool) error {
 	defer o.history.lock()()
 	if counted || o.history != nil {
 		delete(o.sent, step)
 		return nil
 	}
 	return o.addBack(step)
+}
+
+// rollBack restores the momentum from before the newest step, see Trainer.Settle.
+func (o *optimizer) rollBack(step uint32) error {
+	defer o.history.lock()()
+	took, err := o.history.rollback(step)
+	if took {
+		delete(o.sent, step)
+		o.newest = o.history.newest()
+	}
+	return err
 }
 
 // addBack adds the coefficients removed in a step back to the momentum.
@@ -192,7 +180,7 @@ func (o *optimizer) addBack(step uint32) error {
 		if o.newest != step {
 			result = decay(result, o.results[i].K, left)
 		}
-		if err := o.kernel.AddBack(o.layouts[i], o.deltas[i], result); err != nil {
+		if err := o.kernel.AddBack(o.layouts[i], o.momentum.now[i], result); err != nil {
 			return fmt.Errorf("add back step %d, tensor %d: %w", step, i, err)
 		}
 	}
@@ -299,23 +287,4 @@ func (o *optimizer) move(results [][]codec.TensorResult, lr float32, f func(i in
 		}
 	}
 	return nil
-}
-
-// ofTensor returns the parts of results for a tensor.
-func ofTensor(results [][]codec.TensorResult, tensor int) []codec.TensorResult {
-	of := make([]codec.TensorResult, len(results))
-	for i, r := range results {
-		of[i] = r[tensor]
-	}
-	return of
-}
-
-// norm returns the L2 norm of all slices together, in double precision so that it is finite exactly
-// if every element is. It uses as many threads as libtorch.
-func norm(slices [][]float32) float64 {
-	threads := 1
-	if info, err := torch.Loaded(); err == nil {
-		threads = info.Threads
-	}
-	return distro.Norm(threads, slices)
 }

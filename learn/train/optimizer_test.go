@@ -88,13 +88,13 @@ func TestUncountedResultIsGivenBack(t *testing.T) {
 			continue // it is settled only after another step, which decayed the momentum
 		}
 		for s := range step + 1 {
-			if err := o.settle(s, false); err != nil {
+			if err := o.finalize(s, false); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i := range momentum {
 			for j := range momentum[i] {
-				if diff := math.Abs(float64(momentum[i][j] - o.deltas[i][j])); diff > 1e-9 {
+				if diff := math.Abs(float64(momentum[i][j] - o.momentum.now[i][j])); diff > 1e-9 {
 					t.Fatalf("step %d: momentum %d[%d] differs by %v", step, i, j, diff)
 				}
 			}
@@ -105,14 +105,14 @@ func TestUncountedResultIsGivenBack(t *testing.T) {
 func TestCountedResultIsGone(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
 	encodeStep(t, o, 1, randomSlices(1, 0.01))
-	before := copySlices(o.deltas)
-	if err := o.settle(1, true); err != nil {
+	before := copySlices(o.momentum.now)
+	if err := o.finalize(1, true); err != nil {
 		t.Fatal(err)
 	}
-	if !sameBits(before, o.deltas) || len(o.sent) != 0 {
+	if !sameBits(before, o.momentum.now) || len(o.sent) != 0 {
 		t.Error("settling a counted result changed the momentum")
 	}
-	if err := o.settle(1, false); err != nil || !sameBits(before, o.deltas) {
+	if err := o.finalize(1, false); err != nil || !sameBits(before, o.momentum.now) {
 		t.Errorf("settled twice: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestCountedResultIsGone(t *testing.T) {
 func TestFailedEncodeChangesNothing(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
 	encodeStep(t, o, 1, randomSlices(1, 0.01))
-	before := copySlices(o.deltas)
+	before := copySlices(o.momentum.now)
 	infinite := randomSlices(2, 0.01)
 	infinite[2][9] = float32(math.Inf(1))
 	noNumber := randomSlices(2, 0.01)
@@ -146,7 +146,7 @@ func TestFailedEncodeChangesNothing(t *testing.T) {
 			if !errors.Is(err, test.want) {
 				t.Errorf("error = %v, want %v", err, test.want)
 			}
-			if !sameBits(before, o.deltas) || len(o.sent) != 1 {
+			if !sameBits(before, o.momentum.now) || len(o.sent) != 1 {
 				t.Error("momentum or results changed")
 			}
 		})
@@ -297,13 +297,13 @@ func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
 			continue // settled only after another step
 		}
 		for settled := range step + 1 {
-			if err := o.settle(settled, false); err != nil {
+			if err := o.finalize(settled, false); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for i := range momentum {
 			for j := range momentum[i] {
-				if diff := math.Abs(float64(momentum[i][j] - o.deltas[i][j])); diff > 1e-9 {
+				if diff := math.Abs(float64(momentum[i][j] - o.momentum.now[i][j])); diff > 1e-9 {
 					t.Fatalf("step %d: momentum %d[%d] differs by %v", step, i, j, diff)
 				}
 			}

@@ -4,118 +4,101 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/distro/cuda"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// Parallelism is the number of engines that compute a gradient, each with its own threads.
-type Parallelism struct {
-	Data   int // number of engines that share the micro-batches of a batch; 0 means 1
-	Tensor int // number of engines that compute each layer of one micro-batch together; 0 means 1
-}
-
-func (p Parallelism) engines() int { return max(p.Data, 1) * max(p.Tensor, 1) }
-
-// check refuses invalid values.
-func (p Parallelism) check() error {
-	if p.Data < 0 || p.Tensor < 0 || p.engines() > maxEngines || max(p.Data, p.Tensor) > maxEngines {
-		return fmt.Errorf("%w: data parallelism %d, tensor parallelism %d, want at least 1 each and %d together at most",
-			errUnsupported, p.Data, p.Tensor, maxEngines)
-	}
-	return nil
-}
-
-const maxEngines = 256
-
-// worker accumulates gradients of micro-batches, separately from other workers.
-type worker interface {
-	// refresh gives the worker the current weights.
-	refresh(ctx context.Context) error
-	// add computes the loss of a micro-batch, and accumulates share times its gradient.
-	add(ctx context.Context, part microBatch, share float64) (loss float64, err error)
-	// addTo adds the accumulated gradients to sums, in the order of the parameters, and clears
-	// them. The first worker treats sums as zero, whatever they contain.
-	addTo(ctx context.Context, sums [][]float32, first bool) error
-	// drop clears the accumulated gradients.
-	drop(ctx context.Context) error
-}
-
-// parallel computes gradients on several engines. Engines on the CPU share the replica's weights,
+// parallel computes gradients on several engines. Engines on the CPU share the weights of the store,
 // so every change is visible to all of them. Other devices have copies (see apart). The assignment
 // of micro-batches to workers and the order in which gradients are added depend only on the batch,
 // not on the workers' speed.
 type parallel struct {
+	from    *store
 	workers []worker
 	engines []*torch.Engine
-	sums    []*torch.Tensor // of the gradients, on the replica's engine
+	sums    []*torch.Tensor // of the gradients, on the store's engine
 	slices  [][]float32     // their memory
 }
 
-// newParallel starts the engines. They share threads.
-func newParallel(ctx context.Context, r *replica, o Options) (*parallel, error) {
+// newParallel starts the engines that the options require. They share threads. It returns nil if one
+// engine computes everything.
+func newParallel(ctx context.Context, from *store, o Options) (*parallel, error) {
+	if err := o.Parallel.check(); err != nil {
+		return nil, err
+	}
+	if err := checkDevices(o.Devices, o.Parallel); err != nil {
+		return nil, err
+	}
+	if o.Parallel.engines() == 1 && len(o.Devices) == 0 {
+		return nil, nil
+	}
 	p, threads := o.Parallel, o.Threads
 	if info, err := torch.Loaded(); err == nil && threads <= 0 {
 		threads = info.Threads
 	}
-	all := &parallel{}
-	fail := func(err error) (*parallel, error) {
-		return nil, errors.Join(err, all.close())
+	all, own := &parallel{from: from}, max(1, threads/max(p.engines(), len(o.Devices)))
+	err := all.addDevices(ctx, own, o)
+	if err == nil && len(o.Devices) == 0 {
+		err = all.addProcessors(ctx, own, p)
 	}
-	own, tensors := max(1, threads/max(p.engines(), len(o.Devices))), max(p.Tensor, 1)
-	for _, device := range o.Devices {
-		if err := all.addApart(ctx, r, device, own, o.Compute); err != nil {
-			return fail(fmt.Errorf("model on %s: %w", device, err))
-		}
+	if err == nil {
+		err = all.makeSums(ctx)
 	}
-	for range max(p.Data, 1) {
-		if len(o.Devices) > 0 {
-			break
-		}
-		var group []*torch.Engine
-		for range tensors {
-			engine, err := torch.NewEngineThreads(torch.CPU, own)
-			if err != nil {
-				return fail(fmt.Errorf("parallelism: %w", err))
-			}
-			group, all.engines = append(group, engine), append(all.engines, engine)
-		}
-		w, err := newWorker(ctx, r.model, group)
-		if err != nil {
-			return fail(fmt.Errorf("parallelism: %w", err))
-		}
-		all.workers = append(all.workers, w)
-	}
-	err := r.engine.Do(ctx, false, func(s *torch.Scope) error {
-		for _, parameter := range r.parameters {
-			sum := s.Keep(s.Zeros(torch.F32, parameter.shape...))
-			all.sums, all.slices = append(all.sums, sum), append(all.slices, sum.Float32s())
-		}
-		return nil
-	})
 	if err != nil {
-		return fail(err)
+		return nil, errors.Join(err, all.close())
 	}
 	return all, nil
 }
 
-func newWorker(ctx context.Context, m model.Model, engines []*torch.Engine) (worker, error) {
-	if len(engines) > 1 {
-		split, err := model.Split(ctx, engines, m)
-		if err != nil {
-			return nil, err
+// addDevices starts an engine with a copy of the model for each device.
+func (p *parallel) addDevices(ctx context.Context, threads int, o Options) error {
+	for _, device := range o.Devices {
+		w, engine, err := newApart(ctx, p.from, device, threads, o)
+		if engine != nil {
+			p.engines = append(p.engines, engine)
 		}
-		return several{split}, nil
+		if err != nil {
+			return fmt.Errorf("model on %s: %w", device, err)
+		}
+		p.workers = append(p.workers, w)
 	}
-	twin, err := model.Twin(ctx, engines[0], m)
-	if err != nil {
-		return nil, err
+	return nil
+}
+
+// addProcessors starts groups of engines on the CPU, which share the weights.
+func (p *parallel) addProcessors(ctx context.Context, threads int, of Parallelism) error {
+	for range max(of.Data, 1) {
+		var group []*torch.Engine
+		for range max(of.Tensor, 1) {
+			engine, err := torch.NewEngineThreads(torch.CPU, threads)
+			if err != nil {
+				return fmt.Errorf("parallelism: %w", err)
+			}
+			group, p.engines = append(group, engine), append(p.engines, engine)
+		}
+		w, err := newWorker(ctx, p.from.model, group)
+		if err != nil {
+			return fmt.Errorf("parallelism: %w", err)
+		}
+		p.workers = append(p.workers, w)
 	}
-	return single{twin}, nil
+	return nil
+}
+
+func (p *parallel) makeSums(ctx context.Context) error {
+	return p.from.engine.Do(ctx, false, func(s *torch.Scope) error {
+		for _, parameter := range p.from.parameters {
+			sum := s.Keep(s.Zeros(torch.F32, parameter.shape...))
+			p.sums, p.slices = append(p.sums, sum), append(p.slices, sum.Float32s())
+		}
+		return nil
+	})
 }
 
 // close closes the appliers and the engines, with everything on them.
@@ -131,7 +114,7 @@ func (p *parallel) close() error {
 }
 
 // gradient is replica.gradient on all engines: worker i modulo their number computes micro-batch i.
-func (p *parallel) gradient(ctx context.Context, r *replica, parts []microBatch, tokens int64, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
+func (p *parallel) gradient(ctx context.Context, parts []microBatch, tokens int64, use func(s *torch.Scope, loss float64, gradients []*torch.Tensor) error) error {
 	losses := make([]float64, len(parts))
 	group, inner := errgroup.WithContext(ctx)
 	for i, w := range p.workers {
@@ -170,7 +153,7 @@ func (p *parallel) gradient(ctx context.Context, r *replica, parts []microBatch,
 	if err := p.reduce(ctx); err != nil {
 		return errors.Join(err, p.drop(context.WithoutCancel(ctx)))
 	}
-	return r.engine.Do(ctx, false, func(s *torch.Scope) error { return use(s, total, p.sums) })
+	return p.from.engine.Do(ctx, false, func(s *torch.Scope) error { return use(s, total, p.sums) })
 }
 
 // reduce adds the gradients of all workers, the first worker's first.
@@ -191,105 +174,43 @@ func (p *parallel) drop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// single is a worker with one engine.
-type single struct{ twin model.Model }
-
-func (w single) add(ctx context.Context, part microBatch, share float64) (loss float64, err error) {
-	err = w.twin.Engine().Do(ctx, true, func(s *torch.Scope) error {
-		loss = part.gradient(s, w.twin, share)
-		return nil
-	})
-	return loss, err
-}
-
-func (w single) refresh(context.Context) error { return nil }
-
-func (w single) addTo(ctx context.Context, sums [][]float32, first bool) error {
-	if first {
-		clearAll(sums)
-	}
-	return w.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
-		for i, p := range w.twin.Parameters() {
-			grad := p.Tensor.Grad()
-			if grad == nil {
-				continue
-			}
-			addSlice(sums[i], grad.Contiguous().Float32s())
-			p.Tensor.ClearGrad()
+// openAppliers opens appliers for the copies on other devices. If one fails, it opens none of the
+// rest, which would most likely fail too. Those copies are refreshed instead.
+func (p *parallel) openAppliers(log *slog.Logger, open func(torch.Device) (applier, error)) {
+	for _, a := range p.apart() {
+		device := a.twin.Engine().Device()
+		m, err := open(device)
+		if err != nil {
+			log.Warn("the optimizer's kernels cannot run on the device: weights will be copied there for every step",
+				"device", device.String(), "because", err,
+				"remedy", "install NVRTC of the CUDA version that libtorch is made for, or set "+cuda.EnvNVRTC+
+					" to its library; the driver must be as new as NVRTC")
+			return
 		}
-		return nil
-	})
-}
-
-func (w single) drop(ctx context.Context) error {
-	return w.twin.Engine().Do(ctx, false, func(*torch.Scope) error {
-		for _, p := range w.twin.Parameters() {
-			p.Tensor.ClearGrad()
+		if a.applier = m; m != nil {
+			log.Info("results are applied on the device too", "device", device.String())
 		}
-		return nil
-	})
-}
-
-// splitModel is a model in which several engines compute a part each.
-type splitModel interface {
-	Gradient(ctx context.Context, ids, targets []int32, batch, tokens int64, share float64) (float64, error)
-	AddTo(ctx context.Context, sums [][]float32) error
-	Drop(ctx context.Context) error
-}
-
-// several is a worker with the engines of a split model.
-type several struct{ split splitModel }
-
-func (w several) add(ctx context.Context, part microBatch, share float64) (float64, error) {
-	return w.split.Gradient(ctx, part.inputs, part.targets, part.rows, part.columns, share)
-}
-
-func (w several) refresh(context.Context) error { return nil }
-
-func (w several) addTo(ctx context.Context, sums [][]float32, first bool) error {
-	if first {
-		clearAll(sums)
-	}
-	return w.split.AddTo(ctx, sums)
-}
-
-func addSlice(sum, values []float32) {
-	for i, v := range values {
-		sum[i] += v
 	}
 }
 
-func clearAll(slices [][]float32) {
-	for _, slice := range slices {
-		clear(slice)
-	}
-}
-
-func (w several) drop(ctx context.Context) error { return w.split.Drop(ctx) }
-
-// parallelise makes the replica compute gradients on several engines from now on, or on other
-// devices, if the options require it.
-func (r *replica) parallelise(ctx context.Context, o Options) error {
-	if err := o.Parallel.check(); err != nil {
-		return err
-	}
-	if err := checkDevices(o.Devices, o.Parallel); err != nil {
-		return err
-	}
-	if o.Parallel.engines() == 1 && len(o.Devices) == 0 {
+// apart returns the workers on other devices. A nil parallel has none.
+func (p *parallel) apart() (all []*apart) {
+	if p == nil {
 		return nil
 	}
-	var err error
-	r.parallel, err = newParallel(ctx, r, o)
-	return err
+	for _, w := range p.workers {
+		if a, ok := w.(*apart); ok {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
-// rows returns how many sequences of a batch go through the model at once: fewer than configured if
-// workers would be idle otherwise.
-func (r *replica) rows(batch data.Batch) int64 {
-	if r.parallel == nil {
-		return int64(r.microBatch)
+// evaluates returns the model that computes losses: the first copy, or else the store's own.
+func (p *parallel) evaluates(ctx context.Context) (model.Model, error) {
+	first, ok := p.workers[0].(*apart)
+	if !ok {
+		return p.from.model, nil
 	}
-	n := len(r.parallel.workers)
-	return int64(max(1, min(r.microBatch, (len(batch.Sequences)+n-1)/n)))
+	return first.twin, first.refresh(ctx)
 }

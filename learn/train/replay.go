@@ -10,8 +10,7 @@ import (
 	"github.com/psyche-go/psyche/core/audit"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
-	"github.com/psyche-go/psyche/learn/localsteps"
-	"github.com/psyche-go/psyche/record/required"
+	"github.com/psyche-go/psyche/learn/torch"
 )
 
 // A round of local steps is audited like a step of DisTrO (examine.go), with the pseudo-gradient
@@ -19,46 +18,29 @@ import (
 // zeros in each round then, so that a member's steps are determined by the common weights and its
 // batch alone, and other members can repeat them.
 
-// Precisions returns the training type of the rounds. In other types the same steps have different
-// results.
-func (t *LocalTrainer) Precisions() []audit.Precision {
-	return []audit.Precision{precisionOf(t.computes)}
+// replayer audits rounds of local steps. It implements examiner.
+type replayer struct {
+	replica  *replica
+	rounds   *rounds
+	residual *residual
+	reader   *reader
+	bounds   *localBounds
+	computes torch.DType // type in which the replica computes
+	paused   *replay     // a round whose repetition was interrupted because other work needed the trainer; nil: none
 }
 
-// Decode decodes the part of a payload that Verify checks, with the values of its levels: a part of
-// audit.Claim.
-func (t *LocalTrainer) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
-	header, results, known := t.decoded.get(payload)
-	if !known {
-		var err error
-		if header, results, err = t.read(payload); err != nil {
-			return codec.Header{}, nil, err
-		}
-	}
-	values, err := t.valued(header.Step, results)
-	return header, values, err
+// values returns the values of the levels in a step's results.
+func (p *replayer) values(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error) {
+	return p.residual.values(p.rounds.rates.lr(step), results)
 }
 
-// valued returns the values of the levels in a step's results.
-func (t *LocalTrainer) valued(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error) {
-	values := make([]codec.TensorResult, len(results))
-	for i, l := range t.layouts {
-		var err error
-		if values[i], err = localsteps.Values(l, results[i], t.reach(step), 1); err != nil {
-			return nil, fmt.Errorf("tensor %d: %w", i, err)
-		}
-	}
-	return values, nil
-}
+func (p *replayer) rollBack(step uint32) error { return p.residual.rollBack(step) }
 
-// tookBack handles the rollback of a step's result.
-func (t *LocalTrainer) tookBack(step uint32) { delete(t.sent, step) }
+func (p *replayer) drop() { p.paused = nil }
 
-// reference returns the rules' part of a step's reference.
-func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference {
+func (p *replayer) reference(uint32, [32]byte) *audit.Reference {
 	return &audit.Reference{
-		Shapes: t.Shapes(), Step: step, Trainer: trainer, Decay: float32(t.config.ErrorDecay), Coarse: true,
-		Longest: math.Inf(1), Most: math.Inf(1),
+		Decay: float32(p.residual.config.ErrorDecay), Coarse: true, Longest: math.Inf(1), Most: math.Inf(1),
 	}
 }
 
@@ -66,26 +48,26 @@ func (t *LocalTrainer) reference(step uint32, trainer [32]byte) *audit.Reference
 // resulting pseudo-gradient replaces the gradient. In addition to a copy of the weights it needs
 // memory for a tensor and for the results of a round, because it computes the starting weights of
 // the round again when they are needed.
-func (t *LocalTrainer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
-	if x.Precision != precisionOf(t.computes) {
+func (p *replayer) recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error {
+	if x.Precision != precisionOf(p.computes) {
 		return fmt.Errorf("%w: steps in %v", errUnsupported, x.Precision)
 	}
-	if err := t.checkApplied(x); err != nil {
+	if err := checkApplied(x, p.replica.step); err != nil {
 		return err
 	}
-	defer t.keepWeights()()
-	r, err := t.again(x, batch.Hash(), reference)
+	defer p.replica.keep()()
+	r, err := p.again(x, batch.Hash(), reference)
 	if err != nil {
 		return err
 	}
-	if err := t.goOn(ctx, r, batch); err != nil {
+	if err := p.goOn(ctx, r, batch); err != nil {
 		if stopped := ctx.Err(); stopped != nil && errors.Is(err, stopped) && !errors.Is(err, errTorn) {
-			t.pause(r)
+			p.pause(r)
 		}
 		return err
 	}
 	if r.x.Shaken {
-		t.blur(r)
+		p.blur(r)
 	}
 	*reference = *r.reference
 	return nil
@@ -114,50 +96,51 @@ func (r *replay) isOf(x audit.Recomputation, batch [32]byte) bool {
 
 // again restores the model from the start of a round or, if the same replay was interrupted, from
 // its state then. The caller restores the current model.
-func (t *LocalTrainer) again(x audit.Recomputation, batch [32]byte, reference *audit.Reference) (*replay, error) {
-	if r := t.paused; r.isOf(x, batch) {
-		t.paused = nil
-		copyAll(t.weights(), r.weights)
-		copyAll(t.inner.all(), r.means)
-		t.inner.updates = r.updates
+func (p *replayer) again(x audit.Recomputation, batch [32]byte, reference *audit.Reference) (*replay, error) {
+	if r := p.paused; r.isOf(x, batch) {
+		p.paused = nil
+		copyAll(p.replica.weights(), r.weights)
+		copyAll(p.rounds.inner.all(), r.means)
+		p.rounds.inner.updates = r.updates
 		r.x, r.weights, r.means = x, nil, nil // more may have been applied since
-		t.changed()
+		p.replica.changed()
 		return r, nil
 	}
 	r := &replay{x: x, batch: batch, reference: reference}
-	err := t.begin(r)
-	r.begun = t.opened(r)
+	err := p.begin(r)
+	r.begun = p.opened(r)
 	return r, err
 }
 
 // begin restores the model from the start of a replay's round: it undoes the results applied since
 // then on the kept weights.
-func (t *LocalTrainer) begin(r *replay) error {
-	copyAll(t.weights(), t.canonical)
-	err := t.takeBack(r.x, t.weights())
-	t.changed()
-	t.inner.forget()
+func (p *replayer) begin(r *replay) error {
+	copyAll(p.replica.weights(), p.replica.kept)
+	err := p.takeBack(r.x, p.replica.weights())
+	p.replica.changed()
+	p.rounds.inner.reset()
 	r.next = 0
 	return err
 }
 
 // takeBack undoes the results applied since a round in values of all weights. It decodes one round
 // at a time, because the results of several rounds may take more memory than the model.
-func (t *LocalTrainer) takeBack(x audit.Recomputation, values [][]float32) error {
+func (p *replayer) takeBack(x audit.Recomputation, values [][]float32) error {
 	largest := 0
 	for _, of := range values {
 		largest = max(largest, len(of))
 	}
 	moved := make([]float32, largest)
 	for _, a := range x.Applied {
-		results, err := t.decodeAll(a.Step, a.Payloads)
+		results, err := p.reader.readAll(a.Step, a.Payloads)
 		if err != nil {
 			return fmt.Errorf("applied in step %d: %w", a.Step, err)
 		}
+		lr := p.rounds.rates.lr(a.Step)
 		for i, of := range values {
 			moved := moved[:len(of)]
 			clear(moved)
-			if err := localsteps.Apply(t.kernel, t.layouts[i], ofTensor(results, i), moved, t.applyParams(a.Step)); err != nil {
+			if err := p.residual.apply(i, results, moved, lr); err != nil {
 				return fmt.Errorf("take back step %d, tensor %d: %w", a.Step, i, err)
 			}
 			for j := range moved {
@@ -166,54 +149,54 @@ func (t *LocalTrainer) takeBack(x audit.Recomputation, values [][]float32) error
 		}
 	}
 	moved = nil
-	t.giveBack()
+	p.replica.giveBack()
 	return nil
 }
 
 // opened returns the current weights of the opened chunks.
-func (t *LocalTrainer) opened(r *replay) (chunks [][]float32) {
-	weights := t.weights()
+func (p *replayer) opened(r *replay) (chunks [][]float32) {
+	weights := p.replica.weights()
 	for _, c := range r.reference.Chunks {
 		tensor, within, _ := r.reference.Shapes.Find(c)
-		chunks = append(chunks, t.layouts[tensor].Chunk(weights[tensor], within, nil))
+		chunks = append(chunks, p.residual.layouts[tensor].Chunk(weights[tensor], within, nil))
 	}
 	return chunks
 }
 
 // goOn makes the remaining steps of a replay, and then the steps from shaken weights.
-func (t *LocalTrainer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
+func (p *replayer) goOn(ctx context.Context, r *replay, batch data.Batch) (err error) {
 	if r.ended == nil {
-		if _, r.next, err = t.steps(ctx, r.x.Step, batch, r.next, false); err == nil {
-			err = t.led(r)
+		if _, r.next, err = p.rounds.train(ctx, r.x.Step, batch, r.next, nil); err == nil {
+			err = p.led(r)
 		}
 		if err == nil && r.x.Shaken {
-			err = t.begin(r)
-			for _, w := range t.weights() {
+			err = p.begin(r)
+			for _, w := range p.replica.weights() {
 				shake(w)
 			}
 		}
 	}
 	if err == nil && r.x.Shaken {
-		_, r.next, err = t.steps(ctx, r.x.Step, batch, r.next, false)
+		_, r.next, err = p.rounds.train(ctx, r.x.Step, batch, r.next, nil)
 	}
 	return err
 }
 
 // led fills in a replay's reference from the resulting weights. It overwrites the model's weights.
-func (t *LocalTrainer) led(r *replay) error {
-	r.ended = t.opened(r)
-	weights := t.weights()
+func (p *replayer) led(r *replay) error {
+	r.ended = p.opened(r)
+	weights := p.replica.weights()
 	for i, w := range weights {
 		for j := range w {
-			w[j] = t.canonical[i][j] - w[j]
+			w[j] = p.replica.kept[i][j] - w[j]
 		}
 	}
-	if err := t.takeBack(r.x, weights); err != nil {
+	if err := p.takeBack(r.x, weights); err != nil {
 		return err
 	}
 	r.reference.Limits, r.reference.Shaky = audit.LocalLimits, true
-	t.bound(r.reference, r.begun)
-	fill(r.reference, t.layouts, weights, 1)
+	p.bounds.fill(r.reference, r.begun)
+	fill(r.reference, p.residual.layouts, weights, 1)
 	for n, update := range r.reference.Updates { // from the start of its steps, which undoing more rounds may miss by a bit
 		for j := range update {
 			update[j] = r.begun[n][j] - r.ended[n][j]
@@ -224,43 +207,12 @@ func (t *LocalTrainer) led(r *replay) error {
 
 // pause keeps the progress of a replay, so that a trainer with little time at once can continue it
 // later. For a model without memory for copies it keeps nothing.
-func (t *LocalTrainer) pause(r *replay) {
-	if 4*t.Elements() > required.MaxCopied {
+func (p *replayer) pause(r *replay) {
+	if p.replica.large() {
 		return
 	}
-	r.weights, r.means, r.updates = cloneAll(t.weights()), cloneAll(t.inner.all()), t.inner.updates
-	r.x.Applied, t.paused = nil, r
-}
-
-func cloneAll(values [][]float32) [][]float32 {
-	all := make([][]float32, len(values))
-	for i, v := range values {
-		all[i] = slices.Clone(v)
-	}
-	return all
-}
-
-func copyAll(to, from [][]float32) {
-	for i, v := range from {
-		copy(to[i], v)
-	}
-}
-
-// shake changes weights in their last bits, with alternating signs in a pattern that no tensor's
-// shape matches.
-func shake(weights []float32) {
-	const off = 1 << 4 // in units of the last place
-	state := uint32(1)
-	for i, w := range weights {
-		state = state*1664525 + 1013904223
-		bits := math.Float32bits(w)
-		if state>>31 == 0 {
-			bits += off
-		} else if bits<<1 >= 2*off { // only if the sign does not change
-			bits -= off
-		}
-		weights[i] = math.Float32frombits(bits)
-	}
+	r.weights, r.means, r.updates = cloneAll(p.replica.weights()), cloneAll(p.rounds.inner.all()), p.rounds.inner.updates
+	r.x.Applied, p.paused = nil, r
 }
 
 // shaking is the factor between the observed effect of shaken weights and the tolerance between
@@ -270,13 +222,13 @@ const shaking = 8
 // blur adds the distance between the current weights and the results of steps with other starting
 // weights, in each chunk. Relative to its update, the distance in a chunk is at least that of all
 // chunks together, since chance determines which of them differ more.
-func (t *LocalTrainer) blur(r *replay) {
-	weights := t.weights()
+func (p *replayer) blur(r *replay) {
+	weights := p.replica.weights()
 	off, updates := make([]float64, len(r.ended)), make([]float64, len(r.ended))
 	var shaken []float32
 	for i, c := range r.reference.Chunks {
 		tensor, within, _ := r.reference.Shapes.Find(c)
-		shaken = t.layouts[tensor].Chunk(weights[tensor], within, shaken)
+		shaken = p.residual.layouts[tensor].Chunk(weights[tensor], within, shaken)
 		off[i], updates[i] = distance(r.ended[i], shaken), distance(r.begun[i], r.ended[i])
 	}
 	share := 0.0
@@ -286,94 +238,4 @@ func (t *LocalTrainer) blur(r *replay) {
 	for i := range off {
 		r.reference.Blur[i] += shaking * max(off[i], share*updates[i])
 	}
-}
-
-// distance returns the L2 norm of the difference.
-func distance(a, b []float32) float64 {
-	squares := 0.0
-	for i := range a {
-		d := float64(a[i]) - float64(b[i])
-		squares += d * d
-	}
-	return math.Sqrt(squares)
-}
-
-// length returns the L2 norm.
-func length(values []float64) float64 {
-	squares := 0.0
-	for _, v := range values {
-		squares += v * v
-	}
-	return math.Sqrt(squares)
-}
-
-// unseen is the fraction of a weight by which rounding may hide its change: restored weights are
-// off by a bit or two, and each step rounds.
-const unseen = 1.0 / (1 << 21)
-
-// bound fills in the maximum change of the weights in the chunks of a reference, given their values
-// at the start of the round.
-func (t *LocalTrainer) bound(reference *audit.Reference, begun [][]float32) {
-	widest, elements, largest := 0.0, 0, 0
-	for _, chunk := range begun {
-		for _, w := range chunk {
-			widest = max(widest, math.Abs(float64(w)))
-		}
-		elements, largest = elements+len(chunk), max(largest, len(chunk))
-		reference.Blur = append(reference.Blur, unseen*norm([][]float32{chunk}))
-	}
-	// A power of two, so that auditors whose weights differ by a bit get the same value. At least
-	// twice the maximum, because weights differed in earlier rounds, and change in this one.
-	_, exponent := math.Frexp(2 * (widest + t.farthest(reference.Step, 0)))
-	weight := math.Ldexp(1, exponent)
-	reference.Most = t.farthest(reference.Step, weight) * math.Sqrt(float64(elements))
-	const negligible = 1e-9
-	longest, factor := 0.0, 1.0
-	for s := reference.Step; s >= 1 && factor > negligible; s-- {
-		longest += factor * t.farthest(s, weight)
-		factor *= t.config.ErrorDecay
-	}
-	reference.Longest = longest * math.Sqrt(float64(largest))
-}
-
-// longest returns the maximum change by the steps of a round in a chunk, as a root mean square and
-// in learning rates, without weight decay: see quotients. For Muon no singular value is above
-// muonLargest, so a chunk of r × c is at most that long, times the root of the smaller of the two.
-func (t *LocalTrainer) longest(r *replica) float64 {
-	longest := quotients(t.config.Betas, int(t.config.InnerSteps))
-	for i, p := range r.parameters {
-		if t.inner.byMuon(p) {
-			rows, columns := t.layouts[i].ChunkShape()
-			matrix := slices.Max(p.shape[len(p.shape)-2:])
-			step := muonLargest * muonLength * math.Sqrt(float64(matrix)/float64(max(rows, columns)))
-			longest = max(longest, step*float64(t.config.InnerSteps))
-		}
-	}
-	return longest
-}
-
-// farthest returns the maximum change of the weights of a chunk by the steps of a round, as a root
-// mean square, if each weight is at most half of weight. A step rounds each weight twice, by at
-// most half a unit in its last place, which exceeds the step itself if the learning rate is small.
-func (t *LocalTrainer) farthest(step uint32, weight float64) float64 {
-	const rounded = 1.0 / (1 << 25)
-	steps := float64(t.config.InnerSteps)
-	return float64(t.lr(step))*(t.quotients+steps*t.config.WeightDecay*weight) + steps*rounded*weight
-}
-
-// quotients returns the maximum sum of the quotients of AdamW's two means in a number of steps from
-// zeros, by the Cauchy-Schwarz inequality. For each step it is
-//
-//	(1 − β₁)/(1 − β₁ᵗ) · √((1 − β₂ᵗ)/(1 − β₂)) · √(Σ (β₁²/β₂)ⁱ), i from 0 to t − 1
-func quotients(betas [2]float64, steps int) (sum float64) {
-	first, second, terms, term := 1.0, 1.0, 0.0, 1.0
-	for range steps {
-		first, second = first*betas[0], second*betas[1]
-		terms += term
-		if term = term * betas[0] * betas[0]; term > 0 {
-			term /= betas[1]
-		}
-		sum += (1 - betas[0]) / (1 - first) * math.Sqrt((1-second)/(1-betas[1])*terms)
-	}
-	return sum
 }

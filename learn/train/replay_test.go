@@ -21,7 +21,7 @@ import (
 // auditedLocal is a run of a trainer of local steps and a verifier that computes otherwise.
 type auditedLocal struct {
 	t                 *testing.T
-	trainer, verifier *LocalTrainer
+	trainer, verifier *Trainer
 	roots             map[uint32][32]byte
 	newest            uint32          // step of the newest result that others hold
 	applied           []audit.Applied // newest first
@@ -100,7 +100,7 @@ func (a *auditedLocal) settle() {
 	}
 	now := a.waiting[0]
 	a.waiting = a.waiting[1:]
-	for _, member := range []*LocalTrainer{a.trainer, a.verifier} {
+	for _, member := range []*Trainer{a.trainer, a.verifier} {
 		if err := member.Apply(a.t.Context(), now.Step, now.Payloads, member == a.trainer && len(now.Payloads) > 0); err != nil {
 			a.t.Fatal(err)
 		}
@@ -273,11 +273,11 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 		}
 	}
 	// What is added to how far the weights came, given what was not sent before.
-	added := func(change func(float32) float32) func(*LocalTrainer) {
-		return func(trainer *LocalTrainer) {
+	added := func(change func(float32) float32) func(*Trainer) {
+		return func(trainer *Trainer) {
 			for i, tensor := range trainer.weights() {
 				for j := range tensor {
-					tensor[j] -= change(trainer.sums[i][j])
+					tensor[j] -= change(trainer.local().residual.unsent.now[i][j])
 				}
 			}
 		}
@@ -285,7 +285,7 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 	for _, c := range []struct {
 		name   string
 		batch  func(data.Batch) data.Batch
-		tamper func(*LocalTrainer)
+		tamper func(*Trainer)
 		sent   func([]codec.TensorResult)
 		fault  audit.Fault
 		byMuon audit.Fault // its steps are further from the bound of all
@@ -303,7 +303,7 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 		{name: "sent another unit", fault: audit.FaultSent, byMuon: audit.FaultSent, sent: func(r []codec.TensorResult) { r[0].Units[0]-- }},
 	} {
 		a := newAuditedLocal(t, inner)
-		if a.trainer.config.InnerOptimizer == config.Muon {
+		if a.trainer.local().residual.config.InnerOptimizer == config.Muon {
 			c.fault = c.byMuon
 		}
 		for step := uint32(1); step < at; step++ {
@@ -316,12 +316,12 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 		batch := toyBatch(at*8, at*8+8)
 		payload, opening := a.round(at, batch, true, c.batch)
 		if c.sent != nil {
-			header, results, err := codec.DecodeLevels(payload, a.trainer.results, 2)
+			header, results, err := codec.DecodeLevels(payload, a.trainer.local().residual.results, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.sent(results)
-			if payload, err = codec.EncodeLevels(header, a.trainer.results, 2, results); err != nil {
+			if payload, err = codec.EncodeLevels(header, a.trainer.local().residual.results, 2, results); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -383,7 +383,7 @@ func testReplaysGoOn(t *testing.T, inner func(*Options)) {
 		if !reflect.DeepEqual(got, want) || stops == 0 {
 			t.Errorf("shaken %v: after %d stops it came elsewhere", shaken, stops)
 		}
-		if a.verifier.paused != nil {
+		if a.verifier.replays().paused != nil {
 			t.Error("something is still kept")
 		}
 	}
@@ -456,7 +456,7 @@ func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = a.verifier.Recompute(&stopping{t.Context(), 12}, x, other); !errors.Is(err, context.Canceled) || a.verifier.paused == nil || a.verifier.paused.next == 0 {
+	if _, err = a.verifier.Recompute(&stopping{t.Context(), 12}, x, other); !errors.Is(err, context.Canceled) || a.verifier.replays().paused == nil || a.verifier.replays().paused.next == 0 {
 		t.Fatalf("it was not stopped half way: %v", err)
 	}
 	got, err := a.verifier.Recompute(t.Context(), x, batch)
@@ -478,7 +478,7 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	x := a.question(1)
 	x.Applied[0].Payloads = [][]byte{slices.Clone(x.Applied[0].Payloads[0])}
 	kept := weak.Make(&x.Applied[0].Payloads[0][0])
-	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, x, batch); !errors.Is(err, context.Canceled) || a.verifier.paused == nil {
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, x, batch); !errors.Is(err, context.Canceled) || a.verifier.replays().paused == nil {
 		t.Fatalf("it was not stopped half way: %v", err)
 	}
 	x.Applied = nil
@@ -486,7 +486,7 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	if kept.Value() != nil {
 		t.Error("a result that was applied is kept with it")
 	}
-	if _, err := a.verifier.Recompute(t.Context(), a.question(1), batch); err != nil || a.verifier.paused != nil {
+	if _, err := a.verifier.Recompute(t.Context(), a.question(1), batch); err != nil || a.verifier.replays().paused != nil {
 		t.Errorf("it did not continue: %v", err)
 	}
 }
@@ -508,7 +508,7 @@ func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {
 		t.Helper()
 		x := a.question(1)
 		x.Applied[1].Payloads = [][]byte{payload[:len(payload)-1]}
-		if _, err := a.verifier.Recompute(t.Context(), x, batch); !errors.Is(err, ErrResult) || a.verifier.paused != nil {
+		if _, err := a.verifier.Recompute(t.Context(), x, batch); !errors.Is(err, ErrResult) || a.verifier.replays().paused != nil {
 			t.Errorf("%s: error %v", when, err)
 		}
 		if digest(t, a.verifier) != before {
@@ -516,7 +516,7 @@ func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {
 		}
 	}
 	fails("at first")
-	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.paused == nil {
+	if _, err := a.verifier.Recompute(&stopping{t.Context(), 12}, a.question(1), batch); !errors.Is(err, context.Canceled) || a.verifier.replays().paused == nil {
 		t.Fatalf("it was not stopped half way: %v", err)
 	}
 	fails("when it goes on")

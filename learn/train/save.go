@@ -3,24 +3,78 @@ package train
 import (
 	"context"
 	"fmt"
-	"unsafe"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
-	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model"
 )
+
+// OptimizerState returns a copy of the running means.
+func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	if err := a.lock(ctx); err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	defer a.unlock()
+	return a.state(false), nil
+}
+
+// SetOptimizerState continues from a state that was saved together with this model.
+func (a *AdamW) SetOptimizerState(ctx context.Context, state OptimizerState) error {
+	if err := a.lock(ctx); err != nil {
+		return fmt.Errorf("load optimizer: %w", err)
+	}
+	defer a.unlock()
+	if err := state.check("adamw", a.step); err != nil {
+		return err
+	}
+	return a.updater.setState(state)
+}
 
 // Save writes the model and the running means of the same step to a folder. note adds the fields
 // that only the caller knows. Save copies nothing, because there may not be enough memory to copy a
 // large model.
 func (a *AdamW) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
-	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(lent), nil })
+	return a.save(ctx, dir, note, func() (OptimizerState, error) { return a.state(true), nil })
 }
 
-// Save writes the model and the momentum to a folder, as AdamW.Save does. Neither contains results
-// that wait for Apply, so no result may be waiting.
+// OptimizerState returns a copy of the optimizer's state: the momentum of DisTrO, or the running
+// means and the residual of local steps. If a result waits for Apply, the error wraps errStep.
+func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
+	return t.stateOf(ctx, false)
+}
+
+// LendOptimizerState is OptimizerState without a copy. The next call that changes the optimizer's
+// state changes the result. The result may be written even after Close.
+func (t *Trainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
+	return t.stateOf(ctx, true)
+}
+
+func (t *Trainer) stateOf(ctx context.Context, lend bool) (OptimizerState, error) {
+	if err := t.lock(ctx); err != nil {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+	}
+	defer t.unlock()
+	return t.exchange.state(lend)
+}
+
+// SetOptimizerState continues from a state that was saved together with this model. If results are
+// audited, it only resets the optimizer, because auditors could not verify the origin of a saved
+// state.
+func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load optimizer: %w", err)
+	}
+	defer t.unlock()
+	if err := t.exchange.setState(state); err != nil {
+		return err
+	}
+	t.examiner.drop()
+	return nil
+}
+
+// Save writes the model and the optimizer's state to a folder, as AdamW.Save does. If a
+// result waits for Apply, the error wraps errStep.
 func (t *Trainer) Save(ctx context.Context, dir string, note func(s *OptimizerState)) error {
-	return t.save(ctx, dir, note, func() (OptimizerState, error) { return t.state(lent) })
+	return t.save(ctx, dir, note, func() (OptimizerState, error) { return t.exchange.state(true) })
 }
 
 func (r *replica) save(ctx context.Context, dir string, note func(s *OptimizerState), optimizer func() (OptimizerState, error)) error {
@@ -38,20 +92,4 @@ func (r *replica) save(ctx context.Context, dir string, note func(s *OptimizerSt
 	}
 	note(&state)
 	return checkpoint.WriteDir(dir, s, checkpoint.Extra{Name: OptimizerFile, Write: state.Write})
-}
-
-// read returns the values of a tensor: its own memory if possible, else a copy.
-func read(t safetensors.Tensor) ([]float32, error) {
-	at := unsafe.Pointer(unsafe.SliceData(t.Data))
-	if t.DType != safetensors.F32 || uintptr(at)%4 != 0 {
-		return t.Float32s()
-	}
-	return unsafe.Slice((*float32)(at), len(t.Data)/4), t.Validate()
-}
-
-// lent returns a tensor that uses the memory of values. Machines that libtorch runs on are
-// little-endian.
-func lent(name string, shape []int64, values []float32) safetensors.Tensor {
-	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
-	return safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: append([]int64{}, shape...), Data: data}
 }

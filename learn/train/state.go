@@ -1,12 +1,11 @@
 package train
 
 import (
-	"context"
 	"fmt"
-	"math"
 	"runtime"
 	"slices"
 	"strconv"
+	"unsafe"
 
 	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/torch"
@@ -81,13 +80,13 @@ func ReadOptimizerState(path string) (OptimizerState, error) {
 
 // values returns the tensor with a prefix for each parameter for which has returns true (nil: for
 // all), in the parameters' order. The values are read-only.
-func (s OptimizerState) values(r *replica, prefix string, has func(i int) bool) ([][]float32, error) {
-	values := make([][]float32, len(r.parameters))
+func (s OptimizerState) values(parameters []parameter, prefix string, has func(i int) bool) ([][]float32, error) {
+	values := make([][]float32, len(parameters))
 	byName := make(map[string]int, len(s.Tensors)) // large models have tens of thousands
 	for i, tensor := range s.Tensors {
 		byName[tensor.Name] = i
 	}
-	for i, p := range r.parameters {
+	for i, p := range parameters {
 		if has != nil && !has(i) {
 			continue
 		}
@@ -113,235 +112,41 @@ func (s OptimizerState) check(optimizer string, step uint32) error {
 	return nil
 }
 
-// OptimizerState returns a copy of the running means.
-func (a *AdamW) OptimizerState(ctx context.Context) (OptimizerState, error) {
-	if err := a.lock(ctx); err != nil {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
+// add adds a tensor with a prefix for each parameter: a copy of its values, or their memory if lend
+// is true. It adds none for nil values.
+func (s *OptimizerState) add(prefix string, parameters []parameter, values [][]float32, lend bool) {
+	of := safetensors.FromFloat32s
+	if lend {
+		of = lent
 	}
-	defer a.unlock()
-	return a.state(safetensors.FromFloat32s), nil
-}
-
-// tensorOf makes a tensor of values: a copy, as safetensors.FromFloat32s does, or lent.
-type tensorOf func(name string, shape []int64, values []float32) safetensors.Tensor
-
-func (a *AdamW) state(of tensorOf) OptimizerState {
-	return OptimizerState{Optimizer: "adamw", Step: a.step, Updates: a.updates, Tensors: a.means(of)}
-}
-
-// means returns the running means.
-func (a *AdamW) means(of tensorOf) (tensors []safetensors.Tensor) {
-	for _, m := range a.moments {
-		for i, p := range a.parameters {
-			if m.tensors[i] != nil {
-				tensors = append(tensors, of(m.name+"."+p.name, p.shape, m.tensors[i].Float32s()))
-			}
+	for i, p := range parameters {
+		if values[i] != nil {
+			s.Tensors = append(s.Tensors, of(prefix+"."+p.name, p.shape, values[i]))
 		}
 	}
-	return tensors
 }
 
-// share returns objects that keep the memory of the running means.
-func (a *AdamW) share() (memory []*torch.Memory) {
-	for _, mean := range slices.Concat(a.moments[0].tensors, a.moments[1].tensors) {
-		if mean != nil {
-			memory = append(memory, mean.Share())
-		}
-	}
-	return memory
-}
-
-// SetOptimizerState continues from a state that was saved together with this model.
-func (a *AdamW) SetOptimizerState(ctx context.Context, state OptimizerState) error {
-	if err := a.lock(ctx); err != nil {
-		return fmt.Errorf("load optimizer: %w", err)
-	}
-	defer a.unlock()
-	if err := state.check("adamw", a.step); err != nil {
-		return err
-	}
-	return a.setMeans(state)
-}
-
-// setMeans continues from the running means of a state.
-func (a *AdamW) setMeans(state OptimizerState) error {
-	var values [2][][]float32
-	for i, m := range a.moments {
-		var err error
-		have := func(j int) bool { return m.tensors[j] != nil }
-		if values[i], err = state.values(a.replica, m.name, have); err != nil {
-			return err
-		}
-		for _, tensor := range values[i] {
-			for _, value := range tensor {
-				if !(math.Abs(float64(value)) <= math.MaxFloat32) || m.name == secondMoment && value < 0 {
-					return fmt.Errorf("%w: optimizer state: %s holds %v", errModel, m.name, value)
-				}
-			}
-		}
-	}
-	for i, m := range a.moments {
-		for j, mean := range float32s(m.tensors) {
-			copy(mean, values[i][j])
-		}
-	}
-	a.updates = state.Updates
-	return nil
-}
-
-// OptimizerState returns a copy of the momentum. It does not contain results that wait for Apply,
-// so no result may be waiting.
-func (t *Trainer) OptimizerState(ctx context.Context) (OptimizerState, error) {
-	return t.stateOf(ctx, safetensors.FromFloat32s)
-}
-
-// LendOptimizerState is OptimizerState without a copy. The next call that changes the momentum
-// changes the result.
-func (t *Trainer) LendOptimizerState(ctx context.Context) (OptimizerState, error) {
-	return t.stateOf(ctx, lent)
-}
-
-func (t *Trainer) stateOf(ctx context.Context, of tensorOf) (OptimizerState, error) {
-	if err := t.lock(ctx); err != nil {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w", err)
-	}
-	defer t.unlock()
-	return t.state(of)
-}
-
-func (t *Trainer) state(of tensorOf) (OptimizerState, error) {
-	defer t.optimizer.history.lock()()
-	if len(t.optimizer.sent) > 0 {
-		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
-	}
-	state := OptimizerState{Optimizer: "distro", Step: t.step, Updates: t.optimizer.encoded}
-	if t.optimizer.newest != t.step {
-		state.Trained = t.optimizer.newest
-	}
-	for i, p := range t.parameters {
-		state.Tensors = append(state.Tensors, of(momentumName+"."+p.name, p.shape, t.optimizer.deltas[i]))
-	}
-	return state, nil
-}
-
+// Names of the tensors in an OptimizerFile, before the names of the parameters.
 const (
-	momentumName = "momentum"
-	secondMoment = "exp_avg_sq" // AdamW's mean of squares
-)
-
-// SetOptimizerState continues from a state that was saved together with this model. If results are
-// audited, it only resets the momentum, because auditors could not verify the origin of a saved
-// one.
-func (t *Trainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("load optimizer: %w", err)
-	}
-	defer t.unlock()
-	if err := state.check("distro", t.step); err != nil {
-		return err
-	}
-	values, err := state.values(t.replica, momentumName, nil)
-	if err != nil {
-		return err
-	}
-	if length := norm(values); !(length <= maxUpdate) {
-		return fmt.Errorf("%w: optimizer state is out of range", errModel)
-	}
-	t.optimizer.reset()
-	if t.optimizer.history != nil {
-		t.log.Info("momentum reset: with audits it must continue from a result of this process")
-		return nil
-	}
-	for i := range values {
-		copy(t.optimizer.deltas[i], values[i])
-	}
-	t.optimizer.encoded, t.optimizer.newest = state.Updates, state.Step
-	if state.Trained != 0 {
-		t.optimizer.newest = state.Trained
-	}
-	return nil
-}
-
-const (
+	momentumName      = "momentum" // of DisTrO
+	firstMoment       = "exp_avg"
+	secondMoment      = "exp_avg_sq" // AdamW's mean of squares
 	unsentName        = "unsent"
 	outerMomentumName = "outer_momentum"
 )
 
-// OptimizerState returns a copy of the moving averages and of the residual. It does not contain
-// results that wait for Apply, so no result may be waiting.
-func (t *LocalTrainer) OptimizerState(ctx context.Context) (s OptimizerState, err error) {
-	err = t.whenSettled(ctx, func() { s = t.state(safetensors.FromFloat32s) })
-	return s, err
+// read returns the values of a tensor: its own memory if possible, else a copy.
+func read(t safetensors.Tensor) ([]float32, error) {
+	at := unsafe.Pointer(unsafe.SliceData(t.Data))
+	if t.DType != safetensors.F32 || uintptr(at)%4 != 0 {
+		return t.Float32s()
+	}
+	return unsafe.Slice((*float32)(at), len(t.Data)/4), t.Validate()
 }
 
-// LendOptimizerState is OptimizerState without a copy. The next call that changes the state changes
-// the result. The result may be written even after Close.
-func (t *LocalTrainer) LendOptimizerState(ctx context.Context) (s OptimizerState, err error) {
-	err = t.whenSettled(ctx, func() { s = t.state(lent); s.memory = t.inner.share() })
-	return s, err
-}
-
-// whenSettled calls f under the locks, unless a result waits for Apply.
-func (t *LocalTrainer) whenSettled(ctx context.Context, f func()) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("save optimizer: %w", err)
-	}
-	defer t.unlock()
-	defer t.history.lock()()
-	if len(t.sent) > 0 {
-		return fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
-	}
-	f()
-	return nil
-}
-
-func (t *LocalTrainer) state(of tensorOf) OptimizerState {
-	state := OptimizerState{Optimizer: "localsteps", Step: t.step, Updates: t.inner.updates, Tensors: t.inner.means(of)}
-	for i, p := range t.parameters {
-		state.Tensors = append(state.Tensors, of(unsentName+"."+p.name, p.shape, t.sums[i]))
-		if t.momenta != nil {
-			state.Tensors = append(state.Tensors, of(outerMomentumName+"."+p.name, p.shape, t.momenta[i]))
-		}
-	}
-	return state
-}
-
-// SetOptimizerState continues from a state that was saved together with this model.
-func (t *LocalTrainer) SetOptimizerState(ctx context.Context, state OptimizerState) error {
-	if err := t.lock(ctx); err != nil {
-		return fmt.Errorf("load optimizer: %w", err)
-	}
-	defer t.unlock()
-	if err := state.check("localsteps", t.step); err != nil {
-		return err
-	}
-	sums, err := state.values(t.replica, unsentName, nil)
-	if err != nil {
-		return err
-	}
-	var momenta [][]float32
-	if t.momenta != nil {
-		if momenta, err = state.values(t.replica, outerMomentumName, nil); err != nil {
-			return err
-		}
-	}
-	if length := norm(slices.Concat(sums, momenta)); !(length <= maxUpdate) {
-		return fmt.Errorf("%w: optimizer state is out of range", errModel)
-	}
-	if t.history != nil {
-		t.forget()
-		t.log.Info("residual reset: with audits it must continue from a result of this process")
-		return nil
-	}
-	if err := t.inner.setMeans(state); err != nil {
-		return err
-	}
-	for i := range sums {
-		copy(t.sums[i], sums[i])
-		if momenta != nil {
-			copy(t.momenta[i], momenta[i])
-		}
-	}
-	t.fed, t.sent = 0, map[uint32]sentSums{}
-	return nil
+// lent returns a tensor that uses the memory of values. Machines that libtorch runs on are
+// little-endian.
+func lent(name string, shape []int64, values []float32) safetensors.Tensor {
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), 4*len(values))
+	return safetensors.Tensor{Name: name, DType: safetensors.F32, Shape: append([]int64{}, shape...), Data: data}
 }

@@ -15,29 +15,27 @@ type TensorStats struct {
 	Delta    float64 // of DisTrO: the momentum not sent, after the step
 }
 
-// tell reports a step to Options.Trained.
-func (r *replica) tell(step uint32, lr float32, norm float64, gradients, deltas [][]float32) {
-	if r.trained == nil {
+// statistics reports the gradients of a model to Options.Trained.
+type statistics struct {
+	report     func(Gradient) // nil: no reports
+	every      uint32         // Options.StatsEvery
+	parameters []parameter
+}
+
+// tell reports the gradient of a step. deltas may be nil.
+func (s statistics) tell(step uint32, lr float32, norm float64, gradients, deltas [][]float32) {
+	if s.report == nil {
 		return
 	}
 	g := Gradient{Step: step, LR: float64(lr), Norm: norm}
-	if r.statsEvery > 0 && step%r.statsEvery == 0 {
-		for i, p := range r.parameters {
-			s := TensorStats{Name: p.name, Gradient: absolute(gradients[i])}
+	if s.every > 0 && step%s.every == 0 {
+		for i, p := range s.parameters {
+			one := TensorStats{Name: p.name, Gradient: absolute(gradients[i])}
 			if deltas != nil {
-				s.Delta = absolute(deltas[i])
+				one.Delta = absolute(deltas[i])
 			}
-			g.Tensors = append(g.Tensors, s)
+			g.Tensors = append(g.Tensors, one)
 		}
 	}
-	r.trained(g)
-}
-
-// absolute returns the sum of the absolute values of a slice.
-func absolute(values []float32) float64 {
-	var sum float64
-	for _, v := range values {
-		sum += max(float64(v), -float64(v))
-	}
-	return sum
+	s.report(g)
 }

@@ -8,10 +8,10 @@ import (
 // TestOptimStats compares what is told of a gradient with sums by hand.
 func TestOptimStats(t *testing.T) {
 	var told []Gradient
-	r := &replica{
+	r := statistics{
 		parameters: []parameter{{name: "a"}, {name: "b"}},
-		trained:    func(g Gradient) { told = append(told, g) },
-		statsEvery: 2,
+		report:     func(g Gradient) { told = append(told, g) },
+		every:      2,
 	}
 	gradients := [][]float32{{1, -2}, {0, float32(math.Copysign(0, -1)), -0.5}}
 	deltas := [][]float32{{-4}, {8, -8}}
@@ -31,5 +31,5 @@ func TestOptimStats(t *testing.T) {
 	if want := (TensorStats{"b", 0.5, 0}); told[2].Tensors[1] != want {
 		t.Errorf("notified %+v", told[2])
 	}
-	(&replica{}).tell(2, 0, 0, gradients, deltas)
+	statistics{}.tell(2, 0, 0, gradients, deltas)
 }

@@ -206,7 +206,7 @@ func TestDamagedStateIsRefused(t *testing.T) {
 // looking for each among all of them would take minutes.
 func TestStateOfManyTensors(t *testing.T) {
 	const tensors = 44_500
-	r, state := &replica{}, OptimizerState{}
+	r, state := &store{}, OptimizerState{}
 	for i := range tensors {
 		name, shape := fmt.Sprintf("model.layers.%d.weight", i), []int64{1}
 		r.parameters = append(r.parameters, parameter{name: name, shape: shape})
@@ -214,7 +214,7 @@ func TestStateOfManyTensors(t *testing.T) {
 	}
 	slices.Reverse(state.Tensors)
 	before := time.Now()
-	values, err := state.values(r, momentumName, nil)
+	values, err := state.values(r.parameters, momentumName, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestStateOfManyTensors(t *testing.T) {
 		}
 	}
 	state.Tensors = state.Tensors[1:]
-	if _, err := state.values(r, momentumName, nil); !errors.Is(err, errModel) {
+	if _, err := state.values(r.parameters, momentumName, nil); !errors.Is(err, errModel) {
 		t.Errorf("a tensor is missing: error = %v, want ErrModel", err)
 	}
 }

@@ -15,9 +15,12 @@ type Timing struct {
 	Took time.Duration
 }
 
-// timed reports a part that ends now to Options.Timed.
-func (m *member) timed(step uint32, part string, begun time.Time) {
-	if m.report != nil {
-		m.report(Timing{Step: step, Part: part, Took: time.Since(begun)})
+// timings reports durations to Options.Timed; nil: no reports.
+type timings func(Timing)
+
+// ended reports a part of a step that ends now.
+func (t timings) ended(step uint32, part string, begun time.Time) {
+	if t != nil {
+		t(Timing{Step: step, Part: part, Took: time.Since(begun)})
 	}
 }

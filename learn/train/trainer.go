@@ -2,123 +2,63 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
-	"math"
 	"time"
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/data"
-	"github.com/psyche-go/psyche/learn/model"
-	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/learn/train/schedule"
-	"github.com/psyche-go/psyche/record/config"
 )
 
-// Options are the settings of a trainer.
-type Options struct {
-	Model      checkpoint.Snapshot // config.json and the tensors that it requires; F32, BF16 or F16
-	Optimizer  config.Optimizer
-	LRSchedule config.LRSchedule
-	Compute    model.Options // element type and memory of the gradient's computation
-	MicroBatch int           // sequences in one pass through the model, at least 1
-	// Devices compute the gradient, each with a copy of the model in the CPU's memory; none: the
-	// CPU itself. If the CPU is in the list, it also has a copy.
-	Devices   []torch.Device
-	Threads   int         // of libtorch, if it is not yet loaded, and of the optimizer; 0: torch's default
-	Parallel  Parallelism // engines that compute the gradient; the zero value means one
-	RunID     string
-	TrainerID [32]byte     // ed25519 public key, part of every result
-	Logger    *slog.Logger // nil: silent
-
-	// Audited makes results commit to the momentum, so that Open can open parts of it, and makes
-	// Verify refuse results that do not. All members of a run must use the same value.
-	Audited bool
-	// OnlyF32 makes Verify refuse results whose gradient was computed in bf16. All members of a run
-	// must use the same value.
-	OnlyF32 bool
-
-	// Timed is called after each part of training and applying that has a Timing, from the
-	// goroutine of Train or Apply. May be nil.
-	Timed func(Timing)
-
-	// Trained is called after each step of training with statistics of its gradient, from the
-	// goroutine of Train. May be nil. Every StatsEvery steps, if StatsEvery is not 0, these include
-	// statistics of single tensors.
-	Trained    func(Gradient)
-	StatsEvery uint32
-
-	// Verified is called with each result that Verify finds valid, from its goroutine. May be nil.
-	Verified func(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte)
-
-	applier func(torch.Device) (applier, error) // nil: openApplier; replaced in tests
-}
-
-// Trainer trains its share of a run's rounds with DisTrO and applies the counted results. Its
-// methods are safe for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait for each
-// other; Verify does not wait.
+// Trainer trains its share of a run's rounds and applies the counted results. Its methods are safe
+// for concurrent use. Train, Apply, Evaluate, Snapshot and Load wait for each other; Verify does
+// not wait.
 type Trainer struct {
-	*member
-	optimizer *optimizer
-	computes  torch.DType // type in which Train computes
-	other     otherwise
+	*replica
+	*auditor
+	rates      *rates
+	reader     *reader
+	exchange   exchange
+	limits     limits
+	timings    timings
+	speculates bool // whether training moves no weights and does not use their kept copy
+	applied    bool // whether replica.step was finished by Apply
 }
 
-// New builds the model in memory and checks that everything fits. It loads libtorch;
-// without it the error wraps torch.ErrNoLibrary.
-func New(ctx context.Context, o Options) (*Trainer, error) {
-	if o.Optimizer.Distro == nil {
-		return nil, fmt.Errorf("trainer: %w: a run's optimizer must be Distro", errUnsupported)
-	}
-	rates, err := schedule.New(o.LRSchedule)
-	if err != nil {
-		return nil, fmt.Errorf("trainer: %w", err)
-	}
-	r, err := newTraining(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("trainer: %w", err)
-	}
-	threads := o.Threads
-	if info, err := torch.Loaded(); err == nil && threads <= 0 {
-		threads = info.Threads
-	}
-	optimizer, err := newOptimizer(*o.Optimizer.Distro, r.shapes(), threads)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
-	}
-	if o.Audited {
-		if err := optimizer.commit(); err != nil {
-			return nil, errors.Join(fmt.Errorf("trainer: %w", err), r.Close())
-		}
-	}
-	// Lookahead moves the weights before each step and back after it, so copies must be refreshed
-	// anyway.
-	if !optimizer.config.Lookahead {
-		open := o.applier
-		if open == nil {
-			open = openApplier
-		}
-		r.openAppliers(open)
-	}
-	t := &Trainer{optimizer: optimizer, computes: o.Compute.Compute}
-	t.member = newMember(r, rates, o, shapesOf(optimizer.layouts, int(optimizer.config.CompressionTopK)), optimizer.history, optimizer.decode, t)
-	return t, nil
+// exchange is how members train and exchange results: DisTrO or local steps. Its methods are called
+// under the lock of the replica.
+type exchange interface {
+	// encode trains on a batch and returns the bytes of the result, which has the given header, and
+	// the mean loss. Between the gradient and the change of the optimizer's state it calls begun.
+	// If it fails, the state is unchanged, and the weights are unchanged in any case.
+	encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error)
+	// move changes the weights by the results of a step.
+	move(ctx context.Context, step uint32, results [][]codec.TensorResult) error
+	// finalize ends the wait for this trainer's result of a step.
+	finalize(step uint32, counted bool) error
+	// reset resets the optimizer's state.
+	reset()
+	// state returns the optimizer's state: a copy, or its own memory if lend is true. If a result
+	// waits to be finalized, the error wraps errStep.
+	state(lend bool) (OptimizerState, error)
+	// setState continues from a state that was saved together with this model.
+	setState(state OptimizerState) error
 }
 
-// newTraining is newReplica for a model that is trained.
-func newTraining(ctx context.Context, o Options) (*replica, error) {
-	if o.Compute.Compute == torch.F16 {
-		return nil, fmt.Errorf("%w: to train in f16, in which small gradients become zero; use bf16, which has the range of f32", errUnsupported)
-	}
-	return newReplica(ctx, o)
+// limits are constants of a trainer.
+type limits struct {
+	lag       uint32
+	maxResult int // bytes
+	valueBits int
 }
 
-// Train computes the gradient of the batch, adds it to the momentum, and returns the bytes of the
-// result for that step with the batch's mean loss in nats per token. It does not change the
-// weights. If it fails or ctx is cancelled, the momentum has not changed either. Train checks ctx
+// Train trains on the batch, and returns the bytes of the result for that step with the batch's
+// mean loss in nats per token. With DisTrO it computes a gradient and adds it to the momentum. With
+// local steps it makes the steps of a round on the parts of the batch, and then restores the
+// weights. If it fails or ctx is cancelled, weights, momentum and residual are unchanged, but the
+// running means of local steps may include gradients of the steps made so far. Train checks ctx
 // before each micro-batch.
 //
 // A step may be trained before it is known whether its round starts. Between the gradient and the
@@ -138,83 +78,22 @@ func (t *Trainer) train(ctx context.Context, step uint32, batch data.Batch, begu
 	if want := batch.ID.Len(); uint64(len(batch.Sequences)) != want {
 		return nil, 0, fmt.Errorf("%w: %d sequences, the batch has %d", errTokens, len(batch.Sequences), want)
 	}
-	if err := t.lockKeeping(ctx, func(of *foreseen) bool { return of.step < step }); err != nil {
+	if err := t.lockKeeping(ctx, func(of *speculation) bool { return of.step < step }); err != nil {
 		return nil, 0, err
 	}
 	defer t.unlock()
-	header := codec.Header{RunHash: t.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.trainer}
-	if t.optimizer.history != nil {
-		header.Precision, header.Batch = precisionOf(t.computes).Code(), batch.Hash()
+	header := codec.Header{RunHash: t.reader.run, Step: step, BatchStart: batch.ID.Start, BatchEnd: batch.ID.End, Trainer: t.key}
+	if t.history != nil {
+		header.Precision, header.Batch = t.precisions[0].Code(), batch.Hash()
 	}
-	if t.optimizer.config.Lookahead {
-		defer t.lookAhead(t.lr(max(step, 1) - 1))()
-	}
-	err = t.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
-		gradients := float32s(tensors)
-		loss = mean
+	return t.exchange.encode(ctx, header, batch, func() error {
 		if begun != nil {
 			if err := begun(ctx); err != nil {
 				return err
 			}
 		}
-		if err := t.foresight.fulfilled(); err != nil {
-			return err
-		}
-		defer t.timed(step, partEncode, time.Now())
-		var err error
-		length := norm(gradients)
-		if payload, err = t.optimizer.encode(header, gradients, length, t.lr(step)); err == nil {
-			t.tell(step, t.lr(step), length, gradients, t.optimizer.deltas)
-		}
-		return err
+		return t.speculated.fulfilled()
 	})
-	return payload, loss, err
-}
-
-// lookAhead moves the model to the weights that result from applying the momentum not yet sent, and
-// returns a function that restores the model from a copy of its bits, because arithmetic cannot
-// undo the rounding of a step.
-func (t *Trainer) lookAhead(lr float32) (back func()) {
-	back = t.keepWeights()
-	for i, w := range t.weights() {
-		ahead(w, t.optimizer.deltas[i], lr)
-	}
-	t.changed()
-	return back
-}
-
-// ahead moves every weight by lr against the sign of its momentum. A branch on the sign would be
-// mispredicted half of the time.
-func ahead(weights, momentum []float32, lr float32) {
-	const sign = 1 << 31
-	size := math.Float32bits(lr) &^ sign
-	for i, m := range momentum {
-		if m != 0 {
-			weights[i] -= math.Float32frombits(size | math.Float32bits(m)&sign)
-		}
-	}
-}
-
-// move changes the weights by results.
-func (t *Trainer) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
-	return t.moveWeights(ctx, results, t.lr(step))
-}
-
-func (t *Trainer) settleOwn(step uint32, counted bool) error {
-	return t.optimizer.settle(step, counted)
-}
-
-func (t *Trainer) forget() { t.optimizer.reset() }
-
-func (t *Trainer) foresees() bool { return !t.optimizer.config.Lookahead }
-
-// decodeAll decodes the results of a step in the form in which they are applied: bounded.
-func (t *Trainer) decodeAll(step uint32, payloads [][]byte) ([][]codec.TensorResult, error) {
-	results, err := t.member.decodeAll(step, payloads)
-	for i := range results {
-		results[i] = t.optimizer.bounded(results[i])
-	}
-	return results, err
 }
 
 // Step runs a round of a run with a single member: Train, and Apply of its own result. If it fails
@@ -224,18 +103,133 @@ func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss
 	if err != nil {
 		return 0, err
 	}
-	if err := t.Verify(payload, step, batch.ID, t.trainer); err != nil {
+	if err := t.Verify(payload, step, batch.ID, t.key); err != nil {
 		return 0, err
 	}
 	// A trained step is applied. A cancellation must not come in between.
 	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
 }
 
+// Verify reports whether payload is, byte for byte, a possible result of the trainer for that step
+// and batch. Errors wrap ErrResult. It needs no engine. It keeps the decoded result for Apply, in
+// bounded memory.
+func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
+	return t.reader.verify(payload, step, batch, trainer)
+}
+
+// Apply changes the weights by the counted results of a step, in ascending order of their batches.
+// Without results, the weights still decay under DisTrO, and do not change under local steps.
+// ownCounted reports whether this trainer's result is among them. If not, it is added back to the
+// momentum, except in runs with audits, see Trainer.Settle.
+//
+// Steps are applied in ascending order, each once. If a payload is invalid or out of order, Apply
+// returns an error that wraps ErrResult, and nothing has changed.
+func (t *Trainer) Apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	if err := t.apply(ctx, step, payloads, ownCounted); err != nil {
+		return fmt.Errorf("apply step %d: %w", step, err)
+	}
+	return nil
+}
+
+func (t *Trainer) apply(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+	if t.speculated.matches(step, payloads, ownCounted) {
+		if err := t.lock(ctx); err != nil {
+			return err
+		}
+		t.unlock()
+		return nil
+	}
+	begun := time.Now()
+	results, err := t.reader.readAll(step, payloads)
+	if err != nil {
+		return err
+	}
+	t.timings.ended(step, partDecode, begun)
+	if err := t.lock(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	if err := t.checkNext(step); err != nil {
+		return err
+	}
+	if err := t.exchange.move(ctx, step, results); err != nil {
+		return err
+	}
+	return t.finalize(step, ownCounted)
+}
+
+// checkNext refuses a step that is not after the newest applied one.
+func (t *Trainer) checkNext(step uint32) error {
+	if t.applied && step <= t.step {
+		return fmt.Errorf("%w: step %d was applied before", errStep, t.step)
+	}
+	return nil
+}
+
+// finalize does the work after the weights were moved by the results of a step.
+func (t *Trainer) finalize(step uint32, ownCounted bool) error {
+	t.step, t.applied = step, true
+	t.reader.decoded.forget(step)
+	return t.exchange.finalize(step, ownCounted)
+}
+
+// Load replaces the model by another snapshot of it and resets the optimizer. For a snapshot of
+// another model it returns an error that wraps errModel, and nothing has changed.
+func (t *Trainer) Load(ctx context.Context, s checkpoint.Snapshot) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	defer t.unlock()
+	if err := t.load(ctx, s); err != nil {
+		return fmt.Errorf("load model: %w", err)
+	}
+	t.applied = false
+	t.reader.decoded.forgetAll()
+	t.reset()
+	return nil
+}
+
+// ResetOptimizer resets the optimizer, as a cold start requires.
+func (t *Trainer) ResetOptimizer(ctx context.Context) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("reset optimizer: %w", err)
+	}
+	defer t.unlock()
+	t.reset()
+	return nil
+}
+
+func (t *Trainer) reset() {
+	t.exchange.reset()
+	t.examiner.drop()
+}
+
+// LR returns the learning rate of a step.
+func (t *Trainer) LR(ctx context.Context, step uint32) (float32, error) {
+	if err := t.lock(ctx); err != nil {
+		return 0, err
+	}
+	defer t.unlock()
+	return t.rates.lr(step), nil
+}
+
+// SetColdStart scales the learning rate from 0 at step start to its full value steps later. With 0
+// steps it ends the scaling. All members of a run must use the same values.
+func (t *Trainer) SetColdStart(ctx context.Context, start, steps uint32) error {
+	if err := t.lock(ctx); err != nil {
+		return fmt.Errorf("set cold start: %w", err)
+	}
+	defer t.unlock()
+	t.rates.cold.Store(&schedule.ColdStart{Start: start, Steps: steps})
+	return nil
+}
+
 // ApplyLag returns the number of rounds after which results are applied: the results of step s
 // before step s + ApplyLag is trained.
-func (t *Trainer) ApplyLag() uint32 { return t.optimizer.config.Lag() }
+func (t *Trainer) ApplyLag() uint32 { return t.limits.lag }
 
 // MaxResultSize returns the maximum size in bytes of a result of this model.
-func (t *Trainer) MaxResultSize() int {
-	return codec.MaxSize(t.optimizer.results, t.optimizer.config.Quantize1Bit)
-}
+func (t *Trainer) MaxResultSize() int { return t.limits.maxResult }
+
+// ValueBits returns the number of bits of a value that local steps send; 0 for DisTrO.
+func (t *Trainer) ValueBits() int { return t.limits.valueBits }

@@ -540,7 +540,7 @@ func multiplied(t *testing.T, trainer *Trainer, payload []byte, factor float32) 
 			results[i].Values[j] *= factor
 		}
 	}
-	rewritten, err := codec.Encode(header, trainer.optimizer.results, false, results)
+	rewritten, err := codec.Encode(header, trainer.distro().optimizer.results, false, results)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -555,12 +555,12 @@ func TestValuesAreBoundedWhereverTheyAreRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	results, err := trainer.decodeAll(1, [][]byte{payload})
+	results, err := trainer.reader.readAll(1, [][]byte{payload})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range results[0] {
-		k := trainer.optimizer.results[i].K
+		k := trainer.distro().optimizer.results[i].K
 		for c, count := range r.Counts {
 			if length := norm([][]float32{r.Values[c*k:][:count]}); count > 0 && math.Abs(length-1) > 1e-6 {
 				t.Fatalf("tensor %d, chunk %d has the length %v", i, c, length)

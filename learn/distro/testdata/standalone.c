@@ -60,7 +60,7 @@ int main(int argc, char **argv) {
 	// Another library may have left this mode: subnormals flushed, rounding upwards.
 	const unsigned mode = 0x9fc0 | 0x4000;
 	_mm_setcsr(mode);
-	if (psyche_distro_encode(isa, plan, 0, z->chunks, delta, grad, z->decay, z->lr, 0, z->k, counts, indices, values) >= 0)
+	if (psyche_distro_encode(isa, plan, 0, z->chunks, delta, delta, grad, z->decay, z->lr, 0, z->k, counts, indices, values) >= 0)
 		return 3;
 	give(counts, 2 * z->chunks);
 	give(indices, 2 * slots);

@@ -125,7 +125,7 @@ func (c *roundsWorkerCommand) Run(ctx context.Context) error {
 	}
 }
 
-func (r roundRequest) serve(ctx context.Context, t *train.LocalTrainer) (a roundAnswer, err error) {
+func (r roundRequest) serve(ctx context.Context, t *train.Trainer) (a roundAnswer, err error) {
 	n := uint64(len(r.Batch))
 	batch := data.Batch{ID: assign.BatchID{Start: uint64(r.Slot) * n, End: uint64(r.Slot+1) * n}, Sequences: r.Batch}
 	switch r.Op {
@@ -148,7 +148,7 @@ func (r roundRequest) serve(ctx context.Context, t *train.LocalTrainer) (a round
 	return a, err
 }
 
-func (r roundRequest) audit(ctx context.Context, t *train.LocalTrainer, batch data.Batch) (a roundAnswer, err error) {
+func (r roundRequest) audit(ctx context.Context, t *train.Trainer, batch data.Batch) (a roundAnswer, err error) {
 	x := audit.Recomputation{Step: r.Step, Trainer: r.Trainer, Weights: r.Step - 1, Chunks: r.Chunks, Precision: t.Precisions()[0]}
 	reference, err := t.Recompute(ctx, x, batch)
 	if err != nil {

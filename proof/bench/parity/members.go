@@ -62,7 +62,7 @@ type members struct {
 	court   court
 }
 
-// replica is a train.Trainer, or a train.LocalTrainer.
+// replica is a train.Trainer.
 type replica interface {
 	Shapes() audit.Shapes
 	LR(ctx context.Context, step uint32) (float32, error)

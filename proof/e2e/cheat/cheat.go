@@ -64,7 +64,7 @@ func ParseAttack(name string) (Attack, error) {
 	return Attack(i), nil
 }
 
-// Honest is the wrapped trainer: a train.Trainer or a train.LocalTrainer.
+// Honest is the wrapped trainer: a train.Trainer.
 type Honest interface {
 	env.Trainer
 	env.Auditor

@@ -125,7 +125,7 @@ func (c *cheater) cheats(made env.Trainer) (env.Trainer, error) {
 		return nil, fmt.Errorf("unsupported auditor %T: the run must train a model", honest.Auditor)
 	}
 	cheats := &cheat.Trainer{Honest: trainer, ID: c.key.ID(), Attack: c.attack, Pace: c.pace}
-	if local, ok := trainer.(*train.LocalTrainer); ok {
+	if local, ok := trainer.(*train.Trainer); ok {
 		cheats.Levels = local.ValueBits()
 	}
 	return cheats, nil

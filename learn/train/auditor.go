@@ -6,57 +6,91 @@ import (
 	"slices"
 
 	"github.com/psyche-go/psyche/core/audit"
+	"github.com/psyche-go/psyche/core/codec"
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// auditing is the optimizer's part of audits.
-type auditing interface {
+// auditor opens the results of a trainer and recomputes the results of other trainers.
+type auditor struct {
+	replica    *replica
+	reader     *reader
+	examiner   examiner
+	chunks     audit.Shapes // how the model is cut into chunks
+	history    *history     // nil: no audits
+	key        [32]byte     // public key of the trainer
+	precisions []audit.Precision
+}
+
+// examiner is the part of audits that depends on the optimizer.
+type examiner interface {
+	// values returns the values that the coefficients of a step's result stand for. It may be
+	// called concurrently with all other methods.
+	values(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error)
 	// reference returns the rules' part of a step's reference. It may be called concurrently with
 	// all other methods.
 	reference(step uint32, trainer [32]byte) *audit.Reference
-	// tookBack is called with the lock of the history after the result of a step was rolled back.
-	tookBack(step uint32)
 	// recompute is called under the lock. It fills in what the gradient of a step adds to the
 	// chunks of a reference. Model and optimizer are unchanged afterwards, bit for bit.
 	recompute(ctx context.Context, x audit.Recomputation, batch data.Batch, reference *audit.Reference) error
+	// rollBack rolls back the result of the newest trained step.
+	rollBack(step uint32) error
+	// drop discards an interrupted recomputation. It is called under the lock.
+	drop()
 }
 
 // Shapes returns how the model is cut into chunks, for package audit.
-func (m *member) Shapes() audit.Shapes { return m.shapes }
+func (a *auditor) Shapes() audit.Shapes { return a.chunks }
+
+// Precisions returns the types in which Recompute computes, the training type first. If the CPU
+// cannot compute in the second type, Recompute returns an error. Local steps have one type only:
+// in other types the same steps have different results.
+func (a *auditor) Precisions() []audit.Precision { return slices.Clone(a.precisions) }
+
+// Decode decodes the part of a payload that Verify checks: a part of audit.Claim. The result
+// contains the values for which the levels of local steps stand.
+func (a *auditor) Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
+	header, results, err := a.reader.read(payload)
+	if err != nil {
+		return codec.Header{}, nil, err
+	}
+	values, err := a.examiner.values(header.Step, results)
+	return header, values, err
+}
 
 // Open opens chunks of the momentum of a step, which must be the newest trained step. It does not
 // wait for a gradient. It may be called from begun of Train, and must be called before the next
 // result is made.
-func (m *member) Open(step uint32, chunks []uint32) (audit.Opening, error) {
-	return m.history.show(step, m.trainer, chunks)
+func (a *auditor) Open(step uint32, chunks []uint32) (audit.Opening, error) {
+	return a.history.show(step, a.key, chunks)
 }
 
 // Settle sets whether the result of a step, the newest trained step, is held by witnesses. If it is
 // not, it is rolled back: the momentum is restored, bit for bit, and the next result continues from
 // that. A held result stays, whether it counts or not. Settle must be called before the next result
 // is made, and may be called from begun of Train. It does nothing if the momentum was reset since.
-func (m *member) Settle(step uint32, held bool) error {
-	if m.history == nil {
+func (a *auditor) Settle(step uint32, held bool) error {
+	if a.history == nil {
 		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, errUnsupported)
 	}
 	if held {
 		return nil
 	}
-	defer m.history.lock()()
-	took, err := m.history.rollback(step)
-	if took {
-		m.by.tookBack(step)
-	}
-	return err
+	return a.examiner.rollBack(step)
 }
 
 // CheckLight returns the fault of a claim, as far as it can be found without a gradient.
-func (m *member) CheckLight(c audit.Claim) audit.Fault {
-	reference := m.by.reference(c.Header.Step, c.Header.Trainer)
+func (a *auditor) CheckLight(c audit.Claim) audit.Fault {
+	reference := a.reference(c.Header.Step, c.Header.Trainer)
 	for _, opened := range c.Opening.Chunks {
 		reference.Chunks = append(reference.Chunks, opened.Chunk)
 	}
 	return reference.Check(c).Fault
+}
+
+func (a *auditor) reference(step uint32, trainer [32]byte) *audit.Reference {
+	reference := a.examiner.reference(step, trainer)
+	reference.Shapes, reference.Step, reference.Trainer = a.chunks, step, trainer
+	return reference
 }
 
 // Recompute recomputes the gradient that a trainer of an earlier step should have had for its
@@ -67,16 +101,16 @@ func (m *member) CheckLight(c audit.Claim) audit.Fault {
 // results applied since. Each is right to the last bit or two, which is far less than the
 // differences between gradients on different machines. Therefore no old weights are kept, and a
 // step can be recomputed as long as the results since then are kept.
-func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
-	reference := m.by.reference(x.Step, x.Trainer)
+func (a *auditor) Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error) {
+	reference := a.reference(x.Step, x.Trainer)
 	reference.Chunks = slices.Clone(x.Chunks)
-	err := checkChunks(m.shapes, x.Chunks)
+	err := checkChunks(a.chunks, x.Chunks)
 	if err == nil {
-		err = m.lock(ctx)
+		err = a.replica.lock(ctx)
 	}
 	if err == nil {
-		defer m.unlock()
-		err = m.by.recompute(ctx, x, batch, reference)
+		defer a.replica.unlock()
+		err = a.examiner.recompute(ctx, x, batch, reference)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("recompute step %d of trainer %x: %w", x.Step, x.Trainer[:4], err)
@@ -84,17 +118,17 @@ func (m *member) Recompute(ctx context.Context, x audit.Recomputation, batch dat
 	return reference, nil
 }
 
-// checkApplied refuses any results except the results of the steps applied since the recomputed
-// one, newest first.
-func (m *member) checkApplied(x audit.Recomputation) error {
+// checkApplied refuses x.Applied unless it contains the results of all steps applied since the
+// recomputed step, newest first. newest is the newest applied step.
+func checkApplied(x audit.Recomputation, newest uint32) error {
 	if len(x.Applied) == 0 {
-		if m.step != x.Weights {
-			return fmt.Errorf("%w: step %d was applied; results since step %d are needed", errStep, m.step, x.Weights)
+		if newest != x.Weights {
+			return fmt.Errorf("%w: step %d was applied; results since step %d are needed", errStep, newest, x.Weights)
 		}
 		return nil
 	}
 	for i, a := range x.Applied {
-		if want := m.step - uint32(i); a.Step != want || a.Step <= x.Weights {
+		if want := newest - uint32(i); a.Step != want || a.Step <= x.Weights {
 			return fmt.Errorf("%w: step %d among the applied, want %d, and later than %d", errStep, a.Step, want, x.Weights)
 		}
 	}

@@ -1,0 +1,170 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/psyche-go/psyche/core/codec"
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// distroExchange trains and exchanges results with DisTrO. It implements exchange.
+type distroExchange struct {
+	replica   *replica
+	rates     *rates
+	timings   timings
+	optimizer *optimizer
+}
+
+// encode computes the gradient of the batch, adds it to the momentum, and returns the bytes of the
+// largest coefficients.
+func (x *distroExchange) encode(ctx context.Context, header codec.Header, batch data.Batch, begun func() error) (payload []byte, loss float64, err error) {
+	step := header.Step
+	if x.optimizer.config.Lookahead {
+		defer x.lookAhead(x.rates.lr(max(step, 1) - 1))()
+	}
+	err = x.replica.gradient(ctx, batch, func(_ *torch.Scope, mean float64, tensors []*torch.Tensor) error {
+		gradients := float32s(tensors)
+		loss = mean
+		if err := begun(); err != nil {
+			return err
+		}
+		defer x.timings.ended(step, partEncode, time.Now())
+		var err error
+		length, lr := norm(gradients), x.rates.lr(step)
+		if payload, err = x.optimizer.encode(header, gradients, length, lr); err == nil {
+			x.replica.statistics.tell(step, lr, length, gradients, x.optimizer.momentum.now)
+		}
+		return err
+	})
+	return payload, loss, err
+}
+
+// lookAhead moves the model to the weights that result from applying the momentum not yet sent, and
+// returns a function that restores the model from a copy of its bits, because arithmetic cannot
+// undo the rounding of a step.
+func (x *distroExchange) lookAhead(lr float32) (back func()) {
+	back = x.replica.keep()
+	for i, w := range x.replica.weights() {
+		ahead(w, x.optimizer.momentum.now[i], lr)
+	}
+	x.replica.changed()
+	return back
+}
+
+// ahead moves every weight by lr against the sign of its momentum. A branch on the sign would be
+// mispredicted half of the time.
+func ahead(weights, momentum []float32, lr float32) {
+	const sign = 1 << 31
+	size := math.Float32bits(lr) &^ sign
+	for i, m := range momentum {
+		if m != 0 {
+			weights[i] -= math.Float32frombits(size | math.Float32bits(m)&sign)
+		}
+	}
+}
+
+// move applies results to the weights and, concurrently, to the copies on devices with an applier.
+// These copies then have the same bits and need no refresh, which is checked now and then. A copy
+// that differed before, for example because of lookahead, waits for its refresh; so does a copy
+// whose applier failed.
+func (x *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
+	r, lr := x.replica, x.rates.lr(step)
+	var copies []*apart
+	for _, a := range r.parallel.apart() {
+		if a.applier != nil && a.seen == r.changes {
+			copies = append(copies, a)
+		}
+	}
+	r.changed() // all copies need a refresh, until they are known to be equal
+	var group sync.WaitGroup
+	failures := make([]error, len(copies))
+	for i, a := range copies {
+		group.Go(func() { failures[i] = a.move(context.WithoutCancel(ctx), x.optimizer, results, lr) })
+	}
+	err := x.optimizer.apply(r.weights(), results, lr)
+	group.Wait()
+	if err != nil {
+		return err
+	}
+	telling := lr > 0 && !empty(results)
+	for i, a := range copies {
+		failure := failures[i]
+		if failure == nil && telling {
+			failure = a.check(context.WithoutCancel(ctx))
+		}
+		if failure == nil {
+			a.seen = r.changes
+			continue
+		}
+		r.log.Warn("the optimizer's kernels failed on the device: weights will be copied there for every step from now on",
+			"device", a.twin.Engine().Device().String(), "because", errors.Join(failure, a.closeMover()))
+	}
+	return nil
+}
+
+// empty reports whether results have no coefficients, as the first ones of a cold start. Applying
+// such results shows little about the applier's arithmetic.
+func empty(results [][]codec.TensorResult) bool {
+	for _, result := range results {
+		for _, tensor := range result {
+			if slices.ContainsFunc(tensor.Counts, func(n uint16) bool { return n > 0 }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (x *distroExchange) finalize(step uint32, counted bool) error {
+	return x.optimizer.finalize(step, counted)
+}
+
+func (x *distroExchange) reset() { x.optimizer.reset() }
+
+func (x *distroExchange) state(lend bool) (OptimizerState, error) {
+	o := x.optimizer
+	defer o.history.lock()()
+	if len(o.sent) > 0 {
+		return OptimizerState{}, fmt.Errorf("save optimizer: %w: a trained step was not applied yet", errStep)
+	}
+	state := OptimizerState{Optimizer: "distro", Step: x.replica.step, Updates: o.encoded}
+	if o.newest != x.replica.step {
+		state.Trained = o.newest
+	}
+	state.add(momentumName, x.replica.parameters, o.momentum.now, lend)
+	return state, nil
+}
+
+// setState continues from a saved momentum. If results are audited, it only resets the momentum,
+// because auditors could not verify the origin of a saved one.
+func (x *distroExchange) setState(state OptimizerState) error {
+	o := x.optimizer
+	if err := state.check("distro", x.replica.step); err != nil {
+		return err
+	}
+	values, err := state.values(x.replica.parameters, momentumName, nil)
+	if err != nil {
+		return err
+	}
+	if length := norm(values); !(length <= maxUpdate) {
+		return fmt.Errorf("%w: optimizer state is out of range", errModel)
+	}
+	o.reset()
+	if o.history != nil {
+		x.replica.log.Info("momentum reset: with audits it must continue from a result of this process")
+		return nil
+	}
+	copyAll(o.momentum.now, values)
+	o.encoded, o.newest = state.Updates, state.Step
+	if state.Trained != 0 {
+		o.newest = state.Trained
+	}
+	return nil
+}

@@ -1,0 +1,25 @@
+package train
+
+import "errors"
+
+var (
+	// errModel means that a snapshot does not fit the model.
+	errModel = errors.New("snapshot does not fit the model")
+	// errTokens means that sequences cannot be used for training.
+	errTokens = errors.New("invalid tokens")
+	// ErrClosed means that a model was used after Close.
+	ErrClosed = errors.New("the model is closed")
+	// errNotFinite means that a loss or gradient is infinite or not a number.
+	errNotFinite = errors.New("loss or gradient is not finite")
+	// ErrResult means that a payload is not a valid result of its batch.
+	ErrResult = errors.New("invalid training result")
+	// errStep means that a step was already trained or applied.
+	errStep = errors.New("step is not the next one")
+	// errUnsupported means that this trainer does not support a run's definition.
+	errUnsupported = errors.New("not supported by this trainer")
+	// ErrChanged means that the weights changed during a query, so that its partial output comes from
+	// two models.
+	ErrChanged = errors.New("the model was trained in the meantime")
+	// errTorn means that a step was interrupted halfway.
+	errTorn = errors.New("the step was interrupted")
+)

@@ -1,0 +1,10 @@
+package train
+
+// distro returns the exchange of a trainer of DisTrO.
+func (t *Trainer) distro() *distroExchange { return t.exchange.(*distroExchange) }
+
+// local returns the exchange of a trainer of local steps.
+func (t *Trainer) local() *localExchange { return t.exchange.(*localExchange) }
+
+// replays returns the examiner of a trainer of local steps.
+func (t *Trainer) replays() *replayer { return t.examiner.(*replayer) }

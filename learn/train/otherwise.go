@@ -1,0 +1,44 @@
+package train
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/learn/model"
+	"github.com/psyche-go/psyche/learn/torch"
+)
+
+// otherwise is the model in a type other than the replica's training type, for auditing honest
+// trainers of that type.
+type otherwise struct {
+	asked bool
+	err   error // why it is not available
+	twin  model.Model
+}
+
+// gradient computes the gradient of a batch in a type, on the CPU. The caller must hold the
+// replica's lock.
+func (o *otherwise) gradient(ctx context.Context, r *replica, compute torch.DType, batch data.Batch) ([][]float32, error) {
+	if err := o.prepare(ctx, r, compute); err != nil {
+		return nil, err
+	}
+	return r.gradientOf(ctx, single{o.twin}, batch)
+}
+
+// prepare makes the model that computes in a type, with the same weights, on the first call.
+func (o *otherwise) prepare(ctx context.Context, r *replica, compute torch.DType) error {
+	if !o.asked {
+		o.err = checkType(ctx, r.log, r.engine, compute)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if o.asked = true; o.err == nil {
+			o.twin, o.err = model.TwinIn(ctx, r.engine, r.model, compute)
+		}
+	}
+	if o.err != nil {
+		return fmt.Errorf("%w: to compute in %s: %w", errUnsupported, compute, o.err)
+	}
+	return nil
+}
