@@ -26,7 +26,7 @@ func member() *Client {
 	c := &Client{}
 	c.seen.runID, c.seen.id = "quickstart", "83JJ1FKjQv"
 	c.options.Figures = func() map[string]float64 {
-		return map[string]float64{"train/tokens_per_sec": 7513, "train/efficency": 0.917, "train/total_tokens": 245760} // the member's name
+		return map[string]float64{"train/tokens_per_sec": 7513, "train/efficency": 0.917, "train/total_tokens": 245760} //nolint:misspell // the published name
 	}
 	at := begun
 	see := func(body event.Body) { c.See(event.Event{Time: at, Body: body}) }

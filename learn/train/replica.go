@@ -79,7 +79,7 @@ func (r *replica) build(ctx context.Context, s checkpoint.Snapshot, o model.Opti
 		return err
 	}
 	r.use(built)
-	r.statistics.parameters = r.store.parameters
+	r.statistics.parameters = r.parameters
 	r.cutter, r.padding = cutter{vocabSize: int32(built.VocabSize()), maxTokens: built.MaxTokens()}, -1
 	if id, found := model.Padding(configuration); found {
 		r.padding = id

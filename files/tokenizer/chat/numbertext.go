@@ -51,11 +51,11 @@ func generalText(value float64, precision int, alternate, withPoint bool) string
 		}
 		return text + "e" + exponent
 	}
-	whole, fraction := "0", digits
+	var whole, fraction string
 	if place >= 0 {
 		whole, fraction = digits[:place+1], digits[place+1:]
 	} else {
-		fraction = strings.Repeat("0", -place-1) + digits
+		whole, fraction = "0", strings.Repeat("0", -place-1)+digits
 	}
 	if !alternate {
 		fraction = strings.TrimRight(fraction, "0")
