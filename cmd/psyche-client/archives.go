@@ -79,7 +79,8 @@ func readLogged(logger *slog.Logger, dir string) (checkpoint.Snapshot, error) {
 // errPrivateRepo prevents an untrusted run from making members share private models.
 var errPrivateRepo = errors.New("the run names a repository that is not public; if you trust the run, let it use your token with --allow-private-repos")
 
-// runRepo returns the repository in a run's checkpoint, or its origin.
+// runRepo returns the Hub repository that a run's checkpoint names: the repository of the checkpoint, or of the
+// model that the run began with.
 func (a *archives) runRepo(from coordinator.Checkpoint) (remote.HubRepo, error) {
 	client, err := a.client(a.logger, a.AllowPrivateRepos)
 	return remote.HubRepo{Client: client, Repo: from.Repo, Revision: from.Revision, Public: !a.AllowPrivateRepos}, err
@@ -117,8 +118,8 @@ func (a *archives) fetchFrom(ctx context.Context, at coordinator.Checkpoint) (sn
 	return a.downloadBucket(ctx, bucket, at.Step)
 }
 
-// runBucket returns the location in a bucket in a run's checkpoint, or its origin. The caller must
-// close its store.
+// runBucket returns the location in a bucket that a run's checkpoint names: the location of the checkpoint, or of
+// the model that the run began with. The caller must close the location's store.
 func (a *archives) runBucket(ctx context.Context, from coordinator.Checkpoint) (remote.Bucket, error) {
 	return openBucket(ctx, from.Repo, strings.Trim(from.Revision, "/"), a.GCSCredentials)
 }

@@ -15,7 +15,7 @@ import (
 
 type dataTokenize struct {
 	Output          string   `required:"" placeholder:"DIR" help:"Output folder, for train-*.ds, data.json and heldout/heldout.ds."`
-	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"Tokenizer: a tokenizer.json or tokenizer.model, a folder that contains one, OWNER/NAME of a model on the Hugging Face Hub, or bytes for one token per byte (${default})."`
+	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"Tokenizer: a tokenizer.json or tokenizer.model, a folder that contains one, OWNER/NAME of a model on the Hugging Face Hub, or the word bytes for one token per byte (${default})."`
 	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes per token: 2 or 4. 0 means 2 if every id of the tokenizer fits, otherwise 4 (${default})."`
 	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"File format: text (one text per file), jsonl (one JSON object per line), json (an array of objects, objects one after the other, or one object), csv, parquet or arrow. auto uses the file extension: .jsonl, .ndjson, .json, .csv, .tsv (these and text files also followed by .gz, .zst, .lz4 or .br), .parquet, .pq, .parq, .arrow, .feather or .ipc; otherwise it detects Parquet and Arrow by their content, and reads all other files as text (${default})."`
 	Field           string   `placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the path to it: messages.content selects the texts of a list, one per line, messages[0].content only the first. A list of integers is read as token ids. In a single JSON object, the first list on the path contains the texts. Default: text; a .json file with one object is then one text."`

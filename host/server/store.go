@@ -279,7 +279,7 @@ func (s *store) reaches(offset int64) error {
 }
 
 func (s *store) lost(offset int64) error {
-	return fmt.Errorf("journal %s ends before offset %d, at which %s was taken; restore the journal, or remove the snapshot as well",
+	return fmt.Errorf("journal %s ends before offset %d, at which snapshot %s was taken; restore the journal, or remove both files",
 		s.journalPath, offset, s.snapshotPath)
 }
 

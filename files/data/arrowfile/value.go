@@ -23,8 +23,8 @@ func (c *Column) Text(row int) ([]byte, error) {
 	return c.values[from:to], nil
 }
 
-// List returns the range of rows in the child column for the value of a row in a column of
-// KindList.
+// List returns the rows of the child column that hold the list in the given row. The column must be
+// of KindList.
 func (c *Column) List(row int) (from, to int, err error) {
 	first := c.offset(row)
 	var last int64
