@@ -17,15 +17,17 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// The CPU stands for other devices in these tests: what is copied there and back is the
-// same, and so, with the same arithmetic, are the bits.
+// onDevices makes a trainer use n devices. In these tests the CPU stands for the other devices.
+// Copying to and from a device works the same way, and as the arithmetic is the same, so are the
+// bits.
 func onDevices(n int) func(o *Options) {
 	return func(o *Options) { o.Devices = slices.Repeat([]torch.Device{torch.CPU}, n) }
 }
 
-// TestDevicesTrainTheSame trains on the CPU's own weights and on copies. Results,
-// momentum, losses and weights have the same bits; those of two devices, whose gradients
-// are added up in another order, at least lead to the same weights.
+// TestDevicesTrainTheSame compares training on the CPU's weights with training on copies of them.
+// It checks that results, momentum, losses and weights have the same bits on one device. Two
+// devices add gradients in a different order; there it checks that the weights are equal after the
+// same results are applied.
 func TestDevicesTrainTheSame(t *testing.T) {
 	for name, text := range map[string]string{"llama": toyConfig, "v3": toyV3} {
 		for _, change := range []func(o *Options){func(*Options) {}, lookingAhead} {
@@ -95,7 +97,8 @@ func TestDevicesTrainTheSameWithAdamW(t *testing.T) {
 	}
 }
 
-// TestDevicesFollow changes the weights, parameters and buffers, in all ways there are.
+// TestDevicesFollow checks that a device's copy follows every kind of change of the weights, both
+// parameters and buffers.
 func TestDevicesFollow(t *testing.T) {
 	trainer := newTestTrainer(t, lookingAhead, onDevices(1), func(o *Options) { o.Model = snapshotOf(t, toyV3) })
 	device := trainer.parallel.workers[0].(*apart)
@@ -186,8 +189,8 @@ func TestDevicesAreRefused(t *testing.T) {
 	}
 }
 
-// TestGradientsElsewhere compares our own loops with the operations of libtorch that run
-// on other devices, here on the CPU in a process that is told so.
+// TestGradientsElsewhere compares our loops with the libtorch operations that other devices use. A
+// second process runs these operations on the CPU.
 func TestGradientsElsewhere(t *testing.T) {
 	const variable = "PSYCHE_TEST_GRADIENTS"
 	requireTorch(t)
@@ -199,7 +202,7 @@ func TestGradientsElsewhere(t *testing.T) {
 		}
 		return out
 	}
-	if path := os.Getenv(variable); path != "" { // in that process
+	if path := os.Getenv(variable); path != "" { // in the second process
 		if info, err := torch.Loaded(); err != nil || !info.Generic {
 			t.Fatalf("the shim does not know PSYCHE_TORCH_GENERIC (%v); build it again: make shim", err)
 		}
