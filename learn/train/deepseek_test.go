@@ -20,7 +20,7 @@ const (
 
 // Models with special features: toyQwen3MoE has experts, and norms of queries and keys. toyGPTOSS
 // and toyLlama4 have stacked experts; toyGPTOSS also has sinks and biases. toyGemma3 has windows,
-// two kinds of positions, and norms with weights to which one is added.
+// two kinds of positions, and norms that add one to their weights.
 const (
 	toyQwen3MoE = `{"architectures":["Qwen3MoeForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,
 "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"num_experts":4,

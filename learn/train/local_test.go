@@ -245,8 +245,8 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 }
 
 // TestLocalStepsAtALag checks local steps with an apply_lag of 2. A round is trained before the
-// results of the previous round are applied. The member sends the distance of the weights from
-// their values at that time, moved by the member's waiting result.
+// results of the previous round are applied. It starts from the current weights, moved by the
+// member's waiting result, and the member sends how far the weights moved from there.
 func TestLocalStepsAtALag(t *testing.T) {
 	trainer := newLocalTrainer(t, func(o *Options) { o.Optimizer.LocalSteps.ApplyLag = 2 })
 	if trainer.ApplyLag() != 2 {
