@@ -46,8 +46,8 @@ func TestStepThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// TestStepThatComesLater checks a step whose round begins while the trainer waits. The result
-// equals the result of training within the round, and the gradient is computed before the round
+// TestStepThatComesLater checks that a step trained ahead has the result of a step trained in its
+// round, if the round begins while the trainer waits. The gradient is computed before the round
 // begins.
 func TestStepThatComesLater(t *testing.T) {
 	requireTorch(t)

@@ -231,7 +231,7 @@ func warnings(into *bytes.Buffer) func(o *Options) {
 }
 
 // TestMoversThatFail checks a driver that fails in the middle of a model, and a device that
-// computes different bits. In both cases the whole copy is refreshed and never moved again.
+// computes different bits. In both cases the whole copy must be refreshed and never moved again.
 func TestMoversThatFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault func(m *emulatedApplier)

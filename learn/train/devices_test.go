@@ -17,17 +17,16 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// onDevices makes a trainer use n devices. In these tests the CPU stands for the other devices.
-// Copying to and from a device works the same way, and as the arithmetic is the same, so are the
-// bits.
+// onDevices makes a trainer use n devices. In these tests the CPU stands for the other devices:
+// copies to and from a device keep their values, and the arithmetic is the same, so the bits are
+// the same.
 func onDevices(n int) func(o *Options) {
 	return func(o *Options) { o.Devices = slices.Repeat([]torch.Device{torch.CPU}, n) }
 }
 
-// TestDevicesTrainTheSame compares training on the CPU's weights with training on copies of them.
-// It checks that results, momentum, losses and weights have the same bits on one device. Two
-// devices add gradients in a different order; there it checks that the weights are equal after the
-// same results are applied.
+// TestDevicesTrainTheSame checks that training on a copy of the CPU's weights has the same results,
+// momentum, losses and weights, bit for bit. Two devices add gradients in a different order, so it
+// checks only that the same results lead to the same weights there.
 func TestDevicesTrainTheSame(t *testing.T) {
 	for name, text := range map[string]string{"llama": toyConfig, "v3": toyV3} {
 		for _, change := range []func(o *Options){func(*Options) {}, lookingAhead} {

@@ -176,7 +176,7 @@ func TestAuditsPassHonestTrainers(t *testing.T) {
 	}
 }
 
-// TestAuditOfAnOldStep checks an audit by a juror that has applied more steps since.
+// TestAuditOfAnOldStep checks that an audit passes if the juror has applied more steps since.
 func TestAuditOfAnOldStep(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	chunks := allChunks(a.trainer.Shapes())

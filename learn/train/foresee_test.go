@@ -25,9 +25,9 @@ func foresee(t *testing.T, trainer *Trainer, step uint32, payload []byte) {
 	}
 }
 
-// TestForeseenComesTrue checks a step that is trained from predicted results, which are confirmed
-// while the trainer waits. Weights, momentum and results have the bits of a trainer that applied
-// the results first.
+// TestForeseenComesTrue checks that a step trained from predicted results, confirmed while the
+// trainer waits, has the bits of a step trained after applying the results. This includes weights,
+// momentum and results.
 func TestForeseenComesTrue(t *testing.T) {
 	requireTorch(t)
 	for name, change := range map[string]func(o *Options){"": func(*Options) {}, "audited": func(o *Options) { o.Audited = true }} {
@@ -68,8 +68,8 @@ func TestForeseenComesTrue(t *testing.T) {
 	}
 }
 
-// TestForeseenIsTakenBack checks wrong predictions, in every way in which an error can become
-// known. The weights return to their earlier bits, and the actual results are applied.
+// TestForeseenIsTakenBack checks that a wrong prediction is undone, in every way in which the error
+// can become known. The weights return to their earlier bits, and the actual results are applied.
 func TestForeseenIsTakenBack(t *testing.T) {
 	requireTorch(t)
 	gone := errors.New("its round does not come")

@@ -102,8 +102,8 @@ func TestLookaheadChangesTheGradient(t *testing.T) {
 	}
 }
 
-// TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent checks a round that one of two members
-// misses. Both members must have the same weights afterwards.
+// TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent checks that a member that misses a round
+// has the same weights as a member that trained, and no sent coefficients pending.
 func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 	busy := newTestTrainer(t)
 	idle := newTestTrainer(t, func(o *Options) { o.TrainerID = [32]byte{2} })

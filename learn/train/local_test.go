@@ -244,7 +244,7 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestLocalStepsAtALag checks local steps with an apply_lag of 2. A round is trained before the
+// TestLocalStepsAtALag checks that with an apply_lag of 2, a round can be trained before the
 // results of the previous round are applied. It starts from the current weights, moved by the
 // member's waiting result, and the member sends how far the weights moved from there.
 func TestLocalStepsAtALag(t *testing.T) {

@@ -179,8 +179,8 @@ func furthestChunk(l distro.Layout, from, to []float32) (furthest float64) {
 	return furthest
 }
 
-// TestTornStepsAreMadeAgain checks a step that is interrupted between large matrices. The weights
-// of the round are unchanged, and an interrupted replay restarts from its first step.
+// TestTornStepsAreMadeAgain checks that a step that is interrupted between large matrices leaves
+// the weights of the round unchanged, and that an interrupted replay restarts from its first step.
 func TestTornStepsAreMadeAgain(t *testing.T) {
 	largest := muonAtOnce
 	muonAtOnce = 0

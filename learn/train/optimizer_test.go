@@ -71,8 +71,8 @@ func testHeader(step uint32) codec.Header {
 	return codec.Header{Step: step, BatchStart: 1, BatchEnd: 2}
 }
 
-// TestUncountedResultIsGivenBack compares the momentum with the momentum of an optimizer that sent
-// nothing. It decays and receives the gradient, and nothing of it is lost.
+// TestUncountedResultIsGivenBack checks that the momentum equals the momentum of an optimizer that
+// sent nothing: it decays and receives the gradient, and nothing of it is lost.
 func TestUncountedResultIsGivenBack(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
 	momentum := randomSlices(1, 0) // value of δ if nothing had been sent
@@ -277,8 +277,8 @@ func TestNewOptimizerRejects(t *testing.T) {
 	}
 }
 
-// TestMomentumDecaysWithTheRunsSteps checks a trainer that misses steps. Its momentum decays in the
-// missed steps too, and a result that does not count returns with the same decay.
+// TestMomentumDecaysWithTheRunsSteps checks that the momentum of a trainer that misses steps decays
+// in these steps too, and that a result that does not count returns with the same decay.
 func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
 	momentum := randomSlices(1, 0) // value of δ if nothing had been sent

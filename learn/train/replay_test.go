@@ -184,7 +184,7 @@ func testAuditsPassHonestLocalSteps(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestAuditsPassWhatIsLearned checks audits of a model that has nothing more to learn. Its
+// TestAuditsPassWhatIsLearned checks that audits pass a model that has nothing more to learn. Its
 // gradients are hardly more than rounding, but AdamW makes steps of the usual length from them.
 func TestAuditsPassWhatIsLearned(t *testing.T) { eachInner(t, testAuditsPassWhatIsLearned) }
 
@@ -215,8 +215,8 @@ func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
 	t.Logf("largest error %.2g, of a chunk %.2g", worst, chunk)
 }
 
-// TestAuditsPassTheSmallestRates checks audits at learning rates as small as the rounding of a
-// weight. An honest step may then be longer than AdamW or Muon would make it.
+// TestAuditsPassTheSmallestRates checks that audits pass at learning rates as small as the rounding
+// of a weight. An honest step may then be longer than AdamW or Muon would make it.
 func TestAuditsPassTheSmallestRates(t *testing.T) { eachInner(t, testAuditsPassTheSmallestRates) }
 
 func testAuditsPassTheSmallestRates(t *testing.T, inner func(*Options)) {
@@ -238,8 +238,8 @@ func testAuditsPassTheSmallestRates(t *testing.T, inner func(*Options)) {
 }
 
 // TestAuditsPassWhatRoundingChanges checks audits at a learning rate so large that the model learns
-// nothing. A difference of one bit then has a large effect within a round. An audit with Shaken
-// finds the same effect in its own computation and passes; an audit without it does not.
+// nothing, and a difference of one bit has a large effect within a round. An audit passes only if
+// it measures this effect, with Shaken.
 func TestAuditsPassWhatRoundingChanges(t *testing.T) {
 	a := newAuditedLocal(t, func(o *Options) {
 		o.LRSchedule.Constant.BaseLR, o.Optimizer.LocalSteps.InnerSteps = 0.1, 32
@@ -257,9 +257,9 @@ func TestAuditsPassWhatRoundingChanges(t *testing.T) {
 	}
 }
 
-// TestLocalAttacks checks that audits find a result that differs from the distance that the local
-// steps moved the weights, in whichever step the difference arises and however the unsent residual
-// is changed.
+// TestLocalAttacks checks that audits find a result that does not match the movement of the weights
+// by the local steps. The difference may arise in any step, and the unsent residual may be changed
+// in any way.
 func TestLocalAttacks(t *testing.T) { eachInner(t, testLocalAttacks) }
 
 func testLocalAttacks(t *testing.T, inner func(*Options)) {
@@ -355,7 +355,7 @@ func (s *stopping) Err() error {
 }
 
 // TestReplaysGoOn checks that a replay that is stopped repeatedly continues from its last step and
-// gets the same bits. It must not change the trainer's work in the meantime.
+// gets the same bits. It does not affect the trainer's work between the stops.
 func TestReplaysGoOn(t *testing.T) { eachInner(t, testReplaysGoOn) }
 
 func testReplaysGoOn(t *testing.T, inner func(*Options)) {
@@ -476,8 +476,8 @@ func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
 	}
 }
 
-// TestStoppedReplaysKeepNoResults checks that a stopped replay keeps only its own data. When it
-// continues, it requests the results that were applied since its round again.
+// TestStoppedReplaysKeepNoResults checks that a stopped replay keeps only its own data. To
+// continue, it is given the results that were applied since its round again.
 func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	a := newAuditedLocal(t)
 	batch := toyBatch(8, 16)
