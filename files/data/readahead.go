@@ -79,7 +79,7 @@ func (a *ahead) Batch(ctx context.Context, id assign.BatchID) (Batch, error) {
 	return batch, err
 }
 
-// take removes a batch from those that were read ahead.
+// take removes a batch from the batches that were read ahead.
 func (a *ahead) take(id assign.BatchID) *entry {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -49,7 +49,7 @@ type Snapshot struct {
 	Files  []Entry // downloaded files, sorted by path
 }
 
-// Snapshot downloads the matching files of a revision into the cache, except those that are already
+// Snapshot downloads the matching files of a revision into the cache, except files that are already
 // there. If the revision is a cached commit, Snapshot does not contact the Hub.
 func (c *Client) Snapshot(ctx context.Context, repo string, o SnapshotOptions) (Snapshot, error) {
 	if o.Revision == "" {

@@ -30,7 +30,7 @@ type Options struct {
 	Pause     time.Duration     // before the second attempt, then longer; 500 ms
 	MaxPause  time.Duration     // that the Hub may ask for by Retry-After; 5 min
 	Stall     time.Duration     // without any byte until an attempt is given up; 60 s
-	Transport http.RoundTripper // one of its own
+	Transport http.RoundTripper // a new one for this client
 	Space     diskspace.Probe   // of the cache; diskspace.Of
 	Logger    *slog.Logger      // may be nil
 }

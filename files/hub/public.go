@@ -49,7 +49,7 @@ func notPublic(err error) error {
 }
 
 // checkFiles requests the largest file, without reading it. Access conditions apply to all files
-// except those that describe a repository.
+// except the files that describe a repository.
 func (c *Client) checkFiles(ctx context.Context, repo, commit string, files []Entry) error {
 	if len(files) == 0 {
 		return nil

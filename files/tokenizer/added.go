@@ -194,8 +194,8 @@ func (t *Tokenizer) parseAdded(o *object) error {
 }
 
 // add adds a token. The reference implementation assigns IDs to added tokens itself: a token in the
-// model keeps its ID, and others follow the vocabulary. A file with other IDs would have different
-// meanings in different readers, so it is refused.
+// model keeps its ID, and other tokens follow the vocabulary. A file with other IDs would have
+// different meanings in different readers, so it is refused.
 func (t *Tokenizer) add(o *object, token *addedToken) error {
 	want, found := t.model.vocab[token.content]
 	if !found {

@@ -85,7 +85,7 @@ func added16(name string) [][2]rune {
 	return all
 }
 
-// ranges returns the characters of a category in 15.0, without the one that 16.0 moved.
+// ranges returns the characters of a category in 15.0, without the character that 16.0 moved.
 func ranges(category string) (all [][2]rune) {
 	add := func(low, high, stride rune) {
 		for r := low; r <= high; r += stride {

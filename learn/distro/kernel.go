@@ -29,7 +29,7 @@ type Options struct {
 	// Threads is the number of goroutines that share a call, at least 1 (the default).
 	Threads int
 	// ISA is "go", "baseline", "avx2" or "avx512". Empty means $PSYCHE_DISTRO_ISA or, if that is
-	// also empty, the best one that this build and processor support.
+	// also empty, the best ISA that this build and processor support.
 	ISA string
 }
 

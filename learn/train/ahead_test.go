@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestStepThatDoesNotCome gives up a step that was trained ahead: whatever follows has the
-// bytes that it has in a trainer which never began it, and the step can be trained later.
+// TestStepThatDoesNotCome checks that a step that was trained ahead can be given up. All later
+// results have the bytes of a trainer that never began the step, and the step can still be trained
+// later.
 func TestStepThatDoesNotCome(t *testing.T) {
 	requireTorch(t)
 	for name, change := range map[string]func(o *Options){"": func(*Options) {}, "lookahead": lookingAhead} {
@@ -45,8 +46,9 @@ func TestStepThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// TestStepThatComesLater has the round begin while the trainer waits: the result is the one of
-// a training in the round, and the gradient was there before.
+// TestStepThatComesLater checks that a step trained ahead has the result of a step trained in its
+// round, if the round begins while the trainer waits. The gradient is computed before the round
+// begins.
 func TestStepThatComesLater(t *testing.T) {
 	requireTorch(t)
 	trainer, other := newTestTrainer(t), newTestTrainer(t)

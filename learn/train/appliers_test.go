@@ -24,9 +24,9 @@ import (
 // emulatedApplier is a cuda.Device on the CPU, for copies of the CPU's engines.
 type emulatedApplier struct {
 	applier
-	calls  int  // of DecodeApply, those that failed too
-	fail   int  // the call in which the driver fails; 0: none
-	wrong  bool // whether it moves too far
+	calls  int  // calls of DecodeApply, including failed ones
+	fail   int  // number of the call in which the driver fails; 0: none
+	wrong  bool // whether it moves the weights too far
 	closed bool
 }
 
@@ -46,8 +46,8 @@ func (m *emulatedApplier) Close() error {
 	return m.applier.Close()
 }
 
-// emulatedAppliers gives each device of a trainer a driver of its own. The appliers are
-// appended to the list that is returned, as they are opened.
+// emulatedAppliers gives each device of a trainer a separate driver. The returned list contains the
+// appliers in the order in which they are opened.
 func emulatedAppliers(t *testing.T, change func(m *emulatedApplier)) (func(o *Options), *[]*emulatedApplier) {
 	t.Helper()
 	library := cudatest.Library(t)
@@ -76,7 +76,7 @@ func emulatedAppliers(t *testing.T, change func(m *emulatedApplier)) (func(o *Op
 	}, &appliers
 }
 
-// onTheDevice compares the memory of the copies with the weights, without a refresh.
+// onTheDevice reports for each copy whether its memory equals the weights, without a refresh.
 func onTheDevice(trainer *Trainer) (equal []bool) {
 	for _, a := range trainer.parallel.apart() {
 		var there [][]float32
@@ -88,7 +88,7 @@ func onTheDevice(trainer *Trainer) (equal []bool) {
 	return equal
 }
 
-// results has every client train a batch of its own for the step.
+// results makes every client train a different batch in the step.
 func results(t *testing.T, step uint32, clients ...*Trainer) (payloads [][]byte) {
 	t.Helper()
 	for i, client := range clients {
@@ -111,9 +111,9 @@ func apply(t *testing.T, step uint32, payloads [][]byte, members ...*Trainer) {
 	}
 }
 
-// TestMoversMoveCopies trains with results of two clients on the CPU and one on two
-// devices. After each Apply the memory of the devices has the bits of the weights, though
-// nothing was copied there, and the weights those of the clients on the CPU.
+// TestMoversMoveCopies trains with two clients on the CPU and one client on two devices. It checks
+// that after each Apply the devices' memory has the bits of the weights, although nothing was
+// copied to the devices, and that the weights equal the weights of the clients on the CPU.
 func TestMoversMoveCopies(t *testing.T) {
 	for name, text := range map[string]string{"llama": toyConfig, "qwen2": toyQwen2, "v3": toyV3, "qwen3_moe": toyQwen3MoE, "gemma3": toyGemma3, "gpt_oss": toyGPTOSS, "llama4": toyLlama4, "glm4_moe": toyGLM4MoE} {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestMoversMoveCopies(t *testing.T) {
 				}
 				before := slices.Concat(there.weights()...)
 				apply(t, step, payloads, members...)
-				if slices.Equal(before, slices.Concat(there.weights()...)) != (step == 1) { // of rate 0
+				if slices.Equal(before, slices.Concat(there.weights()...)) != (step == 1) { // the learning rate of step 1 is 0
 					t.Errorf("step %d: whether the weights moved is not as expected", step)
 				}
 				if equal := onTheDevice(there); !slices.Equal(equal, []bool{true, true}) {
@@ -159,8 +159,8 @@ func TestMoversMoveCopies(t *testing.T) {
 	}
 }
 
-// TestCopiesThatDifferAreNotMoved changes weights without the devices' knowledge: their
-// copies wait for the refresh.
+// TestCopiesThatDifferAreNotMoved changes weights without the devices' knowledge. It checks that
+// their copies are not moved, but wait for the refresh.
 func TestCopiesThatDifferAreNotMoved(t *testing.T) {
 	moved, appliers := emulatedAppliers(t, nil)
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
@@ -230,12 +230,12 @@ func warnings(into *bytes.Buffer) func(o *Options) {
 	}
 }
 
-// TestMoversThatFail has the driver fail in the middle of a model, and a device that
-// computes other bits: both copies are refreshed, whole, and never moved again.
+// TestMoversThatFail checks a driver that fails in the middle of a model, and a device that
+// computes different bits. In both cases the whole copy must be refreshed and never moved again.
 func TestMoversThatFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault func(m *emulatedApplier)
-		cause string // names the code of the driver or the weight in the warning
+		cause string // code of the driver or name of the weight in the warning
 	}{
 		"failed call": {func(m *emulatedApplier) { m.fail = 5 }, "CUDA_ERROR_ILLEGAL_ADDRESS"},
 		"other bits":  {func(m *emulatedApplier) { m.wrong = true }, "model.embed_tokens.weight"},
@@ -268,8 +268,9 @@ func TestMoversThatFail(t *testing.T) {
 	}
 }
 
-// TestWrongMoverIsFoundBehindAColdStart has a device compute other bits from the start. The
-// first step, of learning rate 0, and one without results cannot show it.
+// TestWrongMoverIsFoundBehindAColdStart checks that a device that computes different bits from the
+// start is found. The first step, with learning rate 0, and a step without results cannot reveal
+// it.
 func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
 	moved, appliers := emulatedAppliers(t, func(m *emulatedApplier) { m.wrong = true })
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
@@ -294,8 +295,8 @@ func TestWrongMoverIsFoundBehindAColdStart(t *testing.T) {
 	}
 }
 
-// TestMoverThatGoesWrongIsFound has a device compute other bits after it was compared at
-// first: it is compared again when it has moved the copy 256 times.
+// TestMoverThatGoesWrongIsFound checks that a device is found if it computes different bits only
+// after the first comparison. The copy is compared again after 256 moves.
 func TestMoverThatGoesWrongIsFound(t *testing.T) {
 	moved, appliers := emulatedAppliers(t, nil)
 	here, there := newTestTrainer(t), newTestTrainer(t, onDevices(1), moved)
@@ -319,7 +320,7 @@ func TestMoverThatGoesWrongIsFound(t *testing.T) {
 	if copied.applier == nil {
 		t.Error("compared before its turn")
 	}
-	step++ // no results: it does not count
+	step++ // a step without results does not count as a move
 	apply(t, step, nil, here, there)
 	if copied.applier == nil || copied.moves != 255 {
 		t.Errorf("after a step without results: %d moves, applier %v", copied.moves, copied.applier)
@@ -333,7 +334,7 @@ func TestMoverThatGoesWrongIsFound(t *testing.T) {
 	}
 }
 
-// TestWithoutAppliers trains where no kernels can be had.
+// TestWithoutAppliers checks that devices train the same weights if no kernels are available.
 func TestWithoutAppliers(t *testing.T) {
 	var log bytes.Buffer
 	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
@@ -361,7 +362,8 @@ func TestWithoutAppliers(t *testing.T) {
 	}
 }
 
-// TestCopiesOnTheCPUHaveNoAppliers: theirs would be a GPU's.
+// TestCopiesOnTheCPUHaveNoAppliers checks that copies on the CPU have no appliers, which are for
+// GPUs only.
 func TestCopiesOnTheCPUHaveNoAppliers(t *testing.T) {
 	trainer := newTestTrainer(t, onDevices(1))
 	if m := trainer.parallel.apart()[0].applier; m != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// lossOf returns the loss that a gradient is computed of.
+// lossOf returns the loss from which a batch's gradient is computed.
 func lossOf(t *testing.T, trainer *Trainer, batch data.Batch) (float64, error) {
 	t.Helper()
 	var mean float64
@@ -21,8 +21,8 @@ func lossOf(t *testing.T, trainer *Trainer, batch data.Batch) (float64, error) {
 	return mean, err
 }
 
-// TestLabelsThatAreIgnoredDoNotCount gets the loss of two sequences of which one is
-// ignored in whole, and the other in part, from what is left.
+// TestLabelsThatAreIgnoredDoNotCount checks the loss of two sequences, one ignored completely and
+// the other partly. The loss equals the loss of the remaining tokens alone.
 func TestLabelsThatAreIgnoredDoNotCount(t *testing.T) {
 	for _, size := range []int{1, 2} {
 		trainer := newTestTrainer(t, func(o *Options) { o.MicroBatch = size })

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// BenchmarkOptimizer measures what DisTrO adds to a step of a model of 4 M parameters.
+// BenchmarkOptimizer measures the time that DisTrO adds to a step of a model of 4 M parameters.
 func BenchmarkOptimizer(b *testing.B) {
 	c := testDistro()
 	c.CompressionTopK, c.CompressionChunk = 8, 64
@@ -63,7 +63,8 @@ func BenchmarkOptimizer(b *testing.B) {
 	})
 }
 
-// BenchmarkAuditedEncode measures what DisTrO adds to a step whose results commit to the momentum.
+// BenchmarkAuditedEncode measures the time that DisTrO adds to a step whose results commit to the
+// momentum.
 func BenchmarkAuditedEncode(b *testing.B) {
 	c := testDistro()
 	c.CompressionTopK, c.CompressionChunk, c.ClipGradNorm = 8, 64, 1

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestChunkOfConfig wants a run's definition to allow exactly the chunks that the optimizer
-// can do.
+// TestChunkOfConfig checks that a run's definition allows exactly the chunk sizes that the
+// optimizer supports.
 func TestChunkOfConfig(t *testing.T) {
 	for chunk, good := range map[int]bool{0: false, 1: true, distro.MaxChunk: true, distro.MaxChunk + 1: false} {
 		_, layoutErr := distro.NewLayout([]int64{300, 300}, chunk)

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// TestClosedModelIsRefused has calls wait for a model while it is closed, and makes them
-// again afterwards: none may touch its memory, which is freed.
+// TestClosedModelIsRefused checks that calls that wait for a model while it is closed fail, and so
+// do later calls. No call may touch the model's memory, which is freed.
 func TestClosedModelIsRefused(t *testing.T) {
-	trainer := newTestTrainer(t, lookingAhead) // writes into the weights before it asks the engine
+	trainer := newTestTrainer(t, lookingAhead) // look-ahead: Train writes to the weights before it calls the engine
 	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 2), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestClosedModelIsRefused(t *testing.T) {
 			}
 		})
 	}
-	err = trainer.free() // as Close, which holds the lock too
+	err = trainer.free() // like Close, which holds the lock too
 	trainer.unlock()
 	group.Wait()
 	if err := errors.Join(err, trainer.Close()); err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/codec"
 )
 
-// TestDecodedResultsAreBounded: what finds no room is not kept, and what is given up makes
-// room.
+// TestDecodedResultsAreBounded checks that results are not kept if they exceed the memory limit,
+// and that forgotten results make room for new ones.
 func TestDecodedResultsAreBounded(t *testing.T) {
 	tensors := []codec.TensorResult{{Counts: make([]uint16, 1), Indices: make([]uint16, 1), Values: make([]float32, 1)}} // 8 bytes
 	d := &decodedResults{room: 20}
@@ -37,8 +37,8 @@ func TestDecodedResultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestVerifiedResultsAreAppliedAlike: whether a result was verified before makes no
-// difference to the weights, and a result that was never verified is still checked.
+// TestVerifiedResultsAreAppliedAlike checks that an earlier Verify of a result makes no difference
+// to the weights, and that a result that was never verified is still checked.
 func TestVerifiedResultsAreAppliedAlike(t *testing.T) {
 	requireTorch(t)
 	verified, plain := newTestTrainer(t), newTestTrainer(t)

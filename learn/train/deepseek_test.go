@@ -18,9 +18,9 @@ const (
 	toyV3 = `{"architectures":["DeepseekV3ForCausalLM"],` + toyExperts
 )
 
-// toyQwen3MoE has experts, and norms of queries and keys; toyGPTOSS and toyLlama4 stacked ones, the former with sinks
-// and biases; toyGemma3 windows, two kinds of positions and
-// norms that one is added to.
+// Models with special features: toyQwen3MoE has experts, and norms of queries and keys. toyGPTOSS
+// and toyLlama4 have stacked experts; toyGPTOSS also has sinks and biases. toyGemma3 has windows,
+// two kinds of positions, and norms that add one to their weights.
 const (
 	toyQwen3MoE = `{"architectures":["Qwen3MoeForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,
 "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"num_experts":4,
@@ -36,8 +36,8 @@ const (
 "sliding_window_pattern":2}`
 )
 
-// toyQwen2MoE has a gated expert that every token uses. toyGLM4MoE has experts in groups, corrects their scores,
-// and turns a part of each head.
+// toyQwen2MoE has a gated expert that every token uses. toyGLM4MoE has experts in groups, corrects
+// their scores, and rotates a part of each head.
 const (
 	toyQwen2MoE = `{"architectures":["Qwen2MoeForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,
 "num_hidden_layers":2,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64,"num_experts":4,
@@ -47,8 +47,8 @@ const (
 "num_experts_per_tok":2,"n_group":2,"topk_group":1,"moe_intermediate_size":16,"use_qk_norm":true,"attention_bias":true}`
 )
 
-// Replicas of models with experts train in DisTrO, stay equal, and leave what is not
-// trained as it was.
+// TestExpertsTrain checks that replicas of models with experts train with DisTrO, stay equal, and
+// leave the untrained tensors unchanged.
 func TestExpertsTrain(t *testing.T) {
 	for name, text := range map[string]string{"v2": toyV2, "v3": toyV3, "qwen3_moe": toyQwen3MoE, "gpt_oss": toyGPTOSS, "llama4": toyLlama4, "qwen2_moe": toyQwen2MoE, "glm4_moe": toyGLM4MoE} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestExpertsTrain(t *testing.T) {
 	}
 }
 
-// checkFixed compares what is not trained with what it was at the start.
+// checkFixed checks that exactly the untrained tensors have their initial values.
 func checkFixed(t *testing.T, trainer *Trainer, start checkpoint.Snapshot) {
 	t.Helper()
 	now, err := trainer.Snapshot(t.Context())

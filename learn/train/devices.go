@@ -30,8 +30,8 @@ func checkDevices(devices []torch.Device, p Parallelism) error {
 // apart is a worker on another device, with a copy of the model there. Gradients accumulate on the
 // device. The copy follows the replica's weights, which stay on the CPU, where all members decode
 // results to the same bits. Before use, the copy is refreshed if the weights have changed since.
-// Code that changes the weights here and on the device alike, such as an applier, sets seen, which
-// saves the refresh.
+// Code that makes the same change to the weights here and on the device, such as an applier, sets
+// seen, which saves the refresh.
 type apart struct {
 	single
 	from    *store

@@ -17,15 +17,16 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// The CPU stands for other devices in these tests: what is copied there and back is the
-// same, and so, with the same arithmetic, are the bits.
+// onDevices makes a trainer use n devices. In these tests the CPU stands for the other devices:
+// copies to and from a device keep their values, and the arithmetic is the same, so the bits are
+// the same.
 func onDevices(n int) func(o *Options) {
 	return func(o *Options) { o.Devices = slices.Repeat([]torch.Device{torch.CPU}, n) }
 }
 
-// TestDevicesTrainTheSame trains on the CPU's own weights and on copies. Results,
-// momentum, losses and weights have the same bits; those of two devices, whose gradients
-// are added up in another order, at least lead to the same weights.
+// TestDevicesTrainTheSame checks that training on a copy of the CPU's weights has the same results,
+// momentum, losses and weights, bit for bit. Two devices add gradients in a different order, so it
+// checks only that the same results lead to the same weights there.
 func TestDevicesTrainTheSame(t *testing.T) {
 	for name, text := range map[string]string{"llama": toyConfig, "v3": toyV3} {
 		for _, change := range []func(o *Options){func(*Options) {}, lookingAhead} {
@@ -95,7 +96,8 @@ func TestDevicesTrainTheSameWithAdamW(t *testing.T) {
 	}
 }
 
-// TestDevicesFollow changes the weights, parameters and buffers, in all ways there are.
+// TestDevicesFollow checks that a device's copy follows every kind of change of the weights, both
+// parameters and buffers.
 func TestDevicesFollow(t *testing.T) {
 	trainer := newTestTrainer(t, lookingAhead, onDevices(1), func(o *Options) { o.Model = snapshotOf(t, toyV3) })
 	device := trainer.parallel.workers[0].(*apart)
@@ -186,8 +188,8 @@ func TestDevicesAreRefused(t *testing.T) {
 	}
 }
 
-// TestGradientsElsewhere compares our own loops with the operations of libtorch that run
-// on other devices, here on the CPU in a process that is told so.
+// TestGradientsElsewhere compares our loops with the libtorch operations that other devices use. A
+// second process runs these operations on the CPU.
 func TestGradientsElsewhere(t *testing.T) {
 	const variable = "PSYCHE_TEST_GRADIENTS"
 	requireTorch(t)
@@ -199,7 +201,7 @@ func TestGradientsElsewhere(t *testing.T) {
 		}
 		return out
 	}
-	if path := os.Getenv(variable); path != "" { // in that process
+	if path := os.Getenv(variable); path != "" { // in the second process
 		if info, err := torch.Loaded(); err != nil || !info.Generic {
 			t.Fatalf("the shim does not know PSYCHE_TORCH_GENERIC (%v); build it again: make shim", err)
 		}

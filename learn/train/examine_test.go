@@ -11,16 +11,16 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// testLimits are far above what the toy's gradients differ by, and far below a lie.
+// testLimits are far above the rounding differences of the toy's gradients, and far below a lie.
 var testLimits = audit.Limits{Error: 0.02, Chunk: 0.1, Stray: 0, Worst: 0.1}
 
-// audited is a run of a trainer and a verifier that computes otherwise.
+// audited is a run with a trainer and a verifier that uses other micro-batches.
 type audited struct {
 	t                 *testing.T
 	trainer, verifier *Trainer
 	lag               uint32
 	roots             map[uint32][32]byte
-	newest            uint32          // step of the newest result that others hold
+	newest            uint32          // step of the newest result that other members hold
 	applied           []audit.Applied // newest first
 	waiting           []audit.Applied // oldest first
 	in                audit.Precision
@@ -43,7 +43,7 @@ func newAudited(t *testing.T, lag uint32, signs bool, change func(o *Options)) *
 	}
 }
 
-// step trains a step of the trainer: its result counts or not.
+// step trains a step of the trainer. counts is whether the result counts.
 func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []byte) {
 	a.t.Helper()
 	payload, _, err := a.trainer.Train(a.t.Context(), step, batch, nil)
@@ -66,7 +66,7 @@ func (a *audited) step(step uint32, batch data.Batch, counts bool) (payload []by
 	return payload
 }
 
-// hold says whether others hold the newest result.
+// hold sets whether other members hold the newest result.
 func (a *audited) hold(step uint32, held bool) {
 	a.t.Helper()
 	if err := a.trainer.Settle(step, held); err != nil {
@@ -77,7 +77,7 @@ func (a *audited) hold(step uint32, held bool) {
 	}
 }
 
-// settle applies the oldest step that waits, if it is due.
+// settle applies the oldest waiting step, if it is due.
 func (a *audited) settle() {
 	a.t.Helper()
 	if uint32(len(a.waiting)) < a.lag {
@@ -94,7 +94,7 @@ func (a *audited) settle() {
 	a.applied = slices.Insert(a.applied, 0, now)
 }
 
-// audit lets the verifier check a step.
+// audit makes the verifier check a step.
 func (a *audited) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
 	x := audit.Recomputation{Step: step, Trainer: [32]byte{1}, Precision: a.in}
@@ -137,8 +137,9 @@ func allChunks(shapes audit.Shapes) []uint32 {
 	return chunks
 }
 
-// TestAuditsPassHonestTrainers whatever is held, or counts, at both lags, on one engine and on several. A step is
-// opened before the next is trained, and checked after what is due was applied.
+// TestAuditsPassHonestTrainers checks that audits pass honest trainers at both lags, on one and on
+// several engines, whichever results are held or count. A step is opened before the next one is
+// trained, and checked after all due results are applied.
 func TestAuditsPassHonestTrainers(t *testing.T) {
 	for name, c := range map[string]struct {
 		lag    uint32
@@ -160,7 +161,7 @@ func TestAuditsPassHonestTrainers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				a.hold(step, step%4 > 0) // some that count not are held, and some that nobody holds count: nothing depends on it
+				a.hold(step, step%4 > 0) // some held results do not count, and some results that no member holds count: neither must matter
 				a.settle()
 				report := a.audit(step, batch, payload, opening)
 				if report.Judge(testLimits) != audit.Passed {
@@ -175,7 +176,7 @@ func TestAuditsPassHonestTrainers(t *testing.T) {
 	}
 }
 
-// TestAuditOfAnOldStep: a juror has applied more steps since.
+// TestAuditOfAnOldStep checks that an audit passes if the juror has applied more steps since.
 func TestAuditOfAnOldStep(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	chunks := allChunks(a.trainer.Shapes())
@@ -223,7 +224,8 @@ func TestAuditOfAnOldStep(t *testing.T) {
 	}
 }
 
-// TestOnlyTheNewestStepIsOpened, and a fresh start goes on from nothing.
+// TestOnlyTheNewestStepIsOpened checks that Open refuses all steps but the newest, and that the
+// first step after a reset continues from no earlier step.
 func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	if _, err := a.trainer.Open(1, []uint32{0}); !errors.Is(err, errStep) {
@@ -256,7 +258,8 @@ func TestOnlyTheNewestStepIsOpened(t *testing.T) {
 	}
 }
 
-// TestStateOfAnAuditedRunIsNotTaken: the momentum would go on from nothing that was committed to.
+// TestStateOfAnAuditedRunIsNotTaken checks that an audited run does not load a saved momentum. No
+// commitment exists from which such a momentum could continue.
 func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
@@ -273,7 +276,8 @@ func TestStateOfAnAuditedRunIsNotTaken(t *testing.T) {
 	}
 }
 
-// TestRootsAreThereWhenAudited, and nowhere else.
+// TestRootsAreThereWhenAudited checks that results contain momentum roots in audited runs, and only
+// there.
 func TestRootsAreThereWhenAudited(t *testing.T) {
 	with, without := newTestTrainer(t, func(o *Options) { o.Audited = true }), newTestTrainer(t)
 	for _, c := range []struct{ from, by *Trainer }{{with, without}, {without, with}} {
@@ -302,8 +306,8 @@ func TestRootsAreThereWhenAudited(t *testing.T) {
 	}
 }
 
-// TestOpenFromBegun: with an apply_lag of 2 the gradient of the next step is computed before the
-// seed that says what to open.
+// TestOpenFromBegun checks that begun can open a step. With an apply_lag of 2, the gradient of the
+// next step is computed before the seed arrives that selects the chunks to open.
 func TestOpenFromBegun(t *testing.T) {
 	a := newAudited(t, 2, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
@@ -317,8 +321,9 @@ func TestOpenFromBegun(t *testing.T) {
 	}
 }
 
-// TestFaintTensorsAreMeasuredByTheModel: a chunk's usual length is that of its tensor, but never less
-// than a 128th of what it were if all elements of the model were alike.
+// TestFaintTensorsAreMeasuredByTheModel checks that a chunk's usual length is computed from its
+// tensor. The length is never less than 1/128 of the length it would have if all elements of the
+// model had the same size.
 func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	scale := a.trainer.rates.lr(1)
@@ -355,7 +360,8 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	}
 }
 
-// TestAuditsPassWhoMissedSteps, as who verified in them.
+// TestAuditsPassWhoMissedSteps checks that audits pass a trainer that missed steps, for example
+// because it was a verifier in them.
 func TestAuditsPassWhoMissedSteps(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	chunks := allChunks(a.trainer.Shapes())
@@ -384,8 +390,8 @@ func TestAuditsPassWhoMissedSteps(t *testing.T) {
 	}
 }
 
-// TestRollback: of a result that nobody held nothing is left, to the bit, also when the next gradient
-// is computed already.
+// TestRollback checks that a result that no member holds leaves no trace: the momentum has the same
+// bits as before, even if the next gradient is already computed.
 func TestRollback(t *testing.T) {
 	for _, lag := range []uint32{1, 2} {
 		a, twin := newAudited(t, lag, true, func(*Options) {}), newAudited(t, lag, true, func(*Options) {})
@@ -400,7 +406,7 @@ func TestRollback(t *testing.T) {
 				a.waiting = append(a.waiting, audit.Applied{Step: step})
 				_, _, err := a.trainer.Train(t.Context(), step+1, batch, func(context.Context) error {
 					a.hold(step, false)
-					a.hold(step, false) // which changes nothing
+					a.hold(step, false) // the second call changes nothing
 					return context.Canceled
 				})
 				if !errors.Is(err, context.Canceled) || !sameBits(before, a.trainer.distro().optimizer.momentum.now) {
@@ -427,7 +433,7 @@ func TestRollback(t *testing.T) {
 	}
 }
 
-// apply applies no results to the trainer.
+// apply makes the trainer apply a step without results.
 func (a *audited) apply(step uint32) {
 	a.t.Helper()
 	if step == 0 {
@@ -438,8 +444,9 @@ func (a *audited) apply(step uint32) {
 	}
 }
 
-// TestInjectedMomentumIsFound: who changes its momentum between two steps, or begins with one, has an
-// opening of the next step that shows it, however honest its gradient is.
+// TestInjectedMomentumIsFound checks that audits find a trainer that changes its momentum between
+// two steps, or starts with a nonzero momentum. The opening of the next step reveals it, even if
+// the gradient is honest.
 func TestInjectedMomentumIsFound(t *testing.T) {
 	for name, first := range map[string]bool{"newcomer": true, "between steps": false} {
 		a := newAudited(t, 1, true, func(*Options) {})

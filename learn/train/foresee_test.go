@@ -17,7 +17,7 @@ func trained(t *testing.T, trainer *Trainer, step uint32, from uint64) []byte {
 	return payload
 }
 
-// foresee makes a trainer foresee one result.
+// foresee calls Foresee with one result.
 func foresee(t *testing.T, trainer *Trainer, step uint32, payload []byte) {
 	t.Helper()
 	if done, err := trainer.Foresee(t.Context(), step, [][]byte{payload}, true); !done || err != nil {
@@ -25,8 +25,9 @@ func foresee(t *testing.T, trainer *Trainer, step uint32, payload []byte) {
 	}
 }
 
-// TestForeseenComesTrue trains the next step from results that are confirmed while it waits: weights, momentum and
-// results have the bits of a trainer that applied them first.
+// TestForeseenComesTrue checks that a step trained from predicted results, confirmed while the
+// trainer waits, has the bits of a step trained after applying the results. This includes weights,
+// momentum and results.
 func TestForeseenComesTrue(t *testing.T) {
 	requireTorch(t)
 	for name, change := range map[string]func(o *Options){"": func(*Options) {}, "audited": func(o *Options) { o.Audited = true }} {
@@ -67,8 +68,8 @@ func TestForeseenComesTrue(t *testing.T) {
 	}
 }
 
-// TestForeseenIsTakenBack foresees what does not come true, in every way in which that can show. The weights are what
-// they were, to the bit, and what comes instead is applied.
+// TestForeseenIsTakenBack checks that a wrong prediction is undone, in every way in which the error
+// can become known. The weights return to their earlier bits, and the actual results are applied.
 func TestForeseenIsTakenBack(t *testing.T) {
 	requireTorch(t)
 	gone := errors.New("its round does not come")
@@ -120,7 +121,8 @@ func TestForeseenIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestForeseenIsApplied applies what was foreseen, and what was confirmed while nothing was trained.
+// TestForeseenIsApplied checks that predicted results are applied, also if they are confirmed while
+// no step is trained.
 func TestForeseenIsApplied(t *testing.T) {
 	requireTorch(t)
 	trainer, other := newTestTrainer(t), newTestTrainer(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// The tests of this file are named after ways in which replicas of a DisTrO run have been
-// known to drift apart. README.md lists them.
+// The tests of this file are named after known causes of divergence between replicas of a DisTrO
+// run. README.md lists them.
 
 func lookingAhead(o *Options) {
 	c := *o.Optimizer.Distro
@@ -22,8 +22,8 @@ func lookingAhead(o *Options) {
 	o.MicroBatch = 1
 }
 
-// TestLookaheadIsUndoneToTheBit has a momentum, and weights of many magnitudes whose sums
-// with a step are rounded.
+// TestLookaheadIsUndoneToTheBit checks that undoing a look-ahead restores the weights bit for bit.
+// The trainer has a momentum, and weights of many magnitudes whose sums with a step are rounded.
 func TestLookaheadIsUndoneToTheBit(t *testing.T) {
 	trainer := newTestTrainer(t, lookingAhead)
 	if _, err := trainer.Step(t.Context(), 1, toyBatch(0, 4)); err != nil {
@@ -40,7 +40,7 @@ func TestLookaheadIsUndoneToTheBit(t *testing.T) {
 		t.Error("nothing was looked ahead to")
 	}
 	for _, w := range trainer.weights() {
-		ahead(w, make([]float32, len(w)), 2e-3) // no momentum: no move
+		ahead(w, make([]float32, len(w)), 2e-3) // without momentum, weights do not move
 	}
 	back()
 	if !sameBits(before, trainer.weights()) {
@@ -79,7 +79,7 @@ func TestCancelledStepLeavesNoLookaheadApplied(t *testing.T) {
 	}
 }
 
-// TestLookaheadChangesTheGradient makes sure that the option does something.
+// TestLookaheadChangesTheGradient checks that the option has an effect.
 func TestLookaheadChangesTheGradient(t *testing.T) {
 	plain, ahead := newTestTrainer(t), newTestTrainer(t, lookingAhead)
 	for step := uint32(1); step <= 2; step++ {
@@ -102,8 +102,8 @@ func TestLookaheadChangesTheGradient(t *testing.T) {
 	}
 }
 
-// TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent lets one of two members miss a
-// round.
+// TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent checks that a member that misses a round
+// has the same weights as a member that trained, and no sent coefficients pending.
 func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 	busy := newTestTrainer(t)
 	idle := newTestTrainer(t, func(o *Options) { o.TrainerID = [32]byte{2} })
@@ -131,7 +131,7 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 		t.Error("the sent coefficients are still pending, or were removed twice")
 	}
 	before := copySlices(idle.weights())
-	apply(3) // nobody trained
+	apply(3) // no member trained
 	factor := float32(1 - float64(float64(idle.rates.schedule.LR(3))*idle.distro().optimizer.config.WeightDecay))
 	for i := range before {
 		for j := range before[i] {
@@ -144,7 +144,7 @@ func TestClientWithoutABatchDecaysWeightsAndForgetsWhatItSent(t *testing.T) {
 }
 
 func TestMomentumBeginsAsZeros(t *testing.T) {
-	for range 3 { // memory that was used before is not clean
+	for range 3 { // memory that was used before may contain other values
 		o := newTestOptimizer(t, testDistro())
 		for _, delta := range o.momentum.now {
 			if slices.ContainsFunc(delta, func(v float32) bool { return v != 0 }) {
@@ -163,9 +163,9 @@ func TestMomentumBeginsAsZeros(t *testing.T) {
 	}
 }
 
-// TestWhatWasSentIsRemovedOnceAtEveryLag compares the momentum with one that is computed
-// here: taken out when it is sent, however late it is applied, and not again at the end
-// of an epoch.
+// TestWhatWasSentIsRemovedOnceAtEveryLag compares the momentum with a momentum computed here. Sent
+// coefficients are removed when they are sent, however late they are applied, and are not removed
+// again at the end of an epoch.
 func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 	const last = 6
 	for lag := uint32(1); lag <= config.MaxApplyLag; lag++ {
@@ -231,8 +231,8 @@ func compareMomentum(t *testing.T, got, want [][]float32) {
 	}
 }
 
-// TestFirstStepOfAColdStartSendsNoSigns trains at a learning rate of zero: a sign bit of
-// zero would be read as +1 by everybody.
+// TestFirstStepOfAColdStartSendsNoSigns checks that a step at learning rate zero sends no
+// coefficients. Every member would read the sign bit of a zero as +1.
 func TestFirstStepOfAColdStartSendsNoSigns(t *testing.T) {
 	trainer := newTestTrainer(t)
 	if err := trainer.SetColdStart(t.Context(), 1, 10); err != nil {
@@ -265,9 +265,9 @@ func TestCosineDoesNotRiseAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestShapesComeFromTheOwnModel gives a trainer results whose bytes were made for tensors
-// of other shapes, or for the same ones in another order. (Bytes that fit the own shapes by
-// chance are a result of the own shapes: they carry none.)
+// TestShapesComeFromTheOwnModel checks that a trainer refuses results whose bytes were made for
+// tensors of other shapes, or for the same tensors in another order. Results do not contain shapes,
+// so bytes that fit the trainer's shapes by chance are a valid result.
 func TestShapesComeFromTheOwnModel(t *testing.T) {
 	own := newTestOptimizer(t, testDistro())
 	for _, shapes := range [][][]int64{

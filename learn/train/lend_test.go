@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// TestLend: what is lent is what Snapshot copies, and is the model's own memory.
+// TestLend checks that Lend passes the same model as Snapshot returns, in the model's own memory.
 func TestLend(t *testing.T) {
 	trainer := newTestTrainer(t)
 	want, err := trainer.Snapshot(t.Context())

@@ -21,8 +21,9 @@ func toyEvaluator(t *testing.T, o Options) *Evaluator {
 	return e
 }
 
-// TestLikelihoodsAddUp: a continuation is as likely as its tokens one after the other, and all
-// tokens together are certain. A long context is cut off at its beginning.
+// TestLikelihoodsAddUp checks that the likelihood of a continuation is the product of the
+// likelihoods of its tokens one after the other, and that the probabilities of all tokens add up to
+// 1. It also checks that a long context loses its beginning.
 func TestLikelihoodsAddUp(t *testing.T) {
 	e := toyEvaluator(t, Options{})
 	before := make([]int32, 100) // the model sees 64
@@ -72,7 +73,8 @@ func TestLikelihoodsOfTokensThatAreWrong(t *testing.T) {
 	}
 }
 
-// TestOthersComeFirst trains while a text is written.
+// TestOthersComeFirst checks that Write ends with ErrChanged if another caller changes the weights
+// while a text is written.
 func TestOthersComeFirst(t *testing.T) {
 	e := toyEvaluator(t, Options{})
 	tensors, err := model.Init([]byte(toyConfig), 4)
@@ -85,7 +87,7 @@ func TestOthersComeFirst(t *testing.T) {
 			ready := make(chan struct{})
 			go func() {
 				close(ready)
-				err := e.lock(t.Context()) // waits for one token at most
+				err := e.lock(t.Context()) // waits for at most one token
 				if err == nil {
 					err = model.SetWeights(t.Context(), e.model, tensors)
 					e.changed()

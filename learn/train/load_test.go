@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/safetensors"
 )
 
-// published gives tensors as folders of published models have them.
+// published returns tensors in the form of a published model's folder.
 type published func(t *testing.T, tensors []safetensors.Tensor) []safetensors.Tensor
 
 func withRotaryTables(_ *testing.T, tensors []safetensors.Tensor) []safetensors.Tensor {
@@ -33,7 +33,7 @@ func withNextLayer(_ *testing.T, tensors []safetensors.Tensor) []safetensors.Ten
 	return append(tensors, safetensors.FromFloat32s("model.layers.2.eh_proj.weight", []int64{1}, []float32{1}))
 }
 
-// withStackedExperts joins the experts of the only layer of toyV3 that has any.
+// withStackedExperts joins the experts of toyV3's only layer with experts.
 func withStackedExperts(t *testing.T, tensors []safetensors.Tensor) []safetensors.Tensor {
 	const layer, experts, hidden, inner = "model.layers.1.mlp.experts.", 4, 32, 24
 	var gateUp, down []byte
@@ -58,8 +58,9 @@ func find(t *testing.T, tensors []safetensors.Tensor, name string) int {
 	return at
 }
 
-// TestLoadTakesWhatNewTakes loads folders of published models into a trainer that has moved
-// on: it then holds what a trainer that was made of the folder holds.
+// TestLoadTakesWhatNewTakes loads folders of published models into a trainer that has already
+// trained a step. It checks that the trainer then has the same weights as a trainer created from
+// the folder.
 func TestLoadTakesWhatNewTakes(t *testing.T) {
 	v3 := func(keys string) string { return strings.Replace(toyV3, "{", "{"+keys+",", 1) }
 	for name, test := range map[string]struct {

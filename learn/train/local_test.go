@@ -42,7 +42,7 @@ func newLocalTrainer(t testing.TB, change ...func(o *Options)) *Trainer {
 	return trainer
 }
 
-// eachInner runs a test with each optimizer that the steps of a round can be made by.
+// eachInner runs a test with each optimizer that can make the steps of a round.
 func eachInner(t *testing.T, test func(t *testing.T, inner func(*Options))) {
 	for _, optimizer := range []string{"", config.Muon} {
 		t.Run(cmp.Or(optimizer, config.AdamWName), func(t *testing.T) {
@@ -51,7 +51,7 @@ func eachInner(t *testing.T, test func(t *testing.T, inner func(*Options))) {
 	}
 }
 
-// localRound lets members train the batches of a step, and all apply the results.
+// localRound makes members train the batches of a step, and all trainers apply the results.
 func localRound(t *testing.T, step uint32, members []*Trainer, all []*Trainer) (loss float64) {
 	t.Helper()
 	var payloads [][]byte
@@ -79,7 +79,8 @@ func localRound(t *testing.T, step uint32, members []*Trainer, all []*Trainer) (
 	return loss
 }
 
-// TestLocalStepsLearn: two members train, a third one only applies; all learn the same, bit for bit.
+// TestLocalStepsLearn checks that two members that train and a third that only applies learn the
+// same model, bit for bit.
 func TestLocalStepsLearn(t *testing.T) { eachInner(t, testLocalStepsLearn) }
 
 func testLocalStepsLearn(t *testing.T, inner func(*Options)) {
@@ -100,7 +101,8 @@ func testLocalStepsLearn(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestLocalStepsOfStackedExperts wants two members that train models with stacked experts to learn the same.
+// TestLocalStepsOfStackedExperts checks that two members that train models with stacked experts
+// learn the same model.
 func TestLocalStepsOfStackedExperts(t *testing.T) {
 	for name, text := range map[string]string{"gpt_oss": toyGPTOSS, "llama4": toyLlama4} {
 		t.Run(name, func(t *testing.T) {
@@ -122,8 +124,9 @@ func TestLocalStepsOfStackedExperts(t *testing.T) {
 	}
 }
 
-// TestLocalTrainingMovesNothing: weights are as before after a training, one that fails and one whose round
-// does not come; and what was not sent yet as well after the latter two.
+// TestLocalTrainingMovesNothing checks that training leaves the weights unchanged, whether it
+// succeeds, fails, or its round does not start. In the latter two cases the unsent residual is
+// unchanged too.
 func TestLocalTrainingMovesNothing(t *testing.T) { eachInner(t, testLocalTrainingMovesNothing) }
 
 func testLocalTrainingMovesNothing(t *testing.T, inner func(*Options)) {
@@ -160,7 +163,8 @@ func testLocalTrainingMovesNothing(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestUncountedLocalStepsAreGivenBack: what did not count is sent again.
+// TestUncountedLocalStepsAreGivenBack checks that a result that does not count returns to the
+// residual, to be sent again.
 func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 	trainer := newLocalTrainer(t)
 	if _, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 8), nil); err != nil {
@@ -175,8 +179,9 @@ func TestUncountedLocalStepsAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestLocalStepsGoOn: a member that is started again with its optimizer sends the same bytes as one that
-// never stopped. The state that is lent to be written is not a copy, and outlives the trainer.
+// TestLocalStepsGoOn checks that a member that restarts with its optimizer state sends the same
+// bytes as a member that never stopped. The state that LendOptimizerState returns for writing is
+// not a copy, and outlives the trainer.
 func TestLocalStepsGoOn(t *testing.T) { eachInner(t, testLocalStepsGoOn) }
 
 func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
@@ -239,8 +244,9 @@ func testLocalStepsGoOn(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestLocalStepsAtALag: with an apply_lag of 2 a round is trained before the results of the one before
-// are applied; what is sent is how far the weights came from where they were then, moved by the own result that waits.
+// TestLocalStepsAtALag checks that with an apply_lag of 2, a round can be trained before the
+// results of the previous round are applied. It starts from the current weights, moved by the
+// member's waiting result, and the member sends how far the weights moved from there.
 func TestLocalStepsAtALag(t *testing.T) {
 	trainer := newLocalTrainer(t, func(o *Options) { o.Optimizer.LocalSteps.ApplyLag = 2 })
 	if trainer.ApplyLag() != 2 {
@@ -265,9 +271,9 @@ func TestLocalStepsAtALag(t *testing.T) {
 	}
 }
 
-// TestLocalStepsGoOnFromTheirOwn has one member: with an apply_lag of 2 the weights come where they come with 1,
-// but for rounding, as each round begins from the own result of the one before. With audits
-// it does not, and comes elsewhere.
+// TestLocalStepsGoOnFromTheirOwn checks a run with a single member. With an apply_lag of 2, the
+// weights equal the weights with a lag of 1 except for rounding, because each round starts from the
+// member's previous result. In an audited run a round does not start there, and the weights differ.
 func TestLocalStepsGoOnFromTheirOwn(t *testing.T) {
 	lead := func(lag uint8, audited bool) [][]float32 {
 		trainer := newLocalTrainer(t, func(o *Options) {
@@ -368,7 +374,7 @@ func TestLocalOptionsRefused(t *testing.T) {
 	}
 }
 
-// TestStepsOfABatch: every sequence is in one step, and none is empty.
+// TestStepsOfABatch checks that every sequence is in exactly one step, and that no step is empty.
 func TestStepsOfABatch(t *testing.T) {
 	batch := toyBatch(5, 12)
 	parts := cutSteps(batch, 3)

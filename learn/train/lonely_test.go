@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// TestALoneSpeakerHasALoneVote lets one of eight members lead the embeddings of tokens that nobody's
-// text has: it adds a pattern of its own to their momentum in every step. Nobody speaks against it, so
-// that the signs are its own; but its chunks move by an eighth of the rate.
+// TestALoneSpeakerHasALoneVote checks that one of eight members cannot dominate the embeddings of
+// tokens that occur in no member's text. The member adds a pattern to the momentum of these
+// embeddings in every step. No other member contradicts it, so the signs follow its pattern; but
+// its chunks move by only an eighth of the rate.
 func TestALoneSpeakerHasALoneVote(t *testing.T) {
 	const members, steps, tokens = 8, 40, 32 // tokens 0 to 31: control characters
 	var trainers []*Trainer

@@ -66,7 +66,7 @@ func (l *lookback) restore(x audit.Recomputation) (back func() error, err error)
 	return back, nil
 }
 
-// appliedStep contains the results by which a step moved the weights.
+// appliedStep contains the results that moved the weights in a step.
 type appliedStep struct {
 	results [][]codec.TensorResult
 	params  distro.ApplyParams

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// oddBits are weights that are hard to put back: zeros of both signs, the smallest and the largest numbers, infinities, and
-// what is no number.
+// oddBits are weights that are difficult to restore: zeros of both signs, the smallest and the
+// largest numbers, infinities, and NaNs.
 var oddBits = []uint32{0, 1 << 31, 1, 1<<31 | 1, 0x007fffff, 0x00800000, 0x807fffff, 0x7f7fffff, 0xff7fffff, 0x7f800000, 0xff800000, 0x7fc00001, 0xffc12345, 0x7f800001, 0x3f800000, 0xbf7fffff}
 
 func (a *audited) bits() (bits [][]uint32) {
@@ -29,9 +29,10 @@ func (a *audited) bits() (bits [][]uint32) {
 
 func sameWords(a, b [][]uint32) bool { return slices.EqualFunc(a, b, slices.Equal) }
 
-// TestLookBackToTheBit audits from each of many steps, of which some results counted and some did not, one after the other
-// without applying between, some broken off, in both precisions, with weights that are hard to put back: afterwards they are
-// those that a copy would have put back.
+// TestLookBackToTheBit checks that audits restore the weights to the bits that a copy would have
+// restored. It audits each of many steps, one after the other, without applying results between
+// audits. Some results count and some do not, some audits are cancelled, both precisions occur, and
+// some weights are difficult to restore.
 func TestLookBackToTheBit(t *testing.T) {
 	for _, c := range []struct {
 		lag       uint32
@@ -94,7 +95,7 @@ func TestLookBackToTheBit(t *testing.T) {
 	}
 }
 
-// endsLater is a context that ends when it was asked for its error so often.
+// endsLater is a context that ends after a number of calls of Err.
 type endsLater struct {
 	context.Context
 	ended context.Context
@@ -108,7 +109,8 @@ func (e *endsLater) Err() error {
 	return nil
 }
 
-// TestAuditsBetweenSteps: a member that audits between all its steps trains and applies what one does that never audits.
+// TestAuditsBetweenSteps checks that a member that audits between all its steps trains and applies
+// the same results as a member that never audits.
 func TestAuditsBetweenSteps(t *testing.T) {
 	for lag := uint32(1); lag <= 2; lag++ {
 		a := newAudited(t, lag, true, func(*Options) {})

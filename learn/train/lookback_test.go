@@ -8,7 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestCorrections makes weights right that are near, far off, zeros of both signs, or not numbers.
+// TestCorrections checks that corrections restore the bits of weights that are near or far off,
+// zeros of both signs, or NaNs.
 func TestCorrections(t *testing.T) {
 	bits := rapid.OneOf(rapid.Uint32(), rapid.SampledFrom([]uint32{0, 1, 1 << 31, 1<<31 | 1, 0x7f800000, 0xff800000, 0x7fc00001, math.Float32bits(0.02)}))
 	rapid.Check(t, func(t *rapid.T) {

@@ -23,7 +23,7 @@ const (
 	muonLargest  = 1.25 // more than any singular value of a factor; see TestOrthogonal
 )
 
-// muonAtOnce is the size in elements up to which the factor of a matrix is computed without
+// muonAtOnce is the size, in elements, of the largest matrix whose factor is computed without
 // interruption. Tests change it.
 var muonAtOnce = 1 << 20
 

@@ -17,7 +17,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestMuonReference compares with torch.optim.Muon (scripts/reference/muon_vectors.py).
+// TestMuonReference compares Muon's steps with torch.optim.Muon
+// (scripts/reference/muon_vectors.py).
 func TestMuonReference(t *testing.T) {
 	var reference struct {
 		Cases []struct {
@@ -79,8 +80,9 @@ func TestMuonMovesMatrices(t *testing.T) {
 	}
 }
 
-// TestOrthogonal: the factor of matrices, wide, tall and stacked, has singular values near 1, and none above the bound
-// that audits go by: so no chunk is longer than that allows, whatever the matrix is.
+// TestOrthogonal checks that the singular values of the factor of wide, tall and stacked matrices
+// are near 1, and that none exceeds the bound that audits use. So no chunk is longer than audits
+// allow, whatever the matrix.
 func TestOrthogonal(t *testing.T) {
 	for x := 0.0; x <= muonLargest; x += 1e-4 {
 		if y := polynomial[0]*x + polynomial[1]*x*x*x + polynomial[2]*x*x*x*x*x; y > muonLargest-0.03 || y < 0 {
@@ -121,7 +123,7 @@ func TestOrthogonal(t *testing.T) {
 	})
 }
 
-// TestMuonKeepsNoSquares: of matrices there is one running mean, and a state that is saved has no other.
+// TestMuonKeepsNoSquares checks that matrices have only one running mean, also in a saved state.
 func TestMuonKeepsNoSquares(t *testing.T) {
 	eachInner(t, func(t *testing.T, inner func(*Options)) {
 		trainer := newLocalTrainer(t, inner)
@@ -141,7 +143,7 @@ func TestMuonKeepsNoSquares(t *testing.T) {
 	})
 }
 
-// TestMuonMovesNoFurther: in no chunk the steps of a round lead further than audits allow.
+// TestMuonMovesNoFurther checks that the steps of a round move no chunk further than audits allow.
 func TestMuonMovesNoFurther(t *testing.T) {
 	trainer := newLocalTrainer(t, func(o *Options) {
 		o.Optimizer.LocalSteps.InnerOptimizer, o.Optimizer.LocalSteps.WeightDecay = config.Muon, 0
@@ -167,7 +169,8 @@ func TestMuonMovesNoFurther(t *testing.T) {
 	}
 }
 
-// furthestChunk returns the largest root mean square of how far the weights of a chunk came.
+// furthestChunk returns the largest root mean square of the distances that the weights of a chunk
+// moved.
 func furthestChunk(l distro.Layout, from, to []float32) (furthest float64) {
 	for c := range l.Chunks() {
 		before, after := l.Chunk(from, c, nil), l.Chunk(to, c, nil)
@@ -176,8 +179,8 @@ func furthestChunk(l distro.Layout, from, to []float32) (furthest float64) {
 	return furthest
 }
 
-// TestTornStepsAreMadeAgain: a step that is interrupted between large matrices leaves the weights of the round as they
-// were, and a replay that is begins from its first step.
+// TestTornStepsAreMadeAgain checks that a step that is interrupted between large matrices leaves
+// the weights of the round unchanged, and that an interrupted replay restarts from its first step.
 func TestTornStepsAreMadeAgain(t *testing.T) {
 	largest := muonAtOnce
 	muonAtOnce = 0
@@ -211,13 +214,14 @@ func TestTornStepsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestBrokenStepsAreNotKept: a step that fails half way while the caller gives up is not what a replay goes on from.
+// TestBrokenStepsAreNotKept checks that a replay does not continue from a step that fails half way
+// while the caller cancels the replay.
 func TestBrokenStepsAreNotKept(t *testing.T) {
 	a := newAuditedLocal(t, func(o *Options) { o.Optimizer.LocalSteps.InnerOptimizer = config.Muon })
 	batch := toyBatch(8, 16)
 	a.round(1, batch, true, nil)
 	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: a.opened()}
-	a.verifier.local().rounds.inner.muon.device = torch.Device(7) // which is not there
+	a.verifier.local().rounds.inner.muon.device = torch.Device(7) // a device that does not exist
 	stopped := false
 	for looks := 1; ; looks++ {
 		ctx := &stopping{t.Context(), looks}

@@ -7,15 +7,15 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// TestAuditsPassOddConfigurations: honest rounds pass at once, without anything being allowed for, at the ends of
-// what a run may be configured to.
+// TestAuditsPassOddConfigurations checks that honest rounds pass at once, without extra tolerance,
+// at the limits of a run's configuration.
 func TestAuditsPassOddConfigurations(t *testing.T) {
 	byMuon := func(o *Options) { o.Optimizer.LocalSteps.InnerOptimizer = config.Muon }
 	for _, c := range []struct {
 		name      string
 		model     string
 		steps     uint16
-		sequences uint64 // of a step
+		sequences uint64 // sequences per step
 		rate      float64
 		change    func(o *Options)
 	}{

@@ -27,7 +27,7 @@ func newTestOptimizer(t testing.TB, c config.Distro) *optimizer {
 	return o
 }
 
-// randomSlices has one slice for each test shape.
+// randomSlices returns one slice for each test shape.
 func randomSlices(seed uint64, scale float32) [][]float32 {
 	random := rand.New(rand.NewPCG(seed, 0))
 	slices := make([][]float32, len(testShapes))
@@ -71,11 +71,11 @@ func testHeader(step uint32) codec.Header {
 	return codec.Header{Step: step, BatchStart: 1, BatchEnd: 2}
 }
 
-// TestUncountedResultIsGivenBack compares with an optimizer that sent nothing: momentum
-// decays and takes in the gradient, and nothing of it is lost.
+// TestUncountedResultIsGivenBack checks that the momentum equals the momentum of an optimizer that
+// sent nothing: it decays and receives the gradient, and nothing of it is lost.
 func TestUncountedResultIsGivenBack(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
-	momentum := randomSlices(1, 0) // what δ would be had nothing been sent
+	momentum := randomSlices(1, 0) // value of δ if nothing had been sent
 	for step := range uint32(4) {
 		gradients := randomSlices(uint64(step)+10, 0.01)
 		encodeStep(t, o, step, gradients)
@@ -85,7 +85,7 @@ func TestUncountedResultIsGivenBack(t *testing.T) {
 			}
 		}
 		if step == 2 {
-			continue // it is settled only after another step, which decayed the momentum
+			continue // this result is settled only after the next step, which decays the momentum
 		}
 		for s := range step + 1 {
 			if err := o.finalize(s, false); err != nil {
@@ -167,8 +167,8 @@ func TestNothingIsSentOfNothing(t *testing.T) {
 	}
 }
 
-// TestApplyGivesSameBits applies the results of two trainers on replicas whose kernels
-// use different numbers of threads.
+// TestApplyGivesSameBits checks that replicas whose kernels use different numbers of threads get
+// the same bits from the results of two trainers.
 func TestApplyGivesSameBits(t *testing.T) {
 	for _, quantize := range []bool{true, false} {
 		c := testDistro()
@@ -277,11 +277,11 @@ func TestNewOptimizerRejects(t *testing.T) {
 	}
 }
 
-// TestMomentumDecaysWithTheRunsSteps: who misses steps goes on from a momentum that decayed meanwhile,
-// and gets back what decayed as long.
+// TestMomentumDecaysWithTheRunsSteps checks that the momentum of a trainer that misses steps decays
+// in these steps too, and that a result that does not count returns with the same decay.
 func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
 	o := newTestOptimizer(t, testDistro())
-	momentum := randomSlices(1, 0) // what δ would be had nothing been sent
+	momentum := randomSlices(1, 0) // value of δ if nothing had been sent
 	newest := uint32(0)
 	for _, step := range []uint32{1, 2, 6, 7, 20} {
 		gradients := randomSlices(uint64(step)+10, 0.01)
@@ -294,7 +294,7 @@ func TestMomentumDecaysWithTheRunsSteps(t *testing.T) {
 			}
 		}
 		if step == 2 || step == 7 {
-			continue // settled only after another step
+			continue // this result is settled only after the next step
 		}
 		for settled := range step + 1 {
 			if err := o.finalize(settled, false); err != nil {

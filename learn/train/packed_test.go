@@ -16,7 +16,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// packedBatch are the samples of scripts/reference/packed_vectors.py, read from their Parquet file.
+// packedBatch returns the samples of scripts/reference/packed_vectors.py, read from their Parquet
+// file.
 func packedBatch(t *testing.T) data.Batch {
 	t.Helper()
 	samples := []config.DataLocation{{Preprocessed: &config.PreprocessedData{Path: "testdata/packed"}}}
@@ -36,8 +37,9 @@ func packedBatch(t *testing.T) data.Batch {
 	return batch
 }
 
-// TestPackedSamplesAgainstTransformers compares the loss and all gradients of samples into which texts are
-// packed with those that transformers computes of whole rows, in micro-batches and on several engines.
+// TestPackedSamplesAgainstTransformers compares samples that contain several packed texts with
+// transformers' results for whole rows. It checks the loss and all gradients, in micro-batches and
+// on several engines.
 func TestPackedSamplesAgainstTransformers(t *testing.T) {
 	requireTorch(t)
 	batch := packedBatch(t)
@@ -67,7 +69,7 @@ func TestPackedSamplesAgainstTransformers(t *testing.T) {
 	}
 }
 
-// TestTextsWithoutLabels wants nothing of a text to be predicted from the text before it.
+// TestTextsWithoutLabels checks that no token of a text is predicted from the previous text.
 func TestTextsWithoutLabels(t *testing.T) {
 	trainer := newTestTrainer(t)
 	long, short := toyBatch(0, 2).Sequences[0][:9], toyBatch(0, 2).Sequences[1][:6]
@@ -83,8 +85,8 @@ func TestTextsWithoutLabels(t *testing.T) {
 	}
 }
 
-// TestPaddingIsNotComputed: a text with nothing to learn goes through no model, which for one with capped
-// logits would be a loss that is no number.
+// TestPaddingIsNotComputed checks that the model does not compute a text without labels. For a
+// model with capped logits, the loss of such a text would be NaN.
 func TestPaddingIsNotComputed(t *testing.T) {
 	const capped = `{"architectures":["Gemma2ForCausalLM"],"vocab_size":128,"hidden_size":32,"intermediate_size":64,"head_dim":16,
 "num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":1,"max_position_embeddings":64}`

@@ -19,7 +19,8 @@ import (
 
 const embedding = "model.embed_tokens.weight"
 
-// paddedBatches are the batches of scripts/reference/padding_vectors.py, in which the padding token 0 is frequent.
+// paddedBatches returns the batches of scripts/reference/padding_vectors.py, in which the padding
+// token 0 is frequent.
 func paddedBatches(t *testing.T) (batches []data.Batch) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/padding/tokens.ds")
@@ -60,8 +61,9 @@ func paddedTrainer(t *testing.T, v modeltest.Vectors, logged *bytes.Buffer) *Ada
 	return trainer
 }
 
-// TestPaddingAgainstTransformers: gradients equal transformers' gradients except in the padding token's row, which is zero
-// there. The losses of AdamW's steps equal transformers' losses without padding_idx.
+// TestPaddingAgainstTransformers checks that gradients equal transformers' gradients except in the
+// padding token's row, which is zero in transformers. It also checks that the losses of AdamW's
+// steps equal transformers' losses without padding_idx.
 func TestPaddingAgainstTransformers(t *testing.T) {
 	requireTorch(t)
 	v := modeltest.Read(t, "padding")
@@ -72,7 +74,7 @@ func TestPaddingAgainstTransformers(t *testing.T) {
 		for i, p := range trainer.parameters {
 			got, want := gradients[i].CopyFloat32s(), slices.Clone(v.Gradients[p.name])
 			if p.name == embedding {
-				row := want[:p.shape[1]] // of token 0
+				row := want[:p.shape[1]] // row of token 0
 				if slices.ContainsFunc(row, func(x float32) bool { return x != 0 }) {
 					t.Error("transformers trains the row")
 				}
@@ -108,7 +110,8 @@ func TestPaddingAgainstTransformers(t *testing.T) {
 	}
 }
 
-// TestNoPaddingNoWarning: a batch without the token logs nothing, also if the token is only predicted.
+// TestNoPaddingNoWarning checks that a batch without the padding token in its input logs nothing,
+// even if the token is predicted.
 func TestNoPaddingNoWarning(t *testing.T) {
 	requireTorch(t)
 	var logged bytes.Buffer

@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// splitConfig has heads and an inner width that can be halved; the head is not tied.
+// splitConfig has a head count and an inner width that can be halved; the output head is not tied.
 const splitConfig = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":128,"hidden_size":32,
 "intermediate_size":64,"num_hidden_layers":2,"num_attention_heads":8,"num_key_value_heads":4,"max_position_embeddings":64}`
 
@@ -36,7 +36,7 @@ func parallelTrainer(t *testing.T, text string, p Parallelism) *Trainer {
 		if strings.Contains(text, "Llama") {
 			return
 		}
-		o.MicroBatch = 1 // what balances the experts of a sequence is the same however they are cut
+		o.MicroBatch = 1 // sequences are balanced separately, so the cut does not change the balance loss
 	})
 }
 
@@ -55,8 +55,8 @@ func gradientOf(t *testing.T, trainer *Trainer) (loss float64, gradients [][]flo
 	return loss, gradients
 }
 
-// However many engines compute it, the gradient is the same, and its bits do not depend
-// on which of them is faster.
+// TestParallelGradients checks that the gradient is the same for any number of engines, and that
+// its bits do not depend on which engine is faster.
 func TestParallelGradients(t *testing.T) {
 	for name, text := range map[string]string{"tied": toyConfig, "split": splitConfig, "v2": toyV2, "v3": toyV3} {
 		want, gradients := gradientOf(t, parallelTrainer(t, text, Parallelism{}))
@@ -81,7 +81,8 @@ func TestParallelGradients(t *testing.T) {
 
 func abs(v float64) float64 { return max(v, -v) }
 
-// Members of a run with different numbers of engines hold the same weights.
+// TestParallelReplicasStayEqual checks that members of a run with different numbers of engines have
+// the same weights.
 func TestParallelReplicasStayEqual(t *testing.T) {
 	var members []*Trainer
 	for _, p := range []Parallelism{{}, {Data: 2}, {Tensor: 2}, {Data: 2, Tensor: 2}} {
@@ -120,7 +121,7 @@ func TestParallelReplicasStayEqual(t *testing.T) {
 	}
 }
 
-// What is loaded, or changed by AdamW, is seen by all engines.
+// TestEnginesShareWeights checks that all engines see weights that are loaded, or changed by AdamW.
 func TestEnginesShareWeights(t *testing.T) {
 	for _, p := range []Parallelism{{Data: 2}, {Tensor: 2}} {
 		o := toyOptions(t)
@@ -150,7 +151,7 @@ func TestEnginesShareWeights(t *testing.T) {
 	}
 }
 
-// countdown is cancelled after Err was called so many times, by whomever.
+// countdown is a context that is cancelled after a number of calls of Err, from any goroutine.
 type countdown struct {
 	context.Context
 	left atomic.Int64
@@ -163,7 +164,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// A cancelled gradient leaves nothing behind, neither in gradients nor in memory.
+// TestCancelledParallelGradient checks that a cancelled gradient leaves no trace in later
+// gradients, and no tensors in memory.
 func TestCancelledParallelGradient(t *testing.T) {
 	for _, p := range []Parallelism{{Data: 2}, {Tensor: 2}} {
 		trainer := parallelTrainer(t, splitConfig, p)

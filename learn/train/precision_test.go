@@ -13,8 +13,9 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// TestAuditInTheTrainersType: who computes in one type repeats what a trainer computed in the
-// other. Without that the two differ by more than any limit.
+// TestAuditInTheTrainersType checks that a verifier that computes in one type can repeat the
+// computation of a trainer that uses the other type. In different types, the two gradients differ
+// by more than any limit.
 func TestAuditInTheTrainersType(t *testing.T) {
 	if !torchtest.BF16(t) {
 		t.Skip("needs a machine on which bf16 computes rightly")
@@ -52,7 +53,7 @@ func TestAuditInTheTrainersType(t *testing.T) {
 	}
 }
 
-// TestTypeThatIsNotThere is an error, and no verdict.
+// TestTypeThatIsNotThere checks that an unavailable type causes an error, not a verdict.
 func TestTypeThatIsNotThere(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	a.step(1, toyBatch(0, 2), true)
@@ -63,7 +64,7 @@ func TestTypeThatIsNotThere(t *testing.T) {
 	}
 }
 
-// ending is a context that is cancelled when somebody has looked so often.
+// ending is a context that is cancelled after a number of calls of Err.
 type ending struct {
 	context.Context
 	left atomic.Int32
@@ -76,8 +77,8 @@ func (e *ending) Err() error {
 	return e.Context.Err()
 }
 
-// TestCancelledRecomputationsLeaveNothing: whenever a reference in another type is cancelled, the next one finds no
-// gradient of it.
+// TestCancelledRecomputationsLeaveNothing checks that a recomputation in another type can be
+// cancelled at any time. The next recomputation must not contain its gradient.
 func TestCancelledRecomputationsLeaveNothing(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	x := audit.Recomputation{Step: 1, Trainer: [32]byte{1}, Chunks: allChunks(a.verifier.Shapes()), Precision: audit.BF16}

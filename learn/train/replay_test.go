@@ -18,16 +18,16 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// auditedLocal is a run of a trainer of local steps and a verifier that computes otherwise.
+// auditedLocal is a run with a trainer of local steps and a verifier that uses other micro-batches.
 type auditedLocal struct {
 	t                 *testing.T
 	trainer, verifier *Trainer
 	roots             map[uint32][32]byte
-	newest            uint32          // step of the newest result that others hold
+	newest            uint32          // step of the newest result that other members hold
 	applied           []audit.Applied // newest first
 	waiting           []audit.Applied
 	shaken            bool
-	tamper            func() // with the weights that the steps led to; nil: nothing does
+	tamper            func() // changes the weights after the local steps; nil: no change
 	chunks            []uint32
 }
 
@@ -47,7 +47,8 @@ func newAuditedLocal(t *testing.T, change ...func(o *Options)) *auditedLocal {
 	}
 }
 
-// round trains a round, opens it and settles it. Cheat changes the batch that is trained; nil: nothing does.
+// round trains a round, opens it and settles it. cheat changes the batch that is trained; nil: no
+// change.
 func (a *auditedLocal) round(step uint32, batch data.Batch, held bool, cheat func(data.Batch) data.Batch) (payload []byte, opening audit.Opening) {
 	a.t.Helper()
 	trained := batch
@@ -92,7 +93,7 @@ func (a *auditedLocal) opened() []uint32 {
 	return allChunks(a.trainer.Shapes())
 }
 
-// settle applies the oldest round that waits, if it is due.
+// settle applies the oldest waiting round, if it is due.
 func (a *auditedLocal) settle() {
 	a.t.Helper()
 	if uint32(len(a.waiting)) < a.trainer.ApplyLag() {
@@ -108,7 +109,7 @@ func (a *auditedLocal) settle() {
 	a.applied = slices.Insert(a.applied, 0, now)
 }
 
-// audit lets the verifier check a round.
+// audit makes the verifier check a round.
 func (a *auditedLocal) audit(step uint32, batch data.Batch, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
 	before := digest(a.t, a.verifier)
@@ -122,7 +123,7 @@ func (a *auditedLocal) audit(step uint32, batch data.Batch, payload []byte, open
 	return a.compare(reference, payload, opening)
 }
 
-// question asks for a round as the weights are now.
+// question returns the request to recompute a round from the current weights.
 func (a *auditedLocal) question(step uint32) audit.Recomputation {
 	x := audit.Recomputation{Step: step, Trainer: [32]byte{1}, Chunks: a.opened(), Shaken: a.shaken}
 	x.Weights = step - min(step, a.trainer.ApplyLag())
@@ -134,7 +135,7 @@ func (a *auditedLocal) question(step uint32) audit.Recomputation {
 	return x
 }
 
-// compare checks what was opened by what the verifier computed.
+// compare checks an opening against the verifier's recomputation.
 func (a *auditedLocal) compare(reference *audit.Reference, payload []byte, opening audit.Opening) audit.Report {
 	a.t.Helper()
 	header, results, err := a.verifier.Decode(payload)
@@ -148,7 +149,8 @@ func (a *auditedLocal) compare(reference *audit.Reference, payload []byte, openi
 	return reference.Check(claim)
 }
 
-// TestAuditsPassHonestLocalSteps whatever is held, at both lags, at once and some rounds later.
+// TestAuditsPassHonestLocalSteps checks that audits pass honest rounds, held or not, at both lags,
+// immediately and some rounds later.
 func TestAuditsPassHonestLocalSteps(t *testing.T) { eachInner(t, testAuditsPassHonestLocalSteps) }
 
 func testAuditsPassHonestLocalSteps(t *testing.T, inner func(*Options)) {
@@ -182,8 +184,8 @@ func testAuditsPassHonestLocalSteps(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestAuditsPassWhatIsLearned: when a model has learned all that there is, its gradients are hardly more than
-// rounding, of which AdamW makes steps as long as any.
+// TestAuditsPassWhatIsLearned checks that audits pass a model that has nothing more to learn. Its
+// gradients are hardly more than rounding, but AdamW makes steps of the usual length from them.
 func TestAuditsPassWhatIsLearned(t *testing.T) { eachInner(t, testAuditsPassWhatIsLearned) }
 
 func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
@@ -213,8 +215,8 @@ func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
 	t.Logf("largest error %.2g, of a chunk %.2g", worst, chunk)
 }
 
-// TestAuditsPassTheSmallestRates: where a learning rate has come down to what rounding leaves of a weight, an honest step
-// may be longer than AdamW or Muon would make it.
+// TestAuditsPassTheSmallestRates checks that audits pass at learning rates as small as the rounding
+// of a weight. An honest step may then be longer than AdamW or Muon would make it.
 func TestAuditsPassTheSmallestRates(t *testing.T) { eachInner(t, testAuditsPassTheSmallestRates) }
 
 func testAuditsPassTheSmallestRates(t *testing.T, inner func(*Options)) {
@@ -235,8 +237,9 @@ func testAuditsPassTheSmallestRates(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestAuditsPassWhatRoundingChanges: with a learning rate at which nothing is learned, a bit more or less leads far
-// away within a round. So it does for who looks whether it does.
+// TestAuditsPassWhatRoundingChanges checks audits at a learning rate so large that the model learns
+// nothing, and a difference of one bit has a large effect within a round. An audit passes only if
+// it measures this effect, with Shaken.
 func TestAuditsPassWhatRoundingChanges(t *testing.T) {
 	a := newAuditedLocal(t, func(o *Options) {
 		o.LRSchedule.Constant.BaseLR, o.Optimizer.LocalSteps.InnerSteps = 0.1, 32
@@ -254,12 +257,13 @@ func TestAuditsPassWhatRoundingChanges(t *testing.T) {
 	}
 }
 
-// TestLocalAttacks: what is not how far the steps lead is found, in whatever step it lies and whatever is done
-// to what was not sent before.
+// TestLocalAttacks checks that audits find a result that does not match the movement of the weights
+// by the local steps. The difference may arise in any step, and the unsent residual may be changed
+// in any way.
 func TestLocalAttacks(t *testing.T) { eachInner(t, testLocalAttacks) }
 
 func testLocalAttacks(t *testing.T, inner func(*Options)) {
-	const at = 4 // the round that is attacked
+	const at = 4 // the attacked round
 	one := func(step int) func(data.Batch) data.Batch {
 		return func(batch data.Batch) data.Batch {
 			batch.Sequences = slices.Clone(batch.Sequences)
@@ -272,7 +276,8 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 			return batch
 		}
 	}
-	// What is added to how far the weights came, given what was not sent before.
+	// added returns an attack that adds a function of the unsent residual to the distance that the
+	// weights moved.
 	added := func(change func(float32) float32) func(*Trainer) {
 		return func(trainer *Trainer) {
 			for i, tensor := range trainer.weights() {
@@ -288,7 +293,7 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 		tamper func(*Trainer)
 		sent   func([]codec.TensorResult)
 		fault  audit.Fault
-		byMuon audit.Fault // its steps are further from the bound of all
+		byMuon audit.Fault // fault with Muon, whose steps are further from the common bound
 		passes bool
 	}{
 		{name: "nothing", passes: true},
@@ -336,7 +341,7 @@ func testLocalAttacks(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// stopping is a context that is cancelled after it was looked at so often.
+// stopping is a context that is cancelled after a number of calls of Err.
 type stopping struct {
 	context.Context
 	looks int
@@ -349,8 +354,8 @@ func (s *stopping) Err() error {
 	return nil
 }
 
-// TestReplaysGoOn: a replay that is stopped again and again goes on where it was, and comes to the same bits; what
-// the trainer does meanwhile is not touched by it.
+// TestReplaysGoOn checks that a replay that is stopped repeatedly continues from its last step and
+// gets the same bits. It does not affect the trainer's work between the stops.
 func TestReplaysGoOn(t *testing.T) { eachInner(t, testReplaysGoOn) }
 
 func testReplaysGoOn(t *testing.T, inner func(*Options)) {
@@ -389,8 +394,9 @@ func testReplaysGoOn(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestReplaysGoOnWhileRoundsAreApplied: what a replay that is stopped again and again goes on with is right, though it began
-// before rounds that have been applied since: the weights it began with are worked out anew from others.
+// TestReplaysGoOnWhileRoundsAreApplied checks that a replay that is stopped repeatedly gets the
+// right result even if rounds are applied after its start. The verifier recomputes the initial
+// weights of the replay from newer weights.
 func TestReplaysGoOnWhileRoundsAreApplied(t *testing.T) {
 	eachInner(t, testReplaysGoOnWhileRoundsAreApplied)
 }
@@ -420,7 +426,8 @@ func testReplaysGoOnWhileRoundsAreApplied(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestQuotients: AdamW's steps stay within their bound, and come up to it.
+// TestQuotients checks that AdamW's steps stay within their bound. The bound of the first step is
+// 1, which a step reaches.
 func TestQuotients(t *testing.T) {
 	if got := quotients([2]float64{0.9, 0.99}, 1); math.Abs(got-1) > 1e-12 {
 		t.Errorf("the first step is bounded by %v, want 1", got)
@@ -444,7 +451,8 @@ func TestQuotients(t *testing.T) {
 	}
 }
 
-// TestReplaysGoOnOnTheirBatchOnly: a replay of one batch, stopped half way, is not taken for that of another.
+// TestReplaysGoOnOnTheirBatchOnly checks that a replay of one batch, stopped half way, is not
+// continued with another batch.
 func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
 	a := newAuditedLocal(t)
 	batch, other := toyBatch(8, 16), toyBatch(8, 16)
@@ -468,8 +476,8 @@ func TestReplaysGoOnOnTheirBatchOnly(t *testing.T) {
 	}
 }
 
-// TestStoppedReplaysKeepNoResults: what a replay that was stopped keeps is its own; the results that were applied since its
-// round are asked for anew when it goes on.
+// TestStoppedReplaysKeepNoResults checks that a stopped replay keeps only its own data. To
+// continue, it is given the results that were applied since its round again.
 func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	a := newAuditedLocal(t)
 	batch := toyBatch(8, 16)
@@ -491,7 +499,8 @@ func TestStoppedReplaysKeepNoResults(t *testing.T) {
 	}
 }
 
-// TestReplaysThatFailChangeNothing: not where a result that was applied cannot be read, before the first step or after the last.
+// TestReplaysThatFailChangeNothing checks that a replay changes nothing if it cannot read an
+// applied result, before its first step or after its last one.
 func TestReplaysThatFailChangeNothing(t *testing.T) { eachInner(t, testReplaysThatFailChangeNothing) }
 
 func testReplaysThatFailChangeNothing(t *testing.T, inner func(*Options)) {

@@ -12,7 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// TestSaveIsTheSameWithoutCopies: a folder holds what Snapshot and OptimizerState say.
+// TestSaveIsTheSameWithoutCopies checks that Save writes the model of Snapshot and the state of
+// OptimizerState to a folder.
 func TestSaveIsTheSameWithoutCopies(t *testing.T) {
 	trainer := newTestTrainer(t)
 	if _, err := trainer.Step(t.Context(), 1, toyBatch(0, 4)); err != nil {
@@ -60,8 +61,8 @@ func TestSaveIsTheSameWithoutCopies(t *testing.T) {
 	}
 }
 
-// TestStatesAreNotCopied: going on from a state that was read takes no memory for a copy of it, and tensors that cannot
-// be read where they lie are copied.
+// TestStatesAreNotCopied checks that loading a state uses its tensors in place, without memory for
+// a copy. Tensors that cannot be read in place are copied.
 func TestStatesAreNotCopied(t *testing.T) {
 	trainer := newTestTrainer(t)
 	if _, err := trainer.Step(t.Context(), 1, toyBatch(0, 4)); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestOptimStats compares what is told of a gradient with sums by hand.
+// TestOptimStats compares the reported statistics of a gradient with sums computed by hand.
 func TestOptimStats(t *testing.T) {
 	var told []Gradient
 	r := statistics{

@@ -20,7 +20,7 @@ import (
 	"github.com/psyche-go/psyche/learn/torch/torchtest"
 )
 
-// stepper is what the two trainers have in common.
+// stepper contains the common methods of the two trainers.
 type stepper interface {
 	Step(ctx context.Context, step uint32, batch data.Batch) (float64, error)
 	Snapshot(ctx context.Context) (checkpoint.Snapshot, error)
@@ -77,7 +77,8 @@ func TestLossFalls(t *testing.T) {
 	}
 }
 
-// TestResume goes on from a folder as if nothing had happened.
+// TestResume checks that a trainer resumed from a folder continues exactly like a trainer that
+// never stopped.
 func TestResume(t *testing.T) {
 	for name, open := range steppers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +122,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// readVectors reads steps of an optimizer of PyTorch, and gives an engine to make them on.
+// readVectors reads reference steps of a PyTorch optimizer, and returns an engine to repeat them.
 func readVectors(t *testing.T, file string, reference any) *torch.Engine {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("testdata", file))
@@ -134,7 +135,8 @@ func readVectors(t *testing.T, file string, reference any) *torch.Engine {
 	return torchtest.Engine(t)
 }
 
-// TestAdamWReference compares with torch.optim.AdamW (scripts/reference/adamw_vectors.py).
+// TestAdamWReference compares AdamW's steps with torch.optim.AdamW
+// (scripts/reference/adamw_vectors.py).
 func TestAdamWReference(t *testing.T) {
 	var reference struct {
 		Cases []struct {
@@ -173,7 +175,8 @@ func TestAdamWReference(t *testing.T) {
 	}
 }
 
-// TestDamagedStateIsRefused: one number of a file would turn every weight into NaN.
+// TestDamagedStateIsRefused checks that a damaged state is refused. A single damaged number in a
+// file would turn every weight into NaN.
 func TestDamagedStateIsRefused(t *testing.T) {
 	for name, open := range steppers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +205,8 @@ func TestDamagedStateIsRefused(t *testing.T) {
 	}
 }
 
-// TestStateOfManyTensors loads the state of a model of as many tensors as DeepSeek-V3 has:
-// looking for each among all of them would take minutes.
+// TestStateOfManyTensors checks that the state of a model with as many tensors as DeepSeek-V3 loads
+// in seconds. A search through all tensors for each parameter would take minutes.
 func TestStateOfManyTensors(t *testing.T) {
 	const tensors = 44_500
 	r, state := &store{}, OptimizerState{}
@@ -232,8 +235,8 @@ func TestStateOfManyTensors(t *testing.T) {
 	}
 }
 
-// TestSavedMomentumIsAsOldAsItWas: a trainer that goes on from a saved state sends what it would have
-// sent, though it missed steps before.
+// TestSavedMomentumIsAsOldAsItWas checks that a trainer resumed from a saved state sends the same
+// result as without a restart, even if it missed steps before.
 func TestSavedMomentumIsAsOldAsItWas(t *testing.T) {
 	trainer, resumed := newTestTrainer(t), newTestTrainer(t)
 	train := func(trainer *Trainer, step uint32) []byte {

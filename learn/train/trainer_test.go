@@ -27,7 +27,7 @@ const toyConfig = `{"architectures":["LlamaForCausalLM"],"model_type":"llama","v
 // toyQwen2 has biases.
 var toyQwen2 = strings.NewReplacer("LlamaForCausalLM", "Qwen2ForCausalLM", `"llama"`, `"qwen2"`).Replace(toyConfig)
 
-// requireTorch skips the test where libtorch is missing, unless it must be there.
+// requireTorch skips the test if libtorch is missing, unless PSYCHE_REQUIRE_TORCH is 1.
 func requireTorch(t testing.TB) {
 	t.Helper()
 	err := torch.Load(torch.Options{Threads: 1})
@@ -86,7 +86,7 @@ func newTestTrainer(t testing.TB, change ...func(o *Options)) *Trainer {
 
 const verse = "the quick brown fox jumps over the lazy dog; pack my box with five dozen liquor jugs. "
 
-// toyBatch cuts sequences of 17 tokens out of a text that repeats.
+// toyBatch cuts sequences of 17 tokens from a repeated text.
 func toyBatch(start, end uint64) data.Batch {
 	text := strings.Repeat(verse, 3)
 	batch := data.Batch{ID: assign.BatchID{Start: start, End: end}}
@@ -115,8 +115,8 @@ func digest(t testing.TB, trainer interface {
 	return s.Manifest().Digest()
 }
 
-// TestReplicasStayEqual trains two members of a run for ten steps. A third one only
-// applies, and a fourth joins in the middle.
+// TestReplicasStayEqual checks that replicas stay equal for ten steps. Two members train, a third
+// only applies, and a fourth joins half way.
 func TestReplicasStayEqual(t *testing.T) {
 	members := []*Trainer{
 		newTestTrainer(t),
@@ -201,7 +201,7 @@ func TestCancelledTrainChangesNothing(t *testing.T) {
 	}
 }
 
-// cancelled is cancelled after Err was called so many times.
+// cancelled is a context that is cancelled after a number of calls of Err.
 type cancelled struct {
 	context.Context
 	left int
@@ -214,8 +214,8 @@ func (c *cancelled) Err() error {
 	return nil
 }
 
-// TestMicroBatches gets the same gradient from one pass as from uneven parts, and from
-// sequences of different lengths.
+// TestMicroBatches checks that one pass and uneven parts have the same gradient, also for sequences
+// of different lengths.
 func TestMicroBatches(t *testing.T) {
 	sequences := toyBatch(0, 5).Sequences
 	sequences[3] = sequences[3][:6]
@@ -247,7 +247,7 @@ func TestMicroBatches(t *testing.T) {
 	if norm(values[0]) < 0.1 {
 		t.Errorf("gradient norm is %v", norm(values[0]))
 	}
-	// The mean over tokens: the loss of each sequence, weighted by its length.
+	// The loss is the mean over tokens: the loss of each sequence, weighted by its length.
 	trainer := newTestTrainer(t)
 	want := 0.0
 	for _, sequence := range sequences {
@@ -394,7 +394,8 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSnapshotNamesTheTypeOfItsWeights trains a model whose config.json speaks of bf16.
+// TestSnapshotNamesTheTypeOfItsWeights checks that the snapshot of a model whose config.json
+// specifies bf16 specifies the actual type of the weights.
 func TestSnapshotNamesTheTypeOfItsWeights(t *testing.T) {
 	const key = `"torch_dtype": "bfloat16"`
 	began := toyModel(t, 4)
@@ -496,8 +497,8 @@ func TestNewRejects(t *testing.T) {
 	}
 }
 
-// TestLargeValuesWeighNoMore: who sends values says which coefficients, and how they compare, and not
-// how much its result weighs.
+// TestLargeValuesWeighNoMore checks that the values of a result select coefficients and their
+// proportions, but not the weight of the result.
 func TestLargeValuesWeighNoMore(t *testing.T) {
 	values := func(o *Options) { o.Optimizer.Distro.Quantize1Bit = false }
 	sender, other := newTestTrainer(t, values), newTestTrainer(t, values, func(o *Options) { o.TrainerID = [32]byte{2} })
@@ -527,7 +528,7 @@ func TestLargeValuesWeighNoMore(t *testing.T) {
 	}
 }
 
-// multiplied returns a result with all its values multiplied.
+// multiplied returns a result with all its values multiplied by factor.
 func multiplied(t *testing.T, trainer *Trainer, payload []byte, factor float32) []byte {
 	t.Helper()
 	header, results, err := trainer.Decode(payload)
@@ -547,8 +548,8 @@ func multiplied(t *testing.T, trainer *Trainer, payload []byte, factor float32) 
 	return rewritten
 }
 
-// TestValuesAreBoundedWhereverTheyAreRead: results that are applied, and those that an audit takes back, weigh
-// alike in each chunk.
+// TestValuesAreBoundedWhereverTheyAreRead checks that each chunk of a result has the same weight,
+// both when results are applied and when an audit undoes them.
 func TestValuesAreBoundedWhereverTheyAreRead(t *testing.T) {
 	trainer := newTestTrainer(t, func(o *Options) { o.Optimizer.Distro.Quantize1Bit = false })
 	payload, _, err := trainer.Train(t.Context(), 1, toyBatch(0, 4), nil)

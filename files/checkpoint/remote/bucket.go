@@ -42,7 +42,7 @@ type Bucket struct {
 	Store    objstore.Store
 	Name     string // of the bucket
 	Prefix   string // may be empty
-	CacheDir string // where Download puts what it gets
+	CacheDir string // folder for the files of Download
 	MaxBytes int64  // that Download gets; 0: 4 TiB
 
 	Space diskspace.Probe // of CacheDir; nil: diskspace.Of

@@ -99,7 +99,7 @@ func (u *Uploader) stage(step uint32) string {
 }
 
 // takeUp offers the newest remaining checkpoint of this uploader, and removes its older ones. It
-// ignores those of other runs, and those for other readers.
+// ignores checkpoints of other runs, and checkpoints for other readers.
 func (u *Uploader) takeUp() {
 	entries, _ := os.ReadDir(u.dir) // a missing folder contains no checkpoints
 	for _, entry := range entries {

@@ -94,8 +94,8 @@ func OnlyNulls(column parquet.Node) bool {
 	return null
 }
 
-// checkFooter decodes the footer of a file, and refuses an invalid one, or one that would take too
-// much memory.
+// checkFooter decodes the footer of a file. It refuses a footer that is invalid, or that would take
+// too much memory.
 func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err error) {
 	var tail [8]byte
 	if size < 12 {

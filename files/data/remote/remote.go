@@ -33,7 +33,7 @@ type Options struct {
 	Addr  string                  // of the server, host:port
 	Trust func(identity.ID) error // accepts or rejects the server's key
 	RunID string                  // of the run
-	Run   func() [32]byte         // hash of the run; nil or zero: the one that the server sends
+	Run   func() [32]byte         // hash of the run; nil or zero: the hash that the server sends
 	Key   identity.Key            // of the member
 
 	Inner bool // the server may have an address of a private network (package privatenet)

@@ -131,7 +131,7 @@ func handshake(ctx context.Context, socket net.Conn, o Options) (*session, error
 	return s, nil
 }
 
-// expect reads the expected kind of frame, or returns the reason for another one.
+// expect reads a frame of the expected kind. For another kind it returns an error with the reason.
 func (s *session) expect(want frame.Type) ([]byte, error) {
 	s.arriving.piece = 0
 	kind, payload, err := s.reader.Next(s.limit)

@@ -105,8 +105,8 @@ func (c *connection) sendPiece(ctx context.Context, number uint32, batch data.Ba
 	return sent, c.writer.Flush()
 }
 
-// read reads from the source, for a limited number of clients at a time, and for fewer with others'
-// batches.
+// read reads from the source for a limited number of clients at a time. The limit is lower for
+// batches of other members.
 func (s *Server) read(ctx context.Context, id assign.BatchID, others bool) (data.Batch, error) {
 	if others {
 		select {

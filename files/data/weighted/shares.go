@@ -92,7 +92,7 @@ func round(weights []*big.Rat, sum *big.Rat) []uint32 {
 	for i := 0; left > 0; i, left = i+1, left-1 {
 		shares[remainders[i].source]++
 	}
-	for ; left < 0; left++ { // shares of one that were rounded up: the largest pays
+	for ; left < 0; left++ { // small shares were rounded up to one: the largest share pays
 		largest := 0
 		for i, share := range shares {
 			if share > shares[largest] {

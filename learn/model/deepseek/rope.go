@@ -27,7 +27,7 @@ func (m *DeepSeek) rotations(s *torch.Scope, first, count int64) (cos, sin *torc
 }
 
 // rotate rotates heads x [B,T,H,QKRopeHeadDim] by their positions. Interleaved pairs are separated
-// to elements i and i+D/2, for queries and keys alike, so their products are the same.
+// to elements i and i+D/2, for both queries and keys, so their products are the same.
 func (m *DeepSeek) rotate(x, cos, sin *torch.Tensor) *torch.Tensor {
 	if m.config.Rope.Interleaved {
 		x = rotary.Deinterleave(x)

@@ -12,8 +12,8 @@ func (b *block) slides(tokens int64) bool {
 	return window > 0 && tokens > window || chunk > 0 && tokens > chunk
 }
 
-// leastBlock is the minimum number of queries with a window that are computed at once; a larger
-// window has as many.
+// leastBlock is the minimum number of queries with a window that are computed at once. A window
+// that is larger than leastBlock sets the number.
 const leastBlock = 16
 
 // attend returns the output of the heads for q [B,T,H,D], with keys and values [B,S,KV,D]. The last

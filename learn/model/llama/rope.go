@@ -24,7 +24,7 @@ func (t turned) of(l Layer) rotation {
 }
 
 // long reports whether a text of a number of tokens has another rotation, because it is longer than
-// those of the original training.
+// the texts of the original training.
 func (m *Llama) long(tokens int64) bool {
 	long := m.config.Rope.Long
 	return long != nil && tokens > long.OriginalContext

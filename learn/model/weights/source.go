@@ -270,8 +270,8 @@ func Export(parameters []torch.Parameter) []safetensors.Tensor {
 	return export(parameters, (*torch.Tensor).Bytes)
 }
 
-// Lend is Export without a copy, for parameters on the CPU. The result changes with them, and is
-// valid as long as they are.
+// Lend is Export without a copy, for parameters on the CPU. The result changes with the parameters,
+// and is valid as long as they are.
 func Lend(parameters []torch.Parameter) []safetensors.Tensor {
 	return export(parameters, (*torch.Tensor).Memory)
 }

@@ -37,7 +37,8 @@ func digest(t *testing.T, trainer *dummy.Trainer) [32]byte {
 	return s.Manifest().Digest()
 }
 
-// TestOrderAndSetMatter has members apply the same results, fewer, and in another order.
+// TestOrderAndSetMatter checks that members get equal models from the same results in the same
+// order, and different models from fewer results or another order.
 func TestOrderAndSetMatter(t *testing.T) {
 	batches := []data.Batch{
 		{ID: assign.BatchID{Start: 0, End: 1}, Sequences: [][]int32{{1, 2, 3}}},
@@ -123,7 +124,8 @@ func TestDelay(t *testing.T) {
 	})
 }
 
-// TestAudited: what a member trained another one can check, also when more was applied since.
+// TestAudited checks that a member can audit another member's result, also after later results were
+// applied.
 func TestAudited(t *testing.T) {
 	var members [2]*dummy.Audited
 	for i := range members {
@@ -163,7 +165,7 @@ func TestAudited(t *testing.T) {
 			t.Fatal(err)
 		}
 		if step > 1 {
-			continue // what the momentum goes on from is the caller's to look up
+			continue // a later claim needs the root of the previous momentum, which the caller must look up
 		}
 		if report := reference.Check(audit.Claim{Opening: opening, Header: header, Result: result}); report.Judge(audit.F32Limits) != audit.Passed {
 			t.Errorf("step %d: fault %v, error %v", step, report.Fault, report.Error)

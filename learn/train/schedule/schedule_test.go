@@ -15,9 +15,9 @@ import (
 var schedules = []struct {
 	name string
 	lr   config.LRSchedule
-	// want is the published formula in plain float64.
+	// want is the published formula in float64.
 	want func(s float64) float64
-	last uint32 // step after which nothing changes
+	last uint32 // step after which the rate does not change
 }{
 	{
 		"constant", config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 4e-4, WarmupSteps: 10, WarmupInitLR: 1e-5}},
@@ -84,7 +84,8 @@ func TestFormulas(t *testing.T) {
 	}
 }
 
-// TestGoldenBits pins the bits: they must be the same on every machine, for ever.
+// TestGoldenBits checks the exact bits of the rates, which must be the same on every machine and
+// never change.
 func TestGoldenBits(t *testing.T) {
 	var text strings.Builder
 	for _, test := range schedules {

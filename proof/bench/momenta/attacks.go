@@ -108,9 +108,9 @@ var (
 	DriftSent = Attack{"the largest coefficients of the mean gradient taken away, below the limits of bf16", func(s *Scene) [][]float32 {
 		return s.drift(s.loudest(512))
 	}}
-	// Stuffed is honest in all but one round of thirty, StuffedOften of ten. In that round it
-	// replaces its residual with the negative of the honest trainers' mean, with the maximum
-	// length.
+	// Stuffed lies in one round of thirty, StuffedOften in one of ten; the other rounds are honest.
+	// When it lies, it replaces its residual with the negative of the honest trainers' mean, with
+	// the maximum length.
 	Stuffed      = Attack{"what is not sent made as long as may be, against the others, in one round of 30", func(s *Scene) [][]float32 { return s.stuffed(30, 10) }}
 	StuffedOften = Attack{"the same in one round of ten", func(s *Scene) [][]float32 { return s.stuffed(10, 5) }}
 	// Withheld is honest but sends nothing, which the rules permit, so that all chunks move less.

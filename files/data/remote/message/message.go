@@ -324,7 +324,7 @@ const (
 	WrongRun                    // the server serves another run
 	NotMember                   // the key is not a member of the run
 	NotAssigned                 // the batch is neither the client's in a round of the state, nor from a finished round
-	Repeated                    // the client got this batch, or batches of others, too often
+	Repeated                    // the client got this batch, or batches of other members, too often
 	Unavailable                 // the data cannot be read now
 	BadData                     // the data is permanently wrong
 	Replaced                    // a newer connection of the key has replaced this one
