@@ -26,8 +26,8 @@ func TestLyingHost(t *testing.T) {
 		reason    string
 		proof     bool // two contradicting heads that the host signed
 	}{
-		"forks the history":            {liar.Fork, false, "another start of step", true},
-		"leaves out a signed action":   {liar.OmitAction, false, "another start of step", true},
+		"forks the history":            {liar.Fork, false, "a different start of step", true},
+		"leaves out a signed action":   {liar.OmitAction, false, "a different start of step", true},
 		"writes a checkpoint's report": {liar.FalseReport, true, "signature does not verify", false},
 		"replays another genesis":      {liar.OtherGenesis, true, "it signed a head of record", false},
 	}
