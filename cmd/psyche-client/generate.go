@@ -104,7 +104,7 @@ func readTokenizer(name string, s checkpoint.Snapshot) (*tokenizer.Tokenizer, er
 	coder, err := tokenizer.Find(s.File)
 	switch {
 	case errors.Is(err, tokenizer.ErrNone):
-		return nil, fmt.Errorf("%s: %w, which is needed to convert text to tokens; copy the tokenizer file of the training data there (init-model --tokenizer bytes makes one for bytes)", name, err)
+		return nil, fmt.Errorf("%s: %w; a tokenizer is needed to convert text to tokens: copy the tokenizer file of the training data into the folder of the model (for data of bytes, init-model --tokenizer bytes creates a tokenizer)", name, err)
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

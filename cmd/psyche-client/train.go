@@ -38,7 +38,7 @@ type memberFlags struct {
 
 	sourceFlags `embed:"" group:"Model and data:"`
 
-	AcceptLoss    bool `help:"Join at once with the older model in --checkpoint-dir even if no connected member has the newest recorded model; training that is in neither is lost. By default, the client waits for a member that has it." group:"In the run:"`
+	AcceptLoss    bool `help:"Join at once with the older model in --checkpoint-dir even if no connected member has the newest recorded model; training that neither this model nor a connected member has is lost. By default, the client waits for a member that has the newest model." group:"In the run:"`
 	FollowUpdates bool `help:"Stay in the run if its main authority replaces the trained model. By default, the client exits." group:"In the run:"`
 
 	MicroBatchSize int         `help:"Sequences in one pass through the model; fewer use less memory." default:"1" group:"Computing:"`

@@ -35,8 +35,8 @@ func ParseRun(text string) (run [32]byte, err error) {
 var ErrNoLog = errors.New("the server keeps no journal of the run")
 
 // Create starts a run on the server and returns once the run is on the server's disk. genesis
-// returns the run's first state for the server's key, which o.Key signs. The state's run id must be
-// o.RunID. Create returns the hash of the run. It makes one attempt.
+// gets the server's key and returns the first state of the run, whose run id must be o.RunID. Create
+// signs the state with o.Key and returns the hash of the run. It makes one attempt.
 func Create(ctx context.Context, o Options, genesis func(host coordinator.ClientID) (coordinator.State, error)) (run [32]byte, err error) {
 	err = withSession(ctx, o, frame.RoleCreator, func(s *session, host identity.ID) error {
 		state, err := genesis(coordinator.ClientID(host))

@@ -89,8 +89,8 @@ func (e *engine) start(name string, step uint32, task func(ctx context.Context) 
 	})
 }
 
-// cancel stops the current operation of the trainer. A training ahead of its round counts as not
-// started, even if that round starts before the trainer has stopped.
+// cancel stops the current operation of the trainer. If the operation is a training that began
+// ahead of its round, the engine treats it as never started, even if the round starts before the trainer has stopped.
 func (e *engine) cancel() {
 	if e.op != nil {
 		e.op.cancel()
