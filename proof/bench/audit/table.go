@@ -95,7 +95,7 @@ func printTables(out io.Writer, rows []row) {
 // printShadows prints the choices of the shadows below the limits, for each tenth of the longest
 // run.
 func printShadows(out io.Writer, kinds []string, byKind map[string][]row) {
-	_, _ = fmt.Fprintf(out, "\n| cheater without audits | chosen share of the sent coefficients, at 25, 50, 75, 100 %% of the run | shared with an honest trainer | opposite to an honest trainer |\n|---|---|---|---|\n")
+	_, _ = fmt.Fprintf(out, "\n| cheater without audits | share of the sent coefficients that the cheater chose, at 25, 50, 75, 100 %% of the run | share that an honest trainer sends too | share with the sign opposite to an honest trainer's |\n|---|---|---|---|\n")
 	for _, kind := range kinds {
 		if !strings.HasPrefix(kind, "steady") && !strings.HasPrefix(kind, "momentum turned round in") {
 			continue
