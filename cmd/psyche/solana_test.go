@@ -106,7 +106,7 @@ func (a *chainAdministrator) deploy(key string) {
 	if _, err := fmt.Sscanf(count, "%f for %d transactions", new(float64), &transactions); err != nil {
 		a.t.Fatalf("no transactions in:\n%s: %v", out, err)
 	}
-	a.documented(fmt.Sprintf("| the program | %.4f | %.4f lie in its accounts; %d transactions |", all, accounts, transactions))
+	a.documented(fmt.Sprintf("| the program | %.4f | %.4f of it stays in the program's accounts; %d transactions |", all, accounts, transactions))
 }
 
 // documented checks that docs/solana.md contains a line.
@@ -142,7 +142,7 @@ func TestChainAdministration(t *testing.T) {
 	}
 	const rent = 6960 // lamports per byte; each account pays for 128 more bytes
 	a.documented(fmt.Sprintf("| a client's addresses | %.4f |", rent*(128+layout.PeerSize)/1e9))
-	a.documented("| a run | 2.4199 | 2.41990848 come back with `free`;")
+	a.documented("| a run | 2.4199 | `free` returns 2.41990848 of it;")
 	a.does(exitRefused, "create twice", append(create, "--keypair", main)...)
 	if out := a.does(exitOK, "state           Paused", "run", "status", "--run-id", "p"); !strings.Contains(out, "2.41990848 SOL") {
 		t.Errorf("no account:\n%s", out)
