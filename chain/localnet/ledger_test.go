@@ -195,7 +195,7 @@ func TestVersions(t *testing.T) {
 		}
 		c.next()
 		for _, commitment := range []Commitment{Processed, Confirmed, Finalized} {
-			for _, lag := range []int{0, 3, maxLag} {
+			for _, lag := range []int{0, 3, MaxLag} {
 				v := c.At(commitment, lag)
 				want := byte(min(v.Slot, uint64(slot+1)))
 				if a := v.Account(account); v.Slot >= firstSlot && a.Data[0] != want {
@@ -204,7 +204,7 @@ func TestVersions(t *testing.T) {
 			}
 		}
 	}
-	if kept := len(c.state[account]); kept > maxLag+8 {
+	if kept := len(c.state[account]); kept > MaxLag+8 {
 		t.Errorf("%d versions are kept", kept)
 	}
 }

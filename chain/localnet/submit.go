@@ -26,7 +26,7 @@ func (l *Ledger) Submit(raw []byte) (*Record, error) {
 	if !o.landed {
 		return nil, o.Err
 	}
-	oldest := l.behind(l.config.Finalized + maxLag).number
+	oldest := l.behind(l.config.Finalized + MaxLag).number
 	for key, a := range o.changes {
 		l.state.put(key, open.number, oldest, a)
 	}
@@ -132,7 +132,7 @@ func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transactio
 	case next.Lamports < l.config.Rent.Minimum(len(next.Data)):
 		return transaction.Signature{}, fmt.Errorf("airdrop %d lamports: %w: an account must hold at least %d", lamports, errFaucet, l.config.Rent.Minimum(len(next.Data)))
 	}
-	l.state.put(key, open.number, l.behind(l.config.Finalized+maxLag).number, &next)
+	l.state.put(key, open.number, l.behind(l.config.Finalized+MaxLag).number, &next)
 	var name transaction.Signature
 	first := sha256.Sum256(fmt.Appendf(nil, "psyche/localnet/airdrop %d %d %d %s", l.config.Seed, open.number, len(open.records), key))
 	second := sha256.Sum256(first[:])
@@ -172,8 +172,8 @@ func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
 func (l *Ledger) SetAccount(key transaction.PublicKey, a *Account) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state.put(key, l.open().number, l.behind(l.config.Finalized+maxLag).number, a)
+	l.state.put(key, l.open().number, l.behind(l.config.Finalized+MaxLag).number, a)
 }
 
-// maxLag is the maximum number of slots that a node may be behind.
-const maxLag = 64
+// MaxLag is the maximum number of slots that a node may be behind.
+const MaxLag = 64

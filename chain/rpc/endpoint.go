@@ -18,7 +18,7 @@ import (
 
 // Defaults and limits.
 const (
-	defaultTimeout = 10 * time.Second
+	DefaultTimeout = 10 * time.Second
 	maxRetryAfter  = time.Minute // limit for a node's Retry-After
 
 	smallAnswer = 1 << 20  // bytes; most are below a kilobyte

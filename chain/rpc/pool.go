@@ -15,7 +15,7 @@ const maxEndpoints = 16
 // Options configure a Pool.
 type Options struct {
 	Endpoints []Address
-	// Timeout limits every request. Zero means defaultTimeout.
+	// Timeout limits every request. Zero means DefaultTimeout.
 	Timeout time.Duration
 	// Transport carries the requests. If nil, the Pool creates a transport with a few connections
 	// per node.
@@ -34,7 +34,7 @@ func NewPool(o Options) (*Pool, error) {
 		return nil, fmt.Errorf("endpoints of the chain: %d, want 1 to %d", len(o.Endpoints), maxEndpoints)
 	}
 	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
+		o.Timeout = DefaultTimeout
 	}
 	p := &Pool{}
 	if o.Transport == nil {

@@ -17,8 +17,8 @@ import (
 // MaxEndpoints limits the endpoints of a client.
 const MaxEndpoints = 3
 
-// defaultMaxElapsed is the default time limit of Dial.
-const defaultMaxElapsed = 30 * time.Second
+// DefaultMaxElapsed is the default time limit of Dial.
+const DefaultMaxElapsed = 30 * time.Second
 
 // Errors of a Client, in addition to the errors of package backend.
 var (
@@ -41,11 +41,11 @@ type Options struct {
 	// not pay for ticks.
 	Observe bool
 	// MaxPrice limits the priority fee per compute unit, in millionths of a lamport. Zero means
-	// defaultMaxPrice.
+	// DefaultMaxPrice.
 	MaxPrice uint64
-	// MaxElapsed limits the time of Dial. Zero means defaultMaxElapsed.
+	// MaxElapsed limits the time of Dial. Zero means DefaultMaxElapsed.
 	MaxElapsed time.Duration
-	// Pace configures intervals. Zero fields are set from defaultPace.
+	// Pace configures intervals. Zero fields are set from DefaultPace.
 	Pace Pace
 	// Transport carries the requests. If nil, the transport of package rpc is used.
 	Transport http.RoundTripper
@@ -67,8 +67,8 @@ type Pace struct {
 	Late   time.Duration // wait of the clients after the last rank with a turn
 }
 
-// defaultPace returns intervals that public endpoints accept.
-func defaultPace() Pace {
+// DefaultPace returns intervals that public endpoints accept.
+func DefaultPace() Pace {
 	return Pace{
 		Poll: 5 * time.Second, Fetch: time.Second, Prove: 4 * time.Second, Grace: 15 * time.Second, Peers: time.Minute,
 		Resend: normalSlot, Repeat: 2 * time.Second, Status: 600 * time.Millisecond, Turn: 2 * time.Second, Late: 30 * time.Second,
@@ -77,7 +77,7 @@ func defaultPace() Pace {
 
 // withDefaults replaces zero fields with defaults.
 func (p Pace) withDefaults() Pace {
-	defaults := defaultPace()
+	defaults := DefaultPace()
 	for _, field := range []struct{ value, standard *time.Duration }{
 		{&p.Poll, &defaults.Poll}, {&p.Fetch, &defaults.Fetch}, {&p.Prove, &defaults.Prove}, {&p.Grace, &defaults.Grace},
 		{&p.Peers, &defaults.Peers}, {&p.Resend, &defaults.Resend}, {&p.Repeat, &defaults.Repeat}, {&p.Status, &defaults.Status},
@@ -93,10 +93,10 @@ func (p Pace) withDefaults() Pace {
 // check sets defaults and validates the options.
 func (o *Options) check() error {
 	if o.MaxPrice == 0 {
-		o.MaxPrice = defaultMaxPrice
+		o.MaxPrice = DefaultMaxPrice
 	}
 	if o.MaxElapsed == 0 {
-		o.MaxElapsed = defaultMaxElapsed
+		o.MaxElapsed = DefaultMaxElapsed
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

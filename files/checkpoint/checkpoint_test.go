@@ -184,7 +184,7 @@ func TestWriteDirLeavesOtherFoldersAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := WriteDir(dir, sample(1)); !errors.Is(err, errOccupied) {
+			if err := WriteDir(dir, sample(1)); !errors.Is(err, ErrOccupied) {
 				t.Errorf("error = %v, want ErrOccupied", err)
 			}
 			for _, name := range test.files {

@@ -18,7 +18,7 @@ var (
 	ErrForbidden    = errors.New("the token does not have permission")
 	ErrGated        = errors.New("the repository is gated; accept its conditions on its page, then use a token of that account")
 	ErrNotFound     = errors.New("not found")
-	errConflict     = errors.New("the repository changed in the meantime")
+	ErrConflict     = errors.New("the repository changed in the meantime")
 
 	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without a request
 	ErrUnreachable = errors.New("cannot reach the Hub; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
@@ -75,7 +75,7 @@ func (e *StatusError) Unwrap() error {
 	case e.Status == http.StatusForbidden:
 		return ErrForbidden
 	case e.Status == http.StatusConflict, e.Status == http.StatusPreconditionFailed:
-		return errConflict
+		return ErrConflict
 	default:
 		return nil
 	}

@@ -32,7 +32,7 @@ func TestFloat32s(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (Tensor{DType: I64, Shape: []int64{0}}).Float32s(); !errors.Is(err, errInvalid) {
+	if _, err := (Tensor{DType: I64, Shape: []int64{0}}).Float32s(); !errors.Is(err, ErrInvalid) {
 		t.Errorf("I64: error = %v, want ErrInvalid", err)
 	}
 	half, err := Tensor{DType: F16, Shape: []int64{1}, Data: []byte{1, 0x7e}}.Float32s()

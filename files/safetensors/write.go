@@ -116,7 +116,7 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tenso
 			return nil, nil, err
 		}
 		if tensor.Name == metadataKey || seen[tensor.Name] || !utf8.ValidString(tensor.Name) {
-			return nil, nil, fmt.Errorf("%w: tensor name %q is reserved, not UTF-8, or occurs twice", errInvalid, tensor.Name)
+			return nil, nil, fmt.Errorf("%w: tensor name %q is reserved, not UTF-8, or occurs twice", ErrInvalid, tensor.Name)
 		}
 		seen[tensor.Name] = true
 		end := at + int64(len(tensor.Data))
@@ -130,8 +130,8 @@ func encodeHeader(tensors []Tensor, metadata map[string]string) ([]byte, []Tenso
 	}
 	raw := header.buffer.Bytes()
 	length := len(raw) - lengthSize
-	if length > maxHeaderSize {
-		return nil, nil, fmt.Errorf("%w: header has %d bytes, the limit is %d", errInvalid, length, maxHeaderSize)
+	if length > MaxHeaderSize {
+		return nil, nil, fmt.Errorf("%w: header has %d bytes, the limit is %d", ErrInvalid, length, MaxHeaderSize)
 	}
 	binary.LittleEndian.PutUint64(raw, uint64(length))
 	return raw, order, nil
@@ -148,7 +148,7 @@ func (h *headerWriter) metadata(metadata map[string]string) error {
 	h.more = false
 	for _, key := range slices.Sorted(maps.Keys(metadata)) {
 		if !utf8.ValidString(key) || !utf8.ValidString(metadata[key]) {
-			return fmt.Errorf("%w: metadata %q is not UTF-8", errInvalid, key)
+			return fmt.Errorf("%w: metadata %q is not UTF-8", ErrInvalid, key)
 		}
 		h.key(key)
 		h.value(metadata[key])

@@ -216,7 +216,7 @@ func TestLoadOfLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(time.Until(began.Add(defaultRestartGrace + time.Second)))
+	time.Sleep(time.Until(began.Add(DefaultRestartGrace + time.Second)))
 	t.Logf("restart with %d members and %d observers: all have the log after %v, one that lost its log after %v; %d observers came back; %d members were withdrawn",
 		*loadMembers, *loadObservers, slices.Max(times).Round(time.Millisecond), lost.Round(time.Millisecond), l.asked.Load(), l.withdrawn.Load())
 	if n := l.withdrawn.Load(); n > 0 {

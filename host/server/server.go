@@ -29,17 +29,17 @@ import (
 
 // Defaults of Options.
 const (
-	defaultWithdrawGrace    = core.DefaultGrace
-	defaultRestartGrace     = core.DefaultGrace
-	defaultBeat             = time.Second
-	defaultMaxStrangers     = 512
-	defaultSeatsPerNetwork  = 16
-	defaultMaxRuns          = 64
-	defaultActionsPerSecond = 10
-	defaultJoinsPerSecond   = 2
-	defaultJoinsAtOnce      = 640
-	defaultSnapshotEvery    = 1000
-	defaultLogBytes         = 8 << 20
+	DefaultWithdrawGrace    = core.DefaultGrace
+	DefaultRestartGrace     = core.DefaultGrace
+	DefaultBeat             = time.Second
+	DefaultMaxStrangers     = 512
+	DefaultSeatsPerNetwork  = 16
+	DefaultMaxRuns          = 64
+	DefaultActionsPerSecond = 10
+	DefaultJoinsPerSecond   = 2
+	DefaultJoinsAtOnce      = 640
+	DefaultSnapshotEvery    = 1000
+	DefaultLogBytes         = 8 << 20
 )
 
 // secondsOfBurst is the number of seconds for which a quiet key, or run, can save up actions.
@@ -67,48 +67,48 @@ type Options struct {
 	Models map[string]Model
 	// MaxRuns limits the open runs, including the runs of Runs and SaveStateDir. At the limit,
 	// clients cannot start runs over the network. Closed runs have a separate limit. Zero means
-	// defaultMaxRuns.
+	// DefaultMaxRuns.
 	MaxRuns int
 	// SaveStateDir is the directory of the host's key and the runs' journals. If empty, nothing is
 	// saved.
 	SaveStateDir string
 	// SnapshotEvery is the minimum number of journal records between two snapshots. Zero means
-	// defaultSnapshotEvery.
+	// DefaultSnapshotEvery.
 	SnapshotEvery int
 	// WithdrawGrace is how long a participant may be disconnected before the host withdraws it.
-	// Zero means defaultWithdrawGrace. If negative, the host never withdraws participants.
+	// Zero means DefaultWithdrawGrace. If negative, the host never withdraws participants.
 	WithdrawGrace time.Duration
 	// RestartGrace replaces WithdrawGrace after a start of the server, when clients first have to
 	// detect that it is back. No round ends until RestartGrace is over, or until all clients are
-	// back. It is at least WithdrawGrace. Zero means defaultRestartGrace.
+	// back. It is at least WithdrawGrace. Zero means DefaultRestartGrace.
 	RestartGrace time.Duration
 	// Beat is the maximum sleep of an idle run. After at most this time, the run shows /healthz
 	// that it is alive, and checks whether the clock of Now was set. Ticks come when they are due,
-	// independently of Beat. Zero means defaultBeat.
+	// independently of Beat. Zero means DefaultBeat.
 	Beat time.Duration
 	// MaxStrangers limits the connections of keys that are not part of a run. A second limit of the
 	// same size applies to observers whose keys have no role. Members, clients that left during the
 	// epoch, and keys with a role can always connect. At the limit, the address with the most
-	// connections loses its oldest one to an address with fewer. Zero means defaultMaxStrangers.
+	// connections loses its oldest one to an address with fewer. Zero means DefaultMaxStrangers.
 	MaxStrangers int
 	// MaxSeatsPerNetwork limits how many clients of one network (/24 of IPv4, /48 of IPv6) may take
 	// part in a run. Private networks, and keys that the run knows, are exempt. Zero means
-	// defaultSeatsPerNetwork. If negative, there is no limit.
+	// DefaultSeatsPerNetwork. If negative, there is no limit.
 	MaxSeatsPerNetwork int
 	// MaxSeatsPerPrivateNetwork is the limit for private networks and for this machine, from which
 	// all clients seem to come if there is a proxy in front of the server. Zero means no limit.
 	MaxSeatsPerPrivateNetwork int
 	// ActionsPerSecond limits the long-term rate of actions per key. Up to ten seconds' worth may
-	// come at once. Actions above the limit have to wait. Zero means defaultActionsPerSecond.
+	// come at once. Actions above the limit have to wait. Zero means DefaultActionsPerSecond.
 	ActionsPerSecond float64
 	// JoinsPerSecond limits the joins to one run in the same way, over all keys and in turns
 	// between addresses: a client that repeatedly joins and leaves makes the journal longer without
 	// progress. The same limit applies to SetDelegates. JoinsAtOnce is the burst, for members of a
-	// run that join together. Zero means defaultJoinsPerSecond and defaultJoinsAtOnce.
+	// run that join together. Zero means DefaultJoinsPerSecond and DefaultJoinsAtOnce.
 	JoinsPerSecond float64
 	JoinsAtOnce    int
 	// LogBytesPerSecond limits the total rate of journals for auditors and of Models. Connections
-	// share it by address. Zero means defaultLogBytes.
+	// share it by address. Zero means DefaultLogBytes.
 	LogBytesPerSecond float64
 	// Key is the host's key. If zero, the key in SaveStateDir is used, or a new one; see HostKey.
 	Key identity.Key
@@ -166,17 +166,17 @@ func (p CreatePolicy) allows(id, host identity.ID) bool {
 
 // setDefaults replaces zero values with defaults.
 func (o *Options) setDefaults() {
-	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, defaultWithdrawGrace)
-	o.RestartGrace = max(cmp.Or(o.RestartGrace, defaultRestartGrace), o.WithdrawGrace)
-	o.Beat = cmp.Or(o.Beat, defaultBeat)
-	o.MaxStrangers = cmp.Or(o.MaxStrangers, defaultMaxStrangers)
-	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, defaultSeatsPerNetwork)
-	o.MaxRuns = cmp.Or(o.MaxRuns, defaultMaxRuns)
-	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, defaultActionsPerSecond)
-	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, defaultJoinsPerSecond)
-	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, defaultJoinsAtOnce)
-	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, defaultSnapshotEvery)
-	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, defaultLogBytes)
+	o.WithdrawGrace = cmp.Or(o.WithdrawGrace, DefaultWithdrawGrace)
+	o.RestartGrace = max(cmp.Or(o.RestartGrace, DefaultRestartGrace), o.WithdrawGrace)
+	o.Beat = cmp.Or(o.Beat, DefaultBeat)
+	o.MaxStrangers = cmp.Or(o.MaxStrangers, DefaultMaxStrangers)
+	o.MaxSeatsPerNetwork = cmp.Or(o.MaxSeatsPerNetwork, DefaultSeatsPerNetwork)
+	o.MaxRuns = cmp.Or(o.MaxRuns, DefaultMaxRuns)
+	o.ActionsPerSecond = cmp.Or(o.ActionsPerSecond, DefaultActionsPerSecond)
+	o.JoinsPerSecond = cmp.Or(o.JoinsPerSecond, DefaultJoinsPerSecond)
+	o.JoinsAtOnce = cmp.Or(o.JoinsAtOnce, DefaultJoinsAtOnce)
+	o.SnapshotEvery = cmp.Or(o.SnapshotEvery, DefaultSnapshotEvery)
+	o.LogBytesPerSecond = cmp.Or(o.LogBytesPerSecond, DefaultLogBytes)
 	if o.Now == nil {
 		o.Now = steadyClock(time.Now())
 	}

@@ -27,7 +27,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 		return p, state
 	}
 	bubble(t, func(o *Options) {
-		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(host), dir, defaultWithdrawGrace
+		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(host), dir, DefaultWithdrawGrace
 	}, func(t *testing.T, connect func() *peer) {
 		for i := range byte(2) {
 			participant := connect().enter(1 + i)
@@ -37,7 +37,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 			authority.submit(coordinator.SetPaused{Paused: i == 0})
 			_ = authority.socket.Close()
 			_ = participant.socket.Close()
-			time.Sleep(defaultWithdrawGrace + time.Second)
+			time.Sleep(DefaultWithdrawGrace + time.Second)
 			watcher, after := observe(connect)
 			_ = watcher.socket.Close()
 			if len(before.Pending) != 1 || after.Authority.MainNonce <= before.Authority.MainNonce {
@@ -63,7 +63,7 @@ func TestHostWithdrawsAfterItsKeyWasUsed(t *testing.T) {
 func TestRestartWaitsForClients(t *testing.T) {
 	dir := t.TempDir()
 	options := func(o *Options) {
-		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(50), dir, defaultWithdrawGrace
+		o.Key, o.SaveStateDir, o.WithdrawGrace = backendtest.Key(50), dir, DefaultWithdrawGrace
 	}
 	pending := func() int {
 		log, _, err := Replay(JournalPath(dir, hostileRun), nil)
@@ -90,7 +90,7 @@ func TestRestartWaitsForClients(t *testing.T) {
 			t.Fatalf("%d clients remain, want the returned client", n)
 		}
 		_ = back.socket.Close()
-		time.Sleep(defaultWithdrawGrace + time.Second)
+		time.Sleep(DefaultWithdrawGrace + time.Second)
 		if n := pending(); n != 0 {
 			t.Fatal("after its return the client has more than the grace period of a running server")
 		}

@@ -24,10 +24,10 @@ import (
 
 // Defaults of Options.
 const (
-	defaultMaxElapsed      = 30 * time.Second
-	defaultInitialInterval = 200 * time.Millisecond
-	// defaultMaxInterval, with the random half on top, is at most frame.LongestPause.
-	defaultMaxInterval = frame.LongestPause * 2 / 3
+	DefaultMaxElapsed      = 30 * time.Second
+	DefaultInitialInterval = 200 * time.Millisecond
+	// DefaultMaxInterval, with the random half on top, is at most frame.LongestPause.
+	DefaultMaxInterval = frame.LongestPause * 2 / 3
 )
 
 // Options configure a Client.
@@ -50,7 +50,7 @@ type Options struct {
 
 	// MaxAttempts limits the attempts of Dial. Zero means no limit.
 	MaxAttempts uint
-	// MaxElapsed limits the total time of Dial's attempts. Zero means defaultMaxElapsed.
+	// MaxElapsed limits the total time of Dial's attempts. Zero means DefaultMaxElapsed.
 	MaxElapsed time.Duration
 	// ReconnectTimeout limits the time for a later reconnection. Zero means no limit.
 	ReconnectTimeout time.Duration
@@ -125,13 +125,13 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 // check sets defaults and validates the options.
 func (o *Options) check() error {
 	if o.MaxElapsed == 0 {
-		o.MaxElapsed = defaultMaxElapsed
+		o.MaxElapsed = DefaultMaxElapsed
 	}
 	if o.InitialInterval == 0 {
-		o.InitialInterval = defaultInitialInterval
+		o.InitialInterval = DefaultInitialInterval
 	}
 	if o.MaxInterval == 0 {
-		o.MaxInterval = defaultMaxInterval
+		o.MaxInterval = DefaultMaxInterval
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

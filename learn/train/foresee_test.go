@@ -81,7 +81,7 @@ func TestForeseenIsTakenBack(t *testing.T) {
 			}
 		},
 		"a training that nobody confirmed": func(t *testing.T, trainer *Trainer) {
-			if _, _, err := trainer.Train(t.Context(), 2, toyBatch(2, 4), nil); !errors.Is(err, errStep) {
+			if _, _, err := trainer.Train(t.Context(), 2, toyBatch(2, 4), nil); !errors.Is(err, ErrStep) {
 				t.Error(err)
 			}
 		},
@@ -142,7 +142,7 @@ func TestForeseenIsApplied(t *testing.T) {
 	if digest(t, trainer) != digest(t, other) {
 		t.Error("the weights differ")
 	}
-	if _, err := trainer.Foresee(t.Context(), 3, nil, false); !errors.Is(err, errStep) {
+	if _, err := trainer.Foresee(t.Context(), 3, nil, false); !errors.Is(err, ErrStep) {
 		t.Errorf("speculation about an applied step: %v", err)
 	}
 	if done, err := newTestTrainer(t, lookingAhead).Foresee(t.Context(), 1, nil, false); done || err != nil {

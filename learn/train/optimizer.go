@@ -93,7 +93,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 		return nil, fmt.Errorf("%w: gradient norm is %v", errNotFinite, norm)
 	}
 	if _, trained := o.sent[header.Step]; trained {
-		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, errStep)
+		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, ErrStep)
 	}
 	scaled := float32(float64(lr) * clipScale(norm, o.config.ClipGradNorm))
 	if float64(scaled)*norm > maxUpdate {

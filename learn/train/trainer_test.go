@@ -346,7 +346,7 @@ func TestVerifyAndApplyReject(t *testing.T) {
 	if err := apply(3, payload); err != nil {
 		t.Error(err)
 	}
-	if err := apply(3, payload); !errors.Is(err, errStep) {
+	if err := apply(3, payload); !errors.Is(err, ErrStep) {
 		t.Errorf("applied twice: error = %v, want ErrStep", err)
 	}
 }
@@ -434,7 +434,7 @@ func TestLoadRejects(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := toyModel(t, 5)
 			test.change(&s)
-			if err := trainer.Load(t.Context(), s); !errors.Is(err, errModel) {
+			if err := trainer.Load(t.Context(), s); !errors.Is(err, ErrModel) {
 				t.Errorf("error = %v, want ErrModel", err)
 			}
 			if digest(t, trainer) != before {

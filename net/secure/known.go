@@ -37,9 +37,9 @@ type KnownServers struct {
 	mu sync.Mutex
 }
 
-// defaultKnownServers returns the path of the user's file of known servers: the value of
+// DefaultKnownServers returns the path of the user's file of known servers: the value of
 // knownServersVariable, or psyche/known_servers in the user's configuration folder.
-func defaultKnownServers() (string, error) {
+func DefaultKnownServers() (string, error) {
 	if path := os.Getenv(knownServersVariable); path != "" {
 		return path, nil
 	}
@@ -51,7 +51,7 @@ func defaultKnownServers() (string, error) {
 }
 
 // Choose selects how to verify a server, from user input: serverKey is its key in base58. If it is
-// empty, path is the path of a file of known servers, by default defaultKnownServers. One of the
+// empty, path is the path of a file of known servers, by default DefaultKnownServers. One of the
 // two results is set. firstUse becomes KnownServers.FirstUse.
 func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identity.ID, *KnownServers, error) {
 	if serverKey != "" {
@@ -63,7 +63,7 @@ func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identit
 	}
 	if path == "" {
 		var err error
-		if path, err = defaultKnownServers(); err != nil {
+		if path, err = DefaultKnownServers(); err != nil {
 			return identity.ID{}, nil, err
 		}
 	}

@@ -27,14 +27,14 @@ type Backend interface {
 // Network is the peer-to-peer network of one client. node/p2pnet implements it for real networks
 // and node/memnet in memory. All methods may be called from any goroutine.
 type Network interface {
-	peers
-	gossip
+	Peers
+	Gossip
 	Requests
 	Blobs
 }
 
-// peers manages the peers that the network connects to.
-type peers interface {
+// Peers manages the peers that the network connects to.
+type Peers interface {
 	// Addrs returns this client's addresses, as peers reach them.
 	Addrs() []string
 	// SetMembers replaces the list of peers that may connect and that are dialled.
@@ -43,8 +43,8 @@ type peers interface {
 	Bytes() (sent, received uint64)
 }
 
-// gossip broadcasts small messages to all members, without guaranteed delivery.
-type gossip interface {
+// Gossip broadcasts small messages to all members, without guaranteed delivery.
+type Gossip interface {
 	Publish(ctx context.Context, message []byte) error
 	// Subscribe passes every message of other members to handle, which must return quickly, until
 	// ctx is done. If handle returns an error, the network does not forward the message, and

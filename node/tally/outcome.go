@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// judgePause is the minimum time between two decisions of a round that lacks results.
-const judgePause = 100 * time.Millisecond
+// JudgePause is the minimum time between two decisions of a round that lacks results.
+const JudgePause = 100 * time.Millisecond
 
 // UnsureTimeout is the maximum time to ask peers for results that witnesses may hold instead of the
 // apparently counted ones, or that witnesses claim to hold. Dishonest witnesses can make every
@@ -216,13 +216,13 @@ type judgement struct {
 // Judge is Decide with a cache. It returns the last outcome if nothing has changed, since newer
 // states of the run contain nothing new about a finished round. A decision takes long if many
 // commitments were forged. While results are missing and more are expected, Judge therefore decides
-// at most once in judgePause, unless atOnce is true; the next call catches up.
+// at most once in JudgePause, unless atOnce is true; the next call catches up.
 func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	j := &b.judged
 	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
 		return j.outcome
 	}
-	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < judgePause && b.unfinished() {
+	if j.made && j.outcome.Missing > 0 && !atOnce && now.Sub(j.at) < JudgePause && b.unfinished() {
 		return j.outcome
 	}
 	o := b.Decide()

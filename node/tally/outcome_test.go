@@ -174,10 +174,10 @@ func TestDecisionsPause(t *testing.T) {
 		t.Fatalf("outcome %+v", o)
 	}
 	say(b, clienttest.Hash(1))
-	if o := b.Judge(now.Add(judgePause-1), false); !o.open {
+	if o := b.Judge(now.Add(JudgePause-1), false); !o.open {
 		t.Error("decided again at once")
 	}
-	now = now.Add(judgePause)
+	now = now.Add(JudgePause)
 	if o := b.Judge(now, false); o.open || o.Missing != 1 {
 		t.Errorf("after the pause: outcome %+v", o)
 	}

@@ -28,8 +28,8 @@ const (
 	hashDigits = 64
 )
 
-// errLink means that a text is not a link to a run.
-var errLink = errors.New("not a link to a run")
+// ErrLink means that a text is not a link to a run.
+var ErrLink = errors.New("not a link to a run")
 
 // Link contains the location of a run, and the keys that prove its identity.
 type Link struct {
@@ -54,11 +54,11 @@ func (l Link) String() string {
 // ForShell returns the link quoted for a shell, in which ? and & have a meaning.
 func (l Link) ForShell() string { return "'" + l.String() + "'" }
 
-// Parse parses a link, with or without the quotes of a shell. Its errors match errLink.
+// Parse parses a link, with or without the quotes of a shell. Its errors match ErrLink.
 func Parse(text string) (Link, error) {
 	l, err := parse(unquote(strings.TrimSpace(text)))
 	if err != nil {
-		return Link{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", errLink, err)
+		return Link{}, fmt.Errorf("%w: %w; ask for the whole link again, and put it in quotes: '…'", ErrLink, err)
 	}
 	return l, nil
 }

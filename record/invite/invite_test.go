@@ -83,7 +83,7 @@ func TestParseNamesThePart(t *testing.T) {
 		"too long":                        link("host/r") + strings.Repeat("x", MaxSize),
 	} {
 		_, err := Parse(text)
-		if !errors.Is(err, errLink) {
+		if !errors.Is(err, ErrLink) {
 			t.Errorf("%s: %v", text, err)
 		}
 		golden.Message(t, name, err)
@@ -110,7 +110,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// FuzzParse checks that arbitrary text gives an errLink or a link that survives formatting and
+// FuzzParse checks that arbitrary text gives an ErrLink or a link that survives formatting and
 // parsing.
 func FuzzParse(f *testing.F) {
 	f.Add(link("host.example:39405/friends"))
@@ -119,7 +119,7 @@ func FuzzParse(f *testing.F) {
 	fuzztest.Run(f, func(t *testing.T, text string) {
 		l, err := Parse(text)
 		if err != nil {
-			if !errors.Is(err, errLink) {
+			if !errors.Is(err, ErrLink) {
 				t.Fatal(err)
 			}
 			return

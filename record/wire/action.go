@@ -58,7 +58,7 @@ func Signer(key identity.Key, run [32]byte) func(nonce uint64, a coordinator.Act
 }
 
 // OpenAction verifies the signature of an action and then decodes it. The error wraps
-// errSize, errVersion, ErrSignature, ErrRun or errMalformed.
+// ErrSize, ErrVersion, ErrSignature, ErrRun or ErrMalformed.
 func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	from, body, err := unseal(domainAction, raw, MaxActionSize)
 	if err != nil {
@@ -82,7 +82,7 @@ func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 // encoding of SignAction.
 func AppendAction(b []byte, a coordinator.Action) []byte { return appendAction(b, a) }
 
-// DecodeAction decodes the output of AppendAction. The error wraps errMalformed.
+// DecodeAction decodes the output of AppendAction. The error wraps ErrMalformed.
 func DecodeAction(b []byte) (coordinator.Action, error) {
 	r := reader{rest: b}
 	a := r.action()
@@ -298,7 +298,7 @@ func (r *reader) updateConfig() coordinator.UpdateConfig {
 		err = update.Validate()
 	}
 	if err != nil {
-		r.err = fmt.Errorf("%w: configuration: %w", errMalformed, err)
+		r.err = fmt.Errorf("%w: configuration: %w", ErrMalformed, err)
 	}
 	return update
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/hub"
 )
 
-// errNewer means that the location has a later checkpoint of the same run.
-var errNewer = errors.New("a later checkpoint of the run exists")
+// ErrNewer means that the location has a later checkpoint of the same run.
+var ErrNewer = errors.New("a later checkpoint of the run exists")
 
 // HubRepo is a repository of the Hugging Face Hub.
 type HubRepo struct {
@@ -91,7 +91,7 @@ func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, e
 
 // Upload commits the checkpoint of a folder and returns the commit. It removes files of an earlier
 // checkpoint that this one does not have. Other files, including a model card that a person wrote,
-// stay. It does not replace a later checkpoint of the same run: errNewer.
+// stay. It does not replace a later checkpoint of the same run: ErrNewer.
 func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
 	files, err := filesOf(dir)
 	if err != nil {
@@ -133,7 +133,7 @@ func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Fac
 	case err != nil:
 		return err
 	case there.RunID == f.RunID && there.Step > f.Step:
-		return fmt.Errorf("%w: the location has step %d, want %d", errNewer, there.Step, f.Step)
+		return fmt.Errorf("%w: the location has step %d, want %d", ErrNewer, there.Step, f.Step)
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func TestHubRepoKeepsWhatIsNewerAndWhatIsAPersons(t *testing.T) {
 	if _, err := place.Upload(t.Context(), later, laterFacts, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := place.Upload(t.Context(), earlier, earlierFacts, nil); !errors.Is(err, errNewer) {
+	if _, err := place.Upload(t.Context(), earlier, earlierFacts, nil); !errors.Is(err, ErrNewer) {
 		t.Errorf("error = %v, want ErrNewer", err)
 	}
 	server.Put("org/run", map[string][]byte{"README.md": []byte("# my own")})

@@ -17,32 +17,32 @@ const probeTimeout = 5 * time.Second // for one holder that is asked for a size
 
 // Errors of a whole fetch.
 var (
-	// errNoHolders means that no given holder is a member.
-	errNoHolders = errors.New("no holders")
-	// errTooLarge means that a payload is proven to be larger than the caller accepts.
-	errTooLarge = errors.New("blob too large")
+	// ErrNoHolders means that no given holder is a member.
+	ErrNoHolders = errors.New("no holders")
+	// ErrTooLarge means that a payload is proven to be larger than the caller accepts.
+	ErrTooLarge = errors.New("blob too large")
 )
 
 var emptyHash = Hash(blake3.Sum256(nil))
 
-// holderError is the reason why one holder did not deliver.
-type holderError struct {
+// HolderError is the reason why one holder did not deliver.
+type HolderError struct {
 	Holder identity.ID
 	Err    error
 }
 
-func (e holderError) Error() string { return e.Holder.Short() + ": " + e.Err.Error() }
+func (e HolderError) Error() string { return e.Holder.Short() + ": " + e.Err.Error() }
 
-func (e holderError) Unwrap() error { return e.Err }
+func (e HolderError) Unwrap() error { return e.Err }
 
-// fetchError is the reason why a payload could not be fetched: the failures of its holders.
+// FetchError is the reason why a payload could not be fetched: the failures of its holders.
 // errors.Is finds the reason of each of them.
-type fetchError struct {
+type FetchError struct {
 	Hash     Hash
-	Failures []holderError
+	Failures []HolderError
 }
 
-func (e *fetchError) Error() string {
+func (e *FetchError) Error() string {
 	texts := make([]string, 0, len(e.Failures))
 	for _, failure := range e.Failures {
 		texts = append(texts, failure.Error())
@@ -51,7 +51,7 @@ func (e *fetchError) Error() string {
 }
 
 // Unwrap returns the failures.
-func (e *fetchError) Unwrap() []error {
+func (e *FetchError) Unwrap() []error {
 	errs := make([]error, 0, len(e.Failures))
 	for _, failure := range e.Failures {
 		errs = append(errs, failure)
@@ -79,7 +79,7 @@ type flightKey struct {
 // the same payload share one fetch. Fetch ends when the payload is complete, when every holder has
 // failed, or with ctx. A later call does not fetch data again that was already verified.
 //
-// Errors match ErrFull, errNoHolders or the error of ctx, or are a *fetchError.
+// Errors match ErrFull, ErrNoHolders or the error of ctx, or are a *FetchError.
 func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
 	key := flightKey{hash, size}
 	for {
@@ -168,18 +168,18 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 }
 
 // FetchUpTo is Fetch for a payload whose size is unknown: it first asks holders for a proof of the
-// size. The error matches errTooLarge if the size exceeds maxSize.
+// size. The error matches ErrTooLarge if the size exceeds maxSize.
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if data, ok := s.Get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), errTooLarge, len(data), maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, len(data), maxSize)
 		}
 		return data, nil
 	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ctx.Err())
 	}
-	failed := &fetchError{Hash: hash}
+	failed := &FetchError{Hash: hash}
 	for _, holder := range s.holders.order(n, eligible(n, holders)) {
 		size, err := probe(ctx, source{node: n, holder: holder, hash: hash})
 		switch {
@@ -189,15 +189,15 @@ func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize ui
 			if errors.Is(err, errCorrupt) {
 				n.Penalise(holder, p2p.FaultWrongBytes, "size of blob "+hash.Short())
 			}
-			failed.Failures = append(failed.Failures, holderError{holder, err})
+			failed.Failures = append(failed.Failures, HolderError{holder, err})
 			continue
 		case size > maxSize:
-			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), errTooLarge, size, maxSize)
+			return nil, fmt.Errorf("fetch blob %s: %w: %d bytes, at most %d", hash.Short(), ErrTooLarge, size, maxSize)
 		}
 		return Fetch(ctx, n, s, hash, size, holders)
 	}
 	if len(failed.Failures) == 0 {
-		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), errNoHolders)
+		return nil, fmt.Errorf("fetch blob %s: %w", hash.Short(), ErrNoHolders)
 	}
 	return nil, failed
 }
