@@ -136,7 +136,7 @@ func TestNoRoom(t *testing.T) {
 					said.keeps(o)
 				})
 				c.wait()
-				if warned := len(said.lines("level=WARN", "result_bytes=", "--max-blob-memory of 1 MiB", "--blob-dir")); (warned > 0) != (subject == "results") {
+				if warned := len(said.lines("level=WARN", "result_bytes=", "--max-blob-memory to at least 1 MiB", "--blob-dir")); (warned > 0) != (subject == "results") {
 					t.Errorf("warned %d times of results", warned)
 				}
 				if !errors.Is(c.err, env.ErrNoRoom) || !strings.Contains(c.err.Error(), "--max-blob-memory") {
