@@ -9,6 +9,7 @@ package diskspace
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -31,7 +32,7 @@ func (s Space) Known() (bytes uint64, known bool) { return s.bytes, s.known }
 
 // Plus returns the space with bytes that will be freed. An unknown space stays unknown.
 func (s Space) Plus(bytes uint64) Space {
-	s.bytes += bytes
+	s.bytes += min(bytes, math.MaxUint64-s.bytes)
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,6 +23,7 @@ func TestCheck(t *testing.T) {
 		fits bool
 	}{
 		{Space{}, 1 << 60, true}, {Bytes(0), 0, true}, {Bytes(0), 1, false}, {Bytes(5), 5, true}, {Bytes(5), 6, false}, {Bytes(5).Plus(1), 6, true}, {Space{}.Plus(1), 6, true},
+		{Bytes(math.MaxUint64).Plus(5), 1 << 60, true},
 	} {
 		err := Check(dir, "the files", test.need, of(test.free))
 		if errors.Is(err, ErrTooLittle) == test.fits {

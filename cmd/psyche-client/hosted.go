@@ -68,7 +68,7 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 	}
 	err = os.MkdirAll(filepath.Dir(dir), 0o777)
 	if err == nil {
-		err = checkpoint.RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
+		err = checkpoint.RemoveUnfinishedOf(dir)
 	}
 	if err != nil {
 		return fmt.Errorf("create the model folder: %w", err)

@@ -43,6 +43,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err := fits("the weights", weightBytes(description.NumParameters), allocatableMemory()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
+	_ = checkpoint.RemoveUnfinishedOf(c.Output) // remains take space; the check reports what is still missing
 	if err := diskspace.Check(c.Output, "the weights", weightBytes(description.NumParameters), nil); err != nil {
 		return fmt.Errorf("--output: %w, or choose another folder", err)
 	}

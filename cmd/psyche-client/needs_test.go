@@ -15,6 +15,7 @@ import (
 	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/files/safetensors"
 	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 	"github.com/psyche-go/psyche/record/config"
@@ -258,4 +259,21 @@ func TestFitsDisk(t *testing.T) {
 			t.Error("the folder was made")
 		}
 	}
+	// A full disk is no reason if it is full of what killed processes left of the same folders.
+	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"model", "save"} {
+		remains := filepath.Join(dir, safetensors.UnfinishedName(name))
+		if err := os.Mkdir(remains, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(remains, "model.safetensors"), make([]byte, 8<<10), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free := bytesOf(8 << 10)
+	failNaming(t, exitFailure, free, "init-model", "--config", config, "--output", filepath.Join(dir, "model"))
+	free = bytesOf(16 << 10)
+	failNaming(t, exitFailure, free, "solo", "--model", model, "--data-path", data, "--seq-len", "16", "--save", filepath.Join(dir, "save"))
 }

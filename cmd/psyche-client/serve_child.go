@@ -45,6 +45,8 @@ type child struct {
 func startChild(program string, args []string, lock *os.File, t terminal) (*child, error) {
 	command := exec.Command(program, args...)
 	command.Stdout, command.Stderr = t.Out, t.Err
+	// Without it, a crash or a lack of memory in Go ends with 2, as a wrong command line does, and the run is put aside.
+	command.Env = append(os.Environ(), "GOTRACEBACK=crash")
 	command.ExtraFiles = []*os.File{lock}
 	command.SysProcAttr = ownGroup()
 	if err := command.Start(); err != nil {

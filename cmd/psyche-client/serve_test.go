@@ -439,6 +439,10 @@ func TestServedClient(t *testing.T) {
 		os.Exit(exitRefused)
 	case "dies":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	case "crashes":
+		_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
+		go panic("a bug")
+		select {}
 	}
 	ctx, stop := signals.Context()
 	defer stop()
@@ -459,10 +463,11 @@ func TestServedProcess(t *testing.T) {
 		ending
 		leave bool
 	}{
-		"ends":   {ending{code: exitRefused}, false},
-		"dies":   {ending{code: -1, text: "signal: killed"}, false},
-		"leaves": {ending{code: exitInterrupted}, true},
-		"stays":  {ending{code: -1, text: "signal: killed"}, true},
+		"ends":    {ending{code: exitRefused}, false},
+		"dies":    {ending{code: -1, text: "signal: killed"}, false},
+		"crashes": {ending{code: -1, text: "signal: aborted"}, false},
+		"leaves":  {ending{code: exitInterrupted}, true},
+		"stays":   {ending{code: -1, text: "signal: killed"}, true},
 	} {
 		t.Setenv(servedClient, does)
 		lock, err := filelock.Open(path, 0o600)
@@ -491,7 +496,9 @@ func TestServedProcess(t *testing.T) {
 			}
 			c.leave(enough, nil)
 		}
-		if <-c.ended; c.end != want.ending {
+		<-c.ended
+		c.end.text = strings.TrimSuffix(c.end.text, " (core dumped)")
+		if c.end != want.ending {
 			t.Errorf("%s: %+v, want %+v", does, c.end, want.ending)
 		}
 	}

@@ -92,6 +92,7 @@ func (c *soloCommand) fitsDisk(parameters int64, probe diskspace.Probe) error {
 	if bytes < math.MaxUint64/values {
 		bytes *= values
 	}
+	_ = checkpoint.RemoveUnfinishedOf(c.Save) // remains take space; the check reports what is still missing
 	if err := diskspace.Check(c.Save, "the weights and the optimizer's state of a checkpoint", bytes, probe); err != nil {
 		return fmt.Errorf("--save: %w, choose another folder, or omit --save", err)
 	}

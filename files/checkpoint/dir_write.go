@@ -81,7 +81,7 @@ func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, e
 		return err
 	}
 	// Failing to remove remains of other processes must not prevent writing.
-	_ = RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
+	_ = RemoveUnfinishedOf(dir)
 	return FillDir(dir, func(temporary string) error { return writeFiles(temporary, s, shardSize, through, extras) })
 }
 

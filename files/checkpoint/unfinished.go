@@ -65,6 +65,15 @@ func RemoveUnfinished(parent string, is func(name string) bool) error {
 	return failed
 }
 
+// RemoveUnfinishedOf removes what killed processes left of one checkpoint folder, as RemoveUnfinished.
+func RemoveUnfinishedOf(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	return RemoveUnfinished(filepath.Dir(dir), func(name string) bool { return name == filepath.Base(dir) })
+}
+
 // abandonedAfter is the age of an unused folder at which it counts as abandoned on systems without
 // locks.
 const abandonedAfter = 7 * 24 * time.Hour

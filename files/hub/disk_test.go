@@ -25,7 +25,7 @@ func TestNoSpaceForASnapshot(t *testing.T) {
 	})
 	for _, free = range []uint64{0, 1, 300_000} {
 		_, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{})
-		if !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), "KiB, but "+diskspace.Format(free)+" are free in "+c.CacheDir+"; remove files there, or choose another cache folder with HF_HUB_CACHE") {
+		if !errors.Is(err, diskspace.ErrTooLittle) || !strings.Contains(err.Error(), "KiB, but "+diskspace.Format(free)+" are free in "+filepath.Join(c.CacheDir, "models--"+strings.ReplaceAll(repo, "/", "--"))+"; remove files there, or choose another cache folder with HF_HUB_CACHE") {
 			t.Errorf("%d bytes free: %v", free, err)
 		}
 		if blobs, _ := filepath.Glob(filepath.Join(c.CacheDir, "*", "blobs", "*")); len(blobs) > 0 {
@@ -41,6 +41,31 @@ func TestNoSpaceForASnapshot(t *testing.T) {
 	s.Put(repo, map[string][]byte{"README.md": []byte("new")})
 	if _, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{}); err != nil {
 		t.Errorf("only small files are missing: %v", err)
+	}
+}
+
+// TestSpaceOfALinkedRepository checks that the space counts on the disk that a repository's folder is on. Users move a large
+// repository to another disk, and link it.
+func TestSpaceOfALinkedRepository(t *testing.T) {
+	s := newServer(t)
+	s.Put(repo, map[string][]byte{"a.bin": noise(300_000, 1)})
+	other := t.TempDir()
+	c := newClient(t, s, func(o *hub.Options) {
+		o.Space = func(path string) diskspace.Space {
+			if real, err := filepath.EvalSymlinks(diskspace.Folder(path)); err == nil && real == other {
+				return diskspace.Bytes(1 << 20)
+			}
+			return diskspace.Bytes(0)
+		}
+	})
+	if err := os.MkdirAll(c.CacheDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(other, filepath.Join(c.CacheDir, "models--"+strings.ReplaceAll(repo, "/", "--"))); err != nil {
+		t.Skip(err)
+	}
+	if _, err := c.Snapshot(t.Context(), repo, hub.SnapshotOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 

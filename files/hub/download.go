@@ -174,7 +174,7 @@ func (c *Client) fetchAll(ctx context.Context, repo string, cache folder, s Snap
 		}
 		counted[e.Hash] = true
 	}
-	if err := diskspace.Check(c.CacheDir, "the missing files", missing, c.Space); err != nil {
+	if err := diskspace.Check(cache.root, "the missing files", missing, c.Space); err != nil {
 		return fmt.Errorf("%w, or choose another cache folder with HF_HUB_CACHE", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -27,7 +27,9 @@ const (
 // them, the disk must only have some free space.
 func (r *run) checkSpace(sources []source) error {
 	o, need := r.o, uint64(1)
-	if text, largest := estimable(sources, r.at.Next.Source); text > 0 {
+	text, largest := estimable(sources)
+	text -= r.at.Progress.Bytes // an interrupted run wrote its tokens already
+	if text > 0 {
 		need = max(need, uint64(float64(text)*o.tokensPerByte(largest)*float64(o.TokenSize)))
 	}
 	if err := diskspace.Check(o.Output, "the token files", need, o.Space); err != nil {
@@ -36,10 +38,10 @@ func (r *run) checkSpace(sources []source) error {
 	return nil
 }
 
-// estimable returns the bytes of the text files from a source on, and the largest of these files.
-// It leaves out small files, compressed files, tables, and files that do not start as UTF-8 text.
-func estimable(sources []source, from int) (total int64, largest source) {
-	for _, s := range sources[min(from, len(sources)):] {
+// estimable returns the bytes of the text files, and the largest of these files. It leaves out
+// small files, compressed files, tables, and files that do not start as UTF-8 text.
+func estimable(sources []source) (total int64, largest source) {
+	for _, s := range sources {
 		packed := slices.Contains(compressions, path.Ext(strings.ToLower(s.path)))
 		if s.format != FormatText || packed || s.size < leastEstimated || !beginsAsText(s.path) {
 			continue

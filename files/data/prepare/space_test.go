@@ -57,6 +57,31 @@ func TestNoSpaceForTokens(t *testing.T) {
 	}
 }
 
+// TestSpaceToResume checks that an interrupted run needs no space for the tokens that it has written already.
+func TestSpaceToResume(t *testing.T) {
+	const size = 256 << 10
+	dir := t.TempDir()
+	text := strings.Repeat("0123456789abcde\n", size/16)
+	tree(t, dir, map[string]string{"a.txt": text, "b.txt": text, "c.txt": text})
+	o := options(dir)
+	o.Output = filepath.Join(dir, "out")
+	o = o.withDefaults()
+	sources, _, err := o.sources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for written, need := range map[int64]uint64{0: 3 * 2 * size, size: 2 * 2 * size, 3 * size: 1, 4 * size: 1} {
+		r := &run{o: o, at: entry{Next: place{Source: int(max(written/size-1, 0)), Read: 1}, Progress: Progress{Bytes: written}}}
+		if r.o.Space = free(need - 1); !errors.Is(r.checkSpace(sources), diskspace.ErrTooLittle) {
+			t.Errorf("%d bytes are written: %d are enough", written, need-1)
+		}
+		r.o.Space = free(need)
+		if err := r.checkSpace(sources); err != nil {
+			t.Errorf("%d bytes are written: %v", written, err)
+		}
+	}
+}
+
 // TestEstimateIsLow checks that the estimate for other tokenizers never exceeds the tokens of a
 // text, including cut characters.
 func TestEstimateIsLow(t *testing.T) {

@@ -48,14 +48,17 @@ func (s *Sample) separate(mask []int32) error {
 		lengths := []int{len(s.Tokens)}
 		if start := slices.Index(mask, 1); start > 0 {
 			lengths = []int{start, len(s.Tokens) - start}
-			s.Labels[start] = IgnoreLabel // only padding predicts it
 		}
 		s.Positions = tokens.PackedPositions(lengths)
 	}
 	for i := 1; i < len(mask); i++ {
-		if mask[i] == 1 && mask[i-1] == 0 && s.Positions[i] > 0 {
+		if mask[i] == 0 || mask[i-1] == 1 {
+			continue
+		}
+		if s.Positions[i] > 0 {
 			return fmt.Errorf("%w: attention_mask %d is 1 after padding in the same text, want padding at the start or the end; pack texts with sequence_lengths", ErrInvalid, i)
 		}
+		s.Labels[i] = IgnoreLabel // only padding predicts it
 	}
 	return nil
 }

@@ -23,6 +23,12 @@ func TestMaskedTokensAreNotLearned(t *testing.T) {
 		Mask   []int8  `parquet:"attention_mask,list"`
 		Labels []int32 `parquet:"labels,list"`
 	}
+	type placed struct {
+		IDs       []int32 `parquet:"input_ids,list"`
+		Mask      []int8  `parquet:"attention_mask,list"`
+		Labels    []int32 `parquet:"labels,list"`
+		Positions []int32 `parquet:"position_ids,list"`
+	}
 	type packedMask struct {
 		IDs     []int32 `parquet:"input_ids,list"`
 		Mask    []bool  `parquet:"attention_mask,list"`
@@ -62,6 +68,10 @@ func TestMaskedTokensAreNotLearned(t *testing.T) {
 		"labels of padding": {
 			encode(t, []labelled{{[]int32{0, 5, 6, 0}, []int8{0, 1, 1, 0}, []int32{0, 5, 6, 0}}}),
 			[]Sample{{Tokens: []int32{0, 5, 6, 0}, Labels: []int32{no, no, 6, no}, Positions: []int32{0, 0, 1, 2}}},
+		},
+		"padding before a text with positions": {
+			encode(t, []placed{{[]int32{0, 0, 5, 6}, []int8{0, 0, 1, 1}, []int32{0, 0, 5, 6}, []int32{0, 1, 0, 1}}}),
+			[]Sample{{Tokens: []int32{0, 0, 5, 6}, Labels: []int32{no, no, no, 6}, Positions: []int32{0, 1, 0, 1}}},
 		},
 		"packed": {
 			encode(t, []packedMask{{[]int32{5, 6, 7, 8, 0}, []bool{true, true, true, true, false}, []int32{2, 2}}}),
