@@ -92,6 +92,7 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
 		return nil, fmt.Errorf("%w: gradient norm is %v", errNotFinite, norm)
 	}
+	defer o.history.lock()() // Settle may be called from another goroutine
 	if _, trained := o.sent[header.Step]; trained {
 		return nil, fmt.Errorf("train step %d: %w: already trained", header.Step, ErrStep)
 	}
@@ -99,7 +100,6 @@ func (o *optimizer) encode(header codec.Header, gradients [][]float32, norm floa
 	if float64(scaled)*norm > maxUpdate {
 		return nil, fmt.Errorf("%w: learning rate %v times gradient norm %v is out of range", errNotFinite, scaled, norm)
 	}
-	defer o.history.lock()()
 	payload, err := o.take(header, o.momentum.begin(), gradients, scaled)
 	switch {
 	case err == nil:

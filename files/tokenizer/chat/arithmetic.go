@@ -91,7 +91,9 @@ func (r *renderer) joinedPair(left, right any) (sum any, found bool) {
 		_, safeLeft := left.(markup)
 		_, safeRight := right.(markup)
 		if safeLeft || safeRight {
-			return r.escaped(left) + r.escaped(right), true
+			x, y := r.escaped(left), r.escaped(right)
+			r.spend(len(x) + len(y))
+			return x + y, true
 		}
 		r.spend(len(a) + len(b))
 		return a + b, true
@@ -200,6 +202,7 @@ func (r *renderer) quotient(a, b *big.Int) any {
 	if a.IsInt64() && b.IsInt64() && max(a.BitLen(), b.BitLen()) <= 53 {
 		return r.realArithmetic("/", float64(a.Int64()), float64(b.Int64()))
 	}
+	r.spend(a.BitLen() + b.BitLen())
 	f, _ := new(big.Rat).SetFrac(a, b).Float64()
 	if math.IsInf(f, 0) {
 		r.wrong("the quotient is too large for a float")

@@ -116,6 +116,7 @@ func (r *renderer) item(of, at any) any {
 	if !isText {
 		return undefined{"an item"}
 	}
+	r.read(at)
 	if value, found := r.ownAttribute(of, name); found {
 		return value
 	}

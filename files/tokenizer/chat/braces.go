@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -12,9 +11,10 @@ import (
 type braces struct {
 	r      *renderer
 	given  given
-	escape bool // format of a safe string: escape the values
-	next   int  // number of the next field without a name
-	manual bool // a field has a number, so every field must have a number or a name
+	escape bool           // format of a safe string: escape the values
+	values map[string]any // named arguments; nil before their first use
+	next   int            // number of the next field without a name
+	manual bool           // a field has a number, so every field must have a number or a name
 }
 
 // text returns a format with its fields replaced.
@@ -22,6 +22,7 @@ func (f *braces) text(format string, depth int) string {
 	if depth > 2 {
 		f.r.wrong("a format within a format within a format")
 	}
+	f.r.spend(len(format))
 	b := f.r.buffer()
 	for format != "" {
 		f.r.step(1)
@@ -198,8 +199,8 @@ func (f *braces) argument(name string, more bool) any {
 	case isPlace:
 		f.manual = f.manual || !more
 	default:
-		if i := slices.Index(f.given.names, name); i >= 0 {
-			return f.given.named[i]
+		if value, found := f.named(name); found {
+			return value
 		}
 		f.r.wrong("a format has the missing key %.40s", name)
 	}
@@ -207,6 +208,19 @@ func (f *braces) argument(name string, more bool) any {
 		f.r.wrong("a format has more fields than values")
 	}
 	return f.given.placed[at]
+}
+
+// named returns the named argument with a name.
+func (f *braces) named(name string) (value any, found bool) {
+	if f.values == nil {
+		f.values = map[string]any{}
+		for i, name := range f.given.names {
+			f.r.spend(32)
+			f.values[name] = f.given.named[i]
+		}
+	}
+	value, found = f.values[name]
+	return value, found
 }
 
 // formatMap implements str.format_map.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
@@ -22,6 +23,24 @@ func TestDeepNesting(t *testing.T) {
 	} {
 		if text, err := render(source, Input{}); err != nil || text != want {
 			t.Errorf("%.60s: %q, %v; want %q", source, text, err, want)
+		}
+	}
+}
+
+// TestDeepStacks renders macros that call each other from deep within an expression. The renderer must
+// refuse them before the stack exceeds its limit, which ends the program.
+func TestDeepStacks(t *testing.T) {
+	deep := "m()"
+	for range 150 {
+		deep = "(" + deep + strings.Repeat("+1", 390) + ")"
+	}
+	for name, expression := range map[string]string{
+		"conditions": "m()" + strings.Repeat(" if 1", 40_000),
+		"sums":       deep,
+	} {
+		source := "{% macro m() %}{{ " + expression + " }}{% endmacro %}{{ m() }}"
+		if _, err := render(source, Input{}); !errors.Is(err, ErrTooMuch) {
+			t.Errorf("%s: error %v, want %v", name, err, ErrTooMuch)
 		}
 	}
 }

@@ -44,7 +44,10 @@ func (r *renderer) hash(key any, depth int) any {
 	case undefined:
 		return undefinedHash{}
 	case markup:
-		return string(k)
+		return r.hash(string(k), depth)
+	case string:
+		r.spend(len(k))
+		return k
 	case bool:
 		n, _ := number(k)
 		return n
@@ -54,7 +57,7 @@ func (r *renderer) hash(key any, depth int) any {
 		}
 		return k
 	case *big.Int:
-		return compositeHash(k.String())
+		return compositeHash(r.decimal(k))
 	case *list:
 		if !k.tuple {
 			break
@@ -66,7 +69,7 @@ func (r *renderer) hash(key any, depth int) any {
 			b.add(fmt.Sprintf("%d:%s", len(text), text))
 		}
 		return compositeHash("tuple" + b.String())
-	case string, int64, *namespace, *macro, global:
+	case int64, *namespace, *macro, global:
 		return key
 	}
 	switch kind := typeName(key); kind {

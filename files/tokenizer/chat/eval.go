@@ -2,8 +2,19 @@ package chat
 
 import "slices"
 
+// eval returns the value of an expression. It limits how deeply expressions and the macros that they
+// call are nested, because a Go program that exceeds its stack ends.
 func (r *renderer) eval(e expression, s *scope) any {
 	r.step(1)
+	if r.nested++; r.nested > maxEvals {
+		r.tooMuch("more than %d expressions within each other", maxEvals)
+	}
+	value := r.value(e, s)
+	r.nested--
+	return value
+}
+
+func (r *renderer) value(e expression, s *scope) any {
 	switch e := e.(type) {
 	case constant:
 		return e.value
@@ -94,9 +105,11 @@ func (r *renderer) given(a arguments, call string, s *scope) given {
 		r.wrong("%s with ** of a value that is not a dict", call)
 	}
 	g.names = slices.Clone(g.names)
+	before := g.names // the keys of a dict differ from each other
 	for i, hash := range more.hashes {
 		name, isText := str(more.keys[i])
-		if !isText || slices.Contains(g.names, name) {
+		r.step(1 + len(before)/16)
+		if !isText || slices.Contains(before, name) {
 			r.wrong("%s with ** of a key that is not a string, or occurs twice", call)
 		}
 		r.spend(32)

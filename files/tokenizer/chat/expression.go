@@ -103,7 +103,10 @@ func (p *parser) expression() (expression, error) {
 	defer func() { p.depth-- }()
 	unknown, soft := len(p.unknown), p.soft
 	value, err := p.or()
-	for err == nil && p.skip(nameToken, "if") {
+	for n := 0; err == nil && p.skip(nameToken, "if"); n++ {
+		if n == maxDepth {
+			return nil, p.deepChain()
+		}
 		c := conditional{then: value}
 		p.unknown, p.soft = p.unknown[:unknown], true
 		if c.condition, err = p.or(); err != nil {
@@ -250,11 +253,12 @@ func (p *parser) primary() (expression, error) {
 		p.load(t.text)
 		return variable{t.text}, nil
 	case stringToken:
-		text := t.text
+		var text strings.Builder
+		text.WriteString(t.text)
 		for p.now().kind == stringToken {
-			text += p.take().text
+			text.WriteString(p.take().text)
 		}
-		return constant{text}, nil
+		return constant{text.String()}, nil
 	case integerToken:
 		value, valid := new(big.Int).SetString(t.text, 0)
 		if !valid || value.BitLen() > maxBits {

@@ -88,6 +88,7 @@ func defaultFilter(_ *renderer, of any, g given) any {
 
 func lengthFilter(r *renderer, of any, g given) any {
 	g.bind()
+	r.read(of)
 	n, found := length(of)
 	if !found {
 		r.wrong("a value of type %s has no length", typeName(of))
@@ -202,6 +203,7 @@ func (r *renderer) getter(path, byDefault any, exactCase bool) func(any) any {
 	text, isText := str(path)
 	switch {
 	case isText:
+		r.spend(len(text) + 64*strings.Count(text, "."))
 		for _, part := range strings.Split(text, ".") {
 			parts = append(parts, r.pathPart(part))
 		}
@@ -239,6 +241,7 @@ func (r *renderer) pathPart(part string) any {
 func (r *renderer) sortKey(path any, exactCase bool) func(any) any {
 	getters := []func(any) any{}
 	if text, isText := str(path); isText {
+		r.spend(len(text) + 128*strings.Count(text, ","))
 		for one := range strings.SplitSeq(text, ",") {
 			getters = append(getters, r.getter(one, nil, exactCase))
 		}

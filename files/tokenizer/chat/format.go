@@ -84,6 +84,7 @@ func (r *renderer) formatted(format string, value any, escape bool) string {
 	if tuple, isList := value.(*list); isList && tuple.tuple {
 		o.values, o.single = tuple.items, false
 	}
+	r.spend(len(format))
 	b := r.buffer()
 	for {
 		text, rest, found := strings.Cut(format, "%")
@@ -196,8 +197,11 @@ func (r *renderer) convert(p placeholder, value any, escape bool) string {
 	default:
 		r.wrong("the format %%%c", p.verb)
 	}
-	if all := []rune(text); p.precision >= 0 && len(all) > p.precision {
-		text = string(all[:p.precision])
+	if p.precision >= 0 {
+		r.spend(4 * len(text))
+		if all := []rune(text); len(all) > p.precision {
+			text = string(all[:p.precision])
+		}
 	}
 	p.zero = false
 	return r.aligned(p, text)

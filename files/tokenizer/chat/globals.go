@@ -20,7 +20,9 @@ type joiner struct {
 }
 
 func (r *renderer) lookup(name string, s *scope) any {
-	if value, found := s.get(name); found {
+	value, scopes, found := s.get(name)
+	r.step(scopes / 16)
+	if found {
 		return value
 	}
 	if slices.Contains(globals, name) {

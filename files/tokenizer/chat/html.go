@@ -87,21 +87,21 @@ func unescaped(text string) string {
 		if digits[0]|0x20 == 'x' {
 			digits, base = digits[1:], 16
 		}
-		code, valid := new(big.Int).SetString(digits, base)
+		code, err := strconv.ParseInt(digits, base, 64)
 		switch {
-		case !valid, !code.IsInt64(), code.Int64() > 0x10ffff, code.Int64() >= 0xd800 && code.Int64() <= 0xdfff, code.Sign() == 0:
+		case err != nil, code > 0x10ffff, code >= 0xd800 && code <= 0xdfff, code == 0:
 			return "\ufffd"
-		case code.Int64() >= 0x80 && code.Int64() <= 0x9f:
-			if c := windowsCharacters[code.Int64()-0x80]; c != 0 {
+		case code >= 0x80 && code <= 0x9f:
+			if c := windowsCharacters[code-0x80]; c != 0 {
 				return string(c)
 			}
-			return string(rune(code.Int64()))
-		case code.Int64() == '\r':
+			return string(rune(code))
+		case code == '\r':
 			return "\r"
-		case invalidCode(code.Int64()):
+		case invalidCode(code):
 			return ""
 		}
-		return string(rune(code.Int64()))
+		return string(rune(code))
 	})
 }
 

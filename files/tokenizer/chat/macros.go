@@ -20,6 +20,7 @@ func (r *renderer) macro(m *macro, g given) any {
 	taken := min(len(g.placed), len(node.names))
 	var caller any = undefined{"caller"}
 	for i, name := range g.names {
+		r.step(1 + len(node.names)/16)
 		at := slices.Index(node.names, name)
 		switch {
 		case at >= taken:

@@ -92,6 +92,7 @@ func (r *renderer) plainTest(name string, of any) bool {
 		}
 		return isText && known(text)
 	case "lower", "upper":
+		r.read(of)
 		return characterMethods["is"+name](r, r.text(of))
 	case "odd", "even":
 		return r.equal(r.operate("%", of, int64(2)), map[string]any{"odd": int64(1), "even": int64(0)}[name], 0)

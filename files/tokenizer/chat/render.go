@@ -14,6 +14,7 @@ const (
 	maxSteps  = 2 << 20
 	maxWork   = 64 << 20 // total bytes of the texts and lists that it creates
 	maxMacros = 100      // nested macros, recursive loops and iterators
+	maxEvals  = 50_000   // nested expressions, also of nested macros
 )
 
 // A Template is a parsed chat template. It is immutable and may be used concurrently.
@@ -150,6 +151,7 @@ type renderer struct {
 	steps  int // remaining steps
 	work   int // remaining bytes
 	macros int
+	nested int    // expressions that are being evaluated
 	escape bool   // within the tag autoescape
 	blocks *scope // variables of the tag block
 }
@@ -180,6 +182,12 @@ func (r *renderer) spend(n int) {
 	r.work -= n
 }
 
+// read counts the bytes of a text before they are read. Other values cost nothing.
+func (r *renderer) read(value any) {
+	text, _ := str(value)
+	r.spend(len(text))
+}
+
 // buffer is a growing text, within the limits.
 type buffer struct {
 	r *renderer
@@ -201,13 +209,15 @@ type scope struct {
 
 func (s *scope) inner() *scope { return &scope{map[string]any{}, s} }
 
-func (s *scope) get(name string) (any, bool) {
+// get returns the value of a variable, and the number of scopes without it that it read first.
+func (s *scope) get(name string) (value any, scopes int, found bool) {
 	for ; s != nil; s = s.parent {
 		if value, found := s.values[name]; found {
-			return value, true
+			return value, scopes, true
 		}
+		scopes++
 	}
-	return nil, false
+	return nil, scopes, false
 }
 
 // Ways to leave a block.

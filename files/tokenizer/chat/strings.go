@@ -73,9 +73,9 @@ var letterMethods = map[string]func(*renderer, string) string{
 func (r *renderer) stripped(text string, chars any, g given, name string) string {
 	cut := isSpace
 	if chars != nil {
-		set := g.text(chars)
-		r.step(len(set))
-		cut = func(c rune) bool { r.step(1); return strings.ContainsRune(set, c) }
+		r.spend(32 * len(g.text(chars)))
+		set := runeSet(g.text(chars))
+		cut = func(c rune) bool { r.step(1); return set[c] }
 	}
 	if name != "rstrip" {
 		text = strings.TrimLeftFunc(text, cut)

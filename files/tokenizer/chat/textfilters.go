@@ -19,6 +19,7 @@ func textFilter(name string) filterFunc {
 		}
 	case "trim":
 		return func(r *renderer, of any, g given) any {
+			r.read(of)
 			return like(of, r.stripped(r.text(of), or(g.bind("chars")[0], nil), g, name))
 		}
 	case "string":
@@ -35,6 +36,7 @@ func textFilter(name string) filterFunc {
 	case "center":
 		return func(r *renderer, of any, g given) any {
 			width := or(g.bind("width")[0], int64(80))
+			r.read(of)
 			return like(of, r.padded(r.text(of), name, given{r, g.call, []any{width}, nil, nil}))
 		}
 	case "format":
@@ -116,6 +118,8 @@ func indentFilter(r *renderer, of any, g given) any {
 func truncateFilter(r *renderer, of any, g given) any {
 	args := g.bind("length", "killwords", "end", "leeway")
 	end := or(args[2], "...")
+	r.read(of)
+	r.read(end)
 	leeway, isLeeway := r.real(or(args[3], int64(5)))
 	if or(args[3], nil) == nil {
 		leeway, isLeeway = 5, true

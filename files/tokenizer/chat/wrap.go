@@ -100,14 +100,17 @@ func wordEnd(all []rune, at int) int {
 	return len(all)
 }
 
-func blank(chunk []rune) bool { return strings.TrimFunc(string(chunk), isSpace) == "" }
+// blank reports whether a chunk has only spaces. It reads a word only up to its first character.
+func blank(chunk []rune) bool {
+	return !slices.ContainsFunc(chunk, func(c rune) bool { return !isSpace(c) })
+}
 
 // wrap returns the lines of chunks.
 func (w wrapper) wrap(chunks [][]rune) (all []any) {
 	for len(chunks) > 0 {
 		w.r.step(1)
 		w.r.spend(32)
-		if blank(chunks[0]) && len(all) > 0 {
+		if len(all) > 0 && blank(chunks[0]) {
 			chunks = chunks[1:]
 		}
 		var line [][]rune
