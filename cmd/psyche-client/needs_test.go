@@ -259,7 +259,7 @@ func TestFitsDisk(t *testing.T) {
 			t.Error("the folder was made")
 		}
 	}
-	// A full disk is no reason if it is full of what killed processes left of the same folders.
+	// The remains of killed processes do not count: the commands remove them first.
 	if err := os.Remove(filepath.Join(dir, "ballast")); err != nil {
 		t.Fatal(err)
 	}

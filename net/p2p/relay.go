@@ -300,8 +300,12 @@ func (n *Node) relaying() []peer.ID {
 }
 
 // placeEnds returns the end of a place by the monotonic clock of this machine, at most reservationTTL from now. The relay
-// sends the time by its own clock, and either clock may be wrong or set later.
-func placeEnds(now, expiration time.Time) time.Time {
+// sends the time by its own clock, and either clock may be wrong or set later. A member always gives reservationTTL: if its
+// clock is slow, the time that it sends is so near that this node would reserve again every second.
+func placeEnds(now, expiration time.Time, atMember bool) time.Time {
+	if atMember {
+		return now.Add(reservationTTL)
+	}
 	return now.Add(min(expiration.Sub(now), reservationTTL))
 }
 
@@ -322,7 +326,7 @@ func (n *Node) reserveAt(p peer.ID) bool {
 		n.logger.Debug("p2p: no reservation at a relay", "relay", p, "err", err)
 		return false
 	}
-	n.relays.held[p] = placeEnds(time.Now(), place.Expiration)
+	n.relays.held[p] = placeEnds(time.Now(), place.Expiration, !n.relays.isStatic(p))
 	n.logger.Info("p2p: reachable through a relay", "relay", p, "until", place.Expiration)
 	return true
 }
