@@ -1,8 +1,8 @@
 // Package blob transfers immutable payloads between members, addressed by their BLAKE3 hash.
 //
 // A Store holds payloads and serves them to the members of a p2p.Node. It keeps small payloads in
-// memory and large ones in a folder, if it has one. If the preferred place is full, it uses the
-// other one. A member can also lend data that it already has in memory or in a file (Store.Lend,
+// memory and large ones in a folder, if it has one. If the preferred medium is full, it uses the
+// other. A member can also lend data that it already has in memory or in a file (Store.Lend,
 // Store.LendFrom).
 //
 // Fetch downloads ranges of a payload from all its holders concurrently. It verifies every 16 KiB
