@@ -28,7 +28,7 @@
 // little-endian.
 //
 //	request:  hash [32]byte, offset uint64, length uint64
-//	response: status uint8 (0 slice follows, 1 not held, 2 no such range), slice
+//	response: status uint8 (0: the slice follows, 1: payload not held, 2: no such range), slice
 //
 // The slice consists of the payload's size as uint64, the parent hashes on the paths to the 16 KiB
 // groups of the range, in pre-order, and the bytes of the range. offset is a multiple of 16 KiB.

@@ -193,7 +193,7 @@ func (p *partial) load() (err error) {
 	return nil
 }
 
-// persist records that a part was verified.
+// persist records that a part of the payload was verified.
 func (p *partial) persist(part span) {
 	if part.length == 0 {
 		return
