@@ -40,7 +40,7 @@ type Address struct {
 }
 
 // ParseEndpoint parses "https://host/path". The WebSocket address is the same with the scheme wss or
-// ws, unless another one follows after a comma: "http://127.0.0.1:8899,ws://127.0.0.1:8900".
+// ws, unless a separate address follows after a comma: "http://127.0.0.1:8899,ws://127.0.0.1:8900".
 func ParseEndpoint(text string) (Address, error) {
 	plain, socket, both := strings.Cut(text, ",")
 	parsed, err := url.Parse(plain)

@@ -64,7 +64,7 @@ type Pace struct {
 	Repeat time.Duration // between sendings of a transaction that an endpoint has seen land
 	Status time.Duration // between requests of a transaction's status
 	Turn   time.Duration // duration of each rank's turn to send a tick
-	Late   time.Duration // time after which clients without a turn of their own may send a tick
+	Late   time.Duration // delay before clients that have no turn may send a tick
 }
 
 // DefaultPace returns intervals that public endpoints accept.

@@ -68,8 +68,8 @@ func Trainers(seed uint64, members, verificationPercent int) []int {
 	return trainers
 }
 
-// Owners returns the members to which Batches assigns a batch, in ascending order. If every trainer
-// gets a batch, Owners is cheaper than Batches.
+// Owners returns the members that have a batch in the result of Batches, in ascending order. If every
+// trainer gets a batch, Owners is cheaper than Batches.
 func Owners(seed uint64, members, verificationPercent int, batchSize uint32) []int {
 	trainers := Trainers(seed, members, verificationPercent)
 	if uint64(batchSize) >= uint64(len(trainers)) {

@@ -52,7 +52,7 @@ type Claim struct {
 }
 
 // Binds reports whether the opening belongs to the claim's result and to these chunks. If so, the
-// trainer has committed to the opening, regardless of who sent it.
+// trainer has committed to the opening, even if another member sent it.
 func (c *Claim) Binds(shapes Shapes, chunks []uint32) bool {
 	return c.binds(shapes, chunks) == FaultNone
 }
@@ -127,10 +127,10 @@ const (
 	small = 0.25
 	// blur is the fraction of a momentum's length below which its bits cannot show an update.
 	blur = 1.0 / (1 << 18)
-	// floor is the fraction of the momentum's lengths, before and after, by which the implied update
-	// may differ because both momenta are rounded. A difference up to floor does not count as an
-	// error. An update with a very small learning rate is smaller than floor. The differences of the
-	// kernels stay below a third of floor, and with chunks of 64 × 64 below a tenth.
+	// floor is the rounding tolerance of the implied update, as a fraction of the momentum's lengths
+	// before and after the step. Both momenta are rounded. A difference up to floor does not count
+	// as an error. An update with a very small learning rate is smaller than floor. The differences
+	// of the kernels stay below a third of floor, and with chunks of 64 × 64 below a tenth.
 	floor = 1.0 / (1 << 21)
 	// blurred is the assumed minimum length of an update, as a multiple of its rounding tolerance
 	// (Blur). It corresponds to the constant blur, which is eight times floor.

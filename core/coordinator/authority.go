@@ -188,8 +188,8 @@ func (s *State) equivocate(from ClientID, a Equivocation) error {
 	return s.remove(a.Client, TwoResults)
 }
 
-// remove ejects a client that is pending, a member, or gone. A client that is gone is also ejected,
-// because it could return or join again.
+// remove ejects a client that is pending, a member, or has left. A client that has left is also
+// ejected, because it could return or join again.
 func (s *State) remove(id ClientID, reason EjectionReason) error {
 	if s.isEjected(id) || !s.isKnown(id) {
 		return ErrNotMember

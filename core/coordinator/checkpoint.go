@@ -48,8 +48,8 @@ func (s *State) members() [2][]Client { return [2][]Client{s.Epoch.Clients, s.Ep
 
 // votes reports whether a member's report counts in the decision on the model of a step. It counts
 // if the member is healthy, or if the member reported a model of the step and then withdrew or lost
-// its connection. Such a member also counts in the number of which a quorum is needed, so leaving
-// after a report does not increase the weight of the others.
+// its connection. Such a member also counts as a voter when the quorum is computed, so leaving after
+// a report does not increase the weight of the other members.
 func (c *Client) votes(step uint32) bool {
 	return c.State == Healthy || c.State == Withdrawn && c.Report.Step == step
 }

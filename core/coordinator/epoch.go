@@ -58,7 +58,7 @@ func (s *State) forgive() {
 	}
 }
 
-// dropSilent drops members that seem to be gone. A live member sends Ready or reports its
+// dropSilent drops members that show no sign of life. A live member sends Ready or reports its
 // checkpoint, so a member without any accepted action in the whole epoch is dropped. A member that
 // was found late in the epoch's last term must have reported its checkpoint, because an earlier
 // action may have been its last. A member that was late in an earlier term must have sent an action

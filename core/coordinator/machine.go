@@ -143,7 +143,7 @@ func (s *State) IsPending(id ClientID) bool { return indexOf(s.Pending, id) >= 0
 
 // TakesPart reports whether the host should publish the client's addresses: the client is a healthy
 // member or pending, or it was in the last epoch of a Finished run. Clients of a Finished run are
-// included because one that was disconnected can still get the final model.
+// included because a client that was disconnected can still get the final model.
 func (s *State) TakesPart(id ClientID) bool {
 	if s.RunState == Finished && (indexOf(s.Epoch.Clients, id) >= 0 || indexOf(s.Epoch.Exited, id) >= 0) {
 		return true

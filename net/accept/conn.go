@@ -90,8 +90,9 @@ func (c *Conn) BoundWrites(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetWriteDeadline, limit)
 }
 
-// bound sets a deadline. If ctx has ended, the new deadline may have replaced the one that the end
-// of ctx set. bound then returns the cause of ctx, and the caller must not read or write any more.
+// bound sets a deadline. If ctx has ended, the new deadline may have replaced the deadline that the
+// end of ctx set. bound then returns the cause of ctx, and the caller must not read or write any
+// more.
 func (c *Conn) bound(ctx context.Context, set func(time.Time) error, limit time.Duration) error {
 	if err := set(time.Now().Add(limit)); err != nil {
 		return err

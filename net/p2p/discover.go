@@ -26,7 +26,7 @@ const (
 
 	maxPeersAsked = 32
 	maxRecordSize = 4 << 10
-	askPeers      = 3                // members that are asked for another member's addresses
+	askPeers      = 3                // number of members to ask for another member's addresses
 	askEvery      = 10 * time.Second // pause before asking about the same member again
 	askTimeout    = 5 * time.Second
 

@@ -7,9 +7,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// gater admits only members. The address of an unknown peer says nothing about its identity, so
-// gater decides on incoming connections when the handshake has proved the key. mayDial decides on
-// outgoing connections.
+// gater admits only members. An address does not identify a peer, so gater decides on incoming
+// connections when the handshake has proved the key. mayDial decides on outgoing connections.
 type gater struct{ n *Node }
 
 func (g gater) InterceptPeerDial(p peer.ID) bool                    { return g.n.mayConnect(p) }

@@ -17,7 +17,7 @@ const turnTime = 2 * time.Second
 // all slots are taken, a new member gets a slot from the member with the most slots, if that member
 // has at least two. Therefore a few members cannot keep others out by using all slots. Many members
 // with one slot each cannot keep others out by reading slowly either: a member without a slot gets
-// the slot of a slow one.
+// the slot of a slow reader.
 type queue struct {
 	perPeer, total int
 

@@ -15,7 +15,7 @@ import (
 const (
 	maxParallel = 12 // concurrent ranges of one payload
 	perHolder   = 2  // concurrent ranges of one holder, so that one is already requested while the other is sent
-	maxStrikes  = 3  // a holder with this many failures, beyond those that its deliveries outweigh, is dropped
+	maxStrikes  = 3  // failures after which a holder is dropped; its deliveries permit more (worthwhile)
 	// worthwhile is the number of delivered bytes that outweigh one failure.
 	worthwhile = 8 << 20 // bytes
 	retryPause = 200 * time.Millisecond
@@ -33,7 +33,7 @@ const (
 	watchEvery = 100 * time.Millisecond
 	// slowGrace is the time that every range may take, however slow its holder is.
 	slowGrace = time.Second
-	// slowShare is the factor by which another holder must be faster to take over a holder's range.
+	// slowShare is the speed ratio at which another holder takes over a range.
 	slowShare = 8
 	// stallTime is how long a holder may send nothing if the payload has another holder. Otherwise
 	// it may take loneTime.
@@ -393,7 +393,7 @@ func (d *download) watch() {
 		case other != nil && other.later && still >= slowGrace:
 			a.cancel(errPreempted) // without a penalty: the holder may be sending to many members
 		case still >= d.s.lone, age >= d.s.lone && float64(a.seen) < crawlRate*age.Seconds(), other != nil && still >= stallTime:
-			if d.node.Reaches(a.holder.id) { // otherwise the relay may be at fault, or the member may be gone
+			if d.node.Reaches(a.holder.id) { // otherwise the relay may be at fault, or the member may have left
 				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
 			}
 			a.holder.slow = true

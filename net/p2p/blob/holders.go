@@ -113,7 +113,7 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	a.load--
 	switch {
 	case d.silent:
-		a.silent, a.rate = time.Now(), 0 // the holder may be gone
+		a.silent, a.rate = time.Now(), 0 // the holder may have left
 	case d.bytes > 0:
 		a.silent = time.Time{}
 	}
@@ -166,7 +166,7 @@ func (b *book) fresh(id identity.ID) float64 {
 
 // slow reports whether a holder's streams are slow, so that a range of this length would take at
 // least slowTime. The finding is valid for rateMemory. During that time the holder is measured on
-// bulk connections, so new measurements say nothing about its streams.
+// bulk connections, so new measurements do not apply to its streams.
 func (b *book) slow(id identity.ID, length uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

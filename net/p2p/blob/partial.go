@@ -213,7 +213,7 @@ func (p *partial) persist(part span) {
 	p.broken = cmp.Or(p.broken, err)
 }
 
-// check verifies the hash of a payload of which an earlier process had fetched a part. If it is
+// check verifies the hash of a payload that an earlier process had partly fetched. If the hash is
 // wrong, the files were changed, and all data counts as missing again.
 func (p *partial) check() bool {
 	if p.restored == 0 || blake3.Sum256(p.data) == p.key.hash {

@@ -47,8 +47,8 @@ const (
 	// is 256, cannot send this many for long.
 	messagesPerSecond = 2000
 	messagesBurst     = 8192
-	// The last messagesForQuiet messages of that burst are reserved for quiet authors, which have
-	// used at most one part in quietShare of their own burst.
+	// The last messagesForQuiet messages of that burst are reserved for quiet authors: authors that
+	// have used at most 1/quietShare of the burst for one author.
 	messagesForQuiet = messagesBurst / 2
 	quietShare       = 8
 	topicsPerPeer    = 32
