@@ -151,7 +151,7 @@ func (l *lookout) since(v *view) time.Time {
 	return v.since
 }
 
-// at returns the time of the next check, where at is the client's turn.
+// at returns the time of the next check. The parameter at is the start of the client's turn.
 func (l *lookout) at(v *view, at time.Time) time.Time {
 	if l.claim == v.claim && l.armed == v.armed && (l.blind || at.Before(l.again)) {
 		return l.again

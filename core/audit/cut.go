@@ -30,7 +30,7 @@ func Cut(shape []int64, edge, k int) (Shape, error) {
 	return s, nil
 }
 
-// divisor returns n if it is at most limit, else the largest divisor of n that is.
+// divisor returns the largest divisor of n that is at most limit.
 func divisor(n int64, limit int) int {
 	if n <= int64(limit) {
 		return int(n)

@@ -48,8 +48,9 @@ func (s *State) Check() error {
 	return nil
 }
 
-// brokenInvariant describes the broken invariant. The caller passes elected, which computes the
-// elections of witnesses, because they cost more than all other checks.
+// brokenInvariant describes the broken invariant. elected computes the witnesses of a round. The
+// caller passes it, so that a Decoder can cache these results, which cost more than all other
+// checks.
 func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if s.RunState == Uninitialized || s.RunState > Paused {
 		return "run state"

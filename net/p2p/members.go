@@ -341,7 +341,7 @@ func (n *Node) dialDirect(ctx context.Context, m *member, addrs []ma.Multiaddr) 
 	}
 }
 
-// clearBackoff removes the library's pauses between dials, because this package has its own.
+// clearBackoff removes libp2p's pauses between dials, because this package has pauses of its own.
 func (n *Node) clearBackoff(p peer.ID) {
 	if s, ok := n.host.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(p)

@@ -100,8 +100,8 @@ func routerOf(n *p2p.Node) (*router, error) {
 		var err error
 		r.pubsub, err = pubsub.NewGossipSub(ctx, announcingHost{h, r},
 			pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
-			// Otherwise a message published before the first heartbeat after joining goes to an
-			// empty mesh and is lost without an error.
+			// Without this option, a message published before the first heartbeat after joining
+			// would go to an empty mesh and be lost without an error.
 			pubsub.WithFloodPublish(true),
 			pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return n.Allows(p) }),
 			pubsub.WithAppSpecificRpcInspector(r.inspect),
