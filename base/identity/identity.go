@@ -97,9 +97,9 @@ func signedBytes(domain string, message []byte) []byte {
 	return append(signed, message...)
 }
 
-// smallOrder has the y coordinates, little endian, of the curve's points of order 1, 2, 4 and 8,
-// with the two of them that have a second encoding (RFC 7748, section 5, allows values from the
-// field's prime on).
+// smallOrder has the little-endian y coordinates of the curve's points of order 1, 2, 4 and 8. Two of
+// these coordinates have a second encoding, because RFC 7748, section 5, allows values that are not
+// below the field's prime.
 var smallOrder = [...]ID{
 	{0x00},
 	{0x01},
