@@ -78,8 +78,8 @@ func TestDownloadsAreTold(t *testing.T) {
 	}
 }
 
-// TestDownloadsFromOwnArchivesAreTold checks the same for the archives that --hub-repo and
-// --gcs-bucket name.
+// TestDownloadsFromOwnArchivesAreTold checks that the event log reports downloads from the archives
+// that --hub-repo and --gcs-bucket name.
 func TestDownloadsFromOwnArchivesAreTold(t *testing.T) {
 	files, digest := testModel(t, truly)
 	under := make(map[string][]byte, len(files))

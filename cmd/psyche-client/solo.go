@@ -49,7 +49,7 @@ type soloCommand struct {
 	trackerFlags  `embed:"" group:"Trackers:"`
 	Telemetry     telemetry.Flags `embed:"" group:"Trackers:"`
 	soloOptimizer
-	exampleFlags `embed:"" group:"Flags of the original:"`
+	exampleFlags `embed:"" group:"Flags of the original Psyche:"`
 }
 
 // Help returns the text below the command's summary in --help.
@@ -136,8 +136,8 @@ func (c *soloCommand) check(line *kong.Context) error {
 	return c.checkFlags()
 }
 
-// open checks everything before the first step, because an error must not come after an hour. done
-// reports whether no step is left.
+// open checks everything that can fail before the first step, so that the user sees an error at once.
+// done reports whether no step is left.
 func (s *solo) open(ctx context.Context) (done bool, err error) {
 	c, logger := &s.options, s.terminal.logger()
 	if c.Save == "" {

@@ -35,7 +35,8 @@ func claimFolder(dir string) (*folderClaim, error) {
 	return c, nil
 }
 
-// lockBeside creates and locks the file, which its previous holder removes.
+// lockBeside creates and locks the lock file. It retries if the previous holder removes the file
+// meanwhile.
 func lockBeside(dir string) (*folderClaim, error) {
 	path := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock")
 	file, err := filelock.Open(path, 0o600)

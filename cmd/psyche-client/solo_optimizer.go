@@ -64,7 +64,7 @@ func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
 	return all
 }
 
-// defaultWarmup does not depend on the number of steps, if there are enough, so that a training in
+// defaultWarmup is the same for every number of steps, unless there are fewer, so that a training in
 // parts gives the same result as an uninterrupted training.
 const defaultWarmup = 10
 

@@ -29,7 +29,7 @@ type Flags struct {
 	MaxPrice  uint64 `name:"max-price" default:"50000" placeholder:"N" help:"Maximum priority fee per compute unit, in millionths of a lamport (${default})."`
 }
 
-// moreNodes are additional nodes, under the original's flag names.
+// moreNodes are additional nodes, with the flag names of the original Psyche.
 type moreNodes struct {
 	RPC2   string `name:"rpc-2" env:"RPC_2" hidden:"" placeholder:"URL" help:"Additional node."`
 	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"WebSocket of the additional node."`
@@ -43,8 +43,8 @@ type RunFlags struct {
 	Authority string `name:"authority" env:"PSYCHE_AUTHORITY" placeholder:"KEY" help:"Main authority of the run on the chain, in base58; needed if several runs have the same id."`
 }
 
-// DefaultProgram returns the program's address on a chain of psyche chain start. The address has no
-// known key.
+// DefaultProgram returns the program's address on a chain of psyche chain start. The private key of
+// this address is unknown.
 func DefaultProgram() transaction.PublicKey {
 	return transaction.PublicKey(sha256.Sum256([]byte("psyche/program/v1")))
 }
