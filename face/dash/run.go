@@ -75,8 +75,8 @@ func (r *Run) state() (*coordinator.State, follow.View) {
 	return view.State, view
 }
 
-// show returns everything about a run. It leaves out rounds before the newest last steps; 0
-// includes all.
+// show returns everything about a run. Its curves contain only the newest rounds, at most last; 0 means
+// all.
 func (r *Run) show(last uint32) shownRun {
 	state, view := r.state()
 	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Reading: view.Reading}

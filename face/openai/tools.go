@@ -63,8 +63,8 @@ func toolNames(tools json.RawMessage) map[string]bool {
 	return names
 }
 
-// fits rejects tools, and calls in messages, that the template would not show to the model, and
-// tools whose calls could not be recognized in the answer.
+// fits rejects tools, and calls in messages, if the template would not show them to the model. It also
+// rejects tools if the server could not recognise their calls in the answer.
 func (r *request) fits(t *chat.Template, form *callForm) *problem {
 	const code = "unsupported_parameter"
 	switch {

@@ -130,8 +130,8 @@ func (n *network) awaitChain(ctx context.Context) error {
 // byHandFile contains the commands that restart a run on a validator.
 const byHandFile = "by-hand.txt"
 
-// noteByHand writes the commands that restart a validator, which keeps its own ledger, and the
-// clients, and that resume a paused run.
+// noteByHand writes the commands for resuming the run manually. They restart the validator, which keeps
+// its own ledger, restart the clients, and resume the run if it is paused.
 func (n *network) noteByHand() error {
 	var text strings.Builder
 	line := func(env []string, command ...string) {
