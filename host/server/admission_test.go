@@ -110,8 +110,8 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesTheRunIsAStranger lets a participant leave the run while all slots are taken. It
-// keeps its connection, which now counts as that of an unknown client.
+// TestWhoLeavesTheRunIsAStranger lets a participant leave the run while all slots are taken. The
+// participant keeps its connection, which then counts as a connection of an unknown client.
 func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
 		leaving := connect().enter(1)

@@ -204,7 +204,7 @@ func (c *certs) load(s *store) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range links[1:] { // newcomers replay to the first
+	for _, l := range links[1:] { // newcomers reach the first link by replay
 		var hash [sha256.Size]byte
 		if _, err := s.journal.ReadAt(hash[:], l.offset-sha256.Size); err != nil || hash != l.cert.Hash || l.offset > s.journal.Size() {
 			return fmt.Errorf("%w: epoch %d is not in the journal", errCerts, l.cert.Number)

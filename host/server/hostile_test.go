@@ -59,7 +59,8 @@ type remoteConn struct {
 
 func (c remoteConn) RemoteAddr() net.Addr { return c.from }
 
-// bubbleOfAddresses is bubble for clients of several addresses. A nil address has no network.
+// bubbleOfAddresses is like bubble, for clients with several addresses. A client with a nil address has
+// no network.
 func bubbleOfAddresses(t *testing.T, change func(*Options), test func(*testing.T, func(net.Addr) *peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, WithdrawGrace: -1}

@@ -101,10 +101,10 @@ type Options struct {
 	// ActionsPerSecond limits the long-term rate of actions per key. Up to ten seconds' worth may
 	// come at once. Actions above the limit have to wait. Zero means DefaultActionsPerSecond.
 	ActionsPerSecond float64
-	// JoinsPerSecond limits the joins to one run in the same way, over all keys and in turns
-	// between addresses: a client that repeatedly joins and leaves makes the journal longer without
-	// progress. The same limit applies to SetDelegates. JoinsAtOnce is the burst, for members of a
-	// run that join together. Zero means DefaultJoinsPerSecond and DefaultJoinsAtOnce.
+	// JoinsPerSecond limits the long-term rate of joins to one run. All keys share the limit, and
+	// addresses take turns: a client that repeatedly joins and leaves makes the journal longer without
+	// progress. The same limit applies to SetDelegates. JoinsAtOnce is the burst, for members of a run
+	// that join together. Zero means DefaultJoinsPerSecond and DefaultJoinsAtOnce.
 	JoinsPerSecond float64
 	JoinsAtOnce    int
 	// LogBytesPerSecond limits the total rate of journals for auditors and of Models. Connections

@@ -143,7 +143,7 @@ type Config struct {
 	EjectionEpochs              uint16  `json:"ejection_epochs"`
 }
 
-// Of describes a state of the run with the hash named, which is zero if unknown.
+// Of describes the state s of a run. named is the hash of the run, or zero if it is unknown.
 func Of(s *coordinator.State, named [32]byte) Run {
 	hash := s.Hash()
 	run := Run{
