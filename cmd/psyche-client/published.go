@@ -14,7 +14,8 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
-// publishedVariables are the flags of train for which the original documents environment variables;
+// publishedVariables are the flags of train for which the original Psyche documents environment
+// variables;
 // docs/command-lines.md lists all.
 var publishedVariables = []string{
 	"identity-secret-key-path", "bind-p2p-port", "bind-p2p-interface", "iroh-relay", "iroh-discovery", "logs",

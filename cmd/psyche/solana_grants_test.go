@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestRunInThreeSteps creates a permissioned run as the original's documentation does: create-run
+// TestRunInThreeSteps creates a permissioned run as the documentation of the original Psyche does: create-run
 // without a configuration, update-config, set-paused. Its join authority then admits a key to all
 // of its runs.
 func TestRunInThreeSteps(t *testing.T) {
