@@ -19,7 +19,7 @@ var errGone = errors.New("another process keeps removing it")
 
 const (
 	look     = 100 * time.Millisecond // interval between attempts to get a lock
-	attempts = 10                     // of Open, if other processes keep removing the file
+	attempts = 10                     // maximum for Open, if other processes keep removing the file
 )
 
 // heldError is ErrHeld with the id of the process that holds the lock.

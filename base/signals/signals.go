@@ -5,8 +5,8 @@
 //	os.Exit(signals.Run("psyche", func(ctx context.Context) int { return run(ctx, os.Args) }))
 //
 // The first signal ends the context. If the command does not return soon after, Run abandons it, unless
-// the command has called Hold because it must finish its work. Last registers functions that must run
-// before the program ends, even if Run abandons the command. A second SIGINT or SIGTERM ends the
+// the command has called Hold because it must finish its work. Last registers functions that
+// Run calls before it abandons the command. A second SIGINT or SIGTERM ends the
 // program at once, unless a command listens for it with Second. A second SIGHUP has no effect, because
 // both the kernel and the shell send SIGHUP when a terminal closes.
 //

@@ -24,8 +24,8 @@ type deviceFlags struct {
 	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Compute device: cpu; cuda (first CUDA device); cuda:N; cuda:X,Y,Z (the first N of them, for --data-parallelism N); auto (cuda if libtorch finds a CUDA device, otherwise cpu)."`
 }
 
-// devices returns the first count devices that the flag names, or none for the CPU. libtorch must be
-// loaded.
+// devices returns the devices that the flag selects, at most count of them, or none for the CPU.
+// libtorch must be loaded.
 func (f deviceFlags) devices(count int) ([]torch.Device, error) {
 	found, err := f.Device.Find(count)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 )
 
 // publishedVariables are the flags of train for which the original Psyche documents environment
-// variables;
-// docs/command-lines.md lists all.
+// variables. docs/command-lines.md lists all of them.
 var publishedVariables = []string{
 	"identity-secret-key-path", "bind-p2p-port", "bind-p2p-interface", "iroh-relay", "iroh-discovery", "logs",
 	"oltp-auth-header", "oltp-metrics-url", "oltp-tracing-url", "oltp-logs-url", "oltp-report-interval", "metrics-local-port",

@@ -83,8 +83,7 @@ func TestPublishedVariables(t *testing.T) {
 }
 
 // TestPublishedDefaults compares the defaults of train with the defaults of the original Psyche,
-// except the defaults
-// that docs/command-lines.md lists as different.
+// except the defaults that docs/command-lines.md lists as different.
 func TestPublishedDefaults(t *testing.T) {
 	page, err := os.ReadFile("../../docs/command-lines.md")
 	if err != nil {

@@ -64,7 +64,7 @@ func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
 	return all
 }
 
-// defaultWarmup is the same for every number of steps, unless there are fewer, so that a training in
+// defaultWarmup is the same for every larger number of steps, so that a training in
 // parts gives the same result as an uninterrupted training.
 const defaultWarmup = 10
 

@@ -102,7 +102,8 @@ func (c *testnetStart) cheats() (cheats []testnet.Cheat, err error) {
 	return cheats, nil
 }
 
-// errInterrupted means that the user pressed Ctrl-C in the display. The terminal then sends no signal.
+// errInterrupted means that the user pressed Ctrl-C in the display. While the display runs, the terminal
+// sends no signal.
 var errInterrupted = errors.New("interrupted")
 
 // maxSeconds limits times that are given in seconds: a year.

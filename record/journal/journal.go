@@ -76,8 +76,8 @@ func Open(path string, replay func(payload []byte) error) (*Journal, Summary, er
 	return OpenAt(path, Position{}, replay)
 }
 
-// OpenAt is like Open, but starts at from, a position up to which the caller has already read the file.
-// It does not verify earlier entries. It only compares the hash of the last of them with the hash in
+// OpenAt is like Open, but starts at from: the caller has already read the file up to this position.
+// OpenAt does not verify earlier entries. It only compares the hash of the last of them with the hash in
 // from, and returns ErrPosition if they differ. The zero Position is the start of the file.
 func OpenAt(path string, from Position, replay func(payload []byte) error) (*Journal, Summary, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -127,8 +127,8 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 	return summary, err
 }
 
-// ReadFrom is like Read, but starts at from, a position up to which the caller has already read the
-// file. Another process may be writing to the file: a torn entry at the end may be whole at the next
+// ReadFrom is like Read, but starts at from: the caller has already read the file up to this position.
+// Another process may be writing to the file: a torn entry at the end may be whole at the next
 // call. ReadFrom does not verify earlier entries. It only compares the hash of the last of them with
 // the hash in from, and returns ErrPosition if they differ. The zero Position is the start of the file.
 func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (Summary, error) {

@@ -81,8 +81,8 @@ func (r *Rounds) At(from, to uint32, n int) []Stretch {
 	return merged(list, n)
 }
 
-// merged merges a list into at most n stretches. All result from the same number of elements, except
-// the last. It reuses the memory of the list.
+// merged merges a list into at most n stretches. Each is the sum of the same number of elements,
+// except the last. merged reuses the memory of the list.
 func merged(list []Stretch, n int) []Stretch {
 	if n <= 0 || len(list) <= n {
 		return list

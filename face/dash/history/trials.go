@@ -138,7 +138,7 @@ func (h *History) idOf(s *coordinator.State, id string) coordinator.ClientID {
 }
 
 // expelled records an ejection if the state excludes the client for the given reason, and reports
-// whether it does. of describes the cause.
+// whether it does. The text of is the cause.
 func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientID, reason coordinator.EjectionReason, of string) bool {
 	for _, x := range slices.Backward(s.Authority.Ejections) {
 		if x.Client != id || x.Reason != reason {
