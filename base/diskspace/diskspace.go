@@ -24,13 +24,13 @@ type Space struct {
 	known bool
 }
 
-// Bytes returns a known space. 0 is a full disk.
+// Bytes returns a known Space of n bytes. 0 means a full disk.
 func Bytes(n uint64) Space { return Space{n, true} }
 
 // Known returns the free bytes, and whether they are known.
 func (s Space) Known() (bytes uint64, known bool) { return s.bytes, s.known }
 
-// Plus returns the space with bytes that will be freed. An unknown space stays unknown.
+// Plus returns the space after that many more bytes have been freed. An unknown space stays unknown.
 func (s Space) Plus(bytes uint64) Space {
 	s.bytes += min(bytes, math.MaxUint64-s.bytes)
 	return s

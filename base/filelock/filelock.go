@@ -93,7 +93,7 @@ func OpenFolder(path string, mode fs.FileMode) (*os.File, error) {
 	})
 }
 
-// Wait is Open, but waits for a taken lock until ctx ends.
+// Wait is like Open, but waits for a taken lock until ctx ends.
 func Wait(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) {
 	for {
 		file, err := Open(path, mode)

@@ -21,7 +21,7 @@ var (
 	// rewritten holds the tests whose messages -update has removed from the file, so that stale
 	// ones disappear.
 	rewritten = map[string]bool{}
-	// varying matches addresses whose port differs between runs, and folder the folders of
+	// varying matches addresses whose port differs between runs. folder matches the folders of
 	// t.TempDir.
 	varying = regexp.MustCompile(`127\.0\.0\.1:\d+|\[::1\]:\d+`)
 	folder  = sync.OnceValue(func() *regexp.Regexp {

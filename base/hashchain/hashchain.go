@@ -18,7 +18,7 @@ type Chain struct {
 	nearAt int        // number of the first value in near
 }
 
-// New returns the chain of a secret with links values to reveal, from 1 to MaxLinks.
+// New returns the chain of a secret. It has links values to reveal; links is from 1 to MaxLinks.
 func New(secret [32]byte, links int) *Chain {
 	links = max(1, min(links, MaxLinks))
 	c := &Chain{links: links, stride: max(1, int(math.Sqrt(float64(links))))}

@@ -53,7 +53,7 @@ type Key struct {
 	private ed25519.PrivateKey
 }
 
-// Generate makes a key from 32 bytes of random.
+// Generate makes a key from 32 bytes that it reads from random.
 func Generate(random io.Reader) (Key, error) {
 	var seed [SeedSize]byte
 	if _, err := io.ReadFull(random, seed[:]); err != nil {

@@ -41,7 +41,7 @@ type work struct {
 	last    []func()
 }
 
-// free returns a channel that is closed when nothing is held.
+// free returns a channel that is closed when no call of Hold is in effect.
 func (w *work) free() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -44,7 +44,7 @@ func allocatableMemory() uint64 {
 	return bytes
 }
 
-// availableIn is availableMemory for a system whose files are in root.
+// availableIn is like availableMemory, for a system whose files are in the folder root.
 func availableIn(root string) uint64 {
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
@@ -98,7 +98,7 @@ func (g groupFiles) free(dir string) (bytes uint64, limited bool) {
 	return limit - min(limit, used), true
 }
 
-// field returns the number after the name at the start of a line; 0 if there is none.
+// field returns the number that follows name at the start of a line, or 0 if no line has one.
 func field(text []byte, name string) uint64 {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == name {

@@ -40,7 +40,8 @@ type step struct {
 // logits_at_once in learn/torch/shim/ends.cc.
 const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 
-// working returns the minimum memory of a micro batch at its end: saved activations, and logits.
+// working returns the minimum memory of a micro batch when its forward pass ends: saved activations,
+// and logits.
 func (s step) working(of model.Description, seqLen uint32) uint64 {
 	tokens, most, kept := uint64(s.microBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
 	if s.device {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ending is the result of a client.
+// ending describes how a client process ended.
 type ending struct {
 	code int    // its exit code; -1: a signal ended it
 	text string // additional explanation; may be empty

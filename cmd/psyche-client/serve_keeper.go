@@ -20,7 +20,7 @@ const (
 
 	firstRestart = 5 * time.Second // pause before a client is restarted; it doubles with each consecutive exit
 	longestPause = 10 * time.Minute
-	endsInARow   = 4                // consecutive ends of a run's clients before other runs get a turn
+	endsInARow   = 4                // consecutive exits of a run's clients before other runs get a turn
 	longLife     = 10 * time.Minute // a client that ran this long starts a new count of consecutive exits
 	politeEnd    = 10 * time.Minute // time for a client to leave a run in favour of another run
 )
@@ -117,7 +117,7 @@ func (k *keeper) putAside(r *servedRun, reason string, isOver, isFinal bool) {
 	}
 }
 
-// verdict returns the error for the end of all runs, or nil.
+// verdict returns an error that lists the runs that could not be joined, or nil if all runs are over.
 func (k *keeper) verdict() error {
 	var wrong []string
 	for _, r := range k.runs {
@@ -262,7 +262,7 @@ func (k *keeper) better(ctx context.Context, r *servedRun, wanted func(doings) b
 	return nil
 }
 
-// backOff returns the pause after a number of consecutive ends.
+// backOff returns the pause after a number of consecutive exits.
 func (k *keeper) backOff(ends int) time.Duration {
 	wait := firstRestart
 	for range ends - 1 {

@@ -24,7 +24,7 @@ const (
 	maxServedFile = 64 << 10 // bytes of a list
 )
 
-// servedRun is a run that this machine may join, with the results so far.
+// servedRun is a run that this machine may join, with the results of earlier attempts.
 type servedRun struct {
 	link  string
 	flags []string // of psyche-client join

@@ -59,7 +59,7 @@ after an interrupt or an error. The data, its order and --seq-len must stay the 
 may change; the command prints the changes. --model is read only for a new training.`
 }
 
-// learner is a trainer of either kind.
+// learner is a trainer with either of the two optimizers.
 type learner interface {
 	Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error)
 	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)

@@ -16,7 +16,7 @@ var errFolderInUse = errors.New("another process is using it")
 // folder, because each checkpoint replaces the folder.
 type folderClaim struct{ file *os.File }
 
-// claimFolder verifies before a training that it can be saved.
+// claimFolder locks the folder for a training, and checks that the training can be saved there.
 func claimFolder(dir string) (*folderClaim, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

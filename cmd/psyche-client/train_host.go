@@ -174,8 +174,8 @@ type payments struct {
 	done    chan struct{}
 }
 
-// paidEvery is the interval of these records. A killed process leaves its payments since the last
-// record unrecorded.
+// paidEvery is the interval at which payments are recorded. If the process is killed, its payments
+// since the last record are not recorded.
 const paidEvery = 500 * time.Millisecond
 
 func (p *payments) report() {
@@ -191,7 +191,7 @@ func (p *payments) report() {
 	}
 }
 
-// write appends an event if there were payments since the newest one.
+// write appends an event if there were payments since the newest event.
 func (p *payments) write() {
 	costs := p.client.Costs()
 	now := event.Paid{Transactions: costs.Landed, Lamports: costs.Lamports, Ticks: costs.Ticks, OutOfTurn: costs.OutOfTurn, Rent: costs.Rent}

@@ -102,7 +102,7 @@ func (c chainStart) open(begin localnet.Config) (*localnet.Ledger, *chainPlace, 
 	return ledger, place, nil
 }
 
-// chainPlace is the location of a chain.
+// chainPlace is where a chain is stored: in a file, or in memory only.
 type chainPlace struct {
 	path string
 	file *kept.File // nil: in memory only

@@ -171,7 +171,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	return exitOK
 }
 
-// newParser parses command lines into all.
+// newParser returns a parser that fills all from a command line.
 func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche"),

@@ -39,7 +39,7 @@ const (
 	chainTimeout  = 5 * time.Minute
 )
 
-// within limits a command to --timeout, or else to standard.
+// within limits a command to --timeout, or to standard if the flag is not set.
 func (c serverFlags) within(ctx context.Context, standard time.Duration) (context.Context, context.CancelFunc) {
 	if c.Timeout != nil {
 		standard = *c.Timeout

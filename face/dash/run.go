@@ -29,8 +29,8 @@ type Run struct {
 	Key    string // unique identifier in addresses of the page
 	Source string // description of the run's source
 	Log    *follow.Log
-	// State returns the newest state if there is no log, or none yet. It may be nil, and may return
-	// nil.
+	// State returns the newest state. The page uses it while the run has no log, or the log has no
+	// state yet. State may be nil, and may return nil.
 	State    func() *coordinator.State
 	Reported *reported.Board // members' reports; may be nil
 	Join     Join

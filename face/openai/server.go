@@ -261,7 +261,7 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	return problem
 }
 
-// encode tokenizes large requests one at a time, because each may use a CPU for a second that
+// encode tokenizes large requests one at a time, because each may occupy for a second a CPU that
 // running answers need.
 func (s *Server) encode(ctx context.Context, a *answer) *problem {
 	if a.size > largeBody {

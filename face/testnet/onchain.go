@@ -127,7 +127,7 @@ func (n *network) awaitChain(ctx context.Context) error {
 	}
 }
 
-// byHandFile contains the commands that restart a run on a validator.
+// byHandFile is the name of the file with the commands that restart a run on a validator.
 const byHandFile = "by-hand.txt"
 
 // noteByHand writes the commands for resuming the run manually. They restart the validator, which keeps

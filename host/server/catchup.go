@@ -20,8 +20,8 @@ const (
 	// leastCost is the minimum number of bytes that a frame of records for other clients takes from the
 	// budget. Records that resemble each other compress well, but packing them costs time too.
 	leastCost = maxDiskRecords / 8
-	// crowdedTimeout is the time for 16 KiB of a batch while other clients wait for memory. Members
-	// always have frame.WriteTimeout.
+	// crowdedTimeout is the time in which a client must receive 16 KiB of a batch while other clients
+	// wait for memory. Members always have frame.WriteTimeout.
 	crowdedTimeout = 2 * time.Second
 )
 
@@ -167,8 +167,8 @@ func (b *batch) add(kind frame.Type, payload []byte) error {
 	return b.flush(0)
 }
 
-// flush gives the batch to the writer. If live is not zero, this is the last batch, and afterwards
-// the client has the first live records.
+// flush gives the batch to the writer. If live is not zero, this is the last batch: after it, the
+// client has the first live records of the log, and gets new records as they arrive.
 func (b *batch) flush(live uint64) error {
 	frames := b.frames
 	b.frames = nil

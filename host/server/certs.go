@@ -48,7 +48,7 @@ type certs struct {
 	members []identity.ID // of the newest epoch
 }
 
-// began registers a new epoch. Its first record is on the disk.
+// began registers a new epoch. The record that started the epoch is already on the disk.
 func (c *certs) began(e follow.Epoch, offset int64, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *certs) certify() bool {
 	return false
 }
 
-// certifies reports whether enough members of the epoch from signed c.
+// certifies reports whether c has signatures of enough members of an earlier epoch, the link from.
 func certifies(from link, c follow.Certificate) bool {
 	return follow.Suffices(c.SignedBy(from.cert.Members), len(from.cert.Members))
 }

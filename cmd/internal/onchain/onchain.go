@@ -37,7 +37,7 @@ type moreNodes struct {
 	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"WebSocket of the additional node."`
 }
 
-// RunFlags select a run on a chain, in addition to its id.
+// RunFlags select a run on a chain, together with the run's id, which is a separate flag.
 type RunFlags struct {
 	Flags     `embed:""`
 	Authority string `name:"authority" env:"PSYCHE_AUTHORITY" placeholder:"KEY" help:"Main authority of the run on the chain, in base58; needed if several runs have the same id."`
@@ -58,7 +58,7 @@ func (f *Flags) Given() bool { return len(f.RPC) > 0 }
 // ErrFlags means that the flags are invalid.
 var ErrFlags = errors.New("flags of the chain")
 
-// Options returns the options for package chain/solana, without the run.
+// Options returns the options for package chain/solana, except the run, which Find adds.
 func (f *Flags) Options(key identity.Key, logger *slog.Logger) (solana.Options, error) {
 	o := solana.Options{Key: key, MaxPrice: f.MaxPrice, Logger: logger}
 	var err error

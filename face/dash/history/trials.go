@@ -103,8 +103,8 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	h.note(e, Event{Kind: EventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
 }
 
-// outcome returns the outcome of a trial that is missing from the state after the entry. It counts
-// a deciding vote.
+// outcome returns the outcome of a trial that is missing from the state after the entry. If the entry
+// is the deciding vote, outcome also adds this vote to the trial's counts.
 func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	if vote, ok := e.Action.(coordinator.Vote); ok && vote.Step == t.Step && name(vote.Client) == t.Accused {
 		votes, outcome := &t.Innocent, OutcomeInnocent
