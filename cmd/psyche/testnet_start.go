@@ -195,7 +195,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// display returns a display that draws on a terminal, and writes lines otherwise.
+// display returns a display that draws if the command runs on a terminal, and writes lines otherwise.
 func (c *testnetStart) display(to console, interrupt func()) testnet.Display {
 	if c.Tui && isTerminal(to.out) && isTerminal(os.Stdin) {
 		return tui.New(os.Stdin, to.out, interrupt)

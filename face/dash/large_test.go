@@ -35,7 +35,7 @@ const (
 )
 
 // TestLargeRun writes the journal of a run of 256 members, follows it and requests its page. The
-// documentation describes the size of -dash.rounds 10000.
+// README describes the results with -dash.rounds 10000.
 func TestLargeRun(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now()

@@ -262,7 +262,7 @@ func (t *tracker) addPaid(s *Summary, clientRounds uint64) {
 	s.Chain = &all
 }
 
-// endPaid starts another life of a client, whose counters start at zero.
+// endPaid ends the payment counters of a client's current life, and adds them to its earlier lives.
 func (c *clientRecord) endPaid() {
 	transactions, ticks, outOfTurn, lamports, rent := c.paidTotal()
 	c.paidBefore = event.Paid{Transactions: transactions, Ticks: ticks, OutOfTurn: outOfTurn, Lamports: lamports, Rent: rent}

@@ -136,9 +136,8 @@ func (c *connection) watch() error {
 	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])
 }
 
-// claim makes this the live connection of the key. An existing connection keeps the key if it
-// answers a Ping. If it does not, its client has vanished, and this connection is the same client's
-// new one.
+// claim makes this the live connection of the key. An existing connection keeps the key if it answers a
+// Ping. If it does not answer, its client has vanished, and this connection replaces it.
 func (c *connection) claim(ctx context.Context, addrs []string) error {
 	c.origin = c.host.origin(c.conn.RemoteAddr())
 	for range 3 {

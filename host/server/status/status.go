@@ -283,9 +283,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	line("state", "%s", r.stateText(now))
 	step := fmt.Sprintf("step %d of %d", r.Step, r.TotalSteps)
 	switch {
-	case r.Step > r.TotalSteps: // the number of the next one
+	case r.Step > r.TotalSteps: // Step is the number of the next step
 		step = fmt.Sprintf("all %d steps", r.TotalSteps)
-	case r.Round == nil && r.DataIndex == 0: // not trained yet; a run that resumes a different run starts with a later step than 1
+	case r.Round == nil && r.DataIndex == 0: // no training yet; a run that resumes a different run starts with a later step than 1
 		step = fmt.Sprintf("step %d of %d", max(r.Step, 1)-1, r.TotalSteps)
 	}
 	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)
