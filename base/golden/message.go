@@ -19,7 +19,7 @@ const messagesFile = "messages.txt"
 var (
 	messagesLock sync.Mutex
 	// rewritten holds the tests whose messages -update has removed from the file, so that stale
-	// ones disappear.
+	// messages disappear.
 	rewritten = map[string]bool{}
 	// varying matches addresses whose port differs between runs. folder matches the folders of
 	// t.TempDir.

@@ -42,7 +42,7 @@ type served struct {
 	log       strings.Builder
 }
 
-// see sets what the next look at a run finds.
+// see sets the result of the next checks of a run.
 func (s *served) see(name string, o outlook) {
 	s.access.Lock()
 	defer s.access.Unlock()
@@ -279,7 +279,7 @@ func TestServeAnotherServer(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // the only run, and never seen: the link is wrong
+	synctest.Test(t, func(t *testing.T) { // this is the only run, and its server was never reached: the link is wrong
 		s := newServed("a")
 		s.see("a", outlook{prospect: isStranger, reason: "another key"})
 		if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "another key") || s.starts != nil {

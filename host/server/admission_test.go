@@ -80,7 +80,7 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 		check(0, 1)
 		enter(4, 6)
 		check(0, 1, 2)
-		p = connectFrom(address(5)) // each address has at most as many slots as this one would get
+		p = connectFrom(address(5)) // no address has more slots than this address would get
 		p.greet(9, role)
 		p.refused(frame.RefusedBusy)
 		time.Sleep(time.Minute)

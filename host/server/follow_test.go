@@ -62,8 +62,8 @@ func TestCostOfFollowing(t *testing.T) {
 	}
 }
 
-// followAll sends the records of the rounds through the stream and follows them. As from a host,
-// each group of records ends with a tick or is full.
+// followAll sends the records of the rounds through the stream and follows them. As on a host, a group
+// of records ends with a tick or when it is full.
 func followAll(t *testing.T, h *history, records [][]byte, together int) (sent int, took time.Duration) {
 	t.Helper()
 	genesis := h.store.log.Genesis()

@@ -270,8 +270,8 @@ func (j *Journal) Close() error { return j.file.Close() }
 // ErrStop is returned by the callback of Read to stop reading without an error.
 var ErrStop = errors.New("stop reading")
 
-// Read verifies the journal in r and passes every payload in order to replay, which must not keep
-// it. A torn tail is not an error; Summary.Torn contains its length.
+// Read verifies the journal in r and passes every payload in order to replay. replay must not keep the
+// payload. A torn tail is not an error; Summary.Torn contains its length.
 func Read(r io.Reader, replay func(payload []byte) error) (Summary, error) {
 	summary, err := read(r, replay)
 	if errors.Is(err, ErrStop) {
