@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 )
 
-// names pastes links, hashes and keys into a page that has verified courtRun, and checks what the page
-// says about commands to join the run.
+// names pastes links, hashes and keys into a page that has verified courtRun, and checks the page's
+// answers about commands to join the run.
 func (b *browser) names(t *testing.T) {
 	t.Helper()
 	run := b.text(t, `document.querySelector("#verify-told").closest("section").querySelector("dd").textContent`)
