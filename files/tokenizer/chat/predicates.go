@@ -88,7 +88,7 @@ func (r *renderer) plainTest(name string, of any) bool {
 		known := map[string]func(string) bool{"filter": knownFilter, "test": knownTest}[name]
 		text, isText := str(of)
 		if !isText {
-			r.hash(of, 0) // Python looks the value up
+			r.hash(of, 0) // refuses an unhashable value, as Python's lookup does
 		}
 		return isText && known(text)
 	case "lower", "upper":
