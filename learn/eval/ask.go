@@ -180,7 +180,7 @@ func (r Reader) goOn(ctx context.Context, ids []int32, w writing) (string, error
 		if w.until == "" {
 			return true
 		}
-		// A token has at least one byte, so the newest tokens contain the end.
+		// A token has at least one byte, so the newest tokens contain w.until if it has just appeared.
 		tail, err := r.Coder.DecodeSkipSpecial(written[max(0, len(written)-2*len(w.until)):])
 		failed = err
 		return err == nil && !strings.Contains(string(tail), w.until)

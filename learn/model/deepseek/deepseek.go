@@ -280,7 +280,7 @@ func (m *DeepSeek) checkLength(positions int64) {
 	}
 }
 
-// feed computes the feed-forward half of a layer.
+// feed computes the feed-forward sublayer of a layer.
 func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *torch.Tensor) {
 	if b.experts == nil {
 		return x.FeedForwardBlock(b.norm, b.dense.Gate, b.dense.Up, b.dense.Down, m.config.RMSNormEps, false), nil

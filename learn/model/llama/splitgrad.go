@@ -15,10 +15,10 @@ type pass struct {
 	shape  []int64 // of the stream: [B,T,HiddenSize]
 	stream []float32
 	slope  []float32
-	halves [][]half // for each half layer, for each shard
+	halves [][]half // for each sublayer, for each shard
 }
 
-// half contains the tensors of a half layer that a shard keeps for the backward pass.
+// half contains the tensors of a sublayer that a shard keeps for the backward pass.
 type half struct{ in, out *torch.Tensor }
 
 // Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T] flattened, as
