@@ -167,7 +167,7 @@ func feedForward(get func(name string) *torch.Tensor, prefix string) experts.Fee
 	return experts.FeedForward{Gate: get(prefix + "gate_proj.weight"), Up: get(prefix + "up_proj.weight"), Down: get(prefix + "down_proj.weight")}
 }
 
-// Canonical converts a checkpoint's tensors to the names and shapes of the model's own.
+// Canonical converts a checkpoint's tensors to the names and shapes of Parameters and Buffers.
 func (m *DeepSeek) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	return canonical(m.config, tensors)
 }
