@@ -31,7 +31,7 @@ var features = []cover.Feature{
 	{Name: "leaver", Levels: []string{"no", "leaves"}},
 	{Name: "slow", Levels: []string{"no", "stopped"}},
 	{Name: "starved", Levels: []string{"no", "busy"}},
-	{Name: "link", Levels: []string{"fast", "fair", "FIFO"}}, // of one member: 1 Mbit/s, with fair queues or one of a second
+	{Name: "link", Levels: []string{"fast", "fair", "FIFO"}}, // of one member: 1 Mbit/s, with fair queues or with a FIFO queue of one second
 	{Name: "liar", Levels: []string{"no", "accuses"}},        // an additional member, which accuses the member with the slow link of silence
 }
 

@@ -136,7 +136,7 @@ func (p *play) leave(ctx context.Context, step uint32) error {
 	return nil
 }
 
-// stopAll stops everything at the same moment as Ctrl-C does, and restarts it.
+// stopAll stops all processes at the same moment, as Ctrl-C in a terminal does, and restarts them.
 func (p *play) stopAll(ctx context.Context, step uint32) error {
 	var running []*member
 	for _, m := range p.members {

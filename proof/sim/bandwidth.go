@@ -22,8 +22,8 @@ const (
 	actionSize  = 500 // of a signed action
 	updateSize  = 500 // of the records of one publication
 	handlerTime = 30 * time.Second
-	// slowestAnswer is the minimum rate of an answer, in bytes per second, for at most
-	// longestAnswer.
+	// slowestAnswer is the rate, in bytes per second, at which the time limit of an answer with an
+	// opening allows for its transfer. The transfer gets at most longestAnswer.
 	slowestAnswer = 2 << 10
 	longestAnswer = 2 * time.Minute
 	// requestsOfPeer is the number of concurrent requests of one protocol that a member serves per
