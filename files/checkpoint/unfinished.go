@@ -47,7 +47,7 @@ func hold(path string) (*os.File, error) {
 }
 
 // RemoveUnfinished removes the remains of killed processes in a folder of checkpoints. These are
-// hidden temporary folders with a final name that is accepts. RemoveUnfinished keeps folders that a
+// hidden temporary folders for which is(final name) is true. RemoveUnfinished keeps folders that a
 // process is writing, here or on another machine that uses the same locks, and folders that contain
 // anything but files.
 func RemoveUnfinished(parent string, is func(name string) bool) error {

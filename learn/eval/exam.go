@@ -103,7 +103,7 @@ func (l Library) Open(ctx context.Context, t Task, o Options) (*Exam, error) {
 	return e, nil
 }
 
-// documents reads at most most documents of a split; 0: all.
+// documents reads the first documents of a split. most is the maximum number of documents; 0: all.
 func (l Library) documents(ctx context.Context, t Task, split string, most int) ([]document, []map[string]any, error) {
 	paths, err := l.find(ctx, t, split)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // history contains the data that a trainer needs to open its newest step, and to roll it back: the
-// momentum before it, and the trees of the newest two results. That is 4 bytes for each parameter
-// and, with 8 coefficients a chunk, 500 for each chunk.
+// momentum before it, and the hash trees of the newest two results. That is 4 bytes for each parameter
+// and, with 8 coefficients a chunk, 500 bytes for each chunk.
 //
 // It has its own lock, because a trainer may have to open a step while it already computes the next
 // gradient.

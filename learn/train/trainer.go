@@ -27,7 +27,7 @@ type Trainer struct {
 	applied    bool // whether replica.step was finished by Apply
 }
 
-// exchange is how members train and exchange results: DisTrO or local steps. Its methods are called
+// exchange is a method of training and exchanging results: DisTrO or local steps. Its methods are called
 // under the lock of the replica.
 type exchange interface {
 	// encode trains on a batch and returns the bytes of the result, which has the given header, and

@@ -12,7 +12,7 @@ import (
 var features = []cover.Feature{
 	{Name: "backend", Levels: []string{"server", "chain"}},
 	{Name: "data", Levels: []string{"local", "http", "bucket", "server"}},
-	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // for the dummy model, local means its own
+	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // with the dummy model, local means the dummy model's own checkpoint
 	{Name: "results", Levels: []string{"signs", "values", "dummy", "local", "muon"}},
 	{Name: "lag", Levels: []string{"1", "2"}},
 	{Name: "audits", Levels: []string{"0", "30", "50"}},

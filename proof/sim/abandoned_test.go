@@ -105,7 +105,7 @@ func longEpoch(o Options, clients uint16) *world {
 	return w
 }
 
-const abandonedReturns = 120 // rounds in the only epoch of that run
+const abandonedReturns = 120 // rounds in the only epoch of a run of TestAbandonedEpochLosesLittle
 
 // crashAndReturn simulates a run of TestAbandonedEpochLosesLittle and returns the number of counted
 // rounds that are missing in its model.

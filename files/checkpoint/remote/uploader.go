@@ -145,7 +145,7 @@ func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
 }
 
 // link creates a second folder with hard links to the same files, so that no data is copied or lost
-// when the first one is removed. It links the facts last: with them the folder is complete.
+// when the first one is removed. It links the facts last, because a folder with facts counts as complete.
 func link(dir, stage string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

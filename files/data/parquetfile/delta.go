@@ -23,7 +23,7 @@ type deltas struct {
 
 var errDeltas = errors.New("deltas are damaged")
 
-// deltasOf decodes the header of a run. The run may have no more numbers than most.
+// deltasOf decodes the header of a run. most is the maximum number of numbers in the run.
 func deltasOf(data []byte, most int) (*deltas, error) {
 	var heads [3]uint64
 	for i := range heads {

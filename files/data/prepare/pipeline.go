@@ -91,8 +91,8 @@ func (o Options) pipeline(ctx context.Context, sources []source, from place, wri
 			if err := room.Acquire(ctx, j.weight); err != nil {
 				return err
 			}
-			// A job must not go to the writer (ordered) and not to a worker (work), because the writer waits for
-			// each job that it receives.
+			// A job that goes to the writer (ordered) must also go to a worker (work), because the writer waits
+			// for the worker.
 			for _, to := range []chan<- *job{ordered, work} {
 				select {
 				case to <- j:

@@ -189,8 +189,8 @@ func (r *run) write(p part) error {
 func (r *run) finish(j *job) error {
 	r.progress.Texts += j.count
 	r.progress.Bytes += j.bytes
-	// A file may have more text than its size (if compressed) or less (if it has objects). At its end,
-	// exactly its size was counted.
+	// A file may have more text than its size (if compressed) or less (if it has objects). When it
+	// ends, exactly its size has been counted.
 	before := min(r.inFile, j.source.size)
 	r.inFile += j.bytes
 	r.progress.Input += min(r.inFile, j.source.size) - before

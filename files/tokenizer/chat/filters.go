@@ -18,7 +18,7 @@ func filterNamed(name string) filterFunc {
 	return nil
 }
 
-// knownFilter reports whether jinja2 has a filter. Templates with an unknown filter are not valid.
+// knownFilter reports whether name is a filter of jinja2. Templates with an unknown filter are not valid.
 func knownFilter(name string) bool {
 	return name == "random" || filterNamed(name) != nil
 }

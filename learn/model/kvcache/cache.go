@@ -22,7 +22,7 @@ type Cache struct {
 // least is the initial capacity in tokens.
 const least = 64
 
-// New returns an empty cache for at most most tokens.
+// New returns an empty cache. most is the maximum number of tokens.
 func New(layers int, most int64) *Cache {
 	return &Cache{layers: make([][]*torch.Tensor, layers), most: most}
 }

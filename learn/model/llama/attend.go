@@ -18,7 +18,7 @@ func (b *block) slides(tokens int64) bool {
 const leastBlock = 16
 
 // attend returns the output of the heads for q [B,T,H,D], with keys and values [B,S,KV,D]. The last
-// T of these belong to the same tokens as q.
+// T keys and values belong to the same tokens as q.
 func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
 	if b.layer.Chunk > 0 {
 		return m.attendChunks(s, b, q, k, v)

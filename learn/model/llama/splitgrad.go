@@ -62,7 +62,7 @@ func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, token
 
 func (p *Split) first() *torch.Engine { return p.shards[0].model.engine }
 
-// forward adds the output of sublayer h, of two in each layer, to the stream.
+// forward adds the output of sublayer h to the stream. Each layer has two sublayers.
 func (a *pass) forward(ctx context.Context, h int) error {
 	a.halves[h] = make([]half, len(a.split.shards))
 	parts := make([][]float32, len(a.split.shards))
