@@ -132,8 +132,8 @@ func (l Library) documents(ctx context.Context, t Task, split string, most int) 
 	return docs, table, nil
 }
 
-// someOfEach selects most documents so that every subject has the same number, as far as possible.
-// It keeps their order.
+// someOfEach selects documents so that every subject has the same number, as far as possible, and keeps
+// their order. most is the number of documents to select.
 func someOfEach(docs []document, most int) []document {
 	bySubject := map[string][]int{}
 	var subjects []string

@@ -26,7 +26,7 @@ var roles = map[string]string{
 }
 
 // ownRoles are the role names that templates know. Messages of other roles are not learned, and are
-// recorded.
+// recorded in Unread.
 var ownRoles = []string{roleSystem, roleUser, roleAssistant, "developer", "tool", "function", "ipython"}
 
 var errShape = errors.New("want an object with exactly one of: messages (role, content), conversations (from, value), or instruction and output")
