@@ -48,8 +48,8 @@ func hold(path string) (*os.File, error) {
 
 // RemoveUnfinished removes the remains of killed processes in a folder of checkpoints. These are
 // hidden temporary folders for which is(final name) is true. RemoveUnfinished keeps folders that a
-// process is writing, here or on another machine that uses the same locks, and folders that contain
-// anything but files.
+// process is writing, here or on another machine that uses the same locks. It also keeps folders
+// that contain something other than regular files.
 func RemoveUnfinished(parent string, is func(name string) bool) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

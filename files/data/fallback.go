@@ -219,7 +219,8 @@ func (f *Fallback) drop(s *source, err error) {
 	s.broken = err
 }
 
-// compare returns an error unless the location has the same data as the first one that served.
+// compare returns an error if the data of a location differs from the data of the location that
+// served first.
 func (f *Fallback) compare(ctx context.Context, s *source) error {
 	if got := s.provider.Len(); got != f.len {
 		return fmt.Errorf("%w: %d sequences, want %d", ErrOtherData, got, f.len)

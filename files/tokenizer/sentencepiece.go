@@ -13,8 +13,8 @@ import (
 )
 
 // ParseSentencePiece parses a tokenizer.model, the file of SentencePiece, and keeps raw. It
-// supports models of the types unigram and BPE. The IDs equal those of the library, which adds no
-// IDs before or after a text.
+// supports models of the types unigram and BPE. The IDs equal the IDs of the library, which adds
+// none before or after a text.
 func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 	if len(raw) > maxFileSize {
 		return nil, fmt.Errorf("the file exceeds %d bytes", maxFileSize)

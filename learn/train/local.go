@@ -54,9 +54,9 @@ func (x *localExchange) encode(ctx context.Context, header codec.Header, batch d
 
 // moveByOwn moves the weights by this trainer's own result of a step, times factor, if that result
 // still waits to be applied with the others, as with an apply_lag of 2. A factor of -1 moves them
-// back. Without the own result, a round would start from almost the same weights as the previous
-// round and repeat its steps. Runs with audits do without, because auditors would need the waiting
-// result as well.
+// back. Without this move, a round would start from almost the same weights as the previous round
+// and repeat its steps. Runs with audits do not make this move, because auditors would need the
+// waiting result as well.
 func (x *localExchange) moveByOwn(step uint32, factor float32) error {
 	if _, waits := x.residual.sent[step]; !waits {
 		return nil

@@ -20,7 +20,7 @@ type optimizer struct {
 	results  []codec.TensorLayout
 	momentum *buffers // not sent yet
 	encoded  uint64   // number of calls of encode
-	newest   uint32   // step of the newest call, up to which the momentum has decayed
+	newest   uint32   // step of the newest call; the momentum has decayed up to this step
 	// sent contains the coefficients that encode removed from the momentum for a step, until it is
 	// known whether it counted.
 	sent    map[uint32][]codec.TensorResult
@@ -188,7 +188,7 @@ func (o *optimizer) addBack(step uint32) error {
 	return nil
 }
 
-// left returns the factor by which the momentum decays from the newest encoded step to a step. If a
+// left returns the decay of the momentum from the newest encoded step to a step, as a factor. If a
 // step is trained again, which does not happen in runs, it is the factor of one step.
 func (o *optimizer) left(step uint32) float32 {
 	steps := uint32(1)

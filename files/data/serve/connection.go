@@ -132,8 +132,8 @@ func (c *connection) handshake(ctx context.Context) error {
 	return c.send(message.TypeWelcome, welcome.AppendTo(nil))
 }
 
-// await makes a decision. If the decision is a refusal that a newer state may change, await makes
-// it again with each newer state, for up to Options.StateWait.
+// await calls decide. If the decision is a refusal that a newer state may change, await calls
+// decide for each newer state, for up to Options.StateWait.
 func (c *connection) await(ctx context.Context, decide func() decision) (decision, error) {
 	timer := time.NewTimer(c.server.options.StateWait)
 	defer timer.Stop()

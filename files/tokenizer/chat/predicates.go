@@ -16,7 +16,8 @@ var plainTests = []string{
 	"none", "number", "odd", "sequence", "string", "test", "true", "undefined", "upper",
 }
 
-// knownTest reports whether name is a test of jinja2, as in "is defined". Templates with an unknown test are not valid.
+// knownTest reports whether name is a test of jinja2, as in "is defined". Templates with an unknown
+// test are not valid.
 func knownTest(name string) bool {
 	return comparisonTests[name] != "" || name == "divisibleby" || name == "sameas" || slices.Contains(plainTests, name)
 }

@@ -78,8 +78,8 @@ func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 	return s.parameter(name, t)
 }
 
-// TakeBuffer is like Take, but for a tensor that is not trained. CloseWithBuffers returns it among
-// the buffers.
+// TakeBuffer is Take for a tensor that is not trained. CloseWithBuffers returns it among the
+// buffers.
 func (s *Source) TakeBuffer(name string, shape ...int64) *torch.Tensor {
 	t := s.read(s.scope, name, shape)
 	if t == nil {

@@ -107,7 +107,7 @@ func stagesOf(step uint32, r *clientRound, spans []span, h *hostRecord, slowest 
 	return append(stages, stage{partPush, r.end})
 }
 
-// nameOf returns the part to which the time from a moment to the next boundary belongs.
+// nameOf returns the part that contains the time from a moment to the next boundary.
 func nameOf(at time.Time, spans []span, stages []stage, fetched span) string {
 	for _, part := range computing {
 		if slices.ContainsFunc(spans, func(s span) bool { return s.part == part && within(at, s) }) {
