@@ -165,8 +165,8 @@ func (p *play) stopAll(ctx context.Context, step uint32) error {
 }
 
 // ask interrupts a member and expects the exit code of an interrupt. A member that has already
-// ended keeps its exit code. A member that has seen the end of the run, like equally fast members,
-// has nothing to interrupt.
+// ended keeps its exit code. A member that has seen the end of the run has nothing to interrupt;
+// members that are as fast as the first member may have seen it.
 func (p *play) ask(ctx context.Context, m *member) {
 	m.mu.Lock()
 	now := m.now
