@@ -285,7 +285,7 @@ func (o Options) whyNothing(p Progress, met walk.Counts) string {
 	case p.Files == 1:
 		return "the only file has no text, or only empty texts" + named
 	case binary == 0:
-		return fmt.Sprintf("none of the %d files has a text that is not empty%s", p.Files, named)
+		return fmt.Sprintf("none of the %d files has a nonempty text%s", p.Files, named)
 	default:
 		return fmt.Sprintf("none of the %d files contains a nonempty text; %d files are not text (the first is %s)", p.Files, binary, p.FirstSkipped)
 	}
