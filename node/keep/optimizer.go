@@ -22,8 +22,8 @@ const (
 	optimizerFolder = ".optimizer"
 	optimizerSuffix = ".safetensors"
 
-	// The newest, and the previous one: without an agreed checkpoint the run continues from the
-	// last model but one.
+	// Each momentum belongs to one model. The previous one is kept because the run continues from
+	// the previous model if members do not agree on the newest.
 	keptOptimizers = 2
 )
 
