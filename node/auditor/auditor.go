@@ -174,7 +174,7 @@ func (a *Auditor) Observe() {
 	}
 }
 
-// admit decides which clients may request openings: jurors, who are served first, and members. Other
+// admit decides which clients may request openings: jurors and members. Jurors are served first. Other
 // pending clients are not served: a client without a seat has nothing to lose if it abuses requests.
 func (a *Auditor) admit() {
 	s, all := a.Client.State(), make(audience)

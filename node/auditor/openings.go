@@ -48,7 +48,7 @@ type openings struct {
 	turns    turns
 }
 
-// opened is one opening, of which some parts may be missing.
+// opened is one opening. Some of its parts may be missing.
 type opened struct {
 	parts [][]byte // by position among the drawn chunks, nil for a missing part; empty if only the file has them
 	file  []span   // positions of the parts in the file; nil: no file

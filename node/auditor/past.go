@@ -28,7 +28,7 @@ const (
 	maxTrainers = 2 * coordinator.MaxClients
 )
 
-// heldResult is a held result: a quorum of witnesses has it, whether it was applied or not.
+// heldResult is a result that a quorum of witnesses holds, whether it was applied or not.
 type heldResult struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
@@ -192,8 +192,8 @@ const (
 // Previous checks which momentum a result continues from. Allowed is the momentum of its trainer's
 // newest held result, whose root Previous then returns. If the run knows that the trainer's optimizer
 // started after that result, a momentum of zero is allowed too. Previous uses what the run knew when
-// the round of the result started. What the run knows later depends on the time at which a member
-// looks: a jury that judged by later knowledge might eject an accuser that was right.
+// the round of the result started. Later knowledge of the run depends on the time at which a member
+// looks: a jury that used it might eject an accuser that was right.
 func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 	said, newest := r.Header.Previous, p.before(r.Owner, r.Header.Step)
 	at := newest.Header.Step // 0: none

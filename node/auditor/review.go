@@ -16,7 +16,7 @@ import (
 // review is the audit of a drawn result.
 type review struct {
 	auditCase
-	fault coordinator.Fault // fault of which to accuse the trainer; 0: none
+	fault coordinator.Fault // fault for an accusation of the trainer; 0: none
 }
 
 // maxReviews is the maximum number of concurrent reviews. With several of them, a review whose opening
@@ -30,8 +30,8 @@ func auditorAsks(of env.Auditor) askingTime {
 	return askingTime{time: time.Minute, rounds: 6, more: partTime(of)}
 }
 
-// soundness is the outcome of this client's audit of its own newest result. The client audits itself
-// before its first accusation.
+// soundness is the outcome of this client's audit of itself. Before its first accusation, it audits its
+// newest result.
 type soundness uint8
 
 const (

@@ -24,7 +24,7 @@ const (
 	// firstRate is the assumed rate of a transfer before any was measured: 0.25 Mbit/s, in bytes per
 	// second.
 	firstRate = 31 << 10
-	// A member without a turn is told to ask again after a time between these limits.
+	// A member without a turn should ask again after a time between these limits.
 	soonestLater = 50 * time.Millisecond
 	longestLater = 10 * time.Second
 	// waitingTime is how long a turn is kept for a member after the time at which it should have
@@ -77,7 +77,7 @@ type waiter struct {
 type usage struct {
 	took  time.Duration // time of its quickest part since used was last halved; 0: none has arrived
 	told  time.Time     // when it should ask again
-	lag   time.Duration // delay of its requests after told: the round-trip time of its link
+	lag   time.Duration // delay of its requests after that time: the round-trip time of its link
 	time  time.Duration // duration of its turns, and time for which turns were kept for it
 	parts int           // number of parts since the budgets were renewed
 }

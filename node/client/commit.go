@@ -16,9 +16,10 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// commitPoints contains this client's copies of intermediate checkpoints: models of the running epoch to
-// which the run can fall back. The copies are the checkpoint that enough members reported, and newer
-// ones that they may still report. A copy is on the disk if the client has a folder, else in memory.
+// commitPoints contains this client's copies of intermediate checkpoints, so that the run can fall back
+// to a model of the running epoch. The copies are the checkpoint that enough members reported, and
+// newer models that they may still report. A copy is on the disk if the client has a folder, else in
+// memory.
 type commitPoints struct {
 	tasks  *env.Tasks
 	folder keep.Folder

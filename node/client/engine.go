@@ -45,7 +45,7 @@ type engine struct {
 	outlook   outlook
 
 	signing  signing     // steps with a signed result
-	prepared preparation // what the optimizer is set up for
+	prepared preparation // settings of the last preparation of the optimizer
 	failures int         // consecutive failures to apply
 	loadAt   time.Time   // earliest time of the next attempt to load the model
 }
@@ -316,7 +316,7 @@ func (r *reader) forget(keep func(assign.BatchID) bool) {
 type signing struct {
 	folder keep.Folder
 	run    [32]byte // hash of the run in the signing record
-	newest uint32   // newest step of which this process or possibly an earlier one signed a result
+	newest uint32   // newest step with a result that this process, or possibly an earlier process, signed
 	noted  uint32   // newest step that this process recorded before signing; owned by the training task
 }
 
@@ -324,7 +324,7 @@ func newSigning(folder keep.Folder) signing {
 	return signing{folder: folder}
 }
 
-// recall determines the newest step of which an earlier process may have signed a result. state is the
+// recall determines the newest step with a result that an earlier process may have signed. state is the
 // first state that this process sees. Without a signing record, recall assumes the running round, if
 // this client is one of its members: a result of a later round could not be signed yet.
 func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinator.State, log *slog.Logger) {

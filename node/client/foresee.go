@@ -73,8 +73,8 @@ type applier struct {
 	report  *reporter
 }
 
-// foresee applies the results of the running round to the weights as soon as the results of all members
-// are here, and reports whether that is done. It does not wait for the witnesses and the host to
+// foresee applies the results of the running round to the weights when the results of all members have
+// arrived, and reports whether that is done. It does not wait for the witnesses and the host to
 // confirm that the results count. Meanwhile the trainer can compute the next round's gradient, so
 // that only the transfer of the results separates two trainings. A misprediction is undone.
 func (a *applier) foresee(l *roundState) bool {

@@ -236,8 +236,8 @@ func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement
 	})
 }
 
-// of requests a peer's announcements of a round. It returns those that this client does not know, after
-// it has verified them.
+// of requests a peer's announcements of a round. It verifies and returns the announcements that this
+// client does not know.
 func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([]announcement, error) {
 	raws, err := exchange.AskRound(ctx, g.network, peer, step)
 	if err != nil {

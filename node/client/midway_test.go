@@ -222,7 +222,7 @@ func lastRound(t *testing.T, lag uint32, others func(i int, o *options)) (w *wor
 }
 
 // TestReturnInTheLastRound checks that a client can continue from an intermediate checkpoint in the last
-// round. It gets the replica hash after the checkpoint, or an earlier one that leads to it. It then has
+// round. It gets the replica hash after the checkpoint, or an earlier hash that leads to it. It then has
 // the replica of the running round, and the epoch's model.
 func TestReturnInTheLastRound(t *testing.T) {
 	for lag, first := range map[uint32]uint32{1: 10, 2: 9} {
@@ -236,8 +236,9 @@ func TestReturnInTheLastRound(t *testing.T) {
 	}
 }
 
-// TestReturnTooLate checks a client to which no member sends the replica hash after its intermediate
-// checkpoint. The client cannot get the epoch's model, and the Cooldown does not wait for it.
+// TestReturnTooLate checks a client that cannot get the replica hash after its intermediate checkpoint,
+// because the other members lie. The client cannot get the epoch's model, and the Cooldown does not
+// wait for it.
 func TestReturnTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, others, back := lastRound(t, 2, lies(2))

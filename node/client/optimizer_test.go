@@ -139,7 +139,7 @@ func TestInterruptWaitsForTheMomentum(t *testing.T) {
 }
 
 // TestColdStartForgetsTheKeptMomentum checks that a client does not use its saved momentum in an epoch
-// with a cold start. The client is the only one that resumes the run.
+// with a cold start. No other client resumes the run.
 func TestColdStartForgetsTheKeptMomentum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(1))

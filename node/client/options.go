@@ -89,8 +89,9 @@ type Options struct {
 	// May be nil.
 	DiskHangs func()
 
-	// Computes is called when Run returns after the end of its context while tasks that write nothing still run, such as
-	// the loading of a large model. These tasks use the trainer and its data. May be nil.
+	// Computes is called when Run returns after the end of its context while tasks that write
+	// nothing still run, such as the loading of a large model. These tasks use the trainer and its
+	// data. May be nil.
 	Computes func()
 
 	Runtime       env.Runtime       // nil: goroutines and the wall clock

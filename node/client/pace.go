@@ -110,11 +110,11 @@ func (l *roundState) witnessWait() time.Duration {
 	return max(leastWitnessWait, l.most.Sub(l.opened)/4)
 }
 
-// deadline returns the time until which a witness waits for missing results, when it holds the results
-// of held, of which quorum are two thirds. A trainer may start as late as the round itself. It then
-// has the time that most trainers needed, plus a quarter of it. "Most" means two thirds of the
-// trainers of the round or of the epoch, whichever needed less time, because a round may have many
-// slow trainers.
+// deadline returns the end of a witness's wait for missing results. The witness holds the results of
+// held, and quorum is two thirds of the awaited trainers. A trainer may start as late as the round
+// itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
+// thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
+// have many slow trainers.
 func (l *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
 	needs := make([]time.Duration, len(held))
 	for i, id := range held {

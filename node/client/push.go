@@ -31,7 +31,7 @@ type pusher struct {
 	took   time.Duration       // time until half of the members had the newest pushed result; 0: unknown
 }
 
-// members returns the members to which the next result is pushed.
+// members returns the members that the next result is pushed to.
 func (p *pusher) members(all []identity.ID) []identity.ID {
 	reached := make([]identity.ID, 0, len(all))
 	for _, id := range all {

@@ -47,7 +47,7 @@ type Trainer struct {
 	foreseen *foreseen
 }
 
-// foreseen is a speculation that changed the weights and whose results are not applied yet.
+// foreseen is a speculation: results that changed the weights and are not applied or undone yet.
 type foreseen struct {
 	step      uint32
 	payloads  [][]byte

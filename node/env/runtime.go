@@ -88,8 +88,8 @@ type Tasks struct {
 	disk atomic.Int64 // number of tasks that are waiting for a disk
 }
 
-// AtDisk runs do inside a task and records that this task only waits for a disk. When a client shuts
-// down, it gives up such tasks sooner than others, because the disk may never answer.
+// AtDisk runs do inside a task and records that this task only waits for a disk. A client that shuts
+// down does not wait long for such a task, because the disk may never answer.
 func (t *Tasks) AtDisk(do func() error) error {
 	t.disk.Add(1)
 	defer t.disk.Add(-1)

@@ -71,7 +71,7 @@ type Plan struct {
 	wants   []want // buffer of wanted
 	flights map[*tally.Candidate]*flight
 	flying  int                 // fetches in progress
-	overdue time.Time           // when the first fetch in progress may be cancelled in favour of others
+	overdue time.Time           // when the first fetch in progress may be cancelled in favour of other fetches
 	pace    float64             // rate of the successful fetches, in bytes per second; 0: none yet
 	stalls  map[identity.ID]int // number of timeouts of each member's results, in this epoch
 

@@ -149,9 +149,9 @@ func (t count) withRoot(root [32]byte) []Commitment {
 //
 // Fewer denials do not count, although each of them is signed. Which lists a client knows depends on
 // the messages that it has received. If denials by dishonest witnesses alone counted, an attacker
-// could easily make honest clients decide differently. As it is, honest clients can differ only about
-// a candidate that was made to pass the filter of an honest witness, and an attacker needs a search
-// in every round to find such a candidate.
+// could easily make honest clients decide differently. With this rule, honest clients can differ only
+// about a candidate that was made to pass the filter of an honest witness, and an attacker must search
+// for such a candidate in every round.
 func (t count) believed(lists [][]Commitment) [][]int {
 	believed, liars := make([][]int, len(t.votes)), t.liars()
 	for i, known := range t.candidates {

@@ -82,9 +82,9 @@ func (b *Tally) Displaced() []*Candidate {
 }
 
 // displace removes the candidate with the least support from a slot, if a new result has more
-// support. It never removes held candidates that arrived during the round, of which there are at most
-// two. This client proved that it holds one of them, and needs it to read the lists of witnesses that
-// proved the same result.
+// support. It never removes held candidates that arrived during the round; a slot has at most two of
+// them. This client proved that it holds one of the two, and needs this candidate to read the lists of
+// witnesses that proved the same result.
 //
 // Apart from these two, there are as many places for candidates as witnesses. A result that an honest
 // witness holds has the whole vote of that witness, so the candidates of a trainer and of dishonest

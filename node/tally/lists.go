@@ -132,8 +132,8 @@ func (r *reading) allows(list []Commitment) bool {
 	return true
 }
 
-// guess tries two lists: the most likely result of every batch, and the same list without the batches
-// of which this client holds no result.
+// guess tries two lists. The first contains the most likely result of every batch. The second leaves out
+// batches without a result that this client holds.
 func (r *reading) guess() []Commitment {
 	list := make([]Commitment, len(r.options))
 	for i, options := range r.options {
