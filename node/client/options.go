@@ -98,10 +98,10 @@ type Options struct {
 	Announcements env.Announcements // nil: package wire, signed with Key
 	Draws         env.Draws         // nil: package coordinator
 
-	RepublishInterval time.Duration // between attempts to repair lost gossip; default 2 s
-	SettleTimeout     time.Duration // to complete a finished round; default: the run's MaxRoundTrainTime
-	LeaveTimeout      time.Duration // to report the model before a client withdraws because its context ended; default 5 s
-	WithdrawTimeout   time.Duration // to withdraw; default 2 s
+	RepublishInterval time.Duration // time between attempts to repair lost gossip; default 2 s
+	SettleTimeout     time.Duration // time limit to complete a finished round; default: the run's MaxRoundTrainTime
+	LeaveTimeout      time.Duration // time limit to report the model, after the context ended and before the client withdraws; default 5 s
+	WithdrawTimeout   time.Duration // time limit to withdraw; default 2 s
 	// FinalWait is how long a client stays after the run is finished: to fetch the final model if
 	// the client was disconnected in the last epoch, or to serve it to members that are still
 	// expected. Fetching the model may take the run's WarmupTime more. The default is 30 s; with a

@@ -322,8 +322,9 @@ func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.
 	return len(held) == len(all) || now.After(l.deadline(held, quorum))
 }
 
-// sendWitness sends the proof of an elected witness. With now, at the end of the round, it proves the
-// results that it holds; otherwise it waits until it holds all results that can be expected.
+// sendWitness sends the proof of an elected witness. During the round, it does nothing until the client
+// holds all results that can be expected. At the end of the round, if now is set, it proves the results
+// that the client holds.
 func (n *Node) sendWitness(l *roundState, now bool) {
 	complete := !now && (l.elected || !l.told || n.auditor.Judges()) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
 	if complete && !l.told {

@@ -178,7 +178,7 @@ type roundStates struct {
 	of         map[uint32]*roundState // by step
 	steps      []uint32               // ascending; replaced, never modified in place
 	early      []announcement         // for rounds that have not started here
-	earlyBytes int                    // bytes of their results
+	earlyBytes int                    // bytes of the results in early
 	points     commitPoints           // intermediate checkpoints
 	applier    applier
 	taker      taker
@@ -431,7 +431,8 @@ func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
 	f.report.rejected(b, s, reason)
 }
 
-// NoRoom implements fetch.Owner: running rounds have precedence over members that were away.
+// NoRoom implements fetch.Owner. To free memory for running rounds, it drops data that is kept only for
+// members that were away.
 func (f fetched) NoRoom() {
 	f.store.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {

@@ -48,8 +48,8 @@ func (n *Node) keepSeat() {
 	i := slices.IndexFunc(s.Pending, n.run.is)
 	if i >= 0 {
 		n.seat.acked = time.Time{}
-		// The coordinator relies on pending clients that claimed to hold the model. A model of an
-		// epoch that was rolled back is not a model that the run continues from.
+		// The coordinator relies on pending clients that claimed to hold the model. The held model
+		// may be from an epoch that was rolled back, so that the run does not continue from it.
 		held := n.models.Held != nil && !s.Model.Checkpoint.FromPeers()
 		holds := !s.Pending[i].HoldsModel || held || n.rounds.replica != nil || n.seat.holds.checkpoint()
 		if holds && !n.seat.holds.moreThan(&s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {

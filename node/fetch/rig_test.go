@@ -31,8 +31,8 @@ type rig struct {
 	owner *owner
 }
 
-// newRig returns a rig with the tally of one finished round. Each of the three witnesses has one
-// result: that of the first batch, with the commitment holds.
+// newRig returns a rig with the tally of one finished round. Each of the three witnesses has only one
+// result, which is of the first batch and has the commitment holds.
 func newRig(t *testing.T, holds tally.Commitment) *rig {
 	round := clienttest.Round()
 	tallied := tally.New(round, 1, round.Assignments(clienttest.Config(3)))

@@ -247,7 +247,7 @@ type progress struct {
 	told uint64 // number of progressParts reported
 }
 
-// progress starts to report a transfer for the model of a step.
+// progress returns a progress for a transfer of total bytes of the model of a step.
 func (o *Options) progress(kind string, step uint32, total uint64) *progress {
 	p := &progress{emit: o.Emit, now: event.Transfer{What: kind, Step: step, Total: total}}
 	p.tell()

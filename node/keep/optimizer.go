@@ -64,7 +64,7 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 }
 
 // keepOptimizers keeps only the newest files of this run and key up to the step upTo. It first
-// removes files of later steps, from a future that the run's host lost.
+// removes files of later steps, whose records the run's host has lost.
 func (f Folder) keepOptimizers(keep int, upTo uint32) error {
 	steps := map[string]int64{}
 	names, err := f.optimizers(func(name string) bool {

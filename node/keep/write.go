@@ -50,8 +50,8 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	}
 }
 
-// forgottenSuffix is the suffix of a checkpoint that a different one of the same step replaced: it
-// came from a future that the run's host lost, or from another run of the same name.
+// forgottenSuffix is the suffix of a checkpoint that a different checkpoint of the same step replaced.
+// The run's host has lost its records of the old checkpoint, or it is from another run of the same name.
 const forgottenSuffix = ".forgotten"
 
 // putAside renames a folder that contains a different model of a step, so that the recorded
@@ -65,7 +65,7 @@ func putAside(dir string) error {
 }
 
 // pruneCheckpoints keeps only the newest checkpoints of a run up to the step upTo, and the
-// checkpoint of step spare. Checkpoints of later steps come from a future that the run's host lost.
+// checkpoint of step spare. Checkpoints of later steps exist if the run's host lost its records.
 // It does not remove a folder with other files.
 func pruneCheckpoints(dir, prefix string, keep int, upTo, spare uint32) error {
 	entries, err := os.ReadDir(dir)
