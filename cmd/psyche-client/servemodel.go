@@ -48,7 +48,7 @@ own template or --chat-template. The template also determines whether requests m
 server refuses a request with an unknown field that would change the answer, and names the field. It
 also refuses messages that contain control tokens of the model.
 
-Concurrent answers are computed together: each pass through the model generates one token of each.
+Concurrent answers are computed together: a pass through the model generates a token of each answer.
 The command is meant for talking to a checkpoint, not for serving many users. vLLM loads the same
 folder: vllm serve MODEL --dtype float32.`
 }
