@@ -139,7 +139,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		if failed := putAside(dir); failed != nil {
 			return errors.Join(err, failed)
 		}
-		k.Log.Warn("the folder had a different model of this step, because the host lost steps or another run had this name; moved that model", "dir", dir+forgottenSuffix)
+		k.Log.Warn("the folder had a different model of this step, because the host lost steps, or because another run with the same name used the folder; moved that model", "dir", dir+forgottenSuffix)
 		err = put()
 	}
 	dropCommits := func() error { // intermediate checkpoints up to this step are no longer needed
