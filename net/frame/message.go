@@ -12,8 +12,10 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Version is the protocol version. Both sides must have the same one.
-const Version = 15
+// Version is the protocol version. Both sides must have the same one. A change of the data that
+// members read, or of the results that they compute, also needs a new version: in one run, members
+// with different programs would accuse each other.
+const Version = 16
 
 // helloDomain is the signature domain of a Hello.
 const helloDomain = "psyche/tcp/hello/v9"
