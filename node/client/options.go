@@ -102,8 +102,8 @@ type Options struct {
 	LeaveTimeout      time.Duration // to report the model before a client withdraws because its context ended; 5 s
 	WithdrawTimeout   time.Duration // to withdraw; 2 s
 	// FinalWait is how long a client stays after the run is finished: to fetch the final model if
-	// the client was disconnected in the last epoch, or to serve it to members that are still
-	// expected. Fetching the model may take the run's WarmupTime more. 30 s; negative: not at all.
+	// the client was disconnected in the last epoch, to serve it to members that are still expected,
+	// or to save it if the disk was full. Fetching the model may take the run's WarmupTime more. 30 s; negative: not at all.
 	FinalWait time.Duration
 }
 
