@@ -16,6 +16,7 @@ import (
 const (
 	firstSavePause = 2 * time.Second
 	maxSavePause   = time.Minute
+	lastSavePause  = 5 * time.Second // in a finished run
 )
 
 // attempt contains the data for saving a checkpoint, and for retrying.
@@ -92,6 +93,18 @@ func (k *Saver) tryAgain() {
 	if a := k.failed; a != nil && len(k.writing) == 0 && !k.Tasks.Now().Before(a.next) {
 		k.save(a)
 	}
+}
+
+// Hasten reports whether the newest checkpoint could not be saved but may be tried again, for
+// example because the disk is full. The next attempt then comes within lastSavePause.
+func (k *Saver) Hasten() bool {
+	if k.failed == nil {
+		return false
+	}
+	if soon := k.Tasks.Now().Add(lastSavePause); soon.Before(k.failed.next) {
+		k.failed.next = soon
+	}
+	return true
 }
 
 // SaveNow saves the newest checkpoint that could not be saved before. It is the last action of a
