@@ -1,0 +1,25 @@
+package coordinator
+
+import (
+	"crypto/sha256"
+	"slices"
+)
+
+// Grantee returns the grantee of the authorization by which a run admits the client. It is a hash,
+// so no key can act as this grantee, for example to name more delegates. The authorization belongs
+// to this grant and this client only.
+func (a Admit) Grantee() ClientID {
+	return sha256.Sum256(slices.Concat([]byte("psyche/grant/v1"), a.Grant[:], a.Client[:]))
+}
+
+// admit adds the authorization of a client that a grant covers, or ends it. Only the client itself
+// may add it, because a run has a limited number of authorizations. Any key may end it.
+func (s *State) admit(from ClientID, a Admit) error {
+	switch {
+	case !s.Authority.Permissioned:
+		return ErrPermissionless
+	case a.Allowed && from != a.Client:
+		return ErrNotAuthorised
+	}
+	return s.setAuthorized(Authorization{Grantee: a.Grantee(), Delegates: []ClientID{a.Client}}, a.Allowed)
+}
