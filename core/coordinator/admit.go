@@ -23,3 +23,14 @@ func (s *State) admit(from ClientID, a Admit) error {
 	}
 	return s.setAuthorized(Authorization{Grantee: a.Grantee(), Delegates: []ClientID{a.Client}}, a.Allowed)
 }
+
+// Granted returns the clients that the run admits by a grant.
+func (a *Authority) Granted(grant ClientID) []ClientID {
+	var clients []ClientID
+	for _, x := range a.Authorizations {
+		if len(x.Delegates) == 1 && x.Grantee == (Admit{Grant: grant, Client: x.Delegates[0]}).Grantee() {
+			clients = append(clients, x.Delegates[0])
+		}
+	}
+	return clients
+}
