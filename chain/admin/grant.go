@@ -16,7 +16,7 @@ var ErrNoGrant = errors.New("no authorization for all runs")
 
 // grantUnits is the compute limit of an instruction that changes a grant. It compares each new
 // delegate with all others.
-const grantUnits = 200_000
+const grantUnits = 60_000
 
 // Grant is the account by which a join authority authorizes a key and its delegates for all of its
 // runs.

@@ -157,7 +157,7 @@ func (d *deployed) perform(o operation) (uint64, error) {
 const (
 	sequenceAt  = 56
 	hostAt      = 88
-	authorityAt = 258_744
+	authorityAt = layout.JoinAuthorityOffset - layout.StateOffset - 32
 )
 
 func state(account []byte) []byte {

@@ -146,13 +146,11 @@ func (c *crowd) leave(n int) {
 	s := &c.r.s
 	c.tick(4*second, coordinator.WaitingForMembers)
 	c.tick(4*second, coordinator.Warmup)
+	c.must(s.Authority.Join, coordinator.Authorize{Grantee: s.Authority.Authorizations[n-1].Grantee})
 	admit := coordinator.Admit{Grant: clientID(60_000), Client: clientID(60_001)}
 	for _, admit.Allowed = range []bool{true, false} {
-		if len(s.Authority.Authorizations) < coordinator.MaxAuthorizations || !admit.Allowed {
-			c.must(admit.Client, admit)
-		}
+		c.must(admit.Client, admit)
 	}
-	c.must(s.Authority.Join, coordinator.Authorize{Grantee: s.Authority.Authorizations[n-1].Grantee})
 	last := s.Epoch.Clients[len(s.Epoch.Clients)-1].ID
 	c.must(s.Authority.Main, coordinator.Eject{Client: last})
 	c.must(s.Epoch.Clients[0].ID, coordinator.Withdraw{Client: s.Epoch.Clients[0].ID})
