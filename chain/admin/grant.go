@@ -18,7 +18,7 @@ var ErrNoGrant = errors.New("no authorization for all runs")
 // delegate with all others.
 const grantUnits = 60_000
 
-// Grant is the account by which a join authority authorizes a key and its delegates for all of its
+// Grant is an account in which a join authority authorizes a key and its delegates for all of its
 // runs.
 type Grant struct {
 	layout.Grant

@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -45,6 +46,9 @@ func ReadGrant(b []byte) (Grant, error) {
 	g := Grant{Grantor: [32]byte(b[GrantorOffset:]), Grantee: [32]byte(b[48:]), Room: room}
 	for i := range int(count) {
 		g.Delegates = append(g.Delegates, [32]byte(b[grantDelegates+i*keySize:]))
+	}
+	if rest := b[GrantSize(int(count)):]; !bytes.Equal(rest, make([]byte, len(rest))) {
+		return Grant{}, fmt.Errorf("account of a grant: data after its %d delegates", count)
 	}
 	return g, nil
 }

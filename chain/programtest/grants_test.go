@@ -67,7 +67,7 @@ func newGrants(t testing.TB) *scene {
 	return s
 }
 
-// admit returns the ACT by which a key is admitted, or no longer admitted.
+// admit returns the ACT that admits a key, or ends its admission.
 func (s *scene) admit(nonce uint64, key, grant string, allowed bool) []byte {
 	return act(nonce, coordinator.Admit{Grant: s.account(grant).Key, Client: s.account(key).Key, Allowed: allowed})
 }
@@ -150,6 +150,7 @@ func TestRefusalsOfGrants(t *testing.T) {
 		{"at another address", program.ErrInvalidSeeds, func(s *scene) { s.account("grant").Key[0] ^= 1 }, to, on},
 		{"twice", program.ErrAccountAlreadyInitialized, created, to, on},
 		{"over a freed one", program.ErrAccountAlreadyInitialized, func(s *scene) { created(s); s.must(free, "grant", "main", "main") }, to, on},
+		{"over the same everywhere", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("grant", 0, bytes.Repeat([]byte{1}, layout.GrantSize(grantRoom))...) }, to, on},
 		{"over other data", program.ErrAccountAlreadyInitialized, func(s *scene) { s.poke("grant", layout.GrantSize(grantRoom)-1, 1) }, to, on},
 		{"without space", program.ErrInvalidAccountData, sized(layout.GrantSize(0) - 1), to, on},
 		{"with a part of a key", program.ErrInvalidAccountData, sized(layout.GrantSize(1) + 8), to, on},

@@ -48,7 +48,7 @@ func seedOf(key PublicKey) string {
 	return hex.EncodeToString(sum[:])[:maxSeedLength]
 }
 
-// GrantAddress returns the account by which a join authority authorizes a key for all of its runs.
+// GrantAddress returns the account in which a join authority authorizes a key for all of its runs.
 func (p Program) GrantAddress(grantor, grantee PublicKey) (PublicKey, error) {
 	return CreateWithSeed(grantor, GrantSeed(grantee), PublicKey(p))
 }

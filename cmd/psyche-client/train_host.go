@@ -37,7 +37,7 @@ type hostFlags struct {
 }
 
 // programFlags select the programs on a chain that receive signed transactions, and the
-// authorization for all runs by which they admit the client.
+// authorization for all runs that admits the client.
 type programFlags struct {
 	ForeignProgram bool   `help:"On a chain: take part even if this version does not know the program. A program can take everything in the account of this key."`
 	Authorizer     string `env:"AUTHORIZER" placeholder:"KEY" help:"On a chain: authorized key, in base58, that named this key as its delegate for all runs. Default: the client searches it."`

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Grantee returns the grantee of the authorization by which a run admits the client. It is a hash,
-// so no key can act as this grantee, for example to name more delegates. The authorization belongs
-// to this grant and this client only.
+// Grantee returns the grantee of the run's authorization for the client, which is its only delegate.
+// The grantee is a hash of the grant and the client, so no key can act as this grantee, for example
+// to name more delegates, and no other grant or client has the same one.
 func (a Admit) Grantee() ClientID {
 	return sha256.Sum256(slices.Concat([]byte("psyche/grant/v1"), a.Grant[:], a.Client[:]))
 }

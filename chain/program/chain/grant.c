@@ -32,8 +32,8 @@ uint64_t grant_create(const struct call *c) {
 	return 0;
 }
 
-// grant_delegate changes the delegates of the signer, who must be the grantee: clear u8, then the
-// keys to add. A key that is already a delegate stays one.
+// grant_delegate changes the delegates of the signer, which must be the grantee: clear u8, then the
+// keys to add. It skips keys that are already delegates.
 uint64_t grant_delegate(const struct call *c) {
 	struct grant *g;
 	uint64_t refused = grant_account(c, &g);
@@ -65,8 +65,8 @@ static bool covers(const struct input_account *account, const struct key *progra
 	return key_equal(&g->grantor, join) && (key_equal(&g->grantee, client) || index_of_key(g->delegates, g->count, client) >= 0);
 }
 
-// check_grant requires that the third account is the grant that an Admit names, and that it covers
-// the client exactly if the Admit says so.
+// check_grant requires that the third account is the grant that an Admit names. The grant must cover
+// the client if the Admit sets Allowed, and must not cover it otherwise.
 uint64_t check_grant(const struct call *c, const struct state *s) {
 	struct action a;
 	enum code refused = decode_action(&a, c->data + 8, c->size - 8);
