@@ -96,7 +96,7 @@ func grantee(authorizer string) (identity.ID, error) {
 
 type grantCreate struct {
 	Authorizer   string `placeholder:"KEY|FILE" help:"Key that may join, in base58 or as a key file."`
-	MaxDelegates int    `default:"32" placeholder:"N" help:"For all runs: maximum number of delegates of the key, up to 256. It determines the deposit (${default})."`
+	MaxDelegates int    `default:"32" placeholder:"N" help:"For all runs: maximum number of delegates of the key, which determines the deposit; at most 256 (${default})."`
 	grantActs    `embed:""`
 }
 
