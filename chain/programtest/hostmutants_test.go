@@ -43,7 +43,7 @@ var hostMutants = []struct{ source, old, new string }{
 	{"run.c", "<= DRAW_FORGOTTEN", "< DRAW_FORGOTTEN"},
 	{"run.c", "DRAW_FORGOTTEN = 400", "DRAW_FORGOTTEN = 401"},
 	{"run.c", "DRAW_WAIT = 2", "DRAW_WAIT = 1"},
-	{"run.c", "\tif (by.data[0] == SET_PAUSED) a->armed = 0; // the tick may no longer be due; its draw would be known before it is used\n", ""},
+	{"run.c", "if (by.data[0] == SET_PAUSED) a->armed = 0;", ""},
 	{"run.c", "c->size > MAX_SALT", "c->size > 2 * MAX_SALT"},
 	{"run.c", "{.data = c->data};", "{.data = c->data, .size = c->size};"},
 	{"proof.c", "if (!host_equal(a.proof.message[0] + ANNOUNCED_RUN, &run, sizeof run)) return INVALID_ARGUMENT;", ""},

@@ -68,8 +68,8 @@ func fetchDataset(access hubFlags, logger *slog.Logger) func(ctx context.Context
 	}
 }
 
-// readerOf returns a reader that runs the texts of tasks through a model, with the tokenizer next
-// to it.
+// readerOf returns a reader that runs the texts of tasks through a model. The reader uses the tokenizer
+// in the model's files.
 func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	coder, err := tokenizer.Find(s.File)
 	switch {

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
-// publishedVariables are the flags of train for which the original documents environment variables;
-// docs/command-lines.md lists all.
+// publishedVariables are the flags of train for which the original Psyche documents environment
+// variables. docs/command-lines.md lists all of them.
 var publishedVariables = []string{
 	"identity-secret-key-path", "bind-p2p-port", "bind-p2p-interface", "iroh-relay", "iroh-discovery", "logs",
 	"oltp-auth-header", "oltp-metrics-url", "oltp-tracing-url", "oltp-logs-url", "oltp-report-interval", "metrics-local-port",
@@ -26,12 +26,14 @@ var publishedVariables = []string{
 	"max-concurrent-downloads", "sidecar-port", "delete-old-steps", "keep-steps", "events-dir", "keep-event-files",
 }
 
-// joinVariables are the variables of join. Settings that the link contains have none.
+// joinVariables returns the flags of join that also read environment variables: all except settings in
+// the link.
 func joinVariables() []string {
 	return slices.DeleteFunc(slices.Clone(publishedVariables), func(name string) bool { return name == "run-id" || name == "server-addr" })
 }
 
-// idleFlags are flags of the original that have no effect here. Each logs a warning if it is given.
+// idleFlags are flags of the original Psyche that have no effect here. Each logs a warning if it is
+// given.
 type idleFlags struct {
 	GradAccumInFP32 bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
 	IrohRelay       string  `default:"psyche" placeholder:"KIND" enum:"psyche,n0,disabled" help:"disabled is the same as --no-relaying. psyche and n0 name relays of another network; here, members relay for each other (--p2p-relay)."`

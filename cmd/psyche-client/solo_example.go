@@ -6,7 +6,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// exampleFlags are flags of the original's example that are aliases here, or have no effect.
+// exampleFlags are flags of the example program of the original Psyche. Here they are aliases or have
+// no effect.
 type exampleFlags struct {
 	Distro             bool    `help:"Same as --optimizer distro."`
 	OptimStats         bool    `help:"Write each tensor's share of the gradient and momentum to the event log at every step."`
@@ -48,7 +49,7 @@ func (s *solo) begin() {
 	s.dataIndex = uint64(s.step) * uint64(s.options.TotalBatch)
 }
 
-// idle returns the flags of a command line without effect.
+// idle returns the given flags that have no effect.
 func (c *soloCommand) idle(line *kong.Context) []idleFlag {
 	all := append(c.exampleFlags.idle(), c.soloOptimizer.idle(line)...)
 	return append(all, idleFlag{c.OptimStats && c.Save == "" && c.EventsDir == "", "--optim-stats", "there is no event log; give --events-dir or --save"})

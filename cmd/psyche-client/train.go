@@ -63,7 +63,7 @@ type memberFlags struct {
 	trackerFlags `embed:"" group:"Trackers:"`
 	Telemetry    telemetry.Flags `embed:"" group:"Trackers:"`
 	evalFlags    `embed:"" group:"Evaluation:"`
-	idleFlags    `embed:"" group:"Flags of the original:"`
+	idleFlags    `embed:"" group:"Flags of the original Psyche:"`
 }
 
 // Help returns the text below the command's summary in --help.

@@ -24,7 +24,7 @@ type dataTokenize struct {
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Pattern for names of files to read in folders, as in --include '*.go'. May be repeated."`
 	IncludeHidden   bool     `help:"Also read lock files, metadata, and files and folders whose names begin with a dot."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"File to hold out of training. May be repeated."`
-	HeldOutFraction float64  `default:"0" help:"Fraction of the text files in folders, and of the texts in other files, to hold out of training, at least 0 and less than 1. If it is above 0, at least one of two or more is held out (${default})."`
+	HeldOutFraction float64  `default:"0" help:"Fraction of the text files in folders, and of the texts in other files, to hold out of training, at least 0 and less than 1. Above 0, at least one text is held out if there are two or more (${default})."`
 	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token before each text, by its name in tokenizer.json."`
 	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token after each text, instead of --separator."`
 	Separator       *string  `placeholder:"TEXT" help:"Separator after each text, with escapes as in Go; empty means none. Default: \\n, or none with --eos."`

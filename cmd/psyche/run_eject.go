@@ -50,8 +50,8 @@ func (c *runEject) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// remaining returns the number of members and pending clients other than without, and whether
-// without is one of them.
+// remaining returns the number of members and pending clients that remain without a client. present is
+// true if the client is a member or pending.
 func remaining(s *coordinator.State, without coordinator.ClientID) (present bool, left int) {
 	count := func(id coordinator.ClientID) {
 		if id == without {

@@ -62,8 +62,8 @@ func (c *runReceipt) Run(to console) error {
 	return printReceipt(to.out, r, name, &log, c.File)
 }
 
-// count reads the log, and returns the member's receipts at its end and at entry until, or none if
-// until is 0. name is the member's newest display name.
+// count reads the log. It returns the member's receipt at the end of the log, and the receipt at the
+// entry with number until. If until is 0, the second receipt is zero. name is the member's newest display name.
 func (c *runReceipt) count(member identity.ID, until uint64, to io.Writer) (end, at receipt.Receipt, name string, log logEnd, err error) {
 	book := receipt.NewBook(member)
 	log, err = readLog(c.File, to, func(e logEntry, s *coordinator.State) {

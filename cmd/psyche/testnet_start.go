@@ -102,8 +102,8 @@ func (c *testnetStart) cheats() (cheats []testnet.Cheat, err error) {
 	return cheats, nil
 }
 
-// errInterrupted means that the user ended the command at the display, in which a terminal sends no
-// signal.
+// errInterrupted means that the user pressed Ctrl-C in the display. While the display runs, the terminal
+// sends no signal.
 var errInterrupted = errors.New("interrupted")
 
 // maxSeconds limits times that are given in seconds: a year.
@@ -195,7 +195,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// display returns a display that draws on a terminal, and writes lines otherwise.
+// display returns a display that draws if the command runs on a terminal, and writes lines otherwise.
 func (c *testnetStart) display(to console, interrupt func()) testnet.Display {
 	if c.Tui && isTerminal(to.out) && isTerminal(os.Stdin) {
 		return tui.New(os.Stdin, to.out, interrupt)

@@ -189,7 +189,7 @@ func BenchmarkBatches(b *testing.B) {
 	}
 }
 
-// allPositions returns Position of every index below total, in the same way as inOrder.
+// allPositions returns the position of every index below total, derived from inOrder.
 func allPositions(total uint32, seed uint64, salt string) []uint32 {
 	all := make([]uint32, total)
 	for position, index := range inOrder(total, seed, salt) {

@@ -56,8 +56,8 @@ func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) boo
 	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
 }
 
-// HasQuorum reports whether enough witnesses sent proofs for results to count and for health to be
-// judged.
+// HasQuorum reports whether enough witnesses sent proofs. Without a quorum, no result counts and no
+// health check is possible.
 func (r *Round) HasQuorum() bool {
 	return r.WitnessesNeeded > 0 && len(r.Witnesses) >= int(r.WitnessesNeeded)
 }
@@ -75,8 +75,9 @@ func (r *Round) Votes(commitment [32]byte) int {
 	return votes
 }
 
-// Counted returns the candidate that counts for a batch: the one with the most votes, if it has a
-// quorum, and among equals the lowest. The order of candidates does not matter.
+// Counted returns the candidate that counts for a batch: the commitment with the most votes, if it
+// has a quorum. If several have equally many votes, the lowest counts. The order of candidates does
+// not matter.
 func (r *Round) Counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
 	most := 0
 	for _, candidate := range candidates {

@@ -272,9 +272,9 @@ func TestJurorsVoteOnce(t *testing.T) {
 	}
 }
 
-// TestUndecided checks that a trial lasts six rounds and a minute, whichever ends later. It then
-// counts as a complaint of the accuser, wherever the parties are. No other member is affected, not
-// even the jurors that did not vote.
+// TestUndecided checks that a trial without a verdict lasts six rounds or a minute, whichever is
+// longer, even if a party leaves. It then counts as a complaint of the accuser. No other member is
+// affected, not even the jurors that did not vote.
 func TestUndecided(t *testing.T) {
 	none := func(*court) {}
 	for _, test := range []struct {

@@ -11,10 +11,10 @@ import (
 // CardFile is the model card of a repository at the Hub.
 const CardFile = "README.md"
 
-// cardMark is in every generated card. A card without it was written by a person.
+// cardMark is in every generated model card. A card without it was written by a person.
 const cardMark = "<!-- written by psyche; remove this line to keep your own text -->"
 
-// IsOwnCard reports whether Card wrote a text, which may then be replaced.
+// IsOwnCard reports whether Card generated the text. Only such a card may be replaced.
 func IsOwnCard(text []byte) bool { return bytes.Contains(text, []byte(cardMark)) }
 
 // Card returns the model card of a run's checkpoint: the metadata that the Hub's search requires,

@@ -94,7 +94,8 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// comesIn checks that b can connect to a, after unknown clients have kept a busy for a while.
+// comesIn checks that node b can connect to node a after unknown clients have occupied a for a
+// while.
 func comesIn(ctx context.Context, t *testing.T, a, b *p2p.Node) {
 	t.Helper()
 	time.Sleep(2 * time.Second)
