@@ -116,7 +116,7 @@ func (c *grantCreate) Run(ctx context.Context, to console) error {
 	case c.MaxDelegates < 0 || c.MaxDelegates > layout.MaxGrantDelegates:
 		return usagef("--max-delegates is %d, want 0 to %d", c.MaxDelegates, layout.MaxGrantDelegates)
 	}
-	if err := somebody(grantee); err != nil {
+	if err := rejectZeroKey(grantee); err != nil {
 		return err
 	}
 	return c.createForAll(ctx, to, grantee, c.MaxDelegates)
