@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/rpc"
+	"github.com/psyche-go/psyche/chain/solana"
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
@@ -47,6 +48,27 @@ func (c *Chain) Grant(ctx context.Context, program, grantor, grantee transaction
 		return Grant{}, fmt.Errorf("%w: the account %s belongs to another grant", ErrNoGrant, at)
 	}
 	return Grant{Grant: grant, At: at, Lamports: found.Lamports}, nil
+}
+
+// Grants returns the grants of a join authority.
+func (c *Chain) Grants(ctx context.Context, program, grantor transaction.PublicKey) ([]Grant, error) {
+	found, err := solana.GrantsOf(ctx, c.operator.Pool(), program, grantor)
+	if err != nil {
+		return nil, err
+	}
+	var all []Grant
+	for _, account := range found {
+		grant, err := layout.ReadGrant(account.Data)
+		if err != nil || transaction.PublicKey(grant.Grantor) != grantor {
+			continue
+		}
+		at, err := transaction.Program(program).GrantAddress(grantor, grant.Grantee)
+		if err != nil || at != account.Key {
+			continue // the node made it up
+		}
+		all = append(all, Grant{Grant: grant, At: at, Lamports: account.Lamports})
+	}
+	return all, nil
 }
 
 // GrantCost returns the cost of a grant with space for a number of delegates.

@@ -111,6 +111,8 @@ func testAuthorizationForAll(a *chainAdministrator, as, create func(string, ...s
 	}
 	a.does(exitOK, "by an authorization for all runs", "solana", "join-authorization-read", "--run-id", "s", "--authorizer", id(27))
 
+	a.does(exitOK, id(27)+", by the authorization of "+id(3)+" for all runs", "run", "status", "--run-id", "s")
+	a.does(exitOK, `"authorizer": "`+id(3)+`"`, "run", "status", "--run-id", "s", "--json")
 	out := a.does(exitOK, id(27)+" may no longer join run s", delegates(true, 20, 21)...)
 	if strings.Contains(out, id(20)) || !strings.Contains(out, id(26)+" may no longer join run r") {
 		a.t.Errorf("removed delegates:\n%s", out)
