@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -126,6 +127,15 @@ func testAuthorizationForAll(a *chainAdministrator, as, create func(string, ...s
 	}
 	a.does(exitRefused, "authorization that ended", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
 	a.archives("r", "events, verified; its hash chain matches the account")
+	var entries strings.Builder
+	for n := 4; !strings.Contains(entries.String(), "ends by the grant"); n++ {
+		if code := run(a.t.Context(), []string{"run", "examine", a.path("r.archive"), "--entry", strconv.Itoa(n)}, console{&entries, &entries}); code != exitOK {
+			a.t.Fatalf("no admission ends:\n%s", &entries)
+		}
+	}
+	if !strings.Contains(entries.String(), "admission       of "+id(3)+" begins by the grant ") {
+		a.t.Errorf("no admission begins:\n%s", &entries)
+	}
 
 	// Authorizations for single runs remain possible.
 	one := func(key string, args ...string) []string { return append(fast(key, args...), "--run-id", "s") }
