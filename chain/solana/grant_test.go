@@ -119,7 +119,7 @@ func TestGrants(t *testing.T) {
 	}
 	g.grant(stranger, stranger, 0) // of another authority
 	if err := g.joins(stranger, first, transaction.PublicKey{}); !errors.Is(err, coordinator.ErrNotAuthorised) {
-		t.Errorf("a stranger with a grant of its own joins: %v", err)
+		t.Errorf("a stranger joins by a grant to itself: %v", err)
 	}
 
 	by := transaction.PublicKey(join.ID())

@@ -258,7 +258,7 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
-// TestReplayRefusesGrants has a node that invents a grant for a key of its own. No signature shows
+// TestReplayRefusesGrants has a node that invents a grant for its key. No signature shows
 // that the grant is false, so the client must not believe the node alone.
 func TestReplayRefusesGrants(t *testing.T) {
 	h := newHistory(t)

@@ -44,7 +44,7 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 	return c.printAccount(ctx, to, transaction.PublicKey(seen.State.Host))
 }
 
-// nameAuthorizers adds the authorized keys to what a chain's grants admit to the run.
+// nameAuthorizers adds the authorized keys to the run's authorizations that belong to grants.
 func (c *runStatus) nameAuthorizers(ctx context.Context, to console, authority *coordinator.Authority, run *status.Run) error {
 	if !c.Given() || !authority.Permissioned {
 		return nil
