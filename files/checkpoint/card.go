@@ -27,7 +27,7 @@ func Card(f Facts, config []byte) []byte {
 	var b bytes.Buffer
 	b.WriteString("---\nlibrary_name: transformers\npipeline_tag: text-generation\ntags:\n- psyche\n- distributed-training\n---\n")
 	fmt.Fprintf(&b, "%s\n\n# %s\n\n", cardMark, oneLine(f.RunID))
-	b.WriteString("A language model in training: the newest checkpoint of a decentralised run. Earlier ones are in the repository's history, one commit each.\n\n")
+	b.WriteString("A language model in training. This is the newest checkpoint of a decentralised run. The repository's history has the earlier checkpoints, one commit each.\n\n")
 	b.WriteString("| | |\n| --- | --- |\n")
 	row := func(name string, value any) { fmt.Fprintf(&b, "| %s | %v |\n", name, value) }
 	if len(shown.Architectures) > 0 {
@@ -37,11 +37,11 @@ func Card(f Facts, config []byte) []byte {
 	row("Epochs", f.Epoch)
 	row("Sequences seen", f.DataIndex)
 	if f.MaxSeqLen > 0 {
-		row("Tokens of a sequence", f.MaxSeqLen)
+		row("Tokens per sequence", f.MaxSeqLen)
 		row("Tokens seen", f.DataIndex*uint64(f.MaxSeqLen))
 	}
 	row("Digest", "`"+f.Digest+"`")
-	fmt.Fprintf(&b, "\nThe digest covers the tensors and files that all members of the run agreed upon; `%s` repeats it for programs. ", FactsFile)
+	fmt.Fprintf(&b, "\nThe digest covers the tensors and files that all members of the run agreed upon; `%s` repeats the digest for programs. ", FactsFile)
 	b.WriteString("The model has not been evaluated or aligned beyond what the run's own pages report.\n")
 	return b.Bytes()
 }
