@@ -67,8 +67,8 @@ it reports the problem and continues with the other runs. It never joins a run o
 key differs from the key in the link. If it has seen the right key before, it waits for that server;
 otherwise it checks the address every hour while there are other runs.
 
-At the first Ctrl-C or SIGTERM, the client leaves its run properly; a second signal ends it at
-once. When all runs are over, this command exits.
+At the first Ctrl-C or SIGTERM, the client leaves its run properly; a second signal ends the client
+immediately. When all runs are over, this command exits.
 
 The file contains the links and flags of psyche-client join, in TOML:
 

@@ -25,7 +25,7 @@ import (
 
 type dataServe struct {
 	DataConfig  string `required:"" placeholder:"FILE" help:"The data.toml with the data to serve."`
-	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run whose members to serve."`
+	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run to serve."`
 	hostFlags   `embed:""`
 	ListenAddr  string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the address in the run's data_location."`
 	Keypair     string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY. Without either, each start uses a new key, which clients do not recognize."`

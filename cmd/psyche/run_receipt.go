@@ -26,9 +26,9 @@ type runReceipt struct {
 func (c *runReceipt) Help() string {
 	return `Reports a member's contribution to a run: its counted rounds and tokens, its share of the total, and
 the part that is in the run's newest recorded model. The numbers come from the log, which the command
-verifies. The receipt contains the hash of the last entry that it covers. With the log, or a longer
-copy of it, the receipt can be verified without trust in the member or the server. If a receipt does
-not verify, the exit code is 6. The log of a run on a chain is its archive, which can be created from
+verifies. The receipt contains the hash of the last entry that it covers. With the log, or a longer copy
+of the log, every reader can verify the receipt without trust in the member or the server. If a receipt
+does not verify, the exit code is 6. The log of a run on a chain is its archive, which can be created from
 the chain's nodes.`
 }
 

@@ -123,7 +123,7 @@ func (c *grantCreate) Run(ctx context.Context, to console) error {
 }
 
 type grantDelete struct {
-	Authorizer string `placeholder:"KEY|FILE" help:"Key whose authorization to revoke, in base58 or as a key file."`
+	Authorizer string `placeholder:"KEY|FILE" help:"Key that loses its authorization, in base58 or as a key file."`
 	grantActs  `embed:""`
 }
 

@@ -57,8 +57,8 @@ prints a summary. The run's folder contains the summary as summary.json, and the
 checkpoints and the loss curve.
 
 After Ctrl-C, --timeout or a failure, the command closes the epoch with a checkpoint and writes the
-available files; a second Ctrl-C ends it at once. --resume continues from the newest model that the
-run recorded, with new optimizers, and reports which model that is.
+available files; a second Ctrl-C ends the command immediately. --resume continues from the newest
+model that the run recorded, with new optimizers, and reports which model that is.
 
 With --backend solana, a chain replaces the server: the command deploys the program there, and each
 client pays from its own key. The chain is kept in the run's folder for --resume. A chain of
