@@ -10,6 +10,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
@@ -86,27 +87,24 @@ func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 		return false
 	}
 	c.owed = 0
-	c.takeNow(v, r, e, rounds, func(err error) {
+	c.takeNow(v, r, e, func(err error) {
 		c.report.log.Warn("skipping an intermediate checkpoint", "step", r.step, "err", err)
 	})
 	return true
 }
 
 // takeNow takes the model after the newest applied step, while the trainer does nothing else.
-func (c *commitPoints) takeNow(v *view, r *replica, e *engine, rounds *roundStates, failed func(error)) {
+func (c *commitPoints) takeNow(v *view, r *replica, e *engine, failed func(error)) {
 	trainer, step := e.trainer, r.step
 	t := c.begin(v.state, trainer, step)
-	e.start(opSnapshot, 0, func(ctx context.Context) func() {
+	start(e, core.Snapshot{Step: step}, func(ctx context.Context) *taking {
 		t.take(ctx, c.tasks, trainer)
-		return func() {
-			if t.err == nil && (rounds.replica != r || r.step != step) {
-				return
-			}
-			if err := c.taken(t, v.state); err != nil {
-				failed(err)
-			}
+		return t
+	}, func(t *taking) {
+		if err := c.taken(t, v.state); err != nil {
+			failed(err)
 		}
-	})
+	}, nil)
 }
 
 // take hashes a copy of the model after a step, concurrently with the training, and writes it to

@@ -62,7 +62,7 @@ func New(o Options) (*Node, error) {
 		store:   exchange.NewStore(o.Network.Drop),
 		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
-	n.engine.signing = newSigning(o.folder())
+	n.engine.signing.folder = o.folder()
 	n.engine.reader = &reader{tasks: tasks, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
 	n.gossip = &gossipReader{
@@ -112,11 +112,12 @@ func (n *Node) desynchronise(reason string) {
 	at := n.run.state.Progress
 	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
 	n.report.emit(event.Desynchronised{Epoch: at.Epoch, Step: at.Step, Reason: reason})
-	n.engine.cancel()
+	n.engine.Cancel()
 	for _, l := range n.rounds.of {
 		n.fetcher.StopRound(l.Tally)
 	}
 	n.rounds.replica, n.models.Held = nil, nil
+	n.engine.leave()
 	n.store.Forget(0, 0) // these results may not be the run's
 	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/handover"
@@ -63,7 +64,7 @@ func (t *taker) copy() {
 	trainer, step, took := t.engine.trainer, t.rounds.replica.step, t.took()
 	m := &handover.Model{Step: step, Source: "held"}
 	t.copying = true
-	t.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+	start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
 		snapshot, err := trainer.Snapshot(ctx)
 		if err == nil {
 			snapshot.Step = step
@@ -72,11 +73,14 @@ func (t *taker) copy() {
 		if err == nil {
 			err = m.Publish(ctx, t.tasks, handover.Idle, t.network.Lend, snapshot)
 		}
-		return func() {
-			t.copying = false
-			took(m, false, err)
-			t.dropLate()
-		}
+		return err
+	}, func(err error) {
+		t.copying = false
+		took(m, false, err)
+		t.dropLate()
+	}, func(error) {
+		t.copying = false
+		t.dropLate(m.Blobs...)
 	})
 }
 
@@ -132,7 +136,17 @@ func (t *taker) putDown(trainer env.Lender) {
 			}
 		}
 	})
-	t.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+	free := func(err error) {
+		switch {
+		case t.lent != lent:
+		case err != nil && t.there == nil:
+			t.notPutDown(err)
+		default: // even if lending failed, the model is on the disk
+			t.free = true
+			t.goOn()
+		}
+	}
+	start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
 		err := recovered(func() error {
 			return trainer.Lend(ctx, func(s checkpoint.Snapshot) error {
 				limited, cancel := t.tasks.WithTimeout(ctx, limit)
@@ -145,17 +159,8 @@ func (t *taker) putDown(trainer env.Lender) {
 		if err != nil && ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return func() {
-			switch {
-			case t.lent != lent:
-			case err != nil && t.there == nil:
-				t.notPutDown(err)
-			default: // even if lending failed, the model is on the disk
-				t.free = true
-				t.goOn()
-			}
-		}
-	})
+		return err
+	}, free, free)
 }
 
 // dropLate drops parts that were written too late, unless a copy that contains them is in progress
