@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -23,6 +24,7 @@ import (
 // memory.
 type commitPoints struct {
 	tasks  *env.Tasks
+	jobs   *core.Jobs
 	folder keep.Folder
 	report *reporter
 
@@ -33,7 +35,6 @@ type commitPoints struct {
 	owed    uint32 // step of the model to take as soon as the trainer is idle; 0: none
 	size    int    // bytes of the newest copied or lent model
 	leaving bool   // the client is leaving: it reports a model before that is on the disk
-	life    int    // number of desynchronisations: work started before the last one is dropped
 	model   uint64 // bytes of the model that the epoch continues from
 	large   uint64 // larger models are not copied, but written from the trainer's memory
 	copies  uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
@@ -116,36 +117,40 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	c.note(step, s)
 	c.busy = true
 	c.size = sizeOf(taken)
-	life, facts, work := c.life, keep.FactsAfter(s, step), quietly
+	facts, work := keep.FactsAfter(s, step), quietly
 	if c.leaving { // no training is running, and other members wait
 		work = func(_ checkpoint.Snapshot, do func() error) error { return recovered(do) }
 	}
-	c.tasks.Spawn(func(context.Context) func() {
+	spawn(c.tasks, c.jobs, core.Hash{Step: step}, func(context.Context) (h hashed) {
 		begun := c.tasks.Now()
-		point := commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
-		err := work(taken, func() error {
+		h.point = commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
+		h.err = work(taken, func() error {
 			if err := taken.Validate(); err != nil {
 				return err
 			}
-			point.Digest = taken.Manifest().Digest()
-			facts.Digest = hexOf(point.Digest)
-			point.facts = facts
+			h.point.Digest = taken.Manifest().Digest()
+			facts.Digest = hexOf(h.point.Digest)
+			h.point.facts = facts
 			return nil
 		})
-		took := c.tasks.Now().Sub(begun)
-		return func() {
-			c.busy = false
-			switch {
-			case err != nil:
-				c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", err)
-				return
-			case life != c.life:
-				return
-			}
-			c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds(), "copied", true)
-			c.save(point, c.needed(s))
+		h.took = c.tasks.Now().Sub(begun)
+		return h
+	}, func(h hashed) {
+		c.busy = false
+		if h.err != nil {
+			c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", h.err)
+			return
 		}
-	})
+		c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", hexOf(h.point.Digest)[:16], "seconds", h.took.Seconds(), "copied", true)
+		c.save(h.point, c.needed(s))
+	}, func(hashed) { c.busy = false })
+}
+
+// hashed is the result of hashing a copy.
+type hashed struct {
+	point commitPoint
+	took  time.Duration
+	err   error
 }
 
 // note records that the model after a step is being taken.
@@ -236,7 +241,6 @@ func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 // abandon drops models that the run has not recorded, because they may come from weights that are
 // not the run's.
 func (c *commitPoints) abandon(s *coordinator.State) {
-	c.life++
 	c.models = slices.DeleteFunc(c.models, func(p commitPoint) bool { return !isRecorded(s, p.Recorded) })
 }
 
@@ -267,11 +271,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	needed := c.soon(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
 	c.tasks.Spawn(func(context.Context) func() {
 		err := c.tasks.AtDisk(func() error { return c.folder.DropCommits(needed) })
-		return func() {
-			if err != nil {
-				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", err)
-			}
-		}
+		return func() { c.warnOf(err) }
 	})
 }
 

@@ -50,7 +50,7 @@ type preparation struct {
 // start starts work of the trainer, which must be idle. do runs in a task. After it, the loop calls
 // take with the result or, if the result is no longer wanted, drop. If drop is nil, nothing holds on
 // to the result.
-func start[R any](e *engine, w core.Work, do func(ctx context.Context) R, take, drop func(R)) {
+func start[R any](e *engine, w core.Work, do func(ctx context.Context) R, take, drop func(R)) core.ID {
 	ctx, cancel := e.tasks.WithCancel(e.tasks.Work)
 	id := e.Start(w, cancel)
 	if _, trains := w.(core.Train); !trains {
@@ -58,16 +58,28 @@ func start[R any](e *engine, w core.Work, do func(ctx context.Context) R, take, 
 	}
 	e.tasks.Run(func() func() {
 		defer cancel()
-		result := do(ctx)
-		return func() {
-			switch {
-			case e.Done(id):
-				take(result)
-			case drop != nil:
-				drop(result)
-			}
-		}
+		return ended(&e.Jobs, id, do(ctx), take, drop)
 	})
+	return id
+}
+
+// spawn is start for work without the trainer.
+func spawn[R any](tasks *env.Tasks, jobs *core.Jobs, w core.Work, do func(ctx context.Context) R, take, drop func(R)) core.ID {
+	id := jobs.Spawn(w)
+	tasks.Spawn(func(ctx context.Context) func() { return ended(jobs, id, do(ctx), take, drop) })
+	return id
+}
+
+// ended returns the function that ends work in the loop.
+func ended[R any](jobs *core.Jobs, id core.ID, result R, take, drop func(R)) func() {
+	return func() {
+		switch {
+		case jobs.Done(id):
+			take(result)
+		case drop != nil:
+			drop(result)
+		}
+	}
 }
 
 // failure is the result of work that only succeeds or fails.
@@ -157,12 +169,9 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		}
 		if s.bytes > required.MaxCopied {
 			start(e, core.Keep{}, save, saved, nil)
-			return
+		} else {
+			spawn(e.tasks, &e.Jobs, core.Keep{}, save, saved, nil)
 		}
-		e.tasks.Spawn(func(ctx context.Context) func() {
-			err := save(ctx)
-			return func() { saved(err) }
-		})
 	}, nil)
 }
 
@@ -184,6 +193,7 @@ func (e *engine) Lag() uint32 {
 // reader reads the tokens of the batches that this client trains or may train next.
 type reader struct {
 	tasks   *env.Tasks
+	jobs    *core.Jobs
 	data    env.DataProvider
 	log     *slog.Logger
 	fail    func(error) // called with an error for data that no retry will get
@@ -194,7 +204,8 @@ type reader struct {
 type reading struct {
 	tokens  *data.Batch // nil: not read yet
 	loading bool
-	cancel  context.CancelFunc // while the batch is loading
+	task    core.ID            // while the batch is loading
+	cancel  context.CancelFunc // of the task
 	at      time.Time          // earliest time of the next attempt
 	tries   int
 }
@@ -218,29 +229,34 @@ func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
 func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) {
 	wanted, cancel := r.tasks.WithCancel(r.tasks.Work)
 	this.cancel = cancel
-	r.tasks.Spawn(func(context.Context) func() {
+	this.task = spawn(r.tasks, r.jobs, core.Read{Batch: batch}, func(context.Context) (t readBatch) {
 		defer cancel()
 		ctx, cancel := r.tasks.WithTimeout(wanted, limit)
 		defer cancel()
-		tokens, err := r.data.Batch(ctx, batch)
-		if err == nil && uint64(len(tokens.Sequences)) != batch.Len() {
-			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), batch.Len())
+		t.batch, t.err = r.data.Batch(ctx, batch)
+		if t.err == nil && uint64(len(t.batch.Sequences)) != batch.Len() {
+			t.err = fmt.Errorf("got %d sequences of %d", len(t.batch.Sequences), batch.Len())
 		}
-		return func() {
-			this.loading = false
-			switch {
-			case err == nil:
-				this.tokens = &tokens
-			case r.batches[batch] != this: // no longer wanted
-			case data.IsPermanent(err):
-				r.fail(fmt.Errorf("read training data: %w", err))
-			default:
-				this.tries++
-				this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
-				r.log.Error("read training data", "batch", batch, "attempt", this.tries, "err", err)
-			}
+		return t
+	}, func(t readBatch) {
+		this.loading = false
+		switch {
+		case t.err == nil:
+			this.tokens = &t.batch
+		case data.IsPermanent(t.err):
+			r.fail(fmt.Errorf("read training data: %w", t.err))
+		default:
+			this.tries++
+			this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
+			r.log.Error("read training data", "batch", batch, "attempt", this.tries, "err", t.err)
 		}
-	})
+	}, nil)
+}
+
+// readBatch is the result of reading a batch.
+type readBatch struct {
+	batch data.Batch
+	err   error
 }
 
 // forget drops other batches, and cancels reads of them. A data server answers one request of a
@@ -252,6 +268,7 @@ func (r *reader) forget(keep func(assign.BatchID) bool) {
 			continue
 		}
 		if of.loading {
+			r.jobs.Drop(of.task)
 			of.cancel()
 		}
 		delete(r.batches, batch)

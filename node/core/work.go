@@ -5,7 +5,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Work is one operation of the trainer. Its types are in this file.
+// Work is an operation of the trainer, or a task that runs concurrently with it. Its types are in this
+// file.
 type Work interface{ scope() Scope }
 
 // Scope is the part of a member's state that the result of work belongs to. When a scope ends, all
@@ -17,6 +18,7 @@ const (
 	Process Scope = iota // never ends: the result describes the trainer itself, or its disk
 	Replica              // ends when the member leaves its replica of an epoch
 	Return               // ends when the member's return to an epoch begins again
+	Weights              // ends when the member's weights prove to differ from the run's
 
 	scopes
 )
@@ -44,7 +46,7 @@ type (
 	// Snapshot copies the model after a step, or lends it to the task that writes it to the disk.
 	Snapshot struct{ Step uint32 }
 
-	// Keep copies the optimizer's state, or writes it to the disk.
+	// Keep copies the optimizer's state, or writes it to the disk, with or without the trainer.
 	Keep struct{}
 
 	// Replay applies the results of the running epoch, up to a step, to the model of a checkpoint.
@@ -60,6 +62,24 @@ type (
 	}
 )
 
+// Work without the trainer.
+type (
+	// Check checks whether the member can do its part in the run.
+	Check struct{}
+
+	// Read reads the tokens of a batch.
+	Read struct{ Batch assign.BatchID }
+
+	// Hash hashes a copy of the model after a step, an intermediate checkpoint.
+	Hash struct{ Step uint32 }
+
+	// Commit writes an intermediate checkpoint to the disk.
+	Commit struct{ Step uint32 }
+
+	// Write writes the model at the end of an epoch to the disk, from the trainer's memory.
+	Write struct{ Step uint32 }
+)
+
 func (Load) scope() Scope      { return Process }
 func (Prepare) scope() Scope   { return Process }
 func (Train) scope() Scope     { return Replica }
@@ -69,3 +89,8 @@ func (Snapshot) scope() Scope  { return Replica }
 func (Keep) scope() Scope      { return Process }
 func (Replay) scope() Scope    { return Return }
 func (Recompute) scope() Scope { return Process }
+func (Check) scope() Scope     { return Process }
+func (Read) scope() Scope      { return Process }
+func (Hash) scope() Scope      { return Weights }
+func (Commit) scope() Scope    { return Weights }
+func (Write) scope() Scope     { return Replica }
