@@ -20,8 +20,10 @@ type foresight struct {
 	step     uint32
 	outcome  tally.Outcome
 	payloads [][]byte
-	seconds  float64 // time to move the weights
-	ready    bool    // the weights have been moved
+	seconds  float64            // time to move the weights
+	ready    bool               // the weights have been moved
+	unread   []*tally.Candidate // results that could not be read
+	err      error
 
 	record  *auditor.Record // set once the outcome is known, if results are audited
 	reading bool            // the record is being read
@@ -96,40 +98,30 @@ func (a *applier) foresee(l *roundState) bool {
 	if !a.engine.Idle() || !a.engine.outlook.pays(step, a.rounds.leeway(step+1)) || a.auditor.Judges() || a.rounds.points.owed == step-1 {
 		return false
 	}
-	f = &foresight{step: step, outcome: outcome}
 	own := l.isOwn(outcome)
-	start(a.engine, core.Foresee{Step: step}, func(ctx context.Context) (m foreseen) {
+	start(a.engine, core.Foresee{Step: step}, func(ctx context.Context) *foresight {
 		begun := a.engine.tasks.Now()
-		if m.payloads, m.unread, m.err = fetch.Read(ctx, a.blobs, outcome.Sources); m.err == nil {
-			m.done, m.err = trainer.Foresee(ctx, step, m.payloads, own)
+		f := &foresight{step: step, outcome: outcome}
+		if f.payloads, f.unread, f.err = fetch.Read(ctx, a.blobs, outcome.Sources); f.err == nil {
+			f.ready, f.err = trainer.Foresee(ctx, step, f.payloads, own)
 		}
-		m.seconds = a.engine.tasks.Now().Sub(begun).Seconds()
-		return m
-	}, func(m foreseen) {
-		if m.done {
-			f.payloads, f.seconds, f.ready = m.payloads, m.seconds, true
+		f.seconds = a.engine.tasks.Now().Sub(begun).Seconds()
+		return f
+	}, func(f *foresight) {
+		if a.engine.foresight = nil; f.ready {
+			a.engine.foresight = f
 			a.engine.outlook.took = time.Duration(f.seconds * float64(time.Second))
 			return
 		}
-		a.engine.foresight = nil
 		a.engine.outlook.from = step + firstPause
-		if len(m.unread) > 0 {
-			a.fetcher.Unread(l.Tally, m.unread, m.err)
-		} else if m.err != nil {
-			a.report.log.Debug("speculation failed", "step", step, "err", m.err)
+		if len(f.unread) > 0 {
+			a.fetcher.Unread(l.Tally, f.unread, f.err)
+		} else if f.err != nil {
+			a.report.log.Debug("speculation failed", "step", step, "err", f.err)
 		}
 	}, nil)
-	a.engine.foresight = f
+	a.engine.foresight = &foresight{step: step} // not ready
 	return false
-}
-
-// foreseen is the result of moving the weights.
-type foreseen struct {
-	payloads [][]byte
-	unread   []*tally.Candidate
-	done     bool
-	seconds  float64
-	err      error
 }
 
 // isOwn reports whether this client's result is among the counted ones.

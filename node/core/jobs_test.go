@@ -8,9 +8,9 @@ import (
 )
 
 // TestResultsOfAnEndedScope checks for each kind of work which ends make its result stale. The
-// trainer is busy until the work has ended, stale or not.
+// trainer is busy until its work has ended, stale or not.
 func TestResultsOfAnEndedScope(t *testing.T) {
-	for _, w := range []Work{Load{}, Prepare{}, Train{}, Apply{}, Foresee{}, Snapshot{}, Keep{}, Replay{}, Recompute{}} {
+	for _, w := range []Work{Load{}, Prepare{}, Train{}, Apply{}, Foresee{}, Snapshot{}, Keep{}, Replay{}, Recompute{}, Check{}, Read{}, Hash{}, Commit{}, Write{}} {
 		for end := Process; end < scopes; end++ {
 			var j Jobs
 			j.End(end)
@@ -29,6 +29,24 @@ func TestResultsOfAnEndedScope(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTasks checks that tasks run concurrently with the trainer's work, and that only the dropped
+// one of two is stale.
+func TestTasks(t *testing.T) {
+	var j Jobs
+	one, two := j.Spawn(Read{}), j.Spawn(Hash{})
+	if !j.Idle() || j.Work() != nil {
+		t.Error("a task makes the trainer busy")
+	}
+	train := j.Start(Train{}, func() {})
+	if j.Drop(one); j.Wanted(one) || !j.Wanted(two) || !j.Wanted(train) {
+		t.Error("the wrong result is dropped")
+	}
+	if j.Done(one) || !j.Done(two) || j.Idle() || !j.Done(train) || !j.Idle() || j.Wanted(two) {
+		t.Error("the wrong work has ended")
+	}
+	j.Drop(one) // it has ended
 }
 
 // TestCancel checks which work each call stops.

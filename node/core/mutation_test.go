@@ -3,15 +3,19 @@ package core
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
 // machine is a member's Jobs and Signing, or a mutation of them.
 type machine interface {
 	Start(w Work, cancel func()) ID
+	Spawn(w Work) ID
 	Done(id ID) (wanted bool)
 	End(s Scope)
+	Drop(id ID)
 	Cancel()
 	Record(step uint32, write func() error) (Permit, error)
 	Publish(p Permit, sign func() ([]byte, error), announce func([]byte) error) error
@@ -27,6 +31,7 @@ type (
 	appliesStale   struct{ member }
 	forgetsCancel  struct{ member }
 	forgetsEnd     struct{ member }
+	forgetsDrop    struct{ member }
 	recordsLate    struct{ member }
 	ignoresDisk    struct{ member }
 	announcesFirst struct{ member }
@@ -37,6 +42,7 @@ type (
 func (m *appliesStale) Done(id ID) bool { m.member.Done(id); return true }
 func (m *forgetsCancel) Cancel()        {}
 func (m *forgetsEnd) End(Scope)         {}
+func (m *forgetsDrop) Drop(ID)          {}
 
 func (m *recordsLate) Record(step uint32, _ func() error) (Permit, error) { return Permit{step}, nil }
 
@@ -76,6 +82,7 @@ func TestMutations(t *testing.T) {
 		{"a stale result is applied", func() machine { return new(appliesStale) }, errStale},
 		{"a cancel is forgotten", func() machine { return new(forgetsCancel) }, errNotCancelled},
 		{"the end of a scope is forgotten", func() machine { return new(forgetsEnd) }, errStale},
+		{"a dropped result is applied", func() machine { return new(forgetsDrop) }, errStale},
 		{"a result is signed before its record is written", func() machine { return new(recordsLate) }, errNotRecorded},
 		{"a result is signed although its record was not written", func() machine { return new(ignoresDisk) }, errNotRecorded},
 		{"a result is announced before it is signed", func() machine { return new(announcesFirst) }, errNotSigned},
@@ -84,7 +91,7 @@ func TestMutations(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			for seed := range uint64(200) {
-				h := history{machine: m.make(), chance: rand.New(rand.NewPCG(seed, 0)), recorded: map[uint32]bool{}, signed: map[uint32]bool{}}
+				h := history{machine: m.make(), chance: rand.New(rand.NewPCG(seed, 0)), tasks: map[ID]*task{}, recorded: map[uint32]bool{}, signed: map[uint32]bool{}}
 				for range 200 {
 					if err := h.step(); err != nil {
 						if !errors.Is(err, m.want) {
@@ -103,57 +110,86 @@ func TestMutations(t *testing.T) {
 
 // Rules of a member.
 var (
-	errStale        = errors.New("the result of a scope that has ended is applied")
+	errStale        = errors.New("a stale result is applied, or a wanted one is not")
 	errNotCancelled = errors.New("cancelled work continues")
 	errNotRecorded  = errors.New("signed without a durable record")
 	errNotSigned    = errors.New("announced without a signature")
 	errTwice        = errors.New("two signatures of one step")
 )
 
-// history is a random history of a member with at most one operation of the trainer.
+// history is a random history of a member.
 type history struct {
 	machine
 	chance   *rand.Rand
 	round    uint32
-	id       ID
-	work     Work // nil: the trainer is idle
-	asked    bool // the executor was asked to stop
-	stale    bool // the scope of work has ended
+	tasks    map[ID]*task // in progress
+	trainer  ID           // 0: it is idle
 	recorded map[uint32]bool
 	signed   map[uint32]bool
 }
 
+// task is work in progress.
+type task struct {
+	Work
+	asked bool // to stop
+	stale bool
+}
+
 // step makes one event happen, and returns an error if the member breaks a rule.
 func (h *history) step() error {
-	switch h.chance.IntN(6) {
+	switch h.chance.IntN(8) {
 	case 0:
 		h.round++
 	case 1:
 		s := Scope(h.chance.IntN(int(scopes)-1) + 1) // Process never ends
 		h.End(s)
-		h.stale = h.stale || h.work != nil && h.work.scope() == s
+		for _, t := range h.tasks {
+			t.stale = t.stale || t.scope() == s
+		}
 	case 2:
 		h.Cancel()
-		if h.work != nil && !h.asked {
+		if t := h.tasks[h.trainer]; t != nil && !t.asked {
 			return errNotCancelled
 		}
-	default:
-		if h.work != nil {
-			return h.end()
+	case 3:
+		w := []Work{Hash{}, Commit{}, Write{}, Read{}}[h.chance.IntN(4)]
+		h.tasks[h.Spawn(w)] = &task{Work: w}
+	case 4:
+		if id, t := h.any(); t != nil {
+			t.stale = true
+			h.Drop(id)
 		}
-		h.work = []Work{Train{Step: h.round + 1, Ahead: true}, Train{Step: h.round}, Apply{Step: h.round}, Replay{}, Load{}}[h.chance.IntN(5)]
-		h.asked, h.stale = false, false
-		h.id = h.Start(h.work, func() { h.asked = true })
+	default:
+		if h.trainer == 0 {
+			w := []Work{Train{Step: h.round + 1, Ahead: true}, Train{Step: h.round}, Apply{Step: h.round}, Replay{}, Load{}}[h.chance.IntN(5)]
+			t := &task{Work: w}
+			h.trainer = h.Start(w, func() { t.asked = true })
+			h.tasks[h.trainer] = t
+			return nil
+		}
+		return h.end(h.any())
 	}
 	return nil
 }
 
-// end ends the trainer's work, as an executor does that cancels too late.
-func (h *history) end() error {
-	work := h.work
-	h.work = nil
+// any returns work in progress, or nil.
+func (h *history) any() (ID, *task) {
+	ids := slices.Sorted(maps.Keys(h.tasks))
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	id := ids[h.chance.IntN(len(ids))]
+	return id, h.tasks[id]
+}
+
+// end ends work, as an executor does that cancels too late.
+func (h *history) end(id ID, t *task) error {
+	delete(h.tasks, id)
+	if id == h.trainer {
+		h.trainer = 0
+	}
 	var permit Permit
-	train, trains := work.(Train)
+	train, trains := t.Work.(Train)
 	if trains {
 		permit, _ = h.Record(train.Step, func() error {
 			if h.chance.IntN(4) == 0 {
@@ -163,8 +199,8 @@ func (h *history) end() error {
 			return nil
 		})
 	}
-	wanted := h.Done(h.id)
-	if wanted && h.stale {
+	wanted := h.Done(id)
+	if wanted == t.stale {
 		return errStale
 	}
 	if !trains || !wanted {

@@ -16,10 +16,10 @@ type Signing struct {
 // Permit allows a member to sign one result of a step. Only Record returns a valid Permit.
 type Permit struct{ step uint32 }
 
-// Recall sets the newest step of which an earlier process may have signed a result.
+// Recall sets the newest step that an earlier process may have signed.
 func (s *Signing) Recall(newest uint32) { s.newest = newest }
 
-// Newest returns the newest step of which this member may have signed a result.
+// Newest returns the newest step that this member may have signed.
 func (s *Signing) Newest() uint32 { return s.newest }
 
 // May reports whether a result of the step may be signed.

@@ -40,7 +40,7 @@ type (
 	// Apply applies the counted results of a step to the weights.
 	Apply struct{ Step uint32 }
 
-	// Foresee moves the weights by the results of a step before it is decided that they count.
+	// Foresee moves the weights by the results of a step before a quorum confirms that they count.
 	Foresee struct{ Step uint32 }
 
 	// Snapshot copies the model after a step, or lends it to the task that writes it to the disk.
