@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -15,6 +16,70 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/wire"
 )
+
+// inLoop calls do in the loop of a client, and waits for it.
+func (m *member) inLoop(do func(n *Node)) {
+	done := make(chan struct{})
+	m.node.tasks.Run(func() func() { return func() { do(m.node); close(done) } })
+	<-done
+}
+
+// TestEndsOfScopes checks when the work of a client becomes stale: when it loses its model, all work
+// on it, and when it leaves its replica at the end of an epoch, only the work on that.
+func TestEndsOfScopes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, epochs(3))
+		a, others := w.launch(0, nil), []*member{w.launch(1, nil), w.launch(2, nil)}
+		var trains, writes, hashes core.ID
+		wanted := func(n *Node) [2]bool { return [2]bool{n.engine.Wanted(writes), n.engine.Wanted(hashes)} }
+		cancelled := false
+		w.reach(4, coordinator.RoundTrain)
+		for trains == 0 {
+			a.inLoop(func(n *Node) {
+				if !n.engine.Idle() {
+					return
+				}
+				trains = n.engine.Start(core.Train{}, func() { cancelled = true })
+				writes, hashes = n.engine.Spawn(core.Write{}), n.engine.Spawn(core.Hash{})
+				n.rounds.taker.lent = keep.NewLent()
+				n.desynchronise("the test says so")
+				if n.engine.Done(trains) || !cancelled || wanted(n) != [2]bool{} || n.rounds.taker.lent != nil {
+					t.Errorf("after the loss of the model: cancelled %v, wanted %v", cancelled, wanted(n))
+				}
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		w.reach(10, coordinator.RoundTrain)
+		a.inLoop(func(n *Node) { writes, hashes = n.engine.Spawn(core.Write{}), n.engine.Spawn(core.Hash{}) })
+		w.reach(13, coordinator.RoundTrain)
+		a.inLoop(func(n *Node) {
+			if wanted(n) != [2]bool{false, true} {
+				t.Errorf("in the next epoch: wanted %v", wanted(n))
+			}
+		})
+		finishEqual(w, append(others, a)...)
+	})
+}
+
+// TestReplaysOfAnEarlierReturn checks that a replay is stale when the return to the epoch begins
+// again, or another epoch has begun.
+func TestReplaysOfAnEarlierReturn(t *testing.T) {
+	r := &rejoin{engine: &engine{}}
+	epoch := epochKey{startStep: 5}
+	for name, change := range map[string]func(){
+		"another epoch": func() { r.into(epochKey{startStep: 9}) },
+		"lost again":    func() { r.again(epoch, 0) },
+	} {
+		r.into(epoch)
+		replay := r.engine.Spawn(core.Replay{})
+		if r.into(epoch); !r.engine.Wanted(replay) {
+			t.Errorf("%s: the replay is stale too early", name)
+		}
+		if change(); r.engine.Wanted(replay) {
+			t.Errorf("%s: the replay is wanted", name)
+		}
+	}
+}
 
 // careful signs announcements, and checks that the signing record of the step is on the disk.
 type careful struct {
@@ -52,7 +117,7 @@ func TestSignedAfterItsRecord(t *testing.T) {
 		})
 		others := []*member{w.launch(1, nil), w.launch(2, nil)}
 		w.reach(4, coordinator.RoundTrain)
-		a.node.tasks.Run(func() func() { return func() { a.node.desynchronise("the test says so") } })
+		a.inLoop(func(n *Node) { n.desynchronise("the test says so") })
 		finishEqual(w, append(others, a)...)
 		sent := all[event.ResultSent](a)
 		if len(sent) == 0 || len(sent) != len(c.signed) {
