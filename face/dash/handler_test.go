@@ -220,7 +220,7 @@ func TestOneAnswerForMany(t *testing.T) {
 // TestJoinCommand checks that a command contains only plain words.
 func TestJoinCommand(t *testing.T) {
 	for _, test := range []struct{ name, runID, want string }{
-		{"plain", "tiny-1", "psyche-client train --run-id tiny-1 \\\n  --server-addr @@HOST@@:39405 \\\n  --server-key EvFUfisEScFuZSqDXagC17m3bpP32B74dseMHtzQ5TNb \\\n  --checkpoint-dir checkpoints"},
+		{"plain", "tiny-1", "psyche-client train --run-id tiny-1 \\\n  --server-addr @@HOST@@:39405 \\\n  --server-key EvFUfisEScFuZSqDXagC17m3bpP32B74dseMHtzQ5TNb \\\n  --data-path DATA \\\n  --checkpoint-dir checkpoints"},
 		{"hostile", hostile, ""},
 		{"a flag", "--help", ""},
 	} {
