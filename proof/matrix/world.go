@@ -15,9 +15,9 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/psyche-go/psyche/base/child"
 	"github.com/psyche-go/psyche/files/hub/hubtest"
 	"github.com/psyche-go/psyche/files/objstore/gcs/fakegcs"
-	"github.com/psyche-go/psyche/proof/bench/process"
 )
 
 const (
@@ -183,7 +183,7 @@ func (w *world) readFrom(r row, dir, tokens string) error {
 		}
 		w.location = http(map[string]any{"Gcp": map[string]any{"bucket_name": dataBucket, "filter_directory": "all"}})
 	case "server":
-		port, err := process.FreePort()
+		port, err := child.FreePort()
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"maps"
 
-	"github.com/psyche-go/psyche/proof/bench/process"
+	"github.com/psyche-go/psyche/proof/testbed"
 )
 
 // row is a run of honest members, with its control.
@@ -22,7 +22,7 @@ type row struct {
 	Audits       int              `toml:"audits"`       // verification_percent; the control has 0
 	Data         string           `toml:"data"`         // "local", "http", "bucket" or "server"
 	Permissioned bool             `toml:"permissioned"` // only authorized keys may join
-	Delay        process.Duration `toml:"delay"`        // of every link, one way; 0: loopback
+	Delay        testbed.Duration `toml:"delay"`        // of every link, one way; 0: loopback
 	Rate         int64            `toml:"rate"`         // of every link, bit/s; 0: unlimited
 	Stress       []string         `toml:"stress"`       // "busy", "stop", "kill"
 	Set          map[string]any   `toml:"set"`          // keys of state.toml, dotted
@@ -36,7 +36,7 @@ const (
 
 // readRows reads the file with the rows.
 func readRows(path string) ([]row, error) {
-	return process.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
+	return testbed.ReadRows(path, func(r *row) (string, error) { return r.Name, r.check() })
 }
 
 func (r *row) check() error {
