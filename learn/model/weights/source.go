@@ -79,7 +79,7 @@ func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 }
 
 // TakeBuffer returns the f32 tensor with a name and a shape, which is not trained. Otherwise it is
-// as Take. CloseWithBuffers lists it.
+// as Take. Close lists it.
 func (s *Source) TakeBuffer(name string, shape ...int64) *torch.Tensor {
 	t := s.read(s.scope, name, shape)
 	if t == nil {
@@ -163,15 +163,9 @@ func (s *Source) parameter(name string, t *torch.Tensor) *torch.Tensor {
 	return t
 }
 
-// Close returns all parameters taken, sorted by name. After an error, or if tensors are left over,
-// it frees them and returns an error.
-func (s *Source) Close() ([]torch.Parameter, error) {
-	parameters, _, err := s.CloseWithBuffers()
-	return parameters, err
-}
-
-// CloseWithBuffers is Close for a model with buffers, which it also returns.
-func (s *Source) CloseWithBuffers() (parameters, buffers []torch.Parameter, err error) {
+// Close returns all parameters and buffers taken, sorted by name. After an error, or if tensors are
+// left over, it frees them and returns an error.
+func (s *Source) Close() (parameters, buffers []torch.Parameter, err error) {
 	if s.err == nil && len(s.byName) > 0 {
 		var left []string
 		for name := range s.byName {
