@@ -36,8 +36,8 @@ func (s Space) Plus(bytes uint64) Space {
 	return s
 }
 
-// Fits reports whether bytes fit. Everything fits into an unknown space.
-func (s Space) Fits(bytes uint64) bool { return !s.known || bytes <= s.bytes }
+// fits reports whether bytes fit. Everything fits into an unknown space.
+func (s Space) fits(bytes uint64) bool { return !s.known || bytes <= s.bytes }
 
 // Probe returns the free space at a path. Tests replace Of by another.
 type Probe func(path string) Space
@@ -78,7 +78,7 @@ func Check(path, kind string, need uint64, probe Probe) error {
 
 // Check is the function Check for a space that was measured.
 func (s Space) Check(path, kind string, need uint64) error {
-	if s.Fits(need) {
+	if s.fits(need) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s take %s, but %s are free in %s; remove files there", ErrTooLittle, kind, Format(need), Format(s.bytes), path)

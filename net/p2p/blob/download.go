@@ -280,7 +280,7 @@ func (d *download) finish(a *attempt) {
 	}
 	switch {
 	case errors.Is(a.err, errCorrupt):
-		d.node.Penalise(h.id, p2p.FaultWrongBytes, "blob "+d.into.key.hash.Short())
+		d.node.Penalise(h.id, p2p.FaultWrongBytes, "blob "+d.into.key.hash.short())
 		d.lose(h, a.err)
 		return
 	case errors.Is(a.err, errSize):
@@ -393,7 +393,7 @@ func (d *download) watch() {
 			a.cancel(errPreempted) // it may be sending to many members
 		case still >= d.s.lone, age >= d.s.lone && float64(a.seen) < crawlRate*age.Seconds(), other != nil && still >= stallTime:
 			if d.node.Reaches(a.holder.id) { // else the relay may stall, or the member may have gone
-				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.Short())
+				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.short())
 			}
 			a.holder.slow = true
 			a.cancel(errSlow)
