@@ -37,8 +37,8 @@ func newHost(p *play, state []byte) (*host, error) {
 		return h, h.net.NewChain(p.place, slotMs)
 	}
 	var flags []string
-	if p.world.dataConfig != "" {
-		flags = append(flags, "--data-config", p.world.dataConfig)
+	if p.world.data.Config != "" {
+		flags = append(flags, "--data-config", p.world.data.Config)
 	}
 	if !p.row.has("admission", "open") {
 		flags = append(flags, "--permissioned")
@@ -154,11 +154,11 @@ func (h *host) signedBy(key string) []string {
 
 // serveData starts a data server for a run on a chain. A server serves data itself.
 func (h *host) serveData(ctx context.Context) (err error) {
-	if h.p.world.dataConfig == "" {
+	if h.p.world.data.Config == "" {
 		return nil
 	}
 	args := append([]string{
-		"data", "serve", "--data-config", h.p.world.dataConfig, "--run-id", runID, "--listen-addr", h.p.world.dataAddr, "--events-dir", filepath.Join(h.net.Host.Dir, "data"),
+		"data", "serve", "--data-config", h.p.world.data.Config, "--run-id", runID, "--listen-addr", h.p.world.dataAddr, "--events-dir", filepath.Join(h.net.Host.Dir, "data"),
 	}, h.net.Flags...)
 	if h.data, err = testbed.Start(ctx, h.p.place, "data server", filepath.Join(h.net.Host.Dir, "data.log"), h.net.Psyche(), args...); err != nil {
 		return err

@@ -27,8 +27,8 @@ type links struct {
 // serviceURLs returns the URLs of this process's services on loopback.
 func (w *world) serviceURLs() []string {
 	services := []string{w.hub.URL, w.buckets.Host, w.collector}
-	if w.served != "" {
-		services = append(services, w.served)
+	if w.data.URL != "" {
+		services = append(services, w.data.URL)
 	}
 	return services
 }

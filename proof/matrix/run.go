@@ -159,7 +159,7 @@ func (p *play) findPlaces() (end func() error, err error) {
 	p.place.Env, p.far.Env = p.world.env, p.world.env
 	if p.world.dataPort != "" {
 		p.world.dataAddr = net.JoinHostPort(p.place.Address, p.world.dataPort)
-		p.world.location = map[string]any{"Server": p.world.dataAddr}
+		p.world.data.Location = map[string]any{"Server": p.world.dataAddr}
 	}
 	return l.end, nil
 }
@@ -168,8 +168,8 @@ func (p *play) findPlaces() (end func() error, err error) {
 // explanation. A server must refuse them at its start too.
 func (p *play) validate(ctx context.Context) {
 	args := []string{"--state", p.net.StatePath()}
-	if p.world.dataConfig != "" {
-		args = append(args, "--data-config", p.world.dataConfig)
+	if p.world.data.Config != "" {
+		args = append(args, "--data-config", p.world.data.Config)
 	}
 	saved := filepath.Join(p.dir, "refused")
 	commands := map[string][]string{"validate-config": append([]string{"server", "validate-config"}, args...)}

@@ -85,7 +85,7 @@ func (r *row) settings(audits int, w world) map[string]any {
 		"model.LLM.max_seq_len":                        r.Length,
 		"model.LLM.architecture":                       models[r.Model].architecture,
 		"model.LLM.checkpoint.Local.path":              w.model,
-		"model.LLM.data_location":                      w.location,
+		"model.LLM.data_location":                      w.data.Location,
 		"model.LLM.lr_schedule.Cosine":                 map[string]any{"base_lr": 4e-3, "warmup_steps": 4, "warmup_init_lr": 0.0, "total_steps": r.Rounds, "final_lr": 4e-4},
 		"model.LLM.optimizer.Distro.compression_chunk": 16,
 	}

@@ -72,11 +72,11 @@ func (u setup) measure(ctx context.Context, r row, audits int) (o outcome, err e
 
 // run runs server and members until the members have seen the end of the run.
 func (p *play) run(ctx context.Context, places []testbed.Place, audits int) error {
-	close, err := p.prepare(ctx, places, audits)
+	end, err := p.prepare(ctx, places, audits)
 	if err != nil {
 		return err
 	}
-	defer close()
+	defer end()
 	ctx, cancel := context.WithCancel(ctx)
 	defer p.net.AwaitAll()
 	defer cancel()
@@ -144,21 +144,24 @@ func (p *play) endWhenFinished(ctx context.Context) {
 }
 
 // prepare creates the row's files, the host, which also serves the data if the row requires it, and
-// the members. close ends what serves the data.
-func (p *play) prepare(ctx context.Context, places []testbed.Place, audits int) (close func(), err error) {
+// the members. end ends the servers of the data.
+func (p *play) prepare(ctx context.Context, places []testbed.Place, audits int) (end func(), err error) {
 	dataPort, err := child.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	dataAddress := net.JoinHostPort(places[0].Address, strconv.Itoa(dataPort))
-	if p.world, close, err = prepare(ctx, p.bin, p.net.Dir, p.row, dataAddress); err != nil {
+	if p.world, err = prepare(ctx, p.net.Client(), p.net.Dir, p.row, dataAddress); err != nil {
 		return nil, err
+	}
+	for i := range places {
+		places[i].Env = p.world.env
 	}
 	if err := p.makeNodes(places, audits); err != nil {
-		close()
+		p.world.end()
 		return nil, err
 	}
-	return close, nil
+	return p.world.end, nil
 }
 
 // makeNodes creates the host and the members.
@@ -171,8 +174,8 @@ func (p *play) makeNodes(places []testbed.Place, audits int) error {
 		return err
 	}
 	var flags []string
-	if p.world.data != "" {
-		flags = append(flags, "--data-config", p.world.data)
+	if p.world.data.Config != "" {
+		flags = append(flags, "--data-config", p.world.data.Config)
 	}
 	if p.row.Permissioned {
 		flags = append(flags, "--permissioned")
