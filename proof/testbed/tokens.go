@@ -51,6 +51,9 @@ type Source struct {
 // or "server" with the data server's address. It writes the data server's configuration into dir.
 func Serve(kind, tokens, dir string, length int, address string, buckets *fakegcs.Server) (s Source, err error) {
 	s.End = func() {}
+	if tokens, err = filepath.Abs(tokens); err != nil { // data.toml would name it relative to its own folder
+		return s, err
+	}
 	overHTTP := func(location map[string]any) map[string]any {
 		return map[string]any{"Http": map[string]any{"location": location, "token_size_in_bytes": "TwoBytes", "shuffle": "DontShuffle"}}
 	}
