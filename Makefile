@@ -53,7 +53,7 @@ TRIMPATH ?= -trimpath
 COMMIT  ?= $(shell git describe --always --abbrev=40 --exclude '*' --dirty 2>/dev/null)
 STAMP   := -ldflags '-X $(MODULE)/cmd/internal/buildinfo.commit=$(COMMIT)'
 
-## build: build both programs, links with the names of the original programs, the libtorch shim, and the verifier for browsers
+## build: build both programs, links with the names of the original Psyche's programs, the libtorch shim, and the verifier for browsers
 build: shim psyche psyche-client verifier
 	ln -sf psyche $(BIN)/psyche-centralized-server
 	ln -sf psyche $(BIN)/psyche-centralized-local-testnet
@@ -287,7 +287,7 @@ bench-step: shim
 bench-distro: shim
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./proof/bench/distro
 
-## bench-round: measure the share of a round in which clients compute, and the use of the rest, about ten minutes; links with a delay need root
+## bench-round: measure the share of a round in which clients compute, and how the rest of the round is spent; about ten minutes; links with a delay need root
 bench-round: build
 	$(GO) run ./proof/bench/round
 
@@ -299,7 +299,7 @@ bench-peers: build
 bench-honest: build
 	$(GO) run ./proof/bench/honest
 
-## bench-parity: compare DisTrO with AdamW at equal tokens: every run without a log, hours of one core
+## bench-parity: compare DisTrO with AdamW at equal tokens: makes every run of the plan that has no log yet; hours on one core
 bench-parity: build
 	test -e $(BUILD)/parity/data/data.json || $(BIN)/psyche data tokenize --include '*.go' --held-out-fraction 0.02 --output $(BUILD)/parity/data $$($(GO) env GOROOT)/src
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(GO) run ./proof/bench/parity plan proof/bench/parity/plan.txt

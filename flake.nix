@@ -9,13 +9,13 @@
       each = f: nixpkgs.lib.genAttrs systems (system: f nixpkgs.legacyPackages.${system});
     in
     {
-      # psyche: the static program. It needs a Go of 1.26 or newer in nixpkgs.
+      # The static program psyche. nixpkgs must contain Go 1.26 or newer.
       packages = each (pkgs: {
         default = pkgs.buildGoModule {
           pname = "psyche";
           version = self.shortRev or "dirty";
           src = self;
-          # Nix says the right hash when it meets this one.
+          # This hash is a placeholder. The build fails and prints the right hash; insert it here.
           vendorHash = pkgs.lib.fakeHash;
           subPackages = [ "cmd/psyche" ];
           env.CGO_ENABLED = 0;

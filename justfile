@@ -1,9 +1,9 @@
-# For who types `just`: recipes are targets of the Makefile, which says what they do.
+# Recipes for users of `just`. Most recipes only run a target of the Makefile, which describes it.
 
 default:
     @sed -n 's/^## //p' Makefile
 
-# any targets: just make build demo
+# Runs any targets of the Makefile, for example: just make build demo
 make +targets:
     make {{targets}}
 
@@ -18,13 +18,13 @@ serve_book: (make "serve-book")
 local-testnet *flags: (make "build")
     build/bin/psyche testnet start {{flags}}
 
-# A chain on this machine with a run of configs/quickstart on it; light: of configs/smoke.
+# Start a chain on this machine and create a run on it: from configs/quickstart, or from configs/smoke (light).
 setup-solana-localnet-test-run run_id="test" *flags: (make "build" "demo-data")
     RUN_ID={{run_id}} scripts/solana-localnet.sh {{flags}}
 setup-solana-localnet-light-test-run run_id="test" *flags: (make "build" "demo-data")
     RUN_ID={{run_id}} CONFIG_FILE=configs/smoke/state.toml scripts/solana-localnet.sh {{flags}}
 
-# A client of that run. It needs as many as init_min_clients of the configuration.
+# Start one client of that run. The run begins when init_min_clients clients (see its configuration) have joined.
 start-training-localnet-client run_id="test" *flags:
     RUN_ID={{run_id}} BATCH_SIZE=${BATCH_SIZE:-8} scripts/solana-client.sh --allow-local-paths {{flags}}
 start-training-localnet-light-client run_id="test" *flags:

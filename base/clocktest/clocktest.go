@@ -20,8 +20,8 @@ type wall struct {
 
 const secondsShift = 30
 
-// Jump returns a time whose wall clock differs by whole seconds and whose monotonic clock is unchanged. A time without a
-// reading of the monotonic clock only changes by the duration.
+// Jump returns a copy of t whose wall clock has moved by whole seconds and whose monotonic clock is
+// unchanged. If t has no monotonic reading, Jump returns t.Add(by).
 func Jump(t time.Time, by time.Duration) time.Time {
 	if !IsMonotonic(t) {
 		return t.Add(by)
@@ -31,6 +31,6 @@ func Jump(t time.Time, by time.Duration) time.Time {
 	return t
 }
 
-// IsMonotonic reports whether a time has a reading of the monotonic clock. time.Sub and deadlines of connections follow the
-// wall clock without it.
+// IsMonotonic reports whether a time has a reading of the monotonic clock. Without such a reading,
+// time.Sub and connection deadlines follow the wall clock.
 func IsMonotonic(t time.Time) bool { return (*wall)(unsafe.Pointer(&t)).wall>>63 == 1 }

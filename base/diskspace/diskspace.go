@@ -24,13 +24,13 @@ type Space struct {
 	known bool
 }
 
-// Bytes returns a known space. 0 is a full disk.
+// Bytes returns a known Space of n bytes. 0 means a full disk.
 func Bytes(n uint64) Space { return Space{n, true} }
 
 // Known returns the free bytes, and whether they are known.
 func (s Space) Known() (bytes uint64, known bool) { return s.bytes, s.known }
 
-// Plus returns the space with bytes that will be freed. An unknown space stays unknown.
+// Plus returns the space after that many more bytes have been freed. An unknown space stays unknown.
 func (s Space) Plus(bytes uint64) Space {
 	s.bytes += min(bytes, math.MaxUint64-s.bytes)
 	return s
@@ -39,10 +39,11 @@ func (s Space) Plus(bytes uint64) Space {
 // fits reports whether bytes fit. Everything fits into an unknown space.
 func (s Space) fits(bytes uint64) bool { return !s.known || bytes <= s.bytes }
 
-// Probe returns the free space at a path. Tests replace Of by another.
+// Probe returns the free space at a path. Tests use a Probe other than Of.
 type Probe func(path string) Space
 
-// Of returns the space that this user can write to at a path, or where the path will be made.
+// Of returns the free space that this user may fill at a path. The path need not exist: Of uses the
+// nearest folder above it.
 func Of(path string) Space {
 	dir := Folder(path)
 	if dir == "" {
@@ -67,8 +68,9 @@ func Folder(path string) string {
 	}
 }
 
-// Check returns an error that wraps ErrTooLittle if need bytes do not fit at a path. kind names what is written, in the
-// plural. A nil probe is Of. The caller appends other remedies than free space.
+// Check returns an error that wraps ErrTooLittle if need bytes do not fit at a path. kind names the
+// data to write, in the plural. If probe is nil, Check uses Of. The error suggests only removing files;
+// the caller may append other remedies.
 func Check(path, kind string, need uint64, probe Probe) error {
 	if probe == nil {
 		probe = Of
@@ -76,7 +78,7 @@ func Check(path, kind string, need uint64, probe Probe) error {
 	return probe(path).Check(path, kind, need)
 }
 
-// Check is the function Check for a space that was measured.
+// Check is like the function Check, but uses the free space s.
 func (s Space) Check(path, kind string, need uint64) error {
 	if s.fits(need) {
 		return nil

@@ -15,9 +15,10 @@ func of(dir string) Space {
 	return spaceOf(fs)
 }
 
-// spaceOf returns the free space from the numbers of a file system. File systems without blocks, as in /proc, do not report
-// it. Blocks have Frsize bytes: in FUSE, Bsize may be another size, that of a convenient read. File systems without a limit
-// report numbers that overflow.
+// spaceOf computes the free space from the numbers that statfs reports. Some file systems, such as
+// /proc, have no blocks; their free space is unknown. A block has Frsize bytes. Bsize is not the block
+// size in FUSE: it is the preferred size of a read. File systems without a limit report numbers that
+// overflow.
 func spaceOf(fs syscall.Statfs_t) Space {
 	size := uint64(max(fs.Frsize, 0))
 	if size == 0 {

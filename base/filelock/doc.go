@@ -12,9 +12,9 @@
 //
 // On systems without such locks (Supported is false), every lock succeeds.
 //
-// The package does not use github.com/gofrs/flock (version 0.13.2). That package opens the file at a
-// path by itself and does not give it out. Callers here read and write the file that they locked,
-// or lock a file that is already open (Try), so they would have two open files. It would replace
-// only the two functions named try, 20 lines, and need more for the second file. It also does not
-// repeat a call that a signal interrupted.
+// The package does not use github.com/gofrs/flock (version 0.13.2). flock opens the file itself and
+// does not return the open file. Callers of this package read and write the file that they locked, or
+// lock a file that is already open (Try), so with flock they would have to open every file twice. flock
+// would replace only the two functions named try, 20 lines together. It also does not repeat a system
+// call that a signal interrupted.
 package filelock

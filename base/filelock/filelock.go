@@ -18,8 +18,8 @@ var ErrHeld = errors.New("another process has locked it")
 var errGone = errors.New("another process keeps removing it")
 
 const (
-	look     = 100 * time.Millisecond // interval of attempts to get a lock
-	attempts = 10                     // of Open to lock a file that other processes remove
+	look     = 100 * time.Millisecond // interval between attempts to get a lock
+	attempts = 10                     // maximum for Open, if other processes keep removing the file
 )
 
 // heldError is ErrHeld with the id of the process that holds the lock.
@@ -93,7 +93,7 @@ func OpenFolder(path string, mode fs.FileMode) (*os.File, error) {
 	})
 }
 
-// Wait is Open, but waits for a taken lock until ctx ends.
+// Wait is like Open, but waits for a taken lock until ctx ends.
 func Wait(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) {
 	for {
 		file, err := Open(path, mode)
@@ -106,7 +106,7 @@ func Wait(ctx context.Context, path string, mode fs.FileMode) (*os.File, error) 
 	}
 }
 
-// again opens and locks a file. It retries a few times if another process removes the file.
+// again calls open and locks the file. It retries a few times if another process removes the file.
 func again(path string, open func() (*os.File, error)) (*os.File, error) {
 	for range attempts {
 		file, err := open()

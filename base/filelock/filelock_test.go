@@ -128,8 +128,8 @@ func TestRemovedFile(t *testing.T) {
 	}
 }
 
-// TestOpenOutlivesRemoval checks opening a file that another process removes each time after it was
-// opened.
+// TestOpenOutlivesRemoval opens a file that a different process removes after all attempts
+// except the last, and then after all attempts.
 func TestOpenOutlivesRemoval(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locked")
 	removals := 0

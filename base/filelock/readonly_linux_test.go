@@ -14,7 +14,7 @@ import (
 const nobody = 65534
 
 // asNobody makes the thread of a test access files as a user without permissions, because root may
-// write anywhere. The thread ends with the test.
+// write anywhere. The thread ends when the test ends.
 func asNobody(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -41,8 +41,8 @@ var packed = []struct{ start, name string }{
 	{"\xfd7zXZ\x00", "xz (.xz)"}, {"BZh91AY&SY", "bzip2 (.bz2)"}, {"PK\x03\x04", "zip (.zip, .xlsx)"}, {"7z\xbc\xaf\x27\x1c", "7-Zip (.7z)"},
 }
 
-// Check returns an error if the first bytes of a file are not the start of UTF-8 without a byte
-// order mark. It returns nil for unknown bytes.
+// Check returns an error if the first bytes of a file show a known problem: an encoding other than
+// UTF-8, a byte order mark, compression, or a Git LFS pointer. It returns nil for all other bytes.
 func Check(start []byte) error {
 	if bytes.HasPrefix(start, []byte(markUTF8)) {
 		return ErrMark
@@ -71,7 +71,7 @@ func wide(start []byte) bool {
 	return bytes.HasPrefix(start, []byte(markLittle16+"\x00\x00")) || bytes.HasPrefix(start, []byte("\x00\x00"+markBig16))
 }
 
-// foreign returns an error for starts that Text cannot decode.
+// foreign returns an error for an encoding or compression that Text cannot decode.
 func foreign(start []byte) error {
 	if err := Pointer(start); err != nil {
 		return err
@@ -84,8 +84,8 @@ func foreign(start []byte) error {
 			return fmt.Errorf("file is compressed with %s: %w", p.name, ErrPacked)
 		}
 	}
-	// In nearly all formats, text starts with ASCII characters. In UTF-16 each has a NUL, which
-	// UTF-8 never has.
+	// In nearly all formats, text starts with ASCII characters. UTF-16 encodes each of them with a NUL
+	// byte, which UTF-8 text does not contain.
 	if len(start) >= 4 && (start[0] == 0) == (start[2] == 0) && (start[1] == 0) == (start[3] == 0) && (start[0] == 0) != (start[1] == 0) {
 		return errUnmarked
 	}

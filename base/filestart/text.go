@@ -15,8 +15,8 @@ import (
 var errDamaged = errors.New("UTF-16 is damaged")
 
 // Text returns a reader that converts a text to UTF-8 without a byte order mark. The text is UTF-8,
-// which is not checked, or UTF-16 with a byte order mark. For other starts that Check rejects, the
-// first Read returns an error.
+// which Text does not validate, or UTF-16 with a byte order mark. For any other start that Check
+// rejects, the first Read returns an error.
 func Text(from io.Reader) io.Reader { return &text{from: from} }
 
 type text struct {
@@ -44,8 +44,7 @@ type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-// decoder returns a reader of the start of a text and its rest, or of the start and the error after
-// it.
+// decoder returns a reader of start and rest. If err is not nil, the reader returns start and then err.
 func decoder(start []byte, rest io.Reader, err error) io.Reader {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		rest = broken{err}
@@ -74,7 +73,7 @@ func (r *utf16Reader) Read(p []byte) (n int, _ error) {
 		if len(r.pending) == 0 {
 			char, err := r.rune()
 			if err != nil && n > 0 {
-				return n, nil // the error appears again: nothing was consumed, or the reader keeps it
+				return n, nil // the next Read meets the same error
 			}
 			if err != nil {
 				return 0, err

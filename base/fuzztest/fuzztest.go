@@ -7,9 +7,10 @@
 //	}
 //
 // Without -fuzz, Run tries the seeds of f.Add and of testdata/fuzz like f.Fuzz, and up to 2,000
-// generated inputs: mutated seeds and random values. The sequence of a target is the same in every
-// run; a slow target or machine ends it after 300 ms. FUZZ_INPUTS in the environment sets the
-// number of inputs and removes the time limit. With -fuzz, Run is f.Fuzz.
+// generated inputs: mutated seeds and random values. A target gets the same sequence of inputs in every
+// run. Run stops generating after 300 ms, so a slow target or machine gets fewer inputs. The
+// environment variable FUZZ_INPUTS sets the number of inputs and removes the time limit. With -fuzz,
+// Run only calls f.Fuzz.
 package fuzztest
 
 import (
@@ -31,12 +32,12 @@ const (
 	mostTime   = 300 * time.Millisecond
 )
 
-// marker is the first text or bytes of the seed at which Run generates inputs. All seeds of f.Add
-// come before it.
+// marker is the string or []byte argument of a special seed, which Run adds after all seeds of f.Add.
+// When the target receives this seed, Run generates inputs instead.
 const marker = "fuzztest generates inputs here"
 
-// Run is f.Fuzz, with generated inputs if the target is not being fuzzed. The property is a
-// function as for f.Fuzz; one of its arguments must be a string or a []byte.
+// Run is like f.Fuzz, but also tries generated inputs if the target is not being fuzzed. The property
+// is a function as for f.Fuzz; one of its arguments must be a string or a []byte.
 func Run(f *testing.F, property any) {
 	f.Helper()
 	if isFuzzing() {
@@ -132,7 +133,8 @@ func (g *generator) isMarker(input []reflect.Value) bool {
 	return false
 }
 
-// seed tries a seed and then, from the marker on, a share of the generated inputs.
+// seed tries one seed. For the marker and the seeds after it, it also tries a share of the generated
+// inputs.
 func (g *generator) seed(t *testing.T, input []reflect.Value) {
 	share := 1
 	switch {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// fails names a property of FuzzSelf that fails, in a process that TestFailuresAreFound starts.
+// fails is the environment variable that makes FuzzSelf fail in a process that TestFailuresAreFound
+// starts. Its value names the property.
 const fails = "FUZZTEST_FAILS"
 
 // FuzzSelf has seeds with and without content.

@@ -1,5 +1,5 @@
-// Package golden compares the output of tests with files that must never change, because existing
-// data depends on it: formats, protocols, hashes. A test with the flag -update rewrites its files.
+// Package golden compares the output of tests with files that must never change, because existing data
+// depends on them: formats, protocols, hashes. The flag -update makes a test rewrite its files.
 package golden
 
 import (
@@ -13,7 +13,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Update reports whether files must be rewritten, for tests with more than single files.
+// Update reports whether -update is set. Tests need it if they write golden files without Compare.
 func Update() bool { return *update }
 
 // Compare fails the test if got differs from the file with this name in testdata.

@@ -19,9 +19,9 @@ const messagesFile = "messages.txt"
 var (
 	messagesLock sync.Mutex
 	// rewritten holds the tests whose messages -update has removed from the file, so that stale
-	// ones disappear.
+	// messages disappear.
 	rewritten = map[string]bool{}
-	// varying matches addresses whose port differs between runs, and folder the folders of
+	// varying matches addresses whose port differs between runs. folder matches the folders of
 	// t.TempDir.
 	varying = regexp.MustCompile(`127\.0\.0\.1:\d+|\[::1\]:\d+`)
 	folder  = sync.OnceValue(func() *regexp.Regexp {
@@ -29,12 +29,12 @@ var (
 	})
 )
 
-// Message compares the whole message of err with the entry of t and name in testdata/messages.txt.
-// The file has one entry per message: a line with the name of the test and name in brackets, then
-// the lines of the message, each after a tab. TMP stands for a folder from t.TempDir, and PORT for
-// a port of the loopback address. hide lists pairs of further text that differs between runs and
-// its replacement, as in [strings.NewReplacer]. A nil error fails the test. With -update, Message
-// writes the entry.
+// Message compares the whole message of err with the entry of test t and name in testdata/messages.txt.
+// The file has one entry per message: a line with the name of the test and name in brackets, then the
+// lines of the message, each after a tab. TMP stands for a folder from t.TempDir, and PORT for a port
+// of the loopback address. hide lists other text that differs between runs, in pairs of text and
+// replacement as in [strings.NewReplacer]. A nil error fails the test. With -update, Message writes the
+// entry.
 func Message(t testing.TB, name string, err error, hide ...string) {
 	t.Helper()
 	if err == nil {

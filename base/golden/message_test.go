@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMessage checks that messages are written and compared, and that stale ones are removed.
+// TestMessage checks that messages are written and compared, and that stale messages are removed.
 func TestMessage(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)

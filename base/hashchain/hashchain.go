@@ -18,7 +18,7 @@ type Chain struct {
 	nearAt int        // number of the first value in near
 }
 
-// New returns the chain of a secret with links values to reveal, from 1 to MaxLinks.
+// New returns the chain of a secret. It has links values to reveal; links is from 1 to MaxLinks.
 func New(secret [32]byte, links int) *Chain {
 	links = max(1, min(links, MaxLinks))
 	c := &Chain{links: links, stride: max(1, int(math.Sqrt(float64(links))))}
@@ -38,17 +38,17 @@ func New(secret [32]byte, links int) *Chain {
 // Commitment returns the first value.
 func (c *Chain) Commitment() [32]byte { return c.value(c.links) }
 
-// Opening returns the value whose SHA-256 is of, and the number of values that can follow it. ok is
-// false if of is not a value of this chain, or is the secret.
-func (c *Chain) Opening(of [32]byte) (opening [32]byte, left int, ok bool) {
+// Opening returns the value whose SHA-256 is the given hash, and the number of values that can follow
+// it. ok is false if the hash is not a value of this chain, or is the secret.
+func (c *Chain) Opening(hash [32]byte) (opening [32]byte, left int, ok bool) {
 	for _, i := range []int{c.at, c.at - 1} { // a repeated request, or the next value
-		if i >= 0 && c.value(i) == of {
+		if i >= 0 && c.value(i) == hash {
 			return c.open(i)
 		}
 	}
 	value := c.marks[0]
 	for i := range c.links + 1 {
-		if value == of {
+		if value == hash {
 			return c.open(i)
 		}
 		value = sha256.Sum256(value[:])
@@ -56,7 +56,7 @@ func (c *Chain) Opening(of [32]byte) (opening [32]byte, left int, ok bool) {
 	return [32]byte{}, 0, false
 }
 
-// open returns the value that opens value number i.
+// open returns the value whose SHA-256 is value number i.
 func (c *Chain) open(i int) (opening [32]byte, left int, ok bool) {
 	c.at = i
 	if i == 0 {

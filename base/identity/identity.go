@@ -53,7 +53,7 @@ type Key struct {
 	private ed25519.PrivateKey
 }
 
-// Generate makes a key from 32 bytes of random.
+// Generate makes a key from 32 bytes that it reads from random.
 func Generate(random io.Reader) (Key, error) {
 	var seed [SeedSize]byte
 	if _, err := io.ReadFull(random, seed[:]); err != nil {
@@ -97,9 +97,9 @@ func signedBytes(domain string, message []byte) []byte {
 	return append(signed, message...)
 }
 
-// smallOrder has the y coordinates, little endian, of the curve's points of order 1, 2, 4 and 8,
-// with the two of them that have a second encoding (RFC 7748, section 5, allows values from the
-// field's prime on).
+// smallOrder has the little-endian y coordinates of the curve's points of order 1, 2, 4 and 8. Two of
+// these coordinates have a second encoding, because RFC 7748, section 5, allows values that are not
+// below the field's prime.
 var smallOrder = [...]ID{
 	{0x00},
 	{0x01},

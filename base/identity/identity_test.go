@@ -18,9 +18,9 @@ func TestVerifyBindsDomainAndMessage(t *testing.T) {
 	}
 }
 
-// TestVerifyRefusesKeysOfSmallOrder checks that Verify refuses keys of small order. Such a key has
-// few multiples, so one of a few guessed signatures would be valid for any message, without a
-// secret key.
+// TestVerifyRefusesKeysOfSmallOrder checks that Verify rejects keys of small order. Such a key has at
+// most eight multiples, so an attacker without the secret key can guess a signature that is valid for
+// any message.
 func TestVerifyRefusesKeysOfSmallOrder(t *testing.T) {
 	for _, id := range smallOrder {
 		for _, sign := range []byte{0, 0x80} {

@@ -50,9 +50,9 @@ func LoadKeyFile(path string) (Key, error) {
 	return key, nil
 }
 
-// checkMode rejects a file that other users may read or write. It accepts all files on Windows,
-// which has no such bits, and files that are not regular, such as pipes, because they store no
-// content.
+// checkMode rejects a file that other users may read or write. It accepts all files on Windows, which
+// has no such mode bits. It also accepts files that are not regular, such as pipes, because they store
+// no content.
 func checkMode(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -132,8 +132,8 @@ func (k Key) appendJSON(b []byte) []byte {
 	return append(b, ']')
 }
 
-// SaveKeyFile writes the key in the format of solana-keygen, readable by the owner only. It creates
-// the file atomically, and never overwrites an existing file: then it returns ErrKeyFileExists.
+// SaveKeyFile writes the key in the format of solana-keygen, readable by the owner only. It creates the
+// file atomically. It never overwrites an existing file, but returns ErrKeyFileExists.
 func SaveKeyFile(path string, key Key) error {
 	return saveNew(path, append(key.appendJSON(nil), '\n'))
 }
@@ -144,7 +144,7 @@ func SaveRawKeyFile(path string, key Key) error {
 }
 
 // saveNew writes content to a new file of mode 0600. It links a finished temporary file to path,
-// because that, unlike a rename, fails if path exists.
+// because linking, unlike renaming, fails if path exists.
 func saveNew(path string, content []byte) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("write key file %s: %w: choose another path, or move it away", path, ErrKeyFileExists)

@@ -10,10 +10,11 @@ import (
 	"github.com/psyche-go/psyche/base/secret"
 )
 
-// WalletVariable may contain the key of a wallet, which pays on a chain.
+// WalletVariable is the environment variable that may contain the key of a wallet. A wallet pays for
+// transactions on a chain.
 const WalletVariable = "RAW_WALLET_PRIVATE_KEY"
 
-// walletPaths may contain the path of a wallet's key file.
+// walletPaths are the environment variables that may contain the path of a wallet's key file.
 var walletPaths = [...]string{"WALLET_PRIVATE_KEY_PATH", "WALLET_PATH"}
 
 // WalletVariables returns all variables that WalletFromEnvironment reads, in their order.
@@ -42,7 +43,7 @@ func WalletFromEnvironment(lookup func(string) (string, bool)) (Key, bool, error
 	return Key{}, false, nil
 }
 
-// ofVariable adds the name of a variable to its error.
+// ofVariable wraps err with the name of an environment variable.
 func ofVariable(name string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("environment variable %s: %w", name, err)

@@ -14,14 +14,15 @@ var ErrInner = errors.New("address of a private network")
 // Loopback are the addresses of the machine itself.
 var Loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// networks are the networks that machines may be on and the internet cannot reach.
+// networks are the ranges of private networks: a machine may have such an address, but the internet
+// cannot reach it.
 var networks = append([]netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"),
 	netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"),
-	netip.MustParsePrefix("100.64.0.0/10"),  // of providers
+	netip.MustParsePrefix("100.64.0.0/10"),  // carrier-grade NAT
 	netip.MustParsePrefix("169.254.0.0/16"), // link-local; clouds also serve a machine's secrets here
-	netip.MustParsePrefix("198.18.0.0/15"),  // for measurements
+	netip.MustParsePrefix("198.18.0.0/15"),  // benchmarks of network devices
 	netip.MustParsePrefix("fc00::/7"),
 	netip.MustParsePrefix("fe80::/10"),
 	netip.MustParsePrefix("fec0::/10"),

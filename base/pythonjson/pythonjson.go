@@ -1,8 +1,8 @@
 // Package pythonjson converts JSON with the constants of Python's json module (NaN, Infinity and
 // -Infinity) to standard JSON that Go reads.
 //
-// It replaces constants only in place of values, not within strings. All other text is unchanged,
-// so that the reader of the JSON finds the errors in it.
+// It replaces a constant only where JSON expects a value, not within strings. All other text is
+// unchanged, so that the reader of the JSON finds the errors in it.
 package pythonjson
 
 import (
@@ -12,18 +12,18 @@ import (
 	"strings"
 )
 
-// constants are the values that JSON does not have, with their replacements.
+// constants are the values that Python writes and JSON does not allow, with their replacements.
 var constants = []struct{ name, standard, quoted string }{
 	{"NaN", "null", `"N"`},
 	{"Infinity", "1e9999", `"Infini"`},
 	{"-Infinity", "-1e9999", `"-Infini"`},
 }
 
-// longest is the length of the longest constant, and of a byte after it.
+// longest is the length of the longest constant plus one byte after it.
 const longest = len("-Infinity") + 1
 
-// Standard returns the text with null for NaN, and with a number that no type can hold for
-// Infinity. It returns the same slice if there is no constant.
+// Standard returns the text with NaN replaced by null, and Infinity by a number too large for any type.
+// It returns the same slice if there is no constant.
 func Standard(text []byte) []byte {
 	if !bytes.Contains(text, []byte("NaN")) && !bytes.Contains(text, []byte("Infinity")) {
 		return text
@@ -53,8 +53,8 @@ func Quoted(text []byte) []byte {
 	return made
 }
 
-// Unquoted returns a value as in the text that Quoted converted, for messages: it replaces the
-// string with its constant.
+// Unquoted undoes Quoted for one value, so that messages show the original text: it replaces the string
+// with its constant.
 func Unquoted(value []byte) []byte {
 	for _, c := range constants {
 		if string(value) == c.quoted {
@@ -66,12 +66,12 @@ func Unquoted(value []byte) []byte {
 
 // scanner follows JSON byte by byte.
 type scanner struct {
-	quoted, escaped bool // within a string; after its backslash
+	quoted, escaped bool // in a string; after a backslash in a string
 	before          byte // outside of strings; 0 at the start
 }
 
-// constant processes the next byte and returns the number of the constant that starts there, or -1.
-// ahead is the text from that byte on, at least longest bytes unless the text ends earlier.
+// constant processes the next byte and returns the index of the constant that starts there, or -1.
+// ahead is the text from that byte on. It has at least longest bytes unless the text ends earlier.
 func (s *scanner) constant(next byte, ahead []byte) int {
 	switch {
 	case s.escaped:

@@ -4,11 +4,11 @@
 //
 //	os.Exit(signals.Run("psyche", func(ctx context.Context) int { return run(ctx, os.Args) }))
 //
-// The first signal ends the context. If the command does not return soon after, Run abandons it,
-// unless the command has called Hold because it must finish its work. Last registers functions that
-// must run even then. A second SIGINT or SIGTERM ends the program at once, unless a command listens
-// for it with Second. A second SIGHUP has no effect, because both the kernel and the shell send one
-// when a terminal closes.
+// The first signal ends the context. If the command does not return soon after, Run abandons it, unless
+// the command has called Hold because it must finish its work. Last registers functions that
+// Run calls before it abandons the command. A second SIGINT or SIGTERM ends the
+// program at once, unless a command listens for it with Second. A second SIGHUP has no effect, because
+// both the kernel and the shell send SIGHUP when a terminal closes.
 //
 // A program that was started with SIGHUP ignored, as by nohup, keeps ignoring it.
 package signals
@@ -32,7 +32,8 @@ const grace = 400 * time.Millisecond
 // workKey is the key of a context's *work.
 type workKey struct{}
 
-// work counts the reasons for a program to continue after a signal, and has its last functions.
+// work counts the reasons for a program to continue after a signal, and contains the functions that
+// Last registered.
 type work struct {
 	mu      sync.Mutex
 	holds   int
@@ -40,7 +41,7 @@ type work struct {
 	last    []func()
 }
 
-// free returns a channel that is closed when nothing is held.
+// free returns a channel that is closed when no call of Hold is in effect.
 func (w *work) free() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -70,8 +71,9 @@ func (w *work) finish() {
 }
 
 // Run calls program with a context that ends with the first signal, and returns its exit code. If
-// program does not return soon after the signal and holds no work (Hold), Run calls the functions
-// that Last registered and returns Interrupted. Run prefixes its message with name.
+// program does not return soon after the signal and holds no work (Hold), Run abandons it: Run calls
+// the functions that Last registered, prints that the program named name was interrupted, and returns
+// Interrupted.
 func Run(name string, program func(context.Context) int) int {
 	ctx, stop := Context()
 	defer stop()
@@ -125,9 +127,9 @@ func Hold(ctx context.Context) (release func()) {
 	})
 }
 
-// Last registers a function that Run calls before it returns without the program, for instance to
-// restore the terminal. Functions run in the order of their registration, must return soon, and may
-// run concurrently with the program.
+// Last registers a function that Run calls before it abandons the program, for instance to restore the
+// terminal. Functions run in the order of their registration, must return soon, and may run
+// concurrently with the program.
 func Last(ctx context.Context, do func()) {
 	if w, _ := ctx.Value(workKey{}).(*work); w != nil {
 		w.mu.Lock()
@@ -152,7 +154,8 @@ func Context() (ctx context.Context, stop func()) {
 		case <-ctx.Done():
 			return
 		}
-		// The same signal may have ended the reader of the output, such as tee.
+		// The same signal may have ended the reader of the output, such as tee. Writing to it must not
+		// end the program.
 		signal.Ignore(syscall.SIGPIPE)
 		cancel()
 		signal.Stop(typed) // the next signal has its usual effect
@@ -179,7 +182,7 @@ func Second(ctx context.Context) (again <-chan struct{}, stop func()) {
 			select {
 			case s := <-signals:
 				cause := context.Cause(ctx)
-				first := !told && (cause == nil || cause == context.Canceled) //nolint:errorlint // exactly that of Context
+				first := !told && (cause == nil || cause == context.Canceled) //nolint:errorlint // the exact cause that Context sets
 				if told = true; first || s == syscall.SIGHUP {
 					continue
 				}

@@ -86,7 +86,7 @@ func TestRun(t *testing.T) {
 		{"deaf", []syscall.Signal{interrupt}, Interrupted},
 		{"deaf", []syscall.Signal{hup}, Interrupted},
 		{"holds", []syscall.Signal{hup}, 3},
-		{"holds", []syscall.Signal{hup, hup, hup}, 3}, // the kernel sends one and the shell others
+		{"holds", []syscall.Signal{hup, hup, hup}, 3}, // when a terminal closes, the kernel sends one SIGHUP and the shell sends others
 		{"holds", []syscall.Signal{interrupt, interrupt}, -int(interrupt)},
 		{"holds", []syscall.Signal{hup, term}, -int(term)},
 		{"second", []syscall.Signal{interrupt, term}, 4},

@@ -43,8 +43,8 @@ type Chain struct {
 	operator *solana.Operator
 }
 
-// Open returns a Chain. It does not connect. Of o it uses Endpoints, Key, MaxPrice, Pace, Transport
-// and Logger.
+// Open returns a Chain. It does not connect. It uses only the fields Endpoints, Key, MaxPrice, Pace,
+// Transport and Logger of o.
 func Open(o solana.Options) (*Chain, error) {
 	operator, err := solana.NewOperator(o)
 	if err != nil {
@@ -89,8 +89,8 @@ func (c *Chain) Genesis(ctx context.Context) (transaction.Hash, error) {
 	return first, nil
 }
 
-// FetchInto adds a run's new transactions to its archive; see fetch.Into. If a node fails, it asks
-// the next one.
+// FetchInto adds a run's new transactions to its archive (see fetch.Into). If a node fails, it asks
+// the next node.
 func (c *Chain) FetchInto(ctx context.Context, a *archive.Archive, commitment Commitment) (added int, err error) {
 	_, err = rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) (struct{}, error) {
 		more, err := fetch.Into(ctx, a, e, commitment)
@@ -124,7 +124,8 @@ func (c *Chain) Balance(ctx context.Context, key transaction.PublicKey) (uint64,
 	})
 }
 
-// Need returns ErrNoFunds, with the missing amount and how to get it, if the payer cannot pay cost.
+// Need returns ErrNoFunds if the payer cannot pay cost. The error contains the missing amount and
+// how to get it.
 func (c *Chain) Need(ctx context.Context, cost Cost) error {
 	has, err := c.Balance(ctx, c.Payer())
 	if err != nil || has >= cost.Total() {
@@ -200,7 +201,7 @@ func (c *Chain) rent(ctx context.Context, size int) (uint64, error) {
 	return lamports, err
 }
 
-// Limits of the rent that a node may report: ten times that of the public chains.
+// Limits of the rent that a node may report: ten times the rent of the public chains.
 const (
 	accountOverhead = 128   // bytes that are paid in addition to the data
 	dearestByte     = 69600 // lamports

@@ -18,7 +18,7 @@ type Creation struct {
 
 	program transaction.PublicKey
 	runID   string
-	missing uint64               // rent still to pay: the account may already hold lamports
+	missing uint64               // rent still to pay, without lamports that the account already holds
 	genesis *coordinator.Genesis // nil: only create the account
 	draft   []byte               // nil: store none
 	there   bool
@@ -146,7 +146,7 @@ func (c *Chain) PlanFree(ctx context.Context, program, run transaction.PublicKey
 	}
 	summary, err := layout.ReadSummary(found.Data)
 	if err != nil {
-		return found.Lamports, nil // the program also frees versions that it cannot read
+		return found.Lamports, nil // the program also frees accounts of versions that it cannot read
 	}
 	switch {
 	case summary.Main != c.Payer():
@@ -169,7 +169,7 @@ func (c *Chain) Free(ctx context.Context, program, run, spill transaction.Public
 }
 
 // Forget closes the account of the payer's addresses for a run and returns its lamports to the
-// payer. It returns their number, 0 if there is no account.
+// payer. It returns the number of lamports, or 0 if there is no account.
 func (c *Chain) Forget(ctx context.Context, program, run transaction.PublicKey) (uint64, error) {
 	peer, err := transaction.Program(program).PeerAddress(c.Payer(), run)
 	if err != nil {
@@ -182,8 +182,8 @@ func (c *Chain) Forget(ctx context.Context, program, run transaction.PublicKey) 
 	return found.Lamports, c.operator.Send(ctx, "free the account of addresses", createUnits, transaction.Program(program).Forget(peer, c.Payer(), c.Payer()))
 }
 
-// HasBegun reports whether the payer's run with an id has its genesis. It also reports true if the
-// account does not exist, because nothing can be added to it.
+// HasBegun reports whether the payer's run with an id has its genesis. It also reports true if there
+// is no account to add a genesis to.
 func (c *Chain) HasBegun(ctx context.Context, program transaction.PublicKey, runID string) (bool, error) {
 	run, err := transaction.Program(program).RunAddress(c.Payer(), runID)
 	if err != nil {

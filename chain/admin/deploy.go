@@ -13,7 +13,8 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// programSeed derives the program's address from the deployer's key. A key has one program.
+// programSeed derives the program's address from the deployer's key. Each key can deploy one
+// program.
 const programSeed = "psyche"
 
 // programRoom is the number of extra bytes in a program's account, for later images.
@@ -160,7 +161,7 @@ func (c *Chain) image(ctx context.Context, program transaction.PublicKey) ([]byt
 	return found.Data[transaction.ProgramDataHeader:], authority, nil
 }
 
-// planBuffer finds the pieces of the image that the buffer lacks.
+// planBuffer finds the pieces of the image that are not in the buffer yet.
 func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
 	size := transaction.BufferHeader + len(d.image)
 	found, err := c.account(ctx, d.buffer, nil, rpc.Confirmed)
@@ -178,7 +179,7 @@ func (c *Chain) planBuffer(ctx context.Context, d *Deployment) error {
 		d.Cost.Rent = data
 	}
 	if found != nil {
-		d.Cost.Rent -= min(d.Cost.Rent, found.Lamports) // the loader uses it for the program's data
+		d.Cost.Rent -= min(d.Cost.Rent, found.Lamports) // the loader moves these lamports to the program's data account
 	}
 	if !isUnused(found) {
 		if found.Owner != transaction.LoaderProgram || len(found.Data) != size || binary.LittleEndian.Uint32(found.Data) != isBuffer ||

@@ -9,7 +9,7 @@ import (
 	"github.com/psyche-go/psyche/chain/transaction"
 )
 
-// Summary reads the head of a run's account.
+// Summary reads the first layout.HeadSize bytes of a run's account.
 func (c *Chain) Summary(ctx context.Context, run transaction.PublicKey, commitment rpc.Commitment) (layout.Summary, error) {
 	found, err := c.account(ctx, run, &rpc.Slice{Length: layout.HeadSize}, commitment)
 	if err != nil {

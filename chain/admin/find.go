@@ -50,11 +50,11 @@ func (c *Chain) runs(ctx context.Context, program transaction.PublicKey, runID s
 	for _, account := range accounts {
 		summary, err := layout.ReadSummary(account.Data)
 		if err != nil || summary.RunID == "" || runID != "" && summary.RunID != runID {
-			continue // it has no genesis, or the answer does not match the request
+			continue // the account has no genesis, or the answer does not match the request
 		}
 		at, err := transaction.Program(program).RunAddress(transaction.PublicKey(summary.Main), summary.RunID)
 		if err != nil || at != account.Key {
-			continue // the node made it up
+			continue // the node invented this account: a run of this key and id has another address
 		}
 		found = append(found, Found{account.Key, summary})
 	}
@@ -110,7 +110,7 @@ func (c *Chain) Unconfigured(ctx context.Context, program transaction.PublicKey,
 	return found, nil
 }
 
-// heads returns the heads of runs' accounts.
+// heads returns the first bytes of the accounts of runs, which contain their Summary.
 func (c *Chain) heads(ctx context.Context, program transaction.PublicKey, filters []rpc.Filter) ([]rpc.KeyedAccount, error) {
 	return rpc.Any(ctx, c.operator.Pool(), func(ctx context.Context, e *rpc.Endpoint) ([]rpc.KeyedAccount, error) {
 		return e.ProgramAccounts(ctx, program, layout.AccountSize, filters, rpc.Query{Commitment: rpc.Confirmed, Slice: &rpc.Slice{Length: layout.HeadSize}})

@@ -55,14 +55,14 @@ func (a *Archive) Newest() transaction.Signature { return a.replayer.newest }
 
 // Add applies a transaction from a node and writes it to the archive. It reports whether the
 // transaction changed the run. The events may include events of other runs. Add returns ErrArchive
-// if the transaction concerns the run (Concerns) and its events do not explain it.
+// if the transaction concerns the run (Concerns) and its instructions do not match its events.
 func (a *Archive) Add(record Record) (bool, error) {
 	name, m := record.Transaction.Name(), &record.Transaction.Message
 	if len(record.Events) > maxEvents {
 		return false, fmt.Errorf("%w: transaction %s has %d events, want at most %d", ErrArchive, name, len(record.Events), maxEvents)
 	}
 	if len(record.Events) == 0 && a.onlyTicks(m) {
-		return false, nil // nothing was due, or a tick armed the draw
+		return false, nil // nothing was due, or a tick began to wait for its draw
 	}
 	var err error
 	if record.Events, err = a.replayer.follow(&record, true); err != nil {

@@ -88,8 +88,8 @@ func (r *Replayer) Take(payload []byte) error {
 	return err
 }
 
-// follow applies a transaction and returns the events that its instructions explain. If lenient, as
-// for a transaction from a node, it may also have events of other runs.
+// follow applies a transaction and returns the events that its instructions for this run logged. If
+// lenient, the transaction may also have events of other runs, as a transaction from a node may.
 func (r *Replayer) follow(record *Record, lenient bool) (used []event.Event, err error) {
 	name := record.Transaction.Name()
 	if err := record.Transaction.Verify(); err != nil {
@@ -142,7 +142,7 @@ func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, r
 			continue
 		}
 		if err := r.run.Do(signer, in.Data, [][]byte{e.AppendTo(nil)}); err != nil {
-			refused = err // unless the event belongs to another run
+			refused = err // returned below, unless a later event matches
 			continue
 		}
 		if r.Visit != nil && r.visited == nil {
@@ -153,7 +153,7 @@ func (r *Replayer) instruction(in transaction.Instruction, left []event.Event, r
 		}
 		return i, nil
 	}
-	// It logged nothing, like a tick with nothing due.
+	// The instruction logged nothing, like a tick with nothing due.
 	if err := r.run.Do(signer, in.Data, nil); err != nil {
 		return -1, cmp.Or(refused, err)
 	}

@@ -63,7 +63,7 @@ func (e *Event) AppendTo(b []byte) []byte {
 	return append(b, e.Head[:]...)
 }
 
-// Cause is the instruction behind an event. It is zero for a tick, independently of the salt.
+// Cause is the instruction behind an event. For a tick it is zero, whatever the tick's salt.
 type Cause struct {
 	Actor [32]byte // the key that signed
 	Nonce uint64   // 0 for a genesis

@@ -142,8 +142,8 @@ func checkMagic(b []byte, magic, of string) error {
 	return nil
 }
 
-// AppendAccount appends an account to b, as the program writes it. It takes Summary fields that the
-// state also contains from the state.
+// AppendAccount appends an account to b, as the program writes it. It takes fields that are in both
+// x.Summary and x.State from the state.
 func AppendAccount(b []byte, x *Account) []byte {
 	n := len(b)
 	b = slices.Grow(b, AccountSize)[:n+AccountSize]

@@ -104,7 +104,7 @@ func TestReadAccountRefuses(t *testing.T) {
 		"zeros":             func(b []byte) []byte { clear(b); return b },
 		"a peer":            func(b []byte) []byte { copy(b, PeerMagic); return b },
 		"freed":             func(b []byte) []byte { copy(b, FreedMagic); return b },
-		"a newer one":       func(b []byte) []byte { b[8]++; return b },
+		"a newer version":   func(b []byte) []byte { b[8]++; return b },
 		"an unknown state":  func(b []byte) []byte { b[12] = 8; return b },
 		"another state":     func(b []byte) []byte { b[12] = byte(coordinator.Paused); return b },
 		"half closed":       func(b []byte) []byte { b[13] = 2; return b },
@@ -142,20 +142,20 @@ func TestPeers(t *testing.T) {
 	}
 	good := testPeer()
 	for name, change := range map[string]func([]byte) []byte{
-		"a byte less":      func(b []byte) []byte { return b[:PeerSize-1] },
-		"a byte more":      func(b []byte) []byte { return append(b, 0) },
-		"zeros":            func(b []byte) []byte { clear(b); return b },
-		"a run":            func(b []byte) []byte { copy(b, RunMagic); return b },
-		"freed":            func(b []byte) []byte { copy(b, FreedMagic); return b },
-		"a newer one":      func(b []byte) []byte { b[8]++; return b },
-		"too many bytes":   func(b []byte) []byte { b[14] = 1; return b },
-		"a byte too many":  func(b []byte) []byte { b[12]++; return b },
-		"a byte too few":   func(b []byte) []byte { b[12]--; return b },
-		"bytes behind":     func(b []byte) []byte { b[PeerSize-1] = 1; return b },
-		"nine addresses":   func(b []byte) []byte { b[peerAddrs] = 9; return b },
-		"three addresses":  func(b []byte) []byte { b[peerAddrs] = 3; return b },
-		"an empty address": func(b []byte) []byte { b[peerAddrs+1] = 0; return b },
-		"a blank":          func(b []byte) []byte { b[peerAddrs+3] = ' '; return b },
+		"a byte less":         func(b []byte) []byte { return b[:PeerSize-1] },
+		"a byte more":         func(b []byte) []byte { return append(b, 0) },
+		"zeros":               func(b []byte) []byte { clear(b); return b },
+		"a run":               func(b []byte) []byte { copy(b, RunMagic); return b },
+		"freed":               func(b []byte) []byte { copy(b, FreedMagic); return b },
+		"a newer version":     func(b []byte) []byte { b[8]++; return b },
+		"too many bytes":      func(b []byte) []byte { b[14] = 1; return b },
+		"a byte too many":     func(b []byte) []byte { b[12]++; return b },
+		"a byte too few":      func(b []byte) []byte { b[12]--; return b },
+		"bytes after the end": func(b []byte) []byte { b[PeerSize-1] = 1; return b },
+		"nine addresses":      func(b []byte) []byte { b[peerAddrs] = 9; return b },
+		"three addresses":     func(b []byte) []byte { b[peerAddrs] = 3; return b },
+		"an empty address":    func(b []byte) []byte { b[peerAddrs+1] = 0; return b },
+		"a blank":             func(b []byte) []byte { b[peerAddrs+3] = ' '; return b },
 	} {
 		if _, err := ReadPeer(change(appendPeer(nil, &good))); err == nil {
 			t.Errorf("a peer with %s is accepted", name)

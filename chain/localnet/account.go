@@ -64,8 +64,8 @@ func (s state) at(key transaction.PublicKey, slot uint64) (*Account, uint64) {
 	return nil, 0
 }
 
-// put sets the account from a slot on, which is the newest slot. It drops versions that no view of
-// a slot from oldest on shows.
+// put sets the account from a slot on. That slot must be the newest. put drops versions that are not
+// visible in any slot from oldest on.
 func (s state) put(key transaction.PublicKey, slot, oldest uint64, account *Account) {
 	versions := s[key]
 	if n := len(versions); n > 0 && versions[n-1].slot == slot {

@@ -186,8 +186,8 @@ func (e *execution) instruction(n int) error {
 	return err
 }
 
-// loaded returns the executable of a program's account. A program can be called from the slot after
-// its deployment.
+// loaded returns the executable of a program's account. A program can be called only after the slot
+// of its deployment.
 func (e *execution) loaded(program *runtime.Account) (*sbpf.Program, error) {
 	data := e.programData(program)
 	if data == nil || data.program == nil || le.Uint64(data.Data[4:]) >= e.sysvars.Clock.Slot {

@@ -37,17 +37,17 @@ func TestLanding(t *testing.T) {
 		want string
 		fee  uint64
 	}{
-		"no program":               {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: transaction.PublicKey{7}}), `"ProgramAccountNotFound"`, 5000},
-		"no program account":       {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: public(keyOf("owned"))}), `"InvalidProgramForExecution"`, 5000},
-		"executable of no loader":  {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: transaction.PublicKey{2}}), `"InvalidProgramForExecution"`, 5000},
-		"more than may be loaded":  {c.sign([]identity.Key{c.payer}, budget(4, 100, 0, 0, 0), probeDo(program, 0, 1)), `"MaxLoadedAccountsDataSizeExceeded"`, 5000},
-		"nothing may be loaded":    {c.sign([]identity.Key{c.payer}, budget(4, 0, 0, 0, 0)), `"InvalidLoadedAccountsDataSizeLimit"`, 0},
-		"heap that cannot be":      {c.sign([]identity.Key{c.payer}, budget(1, 1, 0, 0, 0)), `{"InstructionError":[0,"InvalidInstructionData"]}`, 0},
-		"heap":                     {c.sign([]identity.Key{c.payer}, budget(1, 0, 128, 0, 0)), ``, 5000},
-		"many accounts":            {c.sign([]identity.Key{c.payer}, big), `{"InstructionError":[0,"InvalidArgument"]}`, 5000},
-		"again":                    {again, `"AlreadyProcessed"`, 0},
-		"payer that is no payer":   {signedNow(c, keyOf("owned")), `"InvalidAccountForFee"`, 0},
-		"two signatures, two fees": {c.sign([]identity.Key{c.payer, keyOf("second")}, transaction.Assign(public(keyOf("second")), transaction.SystemProgram)), ``, 10_000},
+		"no program":                  {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: transaction.PublicKey{7}}), `"ProgramAccountNotFound"`, 5000},
+		"no program account":          {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: public(keyOf("owned"))}), `"InvalidProgramForExecution"`, 5000},
+		"executable without a loader": {c.sign([]identity.Key{c.payer}, transaction.Instruction{Program: transaction.PublicKey{2}}), `"InvalidProgramForExecution"`, 5000},
+		"more than may be loaded":     {c.sign([]identity.Key{c.payer}, budget(4, 100, 0, 0, 0), probeDo(program, 0, 1)), `"MaxLoadedAccountsDataSizeExceeded"`, 5000},
+		"nothing may be loaded":       {c.sign([]identity.Key{c.payer}, budget(4, 0, 0, 0, 0)), `"InvalidLoadedAccountsDataSizeLimit"`, 0},
+		"a heap of an invalid size":   {c.sign([]identity.Key{c.payer}, budget(1, 1, 0, 0, 0)), `{"InstructionError":[0,"InvalidInstructionData"]}`, 0},
+		"heap":                        {c.sign([]identity.Key{c.payer}, budget(1, 0, 128, 0, 0)), ``, 5000},
+		"many accounts":               {c.sign([]identity.Key{c.payer}, big), `{"InstructionError":[0,"InvalidArgument"]}`, 5000},
+		"again":                       {again, `"AlreadyProcessed"`, 0},
+		"payer that is no payer":      {signedNow(c, keyOf("owned")), `"InvalidAccountForFee"`, 0},
+		"two signatures, two fees":    {c.sign([]identity.Key{c.payer, keyOf("second")}, transaction.Assign(public(keyOf("second")), transaction.SystemProgram)), ``, 10_000},
 	} {
 		before := c.lamports(public(c.payer))
 		r, err := c.Submit(test.raw)

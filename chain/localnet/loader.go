@@ -120,7 +120,7 @@ func putAuthority(data []byte, at int, key transaction.PublicKey) {
 	copy(data[at+1:], key[:])
 }
 
-// words are the names of an authority in logs.
+// words are the log messages about an authority.
 type words struct{ immutable, incorrect, unsigned string }
 
 var (

@@ -69,8 +69,8 @@ func (v View) since(c cursor) ([]*Record, cursor) {
 }
 
 // Newest returns transactions that name an account, newest first. It returns at most limit
-// transactions, before the transaction named before and after the one named until, if these are
-// known.
+// transactions. It returns only transactions older than the transaction before and newer than the
+// transaction until, if these are known.
 func (v View) Newest(key transaction.PublicKey, limit int, before, until transaction.Signature) []*Record {
 	v.l.mu.Lock()
 	defer v.l.mu.Unlock()

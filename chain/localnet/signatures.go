@@ -23,8 +23,8 @@ const (
 	signatureOf = ed25519.SignatureSize
 )
 
-// signatures verifies the signatures of an instruction. They, the keys and the messages may be in
-// the data of any instruction of the transaction.
+// signatures verifies the signatures of an instruction. The signatures, the keys and the messages
+// may be in the data of any instruction of the transaction.
 func (e *execution) signatures(data []byte) error {
 	if len(data) < checksAt || data[0] == 0 && len(data) > checksAt || len(data) < checksAt+int(data[0])*checkSize {
 		return custom(errSize)
@@ -58,8 +58,8 @@ func (e *execution) signatures(data []byte) error {
 
 func custom(code uint32) error { return runtime.Error{Name: "Custom", Code: code} }
 
-// verified returns the number of signatures that a message's instructions verify. They cost the
-// same fee as the transaction's signatures.
+// verified returns the number of signatures that a message's instructions verify. Each costs the
+// same fee as a signature of the transaction.
 func verified(m *transaction.Message) int {
 	count := 0
 	for _, in := range m.Instructions {

@@ -145,8 +145,8 @@ func (l *Ledger) Airdrop(key transaction.PublicKey, lamports uint64) (transactio
 	return name, nil
 }
 
-// SetProgram adds an immutable program of the upgradeable loader to the chain. It can be called at
-// once.
+// SetProgram adds an immutable program of the upgradeable loader to the chain. The program can be
+// called immediately.
 func (l *Ledger) SetProgram(key transaction.PublicKey, image []byte) error {
 	program, err := sbpf.Load(image)
 	if err != nil {

@@ -116,8 +116,8 @@ func (v View) isValid(hash transaction.Hash) bool {
 	return v.l.isRecent(hash, v.Slot)
 }
 
-// isRecent reports whether a transaction in a slot, or in the slot after it if the slot is over,
-// may name a blockhash.
+// isRecent reports whether a transaction in the slot with this number may name a blockhash. If that
+// slot is over, isRecent assumes the slot after it.
 func (l *Ledger) isRecent(hash transaction.Hash, number uint64) bool {
 	last := l.index(number)
 	height := l.slots[last].height

@@ -33,9 +33,9 @@ func (c *crowd) report(step uint32, digest coordinator.ClientID, clients ...int)
 	}
 }
 
-// commitPoint has two intermediate checkpoints in an epoch whose last model is not reported. The
-// run continues from the second, which a client that returned later does not hold, and forgets the
-// first.
+// commitPoint has two intermediate checkpoints in an epoch whose last model is not reported. The run
+// continues from the second and forgets the first. A client that returned later does not hold the
+// second.
 func commitPoint(r *pair) error {
 	c := begun(r, 5, false)
 	for i := range 4 {
@@ -77,8 +77,8 @@ func commitPoint(r *pair) error {
 }
 
 // holdsTheFirst has a member that reports only the first of two intermediate checkpoints. The run
-// forgets the first one, and that the member holds it, but not that the member holds the checkpoint
-// before.
+// then forgets the first one and that the member holds it. It does not forget that the member holds
+// the checkpoint before.
 func holdsTheFirst(r *pair) error {
 	c := begun(r, 4, false)
 	for i := range 4 {
@@ -111,8 +111,8 @@ func holdsTheFirst(r *pair) error {
 	return c.err
 }
 
-// fewAreLeft has two of five members agree, against three reports of members that were dropped, and
-// then two of six members with two that left before.
+// fewAreLeft first has two of five members agree, against three reports of members that were
+// dropped. Then it has two of six members agree with two members that left before.
 func fewAreLeft(r *pair) error {
 	for exited := range 2 {
 		c := begun(r, 5+exited, false)

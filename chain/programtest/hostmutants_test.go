@@ -12,9 +12,9 @@ import (
 	"github.com/psyche-go/psyche/chain/programtest/link"
 )
 
-// hostMutants are small mistakes in the program's host, like mutants in the rules. Mistakes are
-// omitted if they only make a search too long and a later check still refuses the result.
-var hostMutants = []struct{ source, old, new string }{
+// hostMutants are mistakes in the part of the program that runs the rules on the chain. The list omits
+// mistakes that only lengthen a search whose result a later check refuses anyway.
+var hostMutants = []mutation{
 	{"input.c", "if (l->count < d->accounts) return NOT_ENOUGH_ACCOUNT_KEYS;", ""},
 	{"input.c", "if (l->count > d->accounts) return INVALID_ARGUMENT;", ""},
 	{"input.c", "if (d->accounts > 1 && l->same[1] != 1) return INVALID_ARGUMENT;", ""},
@@ -43,7 +43,7 @@ var hostMutants = []struct{ source, old, new string }{
 	{"run.c", "<= DRAW_FORGOTTEN", "< DRAW_FORGOTTEN"},
 	{"run.c", "DRAW_FORGOTTEN = 400", "DRAW_FORGOTTEN = 401"},
 	{"run.c", "DRAW_WAIT = 2", "DRAW_WAIT = 1"},
-	{"run.c", "\tif (by.data[0] == SET_PAUSED) a->armed = 0; // what was due may not be: the draw would be known before it is wanted\n", ""},
+	{"run.c", "if (by.data[0] == SET_PAUSED) a->armed = 0;", ""},
 	{"run.c", "c->size > MAX_SALT", "c->size > 2 * MAX_SALT"},
 	{"run.c", "{.data = c->data};", "{.data = c->data, .size = c->size};"},
 	{"proof.c", "if (!host_equal(a.proof.message[0] + ANNOUNCED_RUN, &run, sizeof run)) return INVALID_ARGUMENT;", ""},
@@ -146,7 +146,10 @@ func TestHostMutants(t *testing.T) {
 	}
 }
 
-const programFolder = "../program"
+const (
+	programFolder = "../program"
+	hostSources   = programFolder + "/chain"
+)
 
 // objectsOf compiles all sources of the program.
 func objectsOf(t *testing.T) []link.Object {
@@ -169,12 +172,12 @@ func objectsOf(t *testing.T) []link.Object {
 // hostMutant returns the path of the program with a change in one source.
 func hostMutant(t *testing.T, objects []link.Object, name, old, changed string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(programFolder, "chain", name))
+	text, err := os.ReadFile(filepath.Join(hostSources, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), old) {
-		t.Fatalf("%s no longer contains %q: change the mutant", name, old)
+		t.Fatalf("%s does not contain %q: adapt this mutant to the present source", name, old)
 	}
 	folder := t.TempDir()
 	name = filepath.Base(name)

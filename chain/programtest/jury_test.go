@@ -7,11 +7,11 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// TestTrialsOfMany gives 256 members the maximum number of trials, with about 1, 20, 50 and 100 %
-// of them not training. It checks the cost of the most expensive instructions: a tick that ends a
-// round, ends trials and draws juries while all lists are full; an accusation; and a vote that
-// ejects a client that is in every list. The most expensive tick has 256 members, 20 % of them not
-// training, all other lists of clients full, as many silent witnesses as a quorum allows, seven
+// TestTrialsOfMany gives 256 members the maximum number of trials. About 1, 20, 50 and 100 % of the
+// members do not train. The test checks the cost of the most expensive instructions: a tick that
+// ends a round, ends trials and draws juries while all lists are full; an accusation; and a vote
+// that ejects a client that is in every list. The most expensive tick has 256 members, 20 % of them
+// not training, all other lists of clients full, as many silent witnesses as a quorum allows, seven
 // trials that end undecided, and one whose jury is drawn.
 func TestTrialsOfMany(t *testing.T) {
 	if testing.Short() {

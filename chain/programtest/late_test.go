@@ -7,8 +7,8 @@ import (
 )
 
 // lateness makes witnesses find members without results, round after round: by some witnesses or by
-// a quorum, of few members or of more than may be late, in any order, with members that leave and
-// with records that a short run does not give them.
+// a quorum, of few members or of more than may be late, and in any order. Members leave, or have
+// records that a short run does not give them.
 func lateness(r *pair, seed uint64) error {
 	g := newGenerator(seed, []int{9, 2, 7, 3, 12, 2, 4}[seed%7])
 	config := crowdConfig

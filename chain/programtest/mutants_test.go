@@ -12,8 +12,11 @@ import (
 
 var allMutants = flag.Bool("mutants", false, "find every mistake of TestMutants, not one in 160")
 
-// mutants are small mistakes. Each replaces the first occurrence of a text in a source.
-var mutants = []struct{ source, old, new string }{
+// mutation is a small mistake: it replaces the first occurrence of a text in a source.
+type mutation struct{ source, old, new string }
+
+// mutants are mistakes in the rules.
+var mutants = []mutation{
 	{"apply.c", "fresh.commitment = a->commitment;", ""},
 	{"apply.c", " && key_equal(&waiting->commitment, &a->commitment)", ""},
 	{"apply.c", "waiting->commitment = a->commitment;", ""},
@@ -135,8 +138,8 @@ var mutants = []struct{ source, old, new string }{
 	{"seats.c", "state_probation(s) != 0 && step < c->probation_until", "step < c->probation_until"},
 	{"seats.c", "step < c->probation_until", "step <= c->probation_until"},
 	{"seats.c", "lists[3] = {&s->epoch.clients, &s->epoch.exited, &s->departed}", "lists[3] = {&s->epoch.clients, &s->departed, &s->departed}"},
-	{"seats.c", " || client->state == EJECTED", ""},
-	{"seats.c", "if (client->state != DROPPED) return client->probation_until;", ""},
+	{"seats.c", "client->state == EJECTED ? 0 : ", ""},
+	{"seats.c", "client->state == EJECTED ? 0", "client->state != DROPPED ? 0"},
 	{"seats.c", " || key_equal(id, &s->authority.join)", ""},
 	{"seats.c", " && !s->authority.permissioned", ""},
 	{"seats.c", " && !state_has_office(s, &c->id)", ""},
@@ -177,7 +180,7 @@ var mutants = []struct{ source, old, new string }{
 	{"tick.c", "host_zero(departed->list + departed->count", "host_zero(departed->list + kept"},
 	{"tick.c", "s->cold_start || client->optimizer_since == 0", "client->optimizer_since == 0"},
 	{"tick.c", "s->epoch.cold_start = s->cold_start;", ""},
-	{"tick.c", "s->pending.count < s->config.init_min_clients", "s->pending.count < s->config.min_clients"},
+	{"upload.c", "s->pending.count >= s->config.init_min_clients", "s->pending.count >= s->config.min_clients"},
 	{"tick.c", "return now != 0;", "return true;"},
 	{"tick.c", "bool changed = state_remove_leavers(s, 0);", "bool changed = state_remove_leavers(s, 1);"},
 	{"tick.c", "if (s->epoch.ready_count == 0) state_count_try(s);", "state_count_try(s);"},
@@ -316,7 +319,7 @@ var mutants = []struct{ source, old, new string }{
 	{"reveal.c", "if (!key_is_zero(&client->commitment)) mix", "mix"},
 	{"apply.c", "	if (!round_add_reveal(round, client, &a->id)) {", "	round_add_reveal(round, client, &a->id);\n	if (0) {"},
 	{"apply.c", "		host_zero(w, sizeof *w);\n		return ERR_INVALID_ACTION;", "		return ERR_INVALID_ACTION;"},
-	{"seats.c", "l == 2 || state_on_probation(s, client, s->epoch.start_step) ? 0", "l == 2 ? 0"},
+	{"seats.c", "client->state == EJECTED ? 0", "client->state == EJECTED || client->state == DROPPED ? 0"},
 	{"audit.c", "{&s->seed_chain, sizeof s->seed_chain}", "{&s->seed_chain, 24}"},
 	{"audit.c", "{&s->seed_chain, sizeof s->seed_chain}, ", ""},
 	{"audit.c", "{&round->challenge, sizeof round->challenge}", "{&round->challenge, 24}"},
@@ -414,7 +417,7 @@ var mutants = []struct{ source, old, new string }{
 	{"checkpoint.c", " || (c->state == WITHDRAWN && c->report_step == step)", ""},
 	{"checkpoint.c", "	count_votes(&s->epoch.exited, step, digest, &voters, &count);\n", ""},
 	{"checkpoint.c", "(state_seats(s) + 2) / 3", "state_seats(s) / 3"},
-	{"checkpoint.c", " && count >= third", ""},
+	{"checkpoint.c", " && count >= state_fewest_reports(s)", ""},
 	{"checkpoint.c", "count >= assign_quorum(voters) && ", ""},
 	{"checkpoint.c", "count >= assign_quorum(voters)", "count > assign_quorum(voters)"},
 	{"checkpoint.c", "if (client_reported(client, step, digest)) client->holds", "client->holds"},
@@ -462,9 +465,25 @@ var mutants = []struct{ source, old, new string }{
 	{"upload.c", "s->earlier[i].step >= newest.step", "s->earlier[i].step > newest.step"},
 	{"upload.c", "client->holds_model = client->holds_earlier == newest.step;", ""},
 	{"upload.c", " && s->earlier[e].step > newest->step", ""},
-	{"upload.c", "s->earlier[e].step == s->epoch.clients.list[i].holds_earlier && ", ""},
+	{"upload.c", "s->earlier[e].step == clients->list[i].holds_earlier && ", ""},
 	{"upload.c", "		if (key_equal(&s->earlier[i - 1].digest, digest)) {", "		if (i == s->earlier_count) {"},
 	{"list.c", "host_zero(&c->report, sizeof c->report);", ""},
+}
+
+// TestMutationsApply checks that every mistake changes its source. It needs no compiler.
+func TestMutationsApply(t *testing.T) {
+	check := func(folder string, mutations []mutation) {
+		for _, m := range mutations {
+			text, err := os.ReadFile(filepath.Join(folder, m.source))
+			if err != nil {
+				t.Error(err)
+			} else if !strings.Contains(string(text), m.old) || m.old == m.new {
+				t.Errorf("replacing %q by %q does not change %s", m.old, m.new, m.source)
+			}
+		}
+	}
+	check(sources, mutants)
+	check(hostSources, hostMutants)
 }
 
 // TestMutants makes every mistake and checks that the short run of TestProgram finds it.
@@ -513,7 +532,7 @@ func mutant(t *testing.T, name, old, changed string) string {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), old) {
-		t.Fatalf("%s no longer contains %q: change the mutant", name, old)
+		t.Fatalf("%s does not contain %q: adapt this mutant to the present source", name, old)
 	}
 	folder := t.TempDir()
 	source, object, program := filepath.Join(folder, name), filepath.Join(folder, "changed.o"), filepath.Join(folder, "changed")

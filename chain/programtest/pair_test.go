@@ -173,7 +173,7 @@ func codeOf(err error) coordinator.Code {
 	if code, ok := errors.AsType[coordinator.Code](err); ok {
 		return code
 	}
-	return coordinator.ErrMalformed // kind numbers of package wire
+	return coordinator.ErrMalformed // package wire cannot decode the bytes
 }
 
 // encode does the same as wire.AppendAction, but accepts invalid actions.

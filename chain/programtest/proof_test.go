@@ -105,7 +105,8 @@ func TestProofs(t *testing.T) {
 		proof.Results[i].Message = string(m)
 	}
 	data := act(9, proof)
-	// transaction is the content of the sysvar: an instruction before the two that belong together.
+	// shown is the content of the sysvar of a transaction's instructions: an unrelated instruction,
+	// and then the two instructions that belong together.
 	type shown struct {
 		all     []runtime.Instruction
 		current int

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// instructions are all instructions with their accounts. They are accepted in a scene, or would be
-// in a different state of the run.
+// instructions contains every kind of instruction with its accounts. Each is accepted in a scene, or
+// would be accepted in another state of the run.
 var instructions = []struct {
 	data     []byte
 	accounts []string

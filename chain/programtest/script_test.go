@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// endsOfTime lets a run begin at the time 0, which also means no time, and continue at the largest
-// time, after which no wait is over.
+// endsOfTime lets a run begin at time 0, which also means that a time is not set, and continue at
+// the largest time, after which no wait ends.
 func endsOfTime(r *pair) error {
 	genesis := coordinator.Genesis{RunID: "times", Host: clientID(0), Config: crowdConfig, Model: crowdModel}
 	if _, err := r.genesis(genesis); err != nil {
@@ -241,7 +241,7 @@ func accusedTooLate(r *pair) error {
 	return c.err
 }
 
-// oneOfTwoIsLate checks a third of two members, which still allows one late member.
+// oneOfTwoIsLate checks a run of two members. A third of two members still allows one late member.
 func oneOfTwoIsLate(r *pair) error {
 	c := begun(r, 2, false)
 	c.tick(30*second, coordinator.RoundTrain)

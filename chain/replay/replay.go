@@ -147,8 +147,8 @@ func (r *Run) genesis(signer [32]byte, named []byte, e *event.Event) error {
 }
 
 // checkOwner returns an error unless the main authority started the run, and the run's address
-// follows from the program, this authority and the run id. Another key cannot start a run at this
-// address, not even in a file.
+// follows from the program, this authority and the run id. Therefore even a forged archive cannot
+// contain a run that another key started at this address.
 func (r *Run) checkOwner(signer [32]byte, s *coordinator.State) error {
 	address, err := transaction.Program(r.program).RunAddress(r.Main, s.RunID)
 	switch {

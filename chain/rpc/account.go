@@ -63,18 +63,18 @@ type queryParameters struct {
 func (q Query) parameters() queryParameters {
 	p := queryParameters{Encoding: "base64+zstd", Commitment: q.Commitment, Slice: q.Slice, MinSlot: q.MinSlot}
 	if q.Slice != nil {
-		p.Encoding = "base64" // compression does not pay for a head
+		p.Encoding = "base64" // compression is not worth its cost for a few bytes
 	}
 	return p
 }
 
-// atSlot is a result and the slot of the bank that it is from.
+// atSlot is a result, and the slot of the node's state that it was read from.
 type atSlot[T any] struct {
 	Context struct{ Slot uint64 }
 	Value   T
 }
 
-// UnmarshalJSON requires both fields: a missing field must not read as zero.
+// UnmarshalJSON requires both fields, because a missing field would read as zero.
 func (a *atSlot[T]) UnmarshalJSON(b []byte) error {
 	var parts struct {
 		Context *struct {

@@ -39,8 +39,8 @@ type Address struct {
 	WS   string // of its WebSocket
 }
 
-// ParseEndpoint parses "https://host/path". A WebSocket address that differs in more than the
-// scheme wss follows after a comma: "http://127.0.0.1:8899,ws://127.0.0.1:8900".
+// ParseEndpoint parses "https://host/path". The WebSocket address is the same with the scheme wss or
+// ws, unless a separate address follows after a comma: "http://127.0.0.1:8899,ws://127.0.0.1:8900".
 func ParseEndpoint(text string) (Address, error) {
 	plain, socket, both := strings.Cut(text, ",")
 	parsed, err := url.Parse(plain)

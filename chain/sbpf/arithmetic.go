@@ -68,7 +68,7 @@ func (m *Machine) arithmetic(i *instruction) {
 }
 
 // arithmetic32 operates on the lower half of a register. Additions and similar operations
-// sign-extend into the upper half, where LLVM expects zeros. Package link rejects these.
+// sign-extend into the upper half, where LLVM expects zeros. Package link rejects such instructions.
 func (m *Machine) arithmetic32(i *instruction, d *uint64, b uint32) {
 	a := uint32(*d)
 	switch i.op >> 4 {

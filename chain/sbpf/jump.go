@@ -12,7 +12,7 @@ const (
 	fromSystem = 0 // source field of a system call
 )
 
-// jump returns the index before the next instruction's index.
+// jump returns the index of the next instruction minus 1, because Run adds 1.
 func (m *Machine) jump(i *instruction, at int) (next int, ended bool) {
 	switch i.op {
 	case opCall, opCallTo:

@@ -85,7 +85,7 @@ func (m *Machine) Run(input []byte) (uint64, error) {
 	}
 }
 
-// step executes one instruction and returns the index before the next instruction's index.
+// step executes one instruction and returns the index of the next instruction minus 1.
 func (m *Machine) step(i *instruction, at int) (next int, ended bool) {
 	if i.destination > 10 || i.source > 10 {
 		m.fault = ErrInstruction

@@ -90,7 +90,7 @@ func (a *agreement) observe(endpoint int, s sighting, now time.Time) {
 	case same && (*chain)[at].claim == s.claim:
 		(*chain)[at] = merge((*chain)[at], s)
 		if at < last && s.slot > (*chain)[last].slot {
-			*chain = (*chain)[:at+1] // it rolled back
+			*chain = (*chain)[:at+1] // the endpoint rolled back
 		}
 	case last < 0 || s.slot > (*chain)[last].slot || s.slot == (*chain)[last].slot && at > last:
 		*chain = append((*chain)[:at], s)
@@ -297,8 +297,8 @@ func (a *agreement) judge(now time.Time) map[int]fault {
 	return changes
 }
 
-// faultOf compares an endpoint's newest state with the accepted one, and with recently replaced
-// ones.
+// faultOf compares an endpoint's newest state with the accepted state, and with states that were
+// accepted until recently.
 func (a *agreement) faultOf(w *witness, now time.Time) fault {
 	newest, ok := w.newest()
 	switch {

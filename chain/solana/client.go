@@ -98,7 +98,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 	return c, nil
 }
 
-// awaitFirst waits until watch knows a state of the run or that there is none.
+// awaitFirst waits until watch has found a state of the run, or has found that there is no such run.
 func (c *Client) awaitFirst(first <-chan error) error {
 	timer := time.NewTimer(c.options.MaxElapsed)
 	defer timer.Stop()

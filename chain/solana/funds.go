@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/chain/rpc"
 )
 
-// checkFunds returns ErrNoFunds if the key cannot pay for a transaction: the transaction would
-// never land, and no endpoint would report the reason. It ignores an endpoint that no other
+// checkFunds returns ErrNoFunds if the key cannot pay for a transaction. Such a transaction would
+// never land, and no endpoint would report the reason. checkFunds ignores an endpoint that no other
 // endpoint confirms.
 func (c *sender) checkFunds(ctx context.Context, lamports uint64) error {
 	var failed error

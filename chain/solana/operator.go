@@ -15,8 +15,8 @@ import (
 // and pays for them with its key.
 type Operator struct{ sender *sender }
 
-// NewOperator returns an Operator. It does not connect. Of o it uses Endpoints, Key, MaxPrice,
-// Pace, Transport and Logger.
+// NewOperator returns an Operator. It does not connect. It uses only the fields Endpoints, Key,
+// MaxPrice, Pace, Transport and Logger of o.
 func NewOperator(o Options) (*Operator, error) {
 	o.Program, o.Run, o.RunID, o.Addrs = transaction.LoaderProgram, transaction.LoaderProgram, "", nil // not used
 	if err := o.check(); err != nil {

@@ -57,14 +57,14 @@ type Options struct {
 type Pace struct {
 	Poll   time.Duration // between reads of the account's head
 	Fetch  time.Duration // minimum between reads of the whole account
-	Prove  time.Duration // disagreement of the endpoints before a state is replayed
+	Prove  time.Duration // duration of a disagreement between endpoints before a state is replayed
 	Grace  time.Duration // until an endpoint that disagrees with the majority is at fault
 	Peers  time.Duration // between reads of other participants' announcements
-	Resend time.Duration // between sendings of a transaction that no endpoint has seen land: a slot
+	Resend time.Duration // between sendings of a transaction that no endpoint has seen land: one slot
 	Repeat time.Duration // between sendings of a transaction that an endpoint has seen land
 	Status time.Duration // between requests of a transaction's status
-	Turn   time.Duration // each rank's turn for a tick
-	Late   time.Duration // wait of the clients after the last rank with a turn
+	Turn   time.Duration // duration of each rank's turn to send a tick
+	Late   time.Duration // delay before clients that have no turn may send a tick
 }
 
 // DefaultPace returns intervals that public endpoints accept.

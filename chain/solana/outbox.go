@@ -45,7 +45,7 @@ func newSender(pool *rpc.Pool, pace Pace, logger *slog.Logger, key identity.Key,
 }
 
 // trusted returns the endpoints in the order for requests. It starts with a different endpoint for
-// each attempt, and puts ignored ones last.
+// each attempt, and puts ignored endpoints last.
 func (c *sender) trusted(before int) []*rpc.Endpoint {
 	all := c.pool.ByHealth()
 	c.accounting.Lock()
@@ -269,8 +269,9 @@ func (c *sender) disconnected(ctx context.Context, err error) error {
 	return err
 }
 
-// refusal returns the meaning of a failed transaction. If it was signed again, a used nonce or an
-// action that was done means that an earlier attempt landed after all.
+// refusal returns the meaning of a failed transaction. If the transaction was signed again, an error
+// that its nonce was used or that its action was already applied means that an earlier attempt
+// landed after all.
 func refusal(failed *rpc.TransactionError, again bool) error {
 	if failed == nil {
 		return nil

@@ -126,8 +126,9 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 }
 
 // endsPhase reports whether all members send an action of this kind at about the same time, so that
-// the last action ends the phase. The members do not know which action is last. While no
-// transaction pays a price for compute units, a futile tick is free, and all of them include one.
+// the last action ends the phase. The members do not know which action is last. Therefore every
+// member includes a tick. While no transaction pays a price for compute units, a futile tick is
+// free.
 func endsPhase(a coordinator.Action) bool {
 	switch a.(type) {
 	case coordinator.Ready, coordinator.WitnessRound, coordinator.ReportCheckpoint:

@@ -77,8 +77,8 @@ func TestTrainedWithLosses(t *testing.T) {
 	}
 }
 
-// TestTrainedAllNoticeAtOnce cuts all clients off while a tick becomes due, so that they notice it
-// at the same moment when they are back.
+// TestTrainedAllNoticeAtOnce cuts all clients off from the chain while a tick becomes due. When they
+// are back, they notice it at the same moment.
 func TestTrainedAllNoticeAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newChain(t, 3, *slotTime, nil)

@@ -11,8 +11,8 @@ import (
 // time.
 const lastOfTurn = 8
 
-// maxTicks limits the ticks of one transaction: one for a phase that ends at once, and one for the
-// next.
+// maxTicks limits the ticks of one transaction. Several ticks are useful if a phase that begins ends
+// at once.
 const maxTicks = 3
 
 // rank returns a client's place in the order of paying for ticks; 0 pays first. Members come before
@@ -56,7 +56,7 @@ func waitOfRank(rank int, turn, late time.Duration) time.Duration {
 	return late + time.Duration(rank-lastOfTurn-1)*turn
 }
 
-// needsDraw reports whether a tick waits for a draw of the chain, as in the program.
+// needsDraw reports whether a tick in this state needs a draw of the chain, as in the program.
 func needsDraw(s *coordinator.State) bool {
 	switch s.RunState {
 	case coordinator.WaitingForMembers, coordinator.Warmup, coordinator.RoundWitness:
@@ -83,7 +83,7 @@ func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 			if isArmed(armed, slot) && slot <= armed+program.DrawWait {
 				return n
 			}
-			return n + 1 // it arms, or leads to a state in which the draw decides what is due
+			return n + 1 // this tick starts the wait for its draw, or its draw decides what is due next
 		}
 		if !state.Tick(now, [32]byte{}) {
 			return n
@@ -93,8 +93,9 @@ func tickPlan(s *coordinator.State, now, armed, slot uint64) int {
 	return maxTicks
 }
 
-// notBefore returns now, but at least the state's time. The chain's clock never goes back, but its
-// estimate is up to a second late, and everything would be due at once in a state from the future.
+// notBefore returns now, but at least the state's time. The chain's clock never goes back, but the
+// estimate of its time may be up to a second late. If the state's time were in the future,
+// everything would seem to be due at once.
 func notBefore(s *coordinator.State, now uint64) uint64 {
 	return max(now, s.StateStart, s.MinimumSince, s.Epoch.StartTime)
 }
@@ -150,7 +151,7 @@ func (l *lookout) since(v *view) time.Time {
 	return v.since
 }
 
-// at returns the time of the next check, where at is the client's turn.
+// at returns the time of the next check. The parameter at is the start of the client's turn.
 func (l *lookout) at(v *view, at time.Time) time.Time {
 	if l.claim == v.claim && l.armed == v.armed && (l.blind || at.Before(l.again)) {
 		return l.again

@@ -21,7 +21,7 @@ type observation struct {
 	sample   *sample
 	missing  error     // the endpoint reports that the run does not exist
 	hint     *claim    // claim in a notice of an event
-	unclear  bool      // a notice of a transaction without its effect
+	unclear  bool      // a notice that does not contain the effect of its transaction
 	proved   *sighting // state that follows from signed transactions
 	proving  bool      // a proof has ended
 }

@@ -8,8 +8,9 @@
 //
 // It uses no network and no clock.
 //
-// This package and package rpc are Psyche's own code because of size: three calls with
-// github.com/gagliardetto/solana-go 1.14 link 31 modules into a program of 12.5 MB, these packages
-// three into 9.6 MB. Tests compare this package with the output of solana-go; the separate module
+// This package and package rpc exist because they are small: a program that makes three calls with
+// github.com/gagliardetto/solana-go 1.14 links 31 modules and has 12.5 MB. With these packages it
+// links three modules and has 9.6 MB. Tests compare this package with the output of solana-go, which
+// the separate module in testdata/generate produces.
 // in testdata/generate produces it.
 package transaction

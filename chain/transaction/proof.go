@@ -39,7 +39,7 @@ func Placed(instructions []Instruction) []Instruction {
 			continue
 		}
 		data := slices.Clone(placed[i].Data)
-		for at := 2; at < len(data); at += 14 { // the fields of a signature, including three such numbers
+		for at := 2; at < len(data); at += 14 { // each signature has 14 bytes of fields, three of them instruction numbers
 			for _, field := range []int{2, 6, 12} {
 				le.PutUint16(data[at+field:], uint16(i+1))
 			}

@@ -22,7 +22,7 @@ const keptSteps = 64
 type account struct {
 	runID string
 	id    identity.ID
-	onTCP bool // the run is on a server, whose log makes receipts
+	onTCP bool // the run is on a server, so that psyche run receipt can make a receipt from its log
 
 	mu       sync.Mutex
 	began    time.Time
@@ -31,7 +31,7 @@ type account struct {
 	counted  int               // results that counted
 	own      uint64            // tokens of own results that counted
 	all      uint64            // sequences of all members
-	sequence uint64            // tokens of one; 0: it has not trained yet
+	sequence uint64            // tokens of one sequence; 0: the process has not trained yet
 	sizes    map[uint32]uint32 // sequences of rounds that are not applied yet
 	tokens   map[uint32]uint64 // tokens of own results that are not applied yet
 	waiting  []uint32          // steps of own counted results that no saved model contains yet

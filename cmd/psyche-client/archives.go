@@ -49,7 +49,7 @@ func (c *trainCommand) archives(member identity.ID, events *event.Log, logger *s
 // close removes the files from locations that members reported.
 func (a *archives) close() error { return os.RemoveAll(a.reports.dir) }
 
-// initial loads the model of a checkpoint that does not come from peers.
+// initial loads the model of a checkpoint from a source other than peers.
 func (a *archives) initial(ctx context.Context, from coordinator.Checkpoint) (checkpoint.Snapshot, error) {
 	switch {
 	case a.ModelPath != "" && from.Kind != coordinator.CheckpointDummy:
@@ -133,7 +133,8 @@ func (a *archives) downloadBucket(ctx context.Context, bucket remote.Bucket, ste
 	return readLogged(a.logger, dir)
 }
 
-// arrives reports the download of a step's model occasionally to the log, and to the event log.
+// arrives returns a callback that reports the progress of downloading a step's model to the log and the
+// event log.
 func (a *archives) arrives(step uint32) remote.Progress {
 	logged := meter.Logged(a.logger, "downloading the model")
 	written := remote.InParts(func(done, all int64) {

@@ -58,7 +58,7 @@ func TestDownloadsAreTold(t *testing.T) {
 		c := reporting(t)
 		taken := downloadsOf(c)
 		wanted := coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Digest: digest, Step: 3}
-		for range 2 { // nothing of it remains: it is downloaded again
+		for range 2 { // no files remain, so the model is downloaded again
 			if _, err := c.archive(t.Context(), wanted, at); err != nil {
 				t.Fatalf("%s: %v", at, err)
 			}
@@ -78,8 +78,8 @@ func TestDownloadsAreTold(t *testing.T) {
 	}
 }
 
-// TestDownloadsFromOwnArchivesAreTold checks the same for the archives that --hub-repo and
-// --gcs-bucket name.
+// TestDownloadsFromOwnArchivesAreTold checks that the event log reports downloads from the archives
+// that --hub-repo and --gcs-bucket name.
 func TestDownloadsFromOwnArchivesAreTold(t *testing.T) {
 	files, digest := testModel(t, truly)
 	under := make(map[string][]byte, len(files))

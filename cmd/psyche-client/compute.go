@@ -21,10 +21,11 @@ func (f libraryFlags) load(threads threadCount, logger *slog.Logger) error {
 
 // deviceFlags select the device that computes a model.
 type deviceFlags struct {
-	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Compute device: cpu; cuda (first CUDA device); cuda:N; cuda:X,Y,Z (the first --data-parallelism of them are used); auto (cuda if libtorch finds a CUDA device, otherwise cpu)."`
+	Device torch.Choice `default:"auto" placeholder:"DEVICE" help:"Compute device: cpu; cuda (first CUDA device); cuda:N; cuda:X,Y,Z (the first N of them, for --data-parallelism N); auto (cuda if libtorch finds a CUDA device, otherwise cpu)."`
 }
 
-// devices returns the first count of the chosen devices, none for the CPU. libtorch must be loaded.
+// devices returns the devices that the flag selects, at most count of them, or none for the CPU.
+// libtorch must be loaded.
 func (f deviceFlags) devices(count int) ([]torch.Device, error) {
 	found, err := f.Device.Find(count)
 	if err != nil {
@@ -61,7 +62,7 @@ func chooseType(ctx context.Context, name string, devices []torch.Device, logger
 	case "f32":
 		return torch.F32, nil
 	case "f16":
-		return torch.F16, nil // models and trainers reject these if they do not work
+		return torch.F16, nil // if the device cannot compute in this type, models and trainers return an error
 	case "bf16":
 		return torch.BF16, nil
 	}

@@ -45,7 +45,8 @@ func outsideTokens(s checkpoint.Snapshot) (all []outside) {
 	return all
 }
 
-// warnOfTokens logs the ids beyond the vocabulary of a model that was read from a folder. The model never writes them.
+// warnOfTokens logs token ids that are beyond the vocabulary of a model. The model was read from folder
+// dir; it never generates these ids.
 func warnOfTokens(s checkpoint.Snapshot, dir string, logger *slog.Logger) {
 	for _, one := range outsideTokens(s) {
 		logger.Warn("token id beyond the vocabulary of the model; correct the file", "folder", dir, "file", one.file, "field", one.field, "id", one.id, "vocab_size", one.vocab)

@@ -18,7 +18,7 @@ type evalFlags struct {
 	EvalTasks       string `placeholder:"TASK,…" help:"Tasks for evaluating the model: arc_challenge, arc_easy, boolq, hellaswag, mmlu, mmlu_pro, openbookqa, piqa. Their data sets come from the Hugging Face Hub, its cache, or --eval-data."`
 	EvalFewshot     *int   `placeholder:"N" help:"Number of worked examples before each question. Default: 5 for mmlu_pro, none for other tasks."`
 	EvalSeed        uint64 `default:"42" placeholder:"SEED" help:"Seed for the choice of examples and for generated text (${default})."`
-	EvalTaskMaxDocs *int   `placeholder:"N" help:"Number of questions per task, from its start; for a task with several subjects, per subject. Default: all."`
+	EvalTaskMaxDocs *int   `placeholder:"N" help:"Number of questions to use, from the start of each task, or of each subject if a task has several. Default: all."`
 	EvalData        string `type:"path" env:"EVAL_DATA" placeholder:"DIR" help:"Folder of data sets to use instead of the Hub: OWNER/NAME/PART/SPLIT.jsonl or .parquet, as on the Hub."`
 	EvalHidden      bool   `name:"include-hidden" help:"Also read lock files, metadata, and files and folders whose names begin with a dot in --eval-data."`
 	PromptTask      bool   `help:"Also generate text with the model, into the event log."`
@@ -68,8 +68,8 @@ func fetchDataset(access hubFlags, logger *slog.Logger) func(ctx context.Context
 	}
 }
 
-// readerOf returns a reader that runs the texts of tasks through a model, with the tokenizer next
-// to it.
+// readerOf returns a reader that runs the texts of tasks through a model. The reader uses the tokenizer
+// in the model's files.
 func readerOf(lm eval.LM, s checkpoint.Snapshot) (*eval.Reader, error) {
 	coder, err := tokenizer.Find(s.File)
 	switch {

@@ -32,7 +32,7 @@ func TestEvaluateTasks(t *testing.T) {
 	requireTorch(t)
 	dir := t.TempDir()
 	all := evaluateTasks(t, "--eval-tasks", "piqa,mmlu", "--eval-data", evalData, "--eval-fewshot", "5", "--samples", filepath.Join(dir, "samples.jsonl"), "--events-dir", dir)
-	// The expected values are the harness's: learn/eval/testdata/vectors.json.
+	// The expected values come from lm-evaluation-harness: learn/eval/testdata/vectors.json.
 	if got := all.Tasks["piqa"]; got.Scores["acc"] != 5./12 || got.Scores["acc_norm"] != 4./12 || got.Documents != 12 || got.Fewshot != 5 {
 		t.Errorf("piqa: %+v", got)
 	}

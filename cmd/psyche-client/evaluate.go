@@ -117,7 +117,7 @@ func (c *evaluateCommand) lossOf(ctx context.Context, evaluator *train.Evaluator
 	return &evaluation{loss, math.Exp(loss), len(data.sequences), data.of, len(data.sequences) * c.SeqLen, step}, events.Append(measuredLoss(step, loss, len(data.sequences), begun))
 }
 
-// lossTask is the name of the mean loss in the event log, for its task and its score.
+// lossTask is the name of the task and of the score that the event log uses for the mean loss.
 const lossTask = "loss"
 
 // measuredLoss returns the event for a mean loss over a number of sequences.

@@ -24,7 +24,7 @@ func openEventLog(dir string) (*event.Log, error) {
 	return event.Open(filepath.Join(dir, eventsFile))
 }
 
-// beginEventLog opens the event log of a process outside of runs.
+// beginEventLog opens the event log of a process that is not in a run.
 func beginEventLog(dir, role string) (*event.Log, error) {
 	events, err := openEventLog(dir)
 	if err != nil {
@@ -33,7 +33,8 @@ func beginEventLog(dir, role string) (*event.Log, error) {
 	return events, events.Append(event.Started{Role: role, PID: os.Getpid()})
 }
 
-// endEventLog closes an event log. It first adds why if the process ended with an error.
+// endEventLog closes an event log. If why is not nil, it first records why as the error that ended
+// the process.
 func endEventLog(events *event.Log, why error) error {
 	var err error
 	if why != nil {

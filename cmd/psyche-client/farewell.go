@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// closeTimeout is the time for the rest of a command to close after an interrupt, if the disk does
-// not respond. Other files may wait for the same disk.
+// closeTimeout is the time that a command has to close its files after an interrupt. Closing can block
+// if the disk does not respond.
 const closeTimeout = 5 * time.Second
 
-// endWithoutTheDisk ends the program after an interrupt, even if operations wait for the disk. It
-// calls last before.
+// endWithoutTheDisk ends the program closeTimeout after an interrupt, even if file operations still
+// block. Before
+// that, it calls last.
 func endWithoutTheDisk(ctx context.Context, last func()) {
 	context.AfterFunc(ctx, func() {
 		time.Sleep(closeTimeout)

@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// largeModel is the size of weights in bytes from which on copies of models are most of the
-	// garbage.
+	// largeModel is a size of weights in bytes. At this size and above, most of the garbage is copies
+	// of models.
 	largeModel = 64 << 20
-	// garbagePercent is the GC percentage for a large model: the garbage may grow to this
-	// percentage of the live memory. Go's default of 100 keeps copies of unused models for minutes.
-	// Numbers contain no pointers, so that collections are cheap: a run of one member with 20 M
-	// parameters, in epochs of four rounds of 64 tokens, took 16.3 s of the processor instead of
-	// 15.9, and as long.
+	// garbagePercent is the GC percentage for a large model: the garbage may grow to this percentage of
+	// the live memory. Go's default of 100 keeps copies of unused models for minutes. More frequent
+	// collections are cheap, because weights contain no pointers. A run of one member with 20 M
+	// parameters, in epochs of four rounds of 64 tokens, used 16.3 s of CPU time instead of 15.9 s, and
+	// took equally long.
 	garbagePercent = 25
-	// leastPercent is the GC percentage for a model without kept copies
+	// leastPercent is the GC percentage for a model that is too large to keep copies of
 	// (required.MaxCopied).
 	leastPercent = 10
 )
 
-// leaveLittle sets the GC percentage for weights of a size, unless the environment sets it.
+// leaveLittle sets the GC percentage for a model with the given bytes of weights, unless the
+// environment sets it.
 func leaveLittle(weights int64) {
 	percent := garbagePercent
 	if weights > required.MaxCopied {

@@ -18,9 +18,9 @@ import (
 	"github.com/psyche-go/psyche/host/tcp"
 )
 
-// hosted downloads the starting model of a run from the run's server, once. Trusting the server is
-// not an additional risk: it names the model in any case, and if it gives members different models,
-// they notice that their replicas differ.
+// hosted downloads the initial model of a run from the run's server, once. The member need not trust
+// the server more for this: the server chooses the model in any case. If it gives members different
+// models, they notice that their replicas differ.
 type hosted struct {
 	host   *hostFlags
 	runID  string
@@ -62,7 +62,7 @@ func (h *hosted) model(ctx context.Context) (string, error) {
 
 // fetch downloads the model into a folder.
 func (h *hosted) fetch(ctx context.Context, dir string) error {
-	key, err := identity.Generate(rand.Reader) // reading is public
+	key, err := identity.Generate(rand.Reader) // the server gives the model to any key
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (h *hosted) fetch(ctx context.Context, dir string) error {
 			parcel.MaxSize, write, func(done, all uint64) {
 				progress(int64(done), int64(all))
 			})
-		_ = write.CloseWithError(err) // nil means the end
+		_ = write.CloseWithError(err) // a nil error ends the content with io.EOF
 		got <- err
 	}()
 	err = parcel.Unpack(content, dir)

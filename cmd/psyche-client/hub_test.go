@@ -62,7 +62,7 @@ func testRunRepo(t *testing.T, want checkpoint.Snapshot) {
 	if got, err := c.initial(context.Background(), begin); err != nil || got.Manifest().Digest() != digest {
 		t.Errorf("initial model: %v", err)
 	}
-	// The cache has the files now. So has the cache of a user whose own tools downloaded them.
+	// The cache has the files now, as if the user's own tools had downloaded them.
 	place, err := c.runRepo(begin)
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ type initModelCommand struct {
 	Tokenizer string `default:"bytes" enum:"bytes,none" help:"Tokenizer to include: ${enum}."`
 }
 
-// Run creates a Hugging Face folder. It needs no libtorch.
+// Run creates a model folder in the Hugging Face format. It does not need libtorch.
 func (c *initModelCommand) Run(t terminal) error {
 	if entries, err := os.ReadDir(c.Output); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty; choose another folder", c.Output)
@@ -43,7 +43,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	if err := fits("the weights", weightBytes(description.NumParameters), allocatableMemory()); err != nil {
 		return fmt.Errorf("%s: %d parameters: %w, or choose smaller values of hidden_size, num_hidden_layers and vocab_size", c.Config, description.NumParameters, err)
 	}
-	_ = checkpoint.RemoveUnfinishedOf(c.Output) // remains take space; the check reports what is still missing
+	_ = checkpoint.RemoveUnfinishedOf(c.Output) // leftovers take space; the next check reports what is still missing
 	if err := diskspace.Check(c.Output, "the weights", weightBytes(description.NumParameters), nil); err != nil {
 		return fmt.Errorf("--output: %w, or choose another folder", err)
 	}
@@ -72,7 +72,7 @@ func (c *initModelCommand) Run(t terminal) error {
 	return err
 }
 
-// weightBytes returns the size of a model with the given number of parameters, at most the largest number.
+// weightBytes returns the size of a model with the given number of parameters, at most math.MaxUint64.
 func weightBytes(parameters int64) uint64 {
 	if uint64(parameters) > math.MaxUint64/required.Value { // also below 0: the count has overflowed
 		return math.MaxUint64

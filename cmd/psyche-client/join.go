@@ -36,9 +36,9 @@ XDG_STATE_HOME or in ~/.local/state; checkpoints go to psyche/runs in the same f
 this key pays for the client's transactions. The client refuses a program that this version does
 not know, because a program can take everything in the key's account.
 
-If only the run's host has the model, it comes from the run's server or from the members. Before
-joining, the client reports the memory, disk and bandwidth that the run needs and the resources
-of this machine. It warns if a resource is short, and exits if the run certainly does not fit.
+If only the run's host has the model, the client gets it from the run's server or from members.
+Before joining, the client reports the memory, disk and bandwidth that the run needs and the
+resources of this machine. It warns if a resource is short, and exits if the run certainly does not fit.
 Ctrl-C leaves the run; the same command joins it again.`
 }
 
@@ -66,7 +66,7 @@ func (c *joinCommand) member() (command trainCommand, explain func(error) error,
 	return command, func(err error) error { return explainLink(link, err) }, err
 }
 
-// onChain is member for a run on a chain.
+// onChain is like member, for a run on a chain.
 func (c *joinCommand) onChain() (command trainCommand, err error) {
 	link, err := invite.ParseChain(c.Link)
 	if err != nil {

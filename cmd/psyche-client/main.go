@@ -132,7 +132,7 @@ func explainMemory(err error) error {
 	return fmt.Errorf("an allocation%s failed for lack of memory; use a smaller micro batch or shorter sequences, --recompute or --compute-dtype bf16 if the command has them, another --device, or a smaller model: %w", size, err)
 }
 
-// newParser parses command lines into all.
+// newParser returns a parser that fills all from a command line.
 func newParser(ctx context.Context, all *commands, t terminal) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche-client"),

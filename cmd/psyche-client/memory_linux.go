@@ -24,8 +24,8 @@ func peakMemory() uint64 {
 // the container or control group if that has less. 0 means unknown.
 func availableMemory() uint64 { return availableIn("/") }
 
-// allocatableMemory returns the maximum number of bytes that this process can allocate: the
-// available memory and the free swap space, or the rest of a ulimit. 0 means unknown.
+// allocatableMemory returns the maximum number of bytes that this process can allocate: the available
+// memory and the free swap space, but at most the rest of a ulimit. 0 means unknown.
 func allocatableMemory() uint64 {
 	bytes := availableMemory()
 	if bytes == 0 {
@@ -44,7 +44,7 @@ func allocatableMemory() uint64 {
 	return bytes
 }
 
-// availableIn is availableMemory for a system whose files are in root.
+// availableIn is like availableMemory, for a system whose files are in the folder root.
 func availableIn(root string) uint64 {
 	text, err := os.ReadFile(filepath.Join(root, "proc/meminfo"))
 	if err != nil {
@@ -61,8 +61,9 @@ func availableIn(root string) uint64 {
 		if slices.Contains(strings.Split(parts[1], ","), "memory") {
 			kind = groupsV1
 		}
-		// Each parent group has a limit too. A container may see its path on the host, and only its
-		// own group as the top.
+		// The limits of all parent groups apply too. In a container, the path may be the one outside
+		// the container, while the files show the container's own group as the root. Paths without
+		// files are skipped.
 		for path := filepath.Join("/", parts[2]); ; path = filepath.Dir(path) {
 			if free, limited := kind.free(filepath.Join(root, kind.top, path)); limited {
 				available = min(available, free)
@@ -90,14 +91,14 @@ func (g groupFiles) free(dir string) (bytes uint64, limited bool) {
 		return 0, false
 	}
 	stat, _ := os.ReadFile(filepath.Join(dir, "memory.stat"))
-	// The group counts file pages, and reclaims them when a process needs memory. Files that were
-	// read twice are active.
+	// The group counts cached pages of files as used, but reclaims them when a process needs memory.
+	// The active pages belong to files that were read more than once.
 	used := numberIn(filepath.Join(dir, g.used))
 	used -= min(used, field(stat, g.inactive)+field(stat, g.active))
 	return limit - min(limit, used), true
 }
 
-// field returns the number after the name at the start of a line; 0 if there is none.
+// field returns the number that follows name at the start of a line, or 0 if no line has one.
 func field(text []byte, name string) uint64 {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		if fields := strings.Fields(lines.Text()); len(fields) >= 2 && fields[0] == name {

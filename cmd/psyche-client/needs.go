@@ -21,8 +21,8 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// needs are the resources that a member of a run needs on its machine, in bytes. If the CPU
-// computes, a micro batch uses the memory of the host.
+// needs are the resources that a member of a run needs on its machine, in bytes. If the CPU computes, a
+// micro batch uses main memory.
 type needs struct {
 	required.Bytes
 	device uint64 // memory of a computing device: weights, gradient, and a micro batch
@@ -40,7 +40,8 @@ type step struct {
 // logits_at_once in learn/torch/shim/ends.cc.
 const logitsOnCPU, logitsOnDevice = 32 << 20, 256 << 20
 
-// working returns the minimum memory of a micro batch at its end: saved activations, and logits.
+// working returns the minimum memory of a micro batch when its forward pass ends: saved activations,
+// and logits.
 func (s step) working(of model.Description, seqLen uint32) uint64 {
 	tokens, most, kept := uint64(s.microBatch)*uint64(seqLen), uint64(logitsOnCPU), of.Activations
 	if s.device {
@@ -63,7 +64,7 @@ func needsOf(run config.Model, audited bool, of model.Description, s step, keep 
 	return n
 }
 
-// machine has the resources of this machine in bytes. 0 bytes of memory are unknown.
+// machine has the resources of this machine in bytes. For memory, 0 means unknown.
 type machine struct {
 	memory uint64          // that processes can still take
 	disk   diskspace.Space // of the checkpoint folder
@@ -83,8 +84,9 @@ func fits(kind string, bytes, available uint64) error {
 // errTooLarge means that something does not fit into the memory.
 var errTooLarge = errors.New("too large for this machine")
 
-// refusal returns an error if this machine has less than the certain need of a member. The estimates of shortages are
-// larger, and lead to warnings only. has.disk includes the size of older checkpoints in the folder.
+// refusal returns an error if this machine has less than a member certainly needs. The method shortages
+// estimates larger needs, and these lead to warnings only. has.disk includes the size of older
+// checkpoints in the folder.
 func (n needs) refusal(has machine, dir string) error {
 	if has.device > 0 {
 		if 2*n.Model > has.device {
@@ -153,10 +155,10 @@ func (n needs) warn(has machine, remedy string, logger *slog.Logger) {
 // configTimeout limits the wait for the model's description.
 const configTimeout = 10 * time.Second
 
-// weigh logs the needs of the run and the resources of this machine, and returns an error if the
-// run certainly does not fit. It returns no error once a model may have been loaded, which itself
-// uses memory. It cannot judge a model that only members have, because its description is not known
-// yet.
+// weigh logs the needs of the run and the resources of this machine, and returns an error if the run
+// certainly does not fit. Once a model may have been loaded, weigh returns no error, because that model
+// already uses memory. If only members have the model, weigh cannot judge its needs, because the
+// model's description is not known yet.
 func (t *trainers) weigh(ctx context.Context, run config.Model, audited bool, from coordinator.Checkpoint, hosted string) error {
 	first := !t.weighed
 	t.weighed = true
@@ -219,8 +221,8 @@ func (s step) remedy(of model.Description, seqLen uint32) string {
 	return text
 }
 
-// step returns how the command computes a micro batch. If the type is chosen later, it may be
-// smaller.
+// step returns how the command computes a micro batch. For --compute-dtype auto, the type is chosen
+// later; step assumes the smaller type.
 func (c *trainCommand) step(device bool) step {
 	s := step{microBatch: c.MicroBatchSize, size: required.Value, recompute: c.Recompute, device: device}
 	if c.ComputeDtype != "f32" {

@@ -68,9 +68,9 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// TestWorking checks that with recomputing a layer keeps only the inputs of its halves, and one
-// layer is recomputed at a time. Two-byte activations need half the memory. Memory of a device does
-// not count for the host. Not all logits of a large vocabulary are stored at once.
+// TestWorking checks the memory of a micro batch. With recomputing, a layer keeps only the inputs of
+// its halves, and one layer is recomputed at a time. Two-byte activations need half the memory. Device
+// memory does not count as main memory. Not all logits of a large vocabulary are stored at once.
 func TestWorking(t *testing.T) {
 	_, of := quickstartModel(t)
 	run := config.Model{MaxSeqLen: 256}

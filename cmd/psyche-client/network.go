@@ -101,8 +101,8 @@ func interfaceAddress(name string) (net.IP, error) {
 	return nil, fmt.Errorf("--bind-p2p-interface %s: no such interface with an address; available: %s", name, strings.Join(names, ", "))
 }
 
-// options returns the options of the peer-to-peer node: TCP for bulk data, and QUIC where TCP
-// cannot connect.
+// options returns the options of the peer-to-peer node. The node uses TCP for bulk data, and QUIC if
+// TCP cannot connect.
 func (f *networkFlags) options(key identity.Key, events *event.Log, logger *slog.Logger) (p2p.Options, error) {
 	ip, err := f.address()
 	if err != nil {

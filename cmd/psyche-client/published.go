@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/cmd/internal/published"
 )
 
-// publishedVariables are the flags of train for which the original documents environment variables;
-// docs/command-lines.md lists all.
+// publishedVariables are the flags of train for which the original Psyche documents environment
+// variables. docs/command-lines.md lists all of them.
 var publishedVariables = []string{
 	"identity-secret-key-path", "bind-p2p-port", "bind-p2p-interface", "iroh-relay", "iroh-discovery", "logs",
 	"oltp-auth-header", "oltp-metrics-url", "oltp-tracing-url", "oltp-logs-url", "oltp-report-interval", "metrics-local-port",
@@ -26,19 +26,21 @@ var publishedVariables = []string{
 	"max-concurrent-downloads", "sidecar-port", "delete-old-steps", "keep-steps", "events-dir", "keep-event-files",
 }
 
-// joinVariables are the variables of join. Settings that the link contains have none.
+// joinVariables returns the flags of join that also read environment variables: all except settings in
+// the link.
 func joinVariables() []string {
 	return slices.DeleteFunc(slices.Clone(publishedVariables), func(name string) bool { return name == "run-id" || name == "server-addr" })
 }
 
-// idleFlags are flags of the original that have no effect here. Each logs a warning if it is given.
+// idleFlags are flags of the original Psyche that have no effect here. Each logs a warning if it is
+// given.
 type idleFlags struct {
-	GradAccumInFP32 bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
+	GradAccumInFP32 bool    `name:"grad-accum-in-fp32" help:"No effect: gradients are always summed in f32."`
 	IrohRelay       string  `default:"psyche" placeholder:"KIND" enum:"psyche,n0,disabled" help:"disabled is the same as --no-relaying. psyche and n0 name relays of another network; here, members relay for each other (--p2p-relay)."`
 	IrohDiscovery   string  `default:"n0" placeholder:"KIND" enum:"n0,local" help:"local is the same as --local-discovery. n0 names a service of another network; here, the run's host gives each member the addresses of the others."`
-	SidecarPort     *uint16 `placeholder:"PORT" help:"Changes nothing: no part of the training runs in Python."`
-	Compression     *uint32 `placeholder:"N" help:"Changes nothing: clients do not use zlib, whose level this flag set."`
-	KeepEventFiles  *int    `placeholder:"N" help:"Changes nothing: a process writes one event log file."`
+	SidecarPort     *uint16 `placeholder:"PORT" help:"No effect: no part of the training runs in Python."`
+	Compression     *uint32 `placeholder:"N" help:"No effect: this flag set the level of zlib, which clients do not use."`
+	KeepEventFiles  *int    `placeholder:"N" help:"No effect: a process writes one event log file."`
 }
 
 // apply applies the flags that have a partial effect.

@@ -82,8 +82,8 @@ func TestPublishedVariables(t *testing.T) {
 	}
 }
 
-// TestPublishedDefaults compares the defaults of train with the original's, except the defaults
-// that docs/command-lines.md lists as different.
+// TestPublishedDefaults compares the defaults of train with the defaults of the original Psyche,
+// except the defaults that docs/command-lines.md lists as different.
 func TestPublishedDefaults(t *testing.T) {
 	page, err := os.ReadFile("../../docs/command-lines.md")
 	if err != nil {

@@ -18,9 +18,9 @@ import (
 )
 
 // reports is the state of the locations that members reported for the run's model. Any member may
-// report any location, even before every honest upload.
+// report any location, and may do so before every honest member has uploaded the model.
 type reports struct {
-	dir     string         // for downloads from them, used by this client only; removed at its end
+	dir     string         // folder for downloads from reported locations; used by this client only, removed by close
 	refused map[claim]bool // claims that provided a wrong model
 	limits  map[coordinator.Place]int64
 }
@@ -45,10 +45,10 @@ func reportsDir(runID string, member identity.ID) (string, error) {
 	return filepath.Join(cache, "psyche", "reports", fmt.Sprintf("%x", name[:16])), nil
 }
 
-// fromReport gets the wanted model from a location that a member reported. It trusts nothing. It
-// downloads the location only if the location claims to have the model, and is not larger than the
-// model may be. It loads the download only if it is that model, bit for bit. It removes the files,
-// unless the download was interrupted: then they remain for the next attempt.
+// fromReport gets the wanted model from a location that a member reported. It does not trust the
+// location. It downloads only if the location claims to have the model, and if the files are not larger
+// than the model can be. It loads the download only if it is that model, bit for bit. It removes the
+// files, unless the download was interrupted: then they remain for the next attempt.
 func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error) {
 	claimed := claim{at, wanted.Digest}
 	if a.reports.refused[claimed] {
@@ -76,7 +76,7 @@ func (a *archives) fromReport(ctx context.Context, wanted coordinator.Checkpoint
 	return snapshot, err
 }
 
-// downloadReport downloads a location into a folder in the given one.
+// downloadReport downloads the model from a location into a subfolder of folder.
 func (a *archives) downloadReport(ctx context.Context, wanted coordinator.Checkpoint, at coordinator.Place, folder string) (dir string, err error) {
 	from := coordinator.Checkpoint{Kind: at.Kind, Repo: at.Repo, Revision: at.Revision}
 	limit := a.sizeLimit(ctx, wanted)

@@ -59,16 +59,16 @@ and another run is open. It does not leave a run because a preferred run has ope
 waits for members counts as open. If no round runs and no client joins for 6 hours, the machine
 moves to another run in which rounds run.
 
-The client is a separate process: psyche-client join, of the program that is installed when the
+The client is a separate process that runs psyche-client join, in the version installed when the
 process starts. If it exits before its run ends, it is restarted, after 5 seconds at first and up
 to 10 minutes later on. After four such exits in a row, the machine tries the next run. If the link
 or the command line of a run is wrong, or its server lied, the machine does not try that run again:
 it reports the problem and continues with the other runs. It never joins a run on a server whose
-key differs from the key in the link. If it has seen the right key before, it waits for that key;
-otherwise it checks every hour while there are other runs.
+key differs from the key in the link. If it has seen the right key before, it waits for that server;
+otherwise it checks the address every hour while there are other runs.
 
-At the first Ctrl-C or SIGTERM, the client leaves its run properly; a second signal ends it at
-once. When all runs are over, this command exits.
+At the first Ctrl-C or SIGTERM, the client leaves its run properly; a second signal ends the client
+immediately. When all runs are over, this command exits.
 
 The file contains the links and flags of psyche-client join, in TOML:
 
@@ -127,7 +127,7 @@ func (c *serveCommand) Run(ctx context.Context, t terminal) (err error) {
 }
 
 // lockServing takes this user's lock for starting clients. Clients inherit the open file, so that a
-// client that outlives its keeper still holds the lock.
+// client that outlives psyche-client serve still holds the lock.
 func lockServing() (*os.File, error) {
 	state, err := stateFolder(os.LookupEnv)
 	if err != nil {

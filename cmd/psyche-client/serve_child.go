@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ending is the result of a client.
+// ending describes how a client process ended.
 type ending struct {
 	code int    // its exit code; -1: a signal ended it
 	text string // additional explanation; may be empty
@@ -40,12 +40,14 @@ type child struct {
 	kill      func() error
 }
 
-// startChild starts a client. It is not in the terminal's foreground group, so that only its keeper
-// passes an interrupt on to it. It keeps the lock open while it lives.
+// startChild starts a client. The client is not in the terminal's foreground group, so that an
+// interrupt reaches it only through this process. It keeps the lock file open while it runs.
 func startChild(program string, args []string, lock *os.File, t terminal) (*child, error) {
 	command := exec.Command(program, args...)
 	command.Stdout, command.Stderr = t.Out, t.Err
-	// Without it, a crash or a lack of memory in Go ends with 2, as a wrong command line does, and the run is put aside.
+	// By default, a crash of the Go runtime or a lack of memory ends a program with status 2, like a
+	// wrong command line, and this run would be put aside. With this variable, a signal ends the
+	// program.
 	command.Env = append(os.Environ(), "GOTRACEBACK=crash")
 	command.ExtraFiles = []*os.File{lock}
 	command.SysProcAttr = ownGroup()

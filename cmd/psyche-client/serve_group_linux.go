@@ -2,8 +2,8 @@ package main
 
 import "syscall"
 
-// ownGroup shields a child from signals that a terminal sends to all of its processes, and makes
-// the child leave its run if its keeper dies.
+// ownGroup shields a child from signals that a terminal sends to all of its processes. The child leaves
+// its run if its parent process dies.
 func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 }

@@ -18,10 +18,10 @@ const (
 	asideEvery = time.Hour     // interval of checks of a run whose address now has a different server, if there are other runs
 	idleLimit  = 6 * time.Hour // maximum idle time of a waiting run while another run trains
 
-	firstRestart = 5 * time.Second // pause before a client is restarted; it doubles with each consecutive end
+	firstRestart = 5 * time.Second // pause before a client is restarted; it doubles with each consecutive exit
 	longestPause = 10 * time.Minute
-	endsInARow   = 4                // consecutive ends of a run's clients before other runs get a turn
-	longLife     = 10 * time.Minute // life of a client after which its end counts as the first again
+	endsInARow   = 4                // consecutive exits of a run's clients before other runs get a turn
+	longLife     = 10 * time.Minute // a client that ran this long starts a new count of consecutive exits
 	politeEnd    = 10 * time.Minute // time for a client to leave a run in favour of another run
 )
 
@@ -53,8 +53,8 @@ func (k *keeper) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// next waits for an open run and returns the first. It returns nil if no run can ever be open
-// again.
+// next waits until a run is open, and returns the first open run. It returns nil if no run can ever be
+// open again.
 func (k *keeper) next(ctx context.Context) (*servedRun, error) {
 	for {
 		var soonest time.Time
@@ -117,7 +117,7 @@ func (k *keeper) putAside(r *servedRun, reason string, isOver, isFinal bool) {
 	}
 }
 
-// verdict returns the error for the end of all runs, or nil.
+// verdict returns an error that lists the runs that could not be joined, or nil if all runs are over.
 func (k *keeper) verdict() error {
 	var wrong []string
 	for _, r := range k.runs {
@@ -262,7 +262,7 @@ func (k *keeper) better(ctx context.Context, r *servedRun, wanted func(doings) b
 	return nil
 }
 
-// backOff returns the pause after a number of consecutive ends.
+// backOff returns the pause after a number of consecutive exits.
 func (k *keeper) backOff(ends int) time.Duration {
 	wait := firstRestart
 	for range ends - 1 {

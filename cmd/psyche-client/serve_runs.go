@@ -24,7 +24,7 @@ const (
 	maxServedFile = 64 << 10 // bytes of a list
 )
 
-// servedRun is a run that this machine may join, with the results so far.
+// servedRun is a run that this machine may join, with the results of earlier attempts.
 type servedRun struct {
 	link  string
 	flags []string // of psyche-client join
@@ -93,7 +93,7 @@ func (c *serveCommand) read(ctx context.Context, t terminal) ([]*servedRun, erro
 	return runs, nil
 }
 
-// readFile reads the list of runs. Flags of the command line follow the flags in the file.
+// readFile reads the list of runs. Flags of the command line are appended to the flags in the file.
 func (c *serveCommand) readFile(flags []string) ([]*servedRun, error) {
 	path := c.Runs
 	if path == "" {

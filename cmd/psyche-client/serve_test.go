@@ -42,7 +42,7 @@ type served struct {
 	log       strings.Builder
 }
 
-// see sets what the next look at a run finds.
+// see sets the result of the next checks of a run.
 func (s *served) see(name string, o outlook) {
 	s.access.Lock()
 	defer s.access.Unlock()
@@ -242,8 +242,8 @@ func TestServeLeaves(t *testing.T) {
 }
 
 // TestServeAnotherServer checks that serve never joins a run at whose address a different server
-// answers. It waits for a run that it has seen before. It retries a run that it has not seen from
-// time to time while there are other runs.
+// answers. If serve has reached the right server before, it waits for that server. Otherwise, while
+// there are other runs, it checks the address from time to time.
 func TestServeAnotherServer(t *testing.T) {
 	for _, met := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -279,7 +279,7 @@ func TestServeAnotherServer(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // the only run, and never seen: the link is wrong
+	synctest.Test(t, func(t *testing.T) { // this is the only run, and its server was never reached: the link is wrong
 		s := newServed("a")
 		s.see("a", outlook{prospect: isStranger, reason: "another key"})
 		if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "another key") || s.starts != nil {
@@ -360,8 +360,8 @@ func TestServeInterrupt(t *testing.T) {
 	}
 }
 
-// TestJudge checks that the states are distinguished in which no client, or not this key, can join
-// a run.
+// TestJudge checks that judge distinguishes the states in which no client can join a run, and the
+// states in which only this key cannot.
 func TestJudge(t *testing.T) {
 	key := backendtest.Key(1).ID()
 	me := coordinator.ClientID(key)
@@ -504,7 +504,7 @@ func TestServedProcess(t *testing.T) {
 	}
 }
 
-// TestServeIsAlone checks that a second keeper of the same user is refused.
+// TestServeIsAlone checks that a second psyche-client serve of the same user is refused.
 func TestServeIsAlone(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	lock, err := lockServing()

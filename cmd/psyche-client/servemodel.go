@@ -34,7 +34,7 @@ type serveModelCommand struct {
 	APIKeyFile     string        `name:"api-key-file" type:"existingfile" placeholder:"FILE" group:"Requests:" help:"File with the API key that requests must send as Authorization: Bearer KEY. Default: PSYCHE_API_KEY. Without a key, the server answers every client that can reach the address."`
 	MaxRunning     int           `default:"4" placeholder:"N" group:"Requests:" help:"Requests generated concurrently, in one batch (${default}). Each has its own KV cache."`
 	MaxWaiting     int           `default:"16" placeholder:"N" group:"Requests:" help:"Maximum number of waiting requests (${default}). Further requests are refused with status 429."`
-	MaxTime        time.Duration `default:"10m" placeholder:"DURATION" group:"Requests:" help:"Time limit of a request, including its wait (${default}). The answer is cut off after that."`
+	MaxTime        time.Duration `default:"10m" placeholder:"DURATION" group:"Requests:" help:"Time limit of a request, including its wait (${default}). After this time, the answer is cut off."`
 	Threads        threadCount   `placeholder:"N" help:"Threads of libtorch. 0 uses OMP_NUM_THREADS, or else one thread per CPU."`
 	libraryFlags   `embed:""`
 	inferenceFlags `embed:""`
@@ -48,7 +48,7 @@ own template or --chat-template. The template also determines whether requests m
 server refuses a request with an unknown field that would change the answer, and names the field. It
 also refuses messages that contain control tokens of the model.
 
-Concurrent answers are computed together: each pass through the model generates one token of each.
+Concurrent answers are computed together: a pass through the model generates a token of each answer.
 The command is meant for talking to a checkpoint, not for serving many users. vLLM loads the same
 folder: vllm serve MODEL --dtype float32.`
 }

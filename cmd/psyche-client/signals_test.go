@@ -58,7 +58,7 @@ func TestSignals(t *testing.T) {
 	t.Setenv("HF_ENDPOINT", "http://"+silent.Addr().String())
 	t.Setenv("HF_TOKEN", "token")
 	link := "psyche://" + silent.Addr().String() + "/r?key=" + identity.FromSeed([identity.SeedSize]byte{1}).ID().String() + "&genesis=" + strings.Repeat("ab", 32)
-	pipe := filepath.Join(t.TempDir(), "key") // to open it blocks until a writer opens it
+	pipe := filepath.Join(t.TempDir(), "key") // opening it blocks until a writer opens it
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ type soloCommand struct {
 	trackerFlags  `embed:"" group:"Trackers:"`
 	Telemetry     telemetry.Flags `embed:"" group:"Trackers:"`
 	soloOptimizer
-	exampleFlags `embed:"" group:"Flags of the original:"`
+	exampleFlags `embed:"" group:"Flags of the original Psyche:"`
 }
 
 // Help returns the text below the command's summary in --help.
@@ -59,7 +59,7 @@ after an interrupt or an error. The data, its order and --seq-len must stay the 
 may change; the command prints the changes. --model is read only for a new training.`
 }
 
-// learner is a trainer of either kind.
+// learner is a trainer with either of the two optimizers.
 type learner interface {
 	Step(ctx context.Context, step uint32, batch data.Batch) (loss float64, err error)
 	Evaluate(ctx context.Context, sequences [][]int32) (float64, error)
@@ -136,8 +136,8 @@ func (c *soloCommand) check(line *kong.Context) error {
 	return c.checkFlags()
 }
 
-// open checks everything before the first step, because an error must not come after an hour. done
-// reports whether no step is left.
+// open checks everything that can fail before the first step, so that the user sees an error at once.
+// done reports whether no step is left.
 func (s *solo) open(ctx context.Context) (done bool, err error) {
 	c, logger := &s.options, s.terminal.logger()
 	if c.Save == "" {

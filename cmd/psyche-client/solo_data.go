@@ -99,7 +99,8 @@ func (c *soloCommand) fitsDisk(parameters int64, probe diskspace.Probe) error {
 	return nil
 }
 
-// fits returns an error if what training on the CPU adds to a model that was read does not fit into the available memory.
+// fits returns an error if the memory that training on the CPU takes is not available. The model itself
+// was already read and is not included.
 func (c *soloCommand) fits(parameters int64, available uint64) error {
 	kind, values := "the gradient and the momentum", uint64(2)
 	if c.Optimizer == "adamw" {

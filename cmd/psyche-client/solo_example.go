@@ -6,14 +6,15 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// exampleFlags are flags of the original's example that are aliases here, or have no effect.
+// exampleFlags are flags of the example program of the original Psyche. Here they are aliases or have
+// no effect.
 type exampleFlags struct {
 	Distro             bool    `help:"Same as --optimizer distro."`
 	OptimStats         bool    `help:"Write each tensor's share of the gradient and momentum to the event log at every step."`
-	StartStep          uint32  `default:"1" placeholder:"N" help:"Number of the first step of a new training, which determines its learning rate and sequences (${default}). A resumed training continues with its own next step."`
-	GradAccumInFP32    bool    `name:"grad-accum-in-fp32" help:"Changes nothing: gradients are always summed in f32."`
-	AttnImplementation *string `placeholder:"NAME" help:"Changes nothing: attention has one implementation."`
-	Python             bool    `help:"Changes nothing: no part of the training runs in Python."`
+	StartStep          uint32  `default:"1" placeholder:"N" help:"First step of a new training (${default}). This number determines the learning rate and the sequences. A resumed training continues with its next step."`
+	GradAccumInFP32    bool    `name:"grad-accum-in-fp32" help:"No effect: gradients are always summed in f32."`
+	AttnImplementation *string `placeholder:"NAME" help:"No effect: attention has one implementation."`
+	Python             bool    `help:"No effect: no part of the training runs in Python."`
 }
 
 // idle returns the flags without effect.
@@ -48,7 +49,7 @@ func (s *solo) begin() {
 	s.dataIndex = uint64(s.step) * uint64(s.options.TotalBatch)
 }
 
-// idle returns the flags of a command line without effect.
+// idle returns the given flags that have no effect.
 func (c *soloCommand) idle(line *kong.Context) []idleFlag {
 	all := append(c.exampleFlags.idle(), c.soloOptimizer.idle(line)...)
 	return append(all, idleFlag{c.OptimStats && c.Save == "" && c.EventsDir == "", "--optim-stats", "there is no event log; give --events-dir or --save"})

@@ -16,7 +16,7 @@ var errFolderInUse = errors.New("another process is using it")
 // folder, because each checkpoint replaces the folder.
 type folderClaim struct{ file *os.File }
 
-// claimFolder verifies before a training that it can be saved.
+// claimFolder locks the folder for a training, and checks that the training can be saved there.
 func claimFolder(dir string) (*folderClaim, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -35,7 +35,8 @@ func claimFolder(dir string) (*folderClaim, error) {
 	return c, nil
 }
 
-// lockBeside creates and locks the file, which its previous holder removes.
+// lockBeside creates and locks the lock file. It retries if the previous holder removes the file
+// meanwhile.
 func lockBeside(dir string) (*folderClaim, error) {
 	path := filepath.Join(filepath.Dir(dir), "."+filepath.Base(dir)+".lock")
 	file, err := filelock.Open(path, 0o600)

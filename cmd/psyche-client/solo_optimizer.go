@@ -64,12 +64,12 @@ func (o soloOptimizer) idle(line *kong.Context) (all []idleFlag) {
 	return all
 }
 
-// defaultWarmup does not depend on the number of steps, if there are enough, so that a training in
+// defaultWarmup is the same for every larger number of steps, so that a training in
 // parts gives the same result as an uninterrupted training.
 const defaultWarmup = 10
 
-// warmup returns the number of warmup steps for a training of steps steps. usual is the default if
-// the flag is not set.
+// warmup returns the number of warmup steps for a training with the given number of steps. usual is the
+// default if the flag is not set.
 func (o soloOptimizer) warmup(usual, steps uint32) uint32 {
 	switch {
 	case o.WarmupSteps != nil:

@@ -86,7 +86,7 @@ func savedWarmup(saved map[string]string) uint32 {
 }
 
 // compareSettings returns an error if the settings do not permit continuing the training in save.
-// It describes all other changes.
+// Otherwise it returns a description of the changed settings.
 func compareSettings(save string, saved map[string]string, all []setting) (changed string, err error) {
 	var changes []string
 	for _, s := range all {

@@ -5,7 +5,8 @@ import (
 	"runtime"
 )
 
-// threadCount is the number of computing threads; 0 means one per CPU, or OMP_NUM_THREADS.
+// threadCount is the number of computing threads. 0 means OMP_NUM_THREADS or, if it is unset, one per
+// CPU.
 type threadCount int
 
 // Validate is called when the command line is parsed.

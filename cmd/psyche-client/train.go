@@ -38,7 +38,7 @@ type memberFlags struct {
 
 	sourceFlags `embed:"" group:"Model and data:"`
 
-	AcceptLoss    bool `help:"Join at once with the older model in --checkpoint-dir even if no connected member has the newest recorded model; training that neither this model nor a connected member has is lost. By default, the client waits for a member that has the newest model." group:"In the run:"`
+	AcceptLoss    bool `help:"Join immediately with the older model in --checkpoint-dir even if no connected member has the newest recorded model; training that neither this model nor a connected member has is lost. By default, the client waits for a member that has the newest model." group:"In the run:"`
 	FollowUpdates bool `help:"Stay in the run if its main authority replaces the trained model. By default, the client exits." group:"In the run:"`
 
 	MicroBatchSize int         `help:"Sequences in one pass through the model; fewer use less memory." default:"1" group:"Computing:"`
@@ -53,17 +53,17 @@ type memberFlags struct {
 	checkpointFlags `embed:"" group:"Checkpoints:"`
 	uploadFlags     `embed:"" group:"Uploads and the Hub:"`
 	hubFlags        `embed:"" group:"Uploads and the Hub:"`
-	FinalWait       time.Duration `help:"Maximum time to stay after the run is finished: to get the final model after missing the end, or to give it to members that missed the end. 0s means no wait." default:"30s" group:"In the run:"`
+	FinalWait       time.Duration `help:"Maximum time to stay after the run is finished, to get the final model if this client missed the end, or to send the model to members that missed the end. 0s means no wait." default:"30s" group:"In the run:"`
 
 	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path" group:"Logs and metrics of this machine:"`
 
-	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"Time that each training takes in a run whose checkpoint is Dummy, a model for network tests." group:"In the run:"`
+	DummyTrainingDelaySecs float64 `placeholder:"SECONDS" help:"Duration of each training if the run's checkpoint is Dummy, a model for network tests." group:"In the run:"`
 
 	debugFlags   `embed:"" group:"Logs and metrics of this machine:"`
 	trackerFlags `embed:"" group:"Trackers:"`
 	Telemetry    telemetry.Flags `embed:"" group:"Trackers:"`
 	evalFlags    `embed:"" group:"Evaluation:"`
-	idleFlags    `embed:"" group:"Flags of the original:"`
+	idleFlags    `embed:"" group:"Flags of the original Psyche:"`
 }
 
 // Help returns the text below the command's summary in --help.

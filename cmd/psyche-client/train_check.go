@@ -118,8 +118,8 @@ func probeFolder(dir string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// checkRun checks the folders that the client reads before it joins, because members wait for each
-// other.
+// checkRun checks the folders that the client will read. It does so before the client joins, because
+// the other members would wait for a client that cannot train.
 func (f *trainers) checkRun(ctx context.Context, definition env.Definition) error {
 	run, err := config.DecodeModel(definition.Definition)
 	if err != nil {

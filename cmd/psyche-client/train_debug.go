@@ -152,7 +152,7 @@ func writeResults(dir string, logger *slog.Logger) (*resultWriter, error) {
 	return w, nil
 }
 
-// see takes a valid result. It does not wait for the disk.
+// see queues a valid result for writing. It does not wait for the disk.
 func (w *resultWriter) see(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) {
 	if w == nil {
 		return

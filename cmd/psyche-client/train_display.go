@@ -22,7 +22,7 @@ type display struct {
 	errors  io.Writer
 }
 
-// newDisplay makes the display of the flags; nil if they request none, or if there is no terminal.
+// newDisplay makes the display that --logs selects; nil if it selects none, or if there is no terminal.
 func newDisplay(logs logFormat, t terminal) *display {
 	if !logs.drawn() || !isTerminal(os.Stdin) || !isTerminal(t.Out) {
 		return nil

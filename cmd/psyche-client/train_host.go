@@ -27,7 +27,7 @@ type hostFlags struct {
 
 	ServerTimeout time.Duration `help:"Time limit for the first connection to the server or the chain." default:"30s"`
 
-	ServerKey    string `help:"Required server key, in base58; the server logs it. By default, the client stores the first key that it sees in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
+	ServerKey    string `help:"Required server key, in base58; the server logs it. By default, the client accepts the first key that a server shows, and stores it in --known-servers." placeholder:"KEY" env:"SERVER_KEY"`
 	KnownServers string `help:"File with the keys of known servers. Default: psyche/known_servers in the user's configuration folder." placeholder:"FILE" env:"PSYCHE_KNOWN_SERVERS" type:"path"`
 
 	Genesis string `help:"Required hash of the run, as printed by psyche run create and psyche run status." placeholder:"HASH" env:"RUN_GENESIS"`
@@ -147,9 +147,9 @@ func (f *hostFlags) findRun(ctx context.Context, o *solana.Options, runID string
 	return chain.Need(ctx, cost)
 }
 
-// vouch checks that a program is the known one before anything is signed for it: a signature lets
-// the program take the whole balance of the key's account. The answers of a link's nodes are not a
-// proof; see docs/solana.md.
+// vouch checks that a program is the known one before anything is signed for it: a signature lets the
+// program take the whole balance of the key's account. The nodes that an invite link names can give
+// false answers; see docs/solana.md.
 func (f *hostFlags) vouch(ctx context.Context, chain *admin.Chain, at transaction.PublicKey, logger *slog.Logger) error {
 	owner, err := chain.Vouch(ctx, at, program.ELF)
 	switch {
@@ -174,8 +174,8 @@ type payments struct {
 	done    chan struct{}
 }
 
-// paidEvery is the interval of these records. A killed process leaves its payments since the last
-// record unrecorded.
+// paidEvery is the interval at which payments are recorded. If the process is killed, its payments
+// since the last record are not recorded.
 const paidEvery = 500 * time.Millisecond
 
 func (p *payments) report() {
@@ -191,7 +191,7 @@ func (p *payments) report() {
 	}
 }
 
-// write appends an event if there were payments since the newest one.
+// write appends an event if there were payments since the newest event.
 func (p *payments) write() {
 	costs := p.client.Costs()
 	now := event.Paid{Transactions: costs.Landed, Lamports: costs.Lamports, Ticks: costs.Ticks, OutOfTurn: costs.OutOfTurn, Rent: costs.Rent}

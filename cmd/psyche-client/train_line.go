@@ -144,7 +144,7 @@ func (r *roundLine) left(steps uint32) (likely, least, most time.Duration) {
 	}
 	quantile := func(quarters int) time.Duration { return sorted[min(len(sorted)-1, len(sorted)*quarters/4)] }
 	mean := sum / time.Duration(len(sorted))
-	between := max(0, mean-quantile(2)) // only a few rounds are at the end of an epoch
+	between := max(0, mean-quantile(2)) // the mean includes the pauses between epochs, and the quartiles of single rounds do not
 	times := func(each time.Duration) time.Duration {
 		return time.Duration(min(float64(each)*float64(steps), math.MaxInt64/2))
 	}

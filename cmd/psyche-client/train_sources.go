@@ -24,7 +24,7 @@ type sourceFlags struct {
 
 	AllowInnerData bool `help:"Allow the run to name data at private addresses: on this machine, in private networks, and link-local. The run's main authority decides which data is read and trained on. Not needed for a data server on the host of --server-addr."`
 
-	OtherCheckpointDir []string `placeholder:"DIR" help:"The --checkpoint-dir of another member, on this machine or mounted here. The client looks there for the run's model if no member provides it. May be repeated." sep:"none" type:"path"`
+	OtherCheckpointDir []string `placeholder:"DIR" help:"The --checkpoint-dir of another member, on this machine or mounted here. The client looks there for the run's model if no member provides the model. May be repeated." sep:"none" type:"path"`
 
 	AllowPrivateRepos bool `help:"Allow the run to name Hub repositories that need your token. The run's main authority decides which repositories are read, trained on and shared."`
 }

@@ -44,8 +44,8 @@ func (f *trainers) dataOptions(run config.Model, description model.Description) 
 	}
 }
 
-// Time limits for the first connection to a data server. If there is no other location, the client
-// cannot take part without it.
+// Time limits for the first connection to a data server: if it is the only location of the data, and if
+// the data has other locations. In the first case, the client cannot take part without the server.
 const (
 	onlyServerTimeout = time.Minute
 	someServerTimeout = 5 * time.Second
@@ -93,8 +93,8 @@ func (f *trainers) trust(at config.ServerData) func(identity.ID) error {
 	}
 }
 
-// knownDataServers opens the file with the keys of data servers. Runs' servers use the same file.
-// It is opened even if --server-key makes it unnecessary for them.
+// knownDataServers opens the file with the keys of data servers. The file also contains the keys of the
+// servers of runs. It is opened even if --server-key gives the key of the run's server.
 func (c *trainCommand) knownDataServers(logger *slog.Logger) (*secure.KnownServers, error) {
 	_, known, err := secure.Choose("", c.KnownServers, func(address string, key identity.ID) {
 		logger.Warn("unknown data server key; verify it with the operator of the data server or the run", "server", address, "key", key)

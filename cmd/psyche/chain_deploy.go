@@ -17,7 +17,7 @@ type chainDeploy struct {
 	nodeFlags  `embed:""`
 	signFlags  `embed:""`
 	agreeFlags `embed:""`
-	Final      bool `help:"Give up the right to change the program permanently."`
+	Final      bool `help:"Permanently give up the right to change the program."`
 }
 
 // nodeFlags select the nodes of a chain.

@@ -23,7 +23,7 @@ import (
 
 // chainStart runs a chain for development.
 type chainStart struct {
-	Listen  string   `default:"127.0.0.1:8899" placeholder:"HOST:PORT" help:"Address for JSON-RPC and WebSockets (${default}). The next port also accepts both, as tools expect."`
+	Listen  string   `default:"127.0.0.1:8899" placeholder:"HOST:PORT" help:"Address for JSON-RPC and WebSockets (${default}). The next port also accepts both, because tools for Solana expect WebSockets there."`
 	SlotMs  int      `name:"slot-ms" default:"400" help:"Duration of a slot, in milliseconds (${default})."`
 	Ledger  string   `type:"path" placeholder:"FILE" help:"File for the chain. An existing chain is continued."`
 	Program []string `sep:"none" placeholder:"ID=FILE" help:"Program to install at the address ID when the chain starts. May be repeated."`
@@ -102,7 +102,7 @@ func (c chainStart) open(begin localnet.Config) (*localnet.Ledger, *chainPlace, 
 	return ledger, place, nil
 }
 
-// chainPlace is the location of a chain.
+// chainPlace is where a chain is stored: in a file, or in memory only.
 type chainPlace struct {
 	path string
 	file *kept.File // nil: in memory only

@@ -23,7 +23,7 @@ type dashboard struct {
 	RunIDs        []string      `name:"run-id" sep:"none" placeholder:"ID" help:"With --rpc: run on the chain. May be repeated. Default: all runs of the program."`
 	HTTPAddr      string        `name:"http-addr" default:"127.0.0.1:8090" placeholder:"HOST:PORT" help:"Address to serve the page on (${default}). Every client that can reach it may read it."`
 	Dir           string        `type:"path" placeholder:"DIR" help:"Folder for copies of the logs of --follow and --rpc. Default: psyche/dash in the user's cache folder."`
-	MemberEvents  []string      `aliases:"events" sep:"none" placeholder:"PATTERN" help:"Event logs of members (events.jsonl). The page shows their loss and speed as reported by the members. * matches any part of a name. May be repeated. Event logs in the given folders are found automatically."`
+	MemberEvents  []string      `aliases:"events" sep:"none" placeholder:"PATTERN" help:"Event logs of members (events.jsonl). The page shows the loss and speed that the members report. * matches any part of a name. May be repeated. Event logs in the given folders are found automatically."`
 	Every         time.Duration `default:"5s" help:"Polling interval for servers and chains (${default})."`
 	KnownServers  string        `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File with the keys of known servers. Default: psyche/known_servers in the user's configuration folder."`
 	onchain.Flags `embed:""`

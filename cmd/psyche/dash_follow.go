@@ -62,7 +62,7 @@ func (c *dashboard) followServer(g *gather.Gatherer, text string, to console, lo
 	return nil
 }
 
-// copyLog appends to the file the part of a server's log that it lacks.
+// copyLog appends the missing part of a server's log to the file.
 func copyLog(ctx context.Context, o tcp.Options, file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {

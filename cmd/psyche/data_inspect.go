@@ -21,11 +21,11 @@ type dataInspect struct {
 	Dir       string `arg:"" name:"dir" help:"Folder of token files; with --order also the URL of a mixture's JSON file."`
 	SeqLen    int    `default:"1" help:"Count sequences of this many tokens (${default})."`
 	TokenSize int    `enum:"0,2,4,8" default:"0" help:"Bytes per token: 2, 4 or 8. 0 reads the size from data.json, *.metadata or *.idx next to the files, or else uses 2 if the ids of --vocab-size or --tokenizer fit (${default})."`
-	VocabSize int    `default:"0" help:"Vocabulary size: the command fails on a token id that is not below it. 0 uses the tokenizer's size in data.json, if there is one (${default})."`
+	VocabSize int    `default:"0" help:"Vocabulary size: the command fails on a token id that is not below this size. 0 uses the tokenizer's size in data.json, if there is one (${default})."`
 	Tokenizer string `placeholder:"FILE" help:"Tokenizer for showing a sample as text: a tokenizer.json or tokenizer.model, a folder that contains one, OWNER/NAME of a model on the Hub, or the word bytes for one token per byte. Default: the tokenizer that data.json names, if it exists."`
 	Sample    int    `default:"64" placeholder:"N" help:"Tokens of the first sequence to show as text; 0 means none (${default})."`
 	Position  uint64 `default:"0" placeholder:"N" help:"Sequence to show instead of the first (${default})."`
-	Order     uint64 `default:"0" placeholder:"N" help:"Print only the locations of the sequences of N indices of a run, from --position on, in tab-separated columns. Every client reads the sequences in this order (${default})."`
+	Order     uint64 `default:"0" placeholder:"N" help:"Print only the locations of N sequences, from --position on, in the order in which every client of a run reads them, in tab-separated columns; 0 prints the usual report (${default})."`
 	Shuffle   uint64 `default:"0" placeholder:"SEED" help:"With --order: shuffling seed, as in solo --shuffle; 0 keeps the order of the files (${default})."`
 
 	AllowInnerData bool `help:"With --order: allow a mixture to name addresses of this machine and of private networks."`

@@ -48,7 +48,7 @@ func (c dataSamples) Run(ctx context.Context, to console) error {
 		_, _ = fmt.Fprintf(to.err, "unread keys: %v; --strict refuses them\n", made.Unread)
 	}
 	if made.Others > 0 {
-		_, _ = fmt.Fprintf(to.err, "skipped %d files in folders that are not JSON with conversations\n", made.Others)
+		_, _ = fmt.Fprintf(to.err, "skipped %d files that do not contain conversations in JSON\n", made.Others)
 	}
 	left := made.Long + made.Unlearned + made.Refused
 	_, err = fmt.Fprintf(to.out, "%s: %d samples of %d conversations, %d tokens, %d of them learned; left out: %d longer than %d tokens, %d without an answer, %d refused%s\n",

@@ -25,7 +25,7 @@ import (
 
 type dataServe struct {
 	DataConfig  string `required:"" placeholder:"FILE" help:"The data.toml with the data to serve."`
-	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run whose members to serve."`
+	RunID       string `name:"run-id" required:"" env:"RUN_ID" placeholder:"ID" help:"Name of the run to serve."`
 	hostFlags   `embed:""`
 	ListenAddr  string `required:"" placeholder:"HOST:PORT" help:"Address to serve on. Clients connect to the address in the run's data_location."`
 	Keypair     string `type:"path" placeholder:"FILE" help:"Key file of this server: solana-keygen JSON or 32 raw bytes. Default: RAW_IDENTITY_SECRET_KEY. Without either, each start uses a new key, which clients do not recognize."`
@@ -122,7 +122,8 @@ func (c dataServe) openEvents(key identity.Key) (*event.Log, error) {
 	return events, events.Append(event.Started{Role: "data server", ID: key.ID().String(), RunID: c.RunID, PID: os.Getpid()})
 }
 
-// endEvents ends the event log. It first adds why if the server ended with an error.
+// endEvents ends the event log. If why is not nil, it first records why as the error that ended the
+// server.
 func (c dataServe) endEvents(events *event.Log, why error) error {
 	var err error
 	if why != nil {
@@ -152,7 +153,7 @@ func (c dataServe) key(logger *slog.Logger) (identity.Key, error) {
 		return key, err
 	}
 	if key, err = identity.Generate(rand.Reader); err == nil {
-		logger.Warn("no key given: this process uses a new key, and clients that saw it will refuse the next key; create a key file with: psyche keys new", "key", key.ID())
+		logger.Warn("no key given: this process uses a new key, and clients that know it will refuse the key of the next start; create a key file with: psyche keys new", "key", key.ID())
 	}
 	return key, err
 }

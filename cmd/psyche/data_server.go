@@ -140,7 +140,7 @@ func (c serverRun) oneRun(flag string, runs []config.Run) (file string, run conf
 	return saved[0], run, err
 }
 
-// serveData also serves data if --data-config is set. The returned function stops it.
+// serveData starts a data server if --data-config is set. The returned function stops it.
 func (c serverRun) serveData(ctx context.Context, runs []config.Run, o *server.Options, events *stateEvents) (func() error, error) {
 	if c.DataConfig == "" {
 		if c.DataAddr != "" {

@@ -18,18 +18,18 @@ type dataTokenize struct {
 	Tokenizer       string   `default:"bytes" placeholder:"FILE" help:"Tokenizer: a tokenizer.json or tokenizer.model, a folder that contains one, OWNER/NAME of a model on the Hugging Face Hub, or the word bytes for one token per byte (${default})."`
 	TokenSize       int      `enum:"0,2,4" default:"0" help:"Bytes per token: 2 or 4. 0 means 2 if every id of the tokenizer fits, otherwise 4 (${default})."`
 	Format          string   `enum:"auto,text,jsonl,json,csv,parquet,arrow" default:"auto" help:"File format: text (one text per file), jsonl (one JSON object per line), json (an array of objects, objects one after the other, or one object), csv, parquet or arrow. auto uses the file extension: .jsonl, .ndjson, .json, .csv, .tsv (these and text files also followed by .gz, .zst, .lz4 or .br), .parquet, .pq, .parq, .arrow, .feather or .ipc; otherwise it detects Parquet and Arrow by their content, and reads all other files as text (${default})."`
-	Field           string   `placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the path to it: messages.content selects the texts of a list, one per line, messages[0].content only the first. A list of integers is read as token ids. In a single JSON object, the first list on the path contains the texts. Default: text; a .json file with one object is then one text."`
+	Field           string   `placeholder:"NAME" help:"Key (JSON) or column (CSV, Parquet, Arrow) of the text, or the path to the text: messages.content selects the texts of a list, one per line; messages[0].content selects only the first text. A list of integers is read as token ids. In a single JSON object, the first list on the path contains the texts. Default: text; a .json file with one object is then one text."`
 	Quotes          string   `enum:"auto,double,none" default:"auto" help:"Double quotes in CSV and TSV: double for quotes around values (RFC 4180), none for quotes as text. auto means none for .tsv, otherwise double (${default})."`
 	Split           string   `default:"train" placeholder:"NAME" help:"Split to read, for data sets with several splits (${default})."`
 	Include         []string `sep:"none" placeholder:"PATTERN" help:"Pattern for names of files to read in folders, as in --include '*.go'. May be repeated."`
 	IncludeHidden   bool     `help:"Also read lock files, metadata, and files and folders whose names begin with a dot."`
 	HeldOut         []string `sep:"none" placeholder:"FILE" help:"File to hold out of training. May be repeated."`
-	HeldOutFraction float64  `default:"0" help:"Fraction of the text files in folders, and of the texts in other files, to hold out of training, at least 0 and less than 1. If it is above 0, at least one of two or more is held out (${default})."`
+	HeldOutFraction float64  `default:"0" help:"Fraction of the text files in folders, and of the texts in other files, to hold out of training, at least 0 and less than 1. Above 0, at least one text is held out if there are two or more (${default})."`
 	BOS             string   `name:"bos" placeholder:"TOKEN" help:"Token before each text, by its name in tokenizer.json."`
 	EOS             string   `name:"eos" placeholder:"TOKEN" help:"Token after each text, instead of --separator."`
 	Separator       *string  `placeholder:"TEXT" help:"Separator after each text, with escapes as in Go; empty means none. Default: \\n, or none with --eos."`
 	ShardTokens     int      `default:"0" placeholder:"N" help:"Maximum tokens per file, at least 65536; 0 means 67108864 (${default})."`
-	Workers         int      `default:"0" placeholder:"N" help:"Number of texts to encode concurrently; the output does not depend on it. 0 means one per CPU (${default})."`
+	Workers         int      `default:"0" placeholder:"N" help:"Number of texts to encode concurrently; the output does not depend on this number. 0 means one per CPU (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
 	Paths           []string `arg:"" name:"path" help:"Files, file patterns, folders, and Hugging Face Hub data sets: hf://datasets/OWNER/NAME, optionally followed by @REVISION, or by a path or pattern. Files that are not UTF-8 text are skipped and counted. To continue after an interrupt or a full disk, run the same command again."`
 }

@@ -17,8 +17,8 @@ type doctor struct {
 
 // Help returns the text below the command's summary in --help.
 func (c *doctor) Help() string {
-	return `This program has no dependencies. Training has: psyche-client doctor checks them. This command also
-runs psyche-client doctor if it finds that program.`
+	return `This program has no dependencies. Training has dependencies, which psyche-client doctor checks. This
+command also runs psyche-client doctor if it finds that program.`
 }
 
 // errNoClient explains what to do if this machine can only host.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestDoctorLeadsOn checks that doctor reports this program, continues with the report of the other
-// program, and tells the user what to do if that is missing.
+// TestDoctorLeadsOn checks that doctor reports this program and continues with the report of the other
+// program. If the other program is missing, doctor tells the user what to do.
 func TestDoctorLeadsOn(t *testing.T) {
 	client := filepath.Join(t.TempDir(), "psyche-client")
 	for name, c := range map[string]struct {

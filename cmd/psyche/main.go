@@ -72,7 +72,7 @@ type commands struct {
 		Airdrop chainAirdrop `cmd:"" help:"Request SOL from the faucet of a test chain."`
 		Balance chainBalance `cmd:"" help:"Show the balance of a key on a chain."`
 	} `cmd:"" help:"Prepare chains for runs." group:"Chains:"`
-	Solana solanaCommands `cmd:"" help:"Administer runs on a chain, with the command names of the original's documentation." group:"Commands of the original's documentation:"`
+	Solana solanaCommands `cmd:"" help:"Administer runs on a chain, with the command names from the documentation of the original Psyche." group:"Commands from the documentation of the original Psyche:"`
 	Keys   struct {
 		New  keysNew  `cmd:"" help:"Create a key file."`
 		Show keysShow `cmd:"" help:"Print the id of a key."`
@@ -172,7 +172,7 @@ func run(ctx context.Context, args []string, to console) (code int) {
 	return exitOK
 }
 
-// newParser parses command lines into all.
+// newParser returns a parser that fills all from a command line.
 func newParser(ctx context.Context, all *commands, to console) (*kong.Kong, error) {
 	return kong.New(all,
 		kong.Name("psyche"),

@@ -178,7 +178,7 @@ func TestServerRunKeepsItsPort(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	var errs strings.Builder
 	command := append([]string{"server", "run", "--server-addr", "127.0.0.1", "--log", "none"}, args...)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a server that starts anyway
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // ends a server that starts although it must not
 	defer cancel()
 	code := run(ctx, command, console{io.Discard, &errs})
 	if code != exitFailed || !strings.Contains(errs.String(), filepath.Join(dir, portFile)) || !strings.Contains(errs.String(), "--server-port") {

@@ -18,7 +18,7 @@ import (
 
 // resumeFlags make a run start from a checkpoint of an earlier run.
 type resumeFlags struct {
-	ResumeFrom string `placeholder:"DIR|hub:OWNER/NAME[@REVISION]" help:"Checkpoint of a run to resume from, with its step, epoch and data index, instead of the model in the file. If it is a folder, every client needs a copy at that path or its own --model-path."`
+	ResumeFrom string `placeholder:"DIR|hub:OWNER/NAME[@REVISION]" help:"Checkpoint to resume from, instead of the model in the file. The run continues at the checkpoint's step, epoch and data index. If the checkpoint is a folder, every client needs a copy at the same path, or another folder in --model-path."`
 }
 
 // apply sets the checkpoint as the run's start. It pins a repository to its newest commit, so that

@@ -26,7 +26,7 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := somebody(grantee); err != nil {
+	if err := rejectZeroKey(grantee); err != nil {
 		return err
 	}
 	if err := c.submit(ctx, to, coordinator.Authorize{Grantee: coordinator.ClientID(grantee), Allowed: !c.Revoke}); err != nil {
@@ -40,8 +40,8 @@ func (c *runAuthorize) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// somebody rejects the zero key, which the original uses for all keys.
-func somebody(grantee identity.ID) error {
+// rejectZeroKey returns an error for the zero key, which stands for every key in the original Psyche.
+func rejectZeroKey(grantee identity.ID) error {
 	if grantee == (identity.ID{}) {
 		return usagef("the zero key %s cannot be authorized: to admit every key, create the run without --permissioned", grantee)
 	}

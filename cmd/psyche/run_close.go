@@ -14,8 +14,8 @@ type runClose struct {
 
 // Help returns the text below the command's summary in --help.
 func (c *runClose) Help() string {
-	return `The run must be paused or finished. After this command it cannot be changed. Its log stays on the
-server and can be exported. The main authority signs.`
+	return `The run must be paused or finished. After this command, the run cannot be changed. Its log stays on
+the server and can be exported. The main authority signs.`
 }
 
 // Run ends a run permanently.

@@ -22,7 +22,7 @@ import (
 // serverFlags select a server and the way to authenticate it.
 type serverFlags struct {
 	ServerAddr   string         `env:"SERVER_ADDR" placeholder:"HOST:PORT" help:"Address of the run's server."`
-	ServerKey    string         `env:"SERVER_KEY" placeholder:"KEY" help:"Required server key, in base58. By default, the command stores the first key that it sees in --known-servers."`
+	ServerKey    string         `env:"SERVER_KEY" placeholder:"KEY" help:"Required server key, in base58. By default, the command accepts the first key that a server shows, and stores it in --known-servers."`
 	KnownServers string         `env:"PSYCHE_KNOWN_SERVERS" type:"path" placeholder:"FILE" help:"File with the keys of known servers. Default: psyche/known_servers in the user's configuration folder."`
 	Timeout      *time.Duration `placeholder:"TIME" help:"Time limit. Default: 10s, or 5m on a chain."`
 }
@@ -39,7 +39,7 @@ const (
 	chainTimeout  = 5 * time.Minute
 )
 
-// within limits a command to --timeout, or else to standard.
+// within limits a command to --timeout, or to standard if the flag is not set.
 func (c serverFlags) within(ctx context.Context, standard time.Duration) (context.Context, context.CancelFunc) {
 	if c.Timeout != nil {
 		standard = *c.Timeout

@@ -17,9 +17,9 @@ type runEject struct {
 
 // Help returns the text below the command's summary in --help.
 func (c *runEject) Help() string {
-	return `A waiting client is removed at once, a member at the end of the current round. It cannot join before
-the epoch after the next. If fewer clients would remain than an epoch needs to start, the command does
-nothing unless --yes is given. The main authority signs.`
+	return `Removes a waiting client immediately, and a member at the end of the current round. The client cannot
+join before the epoch after the next. If fewer clients would remain than an epoch needs to start, the
+command does nothing unless --yes is given. The main authority signs.`
 }
 
 // errStops rejects an ejection that would stop the run unexpectedly.
@@ -50,8 +50,8 @@ func (c *runEject) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// remaining returns the number of members and pending clients other than without, and whether
-// without is one of them.
+// remaining returns the number of members and pending clients that remain without a client. present is
+// true if the client is a member or pending.
 func remaining(s *coordinator.State, without coordinator.ClientID) (present bool, left int) {
 	count := func(id coordinator.ClientID) {
 		if id == without {

@@ -22,7 +22,7 @@ import (
 type runExamine struct {
 	File    string  `arg:"" name:"file" type:"path" help:"Run log: a file from psyche run export or psyche run archive, or the journal in a server's folder. Or a client's evidence-*.json against its server."`
 	Entry   *uint64 `placeholder:"N" help:"Required with a log. Number of the entry, from 0, or from 1 on a chain, as shown by the page and by psyche run replay --states."`
-	Exhibit string  `placeholder:"FILE" type:"path" help:"The accuser's evidence file: exhibit-STEP-KEY.psye in the folder audits-KEY next to its checkpoints. With it, the command examines the result as well as the trial."`
+	Exhibit string  `placeholder:"FILE" type:"path" help:"The accuser's evidence file: exhibit-STEP-KEY.psye in the folder audits-KEY next to its checkpoints. With this file, the command also examines the result, not only the trial."`
 	Model   string  `placeholder:"DIR" type:"path" help:"Folder of any model of the run, which provides the shapes of the tensors. Required with --exhibit."`
 }
 

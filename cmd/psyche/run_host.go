@@ -36,7 +36,7 @@ func (f *hostFlags) onChain() (bool, error) {
 	return f.Given(), f.checkTimeout()
 }
 
-// chain returns the options for the run's chain, without the run.
+// chain returns the options for the run's chain, except the run.
 func (f *hostFlags) chain(key identity.Key, errs io.Writer) (solana.Options, error) {
 	o, err := f.Options(key, warnings(errs))
 	if errors.Is(err, onchain.ErrFlags) {
@@ -64,7 +64,7 @@ func (f *hostFlags) dial(ctx context.Context, runID string, key identity.Key, er
 	return f.dialLogged(ctx, runID, key, nil, errs)
 }
 
-// dialLogged is dial for long connections. Without a logger, warnings of a chain go to errs, and
+// dialLogged is like dial, for long connections. Without a logger, warnings of a chain go to errs, and
 // warnings of a server are dropped.
 func (f *hostFlags) dialLogged(ctx context.Context, runID string, key identity.Key, logger *slog.Logger, errs io.Writer) (runHost, error) {
 	isChain, err := f.onChain()
@@ -106,8 +106,7 @@ func (f *hostFlags) look(ctx context.Context, runID string, errs io.Writer) (*co
 	return seen.State, err
 }
 
-// lookAt returns the newest update of a run's host. It uses a random key, because reading is
-// public.
+// lookAt returns the newest update of a run's host. It uses a random key, because every key may read.
 func (f *hostFlags) lookAt(ctx context.Context, runID string, errs io.Writer) (backend.Update, error) {
 	key, err := identity.Generate(rand.Reader)
 	if err != nil {
@@ -149,7 +148,7 @@ func (f actFlags) submit(ctx context.Context, to console, a coordinator.Action) 
 	return f.decide(ctx, to, func(*coordinator.State, coordinator.ClientID) (coordinator.Action, error) { return a, nil })
 }
 
-// decide is submit for an action that depends on the state of the run.
+// decide is like submit, for an action that depends on the state of the run.
 func (f actFlags) decide(ctx context.Context, to console, decide func(*coordinator.State, coordinator.ClientID) (coordinator.Action, error)) error {
 	key, err := f.key(f.Given())
 	if err != nil {

@@ -62,8 +62,8 @@ func replayMetered(path, name string, to io.Writer) (*follow.Follower, journal.S
 	return server.ReplayFrom(path, from, nil)
 }
 
-// readLog verifies the log of a run, and calls see with each entry and the state after it, which
-// see must not keep.
+// readLog verifies the log of a run, and calls see with each entry and the state after it. see must not
+// keep the state.
 func readLog(path string, to io.Writer, see func(logEntry, *coordinator.State)) (logEnd, error) {
 	from, done, err := metered(path, filepath.Base(path), to)
 	if err != nil {

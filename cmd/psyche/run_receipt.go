@@ -26,9 +26,9 @@ type runReceipt struct {
 func (c *runReceipt) Help() string {
 	return `Reports a member's contribution to a run: its counted rounds and tokens, its share of the total, and
 the part that is in the run's newest recorded model. The numbers come from the log, which the command
-verifies. The receipt contains the hash of the last entry that it covers. With the log, or a longer
-copy of it, the receipt can be verified without trust in the member or the server. If a receipt does
-not verify, the exit code is 6. The log of a run on a chain is its archive, which can be created from
+verifies. The receipt contains the hash of the last entry that it covers. With the log, or a longer copy
+of the log, every reader can verify the receipt without trust in the member or the server. If a receipt
+does not verify, the exit code is 6. The log of a run on a chain is its archive, which can be created from
 the chain's nodes.`
 }
 
@@ -62,8 +62,8 @@ func (c *runReceipt) Run(to console) error {
 	return printReceipt(to.out, r, name, &log, c.File)
 }
 
-// count reads the log, and returns the member's receipts at its end and at entry until, or none if
-// until is 0. name is the member's newest display name.
+// count reads the log. It returns the member's receipt at the end of the log, and the receipt at the
+// entry with number until. If until is 0, the second receipt is zero. name is the member's newest display name.
 func (c *runReceipt) count(member identity.ID, until uint64, to io.Writer) (end, at receipt.Receipt, name string, log logEnd, err error) {
 	book := receipt.NewBook(member)
 	log, err = readLog(c.File, to, func(e logEntry, s *coordinator.State) {

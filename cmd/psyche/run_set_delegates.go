@@ -27,7 +27,7 @@ func (c *runSetDelegates) Run(ctx context.Context, to console) error {
 	return setDelegates(ctx, to, c.actFlags, func([]coordinator.ClientID) []coordinator.ClientID { return delegates })
 }
 
-// setDelegates replaces the delegates of the signing key. choose returns the new delegates for the
+// setDelegates replaces the delegates of the signing key. choose computes the new delegates from the
 // current ones.
 func setDelegates(ctx context.Context, to console, f actFlags, choose func(before []coordinator.ClientID) []coordinator.ClientID) error {
 	var delegates []coordinator.ClientID

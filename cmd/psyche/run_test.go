@@ -87,8 +87,8 @@ func (a administrator) does(want int, text string, args ...string) string {
 // differing matches text of messages that differs between runs: times, keys, signatures and hashes.
 var differing = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}|\b[1-9A-HJ-NP-Za-km-z]{43,88}\b|\b[0-9a-f]{64}\b|(?s)\{\n.*\}`)
 
-// printed checks the output of a command. A command that succeeds prints text, a datum. The whole
-// output of a command that fails is the message of the name text.
+// printed checks the output of a command. If the command succeeds, its output must contain text. If it
+// fails, text is the name of the golden message that its whole output must equal.
 func printed(t *testing.T, code int, text, output string) {
 	t.Helper()
 	if code != exitOK {

@@ -93,8 +93,8 @@ type runFree struct {
 
 // Help returns the text below the command's summary in --help.
 func (c *runFree) Help() string {
-	return `The run must be closed, or must not have started. This deletes its account and the run's progress;
-use psyche run archive first to keep it. The main authority signs.`
+	return `The run must be closed, or must not have started. This command deletes the run's account and
+progress; to keep the log, use psyche run archive first. The main authority signs.`
 }
 
 // account returns the chain, the program and the account of the run, which may have no genesis.

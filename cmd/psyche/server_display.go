@@ -44,7 +44,8 @@ func (c serverRun) loggerFor(shown *serverDisplay, to console) *slog.Logger {
 	return slog.New(shown.Handler(c.LogLevel))
 }
 
-// watch makes the display follow every event log, in addition to others.
+// watch returns a function that makes the display follow an event log, and then calls others if it is
+// not nil.
 func (d *serverDisplay) watch(others func(string, *event.Log)) func(string, *event.Log) {
 	if d == nil {
 		return others

@@ -84,7 +84,7 @@ func (p *serverPage) listens(address net.Addr, host string, logger *slog.Logger)
 	p.join.Server = joinHost(host, port)
 }
 
-// joinHost is net.JoinHostPort for a host that may be a placeholder.
+// joinHost is like net.JoinHostPort, for a host that may be a placeholder.
 func joinHost(host, port string) string {
 	if host == dash.HostPlaceholder {
 		return host + ":" + port

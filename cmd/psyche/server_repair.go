@@ -10,7 +10,7 @@ import (
 
 type serverRepair struct {
 	SaveStateDir string `required:"" placeholder:"DIR" help:"State folder of the server."`
-	RunID        string `name:"run-id" required:"" placeholder:"ID" help:"Name of the run whose journal to repair."`
+	RunID        string `name:"run-id" required:"" placeholder:"ID" help:"Name of the run that has the journal to repair."`
 	Yes          bool   `help:"Truncate the damaged end. By default, the command only reports the damage."`
 	LoseRecords  bool   `help:"Truncate even if records follow the damage. These records may have been acknowledged, and are lost."`
 }

@@ -103,7 +103,7 @@ func missingFolders(model config.Model) []string {
 	return warnings
 }
 
-// loadNamedRun is loadRun for a run that must have a name.
+// loadNamedRun is like loadRun, for a run that must have a name.
 func loadNamedRun(state, runID string) (config.Run, error) {
 	run, err := loadRun(state, runID)
 	if err == nil && run.RunID == "" {

@@ -137,7 +137,7 @@ func signalledWorld(t *testing.T) *strings.Replacer {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, filepath.Join(pipes, "state.toml"), filepath.Join(pipes, "tokenizer.json"), filepath.Join(pipes, "r.journal")} {
-		if err := syscall.Mkfifo(path, 0o600); err != nil { // to open it blocks until a writer opens it
+		if err := syscall.Mkfifo(path, 0o600); err != nil { // opening it blocks until a writer opens it
 			t.Fatal(err)
 		}
 	}

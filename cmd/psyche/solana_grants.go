@@ -20,8 +20,8 @@ type grantRuns struct {
 	hostFlags     `embed:""`
 }
 
-// eachRun calls do for every selected run, and returns its errors joined. signer is the join
-// authority if --join-authority is not given; without a signer the flag or --run-id is required.
+// eachRun calls do for every selected run, and returns its errors joined. Without --join-authority,
+// signer is the join authority. If signer is nil too, --run-id is required.
 func (g *grantRuns) eachRun(ctx context.Context, to console, signer *identity.ID, do func(runID string, at hostFlags) error) error {
 	if g.RunID != "" {
 		return do(g.RunID, g.hostFlags)
@@ -104,7 +104,7 @@ func (c *grantCreate) Run(ctx context.Context, to console) error {
 }
 
 type grantDelete struct {
-	Authorizer string `placeholder:"KEY|FILE" help:"Key whose authorization to revoke, in base58 or as a key file."`
+	Authorizer string `placeholder:"KEY|FILE" help:"Key that loses its authorization, in base58 or as a key file."`
 	grantActs  `embed:""`
 }
 

@@ -11,9 +11,9 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestRunInThreeSteps creates a permissioned run as the original's documentation does: create-run
-// without a configuration, update-config, set-paused. Its join authority then admits a key to all
-// of its runs.
+// TestRunInThreeSteps creates a permissioned run as the documentation of the original Psyche
+// does: create-run without a configuration, update-config, set-paused. Its join authority then admits
+// a key to all of its runs.
 func TestRunInThreeSteps(t *testing.T) {
 	a := startChain(t)
 	main, join, grantee := a.key(1, "9"), a.key(2, "1"), a.key(3, "1")

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// solanaCommands are the commands of the original's program for a chain, under their documented
+// solanaCommands are the commands of the original Psyche's program for a chain, under their documented
 // names. If psyche is started as psyche-solana-client, it has only these commands.
 type solanaCommands struct {
 	Train        solanaTrain     `cmd:"" passthrough:"" help:"Join a run and train: psyche-client train, from the folder of this program."`

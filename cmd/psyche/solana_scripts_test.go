@@ -107,7 +107,7 @@ func (n *scriptedChain) id(path string) string {
 }
 
 // TestAuthorizationScripts checks that a join authority can authorize a key and that this key can
-// name delegates, with the scripts that the original's documentation uses.
+// name delegates, with the scripts that the documentation of the original Psyche uses.
 func TestAuthorizationScripts(t *testing.T) {
 	n := startScriptedChain(t)
 	grantee, one, two := n.key("grantee"), n.key("delegate1"), n.key("delegate 2")

@@ -233,7 +233,7 @@ func (a *chainAdministrator) archives(runID, want string) {
 	}
 }
 
-// TestPublishedSolanaCommands runs the commands of the original's documentation, with their
+// TestPublishedSolanaCommands runs the commands of the original Psyche's documentation, with their
 // original names.
 func TestPublishedSolanaCommands(t *testing.T) {
 	a := startChain(t)

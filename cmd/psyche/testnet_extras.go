@@ -12,7 +12,7 @@ import (
 // extraFlags configure what the processes of a testnet do in addition to training.
 type extraFlags struct {
 	Log                   string `placeholder:"LEVEL" help:"Minimum log level of the processes: debug, info, warn or error. In a list such as warn,psyche=debug, the level of psyche applies. Default: info." group:"Display and files:"`
-	WriteLog              bool   `help:"Changes nothing: logs are always written to the run's folder." group:"Display and files:"`
+	WriteLog              bool   `help:"No effect: logs are always written to the run's folder." group:"Display and files:"`
 	Panes                 bool   `help:"Show the log of every process in a pane of a tmux session." group:"Display and files:"`
 	EventsDir             string `placeholder:"DIR" help:"Folder for the clients' event logs, with a subfolder per client. Default: the run's folder." type:"path" group:"Display and files:"`
 	WriteDistroData       string `placeholder:"DIR" help:"Folder for every result that a client sees, with a subfolder per client." type:"path" group:"Display and files:"`

@@ -57,8 +57,8 @@ prints a summary. The run's folder contains the summary as summary.json, and the
 checkpoints and the loss curve.
 
 After Ctrl-C, --timeout or a failure, the command closes the epoch with a checkpoint and writes the
-available files; a second Ctrl-C ends it at once. --resume continues from the newest model that the
-run recorded, with new optimizers, and reports which model that is.
+available files; a second Ctrl-C ends the command immediately. --resume continues from the newest
+model that the run recorded, with new optimizers, and reports which model that is.
 
 With --backend solana, a chain replaces the server: the command deploys the program there, and each
 client pays from its own key. The chain is kept in the run's folder for --resume. A chain of
@@ -102,8 +102,8 @@ func (c *testnetStart) cheats() (cheats []testnet.Cheat, err error) {
 	return cheats, nil
 }
 
-// errInterrupted means that the user ended the command at the display, in which a terminal sends no
-// signal.
+// errInterrupted means that the user pressed Ctrl-C in the display. While the display runs, the terminal
+// sends no signal.
 var errInterrupted = errors.New("interrupted")
 
 // maxSeconds limits times that are given in seconds: a year.
@@ -195,7 +195,7 @@ func (c *testnetStart) Run(ctx context.Context, to console) error {
 	return err
 }
 
-// display returns a display that draws on a terminal, and writes lines otherwise.
+// display returns a display that draws if the command runs on a terminal, and writes lines otherwise.
 func (c *testnetStart) display(to console, interrupt func()) testnet.Display {
 	if c.Tui && isTerminal(to.out) && isTerminal(os.Stdin) {
 		return tui.New(os.Stdin, to.out, interrupt)

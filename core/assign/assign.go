@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// maxWitnesses is the default number of witnesses: enough for a quorum that outvotes dishonest
-// ones, but few enough for a round's record to stay small.
+// maxWitnesses is the maximum number of witnesses if witnessNodes is 0: enough for a quorum that
+// outvotes dishonest witnesses, but few enough to keep a round's record small.
 const maxWitnesses = 32
 
 // BatchID identifies a batch by the half-open interval of its sequence indices.
@@ -29,8 +29,8 @@ type Assignment struct {
 }
 
 // Witnesses returns the members that witness a round, in the order of their positions in the
-// "witness" shuffle. It elects witnessNodes members, or all if there are fewer. With witnessNodes 0
-// it elects all members, at most 32.
+// "witness" shuffle. It elects witnessNodes members, or all if there are fewer. If witnessNodes is
+// 0, it elects all members, but at most 32.
 func Witnesses(seed uint64, members, witnessNodes int) []int {
 	if members <= 0 {
 		return nil
@@ -48,15 +48,15 @@ func IsWitness(seed uint64, members, witnessNodes, member int) bool {
 	return elected == members || Position(uint32(member), uint32(members), seed, saltWitness) < uint32(elected)
 }
 
-// Trainers returns the members that train in a round, in ascending order. The first ⌊members ×
-// verificationPercent / 100⌋ positions of the "committee" shuffle verify or break ties instead (see
-// Committee), but at least one member trains.
+// Trainers returns the members that train in a round, in ascending order. The members at the first
+// ⌊members × verificationPercent / 100⌋ positions of the "committee" shuffle do not train: they
+// verify or break ties (see Committee). At least one member trains.
 func Trainers(seed uint64, members, verificationPercent int) []int {
 	if members <= 0 {
 		return nil
 	}
 	idle := nonTrainers(members, verificationPercent)
-	if idle == 0 { // as in most runs: no shuffle decides anything
+	if idle == 0 { // all members train, as in most runs: no shuffle is needed
 		trainers := make([]int, members)
 		for i := range trainers {
 			trainers[i] = i
@@ -68,8 +68,8 @@ func Trainers(seed uint64, members, verificationPercent int) []int {
 	return trainers
 }
 
-// Owners returns the members that get a batch in Batches, in ascending order. It is cheaper than
-// Batches if every trainer gets one.
+// Owners returns the members that have a batch in the result of Batches, in ascending order. If every
+// trainer gets a batch, Owners is cheaper than Batches.
 func Owners(seed uint64, members, verificationPercent int, batchSize uint32) []int {
 	trainers := Trainers(seed, members, verificationPercent)
 	if uint64(batchSize) >= uint64(len(trainers)) {
@@ -92,10 +92,10 @@ func BatchCount(members, verificationPercent int, batchSize uint32) int {
 	return int(min(uint64(trainers), uint64(batchSize)))
 }
 
-// Batches cuts the batchSize sequences from dataIndex on into one batch for each trainer and
-// returns the batches in ascending order. With n trainers, each gets ⌊batchSize/n⌋ sequences and
-// the first batchSize mod n in the "batch" shuffle one more. A trainer without sequences is
-// omitted. The batches have no gaps and do not overlap.
+// Batches divides batchSize sequences, starting at dataIndex, into one batch for each trainer and
+// returns the batches in ascending order. With n trainers, every trainer gets ⌊batchSize/n⌋
+// sequences, and the first batchSize mod n trainers in the "batch" shuffle get one more. A trainer
+// without sequences is omitted. The batches have no gaps and do not overlap.
 func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, batchSize uint32) []Assignment {
 	trainers := Trainers(seed, members, verificationPercent)
 	if len(trainers) == 0 || batchSize == 0 {
@@ -122,8 +122,8 @@ func Batches(seed uint64, members, verificationPercent int, dataIndex uint64, ba
 	return assignments
 }
 
-// Quorum returns ⌈2n/3⌉, the number of n members that must agree. Two quorums of the same n always
-// share an honest member if fewer than a third are dishonest.
+// Quorum returns ⌈2n/3⌉, the number of members, out of n, that must agree. Two quorums of the same n
+// members always share an honest member if fewer than a third of them are dishonest.
 func Quorum(n int) int {
 	if n <= 0 {
 		return 0

@@ -45,7 +45,7 @@ func TestPositionIsAPermutation(t *testing.T) {
 		for range 5 {
 			index := rapid.Uint32Range(0, total-1).Draw(t, "index")
 			if got := Position(index, total, seed, saltBatch); got != all[index] {
-				t.Fatalf("position of %d: %d alone, %d with all", index, got, all[index])
+				t.Fatalf("position of %d: %d from Position, %d in the whole permutation", index, got, all[index])
 			}
 		}
 		slices.Sort(all)
@@ -59,10 +59,10 @@ func TestPositionIsAPermutation(t *testing.T) {
 
 func TestPositionOfNoElement(t *testing.T) {
 	if got := Position(0, 0, 1, saltWitness); got != 0 {
-		t.Errorf("of none: %d", got)
+		t.Errorf("position in an empty list: %d, want 0", got)
 	}
 	if got := Position(5, 5, 1, saltWitness); got != 5 {
-		t.Errorf("past the end: %d", got)
+		t.Errorf("position of an index past the end: %d, want the index 5", got)
 	}
 }
 
@@ -189,7 +189,7 @@ func BenchmarkBatches(b *testing.B) {
 	}
 }
 
-// allPositions returns Position of every index below total, in the same way as inOrder.
+// allPositions returns the position of every index below total, derived from inOrder.
 func allPositions(total uint32, seed uint64, salt string) []uint32 {
 	all := make([]uint32, total)
 	for position, index := range inOrder(total, seed, salt) {

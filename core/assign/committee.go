@@ -6,8 +6,8 @@ type Committee uint8
 // Committees. Witnesses are drawn independently of them.
 const (
 	Trainer    Committee = iota // trains a batch
-	Verifier                    // trains no batch: a role that no member could know before the round
-	TieBreaker                  // as Verifier, and drawn separately
+	Verifier                    // trains no batch in this round
+	TieBreaker                  // trains no batch either; a third of the members that do not train
 )
 
 // String returns the committee's name.

@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// The roles in a round of five members and two witnesses, with 64 sequences from the thousandth on.
-// Every participant computes the same roles from the seeds of the round.
+// This example computes the roles in a round of five members and two witnesses, with 64 sequences
+// from index 1000 on. Every participant computes the same roles from the seeds of the round.
 func Example() {
 	const seed, batchSeed, members = 42, 7, 5
 	for _, a := range assign.Batches(batchSeed, members, 0, 1000, 64) {

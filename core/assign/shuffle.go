@@ -36,9 +36,10 @@ func Position(index, total uint32, seed uint64, salt string) uint32 {
 	return index
 }
 
-// inOrder returns the indices below total in the order of their positions. Each round of the
-// shuffle swaps some of the pairs of positions that have the same sum modulo total. Processing all
-// positions together shares the hashes of a round between them: 180 for up to 256 indices.
+// inOrder returns the indices below total in the order of their positions. Each round of the shuffle
+// swaps some of the pairs of positions that have the same sum modulo total. inOrder processes all
+// positions together, so that each hash of a round is computed only once: 180 hashes for up to 256
+// indices.
 func inOrder(total uint32, seed uint64, salt string) []int {
 	key := shuffleKey(seed, salt)
 	order := make([]int, total)
@@ -57,13 +58,14 @@ func inOrder(total uint32, seed uint64, salt string) []int {
 	return order
 }
 
-// swapPairs swaps opposite elements of places, first with last and so on, if the bit for the higher
-// one is set. The first of them has the number base.
+// swapPairs swaps the first element of places with the last, the second with the last but one, and
+// so on, each pair only if the source bit for its higher position is set. base is the position of
+// the first element.
 func swapPairs(places []int, base uint32, sources [][sha256.Size]byte) {
 	for low, high := 0, len(places)-1; low < high; low, high = low+1, high-1 {
 		position := base + uint32(high)
 		source := &sources[position/256]
-		// Without a branch, because it would be unpredictable.
+		// Avoid a branch, which the processor could not predict.
 		difference := (places[low] ^ places[high]) & -int(source[position%256/8]>>(position%8)&1)
 		places[low] ^= difference
 		places[high] ^= difference
@@ -91,8 +93,8 @@ func shuffleSource(key *[sha256.Size]byte, round byte, block uint32) [sha256.Siz
 	return sha256.Sum256(message[:])
 }
 
-// partner returns the index that a round may swap with index, and the larger of the two, which
-// decides for both.
+// partner returns the index that a shuffle round may swap with index. position is the larger of the
+// two indices; its bit decides whether they are swapped.
 func partner(index, total, pivot uint32) (flip, position uint32) {
 	flip = pivot - index
 	if index > pivot {

@@ -15,10 +15,10 @@ const (
 	MaxChunks = 64
 )
 
-// Chunks draws the chunks of a trainer's momentum to open, in ascending order. Half of them, if
-// available, come from the lonely chunks, in which few other trainers sent values. The rest come
-// from all chunks, with a probability proportional to their size. All auditors of a result draw the
-// same chunks.
+// Chunks draws the chunks of a trainer's momentum to open, in ascending order. Up to half of them
+// come from the lonely chunks, in which few other trainers sent values. The rest come from all
+// chunks, with a probability proportional to their size. All auditors of a result draw the same
+// chunks.
 func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count int, lonely []uint32) []uint32 {
 	elements := uint64(0)
 	for _, t := range shapes {
@@ -40,7 +40,7 @@ func Chunks(seed [32]byte, step uint32, trainer [32]byte, shapes Shapes, count i
 	return drawn
 }
 
-// at returns the chunk of the element with a number.
+// at returns the chunk that contains the element with the given number, counted over all tensors.
 func (s Shapes) at(element uint64) uint32 {
 	first := uint32(0)
 	for _, t := range s {
@@ -54,8 +54,8 @@ func (s Shapes) at(element uint64) uint32 {
 	return first - 1
 }
 
-// stream is a pseudorandom stream from a seed for one question: SHA-256 of the question and a
-// counter.
+// stream is a pseudorandom stream: the SHA-256 of a key and a counter. The key is a hash of the
+// purpose (question), the seed and the subject.
 type stream struct {
 	message [sha256.Size + 8]byte
 	counter uint64

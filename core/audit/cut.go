@@ -5,8 +5,8 @@ import "fmt"
 // maxElements bounds a tensor so that offsets and sizes in bytes fit into an int.
 const maxElements = 1 << 40
 
-// Cut returns how a tensor of a shape is cut into chunks. Its last two dimensions are cut into
-// blocks. The side of a block is the dimension itself if it is at most edge, else its largest
+// Cut returns how a tensor of the given shape is cut into chunks. Its last two dimensions are cut
+// into blocks. The side of a block is the dimension itself if it is at most edge, else its largest
 // divisor that is at most edge. At most k coefficients of each chunk are sent.
 func Cut(shape []int64, edge, k int) (Shape, error) {
 	if edge < 1 || edge > maxEdge || k < 1 {
@@ -30,7 +30,7 @@ func Cut(shape []int64, edge, k int) (Shape, error) {
 	return s, nil
 }
 
-// divisor returns n if it is at most limit, else the largest divisor of n that is.
+// divisor returns the largest divisor of n that is at most limit.
 func divisor(n int64, limit int) int {
 	if n <= int64(limit) {
 		return int(n)

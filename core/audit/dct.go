@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// The transforms are in double precision, and every product is rounded before it is added. An audit
-// compares with tolerances, so it does not need the bits of package distro.
+// The transforms use double precision, and round every product before adding it. An audit compares
+// with tolerances, so the results need not be bit-identical to the results of package distro.
 
 // bases[n] are the n basis vectors of the orthonormal DCT of n points, one after the other.
 var bases = func() (all [maxEdge + 1]func() []float64) {
@@ -41,7 +41,8 @@ func inverse(x []float64, rows, cols int) []float64 {
 	return transposed(transposed(x, rows, cols, bases[cols](), true), cols, rows, bases[rows](), true)
 }
 
-// transposed transforms every row of x, and returns the transpose of the result.
+// transposed transforms every row of x, with the inverse transform if back is set, and returns the
+// transpose of the result.
 func transposed(x []float64, rows, cols int, basis []float64, back bool) []float64 {
 	out := make([]float64, rows*cols)
 	line := make([]float64, cols)

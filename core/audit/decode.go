@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// DecodeOpening decodes the output of Encode for these shapes. For anything else it returns an
+// DecodeOpening decodes the output of Encode for these shapes. For any other input it returns an
 // error that wraps ErrInvalid. Its memory use is bounded by the shapes and by the length of b.
 func DecodeOpening(b []byte, shapes Shapes) (Opening, error) {
 	o, err := decodeOpening(b, shapes)
@@ -62,7 +62,7 @@ func decodeOpening(b []byte, shapes Shapes) (Opening, error) {
 	return o, o.check(shapes)
 }
 
-// reader decodes fields. A missing field is zero, and the reader records that.
+// reader decodes fields. A field beyond the end of the bytes is zero, and sets short.
 type reader struct {
 	bytes []byte
 	short bool

@@ -19,22 +19,22 @@ type Reference struct {
 	// value, and the rounding error stays in the momentum.
 	Coarse bool
 	Chunks []uint32
-	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate. Without
-	// Updates, only the consistency of the opening is checked.
+	// Updates are the gradients of the chunks, clipped and multiplied by the learning rate. If nil,
+	// only the consistency of the opening is checked.
 	Updates [][]float32
-	// Usual is, for each chunk, the length of its update if all elements of its tensor had equal
-	// updates.
+	// Usual contains, for each chunk, the length that its update would have if all elements of its
+	// tensor had equal updates.
 	Usual  []float64
 	Limits Limits // allowed differences between honest trainers
 	// Shaky means that rounding may have a large effect: see Recomputation.Shaken.
 	Shaky bool
-	// Blur is, for each chunk, the rounding tolerance of an update that is a change of weights;
-	// nil: updates are gradients.
+	// Blur contains, for each chunk, the rounding tolerance of its update if updates are changes of
+	// weights. It is nil if updates are gradients.
 	Blur []float64
-	// Longest is the maximum length of the momentum so far: the sum of β^i·η·clip over the run's
-	// steps; infinite if gradients are not clipped.
+	// Longest is the maximum length that the momentum can have by now: the sum of β^i·η·clip over
+	// the run's steps. It is infinite if gradients are not clipped.
 	Longest float64
-	// Most is the maximum length of the updates of all chunks of the step together, η·clip;
+	// Most is the maximum combined length of the step's updates of all chunks, η·clip. It is
 	// infinite if gradients are not clipped.
 	Most float64
 }
@@ -46,18 +46,18 @@ type Claim struct {
 	Result []codec.TensorResult
 	// Header is the header of the result.
 	Header codec.Header
-	// PreviousRoot is the root in the header of its result of step Header.Previous; zero if
-	// Previous is 0.
+	// PreviousRoot is the momentum root in the header of the trainer's result of step
+	// Header.Previous; zero if Previous is 0.
 	PreviousRoot [32]byte
 }
 
 // Binds reports whether the opening belongs to the claim's result and to these chunks. If so, the
-// trainer has committed to it, whatever its source.
+// trainer has committed to the opening, even if another member sent it.
 func (c *Claim) Binds(shapes Shapes, chunks []uint32) bool {
 	return c.binds(shapes, chunks) == FaultNone
 }
 
-// binds is Binds with the fault as the result.
+// binds implements Binds and returns the fault that it found.
 func (c *Claim) binds(shapes Shapes, chunks []uint32) Fault {
 	o := c.Opening
 	if o.check(shapes) != nil || o.Step != c.Header.Step || o.Trainer != c.Header.Trainer || o.Previous != c.Header.Previous || len(o.Chunks) != len(chunks) {
@@ -74,7 +74,7 @@ func (c *Claim) binds(shapes Shapes, chunks []uint32) Fault {
 	return FaultNone
 }
 
-// Fault is the fault of a claim, apart from the size of errors.
+// Fault is a fault of a claim other than an error above a limit.
 type Fault uint8
 
 const (
@@ -106,10 +106,10 @@ type Report struct {
 type ChunkReport struct {
 	Chunk uint32
 	Fault Fault
-	// Error is the length of the difference between the gradient implied by the trainer's momentum
-	// and the auditor's gradient, less the part that rounding explains, relative to the length of
-	// the auditor's gradient. If that length is small compared with its tensor's, a fraction of the
-	// usual length replaces it.
+	// Error is the relative error of the gradient: the length of the difference between the gradient
+	// implied by the trainer's momentum and the auditor's gradient, less what rounding explains,
+	// divided by the length of the auditor's gradient. If the auditor's gradient is short compared
+	// with its tensor's gradient, the divisor is a fraction of the usual length instead.
 	Error float64
 	// Length is the length of the momentum before the step.
 	Length float64
@@ -122,18 +122,18 @@ const (
 	// rounding is the tolerance of float32 sums, relative to the length of their chunk. The kernels
 	// stay below a fifth of it (proof/bench/audit).
 	rounding = 1.0 / (1 << 19)
-	// small is the fraction of the usual update that replaces smaller updates as the reference. In
-	// a chunk whose gradient nearly vanishes, the errors come from the terms that cancelled.
+	// small is the fraction of the usual update that replaces smaller updates as the reference. In a
+	// chunk whose gradient nearly vanishes, the errors come from the terms that cancelled.
 	small = 0.25
 	// blur is the fraction of a momentum's length below which its bits cannot show an update.
 	blur = 1.0 / (1 << 18)
-	// floor is the fraction of the momentum's lengths, before and after, by which the implied
-	// update may be off because both are rounded. It does not count as an error. An update with a
-	// very small learning rate disappears in it. Kernels stay below a third of it, and with chunks
-	// of 64 × 64 below a tenth.
+	// floor is the rounding tolerance of the implied update, as a fraction of the momentum's lengths
+	// before and after the step. Both momenta are rounded. A difference up to floor does not count
+	// as an error. An update with a very small learning rate is smaller than floor. The differences
+	// of the kernels stay below a third of floor, and with chunks of 64 × 64 below a tenth.
 	floor = 1.0 / (1 << 21)
-	// blurred is the assumed minimum length of an update, as a multiple of its blur. It corresponds
-	// to blur, which is eight times floor.
+	// blurred is the assumed minimum length of an update, as a multiple of its rounding tolerance
+	// (Blur). It corresponds to the constant blur, which is eight times floor.
 	blurred = 8
 	// nothing is a length that is indistinguishable from zero: kernels set elements of the momentum
 	// below 2⁻¹⁰⁰ to zero, and a chunk has up to 2¹⁴ of them. The rounding of larger elements is
@@ -211,14 +211,14 @@ func (e *Reference) compare(f *ChunkReport, i int, full, before []float64, since
 		f.difference, least = max(0, f.difference-e.Blur[i]), max(least, blurred*e.Blur[i])
 	}
 	usual := small * e.Usual[i]
-	if own == 0 { // no terms cancelled: there were none
+	if own == 0 { // the chunk has no gradient at all, so no terms cancelled
 		usual = 0
 	}
 	f.against = math.Sqrt(own*own + usual*usual + least*least)
 	f.Error = ratio(f.difference, f.against)
 }
 
-// committed reports whether all opened values are in the trees.
+// committed reports whether all opened values are in the Merkle trees that the trainer committed to.
 func committed(o Opened, c Claim, leaves int) bool {
 	proves := func(root, digest [32]byte, taken Taken, path [][32]byte) bool {
 		return merkle.Verify(root, Leaf(digest, taken), int(o.Chunk), leaves, path)
@@ -243,9 +243,9 @@ func sentIs(r codec.TensorResult, within, k int, taken Taken, signs bool) bool {
 	return true
 }
 
-// largest reports whether the taken coefficients are the k largest, within an error, and all of
-// them if fewer than k were taken. A trainer may send nothing of a chunk that is not worth it.
-// Rounded coefficients that became zero are ignored, because they are smaller than the taken ones.
+// largest reports whether, within a tolerance, the taken coefficients are the k largest, or all
+// nonzero coefficients if fewer than k were taken. A trainer may send nothing of a chunk. Rounded
+// coefficients that became zero are ignored, because they are smaller than the taken coefficients.
 func (e *Reference) largest(coefficients []float64, taken Taken, k int, within float64) bool {
 	if len(taken.Indices) == 0 {
 		return true

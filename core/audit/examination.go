@@ -4,14 +4,14 @@ package audit
 type Recomputation struct {
 	Step    uint32
 	Trainer [32]byte
-	// Weights is the newest step whose results were part of the weights that Step was trained on:
-	// the step ApplyLag before it, unless an epoch started in between.
+	// Weights is the newest step whose results were applied to the weights that Step was trained on:
+	// the step ApplyLag before Step, unless an epoch started in between.
 	Weights uint32
-	// Applied are the results of all steps that have been applied since then, newest first.
+	// Applied contains all steps that have been applied after Weights, newest first.
 	Applied []Applied
 	Chunks  []uint32
-	// Shaken requests to also compute with weights whose last bits differ, and to tolerate the
-	// resulting changes. It is used if a claim does not fit and the Reference is Shaky.
+	// Shaken requests a second computation, with weights whose last bits differ, and tolerance of
+	// the resulting changes. It is set if a claim does not fit and the Reference is Shaky.
 	Shaken bool
 	// Precision is the type to compute in.
 	Precision Precision

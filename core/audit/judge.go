@@ -4,15 +4,15 @@ package audit
 // hardware do not explain larger errors.
 type Limits struct {
 	Error float64 // of all chunks together
-	Chunk float64 // of a chunk; more than Stray chunks above it fail
+	Chunk float64 // of a chunk; at most Stray chunks may exceed it
 	Stray int
 	Worst float64 // of any chunk
 }
 
 // doubt is the factor between the limits for an accusation and for a jury's verdict. Gradients of
-// two machines differ by rounding. Without a distance between the two limits, a trainer could place
-// itself exactly at the limit, so that an honest accuser finds it above and an honest jury below,
-// and the accuser loses its seat.
+// two machines differ by rounding. If the limits were equal, a trainer could place itself exactly at
+// the limit, so that an honest accuser finds the error above the limit, an honest jury finds it
+// below, and the accuser loses its seat.
 const doubt = 1.5
 
 // blurDoubt is the factor between the rounding tolerances of an accuser and of a jury. Each knows
@@ -58,7 +58,7 @@ func (r Report) Judge(l Limits) Outcome {
 	return Passed
 }
 
-// Calibrated limits (docs/audit.md). There are none for a trainer and a verifier that compute in
+// Calibrated limits (docs/audit.md). No limits exist for a trainer and a verifier that compute in
 // different types, because the gradients of some batches are mostly bf16 noise. A result therefore
 // contains the type in which its trainer computed, and auditors compute in that type.
 var (

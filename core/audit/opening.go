@@ -17,7 +17,8 @@ const (
 type Opening struct {
 	Step    uint32
 	Trainer [32]byte
-	// Previous is the step of the result from which the momentum continues; 0: it started as zeros.
+	// Previous is the step of the result from which the momentum continues. 0 means that the
+	// momentum started as zeros.
 	Previous uint32
 	Chunks   []Opened
 }
@@ -52,11 +53,11 @@ const openingHeader = 4 + 1 + 4 + 32 + 4 + 2
 //	"PSYO" ‖ version u8 = 2 ‖ step u32 ‖ trainer [32] ‖ previous u32 ‖ chunks u16, then for each
 //	chunk u32 ‖ after ‖ before, unless previous is 0
 //
-// after and before are the values of the momentum, the taken coefficients, and the path to the
-// root. The taken coefficients are a number (u16) and that many pairs of index (u16) and value. The
-// shapes determine the numbers of values and hashes. Integers and values are little-endian. The
+// after and before each contain the values of the momentum, the taken coefficients, and the path to
+// the root. The taken coefficients are a count (u16) and that many pairs of index (u16) and value.
+// The shapes determine the numbers of values and hashes. Integers and values are little-endian. The
 // roots in the results determine these bytes uniquely, so an opening from any source equals the
-// trainer's.
+// trainer's opening.
 func (o Opening) Encode(shapes Shapes) ([]byte, error) {
 	if err := o.check(shapes); err != nil {
 		return nil, fmt.Errorf("encode opening: %w", err)

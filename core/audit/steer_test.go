@@ -3,8 +3,8 @@ package audit
 import "testing"
 
 // TestCoarseValuesSteer shows an attack with rounded values that docs/audit.md lists as undetected.
-// A trainer sends twice a coefficient. It then sends the rest, which has the other sign, as a tiny
-// value until the rest has decayed.
+// The trainer first sends twice the value of a coefficient. The remainder in its momentum then has
+// the opposite sign, and the trainer sends tiny values of it until it has decayed.
 func TestCoarseValuesSteer(t *testing.T) {
 	e := &Reference{Coarse: true}
 	const decay = 0.95
@@ -28,8 +28,8 @@ func TestCoarseValuesSteer(t *testing.T) {
 	}
 }
 
-// TestBlurHidesTurnedUpdates shows an attack that docs/audit.md lists as undetected if rounding
-// changes much. A negated update passes with a rounding tolerance of twice its length, but fails
+// TestBlurHidesTurnedUpdates shows an attack that docs/audit.md lists as undetected if rounding has
+// a large effect. A negated update passes with a rounding tolerance of twice its length, but fails
 // with a tolerance of a fifth of its length.
 func TestBlurHidesTurnedUpdates(t *testing.T) {
 	for blur, want := range map[float64]Outcome{2: Passed, 0.2: Strange} {

@@ -50,7 +50,7 @@ func (k *Keys) Positions(item []byte) Positions {
 	}
 }
 
-// Add adds item to the filter with the keys of seed.
+// Add adds an item to the filter, with the keys derived from seed.
 func (f *Filter) Add(seed uint64, item []byte) {
 	keys := NewKeys(seed)
 	f.AddPositions(keys.Positions(item))
@@ -70,7 +70,7 @@ func (f *Filter) AddPositions(positions Positions) {
 	}
 }
 
-// ContainsPositions is Contains for the item with these positions.
+// ContainsPositions is like Contains, for the item with these positions.
 func (f *Filter) ContainsPositions(positions Positions) bool {
 	for _, bit := range positions {
 		if f[bit%Bits/64]>>(bit%64)&1 == 0 {

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// maxTable is the maximum ChunkSize·K for sets that are coded by rank: the table of binomials has
-// this many multi-word entries (megabytes at the maximum). The indices of larger chunks are written
-// one by one.
+// maxTable is the maximum ChunkSize·K for sets of indices that are coded by rank. The table of
+// binomials has this many multi-word entries, which take megabytes at the maximum. The indices of
+// larger chunks are written one by one.
 const maxTable = 1 << 17
 
 // number is a little-endian integer of 64-bit words.
@@ -22,7 +22,7 @@ func (a number) less(b number) bool {
 	return false
 }
 
-// add adds b, which is not longer, and returns the carry out of the last word.
+// add adds b, which must not have more words than a, and returns the carry out of the last word.
 func (a number) add(b number) uint64 {
 	var carry uint64
 	for i := range a {
@@ -35,7 +35,8 @@ func (a number) add(b number) uint64 {
 	return carry
 }
 
-// sub subtracts b, which must not be larger. The words of a beyond b's take the borrow.
+// sub subtracts b, which must not be larger than a. The words of a that b does not have take the
+// borrow.
 func (a number) sub(b number) {
 	var borrow uint64
 	for i := range a {
@@ -92,7 +93,7 @@ type tableKey struct{ size, k int }
 var tables sync.Map // tableKey → func() *binomials
 
 // binomialTable returns the table for sets of at most k of size elements, where size·k ≤ maxTable.
-// Tables are kept: there are as many as kinds of chunks in a model.
+// Tables are never freed. There is one for each kind of chunk in a model.
 func binomialTable(size, k int) *binomials {
 	key := tableKey{size, k}
 	table, ok := tables.Load(key)
@@ -161,8 +162,8 @@ func (b *binomials) at(m, j int) number {
 	return number(b.column[j][m*words:][:words])
 }
 
-// rank sets r to the number of sets of len(indices) elements that precede this one in
-// colexicographic order: Σ C(indices[i], i+1). indices must ascend.
+// rank sets r to the rank of a set, Σ C(indices[i], i+1): the number of sets of the same size that
+// precede it in colexicographic order. indices must ascend.
 func (b *binomials) rank(indices []uint16, r number) {
 	clear(r)
 	for i, index := range indices {
@@ -170,8 +171,8 @@ func (b *binomials) rank(indices []uint16, r number) {
 	}
 }
 
-// unrank is the inverse of rank for a set of len(indices) out of size elements. It overwrites r and
-// reports whether r is the rank of a set.
+// unrank is the inverse of rank for a set of len(indices) out of size elements. It overwrites r, and
+// reports whether r was a valid rank.
 func (b *binomials) unrank(r number, size int, indices []uint16) bool {
 	if !r.less(b.at(size, len(indices))) {
 		return false
@@ -187,11 +188,12 @@ func (b *binomials) unrank(r number, size int, indices []uint16) bool {
 	return true
 }
 
-// coarse is the minimum size of a rank's top for which tops distinguish neighbours well enough.
+// coarse is the minimum r >> shift[j] for which the shortened entries in top distinguish neighbours
+// well enough.
 const coarse = 1 << 20
 
-// last returns the largest m < above with C(m, j) ≤ r, given that C(above, j) > r. It searches the
-// tops without branches that depend on r, and then corrects the result.
+// last returns the largest m < above with C(m, j) ≤ r, given that C(above, j) > r. It first searches
+// the shortened entries in top, without branches that depend on r, and then corrects the result.
 func (b *binomials) last(r number, j, above int) int {
 	low := j - 1 // C(j−1, j) = 0
 	if key := r.shifted(b.shift[j]); len(r) == 1 || key >= coarse {

@@ -27,11 +27,11 @@ type Header struct {
 	// Momentum is the Merkle root of the trainer's momentum after the step (package audit). It is
 	// zero in runs without audits.
 	Momentum [32]byte
-	// Previous is the step of the trainer's result from which this momentum continues. 0: the
-	// momentum started as zeros in this step, or Momentum is zero.
+	// Previous is the step of the trainer's result from which this momentum continues. 0 means that
+	// the momentum started as zeros in this step, or that Momentum is zero.
 	Previous uint32
-	// Precision is the type in which the trainer computed (package audit): 1 f32, 2 bf16; 0 in runs
-	// without audits.
+	// Precision is the type in which the trainer computed (package audit): 1 is f32, 2 is bf16. It
+	// is 0 in runs without audits.
 	Precision uint8
 	// Batch is the hash of the batch's tokens as the trainer received them (package data). It is
 	// zero in runs without audits.
@@ -189,11 +189,11 @@ func (w *bitWriter) tensor(l TensorLayout, f form, r TensorResult) {
 	w.align()
 }
 
-// spelling is the encoding of the counts of a tensor's chunks. The shortest possible one must be
-// used.
+// spelling is the encoding of the counts of a tensor's chunks. Only the shortest possible encoding
+// is valid.
 type spelling struct {
 	full   bool // every chunk has K entries
-	either bool // every chunk has K or none
+	either bool // every chunk has K entries or none
 }
 
 func spell(l TensorLayout, counts []uint16) spelling {
@@ -312,8 +312,8 @@ func (w *bitWriter) set(l TensorLayout, indices []uint16) {
 	}
 }
 
-// set reads len(indices) indices of a chunk. The caller must check whether indices that were
-// written one by one ascend.
+// set reads len(indices) indices of a chunk. If they were written one by one, the caller must check
+// that they ascend.
 func (r *bitReader) set(l TensorLayout, indices []uint16) error {
 	if !l.ranked() {
 		for i := range indices {
@@ -332,7 +332,7 @@ func (r *bitReader) set(l TensorLayout, indices []uint16) error {
 		width -= min(width, 32)
 	}
 	if !table.unrank(rank, l.ChunkSize, indices) {
-		return fmt.Errorf("%w: the rank is not that of a set of %d indices", ErrInvalid, len(indices))
+		return fmt.Errorf("%w: rank out of range for a set of %d indices", ErrInvalid, len(indices))
 	}
 	return nil
 }

@@ -128,8 +128,8 @@ func (l TensorLayout) setBits(count int) int {
 	return count * l.indexBits()
 }
 
-// fullSize returns the size in bytes of a tensor with K entries in every chunk; with units, the
-// minimum.
+// fullSize returns the size in bytes of a tensor with K entries in every chunk. If the form has
+// units, it returns the minimum size.
 func (l TensorLayout) fullSize(f form) int {
 	return bytesOf(1 + l.Chunks*(f.leastUnit()+l.setBits(l.K)+l.K*f.bits()))
 }
@@ -137,8 +137,8 @@ func (l TensorLayout) fullSize(f form) int {
 // emptySize returns the size in bytes of a tensor without entries.
 func (l TensorLayout) emptySize() int { return bytesOf(2 + l.Chunks) }
 
-// maxSize returns the maximum size of a tensor in bytes. Fewer entries than K can take more bytes:
-// there are more sets of 4 of 8 than of 8 of 8.
+// maxSize returns the maximum size of a tensor in bytes. A chunk with fewer entries than K can take
+// more bytes than a full chunk: there are more sets of 4 out of 8 elements than of 8 out of 8.
 func (l TensorLayout) maxSize(f form) int {
 	largest := 0
 	for count := range l.K + 1 {

@@ -12,7 +12,7 @@ const MaxUnit = 127
 // MaxLevelBits is the maximum number of bits of a level.
 const MaxLevelBits = 4
 
-// firstUnit is the reference for the first unit of a tensor.
+// firstUnit is the value that a tensor's first unit is encoded relative to.
 const firstUnit uint8 = 40
 
 // EncodeLevels is Encode for values that are integer multiples of their chunk's unit, with factors
@@ -52,13 +52,13 @@ func (l TensorLayout) CheckLevels(r TensorResult, levelBits int) error {
 	return l.check(r, f)
 }
 
-// form is the form in which values are written. Its number is in the header.
+// form is the form in which values are written. The header contains its number.
 type form uint8
 
 const (
 	values   form = iota // the value itself
 	signs                // its sign
-	levels1              // a level of 1 bit; each of the following ones has one bit more
+	levels1              // a level of 1 bit; levels of 2, 3 and 4 bits follow
 	lastForm = levels1 + MaxLevelBits - 1
 )
 
@@ -87,7 +87,8 @@ func (f form) String() string {
 	}
 }
 
-// levels returns the number of sizes of a value; 0: values are not multiples of a unit.
+// levels returns the number of different magnitudes of a level, or 0 if values are not multiples of
+// a unit.
 func (f form) levels() int {
 	if f < levels1 {
 		return 0
@@ -111,7 +112,7 @@ func (f form) bits() int {
 func (f form) leastUnit() int { return min(f.levels(), 1) }
 func (f form) mostUnit() int  { return min(f.levels(), 1) * (2*bits.Len(2*MaxUnit+1) - 1) }
 
-// write returns the bits of a value, with the sign of a multiple first.
+// write returns the bits of a value; the lowest bit of a sign or level is the sign.
 func (f form) write(v float32) uint64 {
 	bits := uint64(math.Float32bits(v))
 	if f == values {
@@ -135,7 +136,7 @@ func (f form) read(bits uint64) float32 {
 	return size
 }
 
-// check refuses values that the form cannot represent, except those that checkValue refuses.
+// check refuses values that the form cannot represent. It does not repeat the checks of checkValue.
 func (f form) check(values []float32) error {
 	most := float32(f.levels())
 	for _, v := range values {

@@ -166,13 +166,13 @@ func TestRefusedLevels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, r := range map[string]TensorResult{
-		"no units":              good(func(r *TensorResult) { r.Units = nil }),
-		"unit out of range":     good(func(r *TensorResult) { r.Units[0] = MaxUnit + 1 }),
-		"unit of an empty one":  good(func(r *TensorResult) { r.Units[1] = 1 }),
-		"level out of range":    good(func(r *TensorResult) { r.Values[0] = 3 }),
-		"level between":         good(func(r *TensorResult) { r.Values[1] = -1.5 }),
-		"no level":              good(func(r *TensorResult) { r.Values[1] = 0 }),
-		"more units than there": good(func(r *TensorResult) { r.Units = make([]uint8, 3) }),
+		"no units":                 good(func(r *TensorResult) { r.Units = nil }),
+		"unit out of range":        good(func(r *TensorResult) { r.Units[0] = MaxUnit + 1 }),
+		"unit of an empty chunk":   good(func(r *TensorResult) { r.Units[1] = 1 }),
+		"level out of range":       good(func(r *TensorResult) { r.Values[0] = 3 }),
+		"level between two levels": good(func(r *TensorResult) { r.Values[1] = -1.5 }),
+		"no level":                 good(func(r *TensorResult) { r.Values[1] = 0 }),
+		"more units than chunks":   good(func(r *TensorResult) { r.Units = make([]uint8, 3) }),
 	} {
 		if _, err := EncodeLevels(someHeader, []TensorLayout{l}, 2, []TensorResult{r}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: error %v", name, err)

@@ -34,13 +34,13 @@ func TestAccusationsThatAreRefused(t *testing.T) {
 		{"with complaints", func(c *court) { c.client(c.accuser).Complaints = MaxComplaints }, func(*Accuse) {}, ErrNotElected},
 		{"of one that is ejected", func(c *court) { c.expel(c.accused, TwoResults) }, func(*Accuse) {}, ErrDuplicate},
 		{"with an open accusation", func(c *court) { c.fill(1) }, func(*Accuse) {}, ErrDuplicate},
-		{"of what is tried", func(c *court) { c.mustID(member(2), Accuse{c.step, c.accused, FaultSilent}) }, func(*Accuse) {}, ErrDuplicate},
-		{"a third time of one", func(c *court) {
+		{"of a result on trial", func(c *court) { c.mustID(member(2), Accuse{c.step, c.accused, FaultSilent}) }, func(*Accuse) {}, ErrDuplicate},
+		{"of a member with two open trials", func(c *court) {
 			c.mustID(member(2), Accuse{c.step - 1, c.accused, FaultResult})
 			c.round()
 			c.mustID(member(3), Accuse{c.step + 1, c.accused, FaultResult})
 		}, func(*Accuse) {}, ErrDuplicate},
-		{"when there are so many", func(c *court) { c.fill(MaxTrials + 1); c.Trials = c.Trials[1:] }, func(*Accuse) {}, ErrFull},
+		{"with too many open trials", func(c *court) { c.fill(MaxTrials + 1); c.Trials = c.Trials[1:] }, func(*Accuse) {}, ErrFull},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -89,16 +89,16 @@ func TestWhatIsAccusedOf(t *testing.T) {
 		"one that leaves":       func(c *court) { c.mustID(c.accused, Withdraw{c.accused}) },
 		"one that left":         func(c *court) { c.mustID(c.accused, Withdraw{c.accused}); c.round() },
 		"one that joined again": func(c *court) { c.mustID(c.accused, Join{}) },
-		"one that waits no longer": func(c *court) {
+		"one that is no longer pending": func(c *court) {
 			c.mustID(c.accused, Join{})
 			c.mustID(c.accused, Withdraw{c.accused})
 			c.Epoch.Clients[1].ID = clientID("z")
 		},
-		"while the round is proved":  func(c *court) { c.witnessAll(); c.until(RoundWitness) },
-		"in Cooldown":                func(c *court) { c.cooldown() },
-		"one that saved its model":   func(c *court) { c.cooldown(); c.mustID(c.accused, ReportCheckpoint{Step: c.Progress.Step}) },
-		"of the epoch before":        func(c *court) { c.finishEpoch("x"); c.startTraining(); c.step = 1 },
-		"though it accuses somebody": func(c *court) { c.mustID(c.accused, Accuse{c.step, member(5), FaultResult}) },
+		"while the round is proved":     func(c *court) { c.witnessAll(); c.until(RoundWitness) },
+		"in Cooldown":                   func(c *court) { c.cooldown() },
+		"one that saved its model":      func(c *court) { c.cooldown(); c.mustID(c.accused, ReportCheckpoint{Step: c.Progress.Step}) },
+		"of the epoch before":           func(c *court) { c.finishEpoch("x"); c.startTraining(); c.step = 1 },
+		"one that has accused a member": func(c *court) { c.mustID(c.accused, Accuse{c.step, member(5), FaultResult}) },
 		"a second time": func(c *court) {
 			c.mustID(member(2), Accuse{c.step, c.accused, FaultResult})
 			c.round()

@@ -5,17 +5,19 @@ import "github.com/psyche-go/psyche/core/bloom"
 // Action is an input of the state machine, signed by its sender.
 type Action interface{ action() }
 
-// Join asks for a seat in the next epoch. It means that the sender holds no model. A member of the
-// running epoch that joins loses its seat in that epoch, and a pending client that was a member
-// moves behind the other former members. Members that continue into the next epoch need not join.
+// Join asks for a seat in the next epoch. Unless Holds is set, it means that the sender holds no
+// model. A member of the running epoch that joins loses its seat in that epoch, and a pending client
+// that was a member moves behind the other former members. Members that continue into the next epoch
+// need not join.
 //
 // With Holds, the sender claims that it can load the run's checkpoint by itself, for example from
 // its disk after all members were gone. A false claim costs the other members a Warmup.
 //
-// Commitment is the SHA-256 of the value that the sender reveals in its first Ready, for the draws
-// of rounds. Zero commits to nothing. A pending client may replace it.
+// Commitment is the SHA-256 of the value that the sender will reveal in its first Ready, as a
+// contribution to the draws of rounds. Zero commits to nothing. A pending client may replace its
+// commitment.
 //
-// Name is for people. No rule uses it, and no state keeps it.
+// Name is shown to people. No rule uses it, and the state does not contain it.
 type Join struct {
 	Epoch      uint32 // Progress.Epoch as seen by the sender: prevents the replay of an old Join
 	Commitment [32]byte
@@ -26,15 +28,15 @@ type Join struct {
 // MaxMemberName is the maximum length of a member's name, in bytes.
 const MaxMemberName = 32
 
-// Ready reports that a member holds the epoch's model (Warmup). It reveals the value that the
-// member committed to, and commits to the value that its next Ready will reveal.
+// Ready reports that a member holds the epoch's model (Warmup). It reveals the value that the member
+// committed to, and commits to the value that the member's next Ready will reveal.
 type Ready struct {
 	Epoch  uint32
 	Reveal [32]byte // zero if the sender had committed to nothing
 	Next   [32]byte // the new commitment; zero commits to nothing
 }
 
-// Return asks for the sender's seat in the running epoch, which it left or was dropped from
+// Return asks for the sender's seat in the running epoch, after the sender left or was dropped
 // (RoundTrain, RoundWitness). It means that the sender holds the model of the running round.
 type Return struct {
 	Epoch uint32
@@ -47,12 +49,13 @@ type WitnessRound struct {
 	Commitments     bloom.Filter // at most one commitment for each batch, keyed by Round.Seed
 	CommitmentsRoot [32]byte     // merkle.Root over all batches in ascending order; the leaf of a batch without a held result is zero
 	Replica         [32]byte
-	Reveal          [32]byte // value that the sender had committed to, for Round.Challenge; zero reveals nothing
+	Reveal          [32]byte // committed value, mixed into Round.Challenge; zero reveals nothing
 	Claim           Claim
 }
 
-// HealthCheck accuses members whose results the quorum of the previous round's witnesses did not
-// see. An accused member becomes late; a member that was late before is dropped or becomes slow.
+// HealthCheck accuses members whose results, according to the witnesses of the previous round,
+// cannot have a quorum. An accused member becomes late. A member that was already late is dropped or
+// becomes slow.
 type HealthCheck struct {
 	Step    uint32 // of the accused members' round
 	Clients []ClientID
@@ -65,9 +68,9 @@ type ReportCheckpoint struct {
 	Digest [32]byte
 }
 
-// ReportUpload reports a public location of a checkpoint that the run recorded. Members may send
-// it, and so may a pending client that holds the model, even while the run is paused. An upload may
-// take longer than epochs, so the checkpoint may also be one of the newest before the current one.
+// ReportUpload reports a public location of a checkpoint that the run recorded. Members may send it,
+// and so may a pending client that holds the model, even while the run is paused. The checkpoint may
+// also be a recent earlier one, because an upload may take longer than an epoch.
 type ReportUpload struct {
 	Step   uint32   // of the checkpoint
 	Digest [32]byte // of the checkpoint
@@ -89,8 +92,8 @@ type SetPaused struct {
 // seeds. Only the main authority may send it.
 //
 // If Model.Checkpoint is the run's current checkpoint, or the origin of that checkpoint, the run
-// keeps the current one. Any other checkpoint must be available without peers, and the next epoch
-// starts from it. MaxSeqLen cannot change after the run has trained on data.
+// keeps its current checkpoint. Any other checkpoint must be available without peers, and the next
+// epoch starts from it. MaxSeqLen cannot change after the run has trained on data.
 type UpdateConfig struct {
 	Config Config
 	Model  Model
@@ -112,15 +115,15 @@ type SetDelegates struct {
 }
 
 // Eject removes a client: a pending client at once, a member at the end of the running round. A
-// client that has left cannot return. The client is excluded for the rest of the epoch and for the
-// whole next epoch. Only the main authority may send it.
+// client that has already left loses its right to return. The client is excluded for the rest of the
+// epoch and for the whole next epoch. Only the main authority may send it.
 type Eject struct {
 	Client ClientID
 }
 
 // Equivocation proves that a member signed two results for one batch of a round. The member is
-// ejected, as by Eject, even if it has left since. Any member and any pending client may send it.
-// The caller of Apply must have verified the proof (package wire).
+// ejected as by Eject, even if it has left since then. Any member and any pending client may send
+// it. The caller of Apply must have verified the proof (package wire).
 type Equivocation struct {
 	Client  ClientID
 	Step    uint32 // of both results

@@ -6,9 +6,9 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// Apply applies an action signed by from. The nonces of one key must strictly increase, also across
-// restarts of its owner. If Apply refuses the action, it returns a Code and leaves the state
-// unchanged. Apply never changes RunState; only Tick does.
+// Apply applies an action signed by from. The nonces of one key must strictly increase, even if its
+// owner restarts. If Apply refuses the action, it returns a Code and leaves the state unchanged.
+// Apply never changes RunState; only Tick does.
 func (s *State) Apply(from ClientID, nonce uint64, a Action) error {
 	if s.RunState == Uninitialized || s.Closed {
 		return ErrHalted
@@ -156,16 +156,16 @@ func (s *State) join(from ClientID, a Join) error {
 	return nil
 }
 
-// forgetDeparted removes a client that is pending again from the departed ones.
+// forgetDeparted removes a client that is pending again from the departed clients.
 func (s *State) forgetDeparted(id ClientID) {
 	if i := indexOf(s.Departed, id); i >= 0 {
 		s.Departed = slices.Delete(s.Departed, i, i+1)
 	}
 }
 
-// forgetAllDeparted forgets the departed clients at the end of an epoch. Former members are kept
-// while the run has a model that the epoch did not renew: they may hold it, and would otherwise
-// return as newcomers without a seat.
+// forgetAllDeparted forgets the departed clients at the end of an epoch. If the epoch recorded no
+// model, it keeps former members: they may hold the run's older model, and would otherwise return as
+// newcomers without a seat.
 func (s *State) forgetAllDeparted() {
 	if c := s.Model.Checkpoint; c.Kind.isOrigin() || c.Step >= s.Epoch.StartStep {
 		s.Departed = nil
@@ -174,9 +174,9 @@ func (s *State) forgetAllDeparted() {
 	s.Departed = slices.DeleteFunc(s.Departed, Client.isNew)
 }
 
-// depart keeps the nonce of a client that is no longer pending, so that an old Join of the same
-// epoch number cannot be replayed, and whether it was a member. If the list is full, the oldest
-// client that never was a member is forgotten, and if there is none, the oldest client.
+// depart remembers a client that is no longer pending: whether it was a member, and its nonce, so
+// that an old Join with the same epoch number cannot be replayed. If the list is full, depart
+// forgets the oldest client that never was a member or, if there is none, the oldest client.
 func (s *State) depart(client Client) {
 	s.forgetDeparted(client.ID)
 	if len(s.Departed) == MaxClients {

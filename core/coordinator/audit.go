@@ -8,9 +8,9 @@ import (
 // domainAuditSeed is the hash domain of audit seeds.
 const domainAuditSeed = "psyche/audit/seed/v1"
 
-// AuditSeed returns the seed that draws the audited parts of a step's results. The seed was unknown
-// when trainers committed to the results. ok is false until the round of that step is over, and
-// after the state has dropped that round.
+// AuditSeed returns the seed that selects the audited parts of a step's results. The seed was
+// unknown when trainers committed to the results. ok is false until the round of that step is over,
+// and again after the state has dropped that round.
 func (s *State) AuditSeed(step uint32) (seed [32]byte, ok bool) {
 	round := s.RoundOfStep(step)
 	if round == nil || step >= s.Progress.Step {

@@ -174,7 +174,8 @@ func TestAuditSeedsAreKept(t *testing.T) {
 	}
 }
 
-// TestReadyRevealsWhatWitnessesLeft checks that a client's chain continues in the next epoch.
+// TestReadyRevealsWhatWitnessesLeft checks that a client's hash chain of revealed values continues
+// in the next epoch, after the last value that it revealed as a witness.
 func TestReadyRevealsWhatWitnessesLeft(t *testing.T) {
 	r := chainedRun(t)
 	r.Config.RoundsPerEpoch = 1

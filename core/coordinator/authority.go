@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// MayJoin reports whether the run admits the key. A permissionless run admits all keys, a
-// permissioned run the grantees of the join authority and their delegates.
+// MayJoin reports whether the run admits the key. A permissionless run admits all keys. A
+// permissioned run admits the grantees of the join authority and their delegates.
 func (a *Authority) MayJoin(id ClientID) bool {
 	return !a.Permissioned || slices.ContainsFunc(a.Authorizations, func(x Authorization) bool {
 		return x.Grantee == id || slices.Contains(x.Delegates, id)
 	})
 }
 
-// admitted returns MayJoin for use with many keys.
+// admitted returns a function equivalent to MayJoin that is faster for many keys.
 func (a *Authority) admitted() func(ClientID) bool {
 	if !a.Permissioned {
 		return a.MayJoin
@@ -61,8 +61,8 @@ func (s *State) setPaused(from ClientID, a SetPaused) error {
 	return nil
 }
 
-// updateConfig applies new rules. It drops the rounds of the last epoch, which ran under the old
-// ones.
+// updateConfig applies new rules. It drops the rounds of the last epoch, because they ran under the
+// old rules.
 func (s *State) updateConfig(from ClientID, a UpdateConfig) error {
 	switch {
 	case from != s.Authority.Main:
@@ -176,7 +176,7 @@ func (s *State) eject(from ClientID, a Eject) error {
 	return s.remove(a.Client, ByAuthority)
 }
 
-// equivocate ejects a member of a stored round that signed two results for one of its batches.
+// equivocate ejects a member that signed two results for one of its batches in a stored round.
 func (s *State) equivocate(from ClientID, a Equivocation) error {
 	round := s.RoundOfStep(a.Step)
 	if round == nil {
@@ -188,8 +188,8 @@ func (s *State) equivocate(from ClientID, a Equivocation) error {
 	return s.remove(a.Client, TwoResults)
 }
 
-// remove ejects a client that is pending, a member, or gone: a client that left could return or
-// join again.
+// remove ejects a client that is pending, a member, or has left. A client that has left is also
+// ejected, because it could return or join again.
 func (s *State) remove(id ClientID, reason EjectionReason) error {
 	if s.isEjected(id) || !s.isKnown(id) {
 		return ErrNotMember
@@ -225,8 +225,8 @@ func (s *State) expel(id ClientID, reason EjectionReason) {
 	}
 }
 
-// keepOut records an ejection. An ejection by the main authority lasts for the rest of the epoch
-// and the whole next one. The configuration sets how long a cheater is excluded.
+// keepOut records an ejection. An ejection by the main authority lasts for the rest of the epoch and
+// the whole next epoch. For a cheater, the configuration sets the duration.
 func (s *State) keepOut(id ClientID, reason EjectionReason) {
 	epochs := uint32(1)
 	if reason != ByAuthority {
@@ -248,7 +248,7 @@ func (s *State) isEjected(id ClientID) bool {
 	})
 }
 
-// forgetEjections removes the ejections that ended with the change of the epoch number.
+// forgetEjections removes the ejections that end with the new epoch number.
 func (s *State) forgetEjections() {
 	s.Authority.Ejections = slices.DeleteFunc(s.Authority.Ejections, func(e Ejection) bool {
 		return s.Progress.Epoch >= e.Until

@@ -2,10 +2,10 @@ package coordinator
 
 import "github.com/psyche-go/psyche/core/assign"
 
-// report records the model that a member holds. During rounds it may be the model of any finished
-// step of the epoch, so that members that report the same steps record a model to fall back to
-// (Epoch.Commit), and members that leave report their model. In Cooldown it is the model of the
-// last step.
+// report records the model that a member holds. In Cooldown it is the model of the last step. During
+// rounds it may be the model of any finished step of the epoch. If enough members report the same
+// step, the run has a model to fall back to (Epoch.Commit). Members that leave also report their
+// model.
 func (s *State) report(from ClientID, a ReportCheckpoint) error {
 	if !s.active() {
 		return ErrWrongState
@@ -46,18 +46,18 @@ func (s *State) commit(model Recorded) {
 // members returns the lists of all clients that have or had a seat in the epoch.
 func (s *State) members() [2][]Client { return [2][]Client{s.Epoch.Clients, s.Epoch.Exited} }
 
-// votes reports whether a member's report counts in the decision on the model of a step. The member
-// is healthy, or it reported a model and then left, by itself or because its connection was lost.
-// Such a member also counts in the number that needs a quorum, so leaving after a report does not
-// increase the weight of the others.
+// votes reports whether a member's report counts in the decision on the model of a step. It counts
+// if the member is healthy, or if the member reported a model of the step and then withdrew or lost
+// its connection. Such a member also counts as a voter when the quorum is computed, so leaving after
+// a report does not increase the weight of the other members.
 func (c *Client) votes(step uint32) bool {
 	return c.State == Healthy || c.State == Withdrawn && c.Report.Step == step
 }
 
-// agreesOn reports whether enough members reported a model: ⌈2n/3⌉ of the n that vote, and at least
-// ⌈n/3⌉ of the n that the epoch started with. Members may have been removed or made to leave since
-// then, by dishonest witnesses, by the host or by deception. But fewer than a third of the first
-// members are dishonest, so at least one of the reports is honest.
+// agreesOn reports whether enough members reported a model: ⌈2n/3⌉ of the n members whose reports
+// count, and at least ⌈m/3⌉ of the m members that the epoch started with. The second condition
+// matters if dishonest witnesses, the host or a deception have removed members since then. Fewer
+// than a third of the first members are dishonest, so at least one of the reports is honest.
 func (s *State) agreesOn(model Recorded) bool {
 	voters, count := 0, 0
 	for _, clients := range s.members() {
@@ -73,8 +73,8 @@ func (s *State) agreesOn(model Recorded) bool {
 	return count >= max(assign.Quorum(voters), s.fewestReports())
 }
 
-// fewestReports returns ⌈n/3⌉ of the n members at the start of the epoch, the minimum for agreement
-// on a model.
+// fewestReports returns ⌈n/3⌉ for the n members at the start of the epoch: the minimum number of
+// equal reports for agreement on a model.
 func (s *State) fewestReports() int { return (s.Seats() + 2) / 3 }
 
 // agreed returns the model of the epoch's last step if enough members reported it.
@@ -117,10 +117,10 @@ func (s *State) allReported() bool {
 	return true
 }
 
-// settleCheckpoint records the model of the epoch's last step if enough members reported it; if
-// not, the newest model that enough reported during the rounds; and if there is none either, the
-// checkpoint does not change. A member that did not report the recorded model has to load it and
-// loses its optimizer state.
+// settleCheckpoint records the model of the epoch's last step if enough members reported it.
+// Otherwise it records the newest model that enough members reported during the rounds. If there is
+// none, the checkpoint does not change. A member that did not report the recorded model has to load
+// it and loses its optimizer state.
 func (s *State) settleCheckpoint() {
 	model, ok := s.agreed()
 	if !ok {
@@ -155,10 +155,11 @@ func (s *State) settleCheckpoint() {
 	}
 }
 
-// replaced updates a client after another checkpoint has replaced the previous one. A client that
-// holds the previous one now holds an earlier model. So does a client that holds the epoch's newest
-// intermediate checkpoint, which is newer. Earlier intermediate checkpoints are forgotten. An
-// origin has step 0, and is not recorded, because all clients can load it.
+// replaced updates a client after a new checkpoint has replaced the previous one. For a client that
+// held the previous checkpoint, HoldsEarlier becomes that checkpoint's step, unless the client also
+// holds the epoch's newest intermediate checkpoint, commit, which is newer. Older intermediate
+// checkpoints are forgotten. before is the step of the previous checkpoint. It is 0 for an origin,
+// which need not be remembered, because all clients can load it.
 func (c *Client) replaced(before, commit uint32, holds bool) {
 	if c.HoldsModel && (commit == 0 || c.HoldsEarlier != commit) {
 		c.HoldsEarlier = before

@@ -11,26 +11,26 @@ type Claim struct {
 	Speed uint32 // tokens trained per second; 0: none
 }
 
-// LossUnit is the number of units of Claim.Loss in a nat per token. The largest possible claim is
-// 65.5.
+// LossUnit is the number of units of Claim.Loss in a nat per token. The largest loss that a Claim
+// can contain is 65.5.
 const LossUnit = 1000
 
 // Claims summarizes what a round's witnesses claim about one value. In 24 rounds of four honest
 // members, each with six sequences of the quickstart's data, none of 96 losses was in Far.
 //
 // A quorum has two thirds of the witnesses, but witnesses without a batch claim nothing. Count may
-// therefore be small, and of two claims either may be false. Claims are in the state and not only
-// in the log, because observers of a server or a chain always have the state but not always the
-// log. They take 6 bytes of each proof, at most 768 bytes of a state, no space in a chain's
-// account, where they use padding, and 32 compute units of each proof there.
+// therefore be small, and with two claims, either may be the false one. Claims are in the state and
+// not only in the log, because observers of a server or a chain always have the state but not always
+// the log. They take 6 bytes of each proof, at most 768 bytes of a state. On a chain, each proof's
+// claim takes 32 compute units and no space in the account, because it uses padding.
 type Claims struct {
 	Count  int        // number of claims
 	Median uint32     // of an even number of claims, the lower of the two in the middle
-	Spread uint32     // median of the claims' distances from Median; of an even number the higher of the two in the middle
+	Spread uint32     // median of the claims' distances from Median; of an even number of claims, the higher of the two in the middle
 	Far    []ClientID // only for losses: clients whose claim differs from Median by more than five Spreads and a third of Median
 }
 
-// leastClaims is the minimum number of claims for one of them to count as far from the others.
+// leastClaims is the minimum number of claims of a round for Claims.Far to list any.
 const leastClaims = 3
 
 // Losses returns the losses that the witnesses of the round claim, in units of Claim.Loss.

@@ -55,12 +55,12 @@ func TestClaims(t *testing.T) {
 		{"none", []uint16{0, 0}, Claims{}},
 		{"one", []uint16{0, 5}, Claims{Count: 1, Median: 5}},
 		{"two: nobody is far", []uint16{1, 60_000}, Claims{Count: 2, Median: 1, Spread: 59_999}},
-		{"who says nothing does not count", []uint16{0, 20, 30, 0, 10}, Claims{Count: 3, Median: 20, Spread: 10}},
+		{"members without a claim do not count", []uint16{0, 20, 30, 0, 10}, Claims{Count: 3, Median: 20, Spread: 10}},
 		{"far, below and above", []uint16{2300, 2310, 100, 2305, 9000}, Claims{Count: 5, Median: 2305, Spread: 5, Far: []ClientID{{2}, {4}}}},
 		{"a third away is not far, however narrow the others are", []uint16{3000, 3000, 3000, 4000}, Claims{Count: 4, Median: 3000}},
-		{"more than a third is", []uint16{3000, 3000, 3000, 4001}, Claims{Count: 4, Median: 3000, Far: []ClientID{{3}}}},
+		{"more than a third away is far", []uint16{3000, 3000, 3000, 4001}, Claims{Count: 4, Median: 3000, Far: []ClientID{{3}}}},
 		{"five spreads away is not far", []uint16{100, 200, 300, 700}, Claims{Count: 4, Median: 200, Spread: 100}},
-		{"more than five are", []uint16{100, 200, 300, 701}, Claims{Count: 4, Median: 200, Spread: 100, Far: []ClientID{{3}}}},
+		{"more than five spreads away is far", []uint16{100, 200, 300, 701}, Claims{Count: 4, Median: 200, Spread: 100, Far: []ClientID{{3}}}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

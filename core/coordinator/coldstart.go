@@ -21,10 +21,10 @@ func (s *State) LearningRateScale(step uint32) (numerator, denominator uint32) {
 	return step - start, steps
 }
 
-// warm determines the trainers whose results do not count in a starting round. First, trainers on
-// probation, if at least one trainer is not on probation. Second, among the others, trainers whose
-// optimizers are younger than Model.ColdStartWarmupSteps, if at least one of them has an older
-// optimizer. Therefore the results of at least one trainer count.
+// warm determines the trainers whose results do not count in a starting round. First, these are the
+// trainers on probation, if at least one trainer is not on probation. Second, among the other
+// trainers, these are the ones whose optimizers are younger than Model.ColdStartWarmupSteps, if at
+// least one of them has an older optimizer. Therefore the results of at least one trainer count.
 func (s *State) warm(round *Round) {
 	if s.Model.ColdStartWarmupSteps == 0 && s.probation() == 0 {
 		return

@@ -144,8 +144,8 @@ func (c *Checkpoint) FromPeers() bool {
 	return c.Kind == CheckpointP2P || c.Kind == CheckpointP2PGcs
 }
 
-// Recorded returns a checkpoint of the same run that names the recorded model and that members
-// provide.
+// Recorded returns a checkpoint of the same run that names the recorded model. Members provide that
+// model.
 func (c Checkpoint) Recorded(model Recorded) Checkpoint {
 	if c.Kind.isOrigin() {
 		c.Origin = c.Kind

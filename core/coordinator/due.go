@@ -3,9 +3,9 @@ package coordinator
 import "slices"
 
 // Due returns the earliest time, now or later, at which a Tick changes the state if no action is
-// applied before. ok is false if no Tick ever changes it. A host may sleep until that time, because
-// an earlier Tick changes nothing. It must call Due again after every action, and after its clock
-// was set back, because the time may then be earlier.
+// applied before. ok is false if only an action can change the state. A host may sleep until that
+// time, because an earlier Tick changes nothing. It must call Due again after every action, and
+// after its clock was set back, because the time may then be earlier.
 func (s *State) Due(now uint64) (at uint64, ok bool) {
 	switch {
 	case s.RunState == Uninitialized || s.RunState == Finished:
@@ -26,8 +26,8 @@ func (s *State) Due(now uint64) (at uint64, ok bool) {
 	return max(now, at), at > phase.since // on overflow, the clock never reaches the sum
 }
 
-// isAhead reports whether some time of the state is after now, which happens when the clock was set
-// back. The next Tick changes it (adjustClock).
+// isAhead reports whether some time in the state is later than now, which happens when the clock was
+// set back. The next Tick corrects these times (adjustClock).
 func (s *State) isAhead(now uint64) bool {
 	return s.StateStart > now || s.MinimumSince > now || s.Epoch.StartTime > now ||
 		slices.ContainsFunc(s.Trials, func(t Trial) bool { return t.SinceTime > now })
@@ -35,11 +35,11 @@ func (s *State) isAhead(now uint64) bool {
 
 // phase describes when the running phase ends.
 type phase struct {
-	over      bool   // it waits for nothing more: the next tick ends it, or changes what it waits for
-	endless   bool   // only an action ends it
-	unnoticed bool   // its time starts at the next tick, which records it in the state
-	since     uint64 // start of its time, in Unix milliseconds
-	most      uint64 // maximum duration from then, in milliseconds
+	over      bool   // nothing is left to wait for: the next tick ends the phase, or changes what it waits for
+	endless   bool   // only an action ends the phase
+	unnoticed bool   // the phase's time has not started: the next tick records its start in the state
+	since     uint64 // start of the phase's time, in Unix milliseconds
+	most      uint64 // maximum duration, in milliseconds
 }
 
 // isOver reports whether a tick at now ends the phase.

@@ -134,8 +134,8 @@ func (d *Decoder) Decode(b []byte) (State, error) {
 	return s, nil
 }
 
-// DecodeUpdateConfig reads the bytes that UpdateConfig.AppendTo wrote. It returns a
-// *DecodeError for all other bytes. Apply decides whether the values are valid.
+// DecodeUpdateConfig reads the bytes that UpdateConfig.AppendTo wrote. It returns a *DecodeError for
+// all other bytes. It does not check whether the values are valid; Apply does.
 func DecodeUpdateConfig(b []byte) (UpdateConfig, error) {
 	c := coder{bytes: b, reads: true}
 	var u UpdateConfig

@@ -19,7 +19,7 @@ func (s *State) removeLeavers(height uint32) (changed bool) {
 }
 
 // membersToPending moves the healthy members that the run still admits to the front of Pending,
-// before the newcomers, each in their order. The epoch then has no members.
+// before the newcomers. Members and newcomers keep their order. The epoch then has no members.
 func (s *State) membersToPending() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]
@@ -43,11 +43,11 @@ func (s *State) membersToPending() {
 }
 
 // forgive starts a new term of the epoch. It forgets the lateness and the returns of members and of
-// clients that left, as at the epoch's end. Otherwise a few pauses of a machine would cost it the
-// rest of an epoch of any length. Complaints stay, because no member loses a seat or a batch
+// clients that left, as the end of the epoch does. Otherwise a few pauses of a machine could exclude
+// it for the rest of a long epoch. Complaints stay, because no member loses a seat or a batch
 // because of them.
 //
-// A member that was late must be active once more before dropSilent considers it alive.
+// A member that was late counts as alive for dropSilent only after another action.
 func (s *State) forgive() {
 	for _, clients := range [][]Client{s.Epoch.Clients, s.Epoch.Exited} {
 		for i := range clients {
@@ -58,10 +58,11 @@ func (s *State) forgive() {
 	}
 }
 
-// dropSilent drops members without an accepted action in the whole epoch: a live member has sent
-// Ready or a report of its checkpoint. A member that was found late in the epoch's last term must
-// have sent the report, because an earlier action may have been its last. A member that was late in
-// an earlier term must have sent any action since that term.
+// dropSilent drops members that show no sign of life. A live member sends Ready or reports its
+// checkpoint, so a member without any accepted action in the whole epoch is dropped. A member that
+// was found late in the epoch's last term must have reported its checkpoint, because an earlier
+// action may have been its last. A member that was late in an earlier term must have sent an action
+// since that term.
 func (s *State) dropSilent() {
 	for i := range s.Epoch.Clients {
 		client := &s.Epoch.Clients[i]

@@ -12,7 +12,7 @@ func (r *Round) Score(id ClientID) int {
 	return r.score(&keys, id)
 }
 
-// score is Score with the keys of the round's filters.
+// score is like Score, with the keys of the round's filters as a parameter.
 func (r *Round) score(keys *bloom.Keys, id ClientID) int {
 	positions := keys.Positions(id[:])
 	score := 0
@@ -32,7 +32,8 @@ func (r *Round) provedMissing(keys *bloom.Keys, id ClientID) bool {
 	return r.HasQuorum() && r.score(keys, id)+silent < int(r.WitnessesNeeded)
 }
 
-// denied reports whether a quorum of the elected witnesses deny that they hold the client's result.
+// denied reports whether the proofs of a quorum of the elected witnesses do not contain the client's
+// result.
 func (r *Round) denied(keys *bloom.Keys, id ClientID) bool {
 	return len(r.Witnesses)-r.score(keys, id) >= int(r.WitnessesNeeded)
 }
@@ -54,8 +55,8 @@ func (r *Round) Unhealthy(c Config) []ClientID {
 	return unhealthy
 }
 
-// Accusable returns the healthy members for which a HealthCheck about the newest finished round
-// (step Progress.Step−1) would change the state now.
+// Accusable returns the healthy members whose state would change now if a HealthCheck about the
+// newest finished round (step Progress.Step−1) named them.
 func (s *State) Accusable() []ClientID {
 	if !s.active() {
 		return nil
@@ -79,7 +80,7 @@ type health struct {
 
 func (c *Client) health() health { return health{c.State, c.Lateness} }
 
-// room is how many more members findings may drop in the running round, and how many more may
+// room limits how many more members findings may drop in the running round, and how many more may
 // become slow in the term. Each limit is a third of the epoch's first members. Findings about more
 // members mean that witnesses are dishonest, or that the whole round was slow.
 type room struct{ drop, slow int }
@@ -102,12 +103,12 @@ func (s *State) room() room {
 	return r
 }
 
-// afterFinding returns the new health of a healthy member after the witnesses of the newest
-// finished round have shown that its result does not count. After the first finding in a term the
-// member is late. After the second, about a later round with newly drawn witnesses, it is dropped
-// if a quorum of them denies its result, because a quorum is unlikely to be dishonest. Otherwise it
-// becomes slow. A slow member stays, because its result may be missing only because the round did
-// not wait for it.
+// afterFinding returns the new health of a healthy member after the witnesses of the newest finished
+// round have shown that its result does not count. After the first finding in a term the member is
+// late. After a second finding, by the newly drawn witnesses of a later round, the member is dropped
+// if a quorum of these witnesses denies its result, because a quorum is unlikely to be dishonest.
+// Otherwise it becomes slow. A slow member stays, because its result may be missing only because the
+// round did not wait for it.
 func (c *Client) afterFinding(left room, denied bool) health {
 	switch {
 	case c.Lateness == OnTime:
@@ -125,9 +126,9 @@ func (c *Client) afterFinding(left room, denied bool) health {
 // number that left the previous epoch.
 func (s *State) Seats() int { return len(s.Epoch.Clients) + len(s.Epoch.Exited) }
 
-// healthCheck applies a member's report that other members were late. According to the witnesses of
-// the newest finished round, no quorum can hold the result of any of them. They become late, slow
-// or dropped by afterFinding. Dropped members leave when the running round ends.
+// healthCheck applies a member's report that other members were late: according to the witnesses of
+// the newest finished round, no quorum can hold their results. The named members become late or
+// slow, or are dropped (afterFinding). Dropped members leave when the running round ends.
 func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	switch {
 	case !s.active():
@@ -185,8 +186,8 @@ func (s *State) healthCheck(from ClientID, a HealthCheck) error {
 	return nil
 }
 
-// isBack reports whether a member took its seat back since the running round started. Findings
-// about the round before then date from its absence.
+// isBack reports whether a member took its seat back since the running round started. Findings about
+// earlier rounds are from the time of its absence.
 func (s *State) isBack(client *Client) bool {
 	return client.Returns > 0 && !slices.Contains(s.CurrentRound().Members, client.ID)
 }

@@ -2,8 +2,8 @@ package coordinator
 
 import "math/bits"
 
-// idSet finds keys without comparing all of them: a hash table with open addressing. Keys chosen to
-// collide make it as slow as a search of the list, but not wrong.
+// idSet is a set of keys: a hash table with open addressing. Keys chosen to collide make it as slow
+// as a linear search, but not wrong.
 type idSet struct {
 	ids    []ClientID
 	places []uint16 // index in ids + 1; 0: free
@@ -18,7 +18,7 @@ func newIDSet(ids []ClientID) idSet {
 	return s
 }
 
-// add enters the key at an index of the list and reports whether it is new.
+// add adds the key at index i of the list and reports whether the key is new.
 func (s *idSet) add(i int) bool {
 	place, found := s.find(&s.ids[i])
 	if found {

@@ -13,7 +13,7 @@ import (
 //   - Configuration, model and run id are valid. RunState, ClientState and checkpoint kinds exist.
 //   - A run is Finished exactly when its last step is done or it was closed. A closed run is Paused or
 //     Finished. A pending pause or resume fits the RunState.
-//   - Epochs finished < step. A round has at most 2³²−1 sequences, so no counter can overflow.
+//   - The number of finished epochs is less than the step. A round has at most 2³²−1 sequences, so no counter can overflow.
 //   - Authorizations exist only in a permissioned run, in the order of their numbers, one for each
 //     grantee. No grantee is its own delegate. Ejections by the main authority end in the next epoch
 //     or the one after it, others within 65,536 epochs.
@@ -24,22 +24,23 @@ import (
 //     Exited clients are not Healthy. No client returns more than MaxReturns times in a term.
 //   - WaitingForMembers and Paused have no members and no Ready clients.
 //   - An epoch's first step is the step after its Warmup.
-//   - The rounds follow each other by one in step and height, end at Progress.Step (before it once
-//     they are over), and hold disjoint, adjacent stretches of data that end at Progress.DataIndex.
-//   - A round's quorum is ⌈2n/3⌉ of its elected witnesses. Each witness is elected, a member, and
+//   - The steps and heights of successive rounds increase by one. The last round is at Progress.Step,
+//     or before it once the rounds of the epoch are over. The rounds hold disjoint, adjacent ranges of
+//     sequences that end at Progress.DataIndex.
 //     occurs once. Its filters have no more bits than the round's items can set. Only members are
 //     warming.
-//   - Trials have different slots. Each is about a result of a step before its accusation: one of each
-//     result, two of one client, one of each accuser. The accuser is not the accused. A jury exists
-//     from the next round on, and has not decided. Only jurors of an open trial vote, each once.
-//   - The checkpoint refers to a trained step. It names an origin exactly if it is from peers, and only
-//     then a digest.
+//   - Trials have different slots. Each is about a result of a step before its accusation. At most one
+//     trial is about each result, at most two are about one client, and each accuser has at most one.
+//     The accuser is not the accused. A jury exists from the next round on, and has not decided. Only
+//     jurors of an open trial vote, each once.
+//   - The checkpoint refers to a trained step. It names an origin exactly if it is from peers. It has a
+//     digest only if it is from peers.
 //   - Reports, members' models and the intermediate checkpoint refer to finished steps. An intermediate
 //     checkpoint exists only during rounds or in Cooldown, and is later than the checkpoint.
-//   - Uploads refer to checkpoints no later than the current one, with its digest if they have its
-//     step, one of each reporter, at valid locations. Earlier checkpoints and lapses are in the order
-//     of their steps, and lapses do not overlap. A checkpoint that is not from peers has neither
-//     uploads nor earlier checkpoints.
+//   - Uploads refer to checkpoints no later than the current one. An upload of the current step has the
+//     current digest. Each reporter has at most one upload, at a valid location. Earlier checkpoints and
+//     lapses are in the order of their steps, and lapses do not overlap. If the checkpoint is not from
+//     peers, there are neither uploads nor earlier checkpoints.
 func (s *State) Check() error {
 	if broken := s.brokenInvariant((*Round).electedSet); broken != "" {
 		return &DecodeError{Field: broken}
@@ -47,8 +48,9 @@ func (s *State) Check() error {
 	return nil
 }
 
-// brokenInvariant describes the broken invariant. The caller computes the elections of witnesses,
-// which cost more than all other checks.
+// brokenInvariant describes the broken invariant. elected computes the witnesses of a round. The
+// caller passes it, so that a Decoder can cache these results, which cost more than all other
+// checks.
 func (s *State) brokenInvariant(elected func(*Round, Config) MemberSet) string {
 	if s.RunState == Uninitialized || s.RunState > Paused {
 		return "run state"
@@ -110,7 +112,7 @@ func (s *State) brokenProgress() string {
 	return ""
 }
 
-// brokenEnd checks that a run is Finished exactly after its last step or when closed.
+// brokenEnd checks that a run is Finished exactly if its last step is done or it was closed.
 func (s *State) brokenEnd() string {
 	done := s.Progress.Step > s.Config.TotalSteps
 	switch s.RunState {

@@ -26,7 +26,7 @@ func (t *Trial) broken(s *State) bool {
 		t.Convicts() || t.Acquits()
 }
 
-// clashes reports whether an earlier trial excludes the trial at an index.
+// clashes reports whether an earlier trial in the list forbids the trial at this index.
 func (s *State) clashes(index int) bool {
 	of, t := 1, &s.Trials[index]
 	for i := range index {

@@ -15,7 +15,7 @@ type Genesis struct {
 	JoinAuthority ClientID // the main authority if zero
 	Permissioned  bool     // only keys that the join authority authorized may join
 	Paused        bool     // start Paused, until the main authority configures and resumes the run
-	Draws         [32]byte // State.DrawCommitment; zero if the host's draws need not open a commitment
+	Draws         [32]byte // State.DrawCommitment; zero if draws do not open commitments
 	Config        Config
 	Model         Model
 
@@ -142,8 +142,8 @@ func (s *State) Member(id ClientID) (*Client, bool) {
 func (s *State) IsPending(id ClientID) bool { return indexOf(s.Pending, id) >= 0 }
 
 // TakesPart reports whether the host should publish the client's addresses: the client is a healthy
-// member or pending, or it was in the last epoch of a Finished run. In the last case it may have
-// been disconnected and can still get the final model.
+// member or pending, or it was in the last epoch of a Finished run. Clients of a Finished run are
+// included because a client that was disconnected can still get the final model.
 func (s *State) TakesPart(id ClientID) bool {
 	if s.RunState == Finished && (indexOf(s.Epoch.Clients, id) >= 0 || indexOf(s.Epoch.Exited, id) >= 0) {
 		return true
@@ -162,8 +162,8 @@ func (s *State) HealthyCount() int {
 	return count
 }
 
-// Awaited returns the assignments of the current round for which the round waits: the assignments
-// of healthy members that are not slow, or of all healthy members if all of them are slow.
+// Awaited returns the assignments whose results the current round waits for: the assignments of
+// healthy members that are not slow, or of all healthy members if all of them are slow.
 func (s *State) Awaited() []assign.Assignment {
 	round := s.CurrentRound()
 	if round == nil {

@@ -473,8 +473,9 @@ func TestLookupInAnyOrder(t *testing.T) {
 	}
 }
 
-// counted returns the candidate that counts for a batch: the one with the most votes, if it has a
-// quorum, and among equals the lowest. The order of candidates does not matter.
+// counted returns the candidate that counts for a batch: the commitment with the most votes, if it
+// has a quorum. If several have equally many votes, the lowest counts. The order of candidates does
+// not matter.
 func (r *Round) counted(candidates [][32]byte) (commitment [32]byte, ok bool) {
 	most := 0
 	for _, candidate := range candidates {

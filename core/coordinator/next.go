@@ -12,12 +12,13 @@ import (
 // gets its quorum. Trainers can fetch the data of that round before it starts. Seed and the numbers
 // of witnesses are zero. ok is false if the next round cannot be predicted.
 //
-// Seed stays unknown until the round starts, because witnesses decide which results count. If
-// members knew it before the members of the round are fixed, a party with k keys could choose which
-// of its keys stay, among 2ᵏ sets, and take the set that elects most of its keys. Batches do not
-// offer this choice: all come from the run's data and have nearly the same size, and a key that
-// leaves loses its seat and its own batch. Verifiers follow from BatchSeed, and are known a round
-// early. A rule that fixes the targets of their audits would need Seed.
+// Seed stays unknown until the round starts, because it elects the witnesses, which decide which
+// results count. If members knew it before the members of the round are fixed, a party with k keys
+// could choose which of its keys stay, among 2ᵏ sets, and take the set that elects most of its keys.
+// Batches need no such secrecy: all come from the run's data and have nearly the same size, and a
+// key that leaves loses its seat and its own batch. Verifiers follow from BatchSeed, and are
+// therefore known a round early. A rule that fixes the targets of their audits would have to use
+// Seed.
 func (s *State) NextRound() (next Round, ok bool) {
 	step := s.Progress.Step
 	switch s.RunState {
@@ -37,8 +38,8 @@ func (s *State) NextRound() (next Round, ok bool) {
 }
 
 // endsBefore reports whether the configuration, the members or a pause end the epoch before the
-// round of a step would start. A round without a quorum also ends it, but callers must check that
-// themselves.
+// round of a step would start. A round without a quorum also ends the epoch, but callers must check
+// that themselves.
 func (s *State) endsBefore(step uint32) bool {
 	switch {
 	case s.Config.RoundsPerEpoch != 0 && step-s.Epoch.StartStep >= s.Config.RoundsPerEpoch,
@@ -53,9 +54,10 @@ func (s *State) endsBefore(step uint32) bool {
 	}
 }
 
-// isAbandoned reports whether so many members have been absent for StoredRounds rounds that the
-// remaining members are too few to agree on a model of this epoch. Further training would be lost
-// at the epoch's end. Until then the absent members may return.
+// isAbandoned reports whether so many members have been absent for more than StoredRounds rounds
+// that the remaining members are too few to agree on a model of this epoch. Further training would
+// be lost at the epoch's end. During the first StoredRounds rounds of their absence, members may
+// still return.
 func (s *State) isAbandoned(step uint32) bool {
 	gone := 0
 	for i := range s.Epoch.Exited {
@@ -107,8 +109,8 @@ func (s *State) startRound(now uint64, draw [32]byte) {
 	s.drawJuries()
 }
 
-// opens reports whether a round may start with a draw: its hash must be the DrawCommitment, if
-// there is one. A draw of zeros is refused, because a draw becomes the next commitment, and zeros
+// opens reports whether a round may start with a draw: the draw's hash must be the DrawCommitment,
+// if there is one. A draw of zeros is refused, because a draw becomes the next commitment, and zeros
 // mean no commitment, so that any later draw would be accepted.
 func (s *State) opens(draw [32]byte) bool {
 	none := [32]byte{}

@@ -17,9 +17,9 @@ func (s *State) MayReturn(id ClientID) bool {
 	return false
 }
 
-// returnSeat gives a client that left the running epoch its seat back: it is in the members of the
-// rounds that start from now on, with the lateness that it had when it left. The epoch's other
-// seats do not change. A member returns at most MaxReturns times in a term of the epoch.
+// returnSeat gives a client that left the running epoch its seat back. The client is a member of the
+// rounds that start from now on, with the lateness that it had when it left. The epoch's other seats
+// do not change. A member returns at most MaxReturns times in a term of the epoch.
 func (s *State) returnSeat(from ClientID, a Return) error {
 	switch {
 	case s.RunState != RoundTrain && s.RunState != RoundWitness:
@@ -30,7 +30,7 @@ func (s *State) returnSeat(from ClientID, a Return) error {
 		return ErrDuplicate
 	}
 	i := indexOf(s.Epoch.Exited, from)
-	if i < 0 { // it never had a seat, or its seat is freed when the running round ends
+	if i < 0 { // the client never had a seat, or its seat is freed when the running round ends
 		return ErrNotMember
 	}
 	client := s.Epoch.Exited[i]

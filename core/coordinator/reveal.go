@@ -26,9 +26,9 @@ func (s *State) addReveal(client *Client, a Ready) {
 	client.Commitment = a.Next
 }
 
-// addReveal adds a witness's revealed value to the round's challenge, and makes the value its next
-// commitment, because commitments form a hash chain. It reports whether the witness may reveal the
-// value. Zero reveals nothing, and is always permitted.
+// addReveal adds a witness's revealed value to the round's challenge. Commitments form a hash chain,
+// so the revealed value becomes the witness's next commitment. addReveal reports whether the value
+// opens the commitment. Zero reveals nothing, and is always permitted.
 func (r *Round) addReveal(client *Client, value [32]byte) bool {
 	if value == ([32]byte{}) {
 		return true

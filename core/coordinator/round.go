@@ -55,8 +55,8 @@ func (r *Round) overfills(participants, commitments *bloom.Filter, c Config) boo
 	return participants.OnesCount() > bloom.Hashes*len(r.Members) || commitments.OnesCount() > bloom.Hashes*batches
 }
 
-// HasQuorum reports whether enough witnesses sent proofs for results to count and for health to be
-// judged.
+// HasQuorum reports whether enough witnesses sent proofs. Without a quorum, no result counts and no
+// health check is possible.
 func (r *Round) HasQuorum() bool {
 	return r.WitnessesNeeded > 0 && len(r.Witnesses) >= int(r.WitnessesNeeded)
 }

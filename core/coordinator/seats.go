@@ -29,9 +29,10 @@ func (s *State) onProbation(c *Client, step uint32) bool {
 	return s.probation() != 0 && step < c.ProbationUntil
 }
 
-// credit returns the end of probation for a key that joins: its previous one, however it left, or
-// 0, for a newcomer, if it is not known as a member or was ejected. A client that left is known
-// until the end of the epoch after its last one, and longer while epochs record no model.
+// credit returns the end of probation of a key that joins. A former member keeps its previous end of
+// probation, however it left. The result is 0 (a newcomer) if the key is not known as a member or
+// was ejected. A client that left is known until the end of the epoch after its last one, and longer
+// while epochs record no model.
 func (s *State) credit(id ClientID) uint32 {
 	for _, clients := range [...][]Client{s.Epoch.Clients, s.Epoch.Exited, s.Departed} {
 		if i := indexOf(clients, id); i >= 0 && clients[i].State != Ejected {
@@ -54,16 +55,16 @@ func (s *State) mayGiveWay(c *Client) bool {
 	return c.isNew() && !s.Authority.Permissioned && !s.hasOffice(c.ID)
 }
 
-// makeWay makes sure that Pending has a slot for a key that joins. If all slots are taken, it
-// evicts one of the clients that may be evicted; the seed chain and the key draw which one.
-// Therefore early clients cannot keep others out permanently. In Warmup, the pending clients and
+// makeWay makes sure that Pending has a slot for a key that joins. If all slots are taken, it evicts
+// one of the clients for which mayGiveWay is true. The seed chain and the joining key select the
+// client, so early clients cannot keep others out permanently. In Warmup, the pending clients and
 // the members together must fit into the slots, because all of them may become pending again.
 func (s *State) makeWay(from ClientID) error {
 	room := MaxClients
 	if s.RunState == Warmup {
 		room -= s.HealthyCount()
 		if s.isHealthy(from) {
-			room++ // it gives up its seat
+			room++ // the sender gives up its seat
 		}
 	}
 	if len(s.Pending) < room {
@@ -102,9 +103,9 @@ func (s *State) rank(id ClientID) uint64 {
 	return le.Uint64(hash[:])
 }
 
-// drawNewcomers returns which of the pending newcomers are drawn for a number of seats: those with
-// the lowest ranks. A client that joined after the chain was known could have chosen a suitable
-// key, so such clients come after the others.
+// drawNewcomers draws a number of pending newcomers, places, for free seats: the newcomers with the
+// lowest ranks. A client that joined when the chain was already known could have chosen its key to
+// get a low rank, so such clients come last.
 func (s *State) drawNewcomers(places int) (drawn MemberSet) {
 	type ticket struct {
 		rank  uint64
@@ -129,7 +130,7 @@ func (s *State) drawNewcomers(places int) (drawn MemberSet) {
 	return drawn
 }
 
-// makeRoom removes pending clients until there are at most room of them: first newcomers that are
+// makeRoom removes pending clients until at most room of them are left: first the newcomers that are
 // not drawn, then the last of the former members.
 func (s *State) makeRoom(room int) {
 	over := len(s.Pending) - room
@@ -184,9 +185,9 @@ func (s *State) seatPending() []Client {
 }
 
 // places returns how many newcomers may become members of an epoch that has regular members, past
-// their probation, and young members, on probation. A newcomer is on probation, and members on
-// probation must be fewer than a third of all. There are two exceptions: one newcomer may come if
-// no member is on probation, and as many may come as InitMinClients requires. If all members are on
+// their probation, and young members, on probation. Newcomers start on probation, and fewer than a
+// third of all members may be on probation. There are two exceptions: one newcomer may come if no
+// member is on probation, and as many may come as InitMinClients requires. If all members are on
 // probation, as in a new run, they count as regular. The first epoch accepts all clients.
 func (s *State) places(regular, young int) int {
 	known := regular + young

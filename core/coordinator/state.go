@@ -4,8 +4,8 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// Bounds of a State. They hold for every host, including the chain, whose addresses have space for
-// 32 bytes of a run ID (package chain/layout).
+// Bounds of a State. They hold for every host. A chain also limits a run ID to 32 bytes (package
+// chain/layout).
 const (
 	MaxClients        = 256  // members of an epoch; also the bound of the pending, the exited and the departed clients
 	MaxWitnesses      = 32   // per round
@@ -13,14 +13,14 @@ const (
 	MaxRunIDLength    = 64   // bytes
 	MaxRepoLength     = 192  // bytes of a checkpoint's repository, and of its revision
 	MaxDefinitionSize = 8192 // bytes of Model.Definition
-	MaxAuthorizations = 256  // grantees of a permissioned run at the same time
+	MaxAuthorizations = 256  // grantees of a permissioned run
 	MaxDelegates      = 4    // keys that may join in one grantee's name
 	MaxEjections      = 256  // in force at the same time; the oldest is forgotten
 	MaxUploads        = 4    // reported by members, one for each member
 	MaxUploadTries    = 3    // Warmups in which no member got the model before an upload is dropped
 	MaxEarlier        = 8    // recorded checkpoints whose upload may still be reported
 	MaxLapses         = 8    // the oldest is forgotten
-	TermRounds        = 32   // rounds of an epoch after which lateness and returns are forgiven
+	TermRounds        = 32   // rounds after which an epoch forgives lateness and returns
 	MaxReturns        = 3    // of one member in one term
 	MaxTrials         = 8    // at the same time
 	MaxJury           = 96   // of a trial
@@ -50,7 +50,7 @@ const (
 	Paused
 )
 
-// ClientState is the status of a client in the epoch: a healthy member, or the reason why it left.
+// ClientState is the status of a client in the epoch: healthy, or the reason why it left.
 type ClientState uint8
 
 // States of a client.
@@ -78,7 +78,7 @@ type Config struct {
 	MinClients                  uint16
 	WitnessNodes                uint16 // 0: all clients, at most MaxWitnesses
 	VerificationPercent         uint8
-	ProbationSteps              uint32 // of a new member of a permissionless run; 0: no probation, and newcomers up to the number of free seats
+	ProbationSteps              uint32 // of a new member of a permissionless run; 0: no probation, and newcomers may take all free seats
 	EjectionEpochs              uint16 // number of epochs after the running one for which a cheater is excluded
 }
 
@@ -130,13 +130,13 @@ type Client struct {
 	ExitedHeight   uint32   // round of the epoch in which the client left
 	OptimizerSince uint32   // first step that its optimizer state includes; 0: none
 	Commitment     [32]byte // SHA-256 of the value that it reveals next; zero: no commitment
-	HoldsModel     bool     // the client claimed to hold the model of Model.Checkpoint, and has not joined since
-	HoldsEarlier   uint32   // step of the newest other recorded model that it claimed to hold, Epoch.Commit or one of Earlier; 0: none
+	HoldsModel     bool     // the client claimed to hold the model of Model.Checkpoint, and has not sent a new Join since
+	HoldsEarlier   uint32   // step of the newest other model, Epoch.Commit or one of Earlier, that the client claimed to hold; 0: none
 	Report         Recorded // model that it last reported in this epoch; Step 0: none
 	Active         bool     // one of its actions was accepted in this epoch, since its lateness was forgiven
 	Lateness       Lateness
 	ProbationUntil uint32 // first step whose result counts; 0 for a client that is not known to have been a member
-	Waited         bool   // it has been pending since before the newest round started, so it could not know the draw when it joined
+	Waited         bool   // it joined before the newest round started, so it could not know that round's draw
 	Returns        uint8  // number of times it took back its seat in this term of the epoch
 	Juror          uint8  // bit i: it is a juror of the trial in slot i
 	Voted          uint8  // bit i: it has voted in the trial in slot i
@@ -151,14 +151,14 @@ const (
 	OnTime    Lateness = iota
 	FoundLate          // found by witnesses of the newest finished round
 	Late               // found by witnesses of an earlier round
-	Slow               // found in two rounds, although some of the witnesses held its result: rounds no longer wait for it
+	Slow               // found in two rounds, the second time by too few witnesses to drop it: rounds no longer wait for it
 )
 
 // Witness is an elected member's proof of the results that it holds in a round.
 type Witness struct {
 	Member          uint16       // index in Round.Members
 	Participants    bloom.Filter // members whose verified result the witness holds
-	Commitments     bloom.Filter // commitments of those results
+	Commitments     bloom.Filter // commitments of the results that the witness holds
 	CommitmentsRoot [32]byte     // Merkle root over all batches of the round in ascending order
 	Replica         [32]byte     // the witness's replica hash at the start of the round
 	Claim           Claim
@@ -226,8 +226,8 @@ type Upload struct {
 	Step     uint32
 	Digest   [32]byte
 	Place    Place
-	Since    uint32 // seniority of the reporter at the time of its report, lower for older members; see State.seniority
-	Tries    uint8  // Warmups in which no member got the model from it, since a checkpoint was last recorded
+	Since    uint32 // State.seniority of the reporter at the time of its report: lower for older members
+	Tries    uint8  // Warmups since the newest recorded checkpoint in which no member got the model from this upload
 }
 
 // Lapse is a range of steps that the run counted but its model does not include, because the run
@@ -236,7 +236,8 @@ type Lapse struct {
 	First, Last uint32
 }
 
-// Authority contains the keys that govern the run, and the keys that a permissioned run admits.
+// Authority contains the keys that govern the run. In a permissioned run, it also contains the
+// admitted keys.
 type Authority struct {
 	Main           ClientID // may configure, pause, eject and close
 	Join           ClientID // may authorize the keys that may join
@@ -285,7 +286,7 @@ type State struct {
 	Model        Model
 	Progress     Progress
 	Epoch        Epoch
-	MinimumSince uint64   // time since which InitMinClients clients are pending; 0 while fewer are, see waitsAnew
+	MinimumSince uint64   // time since when enough clients are pending; 0 while too few are (see waitsAnew)
 	SeedChain    [32]byte // SHA-256 chain over the draws of rounds and Reveals; bytes 8 to 15 are the next round's BatchSeed
 
 	// DrawCommitment is the SHA-256 of the draw that the next round starts with. That draw then
@@ -296,7 +297,7 @@ type State struct {
 	HostNonce uint64 // of the host's newest accepted action
 
 	Pending  []Client // clients waiting for an epoch, in the order in which they become members
-	Departed []Client // clients that left Pending since the epoch number changed, kept for their nonces; see forgetAllDeparted
+	Departed []Client // clients that left Pending since the epoch number changed, kept for their nonces (see forgetAllDeparted)
 
 	PendingPause  bool // pause as soon as the running epoch permits
 	PendingResume bool // leave Paused at the next tick

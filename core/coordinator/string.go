@@ -157,7 +157,7 @@ func (p *page) trial(t *Trial) {
 		p.flag(t.Jurors > 0, ", "+num(uint32(t.Jurors))+" jurors, "+num(uint32(t.Guilty))+" guilty, "+num(uint32(t.Innocent))+" innocent"))
 }
 
-// slots writes the numbers of the trials whose bits are set.
+// slots returns the numbers of the trials whose bits are set, preceded by a label.
 func (p *page) slots(label string, bits uint8) string {
 	text := ""
 	for slot := range uint32(MaxTrials) {
@@ -176,7 +176,7 @@ func ids(ids []ClientID) string {
 	return text.String()
 }
 
-// seconds returns a time in milliseconds in a readable form.
+// seconds formats a time in milliseconds as seconds.
 func seconds(ms uint64) string {
 	text := num(ms / 1000)
 	if ms%1000 == 0 {

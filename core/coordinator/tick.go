@@ -8,9 +8,9 @@ import (
 
 // Tick moves the run to its next RunState if that is due at now (Unix milliseconds), and reports
 // whether the state changed. If nothing is due it changes nothing, so a host may call it at any
-// time; Due returns when it must be called. draw is a value that no member could know before. Tick
-// uses it only when a round starts, mixed with the draws of all earlier rounds. If the state has a
-// DrawCommitment, a round starts only with a draw that opens it.
+// time. Due returns the time of the next necessary call. draw is a value that no member could know
+// before. Tick uses draw only when a round starts, mixed with the draws of all earlier rounds. If
+// the state has a DrawCommitment, a round starts only with a draw that opens it.
 //
 // If the clock was set back, Tick sets times of the state that lie in the future to now, so that
 // the run does not wait for the clock to reach them again.
@@ -36,8 +36,8 @@ func (s *State) Tick(now uint64, draw [32]byte) (changed bool) {
 	return adjusted || moved
 }
 
-// adjustClock sets each time of the state that is after now to now, and reports whether there was
-// one.
+// adjustClock sets each time of the state that is after now to now, and reports whether it changed
+// any.
 func (s *State) adjustClock(now uint64) (changed bool) {
 	if s.RunState == Uninitialized || s.RunState == Finished {
 		return false
@@ -65,9 +65,9 @@ func (s *State) enter(state RunState, now uint64) {
 	s.StateStart = now
 }
 
-// tickWaitingForMembers starts an epoch when enough clients have been pending for membersTime. That
-// time is counted from MinimumSince. The first tick with enough pending clients sets it, and a tick
-// with too few clears it (waitsAnew).
+// tickWaitingForMembers starts an epoch when enough clients have been pending for membersTime,
+// counted from MinimumSince. The first tick with enough pending clients sets MinimumSince, and a
+// tick with too few clears it (waitsAnew).
 func (s *State) tickWaitingForMembers(now uint64) bool {
 	if s.PendingPause {
 		s.pause(now)
@@ -121,8 +121,9 @@ func (s *State) tickWarmup(now uint64, draw [32]byte) bool {
 	return true
 }
 
-// readyCount returns how many healthy members are ready. If fewer members are ready than are
-// healthy, it returns 0 without counting, because its callers only need to know whether all are.
+// readyCount returns how many healthy members are ready. Its callers only need to know whether all
+// are ready, so if Ready has fewer entries than there are healthy members, it returns 0 without
+// counting.
 func (s *State) readyCount() int {
 	count := 0
 	if len(s.Epoch.Ready) < s.HealthyCount() {
@@ -147,7 +148,7 @@ func (s *State) tickRoundTrain(now uint64) bool {
 	return true
 }
 
-// awaited returns the owners whose results witnesses wait for, among the given owners of batches.
+// awaited returns the members, among the given owners of batches, whose results witnesses wait for.
 // These are the healthy members that are not slow, or all healthy members if all of them are slow.
 func (s *State) awaited(owners []ClientID) []ClientID {
 	awaited := make([]ClientID, 0, len(owners))
@@ -179,9 +180,9 @@ func (s *State) quorumIsOutOfReach() bool {
 	return len(round.Witnesses)+len(s.silentWitnesses()) < int(round.WitnessesNeeded)
 }
 
-// noWitnessIsAwaited reports whether RoundWitness no longer waits for a witness. That is so if each
-// elected member that is still healthy has sent its proof. It is also so if there is a quorum, and
-// each silent witness is slow, or has a result that a quorum of the witnesses denies.
+// noWitnessIsAwaited reports whether RoundWitness no longer waits for a witness, for one of two
+// reasons: Each elected member that is still healthy has sent its proof. Or there is a quorum, and
+// each silent witness is slow or has a result that a quorum of the witnesses denies.
 func (s *State) noWitnessIsAwaited() bool {
 	silent := s.silentWitnesses()
 	if len(silent) == 0 {
@@ -239,10 +240,10 @@ func (s *State) silentWitnesses() (healthy []silentWitness) {
 	return healthy
 }
 
-// tickRoundWitness ends the running round when it no longer waits for a witness, or
-// RoundWitnessTime is over. Then the next round starts, or Cooldown if the epoch ends: after a
-// round without a quorum, or if endsBefore reports it. A next round needs a draw that opens the
-// commitment; Cooldown does not.
+// tickRoundWitness ends the running round when it no longer waits for a witness, or when
+// RoundWitnessTime is over. Then the next round starts. If the epoch ends, because the round has no
+// quorum or because endsBefore reports it, Cooldown starts instead. A next round needs a draw that
+// opens the commitment; Cooldown does not.
 func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	round := s.CurrentRound()
 	ends := !round.HasQuorum() || s.endsBefore(s.Progress.Step+1)
@@ -268,9 +269,10 @@ func (s *State) tickRoundWitness(now uint64, draw [32]byte) bool {
 	return true
 }
 
-// tickCooldown ends the epoch when all healthy members have reported their model, or CooldownTime
-// is over. It records the model that enough of them agree on. Then the run is finished if it has
-// made all its steps, or paused if that was requested, or waits for the members of the next epoch.
+// tickCooldown ends the epoch when all healthy members have reported their model, or CooldownTime is
+// over. It records the model that enough of them agree on. Then the run is finished if it has done
+// all its steps, paused if that was requested, and otherwise waits for the members of the next
+// epoch.
 func (s *State) tickCooldown(now uint64) bool {
 	if !s.phase().isOver(now) {
 		return false
@@ -309,7 +311,7 @@ func (s *State) tickPaused(now uint64) bool {
 	return true
 }
 
-// finish ends the run. It first records the steps that the last model lacks as a lapse.
+// finish ends the run. Before that, it records the steps that the last model lacks as a lapse.
 func (s *State) finish(now uint64) {
 	s.noteLapse()
 	s.enter(Finished, now)

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// A trial that votes do not decide ends when both limits have passed.
+// A trial that the votes do not decide ends when both limits have passed.
 const (
 	TrialRounds = 6      // rounds after the round of the accusation
 	TrialTime   = 60_000 // milliseconds since the start of the phase of the accusation
@@ -86,8 +86,8 @@ func (s *State) Juror(id ClientID, slot uint8) (juror, voted bool) {
 	return client.Juror>>slot&1 == 1, client.Voted>>slot&1 == 1
 }
 
-// juror returns the entry of a client that may vote in trials, a healthy member or a pending
-// client, or nil. Its bits Juror and Voted show in which trials.
+// juror returns the entry of a client that may vote in trials (a healthy member or a pending
+// client), or nil. The bits Juror and Voted of the entry show in which trials.
 func (s *State) juror(id ClientID) *Client {
 	if client, ok := s.Member(id); ok && client.State == Healthy {
 		return client
@@ -98,9 +98,9 @@ func (s *State) juror(id ClientID) *Client {
 	return nil
 }
 
-// MayAccuse returns the error with which Apply would refuse an accusation now, apart from its
-// nonce. A result of any earlier step may be accused. If it is too old for jurors to judge, the
-// trial ends undecided and counts as a complaint of the accuser.
+// MayAccuse returns the error with which Apply would refuse an accusation now, apart from an error
+// about the nonce. A result of any earlier step may be accused. If the result is too old for jurors
+// to judge, the trial ends undecided and counts as a complaint of the accuser.
 func (s *State) MayAccuse(from ClientID, a Accuse) error {
 	client, ok := s.Member(from)
 	switch {
@@ -211,7 +211,7 @@ func (s *State) endTrial(slot uint8) {
 }
 
 // complain counts an unsuccessful accusation as a complaint of its accuser. A member with
-// MaxComplaints of them cannot accuse any more in the epoch.
+// MaxComplaints complaints cannot accuse again in the epoch.
 func (s *State) complain(accuser ClientID) {
 	for _, clients := range s.clientLists() {
 		if i := indexOf(clients, accuser); i >= 0 && clients[i].Complaints < math.MaxUint8 {
@@ -221,10 +221,10 @@ func (s *State) complain(accuser ClientID) {
 }
 
 // drawJuries is called when a round starts. It draws a jury for each trial that has none yet. The
-// jurors are the first of the round's members in an order that the round's seed determines. The
-// seed was unknown when the accusation was made. A member that does not have the data of the
-// accused step is drawn like all others, and does not vote. If only members with that data were
-// drawn, an accuser could choose a step for which only its allies have it.
+// jurors are the first of the round's members in an order that the round's seed determines. The seed
+// was unknown when the accusation was made. Members that do not have the data of the accused step
+// are drawn like all others, and do not vote. If only members with the data were drawn, an accuser
+// could choose a step for which only its allies have the data.
 func (s *State) drawJuries() {
 	round := s.CurrentRound()
 	var order []int

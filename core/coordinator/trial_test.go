@@ -154,22 +154,22 @@ func (c *court) wantOnly(id ClientID, reason EjectionReason, before *State) {
 func TestNobodyEscapes(t *testing.T) {
 	leave := func(c *court) { c.mustID(c.accused, Withdraw{Client: c.accused}) }
 	for name, goes := range map[string]func(*court){
-		"stays":                  func(*court) {},
-		"leaves":                 leave,
-		"left":                   func(c *court) { leave(c); c.round() },
-		"joined again":           func(c *court) { leave(c); c.mustID(c.accused, Join{}) },
-		"left and joined again":  func(c *court) { leave(c); c.round(); c.mustID(c.accused, Join{}) },
-		"returned":               func(c *court) { leave(c); c.round(); c.mustID(c.accused, Return{}) },
-		"joined and left again":  func(c *court) { c.mustID(c.accused, Join{}); leave(c) },
-		"in RoundWitness":        func(c *court) { c.witnessAll(); c.until(RoundWitness) },
-		"in Cooldown":            func(c *court) { c.cooldown() },
-		"between epochs":         func(c *court) { c.cooldown(); c.finishEpoch("x") },
-		"in Warmup":              func(c *court) { c.cooldown(); c.finishEpoch("x"); c.until(Warmup) },
-		"in Warmup, ready":       func(c *court) { c.toWarmup(); c.mustID(c.accused, Ready{Epoch: c.Progress.Epoch}) },
-		"in the next epoch":      func(c *court) { c.cooldown(); c.finishEpoch("x"); c.startTraining() },
-		"left an epoch ago":      func(c *court) { leave(c); c.cooldown(); c.finishEpoch("x"); c.startTraining() },
-		"left two epochs ago":    func(c *court) { leave(c); c.nextEpoch(); c.nextEpoch() },
-		"is in the next epoch's": func(c *court) { leave(c); c.mustID(c.accused, Join{}); c.nextEpoch() },
+		"stays":                 func(*court) {},
+		"leaves":                leave,
+		"left":                  func(c *court) { leave(c); c.round() },
+		"joined again":          func(c *court) { leave(c); c.mustID(c.accused, Join{}) },
+		"left and joined again": func(c *court) { leave(c); c.round(); c.mustID(c.accused, Join{}) },
+		"returned":              func(c *court) { leave(c); c.round(); c.mustID(c.accused, Return{}) },
+		"joined and left again": func(c *court) { c.mustID(c.accused, Join{}); leave(c) },
+		"in RoundWitness":       func(c *court) { c.witnessAll(); c.until(RoundWitness) },
+		"in Cooldown":           func(c *court) { c.cooldown() },
+		"between epochs":        func(c *court) { c.cooldown(); c.finishEpoch("x") },
+		"in Warmup":             func(c *court) { c.cooldown(); c.finishEpoch("x"); c.until(Warmup) },
+		"in Warmup, ready":      func(c *court) { c.toWarmup(); c.mustID(c.accused, Ready{Epoch: c.Progress.Epoch}) },
+		"in the next epoch":     func(c *court) { c.cooldown(); c.finishEpoch("x"); c.startTraining() },
+		"left an epoch ago":     func(c *court) { leave(c); c.cooldown(); c.finishEpoch("x"); c.startTraining() },
+		"left two epochs ago":   func(c *court) { leave(c); c.nextEpoch(); c.nextEpoch() },
+		"is a member again":     func(c *court) { leave(c); c.mustID(c.accused, Join{}); c.nextEpoch() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCourt(t, 12)
@@ -272,9 +272,9 @@ func TestJurorsVoteOnce(t *testing.T) {
 	}
 }
 
-// TestUndecided checks that a trial lasts six rounds and a minute, whichever ends later. It then
-// counts as a complaint of the accuser, wherever the parties are. No other member is affected, not
-// even the jurors that did not vote.
+// TestUndecided checks that a trial without a verdict lasts six rounds or a minute, whichever is
+// longer, even if a party leaves. It then counts as a complaint of the accuser. No other member is
+// affected, not even the jurors that did not vote.
 func TestUndecided(t *testing.T) {
 	none := func(*court) {}
 	for _, test := range []struct {

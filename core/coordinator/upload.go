@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	waitForModelShare = 16             // an epoch waits for a model at most this part of the time that its steps took
+	waitForModelShare = 16             // an epoch waits for a model at most 1/16 of the time that the lost steps took
 	mostWaitForModel  = 24 * 3_600_000 // milliseconds
 )
 
@@ -56,16 +56,17 @@ func (s *State) uploadToReplace(from ClientID, a ReportUpload) (int, error) {
 	return replaced, nil
 }
 
-// isRecorded reports whether the checkpoint is the run's current one or an earlier recorded one.
+// isRecorded reports whether r is the run's current checkpoint or an earlier recorded one.
 func (s *State) isRecorded(r Recorded) bool {
 	c := s.Model.Checkpoint
 	return !c.Kind.isOrigin() && r == Recorded{Step: c.Step, Digest: c.Digest} || slices.Contains(s.Earlier, r)
 }
 
-// uploadInTheWay returns the index of the upload to replace with a report about a step when the
-// list is full, or -1 for none. It is the one of the earliest checkpoint among the stale ones. If
-// none is stale, it is the one whose reporter was a member for the shortest time, if that is
-// shorter than the sender's. Therefore any number of newer members cannot remove a report.
+// uploadInTheWay returns the index of the upload that a report about a step replaces when the list
+// is full, or -1 for none. If some uploads are stale (isStale), it is the stale upload of the
+// earliest checkpoint. Otherwise it is the upload whose reporter was a member for the shortest time,
+// if the sender was a member for longer. Therefore newer members, however many, cannot remove a
+// report.
 func (s *State) uploadInTheWay(from ClientID, step uint32) int {
 	stale, youngest := -1, 0
 	for i := range s.Uploads {
@@ -87,15 +88,17 @@ func (s *State) uploadInTheWay(from ClientID, step uint32) int {
 	}
 }
 
-// isStale reports whether any member's report of a step may replace an upload: the run has
-// forgotten its checkpoint, or its reporter is no longer in the run and the step is later.
+// isStale reports whether any member's report of a step may replace an upload. It may if the run has
+// forgotten the upload's checkpoint, or if the upload's reporter is no longer in the run and the
+// reported step is later.
 func (s *State) isStale(u *Upload, step uint32) bool {
 	return !s.isRecorded(Recorded{Step: u.Step, Digest: u.Digest}) ||
 		u.Step < step && !s.isHealthy(u.Reporter) && !s.IsPending(u.Reporter)
 }
 
-// seniority orders reporters by the duration of their membership: it is the end of their probation,
-// 0 for a key with a role, and the largest number for a key that never was a member.
+// seniority orders reporters by the duration of their membership: longer membership gives a lower
+// number. It is the end of the reporter's probation, 0 for a key with a role, and the largest number
+// for a key that never was a member.
 func (s *State) seniority(id ClientID) uint32 {
 	if s.hasOffice(id) {
 		return 0
@@ -148,12 +151,13 @@ func printable(text string) bool {
 }
 
 // membersTime returns how many milliseconds an epoch waits for further clients once enough clients
-// are pending. If none of them has the run's model, and there is no upload, the time is as long as
-// a Warmup gives members to load a model, and longer the more there is to lose: otherwise the run
-// would continue from an older model, while clients that hold the newest may be restarting. It is a
-// sixteenth of the longest time that the steps to be lost may have taken, at most a day. Steps that
-// the run's model already lacks are not lost again. A newcomer's claim that it holds a model does
-// not shorten the time: it may be false, and the newcomer may not get a seat.
+// are pending. It is WaitingForMembersExtraTime if a former member or an upload can provide the
+// run's model, or if that model is an origin. Otherwise the run would continue from an older model,
+// although clients with the newest model may be restarting. The epoch then waits at least
+// WarmupTime, and longer the more steps would be lost: a sixteenth of the longest time that they may
+// have taken, at most a day. Steps that the run's model already lacks do not count. A newcomer's
+// claim that it holds a model does not shorten the time: the claim may be false, and the newcomer
+// may not get a seat.
 func (s *State) membersTime() uint64 {
 	wait := s.Config.WaitingForMembersExtraTime
 	checkpoint := s.Model.Checkpoint
@@ -172,8 +176,8 @@ func (s *State) membersTime() uint64 {
 	return max(wait, s.Config.WarmupTime, min(lost*min(s.Config.MaxRoundTrainTime, mostWaitForModel)/waitForModelShare, mostWaitForModel))
 }
 
-// seen returns how many steps from first on the checkpoint's model includes, as far as is known.
-// Steps of lapses do not count.
+// seen returns how many steps, starting with first, the checkpoint's model includes as far as is
+// known. Steps of lapses do not count.
 func (s *State) seen(first uint32) uint32 {
 	last := s.Model.Checkpoint.Step
 	seen := max(last+1, first) - first
@@ -185,10 +189,10 @@ func (s *State) seen(first uint32) uint32 {
 	return seen
 }
 
-// AwaitsModelUntil returns the Unix time in milliseconds until which an epoch that could start
-// waits for a client that has the run's model. It returns 0 if the epoch does not wait, or if no
-// time ends the wait. After that time the run continues from an older model, unless a newcomer that
-// claims to hold this model gets a seat.
+// AwaitsModelUntil returns the Unix time in milliseconds until which an epoch that could start waits
+// for a client that has the run's model. It returns 0 if the epoch does not wait, or if it waits
+// without a time limit. After that time the run continues from an older model, unless a newcomer
+// that claims to hold the run's model gets a seat.
 func (s *State) AwaitsModelUntil() uint64 {
 	if s.RunState != WaitingForMembers || s.MinimumSince == 0 || !s.enoughWait() || s.membersTime() <= s.Config.WaitingForMembersExtraTime {
 		return 0
@@ -200,8 +204,8 @@ func (s *State) AwaitsModelUntil() uint64 {
 	return until
 }
 
-// newestAtHand returns the newest recorded model that one of the clients claims to hold, or that
-// has an upload that has not failed too often; step 0 for none.
+// newestAtHand returns the newest recorded model that is available, because one of the clients
+// claims to hold it or because it has an upload that has not failed too often. Step 0 means none.
 func (s *State) newestAtHand(clients []Client) Recorded {
 	var newest Recorded
 	for _, u := range s.Uploads {
@@ -219,11 +223,11 @@ func (s *State) newestAtHand(clients []Client) Recorded {
 	return newest
 }
 
-// WaitsForMember reports whether no epoch may start, however many clients are pending, because no
-// model of the run was uploaded and every pending client is new and does not claim to hold the
-// checkpoint's model. (A member that lost its key makes that claim under its new key.) New clients
-// alone cannot make the run abandon its model, because the members that have it may return later.
-// The main authority may name another checkpoint.
+// WaitsForMember reports whether no epoch may start, however many clients are pending. That is so if
+// no usable upload exists and every pending client is new and does not claim to hold the
+// checkpoint's model. (A member that lost its key can make that claim under its new key.) New
+// clients alone cannot make the run abandon its model, because the members that have it may return
+// later. The main authority may name another checkpoint.
 func (s *State) WaitsForMember() bool {
 	return s.RunState == WaitingForMembers && !s.Model.Checkpoint.Kind.isOrigin() &&
 		!slices.ContainsFunc(s.Pending, func(c Client) bool { return c.HoldsModel || !c.isNew() }) &&
@@ -235,20 +239,21 @@ func (s *State) enoughWait() bool {
 	return len(s.Pending) >= int(s.Config.InitMinClients) && !s.WaitsForMember()
 }
 
-// waitsAnew reports whether too few clients are still pending, so that their time must restart when
-// there are enough. The time of waiting for a client with the run's model may be a day. It
-// continues while some of the clients that could let the run continue without it are away.
-// Otherwise a client that repeatedly comes and goes could delay the others forever.
+// waitsAnew reports whether too few clients are still pending, so that the waiting time must start
+// again once there are enough. The wait for a client with the run's model is an exception, because
+// it may take a day: it does not restart when some of the pending clients leave, unless none is left
+// or WaitsForMember reports true. Otherwise a client that repeatedly joins and leaves could delay
+// the others forever.
 func (s *State) waitsAnew() bool {
 	return s.MinimumSince != 0 && !s.enoughWait() &&
 		(len(s.Pending) == 0 || s.WaitsForMember() || s.membersTime() <= s.Config.WaitingForMembersExtraTime)
 }
 
 // fallBackIfModelIsGone falls back to an available model if none of the members of the next epoch
-// holds the checkpoint's model. It selects the newest recorded checkpoint, possibly the current
-// one, that a member claims to hold or reported an upload of, and the run's origin if there is
-// none. It also selects the origin if no member could load the model from any upload in
-// MaxUploadTries Warmups. Therefore a false report cannot delay the run longer than that.
+// holds the checkpoint's model. It selects the newest recorded checkpoint, possibly the current one,
+// that a member claims to hold or that has a reported upload, and the run's origin if there is none.
+// An upload from which no member could load the model in MaxUploadTries Warmups no longer counts.
+// Therefore a false report cannot delay the run longer than that.
 //
 // The numbers of epoch, step and sequence continue: no data is trained on twice, and the steps
 // missing from the model are recorded as a lapse. If only optimizer states are lost, they are
@@ -288,8 +293,8 @@ func (s *State) countTry() {
 	}
 }
 
-// remember keeps a recorded model that a later one replaces. Its upload may still be running, or it
-// may be the newest model that any client still holds. An origin need not be kept.
+// remember keeps a recorded model after a later model has replaced it. Its upload may still be
+// running, or it may be the newest model that any client still holds. An origin need not be kept.
 func (s *State) remember(r Recorded, kind CheckpointKind) {
 	if kind.isOrigin() {
 		return
@@ -300,8 +305,9 @@ func (s *State) remember(r Recorded, kind CheckpointKind) {
 	s.Earlier = append(s.Earlier, r)
 }
 
-// recordedAs reports whether a digest is the run's checkpoint (model), or else the step of the
-// earlier one.
+// recordedAs looks up a digest among the recorded models. model reports whether it is the run's
+// current checkpoint. Otherwise earlier is the step of the earlier checkpoint with this digest, or
+// 0.
 func (s *State) recordedAs(digest [32]byte) (model bool, earlier uint32) {
 	if c := s.Model.Checkpoint; !c.Kind.isOrigin() && digest == c.Digest {
 		return true, 0

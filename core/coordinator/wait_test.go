@@ -91,8 +91,8 @@ func TestWhoComesAndGoesHoldsNobodyUp(t *testing.T) {
 // the newest model and the models between the two. A holder without an older model then holds no
 // model that the run knows.
 //
-// Second, an unknown client falsely claims to hold the newest model. It is a member after the
-// failed epoch, and the next wait ends at the origin.
+// Second, an unknown client falsely claims to hold the newest model. It is a member after the failed
+// epoch, and after the next wait the run continues from its origin.
 func TestLiesThatLoseAModel(t *testing.T) {
 	away := func() *run {
 		r := membersAway(t)

@@ -2,8 +2,8 @@ package merkle
 
 import "crypto/sha256"
 
-// Tree contains all nodes above a list of leaves, for proving many of them. It takes 64 bytes per
-// leaf.
+// Tree contains the leaves and all nodes above them, to prove many leaves of a list. It takes 64
+// bytes per leaf.
 type Tree struct {
 	levels [][][32]byte // lowest first, starting with the hashes of the leaves
 }

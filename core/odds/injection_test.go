@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Freed returns the share of the chunks that a host can free from audits for an accomplice. The
+// Freed returns the share of the chunks that a host can exclude from audits for an accomplice. The
 // host may omit the proofs of a round that a quorum does not need. Each choice of omitted proofs
 // draws different chunks, and the host selects a choice that opens none of the chunks in which the
 // accomplice cheats.
@@ -29,9 +29,9 @@ type Injection struct {
 	Usual float64 // length of the added values relative to a gradient; spread over the whole chunk
 }
 
-// Worth returns the effect of an injection in one step, in steps of TopK coefficients. The effect
-// is the number of coefficients sent with the injection's sign, minus the number without an
-// injection, in the given number of steps.
+// Worth returns the effect of an injection in one step, as a multiple of TopK, the coefficients of
+// one step. The effect is the number of coefficients sent with the injection's sign in the given
+// number of steps, minus the number without an injection.
 func (j Injection) Worth(steps int, r *rand.Rand) float64 {
 	x := j.begin(r)
 	x.add(j.Usual / j.Beta) // to compensate for the decay in the first step
@@ -42,8 +42,8 @@ func (j Injection) Worth(steps int, r *rand.Rand) float64 {
 	return float64(net) / float64(j.TopK)
 }
 
-// Steady returns the share of sent coefficients that are turned if the same injection is added in
-// every step. It is a mean over the given number of steps after a warmup.
+// Steady returns the share of sent coefficients whose sign is flipped if the same injection is added
+// in every step. It is a mean over the given number of steps after a warmup.
 func (j Injection) Steady(steps int, r *rand.Rand) float64 {
 	x := j.begin(r)
 	net, before := 0, j.warmup()

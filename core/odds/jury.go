@@ -20,8 +20,8 @@ func missed(members, verificationPercent, gang int, p float64) float64 {
 }
 
 // Ejected returns the probability that a member that cheats in every step is ejected within rounds
-// rounds, if only honest members audit. In each round, each of them audits one member, drawn with
-// equal probabilities.
+// rounds, if only the honest members that do not train audit. In each round, each of them audits one
+// member, drawn with equal probabilities.
 func Ejected(members, verificationPercent, gang, rounds int) float64 {
 	p := 1 - missed(members, verificationPercent, gang, 1/float64(members))
 	return 1 - math.Pow(1-p, float64(max(0, rounds-roundsToEject)))
@@ -39,6 +39,6 @@ func RoundsToEject(members, verificationPercent, gang int, sure float64) int {
 	return roundsToEject + within(p, sure)
 }
 
-// within returns the number of rounds after which an event with probability p per round has
-// happened with probability sure.
+// within returns the number of rounds after which an event with probability p per round has happened
+// at least once with probability sure.
 func within(p, sure float64) int { return int(math.Ceil(math.Log1p(-sure) / math.Log1p(-p))) }

@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 )
 
-// atLeast returns the probability that at least least of a round's witnesses are dishonest, if
-// liars of its members are dishonest and the witnesses are drawn from all members.
+// atLeast returns the probability that at least least of a round's witnesses are dishonest, if liars
+// is the number of dishonest members and the witnesses are drawn from all members.
 func atLeast(least, members, liars, witnesses int) *big.Rat {
 	sum, ways := new(big.Int), new(big.Int)
 	for k := max(least, 0); k <= min(liars, witnesses); k++ {
@@ -24,11 +24,11 @@ func atLeast(least, members, liars, witnesses int) *big.Rat {
 type Harm struct {
 	Members, Liars, Witnesses int
 	Quorum                    int
-	Blocks                    *big.Rat // a round: no quorum of honest witnesses
-	Captures                  *big.Rat // a round: the coalition has a quorum
+	Blocks                    *big.Rat // in one round, the honest witnesses have no quorum
+	Captures                  *big.Rat // in one round, the coalition has a quorum
 }
 
-// Of returns the harm of a number of dishonest members among the members of a round with witnesses
+// Of returns the harm that liars dishonest members can do, among members, in a round with witnesses
 // witnesses.
 func Of(members, liars, witnesses int) Harm {
 	witnesses = min(witnesses, members)

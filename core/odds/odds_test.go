@@ -57,13 +57,13 @@ func TestAtLeastAgainstDraws(t *testing.T) {
 
 func TestEver(t *testing.T) {
 	if got := Ever(big.NewRat(1, 2), 2); math.Abs(got-0.75) > 1e-12 {
-		t.Errorf("one of two halves: %v", got)
+		t.Errorf("two rounds with probability 1/2: %v, want 0.75", got)
 	}
 	if got := Ever(big.NewRat(1, 1_000_000_000_000), 10_000); math.Abs(got-1e-8) > 1e-12 {
-		t.Errorf("10,000 rounds of 10⁻¹²: %v", got)
+		t.Errorf("10,000 rounds with probability 10⁻¹²: %v, want 10⁻⁸", got)
 	}
 	if got := Ever(new(big.Rat), 10_000); got != 0 {
-		t.Errorf("never: %v", got)
+		t.Errorf("10,000 rounds with probability 0: %v, want 0", got)
 	}
 }
 

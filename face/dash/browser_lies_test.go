@@ -374,8 +374,8 @@ func (b *browser) shows(t *testing.T, g *growing, groups [][]lie) {
 	}
 }
 
-// compared checks the page with a lie about a field that the verifier compares: an alarm, or the same as with an
-// honest host.
+// compared checks the page with a lie about a field that the verifier compares. The page must show an
+// alarm, or the same as with an honest host.
 func (b *browser) compared(t *testing.T, l lie, honest string) {
 	t.Helper()
 	if proven, _, alarms := b.refreshed(t); proven != honest && alarms == "" && !strings.Contains(proven, "Not verified. ") {

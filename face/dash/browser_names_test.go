@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 )
 
-// names pastes links, hashes and keys into a page that has verified courtRun, and checks its
-// verdict about commands to join the run.
+// names pastes links, hashes and keys into a page that has verified courtRun, and checks the page's
+// answers about commands to join the run.
 func (b *browser) names(t *testing.T) {
 	t.Helper()
 	run := b.text(t, `document.querySelector("#verify-told").closest("section").querySelector("dd").textContent`)
@@ -21,8 +21,8 @@ func (b *browser) names(t *testing.T) {
 		run:                             "It is. That is the hash of this run.",
 		link(courtRun.RunID, host, run): "It is. The link has the hash and the host's key",
 		`\'` + link(courtRun.RunID, host, run) + `\'`: "It is. ",
-		host: "That does not tell. It is the key of this run's host",
-		"psyche://host.example/audited?key=" + host: "That does not tell. The link has the name of this run, but not its hash",
+		host: "That is not enough. It is the key of this run's host",
+		"psyche://host.example/audited?key=" + host: "That is not enough. The link has the name of this run, but not its hash",
 		other: "It is not: that is neither",
 		"psyche://host.example/audited?genesis=00":                                 "It is not: the link names another run.",
 		link(courtRun.RunID, host, strings.Repeat("0", 64)):                        "It is not: the link names another run.",

@@ -318,7 +318,7 @@ func (b *browser) progress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil { // in a round; a torn line is left out
+	if err := os.WriteFile(path, log[:len(log)/2], 0o600); err != nil { // the log ends in a round; the page ignores the torn last line
 		t.Fatal(err)
 	}
 	g := gather.New(t.Context(), gather.Options{})

@@ -197,7 +197,7 @@ func (p *Page) serveRun(w http.ResponseWriter, r *http.Request) {
 	p.reply(w, r, fmt.Sprintf("run %d %s", last, run.Key), func() any { return run.show(last) })
 }
 
-// serveLog sends a page of older events; see shown.Events for the query parameter before.
+// serveLog sends a page of older events. The query parameter "before" is the argument of shown.Events.
 func (p *Page) serveLog(w http.ResponseWriter, r *http.Request) {
 	run, ok := p.find(w, r)
 	if !ok {

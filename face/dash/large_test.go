@@ -35,7 +35,7 @@ const (
 )
 
 // TestLargeRun writes the journal of a run of 256 members, follows it and requests its page. The
-// documentation describes the size of -dash.rounds 10000.
+// README describes the results with -dash.rounds 10000.
 func TestLargeRun(t *testing.T) {
 	dir := t.TempDir()
 	began := time.Now()
@@ -68,13 +68,13 @@ func TestLargeRun(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
-	t.Logf("followed and verified it in %s; resident %d MiB before, %d MiB at most", time.Since(began).Round(time.Millisecond), before>>20, peak>>20)
+	t.Logf("followed and verified the journal in %s; resident %d MiB before, %d MiB at most", time.Since(began).Round(time.Millisecond), before>>20, peak>>20)
 	web := httptest.NewServer(dash.New(g.Runs, nil))
 	defer web.Close()
 	over, ejected := tried(t, web.URL+"/api/run?run=large")
-	t.Logf("shows %d trials that are over, by which %d members lost their places", over, ejected)
+	t.Logf("shows %d finished trials, which ejected %d members", over, ejected)
 	if *largeAudits > 0 && ejected < 2 { // the cheat and the slanderer
-		t.Errorf("%d members lost their seats by trials, want 2", ejected)
+		t.Errorf("trials ejected %d members, want 2", ejected)
 	}
 	limit := longestAnswer
 	if raceEnabled {
@@ -98,8 +98,8 @@ func TestLargeRun(t *testing.T) {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	t.Logf("heap %d MiB, resident %d MiB", memory.HeapAlloc>>20, resident(t)>>20)
-	if all := max(peak, memory.HeapAlloc); all > mostMemory && !raceEnabled { // it takes several times as long
-		t.Errorf("it took %d MiB, want %d at most", all>>20, mostMemory>>20)
+	if all := max(peak, memory.HeapAlloc); all > mostMemory && !raceEnabled { // the race detector needs several times as much memory
+		t.Errorf("the page needed %d MiB, want %d at most", all>>20, mostMemory>>20)
 	}
 }
 

@@ -29,8 +29,8 @@ type Run struct {
 	Key    string // unique identifier in addresses of the page
 	Source string // description of the run's source
 	Log    *follow.Log
-	// State returns the newest state if there is no log, or none yet. It may be nil, and may return
-	// nil.
+	// State returns the newest state. The page uses it while the run has no log, or the log has no
+	// state yet. State may be nil, and may return nil.
 	State    func() *coordinator.State
 	Reported *reported.Board // members' reports; may be nil
 	Join     Join
@@ -75,8 +75,8 @@ func (r *Run) state() (*coordinator.State, follow.View) {
 	return view.State, view
 }
 
-// show returns everything about a run. It leaves out rounds before the newest last steps; 0
-// includes all.
+// show returns everything about a run. Its curves contain only the newest rounds, at most last; 0 means
+// all.
 func (r *Run) show(last uint32) shownRun {
 	state, view := r.state()
 	told := shownRun{Key: r.Key, Source: r.Source, Problem: view.Problem, Log: view.Log, Reading: view.Reading}

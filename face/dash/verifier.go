@@ -35,9 +35,9 @@ const (
 const maxPart = 256 << 10
 
 // logRate limits the total rate of logs for all readers, in bytes per second, after an initial
-// logBurst. The logs share the machine's link with everything else, such as hosting the run. A
-// request waits at most logWait for its part, in turns between networks. Then partTime is left to
-// send it: a link of 0.25 Mbit/s needs 8.4 s.
+// logBurst. The logs share the machine's link with everything else, such as hosting the run. Networks
+// of readers take turns. A request waits at most logWait for its turn. The part must then be sent
+// within partTime: over a link of 0.25 Mbit/s, this takes 8.4 s.
 const (
 	logRate  = 2 << 20
 	logBurst = 8 << 20

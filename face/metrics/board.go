@@ -13,7 +13,7 @@ import (
 // ratedSteps is the number of newest steps over which speed is measured.
 const ratedSteps = 16
 
-// efficiency is spelled as in the original's metric.
+// efficiency is the metric's name in the original Psyche, with its spelling mistake.
 const efficiency = "train/efficency" //nolint:misspell // that is its name
 
 // Row is the metrics of a step.

@@ -178,7 +178,7 @@ func failed(err error) *problem {
 	return &problem{status: http.StatusInternalServerError, kind: "server_error", message: "the model failed; the server's log contains the reason", cause: err}
 }
 
-// object is an answer, or a part of one.
+// object returns the JSON object of an answer, or of a part of a stream.
 func (a *answer) object(choices ...any) map[string]any {
 	object := map[string]any{"id": "cmpl-" + a.id, "object": "text_completion", "created": a.created, "model": a.model.Name, "choices": choices}
 	switch {

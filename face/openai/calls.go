@@ -177,7 +177,8 @@ func (r *callReader) next(piece string) (text string) {
 	return text
 }
 
-// end returns the calls, only the first one if one is true, or else the text that was held back.
+// end returns the calls in the text that was held back: only the first call if one is true. If the text
+// does not consist of valid calls, end returns it as text.
 func (r *callReader) end(one bool) (text string, calls []call) {
 	text = r.held
 	r.held = ""

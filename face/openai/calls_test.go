@@ -25,7 +25,7 @@ const (
 
 var tool = map[string]bool{"f": true, "g": true}
 
-// read gives a text to a reader in pieces of a size.
+// readCalls gives a text to a callReader in pieces of the given size.
 func readCalls(f *callForm, text string, size int, one bool) (before string, calls []call) {
 	r := callReader{form: f, names: tool}
 	for piece := range slices.Chunk([]byte(text), size) {

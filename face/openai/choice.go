@@ -131,7 +131,7 @@ func (c *choice) show(text string) error {
 	return c.event(c.part(text), nil)
 }
 
-// part is a piece of a stream.
+// part returns the fields of a choice for a piece of a stream.
 func (c *choice) part(text string) map[string]any {
 	if !c.answer.inChat {
 		return map[string]any{"text": text}
@@ -139,7 +139,8 @@ func (c *choice) part(text string) map[string]any {
 	return c.delta(map[string]any{"content": text})
 }
 
-// delta is a piece of a streamed message. The first piece contains the role.
+// delta returns the fields of a choice for a piece of a streamed message. The first piece contains the
+// role.
 func (c *choice) delta(fields map[string]any) map[string]any {
 	if !c.begun {
 		fields["role"] = "assistant"

@@ -8,9 +8,9 @@ import (
 	"github.com/psyche-go/psyche/net/admission"
 )
 
-// limitedListener limits the accepted connections that are not being answered. At the limit, the
-// address with the most connections loses its oldest one to an address with fewer, or the new
-// connection is closed.
+// limitedListener limits the number of accepted connections on which no answer is running. At the
+// limit, the address with the most such connections loses its oldest one to an address with fewer, or
+// the new connection is closed.
 type limitedListener struct {
 	net.Listener
 	limiter *admission.Limiter
@@ -68,8 +68,8 @@ func (v *visitor) answering() (answered func()) {
 	}
 }
 
-// whileAnswered releases the connection slot of a request that has a slot in the queue, if it came
-// through a limitedListener.
+// whileAnswered releases the connection slot of a request that has a slot in the queue. It has no
+// effect if the connection did not come through a limitedListener.
 func whileAnswered(ctx context.Context) (answered func()) {
 	if v, ok := ctx.Value(visitorKey{}).(*visitor); ok {
 		return v.answering()

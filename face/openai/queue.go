@@ -50,7 +50,9 @@ func (q *queue) enter(from netip.Prefix, evict func()) *turn {
 		q.remove(last)
 	}
 	if _, here := q.since[from]; !here {
-		q.since[from] = 2 * q.turns // before the turn that began last, and behind all before it
+		// The new address is behind every address whose last turn was earlier, but before the address that had
+		// the newest turn.
+		q.since[from] = 2 * q.turns
 	}
 	t := &turn{from: from, evict: evict, begun: make(chan struct{})}
 	q.all = append(q.all, t)

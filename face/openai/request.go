@@ -73,7 +73,8 @@ var fields = map[string]field{
 	"safety_identifier": ignored, "prompt_cache_key": ignored, "prompt_cache_retention": ignored,
 }
 
-// chatFields and textFields are the fields of one kind only.
+// chatFields are fields of chat requests only, and textFields are fields of text completion requests
+// only.
 var (
 	chatFields = map[string]field{
 		"messages": messages, "max_completion_tokens": maxTokens,
@@ -202,7 +203,8 @@ func whole(name string, raw json.RawMessage, to *int, least, most int) *problem 
 
 func ignored(*request, string, json.RawMessage) *problem { return nil }
 
-// only accepts only values that request no unsupported behaviour.
+// only returns a field that accepts only the given values, because other values request unsupported
+// behaviour.
 func only(values ...string) field {
 	return func(_ *request, name string, raw json.RawMessage) *problem {
 		var given, allowed any
@@ -216,7 +218,7 @@ func only(values ...string) field {
 	}
 }
 
-// replaced is only for a field that has a newer name.
+// replaced is like only, for a field that has a newer name.
 func replaced(by string, values ...string) field {
 	return func(r *request, name string, raw json.RawMessage) *problem {
 		if problem := only(values...)(r, name, raw); problem != nil {

@@ -91,8 +91,8 @@ func (s *scores) best() []int32 {
 	return best
 }
 
-// textOf returns the bytes of a token after the last one, because some decoders drop a space at the
-// start of a text.
+// textOf returns the bytes that a token adds after the previous token. It decodes the two tokens
+// together, because some decoders drop a space at the start of a text.
 func (s *scores) textOf(id int32) ([]byte, error) {
 	before, err := s.coder.Decode(s.last)
 	if err == nil {

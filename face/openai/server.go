@@ -261,8 +261,8 @@ func (s *Server) serve(ctx context.Context, r *http.Request, a *answer) (problem
 	return problem
 }
 
-// encode tokenizes large requests one at a time, because each may use a CPU for a second that
-// running answers need.
+// encode tokenizes large requests one at a time. Each may occupy a CPU for a second, and the running
+// answers need the CPUs.
 func (s *Server) encode(ctx context.Context, a *answer) *problem {
 	if a.size > largeBody {
 		select {

@@ -33,7 +33,7 @@ func (s *stopper) next(piece string) (text string, found bool) {
 	return text, false
 }
 
-// rest returns the text that was held back, at the end.
+// rest returns the text that was held back. It is called at the end of the text.
 func (s *stopper) rest() string {
 	text := s.held
 	s.held = ""

@@ -63,8 +63,8 @@ func toolNames(tools json.RawMessage) map[string]bool {
 	return names
 }
 
-// fits rejects tools, and calls in messages, that the template would not show to the model, and
-// tools whose calls could not be recognized in the answer.
+// fits rejects tools, and calls in messages, if the template would not show them to the model. It also
+// rejects tools if the server could not recognise their calls in the answer.
 func (r *request) fits(t *chat.Template, form *callForm) *problem {
 	const code = "unsupported_parameter"
 	switch {
@@ -133,7 +133,7 @@ func withEmptyArguments(function json.RawMessage) json.RawMessage {
 	return append(function[:len(function)-1], `,"arguments":{}}`...)
 }
 
-// changed returns an object with the named field replaced by change.
+// changed returns an object in which change has replaced the named field.
 func changed(raw json.RawMessage, at, name string, change func(at string, raw json.RawMessage) (json.RawMessage, *problem)) (json.RawMessage, *problem) {
 	var parts []json.RawMessage
 	wrong := object(raw, at, func(key string, value json.RawMessage) (wrong *problem) {
@@ -152,7 +152,8 @@ func changed(raw json.RawMessage, at, name string, change func(at string, raw js
 	return joined('{', parts, '}'), wrong
 }
 
-// opened returns the object of arguments, which may be within a string.
+// opened returns the object of arguments. The JSON may be the object itself, or a string that contains
+// it.
 func opened(at string, raw json.RawMessage) (json.RawMessage, *problem) {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

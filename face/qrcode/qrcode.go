@@ -23,8 +23,8 @@ func Of(text string) (Code, error) {
 	return Code{modules}, nil
 }
 
-// Size returns the width and height of the code with its margin, in modules, which is also the
-// width in columns of a terminal.
+// Size returns the width and height of the code with its margin, in modules. On a terminal, the
+// code has the same width in columns.
 func (c Code) Size() int { return c.modules.Size + 2*quiet }
 
 // dark reports whether a module is dark. Coordinates include the margin.

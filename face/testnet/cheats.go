@@ -137,7 +137,8 @@ func detail(text string) string {
 	return " (" + text + ")"
 }
 
-// ejectedCheat records the ejection of a cheat, and returns its duration as text.
+// ejectedCheat records the ejection of a cheat, and returns a text with the time since its first false
+// result.
 func (t *tracker) ejectedCheat(at time.Time, e event.Ejected) string {
 	c := t.cheats[e.Client]
 	if c == nil || !c.ejected.IsZero() {

@@ -112,8 +112,8 @@ func seen(accuser, accused [32]byte, guilty bool) *Trials {
 	return trials
 }
 
-// TestRunsWithCheatsThatFail checks that a cheat that stays, and anything that happens to an honest
-// member, is an error.
+// TestRunsWithCheatsThatFail checks that a run ends with an error if a cheat is not ejected, or
+// if an honest member is accused or ejected.
 func TestRunsWithCheatsThatFail(t *testing.T) {
 	ids := testIDs()
 	for name, c := range map[string]struct {

@@ -25,8 +25,8 @@ type ClientProgress struct {
 	Loss      float64
 	LossStep  uint32  // 0: it has not trained yet
 	Speed     float64 // tokens per second of its newest computation; 0: not known, or not a member
-	Share     float64 // of a round that its computation took; 0 as for Speed
-	Sent      uint64  // bytes on the wire to its peers, over all lives
+	Share     float64 // fraction of a round that its computation took; 0 also if Speed is 0
+	Sent      uint64  // bytes on the wire to its peers, over all lives of its process
 	SentRate  float64 // bytes per second, over the newest rounds; for members
 	Restarts  int
 	Attack    string // attack of a cheat; empty: honest

@@ -51,7 +51,8 @@ type blow struct {
 	client, server bool
 }
 
-// faultScript returns each scripted blow once, to the first caller that reaches its round.
+// faultScript contains the scripted kills. Its method due returns each blow once, to the first caller
+// that reaches its round.
 type faultScript struct {
 	mu     sync.Mutex
 	faults Faults

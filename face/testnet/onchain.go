@@ -115,11 +115,11 @@ func (n *network) awaitChain(ctx context.Context) error {
 	}
 }
 
-// byHandFile contains the commands that restart a run on a validator.
+// byHandFile is the name of the file with the commands that restart a run on a validator.
 const byHandFile = "by-hand.txt"
 
-// noteByHand writes the commands that restart a validator, which keeps its own ledger, and the
-// clients, and that resume a paused run.
+// noteByHand writes the commands for resuming the run manually. They restart the validator, which keeps
+// its own ledger, restart the clients, and resume the run if it is paused.
 func (n *network) noteByHand() error {
 	var text strings.Builder
 	line := func(env []string, command ...string) {
@@ -250,7 +250,7 @@ func (t *tracker) addPaid(s *Summary, clientRounds uint64) {
 	s.Chain = &all
 }
 
-// endPaid starts another life of a client, whose counters start at zero.
+// endPaid ends the payment counters of a client's current life, and adds them to its earlier lives.
 func (c *clientRecord) endPaid() {
 	transactions, ticks, outOfTurn, lamports, rent := c.paidTotal()
 	c.paidBefore = event.Paid{Transactions: transactions, Ticks: ticks, OutOfTurn: outOfTurn, Lamports: lamports, Rent: rent}

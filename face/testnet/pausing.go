@@ -52,8 +52,8 @@ func (n *network) pauseRun(ctx context.Context) {
 	}
 }
 
-// endsMeanwhile reports whether a run that cannot be paused is over. The end becomes known here a
-// moment later.
+// endsMeanwhile reports whether a run that cannot be paused is over. It waits for a moment, because the
+// clients' events report the end with a delay.
 func (n *network) endsMeanwhile(ctx context.Context) bool {
 	for range 20 {
 		if n.progress.finished() || pause.For(ctx, pausingLooks) != nil {

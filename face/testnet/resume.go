@@ -165,7 +165,7 @@ func resumedOf(state *coordinator.State, chain string) (config.Run, *resumedRun,
 	return config.Run{RunID: state.RunID, Config: state.Config, Model: model}, &resumedRun{state: state, chain: chain}, nil
 }
 
-// secondsBefore returns the previous duration of the run, from its summary.
+// secondsBefore returns how long the run took before it was interrupted, from its summary.
 func secondsBefore(dir string) (time.Duration, error) {
 	path := filepath.Join(dir, summaryFile)
 	text, err := os.ReadFile(path)

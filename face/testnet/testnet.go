@@ -113,7 +113,8 @@ func Run(ctx context.Context, options Options) (Summary, error) {
 	return summary, err
 }
 
-// explain adds to the error of a run that ended early where its files are and how to resume it.
+// explain extends the error of a run that ended early with the location of its files, and with the way
+// to resume it.
 func (n *network) explain(err error) error {
 	if n.progress.finished() {
 		return fmt.Errorf("%w; summary.json and logs are in %s", err, n.dir)
@@ -404,7 +405,7 @@ func (n *network) train(ctx context.Context) error {
 		n.progress.remark("logs are in panes: tmux attach -t %s", shown.session)
 		defer func() { _ = shown.close() }() // the network is ending anyway
 	}
-	// They end after the clients, to read the clients' last events.
+	// The followers end after the clients, to read the clients' last events.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
 	followers := new(sync.WaitGroup)
 	defer func() {
@@ -420,7 +421,7 @@ func (n *network) train(ctx context.Context) error {
 		}
 		defer client.Stop(shutdownGrace)
 	}
-	// They end before the processes are stopped, so that none restarts a process.
+	// The supervisors end before the processes are stopped, so that no supervisor restarts a process.
 	var supervisors sync.WaitGroup
 	defer supervisors.Wait()
 	defer cancel(nil)

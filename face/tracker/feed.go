@@ -14,8 +14,8 @@ import (
 
 // Sink is a destination of rows. Only one goroutine calls it.
 type Sink interface {
-	// Write writes rows, in order. After an error it has written none, and the same rows come
-	// again.
+	// Write writes rows, in order. If it returns an error, it must have written none of them: the Feed
+	// passes the same rows again.
 	Write(ctx context.Context, rows []metrics.Row) error
 	// Close closes the sink. No rows follow.
 	Close(ctx context.Context) error

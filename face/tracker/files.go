@@ -65,7 +65,7 @@ func JSONLines(path string) (Sink, error) {
 	}}, nil
 }
 
-// JSON returns the object of a row, with additional fields.
+// JSON encodes a row as a JSON object. more contains additional fields.
 func JSON(row metrics.Row, more map[string]any) ([]byte, error) {
 	fields := map[string]any{"_step": row.Step, "_timestamp": float64(row.Time.UnixMicro()) / 1e6}
 	for name, value := range row.Values {

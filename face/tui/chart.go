@@ -9,8 +9,8 @@ import (
 // dots are the bits of a braille character, by column and row from the bottom.
 var dots = [2][4]rune{{0x40, 0x04, 0x02, 0x01}, {0x80, 0x20, 0x10, 0x08}}
 
-// chart draws points as lines of braille characters, with the values of top and bottom in front. It
-// averages points in the same column, and connects points with columns between them.
+// chart draws points as lines of braille characters, with the highest and the lowest value on the left.
+// It averages points in the same column, and interpolates columns without points.
 func chart(points []point, width, height int) []string {
 	const margin = 7 // width of the values
 	columns := 2 * (width - margin)
@@ -38,7 +38,7 @@ func chart(points []point, width, height int) []string {
 	}
 	join(sums, counts)
 	if high-low < 1e-9 {
-		around := max(0.5, math.Abs(high)/1000) // half a unit is nothing for large values
+		around := max(0.5, math.Abs(high)/1000) // half a unit would not be visible next to large values
 		low, high = low-around, high+around
 	}
 	cells := make([][]rune, height)

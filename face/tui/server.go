@@ -73,7 +73,7 @@ func (s *Server) Watch(runID string, events *event.Log) {
 	if !slices.ContainsFunc(s.runs, func(h hosted) bool { return h.runID == runID }) {
 		s.runs = append(s.runs, hosted{runID: runID})
 	}
-	s.mu.Unlock() // an event handler may wait for it, while it holds the log's lock
+	s.mu.Unlock() // an event handler may wait for s.mu while it holds the log's lock
 	events.Watch(func(e event.Event) { s.see(runID, e) })
 }
 

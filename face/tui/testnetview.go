@@ -51,7 +51,7 @@ func (m testnetModel) render() string {
 
 // filling shows the progress of the condition that ends the phase.
 func filling(p testnet.Progress, width int) string {
-	const words = 48 // of both parts of a round, with their numbers
+	const words = 48 // width of the texts of both parts of a round, with their numbers
 	each := min(max((width-words)/2, 3), 20)
 	switch p.State.RunState {
 	case "WaitingForMembers":
@@ -126,7 +126,7 @@ type column struct {
 	text  func(testnet.ClientProgress) string
 }
 
-// columns follow name and role. A narrow screen omits the last ones.
+// columns are the columns after name and role. A narrow screen omits the last columns.
 var columns = []column{
 	{"loss", 6, func(c testnet.ClientProgress) string { return known(c.LossStep > 0, "%.3f", c.Loss) }},
 	{"tokens/s", 8, func(c testnet.ClientProgress) string { return known(c.Speed > 0, "%.0f", c.Speed) }},

@@ -14,10 +14,10 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// DigestDir returns the digest of the manifest of a model folder's snapshot. It does not load whole
-// tensors into memory. A folder with the digest of a model has that model's tensors and files and
-// no more bytes in them, so ReadDir needs no more memory than the model. DigestDir leaves all other
-// errors in a folder to ReadDir. watch may be nil.
+// DigestDir returns the digest of the manifest that a snapshot of the model folder would have. It
+// never loads a whole tensor into memory. If the digest equals a known model's, the folder has the
+// same files and tensors with the same sizes, so ReadDir needs no more memory than for that model.
+// DigestDir omits the other checks of a folder; ReadDir makes them. watch may be nil.
 func DigestDir(ctx context.Context, dir string, watch Watch) ([32]byte, error) {
 	m, err := manifestOf(ctx, dir, count(dir, watch))
 	if err != nil {

@@ -15,7 +15,7 @@ type Opened struct {
 	Data     []*io.SectionReader // of the tensors, in their order
 }
 
-// OpenDir is ReadDir without the tensors' data.
+// OpenDir reads a folder like ReadDir, but leaves the tensors' data on the disk.
 func OpenDir(dir string) (*Opened, error) {
 	data := make(map[string]*io.SectionReader)
 	s, err := readDir(dir, func(path string) ([]safetensors.Tensor, map[string]string, error) {

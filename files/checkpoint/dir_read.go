@@ -19,8 +19,8 @@ import (
 )
 
 // ReadDir reads a Hugging Face folder: config.json, the tokenizer's and other known files, and the
-// tensors of model.safetensors or of the shards in the index. It checks the tensors against
-// config.json, as far as that is possible for every architecture.
+// tensors of model.safetensors or of the shards in the index. It compares the tensors with
+// config.json as far as every architecture allows.
 func ReadDir(dir string) (Snapshot, error) { return ReadDirWatched(dir, nil) }
 
 // ReadDirWatched is ReadDir with progress.
@@ -249,7 +249,8 @@ func (index shardIndex) files() []string {
 	return slices.Compact(slices.Sorted(maps.Values(index.WeightMap)))
 }
 
-// parseStep returns 0 for files of other programs.
+// parseStep returns the step in the metadata of a tensor file, or 0 if another program wrote the
+// file.
 func parseStep(path string, metadata map[string]string) (uint32, error) {
 	text, found := metadata[stepKey]
 	if !found {
@@ -276,8 +277,8 @@ func readCapped(path string) ([]byte, error) {
 // maxFurtherLayers is the maximum of num_nextn_predict_layers; published models have one.
 const maxFurtherLayers = 64
 
-// checkConfig compares the tensors with the sizes in config.json. It ignores fields that an
-// architecture does not have; the model itself checks every shape.
+// checkConfig compares the tensors with the sizes in config.json. It ignores sizes that config.json
+// does not have. The architecture's own code checks the shapes of all tensors.
 func checkConfig(s Snapshot) error {
 	data, found := s.File(ConfigFile)
 	if !found {
@@ -288,7 +289,7 @@ func checkConfig(s Snapshot) error {
 		VocabSize     *int64   `json:"vocab_size"`
 		HiddenSize    *int64   `json:"hidden_size"`
 		Layers        *int     `json:"num_hidden_layers"`
-		Further       int      `json:"num_nextn_predict_layers"` // DeepSeek-V3's, after the last
+		Further       int      `json:"num_nextn_predict_layers"` // additional layers after the last, as in DeepSeek-V3
 	}
 	err := filestart.Check(data)
 	if err == nil {

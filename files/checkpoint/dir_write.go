@@ -23,7 +23,7 @@ const (
 	indexFile    = "model.safetensors.index.json"
 )
 
-// stepKey is the metadata key of Snapshot.Step, in decimal, in a tensor file.
+// stepKey is the metadata key for Snapshot.Step in a tensor file. The value is decimal.
 const stepKey = "step"
 
 // ErrOccupied means that a folder contains something other than a checkpoint.
@@ -53,8 +53,8 @@ func whole(w io.Writer, data []byte) error {
 	return err
 }
 
-// WriteDirThrough is WriteDir in which only through reads the data of the tensors and writes them.
-// Extras are written last.
+// WriteDirThrough is like WriteDir, but calls through to write the data of each tensor. It does not
+// read the data itself. Extras are written last.
 func WriteDirThrough(dir string, s Snapshot, through Through, extras ...Extra) error {
 	if err := writeDirThrough(dir, s, maxShardSize, through, extras); err != nil {
 		return fmt.Errorf("write checkpoint %s: %w", dir, err)
@@ -87,8 +87,8 @@ func writeDirThrough(dir string, s Snapshot, shardSize int64, through Through, e
 
 // FillDir creates a folder atomically and durably. fill puts everything into a temporary folder
 // next to it, and makes the contents of the files durable. An existing folder of that name stays
-// until then, and is then removed. RemoveUnfinished removes the remains of processes that were
-// killed during FillDir.
+// complete until the new folder replaces it. RemoveUnfinished removes the remains of processes that
+// were killed during FillDir.
 func FillDir(dir string, fill func(temporary string) error) (err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
@@ -184,8 +184,8 @@ func split(tensors []safetensors.Tensor, size int64) [][]safetensors.Tensor {
 	return append(shards, tensors[start:])
 }
 
-// CheckTarget returns an error unless a checkpoint may be written to dir: dir must not exist, be
-// empty, or contain a checkpoint and nothing that WriteDir does not know.
+// CheckTarget returns an error unless a checkpoint may be written to dir. This is the case if dir
+// does not exist, is empty, or contains only the files of a checkpoint.
 func CheckTarget(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

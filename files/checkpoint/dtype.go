@@ -18,9 +18,10 @@ var typeNames = []struct {
 // typeKeys are the keys for the type of the weights in config.json, new and old.
 var typeKeys = []string{"dtype", "torch_dtype"}
 
-// NameType sets the type in config.json to the type of the weights, or the widest of several, if
-// config.json names a type. Readers compute in that type, even if the weights have a wider one. The
-// rest of the file stays byte-identical. The files of s are not changed.
+// NameType sets the weight type in config.json to the type of the tensors, or to the widest of
+// their types. If config.json names no type, NameType changes nothing. Readers compute in the named
+// type, even if the tensors have a wider one. The rest of the file stays byte-identical. The files
+// of s are not changed.
 func (s *Snapshot) NameType() {
 	name := ""
 	for _, kind := range typeNames {

@@ -202,8 +202,8 @@ func (d *decoder) uint64() uint64 { return binary.LittleEndian.Uint64(d.take(8))
 func (d *decoder) hash() [32]byte { return [32]byte(d.take(32)) }
 func (d *decoder) text() string   { return string(d.take(int(d.uint8()))) }
 
-// Assemble builds the snapshot of a valid manifest. get returns the content with a hash. Assemble
-// verifies the content, and returns an error that names it if it is wrong.
+// Assemble builds the snapshot of a valid manifest. get returns the content that has the given
+// hash. Assemble verifies the content, and returns an error that names it if it is wrong.
 func (m Manifest) Assemble(get func(hash [32]byte, size uint64) ([]byte, error)) (Snapshot, error) {
 	if err := m.Validate(); err != nil {
 		return Snapshot{}, err

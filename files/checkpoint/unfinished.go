@@ -28,7 +28,8 @@ func makeUnfinished(dir string) (path string, release func(), err error) {
 	return "", nil, err
 }
 
-// errLost means that another process took a new folder for abandoned before it was locked.
+// errLost means that another process considered a new folder abandoned, and removed it before it
+// was locked.
 var errLost = errors.New("another process removed the new folder")
 
 // hold opens a new folder and locks it.
@@ -37,18 +38,18 @@ func hold(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If the file system does not support locks, no other process has it, and it never counts as
-	// abandoned.
+	// On a file system without locks, the folder stays unlocked. There, no process can lock it
+	// either, so none considers it abandoned.
 	if !errors.Is(filelock.Try(folder), filelock.ErrHeld) && filelock.IsAt(folder, path) {
 		return folder, nil
 	}
 	return nil, errors.Join(errLost, folder.Close())
 }
 
-// RemoveUnfinished removes the remains of killed processes in a folder of checkpoints: hidden
-// temporary folders for final names for which is returns true. It keeps folders that a process is
-// writing, here or on another machine that locks with this one, and folders that contain anything
-// but files.
+// RemoveUnfinished removes the remains of killed processes in a folder of checkpoints. These are
+// hidden temporary folders for which is(final name) is true. RemoveUnfinished keeps folders that a
+// process is writing, here or on another machine that uses the same locks. It also keeps folders
+// that contain something other than regular files.
 func RemoveUnfinished(parent string, is func(name string) bool) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil {
@@ -65,7 +66,7 @@ func RemoveUnfinished(parent string, is func(name string) bool) error {
 	return failed
 }
 
-// RemoveUnfinishedOf removes what killed processes left of one checkpoint folder, as RemoveUnfinished.
+// RemoveUnfinishedOf is RemoveUnfinished for the remains of one checkpoint folder, dir.
 func RemoveUnfinishedOf(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -88,9 +89,9 @@ func abandoned(folder *os.File) bool {
 	return err == nil && time.Since(info.ModTime()) > abandonedAfter
 }
 
-// RemoveDir removes a folder that contains only a checkpoint. It first renames it to an unfinished
-// one, so that a process that is killed meanwhile does not leave a part of a checkpoint, which
-// could not be loaded or replaced.
+// RemoveDir removes a folder that contains only a checkpoint. It first gives the folder the name of
+// an unfinished one. If the process is killed during the removal, the remains are then removed as
+// unfinished. Under the old name, they could be neither loaded nor replaced.
 func RemoveDir(dir string) error {
 	err := CheckTarget(dir)
 	if err == nil {

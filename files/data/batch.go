@@ -29,7 +29,8 @@ type Batch struct {
 // IgnoreLabel is the label of a token without a training target.
 const IgnoreLabel = -100
 
-// check refuses a batch that does not match the request, because some providers get it from others.
+// check returns an error if the batch does not match the request. The batch may come from another
+// machine.
 func (b Batch) check(id assign.BatchID) error {
 	for _, part := range []struct {
 		name string

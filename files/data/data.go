@@ -132,7 +132,7 @@ func override(locations []config.DataLocation, path string) (config.DataLocation
 		}
 	}
 	if mixed {
-		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot stand for a weighted mix of sources", ErrUnsupported)
+		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot replace a weighted mix of sources", ErrUnsupported)
 	}
 	if served {
 		return config.DataLocation{}, fmt.Errorf("%w: a folder cannot replace a data server, because only the server's operator knows its order of sequences", ErrUnsupported)

@@ -139,7 +139,7 @@ func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batc
 		final = final && IsPermanent(err)
 		f.options.Logger.Warn("data location failed", "batch", id, "err", err)
 		if ctx.Err() != nil {
-			// This one used up all the time, so the next call starts with another.
+			// This location used up all the time, so the next call starts with another.
 			f.skip(i, err)
 			break
 		}
@@ -150,8 +150,8 @@ func (f *Fallback) read(ctx context.Context, id assign.BatchID, how reads) (Batc
 	return Batch{}, failed(errs)
 }
 
-// failed joins errors. Some may be temporary. It hides the types of permanent ones, so that
-// IsPermanent does not consider the whole permanent.
+// failed joins the errors of locations. Some of them may be temporary, so the joined error must not
+// be permanent. failed therefore hides the types of permanent errors from IsPermanent.
 func failed(errs []error) error {
 	for i, err := range errs {
 		if IsPermanent(err) {
@@ -219,7 +219,8 @@ func (f *Fallback) drop(s *source, err error) {
 	s.broken = err
 }
 
-// compare reports whether a location has the same data as the first one that served.
+// compare returns an error if the data of a location differs from the data of the location that
+// served first.
 func (f *Fallback) compare(ctx context.Context, s *source) error {
 	if got := s.provider.Len(); got != f.len {
 		return fmt.Errorf("%w: %d sequences, want %d", ErrOtherData, got, f.len)
@@ -242,8 +243,8 @@ func (f *Fallback) compare(ctx context.Context, s *source) error {
 	return nil
 }
 
-// fingerprinter is a provider that returns fingerprints of sequences that it would not deliver
-// again, because they belong to past rounds.
+// fingerprinter is a provider that returns the fingerprints of sequences of past rounds, which it
+// would not deliver again.
 type fingerprinter interface {
 	Fingerprint(ctx context.Context, index uint64) ([32]byte, error)
 }
@@ -299,9 +300,9 @@ func (f *Fallback) remember(batch Batch) {
 	f.probes = append(f.probes, p)
 }
 
-// Fingerprint returns a hash of one of a batch's sequences: the SHA-256 of its tokens, its labels
-// and its positions. Each of these three is encoded as a byte 1, the number of values in eight
-// bytes and the values in four bytes each, little endian, or as a byte 0 if there are none.
+// Fingerprint returns the SHA-256 of a sequence's tokens, labels and positions. Each of the three
+// is encoded as the byte 0 if the batch has none, and otherwise as the byte 1, the number of values
+// (8 bytes) and the values (4 bytes each), little endian.
 func Fingerprint(batch Batch, sequence int) [32]byte {
 	var raw []byte
 	for _, part := range [][][]int32{batch.Sequences, batch.Labels, batch.Positions} {

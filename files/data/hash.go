@@ -7,7 +7,8 @@ import (
 	"math"
 )
 
-// Marks before the labels and the positions of a sequence. No sequence has such a length.
+// Marks before the labels and the positions of a sequence. They are not valid lengths of a
+// sequence.
 const (
 	labelsFollow    = math.MaxUint32
 	positionsFollow = math.MaxUint32 - 1

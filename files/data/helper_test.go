@@ -52,7 +52,7 @@ func serve(t testing.TB, handler http.Handler) string {
 	return server.URL
 }
 
-// numbered is the location of the files of files on a server. They are numbered 2 and 10.
+// urls is the location, on a server, of the files that files creates. They are numbered 2 and 10.
 func urls(base string, shuffle config.Shuffle) config.DataLocation {
 	return config.DataLocation{HTTP: &config.HTTPData{
 		Location:  config.HTTPLocation{URLs: []string{base + "/2.ds", base + "/10.ds"}},

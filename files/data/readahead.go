@@ -38,7 +38,7 @@ type entry struct {
 	err    error
 }
 
-// readAhead is asProvider with reading ahead.
+// readAhead returns a Provider of r that reads ahead.
 func readAhead(r reader, err error, seqLen int) (Provider, error) {
 	plain, err := asProvider(r, err, seqLen)
 	if err != nil {

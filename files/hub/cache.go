@@ -46,7 +46,7 @@ func (f folder) has(commit string, e Entry) bool {
 	return err == nil && info.Mode().IsRegular() && info.Size() == e.Size
 }
 
-// missing returns the bytes of a file that a download will write.
+// missing returns the number of bytes of a file that a download will write.
 func (f folder) missing(commit string, e Entry) uint64 {
 	if f.has(commit, e) {
 		return 0

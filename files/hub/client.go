@@ -208,8 +208,9 @@ func (c *Client) retry(ctx context.Context, attempt func() (progress bool, err e
 	}
 }
 
-// tellRetry logs why a request is repeated. It logs the advice about an unreachable Hub only once:
-// advised reports whether it has been logged, and so does the result.
+// tellRetry logs why a request is repeated. It logs the advice about an unreachable Hub only once.
+// The parameter advised reports whether the advice was logged before, and the result whether it is
+// logged now.
 func tellRetry(to *slog.Logger, err error, advised bool) bool {
 	switch unreachable := errors.Is(err, ErrUnreachable); {
 	case unreachable && advised:

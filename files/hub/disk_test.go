@@ -44,8 +44,8 @@ func TestNoSpaceForASnapshot(t *testing.T) {
 	}
 }
 
-// TestSpaceOfALinkedRepository checks that the space counts on the disk that a repository's folder is on. Users move a large
-// repository to another disk, and link it.
+// TestSpaceOfALinkedRepository checks that the free space of the disk with a repository's folder counts.
+// Users move a large repository to another disk, and link it.
 func TestSpaceOfALinkedRepository(t *testing.T) {
 	s := newServer(t)
 	s.Put(repo, map[string][]byte{"a.bin": noise(300_000, 1)})

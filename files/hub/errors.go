@@ -22,7 +22,7 @@ var (
 
 	ErrNoToken     = error(noToken{}) // an ErrUnauthorized that is known without a request
 	ErrUnreachable = errors.New("cannot reach the Hub; check the network, set HF_ENDPOINT for another Hub, or HF_HUB_OFFLINE=1 to use only the cache")
-	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids to ask the Hub")
+	ErrOffline     = errors.New("not in the cache, and HF_HUB_OFFLINE forbids asking the Hub")
 	ErrIntegrity   = errors.New("content does not match the Hub's hash")
 	ErrInvalidName = errors.New("invalid name")
 	ErrTooLarge    = errors.New("larger than allowed")

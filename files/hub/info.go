@@ -147,7 +147,7 @@ func (c *Client) ReadFile(ctx context.Context, repo, revision, path string) ([]b
 // resolve returns the address of a file's content.
 func (c *Client) resolve(repo, revision, path string) string {
 	var segments []string
-	if c.Datasets { // the addresses of models have no such word
+	if c.Datasets { // addresses of models do not begin with a kind
 		segments = append(segments, c.kind())
 	}
 	segments = append(append(segments, strings.Split(repo, "/")...), "resolve", revision)

@@ -27,7 +27,7 @@ type lfsAction struct {
 	Header map[string]string
 }
 
-// lfsObject is the answer for one object. Without an action, it is already stored.
+// lfsObject is the answer for one object. If it has no action, the object is already stored.
 type lfsObject struct {
 	OID     string
 	Actions struct {
@@ -220,8 +220,9 @@ func (u *upload) put(ctx context.Context, h *hashed, start, size int64, address 
 	return nil
 }
 
-// counted counts the bytes read from a body. The transport may still read from one after the next
-// attempt has started: end removes its bytes from the count.
+// counted counts the bytes read from a body. The transport may still read from the body of a failed
+// attempt after the next attempt has started. end therefore removes the bytes of the attempt from
+// the count.
 type counted struct {
 	io.Reader
 	io.Closer

@@ -25,12 +25,12 @@ type Options struct {
 	Offline  bool   // use the cache only
 	Datasets bool   // repositories are data sets, which can only be downloaded; false: models
 
-	Parallel  int               // files on their way at once; 3
-	Attempts  int               // of a request that makes no progress; 6
+	Parallel  int               // number of concurrent file transfers; 3
+	Attempts  int               // number of attempts of a request that makes no progress; 6
 	Pause     time.Duration     // before the second attempt, then longer; 500 ms
-	MaxPause  time.Duration     // that the Hub may ask for by Retry-After; 5 min
-	Stall     time.Duration     // without any byte until an attempt is given up; 60 s
-	Transport http.RoundTripper // a new one for this client
+	MaxPause  time.Duration     // longest pause that the Hub may request with Retry-After; 5 min
+	Stall     time.Duration     // time without any byte after which an attempt is given up; 60 s
+	Transport http.RoundTripper // default: a new transport for this client
 	Space     diskspace.Probe   // of the cache; diskspace.Of
 	Logger    *slog.Logger      // may be nil
 }

@@ -12,13 +12,13 @@ import (
 // ErrNotPublic means that a repository is not public, or that this cannot be determined.
 var ErrNotPublic = errors.New("the repository is not public")
 
-// attemptsPublic is the number of attempts to ask the Hub whether a repository is public. The cache
-// can also be judged without an answer.
+// attemptsPublic is the number of attempts to ask the Hub whether a repository is public. If they
+// fail, an earlier confirmation in the cache may be enough.
 const attemptsPublic = 2
 
-// CheckPublic asks the Hub, without the token, whether a commit of a repository is public: its
-// listing, and one of its files, for which separate conditions may apply. The error is ErrNotPublic
-// if not.
+// CheckPublic asks the Hub, without the token, whether a commit of a repository is public. It
+// requests the commit's listing, and one of its files, for which separate conditions may apply. If
+// the commit is not public, the error is ErrNotPublic.
 func (c *Client) CheckPublic(ctx context.Context, repo, commit string) error {
 	stranger := c.stranger()
 	if _, err := stranger.Resolve(ctx, repo, commit); err != nil {
@@ -93,9 +93,9 @@ func (c *Client) askFor(ctx context.Context, address string) error {
 	return fmt.Errorf("%w: %s redirects more than %d times", ErrProtocol, printable(address), maxRedirects)
 }
 
-// checkPublic decides whether a caller that accepts only public files may use a snapshot that is,
-// or may be, in the cache, where a user with a token may have put it. If the Hub cannot be reached,
-// an earlier confirmation of the Hub counts.
+// checkPublic returns an error unless a caller that accepts only public files may use a snapshot.
+// The snapshot may be in the cache because a user with a token downloaded it. If the Hub cannot be
+// reached, an earlier confirmation of the Hub counts.
 func (c *Client) checkPublic(ctx context.Context, repo string, cache folder, s Snapshot) error {
 	marker := cache.public(s.Commit)
 	unknown := ErrOffline

@@ -88,8 +88,8 @@ func cut(entries []Entry, data []byte) []Tensor {
 	return tensors
 }
 
-// pointerStart is the start of a Git LFS pointer, which replaces a file that was not downloaded.
-// Read as a header length it would be impossible.
+// pointerStart is the start of a Git LFS pointer, which replaces a file that was not downloaded. No
+// valid file begins with these bytes, because the header length would exceed the limit.
 const pointerStart = "version "
 
 // ReadHeader reads the header of a file of size bytes from r, up to the start of the data. It is as

@@ -28,7 +28,8 @@ func whole(w io.Writer, data []byte) error {
 	return err
 }
 
-// WriteThrough is Write in which only through reads the data of the tensors and writes them.
+// WriteThrough is like Write, but calls through to write the data of each tensor. It does not read
+// the data itself.
 func WriteThrough(path string, tensors []Tensor, metadata map[string]string, through func(w io.Writer, data []byte) error) (err error) {
 	header, order, err := encodeHeader(tensors, metadata)
 	if err != nil {

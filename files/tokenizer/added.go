@@ -15,7 +15,8 @@ type addedToken struct {
 	normalized, special        bool
 }
 
-// tokenTrie finds added tokens: the leftmost match, and among these the longest.
+// tokenTrie finds added tokens in a text. It returns the leftmost match; of several that start
+// there, the longest.
 type tokenTrie struct {
 	starts [256]bool // first bytes of tokens
 	nodes  []trieNode

@@ -71,8 +71,8 @@ func parseCharsmap(raw []byte) (*charsmap, error) {
 	return c, nil
 }
 
-// maxRuleBytes is the maximum length of text that is looked up in a charsmap, whose trie may be as
-// deep as it is long, or contain cycles.
+// maxRuleBytes is the maximum length of text that is looked up in a charsmap. It bounds the time of
+// a lookup, because the trie may contain cycles, or be as deep as it is long.
 const maxRuleBytes = 256
 
 // find calls yield for each replaced prefix of a text, the shortest first, with the offset of its

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// inert contains characters that got decompositions or combining classes after Unicode 9.0, the
-// version of the reference implementation. It treats them as ordinary characters that are not
-// reordered or composed.
+// inert contains characters that got decompositions or combining classes after Unicode 9.0. The
+// reference implementation has the tables of Unicode 9.0, and treats these as ordinary characters
+// that are not reordered or composed.
 var inert = [][2]rune{
 	{0x7fd, 0x7fd}, {0x898, 0x89f}, {0x8ca, 0x8d3}, {0x9fe, 0x9fe}, {0xc3c, 0xc3c}, {0xd3b, 0xd3c}, {0xeba, 0xeba},
 	{0x1715, 0x1715}, {0x1abf, 0x1ace}, {0x1df6, 0x1dfa}, {0x32ff, 0x32ff}, {0xa7f2, 0xa7f4}, {0xa82c, 0xa82c},
@@ -25,8 +25,8 @@ var inert = [][2]rune{
 func isInert(r rune) bool { return within(inert, r) }
 
 // unicodeForm converts text to a normalization form of UAX 15. Package norm quickly detects text
-// that is already in the form and provides the tables. It is not used for more, because it breaks
-// up sequences of more than 30 combining marks.
+// that is already in the form, and provides the tables. Its own conversion is not used, because it
+// breaks up sequences of more than 30 combining marks.
 type unicodeForm struct {
 	form       norm.Form // detects text in the form
 	decomposed norm.Form // decomposes single characters

@@ -14,12 +14,13 @@ import (
 
 // follower is a normalizer that does not treat every character separately.
 type follower interface {
-	// origin returns the number of bytes at the start of the normalized text that come from the
-	// first character of the original text, given that number for the text.
+	// origin takes a text, and the number of bytes at its start that come from the first character
+	// of the original text. It returns this number for the normalized text.
 	origin(text []byte, origin int) (int, error)
 }
 
-// follow is normalize. It also returns the origin of the result, given that of the text.
+// follow normalizes a text. It also converts origin, the number of bytes at the start of the text
+// that come from the first character of the original text, to this number for the result.
 func (all normalizers) follow(text []byte, origin int) ([]byte, int, error) {
 	limit := growthLimit(text)
 	for _, n := range all {
@@ -134,7 +135,8 @@ func taken(all []classedRune) (count int) {
 	return count
 }
 
-// originOf returns the origin of the text that changed contains. A normalizer made changed from text.
+// originOf converts the origin of text (see follow) to the origin of changed, which a normalizer
+// made from text.
 func originOf(text []byte, origin int, changed []classedRune) (bytes int) {
 	at := 0 // end of the part of text that the earlier characters replace
 	next := func() {

@@ -33,7 +33,7 @@ type sentencePiece struct {
 const (
 	pieceNormal  = 1
 	pieceUnknown = 2
-	pieceControl = 3 // found in no text, and without text
+	pieceControl = 3 // never found in a text, and decoded to an empty text
 	pieceDefined = 4 // defined by the trainer of the model; found in text before normalization
 	pieceUnused  = 5
 	pieceByte    = 6
@@ -256,5 +256,5 @@ func (p *pieceFile) check() error {
 	return nil
 }
 
-// errNoPieces means that a file is something else.
+// errNoPieces means that a file is not a SentencePiece model.
 var errNoPieces = errors.New("no pieces: not a SentencePiece model")

@@ -14,7 +14,7 @@ import (
 // replaces the whole grapheme. Otherwise each of its characters is looked up.
 type precompiled struct{ *charsmap }
 
-// shortGrapheme is the length in bytes from which on graphemes are not looked up.
+// shortGrapheme is the minimum length in bytes of graphemes that are not looked up as a whole.
 const shortGrapheme = 6
 
 func (p precompiled) normalize(text []byte) ([]byte, error) {

@@ -197,7 +197,7 @@ func scanLlama(t *classTable, text []byte, at, digits int) int {
 	return lines(t, text, at)
 }
 
-// numbers returns the end of at most most numeric characters.
+// numbers returns the end of a run of numeric characters. most is the maximum number of characters.
 func numbers(t *classTable, text []byte, at, most int) int {
 	for ; most > 0; most-- {
 		c, size := t.at(text, at)

@@ -10,7 +10,7 @@ import (
 // parseScore parses a JSON number as the reference implementation does: the digits, as far as they
 // fit into 64 bits, multiplied or divided by a power of ten, with a rounding each. The result is
 // sometimes a neighbour of the nearest float64. If two segmentations of a word have the same sum
-// apart from rounding, this decides between them.
+// apart from rounding, such a difference decides between them.
 func parseScore(raw json.RawMessage) (score float64, ok bool) {
 	text, negative := strings.CutPrefix(string(raw), "-")
 	if text == "" || text[0] < '0' || text[0] > '9' {

@@ -12,9 +12,9 @@ import (
 	"github.com/psyche-go/psyche/base/filestart"
 )
 
-// ParseSentencePiece parses a tokenizer.model, the file of SentencePiece, which it keeps. It
-// supports models of the types unigram and BPE. The IDs equal those of the library, which adds none
-// before or after a text.
+// ParseSentencePiece parses a tokenizer.model, the file of SentencePiece, and keeps raw. It
+// supports models of the types unigram and BPE. The IDs equal the IDs of the library, which adds
+// none before or after a text.
 func ParseSentencePiece(raw []byte) (*Tokenizer, error) {
 	if len(raw) > maxFileSize {
 		return nil, fmt.Errorf("the file exceeds %d bytes", maxFileSize)
@@ -80,8 +80,8 @@ func (m *bpe) useFallbackOf(pieces []sentencePiece) {
 	}
 }
 
-// definedScore is the score, for every byte but one, of a piece that the trainer of the model
-// defined.
+// definedScore is multiplied by the length in bytes minus one to get the score of a piece that the
+// trainer of the model defined.
 const definedScore = 0.1
 
 // useScores creates a model of the type unigram. SentencePiece computes with float32.

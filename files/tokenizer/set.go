@@ -11,8 +11,8 @@ import (
 // maxSets is the maximum nesting depth of sets.
 const maxSets = 8
 
-// set translates a bracketed set of characters. Nested sets and intersections, which the other
-// syntax does not have, become alternatives of sets and look-aheads.
+// set translates a bracketed set of characters. Nested sets and intersections, which regexp2 does
+// not support, become alternatives of sets and look-aheads.
 func (t *translator) set() error {
 	read, err := t.readSet(0)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 // A Stream is not safe for concurrent use.
 type Stream struct {
 	t      *Tokenizer
-	ids    []int32    // IDs that later text depends on, without special ones
-	shown  int        // number of these whose text was returned
-	prefix []byte     // text of these
+	ids    []int32    // IDs on which later text depends, without special ones
+	shown  int        // number of first ids whose text was returned
+	prefix []byte     // text of the first shown ids
 	held   []byte     // start of a character, if each token has its own text
 	pieces *pieceText // for a tokenizer.model; the other fields are then unused
 }
 
-// context is the number of IDs that the text of later ones may depend on. The first ID is decoded
-// differently from later ones.
+// context is the maximum number of previous IDs on which the text of an ID depends. The first ID of
+// all is decoded differently from later ones.
 const context = utf8.UTFMax
 
 // maxHeld is the maximum number of IDs that are held back for an incomplete character.
@@ -120,7 +120,7 @@ func (s *Stream) Flush() ([]byte, error) {
 		return nil, err
 	}
 	fresh, follows := bytes.CutPrefix(text, s.prefix)
-	if !follows { // the returned text would change together with the following
+	if !follows { // the IDs after shown would change the text that was already returned
 		if fresh, err = s.t.DecodeSkipSpecial(s.ids[s.shown:]); err != nil {
 			return nil, err
 		}
@@ -171,8 +171,8 @@ func (t *Tokenizer) pending(ids []int32) (bool, error) {
 	return false, nil
 }
 
-// decidesAtEnd reports whether decoders may change the text of IDs depending on the following ones.
-// That is so unless they only replace single characters of a text.
+// decidesAtEnd reports whether decoders may change the text of IDs depending on the IDs after them.
+// This is so unless the decoders only replace single characters of a text.
 func decidesAtEnd(decoders []decoder) bool {
 	joined := false
 	for _, d := range decoders {

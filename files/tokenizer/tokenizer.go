@@ -193,7 +193,8 @@ func (e *encoder) encode(text []byte) error {
 	}, e.add)
 }
 
-// normalize normalizes a part of a text. It returns the origin of the result as a piece.
+// normalize normalizes a part of a text. origin is the number of bytes at the start of the result
+// that come from the first character of the text (piece.origin).
 func (e *encoder) normalize(part []byte, first bool) (normalized []byte, origin int, err error) {
 	if !first || !e.t.pre.first {
 		normalized, err = e.t.normalizers.normalize(part)

@@ -38,7 +38,7 @@ type group struct {
 	start       int  // start in out
 	looks       bool // a look-around, which consumes no characters
 	consumes    bool // all alternatives before this one match at least one character
-	alternative bool // so does this one so far
+	alternative bool // this alternative matches at least one character so far
 }
 
 // take moves n bytes to the output.
@@ -184,7 +184,7 @@ func (t *translator) quantifier() error {
 // edges are escapes that match no characters.
 const edges = "AzZbB"
 
-// edge translates one of them.
+// edge translates an escape in edges.
 func (t *translator) edge(c byte) {
 	switch c {
 	case 'b', 'B':

@@ -6,8 +6,8 @@ import (
 )
 
 // The reference implementation strips accents by older versions of Unicode than the standard
-// library's 15.0. These are characters that the library considers marks and the reference does not,
-// in order: nonspacing ones (by Unicode 8.0, BertNormalizer), and all (by 9.0, StripAccents).
+// library's 15.0. These are characters that the library considers marks and the reference does not: first
+// nonspacing marks (by Unicode 8.0, for BertNormalizer), then all marks (by 9.0, for StripAccents).
 var (
 	notNonspacing8 = [][2]rune{
 		{0x7fd, 0x7fd}, {0x898, 0x89f}, {0x8ca, 0x8e1}, {0x9fe, 0x9fe}, {0xafa, 0xaff}, {0xb55, 0xb55}, {0xc04, 0xc04},

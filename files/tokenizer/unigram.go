@@ -109,8 +109,8 @@ func (u *unigram) segment(m *bpe, s *scratch, ids []int32, word []byte, sum floa
 	}
 	at := 0
 	for at < len(word) {
-		// No token crosses an offset that is the last one reached, so the best segmentation up to
-		// it is a part of the best one.
+		// at is the last offset that a segmentation has reached. So no token crosses it, and the best
+		// segmentation up to it is a part of the best segmentation of the word.
 		if at >= segmentBytes && len(s.ends) == at+1 && s.ends[at].id != m.unknown {
 			break
 		}

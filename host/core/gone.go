@@ -97,7 +97,7 @@ func (h *Host) Participants() []identity.ID {
 	return slices.Compact(ids)
 }
 
-// participants is Participants in the order of the state.
+// participants returns the same keys as Participants, in the order of the state.
 func (h *Host) participants() []identity.ID {
 	if h.state.RunState == coordinator.Finished {
 		return slices.DeleteFunc(h.Seated(), func(id identity.ID) bool { return !h.isLive(id) })
@@ -114,8 +114,8 @@ func (h *Host) participants() []identity.ID {
 	return ids
 }
 
-// Due returns the time until the next tick, withdrawal or delayed publication, if no client acts,
-// connects or disconnects before.
+// Due returns the time until the next tick, withdrawal or delayed publication, provided that no client
+// acts, connects or disconnects before that time.
 func (h *Host) Due(now Now) time.Duration {
 	sleep := time.Duration(1<<63 - 1)
 	wakeAt := func(at time.Time) { sleep = min(sleep, at.Sub(now.Time)) }
@@ -138,8 +138,8 @@ func (h *Host) Due(now Now) time.Duration {
 	return sleep
 }
 
-// Sleep returns the maximum time to sleep: until Due, and at most beat, because the clock may be
-// set.
+// Sleep returns the maximum time to sleep: the time until Due, but at most beat, because the system's
+// clock may be changed meanwhile.
 func (h *Host) Sleep(now Now, beat time.Duration) time.Duration {
 	return max(time.Millisecond, min(h.Due(now), beat)) // never 0, in case the clock stands still
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// ErrDraws means that a host does not have the draws that its run commits it to.
+// ErrDraws means that a host does not have the draws of its run.
 var ErrDraws = errors.New("not the original draws of the run")
 
 // Now is the current time of a host.

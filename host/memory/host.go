@@ -98,8 +98,8 @@ func (h *Host) State() coordinator.State {
 	return h.core.State().Clone()
 }
 
-// Tick does everything that is due. It returns how long the host may sleep afterwards, at most
-// beat, because the clock may be set.
+// Tick does everything that is due. It returns how long the host may sleep afterwards, at most beat,
+// because the clock may be changed meanwhile.
 func (h *Host) Tick(beat time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

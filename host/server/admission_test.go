@@ -80,7 +80,7 @@ func testSharedPlaces(t *testing.T, role frame.Role) {
 		check(0, 1)
 		enter(4, 6)
 		check(0, 1, 2)
-		p = connectFrom(address(5)) // each address has at most as many slots as this one would get
+		p = connectFrom(address(5)) // no address has more slots than this address would get
 		p.greet(9, role)
 		p.refused(frame.RefusedBusy)
 		time.Sleep(time.Minute)
@@ -110,8 +110,8 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesTheRunIsAStranger lets a participant leave the run while all slots are taken. It
-// keeps its connection, which now counts as that of an unknown client.
+// TestWhoLeavesTheRunIsAStranger lets a participant leave the run while all slots are taken. The
+// participant keeps its connection, which then counts as a connection of an unknown client.
 func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
 		leaving := connect().enter(1)

@@ -14,13 +14,14 @@ const (
 	otherReads  = 4        // concurrent batch reads for other clients
 	maxHeld     = 512      // batches of other clients in memory
 	batchSize   = 32 << 10 // a batch is sent once it has this many bytes
-	// memberAdvance is the number of bytes that a member pays for its first batch.
+	// memberAdvance is the number of bytes that a member's first batch takes from the budget in
+	// advance.
 	memberAdvance = 4 << 10
-	// leastCost is the minimum number of bytes that other clients pay for a frame of records.
-	// Records that resemble each other compress well, but packing them costs time too.
+	// leastCost is the minimum number of bytes that a frame of records for other clients takes from the
+	// budget. Records that resemble each other compress well, but packing them costs time too.
 	leastCost = maxDiskRecords / 8
-	// crowdedTimeout is the time for 16 KiB of a batch while other clients wait for memory. Members
-	// always have frame.WriteTimeout.
+	// crowdedTimeout is the time in which a client must receive 16 KiB of a batch while other clients
+	// wait for memory. Members always have frame.WriteTimeout.
 	crowdedTimeout = 2 * time.Second
 )
 
@@ -115,9 +116,10 @@ type batch struct {
 	held    bool             // the batch counts in catching.held
 }
 
-// begin waits for a turn to read. It first waits for the budget, so that a waiting connection uses
-// no memory. A batch therefore pays for the batch before it. The first batch pays in advance, so a
-// member that needs few records pays little.
+// begin waits for a turn to read. Before that, it waits for the budget, so that a connection uses no
+// memory while it waits. The size of the batch is not known at that time. Therefore each batch takes
+// the bytes of the previous batch from the budget, and the first batch takes an advance. The advance
+// of a member is small, because a member may need only a few records.
 func (b *batch) begin() error {
 	t, remote, favored := &b.c.server.catching, b.c.conn.RemoteAddr(), b.c.favored()
 	advance := batchSize
@@ -165,8 +167,8 @@ func (b *batch) add(kind frame.Type, payload []byte) error {
 	return b.flush(0)
 }
 
-// flush gives the batch to the writer. If live is not zero, this is the last batch, and afterwards
-// the client has the first live records.
+// flush gives the batch to the writer. If live is not zero, this is the last batch: after it, the
+// client has the first live records of the log, and gets new records as they arrive.
 func (b *batch) flush(live uint64) error {
 	frames := b.frames
 	b.frames = nil

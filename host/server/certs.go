@@ -48,7 +48,7 @@ type certs struct {
 	members []identity.ID // of the newest epoch
 }
 
-// began registers a new epoch. Its first record is on the disk.
+// began registers a new epoch. The record that started the epoch is already on the disk.
 func (c *certs) began(e follow.Epoch, offset int64, state []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *certs) certify() bool {
 	return false
 }
 
-// certifies reports whether enough members of the epoch from signed c.
+// certifies reports whether c has signatures of enough members of an earlier epoch, the link from.
 func certifies(from link, c follow.Certificate) bool {
 	return follow.Suffices(c.SignedBy(from.cert.Members), len(from.cert.Members))
 }
@@ -204,7 +204,7 @@ func (c *certs) load(s *store) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range links[1:] { // newcomers replay to the first
+	for _, l := range links[1:] { // newcomers reach the first link by replay
 		var hash [sha256.Size]byte
 		if _, err := s.journal.ReadAt(hash[:], l.offset-sha256.Size); err != nil || hash != l.cert.Hash || l.offset > s.journal.Size() {
 			return fmt.Errorf("%w: epoch %d is not in the journal", errCerts, l.cert.Number)

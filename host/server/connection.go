@@ -315,7 +315,7 @@ func (c *connection) await(ctx context.Context, action wire.SignedAction) error 
 		return cmp.Or(context.Cause(ctx), err)
 	}
 	switch action.Action.(type) {
-	case coordinator.Join, coordinator.SetDelegates: // and Withdraw, which needs a Join first
+	case coordinator.Join, coordinator.SetDelegates: // Withdraw needs no limit, because it needs a Join first
 		return c.host.growth.Take(ctx, c.conn.RemoteAddr(), 1)
 	}
 	return nil

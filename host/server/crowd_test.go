@@ -31,8 +31,8 @@ func crowdRun(o *server.Options) {
 }
 
 // TestCrowd keeps 512 idle observers from 512 addresses and 512 silent connections. The run's
-// administrator must still be served at once, and the server's memory must grow little: on two
-// cores 0.2 s, and 25 to 28 MiB.
+// administrator must still be served at once, and the server's memory must not grow much. On two cores,
+// the administrator waited 0.2 s, and the memory grew by 25 to 28 MiB.
 func TestCrowd(t *testing.T) {
 	const crowd, mostMemory = 512, 64 << 20
 	dir := t.TempDir()

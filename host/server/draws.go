@@ -45,7 +45,7 @@ func makeDraws(secret [32]byte, links int) *draws {
 	return &draws{secret: secret, links: links, chain: hashchain.New(secret, links)}
 }
 
-// newDraws creates a chain of links draws.
+// newDraws creates a chain with the given number of draws.
 func newDraws(random io.Reader, links int) (*draws, error) {
 	var secret [32]byte
 	if _, err := io.ReadFull(random, secret[:]); err != nil {

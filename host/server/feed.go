@@ -27,8 +27,8 @@ type publication struct {
 	name         string // display name in the definition
 }
 
-// feed is one kind of payload with its newest changes. It shares no modified memory with its
-// successor.
+// feed is one kind of payload with its newest changes. next does not modify memory that the previous
+// feed uses.
 type feed struct {
 	version uint64 // 0: no payload yet
 	payload []byte

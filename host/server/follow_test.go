@@ -40,9 +40,9 @@ func recordsOf(t *testing.T, h *history) (records [][]byte) {
 	return records
 }
 
-// TestCostOfFollowing logs the cost of a round for a client that follows the run: CPU time, and
-// bytes by the number of records that arrive together. It was 4.3 to 5.3 KiB with 200 members and
-// 32 witnesses, and 4 to 6 ms with 256 members. The client must have the same state as the host.
+// TestCostOfFollowing logs the cost of a round for a client that follows the run: CPU time, and bytes
+// by the number of records that arrive together. A round cost 4.3 to 5.3 KiB with 200 members and 32
+// witnesses, and 4 to 6 ms with 256 members. The client must have the same state as the host.
 func TestCostOfFollowing(t *testing.T) {
 	const rounds = 24
 	for _, members := range []int{8, 200, 256} {
@@ -62,8 +62,8 @@ func TestCostOfFollowing(t *testing.T) {
 	}
 }
 
-// followAll sends the records of the rounds through the stream and follows them. As from a host,
-// each group of records ends with a tick or is full.
+// followAll sends the records of the rounds through the stream and follows them. As on a host, a group
+// of records ends with a tick or when it is full.
 func followAll(t *testing.T, h *history, records [][]byte, together int) (sent int, took time.Duration) {
 	t.Helper()
 	genesis := h.store.log.Genesis()

@@ -14,7 +14,7 @@ import (
 const probeTimeout = 2 * time.Second // for an old connection to prove that it is alive
 
 // errGaveWay ends the connection of an unknown client that was evicted in favour of another connection.
-var errGaveWay = errors.New("no part in a run; evicted for a client from an address with fewer connections")
+var errGaveWay = errors.New("unknown client evicted in favour of a client from an address with fewer connections")
 
 // errCreated ends a connection that only started a run.
 var errCreated = errors.New("the run has begun")
@@ -136,9 +136,8 @@ func (c *connection) watch() error {
 	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])
 }
 
-// claim makes this the live connection of the key. An existing connection keeps the key if it
-// answers a Ping. If it does not, its client has vanished, and this connection is the same client's
-// new one.
+// claim makes this the live connection of the key. An existing connection keeps the key if it answers a
+// Ping. If it does not answer, its client has vanished, and this connection replaces it.
 func (c *connection) claim(ctx context.Context, addrs []string) error {
 	c.origin = c.host.origin(c.conn.RemoteAddr())
 	for range 3 {

@@ -59,7 +59,8 @@ type remoteConn struct {
 
 func (c remoteConn) RemoteAddr() net.Addr { return c.from }
 
-// bubbleOfAddresses is bubble for clients of several addresses. A nil address has no network.
+// bubbleOfAddresses is like bubble, for clients with several addresses. A client with a nil address has
+// no network.
 func bubbleOfAddresses(t *testing.T, change func(*Options), test func(*testing.T, func(net.Addr) *peer)) {
 	synctest.Test(t, func(t *testing.T) {
 		o := Options{Runs: []Genesis{backendtest.Genesis(hostileRun, 3)}, WithdrawGrace: -1}
@@ -257,7 +258,7 @@ func TestBadFramesEndTheConnection(t *testing.T) {
 			go func() { _, _ = p.socket.Write(frame.Append(nil, frame.TypeHello, make([]byte, frame.MaxHello))) }() // the server closes the connection before it reads all
 		}, frame.RefusedMalformed},
 		{"submit before hello", false, func(p *peer) { p.send(frame.TypeSubmit, signed(1, p.run, coordinator.Join{})) }, frame.RefusedMalformed},
-		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed}, // this includes the zero key
+		{"unsigned hello", false, func(p *peer) { p.send(frame.TypeHello, make([]byte, 200)) }, frame.RefusedMalformed}, // zeros: this also tests the zero key
 		{"hello for another challenge", false, func(p *peer) {
 			p.send(frame.TypeHello, frame.Hello{Role: frame.RoleParticipant, RunID: hostileRun}.Sign(nil, backendtest.Key(1), [32]byte{}, p.server))
 		}, frame.RefusedMalformed},

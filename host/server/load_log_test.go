@@ -222,7 +222,7 @@ func TestLoadOfLog(t *testing.T) {
 	if n := l.withdrawn.Load(); n > 0 {
 		t.Errorf("%d members were withdrawn", n)
 	}
-	// Other work on the machine slows all this down. Check only that observers do not prevent
+	// Other work on the machine increases all these times. Check only that observers do not prevent
 	// members from receiving the log.
 	if worst := max(crowded, lost); worst > 10*alone+20*time.Second {
 		t.Errorf("a member waited %v, but %v without observers", worst, alone)

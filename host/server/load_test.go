@@ -78,8 +78,8 @@ func (l *loadClient) run(ctx context.Context, t *testing.T, address string) {
 	}
 }
 
-// live reacts to updates of the server until the client is killed. A client that comes back has
-// lost the model and joins again.
+// live reacts to updates of the server until the client is killed. A client that restarts has lost the
+// model and joins again.
 func (l *loadClient) live(ctx context.Context, t *testing.T, c *tcp.Client, again bool) (finished bool) {
 	f := &fakeClient{backend: c, id: coordinator.ClientID(l.key.ID())}
 	var submitting sync.WaitGroup

@@ -116,7 +116,7 @@ func (c *logStream) read(j io.ReaderAt, index uint64, emit func(kind frame.Type,
 	return emit(frame.TypeWindow, frame.AppendWindow(nil, c.window))
 }
 
-// readCertified does the work of read for a newcomer. It skips the log between the run's first epoch and the
+// readCertified is like read, for a newcomer. It skips the log between the run's first epoch and the
 // newest certified epoch.
 func (c *logStream) readCertified(j io.ReaderAt, links []link, base []byte, emit func(kind frame.Type, payload []byte) error) error {
 	if len(links) < 2 || links[len(links)-1].cert.Index > c.index {

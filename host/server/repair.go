@@ -17,7 +17,7 @@ func InspectJournal(dir, runID string) (journal.Damage, error) {
 	}
 	saved, _, err := readSnapshot(SnapshotPath(dir, runID))
 	switch {
-	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errSnapshot): // a start works without it, too
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, errSnapshot): // the server can start without a snapshot
 	case err != nil:
 		return found, err
 	case saved.position.Offset > found.Offset:

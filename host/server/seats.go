@@ -24,8 +24,9 @@ func (h *host) origin(from net.Addr) core.Origin {
 // fewFromOne is the maximum number of clients, all from one address, without a warning.
 const fewFromOne = 4
 
-// warnOfOneAddress warns once if all clients come from one address. Unknown clients then come from
-// it too, so the limits per address and network do not stop one of them from taking everything.
+// warnOfOneAddress warns once if all clients come from one address. Then unknown clients share the
+// address of the members, so the limits per address and network cannot stop one operator from taking
+// all seats.
 func (h *host) warnOfOneAddress(from net.Addr) {
 	joins, ok := from.(*net.TCPAddr)
 	if !ok || h.oneAddress {

@@ -79,8 +79,8 @@ type Options struct {
 	// Zero means DefaultWithdrawGrace. If negative, the host never withdraws participants.
 	WithdrawGrace time.Duration
 	// RestartGrace replaces WithdrawGrace after a start of the server, when clients first have to
-	// detect that it is back. No round ends until RestartGrace is over, or until all clients are
-	// back. It is at least WithdrawGrace. Zero means DefaultRestartGrace.
+	// detect that the server is back. No round ends until RestartGrace is over, or until all clients
+	// are back. It is at least WithdrawGrace. Zero means DefaultRestartGrace.
 	RestartGrace time.Duration
 	// Beat is the maximum sleep of an idle run. After at most this time, the run shows /healthz
 	// that it is alive, and checks whether the clock of Now was set. Ticks come when they are due,
@@ -101,19 +101,19 @@ type Options struct {
 	// ActionsPerSecond limits the long-term rate of actions per key. Up to ten seconds' worth may
 	// come at once. Actions above the limit have to wait. Zero means DefaultActionsPerSecond.
 	ActionsPerSecond float64
-	// JoinsPerSecond limits the joins to one run in the same way, over all keys and in turns
-	// between addresses: a client that repeatedly joins and leaves makes the journal longer without
-	// progress. The same limit applies to SetDelegates. JoinsAtOnce is the burst, for members of a
-	// run that join together. Zero means DefaultJoinsPerSecond and DefaultJoinsAtOnce.
+	// JoinsPerSecond limits the long-term rate of joins to one run. All keys share the limit, and
+	// addresses take turns: a client that repeatedly joins and leaves makes the journal longer without
+	// progress. The same limit applies to SetDelegates. JoinsAtOnce is the burst, for members of a run
+	// that join together. Zero means DefaultJoinsPerSecond and DefaultJoinsAtOnce.
 	JoinsPerSecond float64
 	JoinsAtOnce    int
-	// LogBytesPerSecond limits the total rate of journals for auditors and of Models. Connections
-	// share it by address. Zero means DefaultLogBytes.
+	// LogBytesPerSecond limits the total rate at which the server sends journals (to auditors) and
+	// Models. Connections share the rate by address. Zero means DefaultLogBytes.
 	LogBytesPerSecond float64
 	// Key is the host's key. If zero, the key in SaveStateDir is used, or a new one; see HostKey.
 	Key identity.Key
 	// Now returns the Unix time in milliseconds. If nil, the server uses the system's clock at the
-	// start plus the time that really passed. Setting the clock while the server runs then neither
+	// start plus the monotonic time since then. Setting the clock while the server runs then neither
 	// shortens nor prolongs rounds.
 	Now func() uint64
 	// Random is the source of keys, challenges and round seeds. If nil, the system's source is
@@ -191,9 +191,9 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// Run hosts runs until ctx ends or all runs have stopped. A run stops if it cannot write its
-// journal. If only disk space is missing, it waits instead. Other runs continue. The error lists
-// the runs that stopped. When Run returns, all its goroutines have ended.
+// Run hosts runs until ctx ends or all runs have stopped. A run stops if it cannot write its journal.
+// If only disk space is missing, the run waits instead. Other runs continue. The error lists the runs
+// that stopped. When Run returns, all its goroutines have ended.
 func Run(ctx context.Context, o Options) error {
 	o.setDefaults()
 	// Listen first: a second server with the same port and directory should fail because of the

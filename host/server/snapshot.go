@@ -36,8 +36,8 @@ var errSnapshot = errors.New("snapshot cannot be used")
 //
 //	file = magic, offset, entries (8 bytes each, little endian), hash of the entry before,
 //	       number of heads (1 byte), heads at the starts of the newest rounds,
-//	       number of names (2 bytes) and of each key, length (1 byte) and text, if there are any,
-//	       canonical state, SHA-256 of all that
+//	       if there are names: their number (2 bytes), and for each its key, length (1 byte) and text,
+//	       canonical state, SHA-256 of everything before
 type snapshot struct {
 	position journal.Position
 	starts   []wire.Head

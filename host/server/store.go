@@ -283,8 +283,8 @@ func (s *store) lost(offset int64) error {
 		s.journalPath, offset, s.snapshotPath)
 }
 
-// endsBefore is reaches for the undamaged part of the journal: entries overwritten with zeros would
-// be truncated.
+// endsBefore is like reaches, but counts only the undamaged part of the journal, because opening the
+// journal truncates entries that were overwritten with zeros.
 func (s *store) endsBefore(offset int64) error {
 	file, err := os.Open(s.journalPath)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // journal cannot be written, because then nothing may be acknowledged any more. While the disk is
 // full, it waits.
 //
-// It wakes when an action arrives, when a client connects or disconnects, and when something is
-// due. In between, it shows every Beat that it is alive, and checks whether the clock was set.
+// It wakes when an action arrives, when a client connects or disconnects, and when something is due. In
+// between, it shows at every Beat that it is alive, and checks whether the clock was set.
 func (h *host) loop(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

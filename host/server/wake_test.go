@@ -84,8 +84,8 @@ func TestHostSleepsWhenNothingIsDue(t *testing.T) {
 	}
 }
 
-// TestClockThatIsSet sets the clock of a run forward, which ends Warmup, and then back. After that
-// the round lasts its full time from then on, and the run reads the clock only rarely.
+// TestClockThatIsSet sets the clock of a run forward, which ends Warmup, and then back. The round must
+// last its full time from the second change, and the run must read the clock only rarely.
 func TestClockThatIsSet(t *testing.T) {
 	var set, looks atomic.Int64
 	o := timedOptions(func(c *coordinator.Config) { c.WaitingForMembersExtraTime, c.MaxRoundTrainTime = 20, 600 })

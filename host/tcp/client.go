@@ -26,7 +26,7 @@ import (
 const (
 	DefaultMaxElapsed      = 30 * time.Second
 	DefaultInitialInterval = 200 * time.Millisecond
-	// DefaultMaxInterval, with the random half on top, is at most frame.LongestPause.
+	// DefaultMaxInterval plus its random jitter of up to one half is at most frame.LongestPause.
 	DefaultMaxInterval = frame.LongestPause * 2 / 3
 )
 

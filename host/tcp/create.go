@@ -98,7 +98,7 @@ func ReadLog(ctx context.Context, o Options, w io.Writer, arrives func(done, all
 	return readLog(ctx, o, 0, w, arrives)
 }
 
-// ReadLogFrom is ReadLog without the first from bytes, which the caller already has.
+// ReadLogFrom is like ReadLog, but leaves out the first from bytes, which the caller already has.
 func ReadLogFrom(ctx context.Context, o Options, from uint64, w io.Writer) error {
 	return readLog(ctx, o, from, w, func(_, _ uint64) {})
 }

@@ -21,7 +21,7 @@ type logCursor struct {
 	newest wire.Head           // newest signed head; zero before the first
 	window []byte              // compression window of the connection
 	signed bool                // the host signed a head of this log
-	cert   *follow.Certificate // newest certificate on the way to a later epoch; nil if there is none since log
+	cert   *follow.Certificate // newest certificate of an epoch after the state of log; nil if there is none
 }
 
 // beginLog returns a logCursor at the genesis of a run.

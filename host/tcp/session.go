@@ -98,8 +98,8 @@ func handshake(ctx context.Context, socket net.Conn, accept func(identity.ID) er
 	return s, socket.SetDeadline(time.Time{})
 }
 
-// enter verifies the genesis of the run. It must have the requested run id and name this server as its host.
-// Its hash must be wanted, unless wanted is zero.
+// enter verifies the genesis of the run. The genesis must have the requested run id and name this
+// server as its host. Its hash must equal wanted, unless wanted is zero.
 func (s *session) enter(runID string, wanted [32]byte, genesis []byte) error {
 	g, err := follow.OpenGenesis(genesis)
 	if err != nil {
@@ -210,8 +210,8 @@ func (s *session) read(ctx context.Context, t *logCursor, update func(*coordinat
 	}
 }
 
-// certify signs the newest epoch in the log, once per connection, if the client may be entitled to.
-// The server decides whether it is.
+// certify signs the newest epoch in the log, once per epoch and connection. It does not check whether
+// this client may certify the epoch: the server ignores the signature otherwise.
 func (s *session) certify(t *logCursor) error {
 	if t == nil || !t.signed {
 		return nil

@@ -233,8 +233,8 @@ func (k *Kernel) norm(slices [][]float32) float64 {
 	return math.Sqrt(added(sums))
 }
 
-// squares adds the squares of values. The square of an element goes to the sum of its index modulo
-// the number of sums.
+// squares adds the squares of values. The square of element i goes to sum i modulo the number of
+// sums.
 func squares(values []float32) float64 {
 	var sums [padding]float64
 	for ; len(values) >= padding; values = values[padding:] {

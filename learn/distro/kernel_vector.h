@@ -37,7 +37,7 @@ typedef float NAME(W) __attribute__((vector_size(LANES * 2), aligned(4), may_ali
 #endif
 
 // Lee's recursion on N vectors in x, with N vectors in t as scratch: leeForward and leeInverse of
-// transform.go. SUB names the function for the halves.
+// transform.go. SUB is the name of the function for N/2 vectors.
 INLINE void NAME(forward_1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
 INLINE void NAME(inverse_1)(V *x, V *t, const float *secants) { (void)x, (void)t, (void)secants; }
 

@@ -7,10 +7,10 @@ import (
 )
 
 // Rates returns the step of a chunk for each number of results, from 0 to counted, that sent
-// something in the chunk: LR times the fraction of the counted results. A result that is alone in a
-// chunk moves it no more than one of many does. Otherwise a single member could steer the weights
-// wherever no other member has a gradient. Each operation is rounded once, so the numbers are the
-// same on every machine.
+// something in the chunk: LR times the fraction of the counted results. A result that alone sends
+// something in a chunk moves the chunk no more than one of many results does. Otherwise a single
+// member could steer the weights wherever no other member has a gradient. Each operation is rounded
+// once, so the numbers are the same on every machine.
 func (p ApplyParams) Rates(counted int) []float32 {
 	rates := make([]float32, counted+1)
 	for speakers := 1; speakers <= counted; speakers++ {

@@ -1,7 +1,7 @@
 package distro
 
 // The transforms below are the specification of the order of operations. float32(...) around a
-// product forbids the compiler to fuse it with the following sum.
+// product prevents the compiler from fusing it with the following sum.
 
 // forward replaces the n values of x by their orthonormal DCT-II,
 // X[k] = c(k)·Σ x[i]·cos(π(2i+1)k/2n). scratch holds n values.

@@ -20,8 +20,8 @@ type LM interface {
 	// LogLikelihoods returns, for each continuation, the logarithm of the probability that it
 	// follows the context. A context that is too long is cut at its beginning.
 	LogLikelihoods(ctx context.Context, context []int32, continuations [][]int32) ([]float64, error)
-	// Write continues a text by at most most tokens, until emit, which it calls with each token,
-	// returns more = false. A temperature of 0 always takes the most likely token.
+	// Write continues a text until emit, which it calls with each token, returns more = false. most is
+	// the maximum number of tokens. A temperature of 0 always takes the most likely token.
 	Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error
 	// MaxTokens returns the length of the longest sequence.
 	MaxTokens() int
@@ -180,7 +180,7 @@ func (r Reader) goOn(ctx context.Context, ids []int32, w writing) (string, error
 		if w.until == "" {
 			return true
 		}
-		// A token has at least one byte, so the newest tokens contain the end.
+		// A token has at least one byte, so the newest tokens contain w.until if it has just appeared.
 		tail, err := r.Coder.DecodeSkipSpecial(written[max(0, len(written)-2*len(w.until)):])
 		failed = err
 		return err == nil && !strings.Contains(string(tail), w.until)

@@ -103,7 +103,7 @@ func (l Library) Open(ctx context.Context, t Task, o Options) (*Exam, error) {
 	return e, nil
 }
 
-// documents reads at most most documents of a split; 0: all.
+// documents reads the first documents of a split. most is the maximum number of documents; 0: all.
 func (l Library) documents(ctx context.Context, t Task, split string, most int) ([]document, []map[string]any, error) {
 	paths, err := l.find(ctx, t, split)
 	if err != nil {
@@ -132,8 +132,8 @@ func (l Library) documents(ctx context.Context, t Task, split string, most int) 
 	return docs, table, nil
 }
 
-// someOfEach selects most documents so that every subject has the same number, as far as possible.
-// It keeps their order.
+// someOfEach selects documents so that every subject has the same number, as far as possible, and keeps
+// their order. most is the number of documents to select.
 func someOfEach(docs []document, most int) []document {
 	bySubject := map[string][]int{}
 	var subjects []string

@@ -51,8 +51,8 @@ func (c *chooser) unit(values []float32) uint8 {
 	for _, v := range values {
 		largest = max(largest, math.Abs(float64(v)))
 	}
-	first := codeOf(largest / float64(c.reach))                         // the largest value would have level 1
-	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // and here exceeds all levels
+	first := codeOf(largest / float64(c.reach))                         // with this unit, the largest value has level 1
+	last := min(first+unitsPerOctave*codec.MaxLevelBits, codec.MaxUnit) // with this unit, it exceeds all levels
 	best, least := uint8(first), math.Inf(1)
 	for code := first; code <= last; code++ {
 		left := 0.0

@@ -3,8 +3,8 @@
 //
 // The method is SparseLoCo (arXiv 2508.15706), which extends DiLoCo (arXiv 2311.08105). In a round,
 // each member starts from the common weights and makes H steps of an inner optimizer. Its
-// pseudo-gradient, the weights before less the weights after, is added to the residual that it
-// could not send in earlier rounds (error feedback). For each chunk of these sums, the TopK largest
+// pseudo-gradient, the weights before the steps minus the weights after them, is added to the residual
+// that it could not send in earlier rounds (error feedback). For each chunk of these sums, the TopK largest
 // coefficients of the discrete cosine transform are sent, in a few bits each. The sent values, as
 // rounded, are subtracted from the sums. All members move the weights by the mean of the results
 // that counted. The transform is an addition of this project: without it, the same number of
@@ -23,7 +23,7 @@
 // # Values
 //
 // A value is a level, a whole number from 1 to 2^(LevelBits−1) with a sign, times the unit of its
-// chunk. A unit is a fraction of the length of a chunk in which every weight moved by Reach. Reach
+// chunk. A unit is a fraction of the L2 norm of a change that moves every weight of a chunk by Reach. Reach
 // is the learning rate times the number of inner steps, about the largest distance that these steps
 // can move a weight. So no member can send a number that moves weights much further than its steps
 // could have. See Unit.
@@ -31,9 +31,9 @@
 // # The weight of a member
 //
 // All results that counted have the same weight in the mean. A member that sent nothing for a
-// coefficient counts as zero there. In each tensor, a result that is longer than twice the median
-// of the nonzero results is shortened to twice the median. The median of an even number is the
-// lower of the two.
+// coefficient counts as zero there. In each tensor, a result whose L2 norm is more than twice the median
+// norm of the nonzero results is scaled down to twice the median. The median of an even number of norms is
+// the lower of the middle two.
 //
 // # Bits
 //

@@ -23,8 +23,8 @@ func Unit(code uint8) float64 {
 	return math.Ldexp(float64(7-code%unitsPerOctave)/unitsPerOctave, -int(code/unitsPerOctave))
 }
 
-// reachOf returns the length that the units of a tensor are fractions of: the length of a chunk in
-// which every weight moved by reach.
+// reachOf returns the number that the units of a tensor are fractions of: the L2 norm of the change
+// of a chunk in which every weight moves by reach.
 func reachOf(l distro.Layout, reach float32) float32 {
 	return float32(float64(reach) * math.Sqrt(float64(l.ChunkSize())))
 }
@@ -154,8 +154,9 @@ type ApplyParams struct {
 }
 
 // Apply moves the weights of a tensor against the mean of the results, in the given order: w ← w −
-// DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result that is too long (see Shares). Without
-// results the weights do not change. Apply checks every result before it changes any weight.
+// DCT⁻¹(Rate·Σ cᵢ·vᵢ / n). cᵢ is 1, or less for a result with too large a norm (see Shares).
+// Without results the weights do not change. Apply checks every result before it changes any
+// weight.
 func Apply(k *distro.Kernel, l distro.Layout, results []codec.TensorResult, weights []float32, p ApplyParams) error {
 	if len(weights) != l.Elements() || !(p.Reach >= 0) || !(p.Rate >= 0) || !finite([]float32{p.Reach, p.Rate}) {
 		return fmt.Errorf("apply: %w: %d weights for %d elements, reach %v, rate %v", errInput, len(weights), l.Elements(), p.Reach, p.Rate)
@@ -204,12 +205,12 @@ func mean(l distro.Layout, results []codec.TensorResult, p ApplyParams) codec.Te
 	return all.result
 }
 
-// most is the maximum length of a result as a multiple of the median.
+// most is the maximum L2 norm of a result as a multiple of the median norm.
 const most = 2
 
-// Shares returns the factor for each result of a tensor: less than 1 for a result that is longer
-// than twice the median of the nonzero results. A member that sends larger values than the others
-// therefore gains little.
+// Shares returns the factor for each result of a tensor. It is less than 1 for a result whose L2
+// norm is more than twice the median norm of the nonzero results. A member that sends larger values
+// than the others therefore gains little.
 func Shares(results []codec.TensorResult) []float64 {
 	lengths, speaking := make([]float64, len(results)), make([]float64, 0, len(results))
 	for i, r := range results {

@@ -185,8 +185,8 @@ func loud(l distro.Layout, unit uint8, level float32) codec.TensorResult {
 	return r
 }
 
-// TestLoudResultsAreShortened checks that a result of more than twice the median moves the weights
-// as much as twice the median.
+// TestLoudResultsAreShortened checks that a result with more than twice the median norm moves the
+// weights as much as a result with twice the median norm.
 func TestLoudResultsAreShortened(t *testing.T) {
 	l := layoutOf(t, 4, 8, 8)
 	quiet, liar := loud(l, 31, 1), loud(l, 0, -2)

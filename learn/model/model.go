@@ -34,9 +34,9 @@ type Model interface {
 	// Parameters returns the trainable tensors, f32 and contiguous, sorted by name. The slice
 	// belongs to the model.
 	Parameters() []Parameter
-	// Canonical converts a checkpoint's tensors to the names and shapes of the model's own.
-	// Published checkpoints may store tensors in another form, twice, or in addition to those of
-	// the model.
+	// Canonical converts a checkpoint's tensors to the names and shapes of the model's own tensors.
+	// Published checkpoints may store tensors in another form, twice, or in addition to the model's
+	// tensors.
 	Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error)
 	// VocabSize returns the bound of token IDs: 0 to VocabSize−1.
 	VocabSize() int

@@ -24,7 +24,7 @@ typedef void *pt_tensor;
 typedef struct { pt_tensor tensor; char *error; } pt_result;
 typedef struct { double value; char *error; } pt_number;
 
-// The weights of the attention half of a layer.
+// The weights of the attention sublayer of a transformer layer.
 typedef struct { pt_tensor norm, query, key, value, output; } pt_attention_weights;
 
 // Element types, with the same numbers as torch.DType in Go.

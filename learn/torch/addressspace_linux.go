@@ -12,12 +12,13 @@ import (
 	"syscall"
 )
 
-// threadSpace is the address space in bytes that the threads of libtorch and of the Go runtime take, with their stacks and
-// the arenas of their allocator. With less, a thread sometimes does not start, and the process aborts or hangs.
+// threadSpace is the address space in bytes that the threads of libtorch and of the Go runtime need
+// for their stacks and the arenas of their allocator. With less, a thread sometimes does not start,
+// and the process aborts or hangs.
 const threadSpace = 512 << 20
 
-// checkAddressSpace returns an error if a limit of the address space is too small to load a library. The search for its
-// libraries knows the usual folders: what it does not find is not counted.
+// checkAddressSpace returns an error if a limit of the address space is too small to load a
+// library. It counts the libraries that this library needs only if they are in the usual folders.
 func checkAddressSpace(library string) error {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_AS, &limit) != nil || limit.Cur > 1<<62 {

@@ -111,8 +111,8 @@ func (info *Info) chooseKernels(kernels string) bool {
 	return true
 }
 
-// checkKernels warns if OpenBLAS still uses bad kernels: it is not Debian's OpenBLAS with
-// libtorch's threads, or other code in the process opened it before.
+// checkKernels warns if OpenBLAS still uses bad kernels. This happens if it is not Debian's
+// OpenBLAS with libtorch's threads, or if other code in the process opened it before.
 func (info *Info) checkKernels(has vectors) {
 	kernels := betterKernels(info.Kernels, has)
 	if kernels == "" || slices.ContainsFunc(info.Settings, func(s Setting) bool {

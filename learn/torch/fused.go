@@ -39,8 +39,8 @@ func (t *Tensor) Embed(ids *Tensor, dtype DType) *Tensor {
 	return t.result("Embed", C.pt_embed(t.raw(), ids.raw(), C.int(dtype)))
 }
 
-// AttentionWeights are the weights of the attention half of a layer, as f32 leaves. If Query, Key
-// and Value are adjacent in memory, AttentionBlock multiplies them as one matrix.
+// AttentionWeights are the weights of the attention sublayer of a layer, as f32 leaves. If Query,
+// Key and Value are adjacent in memory, AttentionBlock multiplies them as one matrix.
 type AttentionWeights struct {
 	Norm       *Tensor // [N]
 	Query      *Tensor // [H·D,N]

@@ -32,8 +32,8 @@ func (e *Engine) LoopThreads(ctx context.Context) (threads int, err error) {
 // work, and [ErrSlowType] if it was slower. This is a measurement, so two calls may differ. A CPU
 // needs AVX-512 BF16 or AMX for bf16. Without them, some libraries convert every element and others
 // refuse. NVIDIA's devices support bf16 since the Ampere generation. The measurements of the two
-// types alternate, and there are more while bf16 looks slow. So other work on the machine does not
-// determine the result.
+// types alternate, and are repeated while bf16 looks slow, so that other work on the machine does
+// not determine the result.
 func (e *Engine) CheckBF16(ctx context.Context) error {
 	const fewest, most = 3, 30
 	size := int64(512)

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/learn/train/schedule"
 )
 
-// AdamW trains a model locally with AdamW. Its methods are safe for concurrent use and wait for each
-// other.
+// AdamW trains a model locally, with the optimizer of that name. Its methods are safe for
+// concurrent use and wait for each other.
 type AdamW struct {
 	*replica
 	updater  *updater

@@ -8,7 +8,7 @@ import (
 )
 
 // applier applies results to weights in device memory, with the same bits as the optimizer's kernel
-// produces in CPU memory: a cuda.Device. Calls return when the device is done.
+// produces in CPU memory. A call returns when the device is done. cuda.Device implements it.
 type applier interface {
 	DecodeApply(l distro.Layout, results []codec.TensorResult, weights cuda.Tensor, p distro.ApplyParams) error
 	Close() error

@@ -26,8 +26,8 @@ type examiner interface {
 	// values returns the values that the coefficients of a step's result stand for. It may be
 	// called concurrently with all other methods.
 	values(step uint32, results []codec.TensorResult) ([]codec.TensorResult, error)
-	// reference returns the rules' part of a step's reference. It may be called concurrently with
-	// all other methods.
+	// reference returns the part of a step's reference that the optimizer and its settings
+	// determine, without a gradient. It may be called concurrently with all other methods.
 	reference(step uint32, trainer [32]byte) *audit.Reference
 	// recompute is called under the lock. It fills in what the gradient of a step adds to the
 	// chunks of a reference. Model and optimizer are unchanged afterwards, bit for bit.
@@ -58,16 +58,17 @@ func (a *auditor) Decode(payload []byte) (codec.Header, []codec.TensorResult, er
 }
 
 // Open opens chunks of the momentum of a step, which must be the newest trained step. It does not
-// wait for a gradient. It may be called from begun of Train, and must be called before the next
-// result is made.
+// wait for a gradient. The function begun that Train calls may call it. It must be called before
+// the next result is made.
 func (a *auditor) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	return a.history.show(step, a.key, chunks)
 }
 
-// Settle sets whether the result of a step, the newest trained step, is held by witnesses. If it is
-// not, it is rolled back: the momentum is restored, bit for bit, and the next result continues from
-// that. A held result stays, whether it counts or not. Settle must be called before the next result
-// is made, and may be called from begun of Train. It does nothing if the momentum was reset since.
+// Settle sets whether the result of a step, the newest trained step, is attested: a quorum of
+// witnesses reported it. If it is not, it is rolled back: the momentum is restored, bit for bit,
+// and the next result continues from the restored momentum. An attested result stays, whether it
+// counts or not. Settle must be called before the next result is made. The function begun that
+// Train calls may call it. Settle does nothing if the momentum was reset since.
 func (a *auditor) Settle(step uint32, held bool) error {
 	if a.history == nil {
 		return fmt.Errorf("settle step %d: %w: Options.Audited is not set", step, errUnsupported)
@@ -78,7 +79,7 @@ func (a *auditor) Settle(step uint32, held bool) error {
 	return a.examiner.rollBack(step)
 }
 
-// CheckLight returns the fault of a claim, as far as it can be found without a gradient.
+// CheckLight returns the fault of a claim if one can be found without a gradient.
 func (a *auditor) CheckLight(c audit.Claim) audit.Fault {
 	reference := a.reference(c.Header.Step, c.Header.Trainer)
 	for _, opened := range c.Opening.Chunks {

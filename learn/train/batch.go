@@ -22,10 +22,10 @@ type text struct {
 	counted         int64 // number of targets other than torch.IgnoreTarget
 }
 
-// texts returns the texts of sequence i of a batch that have a target: one, or the texts that are
-// packed into it. The model computes each packed text separately, so that none attends to another
-// and the positions of each start with 0. The last token of a text predicts the first of the next
-// if the labels require it; otherwise it has no target.
+// texts returns the texts of sequence i of a batch that have a target: the whole sequence, or the
+// texts that are packed into it. The model computes each packed text separately, so that no text
+// attends to another and the positions of each text start at 0. The last token of a text predicts
+// the first token of the next text if the labels require it; otherwise it has no target.
 func (c cutter) texts(batch data.Batch, i int) ([]text, error) {
 	sequence, targets := batch.Sequences[i], batch.Sequences[i]
 	if batch.Labels != nil {

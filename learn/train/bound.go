@@ -62,9 +62,10 @@ func (b *localBounds) fill(reference *audit.Reference, begun [][]float32) {
 	reference.Longest = longest * math.Sqrt(float64(largest))
 }
 
-// longestRound returns the maximum change by the steps of a round in a chunk, as a root mean square
-// and in learning rates, without weight decay: see quotients. For Muon no singular value is above
-// muonLargest, so a chunk of r × c is at most that long, times the root of the smaller of the two.
+// longestRound returns the maximum change by the steps of a round in a chunk, without weight decay.
+// It is a root mean square, in units of the learning rate. For AdamW see quotients. For Muon no
+// singular value of a step exceeds muonLargest, so the L2 norm of a chunk of r × c is at most
+// muonLargest·√min(r, c).
 func longestRound(c config.LocalSteps, u *updater, layouts []distro.Layout) float64 {
 	longest := quotients(c.Betas, int(c.InnerSteps))
 	for i, p := range u.store.parameters {
@@ -87,8 +88,8 @@ func (b *localBounds) farthest(step uint32, weight float64) float64 {
 	return float64(b.rates.lr(step))*(b.quotients+steps*b.config.WeightDecay*weight) + steps*rounded*weight
 }
 
-// quotients returns the maximum sum of the quotients of AdamW's two means in a number of steps from
-// zeros, by the Cauchy-Schwarz inequality. For each step it is
+// quotients returns an upper bound on the sum, over a number of steps, of the quotients of AdamW's
+// two means, which start at zero. By the Cauchy-Schwarz inequality, the bound for step t is
 //
 //	(1 − β₁)/(1 − β₁ᵗ) · √((1 − β₂ᵗ)/(1 − β₂)) · √(Σ (β₁²/β₂)ⁱ), i from 0 to t − 1
 func quotients(betas [2]float64, steps int) (sum float64) {

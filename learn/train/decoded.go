@@ -12,9 +12,9 @@ import (
 // maxDecoded is the maximum memory for decoded results that are not applied yet, in bytes.
 const maxDecoded = 256 << 20
 
-// decodedResults keeps results that Verify has decoded for Apply, which then has less to do between
-// two trainings, because Verify runs concurrently with them. Results that do not fit are decoded
-// again. It is safe for concurrent use.
+// decodedResults keeps results that Verify has decoded, so that Apply need not decode them. Verify
+// runs concurrently with training, but Apply runs between two trainings. Results that do not fit
+// are decoded again. It is safe for concurrent use.
 type decodedResults struct {
 	room int // bytes
 

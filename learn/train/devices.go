@@ -126,9 +126,9 @@ const (
 	checkEvery  = 256
 )
 
-// check is called after each step that moved the copy by coefficients. It compares the copy with
-// the weights after the first of these, and after every checkEvery-th. Otherwise a device that
-// computes other bits would move its copy away unnoticed.
+// check is called after each step that moved the copy by coefficients. After the first firstChecks
+// of these steps, and after every checkEvery-th, it compares the copy with the weights. Otherwise a
+// device that computes other bits would move its copy away unnoticed.
 func (a *apart) check(ctx context.Context) error {
 	if a.moves++; a.moves > firstChecks && a.moves%checkEvery != 0 {
 		return nil
@@ -138,7 +138,7 @@ func (a *apart) check(ctx context.Context) error {
 			err := s.Sub(func(*torch.Scope) error { // frees the tensors that were read back
 				for j, v := range p.Tensor.ToDevice(torch.CPU).Float32s() {
 					if want := a.from.parameters[i].weights[j]; math.Float32bits(v) != math.Float32bits(want) {
-						return fmt.Errorf("weight %d of %s became %v there, and %v here", j, p.Name, v, want)
+						return fmt.Errorf("weight %d of %s became %v on the device, and %v on the CPU", j, p.Name, v, want)
 					}
 				}
 				return nil

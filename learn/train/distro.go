@@ -46,9 +46,9 @@ func (x *distroExchange) encode(ctx context.Context, header codec.Header, batch 
 	return payload, loss, err
 }
 
-// lookAhead moves the model to the weights that result from applying the momentum not yet sent, and
-// returns a function that restores the model from a copy of its bits, because arithmetic cannot
-// undo the rounding of a step.
+// lookAhead moves the model to the weights that it would have if the momentum not yet sent were
+// applied. The returned function restores the model from a copy of its bits, because arithmetic
+// cannot undo the rounding of a step.
 func (x *distroExchange) lookAhead(lr float32) (back func()) {
 	back = x.replica.keep()
 	for i, w := range x.replica.weights() {
@@ -71,9 +71,9 @@ func ahead(weights, momentum []float32, lr float32) {
 }
 
 // move applies results to the weights and, concurrently, to the copies on devices with an applier.
-// These copies then have the same bits and need no refresh, which is checked now and then. A copy
-// that differed before, for example because of lookahead, waits for its refresh; so does a copy
-// whose applier failed.
+// These copies then have the same bits and need no refresh. From time to time, they are compared
+// with the weights. A copy that differed before, for example because of lookahead, is not moved,
+// and gets its next refresh; so does a copy whose applier fails.
 func (x *distroExchange) move(ctx context.Context, step uint32, results [][]codec.TensorResult) error {
 	r, lr := x.replica, x.rates.lr(step)
 	var copies []*apart
@@ -109,8 +109,8 @@ func (x *distroExchange) move(ctx context.Context, step uint32, results [][]code
 	return nil
 }
 
-// empty reports whether results have no coefficients, as the first ones of a cold start. Applying
-// such results shows little about the applier's arithmetic.
+// empty reports whether results have no coefficients, such as the first results after a cold start.
+// Applying such results shows little about the applier's arithmetic.
 func empty(results [][]codec.TensorResult) bool {
 	for _, result := range results {
 		for _, tensor := range result {

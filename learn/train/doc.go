@@ -12,9 +12,9 @@
 // state of a single trainer, its momentum, is in separate buffers.
 //
 // A Trainer consists of a replica of the model, the learning rates, the reader of results, the audit
-// and the exchange. The exchange of New is DisTrO. The exchange of NewLocal makes many steps of
-// AdamW or Muon and sends how far the weights moved. AdamW trains a model without exchange, for
-// comparison and for designing models. Evaluator only measures losses.
+// and the exchange. A Trainer made by New exchanges results of DisTrO. A Trainer made by NewLocal makes
+// many steps of AdamW or Muon in a round, and sends how far the weights moved. AdamW trains a model
+// without exchange, for comparison and for designing models. Evaluator only measures losses.
 //
 // All trainers compute gradients in the same way: they cut a batch into micro-batches and weight
 // each by its tokens, so the gradient is the mean over the batch's tokens for any cut.

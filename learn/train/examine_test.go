@@ -11,7 +11,8 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 )
 
-// testLimits are far above the rounding differences of the toy's gradients, and far below a lie.
+// testLimits are far above the rounding differences of the toy's gradients, and far below the error
+// of a false gradient.
 var testLimits = audit.Limits{Error: 0.02, Chunk: 0.1, Stray: 0, Worst: 0.1}
 
 // audited is a run with a trainer and a verifier that uses other micro-batches.
@@ -138,7 +139,7 @@ func allChunks(shapes audit.Shapes) []uint32 {
 }
 
 // TestAuditsPassHonestTrainers checks that audits pass honest trainers at both lags, on one and on
-// several engines, whichever results are held or count. A step is opened before the next one is
+// several engines, whichever results are attested or count. A step is opened before the next one is
 // trained, and checked after all due results are applied.
 func TestAuditsPassHonestTrainers(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -12,8 +12,8 @@ import (
 )
 
 // history contains the data that a trainer needs to open its newest step, and to roll it back: the
-// momentum before it, and the trees of the newest two results. That is 4 bytes for each parameter
-// and, with 8 coefficients a chunk, 500 for each chunk.
+// momentum before it, and the hash trees of the newest two results. That is 4 bytes for each parameter
+// and, with 8 coefficients a chunk, 500 bytes for each chunk.
 //
 // It has its own lock, because a trainer may have to open a step while it already computes the next
 // gradient.
@@ -24,7 +24,7 @@ type history struct {
 	shapes audit.Shapes
 	values *buffers // of the optimizer
 
-	steps []committed // newest last: the newest, and the one from which it continues
+	steps []committed // the newest result, preceded by the result from which it continues
 	stale bool        // values.before belongs to a step that was rolled back: the newest can no longer be opened
 }
 
@@ -98,8 +98,8 @@ func (h *history) restore() {
 	h.stale = true
 }
 
-// rollback restores the momentum from before a step, which must be the newest, and reports whether
-// it could: there is no history of a forgotten step. The caller must hold the lock.
+// rollback restores the momentum from before a step, which must be the newest. It returns false if
+// the history of the step was forgotten. The caller must hold the lock.
 func (h *history) rollback(step uint32) (took bool, err error) {
 	switch newest := h.newest(); {
 	case step > newest:

@@ -144,7 +144,7 @@ func oneToken(ctx context.Context, network model.Model, before []int32, continua
 // errEnough ends a text.
 var errEnough = errors.New("enough")
 
-// Write continues a text by at most most tokens, until emit returns false. temperature is as in
+// Write continues a text until emit returns false. most is the maximum number of tokens. temperature is as in
 // package generate. If the model is trained meanwhile, the error is ErrChanged.
 func (r *replica) Write(ctx context.Context, text []int32, most int, temperature float64, seed uint64, emit func(id int32) (more bool)) error {
 	o := generate.Options{MaxTokens: most, Temperature: temperature, TopP: 1, RepetitionPenalty: 1, Seed: seed}

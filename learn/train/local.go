@@ -52,10 +52,11 @@ func (x *localExchange) encode(ctx context.Context, header codec.Header, batch d
 	return payload, loss, err
 }
 
-// moveByOwn moves the weights by this trainer's result of a step if it waits to be applied with the
-// others, as with an apply_lag of 2, or back with factor -1. A round that starts from weights
-// without it repeats the same steps, so that its result and the next are almost the same. Auditors
-// would need the result as well, so it is not done in runs with audits.
+// moveByOwn moves the weights by this trainer's own result of a step, times factor, if that result
+// still waits to be applied with the others, as with an apply_lag of 2. A factor of -1 moves them
+// back. Without this move, a round would start from almost the same weights as the previous round
+// and repeat its steps. Runs with audits do not make this move, because auditors would need the
+// waiting result as well.
 func (x *localExchange) moveByOwn(step uint32, factor float32) error {
 	if _, waits := x.residual.sent[step]; !waits {
 		return nil

@@ -18,11 +18,10 @@ type lookback struct {
 	optimizer *optimizer
 }
 
-// restore restores the weights from before results were applied, and returns a function that
-// undoes this, bit for bit. There is no copy of the weights meanwhile: back applies the results
-// again, which is off by a few units in the last place, and corrects that by stored differences, a
-// byte for each weight. back must also be called after an error, because some tensors may have
-// changed.
+// restore restores the weights from before results were applied. The returned function back undoes
+// this, bit for bit, without a copy of the weights: it applies the results again, which is off by a
+// few units in the last place, and corrects that by stored differences, a byte for each weight.
+// back must also be called after an error, because some tensors may have changed.
 func (l *lookback) restore(x audit.Recomputation) (back func() error, err error) {
 	var kept []corrections
 	var steps []appliedStep
@@ -119,7 +118,7 @@ func (l *lookback) redo(tensor int, steps []appliedStep, weights []float32) erro
 
 // corrections turns approximate weights into the exact ones.
 type corrections struct {
-	off   []int8   // in units of the last place of each weight; other: the next of exact
+	off   []int8   // in units of the last place of each weight; the value other means the next of exact
 	exact []uint32 // bits of the weights that are too far off, in their order
 }
 

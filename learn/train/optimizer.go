@@ -20,7 +20,7 @@ type optimizer struct {
 	results  []codec.TensorLayout
 	momentum *buffers // not sent yet
 	encoded  uint64   // number of calls of encode
-	newest   uint32   // step of the newest call, which the momentum belongs to
+	newest   uint32   // step of the newest call; the momentum has decayed up to this step
 	// sent contains the coefficients that encode removed from the momentum for a step, until it is
 	// known whether it counted.
 	sent    map[uint32][]codec.TensorResult
@@ -146,8 +146,9 @@ func clipScale(norm, limit float64) float64 {
 }
 
 // finalize ends the wait for this trainer's result of a step. An uncounted result is added back to
-// the momentum, decayed as if it had never left. If results are audited, nothing is added back: an
-// unheld result is rolled back, and a held one stays as other members know it.
+// the momentum, decayed as if it had never left. If results are audited, nothing is added back: a
+// result that is not attested is rolled back, and an attested result stays as other members know
+// it.
 func (o *optimizer) finalize(step uint32, counted bool) error {
 	defer o.history.lock()()
 	if counted || o.history != nil {
@@ -187,8 +188,8 @@ func (o *optimizer) addBack(step uint32) error {
 	return nil
 }
 
-// left returns the factor by which the momentum has decayed up to a step. If a step is trained
-// again, which does not happen in runs, it is the factor of one step.
+// left returns the decay of the momentum from the newest encoded step to a step, as a factor. If a
+// step is trained again, which does not happen in runs, it is the factor of one step.
 func (o *optimizer) left(step uint32) float32 {
 	steps := uint32(1)
 	if o.newest > 0 && step > o.newest {
@@ -227,9 +228,9 @@ func (o *optimizer) decode(payload []byte) (codec.Header, []codec.TensorResult, 
 }
 
 // bounded returns a result in the form in which it is applied: the values of each chunk are scaled
-// to a total length of 1. Therefore no trainer gains weight by sending larger values; signs have
-// equal weights already. Squares of single-precision numbers are exact in double precision, and the
-// order of the operations is fixed, so the bits are the same on every machine.
+// to an L2 norm of 1. Therefore no trainer gains weight by sending larger values; signs have equal
+// weights already. Squares of single-precision numbers are exact in double precision, and the order
+// of the operations is fixed, so the bits are the same on every machine.
 func (o *optimizer) bounded(results []codec.TensorResult) []codec.TensorResult {
 	if o.config.Quantize1Bit {
 		return results

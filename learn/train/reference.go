@@ -7,9 +7,10 @@ import (
 	"github.com/psyche-go/psyche/learn/distro"
 )
 
-// faint limits the measure of a tensor's chunks: the tensor's gradient, but at least the model's
-// gradient divided by faint. If a tensor has almost no gradient, as the queries and keys of a layer
-// that attends evenly, only the noise of cancelled terms remains.
+// faint limits how small the norm can be with which errors in a tensor's chunks are compared. Per
+// element, this norm is at least the norm of the model's gradient divided by faint. If a tensor has
+// almost no gradient, as the queries and keys of a layer that attends evenly, only the noise of
+// cancelled terms remains.
 const faint = 128
 
 // fill copies the chunks of a reference from the updates of all tensors, times a factor.

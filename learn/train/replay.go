@@ -81,7 +81,7 @@ type replay struct {
 
 	reference *audit.Reference
 	begun     [][]float32 // weights of the opened chunks at the start of the round
-	ended     [][]float32 // and after its steps; nil: not all steps are made
+	ended     [][]float32 // weights of the opened chunks after its steps; nil: not all steps are made
 
 	// After an interruption, the state from which the next step continues.
 	weights [][]float32
@@ -197,7 +197,7 @@ func (p *replayer) led(r *replay) error {
 	r.reference.Limits, r.reference.Shaky = audit.LocalLimits, true
 	p.bounds.fill(r.reference, r.begun)
 	fill(r.reference, p.residual.layouts, weights, 1)
-	for n, update := range r.reference.Updates { // from the start of its steps, which undoing more rounds may miss by a bit
+	for n, update := range r.reference.Updates { // exact for these chunks: takeBack may miss the starting weights by a bit
 		for j := range update {
 			update[j] = r.begun[n][j] - r.ended[n][j]
 		}
@@ -215,13 +215,15 @@ func (p *replayer) pause(r *replay) {
 	r.x.Applied, p.paused = nil, r
 }
 
-// shaking is the factor between the observed effect of shaken weights and the tolerance between
-// honest trainers. A single observation is only a sample of the possible effects.
+// shaking is the tolerance between honest trainers divided by the observed effect of shaken
+// weights. It is more than 1, because a single observation is only a sample of the possible
+// effects.
 const shaking = 8
 
-// blur adds the distance between the current weights and the results of steps with other starting
-// weights, in each chunk. Relative to its update, the distance in a chunk is at least that of all
-// chunks together, since chance determines which of them differ more.
+// blur increases each chunk's tolerance by the effect of shaken starting weights, times shaking.
+// The effect is the distance between the current weights, which result from shaken ones, and the
+// weights that result from the right ones. Relative to its update, a chunk's effect counts as at
+// least the effect in all chunks together, because chance determines in which chunks it is larger.
 func (p *replayer) blur(r *replay) {
 	weights := p.replica.weights()
 	off, updates := make([]float64, len(r.ended)), make([]float64, len(r.ended))

@@ -149,8 +149,8 @@ func (a *auditedLocal) compare(reference *audit.Reference, payload []byte, openi
 	return reference.Check(claim)
 }
 
-// TestAuditsPassHonestLocalSteps checks that audits pass honest rounds, held or not, at both lags,
-// immediately and some rounds later.
+// TestAuditsPassHonestLocalSteps checks that audits pass honest rounds, attested or not, at both
+// lags, immediately and some rounds later.
 func TestAuditsPassHonestLocalSteps(t *testing.T) { eachInner(t, testAuditsPassHonestLocalSteps) }
 
 func testAuditsPassHonestLocalSteps(t *testing.T, inner func(*Options)) {

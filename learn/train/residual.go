@@ -29,7 +29,7 @@ type residual struct {
 	history *history // nil: no audits
 }
 
-// sentSums is the result of a step.
+// sentSums contains the values that were sent for a step.
 type sentSums struct {
 	tensors []codec.TensorResult
 	reach   float32
@@ -110,8 +110,8 @@ func (r *residual) addOwn(step uint32, weights [][]float32, factor float32) erro
 }
 
 // encode adds the pseudo-gradient of a round, from the weights begun to the weights ended, to the
-// sums, and returns the bytes of the values that it subtracts from them. It overwrites ended. If it
-// fails, the sums are unchanged if results are audited.
+// sums, and returns the bytes of the values that it subtracts from them. It overwrites ended. In
+// runs with audits, a failure leaves the sums unchanged.
 func (r *residual) encode(header codec.Header, begun, ended [][]float32, lr float32) ([]byte, error) {
 	far := 0.0
 	for i, w := range ended {

@@ -56,7 +56,7 @@ func (r *rounds) innerStep(ctx context.Context, step uint32, part data.Batch, re
 }
 
 // cutSteps cuts a batch into one part for each step, in its order, with sizes as equal as possible.
-// It omits parts without a counting token, so there may be fewer parts.
+// It omits parts without a target that counts, so there may be fewer parts.
 func cutSteps(batch data.Batch, steps uint64) (parts []data.Batch) {
 	n := batch.ID.Len()
 	steps = min(steps, n)

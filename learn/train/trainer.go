@@ -27,7 +27,7 @@ type Trainer struct {
 	applied    bool // whether replica.step was finished by Apply
 }
 
-// exchange is how members train and exchange results: DisTrO or local steps. Its methods are called
+// exchange is a method of training and exchanging results: DisTrO or local steps. Its methods are called
 // under the lock of the replica.
 type exchange interface {
 	// encode trains on a batch and returns the bytes of the result, which has the given header, and
@@ -110,17 +110,17 @@ func (t *Trainer) Step(ctx context.Context, step uint32, batch data.Batch) (loss
 	return loss, t.Apply(context.WithoutCancel(ctx), step, [][]byte{payload}, true)
 }
 
-// Verify reports whether payload is, byte for byte, a possible result of the trainer for that step
-// and batch. Errors wrap ErrResult. It needs no engine. It keeps the decoded result for Apply, in
-// bounded memory.
+// Verify returns an error unless payload is, byte for byte, a possible result of the trainer for
+// that step and batch. Errors wrap ErrResult. It needs no engine. It keeps the decoded result for
+// Apply, in bounded memory.
 func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trainer [32]byte) error {
 	return t.reader.verify(payload, step, batch, trainer)
 }
 
 // Apply changes the weights by the counted results of a step, in ascending order of their batches.
 // Without results, the weights still decay under DisTrO, and do not change under local steps.
-// ownCounted reports whether this trainer's result is among them. If not, it is added back to the
-// momentum, except in runs with audits, see Trainer.Settle.
+// ownCounted reports whether this trainer's result is among them. If not, this trainer's result is
+// added back to the momentum, except in runs with audits, see Trainer.Settle.
 //
 // Steps are applied in ascending order, each once. If a payload is invalid or out of order, Apply
 // returns an error that wraps ErrResult, and nothing has changed.

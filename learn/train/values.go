@@ -9,9 +9,9 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// maxUpdate is the maximum L2 norm of a learning rate times a gradient. With it the momentum of
-// 2^32 steps, and so every coefficient of its orthonormal transform, is still far from the largest
-// float32, so encoding cannot overflow halfway through a model.
+// maxUpdate is the maximum L2 norm of a learning rate times a gradient. Under this limit, the
+// momentum of 2^32 steps, and so every coefficient of its orthonormal transform, is far below the
+// largest float32. So encoding cannot overflow halfway through a model.
 const maxUpdate = 1e18
 
 // norm returns the L2 norm of all slices together, in double precision so that it is finite exactly

@@ -29,12 +29,13 @@ type Acceptor struct {
 	// TurnedAway is called for each connection that is refused for lack of capacity.
 	TurnedAway func()
 	// Serve owns a socket until its client or ctx ends, and closes it. hangUp ends ctx. Serve calls
-	// identified once the client has identified itself, which frees its slot in Limiter.
+	// identified once the client has identified itself, which frees the connection's slot in
+	// Limiter.
 	Serve func(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func())
 }
 
-// Accept accepts connections until ctx ends, and then closes the listener. working still counts the
-// connections that are being served at that time.
+// Accept accepts connections until ctx ends, and then closes the listener. Connections that are
+// still being served at that time remain counted in working.
 func (a *Acceptor) Accept(ctx context.Context, listener net.Listener, working *sync.WaitGroup) {
 	stop := context.AfterFunc(ctx, func() { _ = listener.Close() })
 	defer stop()

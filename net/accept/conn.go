@@ -14,7 +14,8 @@ import (
 	"github.com/psyche-go/psyche/net/frame"
 )
 
-// Limits for draining unread input after a farewell, so that a reset does not destroy the farewell.
+// Limits for draining unread input after the farewell frame, because a connection reset would
+// destroy the farewell.
 const (
 	drainBytes   = 128 << 10
 	drainTimeout = time.Second
@@ -25,9 +26,9 @@ type Protocol struct {
 	// Malformed and TooSlow return the error for a client that sent an invalid frame, or that did
 	// not send or read in time.
 	Malformed, TooSlow func(reason string) error
-	// Farewell returns the last frame, which contains the reason for the end of the connection. The
-	// frame is empty if closing alone is sufficient. If ok is false, the server closes the
-	// connection at once.
+	// Farewell returns the last frame, which contains the reason for the end of the connection. An
+	// empty frame means that closing the connection is sufficient. If ok is false, the server closes
+	// the connection at once.
 	Farewell func(reason error) (frame []byte, ok bool)
 	// FarewellTimeout is the time limit for a write that is in progress when the connection ends,
 	// and for the farewell frame.
@@ -39,14 +40,14 @@ type Conn struct {
 	protocol *Protocol
 	tls      *tls.Conn
 	reader   *frame.Reader
-	whole    bool // TLS is established and no frame was cut short, so that a farewell can follow
+	whole    bool // TLS is established and no frame was cut short, so a farewell can follow
 
 	stop        func() bool
 	interrupted chan struct{} // closed when the end of the context has set the deadlines
 }
 
-// NewConn wraps a socket, which Close closes. When ctx ends, reads return at once, and a write
-// finishes its frame or fails soon, so that a farewell can follow it.
+// NewConn wraps a socket. Close closes the socket. When ctx ends, reads return at once, and a write
+// in progress finishes its frame or fails soon, so that a farewell can follow.
 func NewConn(ctx context.Context, socket net.Conn, config *tls.Config, p *Protocol) *Conn {
 	c := &Conn{protocol: p, tls: tls.Server(socket, config), interrupted: make(chan struct{})}
 	c.reader = frame.NewReader(bufio.NewReader(c.tls))
@@ -58,8 +59,8 @@ func NewConn(ctx context.Context, socket net.Conn, config *tls.Config, p *Protoc
 	return c
 }
 
-// Handshake performs the TLS handshake, which proves the server's key. limit also bounds later
-// reads and writes, until other bounds are set.
+// Handshake performs the TLS handshake, which proves the server's key. limit also applies to later
+// reads and writes, until BoundReads or BoundWrites sets another limit.
 func (c *Conn) Handshake(ctx context.Context, limit time.Duration) error {
 	if err := c.bound(ctx, c.tls.SetDeadline, limit); err != nil {
 		return err
@@ -76,11 +77,11 @@ func (c *Conn) BoundReads(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetReadDeadline, limit)
 }
 
-// ExtendReads moves the deadline of a read in progress to limit from now. Unlike BoundReads, it is
-// for the writing goroutine.
+// ExtendReads moves the deadline of a read in progress to limit from now. Unlike BoundReads, it may
+// be called by the writing goroutine.
 func (c *Conn) ExtendReads(ctx context.Context, limit time.Duration) {
 	if c.bound(ctx, c.tls.SetReadDeadline, limit) != nil {
-		_ = c.tls.SetReadDeadline(time.Unix(1, 0)) // as the end of ctx did
+		_ = c.tls.SetReadDeadline(time.Unix(1, 0)) // ctx has ended: restore the deadline that its end has set
 	}
 }
 
@@ -89,8 +90,9 @@ func (c *Conn) BoundWrites(ctx context.Context, limit time.Duration) error {
 	return c.bound(ctx, c.tls.SetWriteDeadline, limit)
 }
 
-// bound sets a deadline. If this has overwritten the deadline set by the end of ctx, it returns the
-// cause of ctx, and the caller must not read or write any more.
+// bound sets a deadline. If ctx has ended, the new deadline may have replaced the deadline that the
+// end of ctx set. bound then returns the cause of ctx, and the caller must not read or write any
+// more.
 func (c *Conn) bound(ctx context.Context, set func(time.Time) error, limit time.Duration) error {
 	if err := set(time.Now().Add(limit)); err != nil {
 		return err
@@ -98,8 +100,8 @@ func (c *Conn) bound(ctx context.Context, set func(time.Time) error, limit time.
 	return context.Cause(ctx)
 }
 
-// Next reads a frame of at most limit bytes. The payload is valid until the next call. The error is
-// the reason for the end of the connection.
+// Next reads a frame of at most limit bytes. The payload is valid until the next call. If Next
+// fails, the connection must end, and the error is the reason.
 func (c *Conn) Next(ctx context.Context, limit int) (frame.Type, []byte, error) {
 	kind, payload, err := c.reader.Next(limit)
 	if err != nil {
@@ -153,7 +155,7 @@ func (c *Conn) WriteSteadily(ctx context.Context, limit func() time.Duration, fr
 	return nil
 }
 
-// WriteFrom is WriteSteadily of the first size bytes of source. It keeps at most one piece in
+// WriteFrom is like WriteSteadily for the first size bytes of source. It keeps at most one piece in
 // memory.
 func (c *Conn) WriteFrom(ctx context.Context, limit func() time.Duration, source io.Reader, size int64) error {
 	w := steadyWriter{conn: c, ctx: ctx, limit: limit}
@@ -188,7 +190,7 @@ func (w *steadyWriter) write(piece []byte) error {
 		case err == nil:
 		case !w.begun || w.ctx.Err() == nil:
 			return err
-		default: // the end of ctx leaves this time for the rest
+		default: // ctx has ended: the rest of the frame may take FarewellTimeout
 			w.last = true
 			_ = c.tls.SetWriteDeadline(time.Now().Add(c.protocol.FarewellTimeout))
 		}
@@ -198,20 +200,22 @@ func (w *steadyWriter) write(piece []byte) error {
 	return err
 }
 
-// Whole reports whether the client can parse another frame. It is for the writing goroutine.
+// Whole reports whether another frame may follow, because no frame was cut short. It is for the
+// writing goroutine.
 func (c *Conn) Whole() bool { return c.whole }
 
 // RemoteAddr returns the client's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.tls.RemoteAddr() }
 
-// Cut closes the socket at once, even while it is in use. Close must follow.
+// Cut closes the socket at once, even while it is in use. The caller must still call Close
+// afterwards.
 func (c *Conn) Cut() { _ = c.tls.NetConn().Close() }
 
 // Close sends the farewell to the client, if it is still connected, and closes the socket. No
 // goroutine may read or write any more.
 func (c *Conn) Close(reason error) {
 	if !c.stop() {
-		<-c.interrupted // otherwise it would cut the farewell short
+		<-c.interrupted // otherwise the end of ctx would cut the farewell short
 	}
 	defer c.Cut()
 	farewell, ok := c.protocol.Farewell(reason)

@@ -5,9 +5,9 @@ import (
 )
 
 // LimitUnsent limits the bytes that the operating system buffers for a TCP socket before it sends
-// them, if the system supports this. Without a limit, a client on a slow link receives a frame
-// minutes after it was written. The limit does not reduce the rate, because bytes in flight do not
-// count.
+// them, if the system supports this. Without a limit, a client on a slow link may receive a frame
+// minutes after it was written. The limit does not reduce the rate, because sent bytes in flight do
+// not count.
 func LimitUnsent(socket net.Conn, bytes int) {
 	for {
 		inner, ok := socket.(interface{ NetConn() net.Conn })

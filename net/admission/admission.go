@@ -17,7 +17,7 @@ import (
 const (
 	MaxWaiting = 256                    // connections of a Limiter from NewLimiter
 	Grace      = 500 * time.Millisecond // time during which a connection is not evicted for a newer one
-	Silence    = 100 * time.Millisecond // the same for a connection that has not sent any byte
+	Silence    = 100 * time.Millisecond // the same time for a connection that has not sent any byte
 	MaxKeys    = 16 << 10               // keys whose recent actions are remembered
 )
 
@@ -92,7 +92,8 @@ func (l *Limiter) Enter(remote net.Addr, evict func()) *Place {
 	return p
 }
 
-// Admit takes a slot even if none is free. It is for a connection that had a slot elsewhere.
+// Admit takes a slot even if none is free. It is for a connection that already had a slot in another
+// Limiter.
 func (l *Limiter) Admit(remote net.Addr, evict func()) *Place {
 	p := newPlace(remote, evict)
 	l.mu.Lock()
@@ -111,9 +112,9 @@ func (l *Limiter) add(p *Place) {
 	l.total++
 }
 
-// smaller reports whether p may take the victim's slot: with one more slot, the site of p still has
-// fewer than the victim's site. Within one site, the same must hold for their networks. The caller
-// must hold mu.
+// smaller reports whether p may take the victim's slot: with one more slot, the site of p must still
+// have fewer slots than the victim's site. If both are in one site, the same must hold for their
+// networks. The caller must hold mu.
 func (l *Limiter) smaller(p, victim *Place) bool {
 	if p.site != victim.site {
 		return l.sites[p.site]+1 < l.sites[victim.site]
@@ -121,8 +122,8 @@ func (l *Limiter) smaller(p, victim *Place) bool {
 	return len(l.waiting[p.from])+1 < len(l.waiting[victim.from])
 }
 
-// oldestOfLargest returns the oldest slot of the largest network of the largest site. The caller
-// must hold mu, and at least one slot must be taken.
+// oldestOfLargest returns the oldest connection of the largest network of the largest site. The
+// caller must hold mu, and at least one slot must be taken.
 func (l *Limiter) oldestOfLargest() (victim *Place) {
 	for _, taken := range l.waiting {
 		first := taken[0]
@@ -166,8 +167,8 @@ func (l *Limiter) remove(p *Place) {
 // IPv6. The result is the zero Prefix if remote is not an IP address.
 func Network(remote net.Addr) netip.Prefix { return network(remote, 64) }
 
-// site returns the networks that one customer of a provider usually has: an IPv4 address, or a /48
-// network of IPv6.
+// site returns the networks that one customer of an internet provider usually has: an IPv4 address,
+// or a /48 network of IPv6.
 func site(remote net.Addr) netip.Prefix { return network(remote, 48) }
 
 func network(remote net.Addr, bits6 int) netip.Prefix {
@@ -202,8 +203,8 @@ func NewKeyLimits(perSecond float64, burst int) *KeyLimits {
 	return &KeyLimits{perSecond: rate.Limit(perSecond), burst: burst, buckets: make(map[identity.ID]*rate.Limiter)}
 }
 
-// Of returns the limiter of a key. It forgets keys without recent actions, whose limiters would be
-// as full as new ones.
+// Of returns the limiter of a key. It forgets keys without recent actions, because their limiters
+// would be as full as new ones.
 func (k *KeyLimits) Of(id identity.ID) *rate.Limiter {
 	k.mu.Lock()
 	defer k.mu.Unlock()

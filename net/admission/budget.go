@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// memberPause is the longest pause between two takes of a member that is still fetching something.
+// memberPause is the pause after which a member no longer counts as using the budget.
 const memberPause = time.Second
 
 // Budget limits the rate at which all connections together use a resource. If the budget runs
@@ -18,7 +18,7 @@ const memberPause = time.Second
 type Budget struct {
 	limiter *rate.Limiter
 	rest    *rate.Limiter             // additional limit of other clients while members use the budget; nil: none
-	taken   atomic.Pointer[time.Time] // time of a member's newest take; nil: none. Not Unix time, which may jump
+	taken   atomic.Pointer[time.Time] // time of a member's newest take, with the monotonic clock; nil: none
 
 	members, others *Turns
 }
@@ -28,16 +28,16 @@ func NewBudget(perSecond float64, burst int) *Budget {
 	return &Budget{limiter: rate.NewLimiter(rate.Limit(perSecond), burst), members: NewTurns(1), others: NewTurns(1)}
 }
 
-// NewReservedBudget is NewBudget with most of the budget reserved for members: while they use it,
-// other clients have 1/share of it.
+// NewReservedBudget is like NewBudget, but reserves most of the budget for members: while members
+// use the budget, other clients get only 1/share of it.
 func NewReservedBudget(perSecond float64, burst, share int) *Budget {
 	b := NewBudget(perSecond, burst)
 	b.rest = rate.NewLimiter(rate.Limit(perSecond/float64(share)), max(1, burst/share))
 	return b
 }
 
-// Take waits until the budget has n units for a connection of a non-member. n is at most the burst.
-// The error is the cause of ctx.
+// Take waits until the budget has n units for a connection of a non-member. n must not exceed the
+// burst. If ctx ends, Take returns the cause of ctx.
 func (b *Budget) Take(ctx context.Context, remote net.Addr, n int) error {
 	if err := b.others.Wait(ctx, remote); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (b *Budget) Take(ctx context.Context, remote net.Addr, n int) error {
 	return wait(ctx, b.limiter, n)
 }
 
-// TakeFirst is Take for a member's connection.
+// TakeFirst is like Take, for a member's connection.
 func (b *Budget) TakeFirst(ctx context.Context, remote net.Addr, n int) error {
 	b.take()
 	if err := b.members.Wait(ctx, remote); err != nil {

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 )
 
-// SeatNetwork returns the network to which a limit on seats in a run applies: /24 of IPv4, /48 of
+// SeatNetwork returns the network whose seats in a run are limited together: /24 of IPv4 or /48 of
 // IPv6, the usual allocation of one site. private reports whether the address belongs to this
-// machine or a private network. Unknown clients on the internet have no such addresses, but behind
-// a proxy, a NAT or a tunnel in front of the server all of them share one. The network is invalid
-// if remote is not an IP address.
+// machine or a private network. Unknown clients on the internet have no private addresses. But if a
+// proxy, a NAT or a tunnel is in front of the server, all clients behind it share one. The network
+// is invalid if remote is not an IP address.
 func SeatNetwork(remote net.Addr) (network netip.Prefix, private bool) {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {

@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Turns limits how many connections use something at the same time. A free turn goes to the next
+// Turns limits how many connections use a resource at the same time. A free turn goes to the next
 // site, to the next network of that site, and to the longest waiting connection of that network.
-// Therefore a site with many connections costs other sites little.
+// Therefore a site with many connections hardly delays other sites.
 type Turns struct {
 	mu      sync.Mutex
 	free    int
@@ -20,8 +20,8 @@ type Turns struct {
 // NewTurns returns Turns for n concurrent connections, at least one.
 func NewTurns(n int) *Turns { return &Turns{free: max(1, n)} }
 
-// Wait waits until the connection has a turn, which Done ends. All connections without an address
-// wait in one queue. The error is the cause of ctx.
+// Wait waits for a turn of the connection. Done must end the turn. All connections without an
+// address wait in one queue. If ctx ends, Wait returns the cause of ctx.
 func (t *Turns) Wait(ctx context.Context, remote net.Addr) error {
 	t.mu.Lock()
 	if t.free > 0 {
@@ -41,7 +41,7 @@ func (t *Turns) Wait(ctx context.Context, remote net.Addr) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.waiting.remove(path, turn) {
-		t.pass() // the turn arrived at the same moment
+		t.pass() // the turn arrived when ctx ended; pass it on
 	}
 	return context.Cause(ctx)
 }
@@ -60,7 +60,7 @@ func (t *Turns) Crowded() bool {
 	return !t.waiting.isEmpty()
 }
 
-// pass gives a turn to the next connection. The caller must hold mu and the turn.
+// pass gives a turn to the next connection. The caller must hold mu, and must have the turn.
 func (t *Turns) pass() {
 	if turn := t.waiting.pop(); turn != nil {
 		close(turn)
@@ -69,7 +69,7 @@ func (t *Turns) pass() {
 	}
 }
 
-// ring is a queue of turns by network, or the queue of one network.
+// ring is a queue of waiting turns by network, or the queue of one network.
 type ring struct {
 	order []netip.Prefix // keys of the nonempty rings, the next one first
 	inner map[netip.Prefix]*ring

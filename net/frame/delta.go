@@ -7,13 +7,14 @@ import (
 	"fmt"
 )
 
-// blockSize is the minimum length in bytes of a copied piece.
+// blockSize is the minimum length in bytes of a piece that a delta copies.
 const blockSize = 16
 
 // AppendDelta appends the difference from old to new: the length of new (4 bytes, little endian),
-// its SHA-256, then instructions until the end. An instruction is a varint n<<1|copied. Its n bytes
-// are copied from old, at the offset that follows as a varint, or they follow literally. Successive
-// states of a run differ in few places, so their delta is much smaller than a state.
+// its SHA-256, and then a list of instructions. Each instruction is a varint n<<1|copied and
+// produces n bytes. If copied is 1, the offset of the bytes in old follows as a varint. Otherwise
+// the bytes themselves follow. Successive states of a run differ in few places, so their delta is
+// much smaller than a state.
 func AppendDelta(b, old, new []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(new)))
 	hash := sha256.Sum256(new)
@@ -41,8 +42,8 @@ func AppendDelta(b, old, new []byte) []byte {
 	return appendLiteral(b, new[literal:])
 }
 
-// match finds the start of rest in old: at the expected offset, or at the offset of a block. It
-// returns the offset and the number of equal bytes.
+// match finds the start of rest in old: at the expected offset, or at the offset of a known block.
+// It returns the offset and the number of equal bytes.
 func match(old, rest []byte, expected int, blocks map[[blockSize]byte]int) (from, length int) {
 	if expected < len(old) {
 		if n := commonPrefix(old[expected:], rest); n >= blockSize {

@@ -31,7 +31,7 @@ const (
 )
 
 // LongestPause is the maximum time that a client waits between two attempts to reconnect. A host
-// that restarts does not expect clients sooner.
+// that restarts must therefore wait this long for its clients.
 const LongestPause = 7500 * time.Millisecond
 
 // ErrMalformed means that the other side sent bytes that the protocol does not allow.
@@ -63,8 +63,8 @@ const (
 	TypeSign
 	TypeCertificate // encoded by follow.Certificate.AppendTo
 	TypeBase        // canonical bytes of the state at the newest certificate
-	TypeReadModel   // as ReadLog, for the model that the host serves
-	TypeModel       // as Log, for that model
+	TypeReadModel   // like ReadLog, for the model that the host serves
+	TypeModel       // like Log, for the model that the host serves
 	TypeRuns        // ends the handshake of a client that lists the runs
 )
 

@@ -34,8 +34,8 @@ func (l Log) appendTo(b []byte) []byte {
 	return append(b, l.Part...)
 }
 
-// PartHead returns the start of the frame of a Log, or of a Model in the same form, up to its Part.
-// part is the size of Part.
+// PartHead returns the start of the frame of a Log, up to its Part, or of a Model, which has the
+// same form. part is the size of Part.
 func PartHead(of Type, offset, size uint64, part int) []byte {
 	head := Append(nil, of, Log{Offset: offset, Size: size}.appendTo(nil))
 	binary.BigEndian.PutUint32(head, uint32(len(head)-lengthSize+part))

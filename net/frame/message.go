@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Version is the protocol version. Both sides must have the same one.
+// Version is the protocol version. Host and client must have the same version.
 const Version = 15
 
 // helloDomain is the signature domain of a Hello.
@@ -32,8 +32,8 @@ func (c Challenge) AppendTo(b []byte) []byte {
 	return append(append(b, c.Version), c.Nonce[:]...)
 }
 
-// DecodeChallenge reads the payload of a Challenge. If the challenge has another version, which may
-// be longer, it reads only the version.
+// DecodeChallenge reads the payload of a Challenge. If the challenge has another version, its
+// payload may be longer, and DecodeChallenge reads only the version.
 func DecodeChallenge(payload []byte) (Challenge, error) {
 	d := decoder{rest: payload}
 	c := Challenge{Version: d.byte()}
@@ -82,9 +82,9 @@ type Hello struct {
 	Addrs    []string
 }
 
-// Sign appends the payload of a Hello frame, signed over the connection's challenge and the key
-// that the server has proved on it. The signature is therefore valid only for this connection and
-// server: a server cannot use it to answer the challenge of another server.
+// Sign appends the payload of a Hello frame. The signature covers the connection's challenge and the
+// key that the server has proved on the connection. It is therefore valid only for this connection
+// and server: a server cannot use it to answer the challenge of another server.
 func (h Hello) Sign(b []byte, key identity.Key, nonce [32]byte, server identity.ID) []byte {
 	h.ID = key.ID()
 	start := len(b)
@@ -157,7 +157,7 @@ func DecodeWelcome(payload []byte) (Welcome, error) {
 // RefusalCode is the reason why a host closes a connection.
 type RefusalCode uint8
 
-// Reasons of a Refusal. Retry reports which of them may be temporary.
+// Reasons of a Refusal. Retry reports whether a reason may be temporary.
 const (
 	RefusedMalformed    RefusalCode = iota + 1 // frame that the protocol does not allow
 	RefusedVersion                             // another version of the protocol
@@ -165,7 +165,7 @@ const (
 	RefusedDuplicateKey                        // another connection with this key is open
 	RefusedBusy                                // too many connections
 	RefusedTimeout                             // the client was too slow
-	RefusedShutdown                            // the host stops
+	RefusedShutdown                            // the host is shutting down
 	RefusedCreation                            // the host refuses to create this run
 	RefusedPlace                               // the log is shorter than the client's copy
 )
@@ -175,7 +175,7 @@ func (c RefusalCode) Retry() bool {
 	return c == RefusedBusy || c == RefusedTimeout || c == RefusedShutdown
 }
 
-// Refusal is the last frame of a host before it closes the connection.
+// Refusal is the last frame that a host sends before it closes a connection.
 type Refusal struct {
 	Code   RefusalCode
 	Reason string
@@ -196,7 +196,7 @@ func DecodeRefusal(payload []byte) (Refusal, error) {
 }
 
 // Printable returns text from the other side unchanged, or quoted if it contains control characters
-// or other unprintable ones.
+// or other unprintable characters.
 func Printable(text string) string {
 	if strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return fmt.Sprintf("%+q", text)
@@ -244,8 +244,8 @@ func DecodeAck(payload []byte) (Ack, error) {
 	return a, d.end("ack")
 }
 
-// Err returns the refusal, or nil if the action was accepted. It quotes text of the host that is
-// not printable, because programs show it to users.
+// Err returns the refusal, or nil if the action was accepted. It quotes the host's text if it is not
+// printable, because programs show it to users.
 func (a Ack) Err() error {
 	switch {
 	case a.Code == 0:

@@ -42,8 +42,8 @@ func DecodeFollow(payload []byte) (Follow, error) {
 	return f, d.end("follow")
 }
 
-// Sign contains the sender's signature that its own copy of the log has led to the start of an
-// epoch.
+// Sign contains the sender's signature over the start of an epoch. It means that replaying the
+// sender's own copy of the log gave this start.
 type Sign struct {
 	Index     uint64 // number of records up to the start of the epoch
 	Signature [identity.SignatureSize]byte
@@ -102,8 +102,8 @@ func Slide(window, raw []byte) []byte {
 	return append(bytes.Clone(keep), raw...)
 }
 
-// AppendTo appends the payload of the frame. window contains the preceding records and must equal
-// the client's window.
+// AppendTo appends the payload of the frame. window contains the preceding records. The client must
+// decode the frame with an equal window.
 func (r Records) AppendTo(b, window []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, r.First)
 	b = append(b, byte(len(r.Heads)))
@@ -146,14 +146,15 @@ func AppendWindow(b, window []byte) []byte { return append(b, deflate(window, ni
 // DecodeWindow reads the payload of a Window frame.
 func DecodeWindow(payload []byte) ([]byte, error) { return inflate(payload, nil, WindowSize) }
 
-// leastWindow is the minimum window that deflate uses. If a block does not get shorter by
-// compression, package flate stores it uncompressed, and with its first block it also stores the
-// window, which the reader would take for content. deflate compares the compressed block with both
-// together, and no block gets longer by leastWindow or more.
+// leastWindow is the minimum window that deflate uses. If compression does not make a block shorter,
+// package flate stores the block uncompressed. If that is the first block, package flate also stores
+// the window with it, and the reader would take the window for content. Package flate decides by
+// comparing the compressed block with the block and the window together, and no compressed block is
+// longer than its content by leastWindow or more.
 const leastWindow = 1 << 10
 
-// fastWriters compress records without a window: a host compresses them for each client that
-// catches up. Level 1 takes a third of the time of the default level, for 5 % more bytes.
+// fastWriters compress records without a window. A host does this for each client that catches up.
+// Level 1 takes a third of the time of the default level, for 5 % more bytes.
 var fastWriters = sync.Pool{New: func() any {
 	w, err := flate.NewWriter(nil, flate.BestSpeed)
 	if err != nil {
@@ -162,7 +163,7 @@ var fastWriters = sync.Pool{New: func() any {
 	return w
 }}
 
-// deflate compresses bytes. None of its calls can fail on a buffer.
+// deflate compresses bytes. Writing to a buffer cannot fail, so it panics on an error.
 func deflate(raw, window []byte) []byte {
 	var packed bytes.Buffer
 	var w *flate.Writer

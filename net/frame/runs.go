@@ -14,7 +14,8 @@ const MaxRuns = 256
 // maxRunsSize is the maximum size in bytes of the payload of a Runs frame.
 const maxRunsSize = 2 + 4 + MaxRuns*(1+coordinator.MaxRunIDLength+32+2+4+4+2+1+config.MaxName)
 
-// RunSummary describes one run of a server, for clients that list its runs. It is not proved.
+// RunSummary describes one run of a server, for clients that list its runs. The client cannot verify
+// it.
 type RunSummary struct {
 	RunID        string
 	Run          [32]byte // hash of the run
@@ -25,7 +26,8 @@ type RunSummary struct {
 	Name         string // chosen by its main authority; may be empty
 }
 
-// AppendRuns appends the payload of a Runs frame. It only counts runs beyond MaxRuns.
+// AppendRuns appends the payload of a Runs frame. It lists the first MaxRuns runs and the number of
+// all.
 func AppendRuns(b []byte, runs []RunSummary) []byte {
 	named := runs[:min(len(runs), MaxRuns)]
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(named)))

@@ -22,28 +22,28 @@ import (
 )
 
 // A bulk connection carries the exchanges of one protocol, one after the other, over a separate TCP
-// connection to the port that the peer already listens on. It starts with bytes of TLS, and all
-// other connections start with bytes of multistream-select. The certificates are libp2p's, so the
-// peer is identified by the same key. The protocol name is TLS's ALPN. After the handshake the
-// listening side sends bulkReady, or hangs up if the peer may not send. Only members may use bulk
-// connections, and only while an ordinary connection exists.
+// connection to the port that the peer already listens on. The port recognizes it by its first
+// bytes, which belong to TLS: other connections start with bytes of multistream-select. The TLS
+// certificates are libp2p's, so the peer is identified by the same key. TLS's ALPN contains the
+// protocol name. After the handshake the listening side sends bulkReady, or hangs up if the peer may
+// not send. Only members may use bulk connections, and only while an ordinary connection exists.
 //
 // The multiplexer of ordinary connections copies every byte once more on each side, which costs
-// about as much as decrypting it.
+// about as much as decrypting it. A bulk connection avoids this.
 const (
 	bulkReady = 1 // the byte that ends the handshake
 
-	// bulkPerPeer is the maximum number of connections to one member, and from it. libp2p allows 8
-	// in each direction, and ordinary connections need some of them.
+	// bulkPerPeer is the maximum number of connections to one member, and of connections from it.
+	// libp2p allows 8 in each direction, and ordinary connections need some of them.
 	bulkPerPeer    = 4
 	bulkTotal      = 256 // maximum number of connections
 	bulkHandshakes = 32  // maximum number of connections during their handshake, which unknown clients may start
 	// bulkHandshakeTime is the time limit for a handshake on the listening side. The dialling side
-	// waits for bulkDialTime. This is shorter than a holder of a blob may be silent, because an
-	// ordinary stream is the alternative.
+	// waits only for bulkDialTime. This is shorter than the time that a holder of a blob may be
+	// silent, so that the fetch can use an ordinary stream instead.
 	bulkHandshakeTime = 5 * time.Second
 	bulkDialTime      = 1500 * time.Millisecond
-	// bulkIdle is how long the dialling side keeps an unused connection. The other side waits
+	// bulkIdle is how long the dialling side keeps an unused connection. The listening side waits
 	// longer, so that no request arrives on a connection that is being closed.
 	bulkIdle       = 15 * time.Second
 	bulkServerIdle = 60 * time.Second
@@ -109,7 +109,7 @@ func (b *bulk) close() {
 	b.drop("")
 }
 
-// drop closes the connections of a peer, or of all peers.
+// drop closes the bulk connections of a peer, or of all peers if p is empty.
 func (b *bulk) drop(p peer.ID) {
 	b.mu.Lock()
 	var ended []*bulkConn
@@ -215,7 +215,7 @@ func (b *bulk) admit(raw net.Conn, scope network.ConnManagementScope) (*bulkConn
 	return c, v, nil
 }
 
-// shake performs a handshake and returns the connection, with the deadline of ctx still set. If
+// shake performs a handshake and returns the connection. The deadline of ctx remains set on it. If
 // remote is empty, any member is accepted.
 func (b *bulk) shake(ctx context.Context, raw net.Conn, scope network.ConnManagementScope, remote peer.ID, names []string, side func(net.Conn, *tls.Config) *tls.Conn) (*bulkConn, error) {
 	pace(raw)
@@ -326,8 +326,8 @@ func (b *bulk) take(p peer.ID, name string) *bulkConn {
 	return nil
 }
 
-// addr returns the address at which to dial a peer: only at the IP address of an existing ordinary
-// connection.
+// addr returns the address at which to dial a bulk connection to a peer. It uses only the IP address
+// of an existing ordinary connection.
 func (b *bulk) addr(p peer.ID) ma.Multiaddr {
 	b.mu.Lock()
 	failed := b.failed[p]

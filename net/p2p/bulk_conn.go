@@ -88,7 +88,7 @@ func (c *bulkConn) close() {
 	})
 }
 
-// keep makes the connection available to the next exchange.
+// keep makes the connection available for the next exchange.
 func (c *bulkConn) keep() {
 	if err := c.SetDeadline(time.Time{}); err != nil {
 		c.close()
@@ -139,7 +139,7 @@ func (s bulkStream) Write(p []byte) (int, error)        { return s.Conn.Write(p)
 func (s bulkStream) SetDeadline(t time.Time) error      { return s.Conn.SetDeadline(t) }
 func (s bulkStream) SetWriteDeadline(t time.Time) error { return s.Conn.SetWriteDeadline(t) }
 
-// Read adds ErrHungUp if the other side closed a dialled connection.
+// Read adds ErrHungUp to the error if the other side closed a connection that this node dialled.
 func (s bulkStream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.Conn.dialled && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)) {
@@ -151,7 +151,7 @@ func (s bulkStream) Read(p []byte) (int, error) {
 // CloseWrite does nothing, because requests are self-delimiting.
 func (s bulkStream) CloseWrite() error { return nil }
 
-// Close makes the connection available to the next exchange.
+// Close makes the connection available for the next exchange.
 func (s bulkStream) Close() error {
 	s.used.Do(s.Conn.keep)
 	return nil
@@ -163,18 +163,18 @@ func (s bulkStream) Reset() error {
 	return nil
 }
 
-// HandleBulk serves a protocol as HandleStream does, and also over connections that carry one
+// HandleBulk serves a protocol as HandleStream does, and also over bulk connections, which carry one
 // exchange after another. The handler must read exactly one request and write exactly one response.
 // Both must be self-delimiting.
 func (n *Node) HandleBulk(name string, limits StreamLimits, h StreamHandler) {
 	n.bulk.serve(name, n.handleStream(name, limits, limits.begin(h)))
 }
 
-// OpenBulk is OpenStream for a large exchange of a protocol that the other side serves with
-// HandleBulk. If possible, it uses a connection without a multiplexer, which costs both sides less.
-// On such a connection the other side can refuse only by closing it (ErrHungUp). The caller must
-// call Close when the exchange is complete, and Reset otherwise. It must not use the stream
-// afterwards.
+// OpenBulk is like OpenStream, for a large exchange of a protocol that the other side serves with
+// HandleBulk. If possible, it uses a bulk connection: without a multiplexer, transfers cost both
+// sides less. On such a connection the other side can refuse only by closing it (ErrHungUp). The
+// caller must call Close when the exchange is complete, and Reset otherwise. It must not use the
+// stream afterwards.
 func (n *Node) OpenBulk(ctx context.Context, to identity.ID, name string) (Stream, error) {
 	p, err := PeerID(to)
 	if err != nil || !n.Allows(p) || p == n.peerID || !n.isDirect(p) {

@@ -15,30 +15,29 @@ import (
 	"github.com/psyche-go/psyche/base/privatenet"
 )
 
-// Members announce their own addresses, so a dial may go to a host that is not a member. At IP
-// addresses where a member has proved its key, dials are unlimited; elsewhere they are limited.
+// Members announce their own addresses, so a dial may go to a host that is not a member. Dials to IP
+// addresses where a member has proved its key are unlimited. Dials to other addresses are limited.
 const (
-	// provenFor is how long an IP address counts as a member's after the member was last seen
-	// there.
+	// provenFor is how long after a member was last seen at an IP address dials to it are unlimited.
 	provenFor = time.Hour
 	// unprovenAtOnce and unprovenEvery limit the dials to one member's addresses at other IPs. They
 	// suffice for a member with two addresses that starts some seconds later than this node.
 	unprovenAtOnce = 12
 	unprovenEvery  = 15 * time.Minute
-	// lonelyEvery is the additional rate while no member is connected.
+	// lonelyEvery is the interval of additional dials to one member while no member is connected.
 	lonelyEvery = time.Minute
-	// relayedAtOnce and relayedEvery are added for a member that is reached through a relay,
-	// because libp2p then tries hole punching at the addresses that the member announces.
+	// relayedAtOnce and relayedEvery allow additional dials to a member that is reached through a
+	// relay, because libp2p then tries hole punching at the addresses that the member announces.
 	relayedAtOnce = 6
 	relayedEvery  = 10 * time.Minute
 	// allAtOnce and allEvery are the limits over all members.
 	allAtOnce = 1024
 	allEvery  = time.Second / 2
-	// Dials to one address have pauses that double up to lastUnproven.
+	// Dials to one address have pauses that start with firstUnproven and double up to lastUnproven.
 	firstUnproven = 200 * time.Millisecond
 	lastUnproven  = 4 * time.Hour
-	// sameDial is how long a permission for an address stays valid without counting again: the
-	// library asks for every attempt that joins a dial.
+	// sameDial is how long a dial to an address stays allowed without being counted again. libp2p
+	// asks for permission separately for every attempt that joins the same dial.
 	sameDial = time.Second
 
 	maxIPsProven   = 16
@@ -53,8 +52,8 @@ type dials struct {
 	by  map[peer.ID]*dialRecord
 }
 
-// dialRecord outlives a membership, so that a member cannot get additional dials by leaving and
-// joining again.
+// dialRecord contains the dials to one peer. It outlives the membership, so that a member cannot get
+// additional dials by leaving and joining again.
 type dialRecord struct {
 	proven   map[netip.Addr]time.Time // IP addresses, with the time when the member was last seen there
 	unproven *rate.Limiter
@@ -168,7 +167,8 @@ func (r *dialRecord) attemptsAt(addr string, now time.Time) *attempts {
 	return a
 }
 
-// mayDial reports whether a peer may be dialled at an address, in which names have been resolved.
+// mayDial reports whether a peer may be dialled at an address. Names in the address have already
+// been resolved.
 func (n *Node) mayDial(p peer.ID, addr ma.Multiaddr) bool {
 	if n.relays.isStatic(p) {
 		return true
@@ -186,13 +186,14 @@ func (n *Node) mayDial(p peer.ID, addr ma.Multiaddr) bool {
 	return n.dials.allow(p, ip, addr.String(), func() reach { return n.reachOf(p) }, n.Allows)
 }
 
-// reach describes the known connection to a member that is not at the dialled address.
+// reach describes the existing connections when a member is dialled at an address where it has not
+// proved its key.
 type reach int
 
 const (
 	reachesOthers  reach = iota // another member is connected
 	reachesNobody               // no member is connected: this node's own link may be down
-	reachedByRelay              // the member is connected through a relay: it may open a direct connection at this moment
+	reachedByRelay              // the member is connected through a relay: hole punching may be in progress
 )
 
 func (n *Node) reachOf(p peer.ID) reach {
@@ -205,9 +206,9 @@ func (n *Node) reachOf(p peer.ID) reach {
 	return reachesOthers
 }
 
-// mayReach reports whether a node with these addresses and another IP may be on the same network:
-// the IP is public, or an address of the node is in the same private network. A node that listens
-// beyond its machine does not dial addresses of the machine itself.
+// mayReach reports whether a node that listens on the addresses own may be able to reach ip: ip is
+// public, or it is in the same private network as one of own. A node that also listens on other than
+// loopback addresses does not dial loopback addresses.
 func mayReach(own []netip.Addr, ip netip.Addr) bool {
 	if privatenet.Public(ip) {
 		return true
@@ -240,7 +241,7 @@ func (n *Node) ownIPs() []netip.Addr {
 	return ips
 }
 
-// noteIP records the IP address of a direct connection to a member.
+// noteIP records the IP address of a direct connection, where a member has proved its key.
 func (n *Node) noteIP(c network.Conn) {
 	if isCircuit(c.RemoteMultiaddr()) {
 		return

@@ -26,8 +26,8 @@ const (
 
 	maxPeersAsked = 32
 	maxRecordSize = 4 << 10
-	askPeers      = 3                // members that are asked about another member
-	askEvery      = 10 * time.Second // about the same member
+	askPeers      = 3                // number of members to ask for another member's addresses
+	askEvery      = 10 * time.Second // pause before asking about the same member again
 	askTimeout    = 5 * time.Second
 
 	mdnsService = "_psyche._udp"
@@ -134,7 +134,7 @@ func openRecord(p peer.ID, raw []byte) (*peer.PeerRecord, error) {
 }
 
 // learn adds addresses of a member from a source other than the list of members. They replace
-// previously learned ones if seq is not older.
+// earlier learned addresses unless seq is older.
 func (n *Node) learn(p peer.ID, addrs []ma.Multiaddr, seq uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,8 +180,8 @@ func (d localDiscovery) HandlePeerFound(info peer.AddrInfo) {
 	d.n.learn(info.ID, info.Addrs, 0)
 }
 
-// discoverLocally announces the node in the local network by multicast DNS and listens there. If
-// that is not possible, the node works without it.
+// discoverLocally announces the node in the local network by multicast DNS and listens for
+// announcements. If that is not possible, the node works without local discovery.
 func (n *Node) discoverLocally(h host.Host) func() {
 	service := mdns.NewMdnsService(h, mdnsService, localDiscovery{n})
 	if err := service.Start(); err != nil {

@@ -7,8 +7,8 @@ import (
 	ma "github.com/multiformats/go-multiaddr"
 )
 
-// gater admits only members. The address of an unknown peer shows nothing, so it decides when the
-// handshake has proved the key. mayDial decides about outgoing connections.
+// gater admits only members. An address does not identify a peer, so gater decides on incoming
+// connections when the handshake has proved the key. mayDial decides on outgoing connections.
 type gater struct{ n *Node }
 
 func (g gater) InterceptPeerDial(p peer.ID) bool                    { return g.n.mayConnect(p) }

@@ -19,13 +19,14 @@ import (
 
 const (
 	dialTimeout = 15 * time.Second
-	// answerDelay is how long the member with the larger ID waits for the other one to dial, so
-	// that two members rarely end with two connections.
+	// answerDelay is how long the member with the larger ID waits for the other member to dial
+	// first, so that two members rarely end up with two connections.
 	answerDelay = time.Second
 	firstRetry  = 200 * time.Millisecond
 	lastRetry   = 15 * time.Second
-	// stableAfter is how long a connection must have lasted for the next retry to start from
-	// firstRetry again. A member that does not know this node yet accepts and then hangs up.
+	// stableAfter is how long a connection must have lasted before the pause between dials is reset
+	// to firstRetry. A member that does not know this node yet accepts a connection and then hangs
+	// up.
 	stableAfter = 3 * time.Second
 )
 
@@ -79,8 +80,8 @@ func (n *Node) SetMembers(members []Peer) {
 	}
 }
 
-// revoke removes m. The caller must hold n.mu. Closing a connection may wait for the peer, so that
-// part runs in another goroutine; everything else already uses the new list.
+// revoke removes m. The caller must hold n.mu. Closing a connection may wait for the peer, so
+// another goroutine does that. All other decisions already use the new list.
 func (n *Node) revoke(m *member) {
 	delete(n.members, m.peerID)
 	m.cancel()
@@ -154,8 +155,8 @@ func (n *Node) isAllowed(p peer.ID) bool {
 	return ok || p == n.peerID
 }
 
-// mayConnect reports whether a connection to or from p may exist. In addition to members this
-// includes relays that the operator configured.
+// mayConnect reports whether a connection to or from p may exist: p is a member, or a relay that the
+// operator configured.
 func (n *Node) mayConnect(p peer.ID) bool { return n.Allows(p) || n.relays.isStatic(p) }
 
 // WaitConnected waits until connections to all ids exist at the same time. It returns the error of
@@ -219,7 +220,7 @@ func (n *Node) onConnected(c network.Conn) {
 	n.onChange(c.RemotePeer())
 }
 
-// onDisconnected closes a member's bulk connections when its last ordinary connection closes.
+// onDisconnected closes a member's bulk connections when its last ordinary connection has closed.
 func (n *Node) onDisconnected(c network.Conn) {
 	p := c.RemotePeer()
 	n.noteIP(c)
@@ -229,7 +230,7 @@ func (n *Node) onDisconnected(c network.Conn) {
 	n.onChange(p)
 }
 
-// onChange wakes waiters for connections, and the member's own goroutine.
+// onChange wakes callers that wait for connections, and the member's own goroutine.
 func (n *Node) onChange(p peer.ID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -294,8 +295,8 @@ func (n *Node) waitDisconnected(ctx context.Context, m *member) {
 	}
 }
 
-// sleep waits for wait, for a change of m's connections, or for ctx. It reports whether m got new
-// addresses after having been dialled at others.
+// sleep waits for the given time, for a change of m's connections, or for ctx. It reports whether m
+// has new addresses that have not been dialled yet.
 func (n *Node) sleep(ctx context.Context, m *member, wait time.Duration) (renewed bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -340,7 +341,7 @@ func (n *Node) dialDirect(ctx context.Context, m *member, addrs []ma.Multiaddr) 
 	}
 }
 
-// clearBackoff removes the library's pauses between dials, because this package has its own.
+// clearBackoff removes libp2p's pauses between dials, because this package has pauses of its own.
 func (n *Node) clearBackoff(p peer.ID) {
 	if s, ok := n.host.Network().(*swarm.Swarm); ok {
 		s.Backoff().Clear(p)

@@ -38,14 +38,16 @@ var (
 // Options are the settings of a node. Key is required.
 type Options struct {
 	Key identity.Key
-	// Listen are multiaddrs, for example /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1. A
-	// node without any can be reached only through relays, and does not dial private networks.
+	// Listen contains multiaddrs, for example /ip4/127.0.0.1/tcp/0 and /ip4/127.0.0.1/udp/0/quic-v1.
+	// A node that listens on none can be reached only through relays, and does not dial private
+	// networks.
 	Listen []string
 	Logger *slog.Logger
 
 	// NoRelay disables relaying: the node neither serves as a relay nor uses one.
 	NoRelay bool
-	// Relays are addresses of circuit relays that are not members, each with /p2p/id.
+	// Relays contains the addresses of circuit relays that are not members. Each address ends with
+	// /p2p/ID.
 	Relays []string
 	// LocalDiscovery announces the node in the local network by multicast DNS and finds
 	// members there.
@@ -54,8 +56,8 @@ type Options struct {
 	// OnPenalty is called for misbehaving members, in the goroutine that detected the fault. The
 	// node also logs the fault. May be nil.
 	OnPenalty func(Penalty)
-	// MaxUploadRate bounds the upload of blobs, gossip and relayed data, in bytes per second; 0:
-	// unlimited.
+	// MaxUploadRate bounds the upload of blobs, gossip and relayed data, in bytes per second; 0
+	// means unlimited.
 	MaxUploadRate int64
 }
 
@@ -73,7 +75,7 @@ type Node struct {
 	upload    *rate.Limiter // nil: no limit
 	sending   atomic.Int32  // blobs that are being written
 	answering atomic.Int32  // current writes of all streams that are served
-	first     *rate.Limiter // part of upload for data that goes first
+	first     *rate.Limiter // limiter of data that precedes all other uploads
 	onPenalty func(Penalty)
 	records   records
 	dials     *dials
@@ -166,7 +168,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	return n, nil
 }
 
-// startServices starts the node's services for members other than carrying their bytes.
+// startServices starts the services that the node offers to members.
 func (n *Node) startServices(local bool) error {
 	n.servePeers()
 	if err := n.bulk.listen(n.host); err != nil {
@@ -186,7 +188,8 @@ func (n *Node) startServices(local bool) error {
 	return nil
 }
 
-// newHost creates the libp2p host: two transports, and no functions that reach beyond members.
+// newHost creates the libp2p host with two transports, QUIC and TCP, and without services for peers
+// that are not members.
 func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	resources, err := newResourceManager()
 	if err != nil {
@@ -208,7 +211,7 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 		libp2p.NoListenAddrs, // see below
 		libp2p.ResourceManager(resources),
 		libp2p.ConnectionGater(gater{n}),
-		// Members are few and known, and trimming would close connections that are needed.
+		// Members are few and known. Trimming would close connections that are needed.
 		libp2p.ConnectionManager(connmgr.NullConnMgr{}),
 		libp2p.BandwidthReporter(&n.bytes),
 		libp2p.SwarmOpts(swarm.WithDialRanker(rankDials)),
@@ -223,8 +226,9 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	if err != nil {
 		return nil, errors.Join(err, resources.Close())
 	}
-	// One by one: if all are passed together, libp2p accepts it if any one of them works, and a
-	// port that another program uses would only show as peers that cannot connect.
+	// Listen on the addresses one by one. If all are passed together, libp2p succeeds if any of them
+	// works. A port that another program uses would then only be noticed because peers cannot
+	// connect.
 	for _, text := range listen {
 		if err := listenOn(h, text); err != nil {
 			return nil, errors.Join(err, h.Close())
@@ -233,7 +237,8 @@ func (n *Node) newHost(key crypto.PrivKey, listen []string) (host.Host, error) {
 	return h, nil
 }
 
-// withRelays adds the addresses through relays to the addresses that are announced to members.
+// withRelays adds the node's addresses through its relays to the addresses that it announces to
+// members.
 func (n *Node) withRelays(addrs []ma.Multiaddr) []ma.Multiaddr {
 	direct := slices.DeleteFunc(slices.Clone(addrs), isCircuit)
 	return append(direct, n.relays.addrs()...)
@@ -287,7 +292,8 @@ func (n *Node) Addrs() []string {
 	return texts
 }
 
-// Bytes returns the number of bytes that all streams have carried, without framing and encryption.
+// Bytes returns the number of bytes that all streams have carried, not counting framing and
+// encryption.
 func (n *Node) Bytes() (sent, received uint64) {
 	return n.bytes.sent.Load(), n.bytes.received.Load()
 }
@@ -342,8 +348,8 @@ func (n *Node) run(f func()) bool {
 	return true
 }
 
-// enter counts the calling goroutine as one of the node's until leave is called. It reports false
-// if the node is closed.
+// enter makes Close wait for the calling goroutine until it calls leave. It reports false if the
+// node is closed.
 func (n *Node) enter() (leave func(), ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -8,30 +8,31 @@ import (
 
 const (
 	// paceRate is the lowest rate at which a member must read an answer, in bytes per second, if
-	// this node writes to no other stream: a member with a link of 0.25 Mbit/s reads from eight
-	// members at the same time. All streams share the uplink, which may be the slower side, so each
-	// must read only its share of linkRate, half of 0.25 Mbit/s.
+	// this node writes to no other stream. It allows for a member with a link of 0.25 Mbit/s that
+	// reads from eight members at the same time. All streams of this node share its uplink, which
+	// may be the slower side. With several streams, a member must therefore read only its share of
+	// linkRate, which is half of 0.25 Mbit/s.
 	paceRate = 2 << 10
 	linkRate = 16 << 10
-	// paceGrace is how long a member may be behind that rate.
+	// paceGrace is how far a member's reading may be behind this rate, as a time.
 	paceGrace = 5 * time.Second
 	// pacePiece is the number of bytes written with one deadline.
 	pacePiece = 64 << 10
 
-	// A member that this node has waited for this long, and that has read less than slowRate, in
-	// bytes per second, can be evicted for a member without a slot.
+	// A member that has made this node wait for at least slowTime, and that has read more slowly
+	// than slowRate (in bytes per second), can be evicted for a member without a slot.
 	slowTime = 10 * time.Second
 	slowRate = 64 << 10
 )
 
-// deadlineStream is a stream of either kind that is being served.
+// deadlineStream is a stream that is being served: an ordinary stream or one on a bulk connection.
 type deadlineStream interface {
 	Stream
 	SetWriteDeadline(time.Time) error
 }
 
 // pacedStream is a stream that is being served. Its writes fail if the other side reads too slowly.
-// Time between writes does not count.
+// Time between two writes does not count.
 type pacedStream struct {
 	deadlineStream
 	grace   time.Duration // remaining grace
@@ -42,7 +43,7 @@ type pacedStream struct {
 	ended    bool
 	since    time.Time     // when the current write started to wait for the other side; zero: no write
 	waited   time.Duration // total wait for the other side in previous writes
-	due      time.Duration // time that their bytes take at slowRate
+	due      time.Duration // time that the bytes of previous writes take at slowRate
 }
 
 // newPacedStream returns a stream with full grace. writing counts the writes of all streams that
@@ -51,8 +52,8 @@ func newPacedStream(s deadlineStream, writing *atomic.Int32) *pacedStream {
 	return &pacedStream{deadlineStream: s, grace: paceGrace, writing: writing}
 }
 
-// dueTime returns how long the other side may take to read a write of size bytes, in addition to
-// its grace.
+// dueTime returns how long the other side may take to read a write of size bytes, not counting its
+// grace. writers is the number of concurrent writes of this node.
 func dueTime(size int, writers int32) time.Duration {
 	rate := min(paceRate, max(linkRate/int64(max(writers, 1)), 1))
 	return time.Duration(int64(size) * int64(time.Second) / rate)
@@ -126,8 +127,8 @@ func (s *pacedStream) endWrite(n int) time.Duration {
 	return took
 }
 
-// slow reports whether the other side reads so slowly that it can be evicted for members without a
-// slot. It never waits for the other side.
+// slow reports whether the other side reads so slowly that it can be evicted for a member without a
+// slot. It does not wait for the other side.
 func (s *pacedStream) slow() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

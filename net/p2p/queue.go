@@ -9,14 +9,15 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// turnTime is how long an exchange waits for a slot. It is shorter than a holder of a blob may be
-// silent, so that clients do not mistake a busy server for a dead one.
+// turnTime is how long an exchange waits for a slot. It is shorter than the time that a holder of a
+// blob may be silent, so that clients do not mistake a busy server for a dead one.
 const turnTime = 2 * time.Second
 
-// queue assigns the slots of a protocol. The member with the fewest slots is next. If all slots are
-// taken, a new member gets a slot from the member with the most, if that has at least two more.
-// Therefore members that are fewer than the slots cannot keep others out. Members with one slot
-// each cannot keep others out by being slow either: a member without a slot gets theirs.
+// queue assigns the slots of a protocol. A free slot goes to the member with the fewest slots. If
+// all slots are taken, a new member gets a slot from the member with the most slots, if that member
+// has at least two. Therefore a few members cannot keep others out by using all slots. Many members
+// with one slot each cannot keep others out by reading slowly either: a member without a slot gets
+// the slot of a slow reader.
 type queue struct {
 	perPeer, total int
 
@@ -29,9 +30,9 @@ type queue struct {
 
 // share contains the numbers of one member's streams of a protocol.
 type share struct {
-	streams int // of these,
-	waiting int // waiting for a slot
-	serving int // with a slot
+	streams int // all streams
+	waiting int // streams that wait for a slot
+	serving int // streams with a slot
 }
 
 // place is one exchange that is served or waits for a slot.
@@ -47,7 +48,8 @@ func newQueue(perPeer, total int) *queue {
 	return &queue{perPeer: perPeer, total: total, shares: make(map[identity.ID]*share)}
 }
 
-// enter counts a stream of a member, until leave.
+// enter counts a stream of a member, until leave. It reports false if the member has too many
+// streams.
 func (q *queue) enter(from identity.ID) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,7 +74,8 @@ func (q *queue) leave(from identity.ID) {
 	}
 }
 
-// take waits for a slot. It reports false if there is none in time. The member must have entered.
+// take waits for a slot. It reports false if no slot becomes free in time. The member must have
+// entered.
 func (q *queue) take(ctx context.Context, p *place) bool {
 	q.mu.Lock()
 	if len(q.serving)+q.leaving < q.total {
@@ -142,11 +145,12 @@ func (q *queue) unseat(p *place) {
 	q.shares[p.from].serving--
 }
 
-// evictFor evicts an exchange in favor of p, which waits, if its member has so few slots that it
-// should have that one.
+// evictFor evicts an exchange in favor of the waiting exchange p. The victim belongs to the member
+// with the most slots, if it has more than p's member would have, or, if p's member has none, to a
+// member that reads slowly.
 func (q *queue) evictFor(p *place) {
 	if q.leaving >= len(q.waiting) {
-		return // the waiting exchanges will get the slots of the evicted ones
+		return // enough exchanges were already evicted for all that wait
 	}
 	own := q.shares[p.from]
 	expected := own.serving + own.waiting // including p

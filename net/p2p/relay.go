@@ -23,30 +23,31 @@ import (
 
 // A member behind a NAT or a firewall that cannot be dialled makes reservations at members that it
 // can dial (circuit relay v2), and other members reach it through them. If both ends have public
-// addresses, libp2p then tries hole punching (DCUtR). libp2p's own search for relays and its
-// AutoNAT are not used: the first ignores relays on private addresses, and the second dials back
-// from a key that is not a member's, which is refused. Here a node uses relays if it cannot reach
-// some member by dialling.
+// addresses, libp2p then tries hole punching (DCUtR). A node uses relays if it cannot reach some
+// member by dialling. libp2p's own search for relays is not used, because it ignores relays on
+// private addresses. libp2p's AutoNAT is not used either, because it dials back from a key that is
+// not a member's, and such connections are refused.
 const (
 	// relaysWanted is the number of relays at which a member keeps reservations.
 	relaysWanted = 3
-	// relayAfter is how long members must have been unreachable before relays are asked.
+	// relayAfter is how long some member must have been unreachable before this node asks relays for
+	// reservations.
 	relayAfter   = 2 * time.Second
 	relayEvery   = time.Second
 	reserveTime  = 5 * time.Second // for one attempt to get a reservation, or to connect through a relay
-	relaysTried  = 6               // for one member in one attempt to reach it
+	relaysTried  = 6               // relays tried in one attempt to reach a member
 	relayRefused = time.Minute     // pause before a relay that refused is asked again
 	directEvery  = 30 * time.Second
 
-	// Limits of a member as a relay: memory for these numbers of circuits. The circuits also share
-	// the node's upload rate.
+	// Limits of a member that serves as a relay. They bound the memory for circuits. The circuits
+	// also share the node's upload rate.
 	maxReservations = 64
 	maxCircuits     = 8 // of one member
 	relayBuffer     = 32 << 10
 	reservationTTL  = 10 * time.Minute
 )
 
-// relays contains a node's reservations, and the relays that it may ask for one.
+// relays contains a node's reservations at relays, and the relays that the operator configured.
 type relays struct {
 	static []peer.AddrInfo // configured by the operator, not members
 
@@ -111,7 +112,7 @@ func (r *relays) places() []peer.ID {
 	return places
 }
 
-// through returns the address of peers behind a connected relay.
+// through returns the circuit address that leads through the connected relay p.
 func through(p peer.ID) ma.Multiaddr {
 	return ma.StringCast("/p2p/" + p.String() + "/p2p-circuit")
 }
@@ -148,8 +149,8 @@ func (m membersOnly) AllowConnect(from peer.ID, _ ma.Multiaddr, to peer.ID) bool
 	return m.n.Allows(from) && m.n.Allows(to)
 }
 
-// throttledHost is the host passed to the relay service. Forwarded data shares the node's upload
-// rate.
+// throttledHost is the host passed to the relay service. It makes forwarded data share the node's
+// upload rate.
 type throttledHost struct {
 	host.Host
 	n *Node
@@ -244,8 +245,8 @@ func (n *Node) reserve() {
 	}
 }
 
-// candidates returns the relays to ask for a reservation, in order: the configured relays, then
-// members without penalties. The order differs between members, to distribute the load.
+// candidates returns the relays to ask for a reservation, in order: first the configured relays,
+// then members without penalties. Each node has another order of members, to distribute the load.
 func (n *Node) candidates() []peer.ID {
 	r := n.relays
 	r.mu.Lock()
@@ -282,7 +283,7 @@ func (n *Node) distance(p peer.ID) []byte {
 }
 
 // relaying returns the members that relay for other members and have a direct connection to this
-// node, without the avoided ones.
+// node. Avoided members are omitted.
 func (n *Node) relaying() []peer.ID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -299,9 +300,11 @@ func (n *Node) relaying() []peer.ID {
 	return ids
 }
 
-// placeEnds returns the end of a place by the monotonic clock of this machine, at most reservationTTL from now. The relay
-// sends the time by its own clock, and either clock may be wrong or set later. A member always gives reservationTTL: if its
-// clock is slow, the time that it sends is so near that this node would reserve again every second.
+// placeEnds returns when a reservation ends, by this machine's monotonic clock and at most
+// reservationTTL from now. A configured relay sends the time by its own clock, and either clock may
+// be wrong or be set later. A member always grants reservationTTL, so placeEnds ignores the time
+// that it sends. If the member's clock were slow, that time would be so near that this node would
+// reserve again every second.
 func placeEnds(now, expiration time.Time, atMember bool) time.Time {
 	if atMember {
 		return now.Add(reservationTTL)

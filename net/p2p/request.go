@@ -19,18 +19,19 @@ const (
 	MaxResponse = 16 << 20
 
 	// requestTimeout is the time limit of a request on either side. A large response may take
-	// longer: as long as at slowestAnswer, in bytes per second, a sixteenth of a link of 0.25
-	// Mbit/s, but at most longestAnswer.
+	// longer: as long as it takes at slowestAnswer, a sixteenth of a link of 0.25 Mbit/s in bytes
+	// per second, but at most longestAnswer.
 	requestTimeout = 30 * time.Second
 	slowestAnswer  = 2 << 10
 	longestAnswer  = 2 * time.Minute
-	// confirmedSize is the size from which on the receiver confirms a response. A smaller one may
-	// still be in the sender's own buffers.
+	// confirmedSize is the minimum size of a response that the receiver confirms. The sender needs
+	// the confirmation because a response may still be in its own buffers after it was written.
 	confirmedSize = 4 << 10
 
 	requestsPerPeer = 16
-	// requestsTotal is more than a third of the members of the largest run, which is 256. Each may
-	// hold a response in memory.
+	// requestsTotal is the maximum number of requests that are served at the same time. It is more
+	// than a third of 256, the members of the largest run. Each request may hold a response in
+	// memory.
 	requestsTotal = 96
 	maxErrorText  = 512 // bytes of the text of a refusal
 )
@@ -54,10 +55,10 @@ var (
 // Handle serves a protocol with single requests and responses from members. A request larger than
 // maxRequest bytes is refused unread. h may run many times concurrently. Its ctx ends when the
 // response has arrived at the other side. It ends earlier if h takes longer than 30 s, if the node
-// closes, or if the queue evicts the request: a member with fewer requests needs the slot, or the
-// receiver is slow and a member without a slot needs it. Responses count against
-// Options.MaxUploadRate and take precedence over blobs. The text of an error that h returns goes to
-// the other side, cut to 512 bytes.
+// closes, or if the queue evicts the request for another member. The queue evicts a request if a
+// member with fewer requests needs the slot, or if the receiver is slow and a member without a slot
+// needs it. Responses count against Options.MaxUploadRate and take precedence over blobs. The text
+// of an error that h returns goes to the other side, cut to 512 bytes.
 func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, from identity.ID, request []byte) ([]byte, error)) {
 	limits := StreamLimits{PerPeer: requestsPerPeer, Total: requestsTotal, Timeout: requestTime + requestTimeout + answerTime(MaxResponse)}
 	n.handleStream(name, limits, func(from identity.ID, s Stream) (answerFunc, error) {
@@ -79,7 +80,7 @@ func (n *Node) Handle(name string, maxRequest int, h func(ctx context.Context, f
 	n.bulk.serve(name, nil)
 }
 
-// ask calls a handler with a ctx that outlives the call, but ends if the call takes too long.
+// ask calls a handler. Its ctx remains valid after the call, but ends if the call takes too long.
 func ask(ctx context.Context, h func(context.Context, identity.ID, []byte) ([]byte, error), from identity.ID, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	late := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
@@ -124,9 +125,9 @@ func refuse(w io.Writer, reason error) error {
 	return writeResponse(w, statusRefused, []byte(text))
 }
 
-// Request sends request to a member and returns its response. It refuses a response larger than
-// maxResponse bytes without reading it. It ends with ctx, or after 30 s plus a second for every 2
-// KiB of maxResponse, at most two minutes.
+// Request sends request to a member and returns the member's response. It refuses a response larger
+// than maxResponse bytes without reading it. It ends with ctx, or after 30 s plus a second for every
+// 2 KiB of maxResponse, at most two minutes.
 //
 // Errors match ErrNotMember, ErrBusy, ErrRefused, ErrTooLarge, ErrMalformed or the error of ctx;
 // all others come from the connection.
@@ -153,7 +154,7 @@ func (n *Node) Request(ctx context.Context, to identity.ID, name string, request
 
 func exchange(s Stream, request []byte, maxResponse int) ([]byte, error) {
 	// The other side may refuse before it has read everything. The write then fails or blocks, and
-	// the answer has the reason.
+	// the response contains the reason.
 	written := make(chan error, 1)
 	go func() { written <- writeFrame(s, nil, request) }()
 	response, err := readResponse(s, maxResponse)

@@ -10,15 +10,15 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 )
 
-// Limits that keep a relay's slots available. A key without a seat costs an attacker nothing, and
-// an address little. So clients without a seat, and the clients of one network, get only this many
-// of the maxReservations.
+// Limits that keep a relay's reservations available. A key without a seat costs an attacker nothing,
+// and an address little. Therefore clients without a seat together get only maxWaitingPlaces of the
+// maxReservations, and the clients of one network get maxNetworkPlaces.
 const (
 	maxWaitingPlaces = maxReservations / 2
 	maxNetworkPlaces = maxReservations / 4
 )
 
-// placeTable contains the reservations at this node as a relay.
+// placeTable contains the reservations that other nodes have at this node, which is their relay.
 type placeTable struct {
 	mu     sync.Mutex
 	places map[peer.ID]reservation
@@ -30,8 +30,9 @@ type reservation struct {
 	until   time.Time
 }
 
-// take reports whether p, connected from an address, may make or renew a reservation, and if so
-// stores it. Other reservations count only if their holders are still there.
+// take reports whether p, connected from the address from, may make or renew a reservation, and if
+// so stores it. Reservations of other clients count only if their holders are still connected
+// (there).
 func (t *placeTable) take(p peer.ID, from ma.Multiaddr, waits bool, there func(peer.ID) bool, now time.Time) bool {
 	network := networkOf(from)
 	t.mu.Lock()

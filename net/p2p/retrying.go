@@ -14,9 +14,8 @@ import (
 // acceptPause is the pause before connections are accepted again after a failure.
 const acceptPause = time.Second
 
-// retryingUpgrader makes listeners that limit unknown clients and survive failures. Otherwise a
-// shared port is closed permanently after one failed accept, for example because of too many open
-// files.
+// retryingUpgrader makes listeners that limit unknown clients and survive failures. Without it, one
+// failed accept, for example because of too many open files, would close a shared port permanently.
 type retryingUpgrader struct {
 	transport.Upgrader
 	n *Node

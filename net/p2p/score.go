@@ -32,8 +32,9 @@ func (f Fault) points() float64 {
 }
 
 const (
-	// avoidedFrom is the penalty from which on a member is asked only if no other is left.
-	// maxPenalty is the maximum. Half of a penalty is forgiven every forgiveness.
+	// avoidedFrom is the number of points from which on a member is asked only if no other is left.
+	// maxPenalty is the maximum number of points. Half of a member's points are forgiven every
+	// forgiveness.
 	avoidedFrom = 20
 	maxPenalty  = 400
 	forgiveness = 10 * time.Minute
@@ -58,7 +59,7 @@ type conduct struct {
 	points   float64
 	grave    float64 // without points for stalls
 	at       time.Time
-	pardoned time.Time // when stalls were last forgiven at once
+	pardoned time.Time // when a new connection last cleared the points for stalls
 	faults   map[Fault]*report
 }
 
@@ -131,9 +132,9 @@ func (s *records) makeRoom() {
 	delete(s.by, least)
 }
 
-// connected forgives all stalls of a member with a new connection: it may have been killed, or its
-// link down, while it was asked. It does this once in forgiveness, because a member that stalls
-// deliberately could also reconnect.
+// connected forgives all stalls of a member with a new connection: the member may have been
+// restarted, or its link may have been down, when it was asked. It does this at most once in every
+// forgiveness, because a member that stalls deliberately could also reconnect.
 func (s *records) connected(id identity.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,9 +161,9 @@ func (s *records) gravePoints(id identity.ID) float64 {
 	return r.grave * r.left()
 }
 
-// Penalise records a fault of a member. The node logs it and calls Options.OnPenalty. It asks
-// penalised members last for blobs, and ignores a member with too many points, except points for
-// stalls. Points halve every ten minutes.
+// Penalise records a fault of a member. The node logs it and calls Options.OnPenalty. The node asks
+// penalised members last for blobs, and ignores a member with too many points, not counting points
+// for stalls. Points halve every ten minutes.
 func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 	p, report := n.records.add(id, fault, detail)
 	if !report {
@@ -181,9 +182,9 @@ func (n *Node) Penalise(id identity.ID, fault Fault, detail string) {
 // Score returns a member's score: 0 without penalties, otherwise negative.
 func (n *Node) Score(id identity.ID) float64 { return 0 - n.records.points(id) }
 
-// GraveScore is Score without penalties for stalls. A member with a slow connection and many
-// requests stalls just as one does that stalls deliberately. Stalls therefore only move a member to
-// the end of the order for blobs.
+// GraveScore is the score without penalties for stalls. An honest member with a slow connection and
+// many requests stalls just like a member that stalls deliberately. Stalls therefore only move a
+// member to the end of the order for blobs.
 func (n *Node) GraveScore(id identity.ID) float64 { return 0 - n.records.gravePoints(id) }
 
 // Avoids reports whether the node prefers other members because of recent misbehaviour.

@@ -19,14 +19,16 @@ const requestTime = 5 * time.Second
 // errRefused ends an exchange for which there is no slot.
 var errRefused = errors.New("too many exchanges at once")
 
-// A beginFunc reads a request and returns a function that answers it, or nil if nothing is left to
-// do. Reading costs the server little, but answering may cost much, so only answering needs a slot.
+// A beginFunc reads a request and returns a function that answers it, or nil if there is nothing to
+// answer. Reading costs the server little, but answering may cost much, so only answering needs a
+// slot.
 type (
 	beginFunc  func(from identity.ID, s Stream) (answerFunc, error)
 	answerFunc func(ctx context.Context) error
 )
 
-// begin reads the bytes that every stream starts with, and lets h read them from the stream again.
+// begin reads the first l.Request bytes of a stream, and then lets h read them from the stream
+// again.
 func (l StreamLimits) begin(h StreamHandler) beginFunc {
 	return func(from identity.ID, s Stream) (answerFunc, error) {
 		request := make([]byte, l.Request)

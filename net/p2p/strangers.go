@@ -15,15 +15,17 @@ import (
 )
 
 // firstBytes is the number of bytes that libp2p reads from a TCP connection to determine its
-// protocol. For these it waits half a minute, with 64 connections at the same time.
+// protocol. libp2p waits half a minute for them, and does so for only 64 connections at the same
+// time.
 const (
 	firstBytes = 3
 	firstTime  = 5 * time.Second // time limit for these bytes
 )
 
-// strangers contains the TCP connections that have not proved a key yet. They are accepted after
-// they have sent something, and counted until they have proved a key. Silent and slow connections
-// have a few slots, separate from libp2p's. If all are taken, the oldest connection is evicted.
+// strangers contains the TCP connections that have not proved a key yet. A connection is accepted
+// after it has sent something, and counted until it has proved a key. Silent and slow connections
+// have a few slots, separate from libp2p's. If all slots are taken, the oldest connection is
+// evicted.
 type strangers struct {
 	limiter *admission.Limiter
 
@@ -50,7 +52,7 @@ type tcpConn interface {
 	MultipathTCP() (bool, error)
 }
 
-// strangeConn is a connection that has not proved a key yet.
+// strangeConn is a TCP connection that has not proved a key yet.
 type strangeConn struct {
 	tcpConn
 	strangers *strangers
@@ -93,7 +95,7 @@ func (s *strangers) shown(remote net.Addr) {
 	}
 }
 
-// shownAt is shown for an address in libp2p's type.
+// shownAt is like shown, for an address of libp2p's type.
 func (s *strangers) shownAt(remote ma.Multiaddr) {
 	if addr, err := manet.ToNetAddr(remote); err == nil {
 		s.shown(addr)

@@ -77,11 +77,11 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 		count int
 		says  string
 	}{
-		"200 silent":       {200, ""},
-		"400 silent":       {400, ""},
-		"200 that stop":    {200, "\x13/multistream/1.0.0\n"},
-		"200 TLS":          {200, "\x16\x03\x01\x02\x00"},
-		"200 that say two": {200, "\x13/"},
+		"200 silent":         {200, ""},
+		"400 silent":         {400, ""},
+		"200 that stop":      {200, "\x13/multistream/1.0.0\n"},
+		"200 TLS":            {200, "\x16\x03\x01\x02\x00"},
+		"200 with two bytes": {200, "\x13/"},
 	} {
 		t.Run(name, func(t *testing.T) { // one at a time: a thousand connections starve a small machine
 			a, b := p2ptest.Node(t, "a", onlyTCP), p2ptest.Node(t, "b", onlyTCP)
@@ -94,7 +94,8 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// comesIn checks that b can connect to a, after unknown clients have kept a busy for a while.
+// comesIn checks that node b can connect to node a after unknown clients have occupied a for a
+// while.
 func comesIn(ctx context.Context, t *testing.T, a, b *p2p.Node) {
 	t.Helper()
 	time.Sleep(2 * time.Second)

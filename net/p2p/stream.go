@@ -15,11 +15,12 @@ import (
 
 // Errors of streams.
 var (
-	// ErrBusy means that the other side has no slot for this stream, or gave its slot to a member
-	// with fewer streams. Try again later or with another member.
+	// ErrBusy means that the other side has no slot for this stream, or gave its slot to another
+	// member. Try again later or with another member.
 	ErrBusy = errors.New("peer is busy")
 	// ErrHungUp means that the other side closed a connection of OpenBulk. It may have been busy,
-	// since it has no other way to report that, or have failed. A stream would return the reason.
+	// because it cannot report that in another way, or it may have failed. On a stream it would send
+	// the reason.
 	ErrHungUp = errors.New("peer hung up")
 )
 
@@ -32,21 +33,21 @@ type Stream interface {
 	SetDeadline(time.Time) error
 }
 
-// StreamLimits bound the resources that a protocol may use on the serving side.
+// StreamLimits bounds the resources that a protocol may use on the serving side.
 type StreamLimits struct {
 	PerPeer int           // concurrent streams of one member; more are refused
 	Total   int           // streams served concurrently; more wait for a short time
 	Timeout time.Duration // for serving one stream
 	// Request is the number of bytes that every stream starts with. A stream is served, and counts
-	// against Total, only after these bytes have arrived, for which the other side has a few
-	// seconds. The handler reads them from the stream.
+	// against Total, only after these bytes have arrived. The other side has a few seconds to send
+	// them. The handler reads them from the stream as usual.
 	Request int
 }
 
-// StreamHandler serves one stream from a member. ctx ends with the stream's deadline, with the
-// node, or when the node needs the slot for another member: for one with fewer streams or, if this
-// member reads slowly, for one without a stream. Writes fail if the member reads almost nothing.
-// The stream is closed after nil and reset after an error or a panic.
+// StreamHandler serves one stream from a member. ctx ends with the stream's deadline, with the node,
+// or when the node needs the slot for another member: a member with fewer streams or, if this member
+// reads slowly, a member without a stream. Writes fail if the member reads almost nothing. The
+// stream is closed if the handler returns nil, and reset after an error or a panic.
 type StreamHandler func(ctx context.Context, from identity.ID, s Stream) error
 
 // HandleStream serves a protocol. It replaces an earlier handler of the same protocol.
@@ -80,7 +81,7 @@ func (n *Node) OpenStream(ctx context.Context, to identity.ID, name string) (Str
 	connected := n.isConnected(p)
 	s, err := n.host.NewStream(ctx, p, protocol.ID(name))
 	if err != nil && connected && ctx.Err() == nil {
-		// A connection that the other side refused, or that has died, seems to work until its first
+		// A connection that has died, or that the other side refused, seems to work until its first
 		// stream fails.
 		s, err = n.host.NewStream(ctx, p, protocol.ID(name))
 	}

@@ -13,13 +13,13 @@ const (
 	// uploadBurst is the maximum burst under a limit of the upload rate, in bytes.
 	uploadBurst = 256 << 10
 	// uploadPiece is the number of bytes that one stream sends before another stream's turn. With
-	// large pieces a stream would be silent for so long that the other side would take this node
-	// for stalled.
+	// larger pieces a stream would be silent for so long that the other side would think that this
+	// node stalls.
 	uploadPiece = 16 << 10
 )
 
-// newFirstLimiter returns the limiter of data that goes before everything else, which may use half
-// of the total rate; nil for 0: unlimited.
+// newFirstLimiter returns the limiter of data that precedes all other data, with half of the total
+// rate. It returns nil for 0, which means unlimited.
 func newFirstLimiter(bytesPerSecond int64) *rate.Limiter {
 	if bytesPerSecond <= 0 {
 		return nil
@@ -27,9 +27,9 @@ func newFirstLimiter(bytesPerSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(max(1, bytesPerSecond/2)), uploadBurst)
 }
 
-// ThrottleFirst returns a writer for small messages that must not wait behind blobs. They take
-// their share of Options.MaxUploadRate before all other data. They wait only if they alone would
-// exceed half of it. A Write ends with ctx.
+// ThrottleFirst returns a writer for small messages that must not wait behind blobs. Their bytes
+// count against Options.MaxUploadRate before all other data. A Write waits only if such messages
+// alone would exceed half of that rate. A Write ends with ctx.
 func (n *Node) ThrottleFirst(ctx context.Context, w io.Writer) io.Writer {
 	if n.upload == nil {
 		return w
@@ -49,7 +49,8 @@ func (d debited) Write(p []byte) (int, error) {
 	return d.w.Write(p)
 }
 
-// newUploadLimiter returns the limiter of a rate in bytes per second; nil for 0: unlimited.
+// newUploadLimiter returns the limiter of a rate in bytes per second. It returns nil for 0, which
+// means unlimited.
 func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {
 	if bytesPerSecond <= 0 {
 		return nil
@@ -57,8 +58,8 @@ func newUploadLimiter(bytesPerSecond int64) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(bytesPerSecond), uploadBurst)
 }
 
-// Throttle returns a writer that is limited to Options.MaxUploadRate, which all writers of Throttle
-// share. A Write ends with ctx.
+// Throttle returns a writer whose rate counts against Options.MaxUploadRate together with all other
+// writers from Throttle. A Write ends with ctx.
 func (n *Node) Throttle(ctx context.Context, w io.Writer) io.Writer {
 	w = counted{&n.sending, w}
 	if n.upload == nil {
@@ -95,7 +96,7 @@ const (
 	longestYield = time.Second
 )
 
-// yielding writes small pieces, and waits before each one while others write.
+// yielding writes in small pieces, and waits before each piece while other data is being written.
 type yielding struct {
 	ctx  context.Context
 	busy *atomic.Int32

@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// maxCountedPeers is the maximum number of peers whose bytes are counted separately: the members of
-// many epochs.
+// maxCountedPeers is the maximum number of peers whose bytes are counted separately. It suffices for
+// the members of many epochs.
 const maxCountedPeers = 4096
 
 // traffic counts the bytes of each peer.

@@ -26,15 +26,16 @@ const (
 	// default is one connection in five seconds for each address.
 	handshakesPerSecond = 200
 	handshakesBurst     = 1024
-	// strangersAtOnce is the maximum number of connections that have not proved a key yet: those
-	// over TCP (strangers), and some over QUIC, which has its own protection against many.
+	// strangersAtOnce is the maximum number of connections that have not proved a key yet: all such
+	// connections over TCP (strangers), and some over QUIC, which has its own protection against
+	// floods.
 	strangersAtOnce = admission.MaxWaiting + 256
 	// quicAfterTCP is how long a dial to a private address waits for TCP before trying QUIC.
 	quicAfterTCP = 250 * time.Millisecond
 )
 
-// newResourceManager returns limits for memory, streams and connections by the machine's size. It
-// lets many members share one address, because the gater decides which of them may connect.
+// newResourceManager returns limits for memory, streams and connections that depend on the machine's
+// size. Many members may share one address, because the gater decides who may connect.
 func newResourceManager() (network.ResourceManager, error) {
 	limits := rcmgr.DefaultLimits
 	libp2p.SetDefaultServiceLimits(&limits)
@@ -88,8 +89,8 @@ func rankDials(addrs []ma.Multiaddr) []network.AddrDelay {
 	return ranked
 }
 
-// bandwidth counts the bytes of all streams exactly. The library's own counter lags by a second and
-// needs a goroutine that never ends.
+// bandwidth counts the bytes of all streams exactly. libp2p's own counter lags by a second and needs
+// a goroutine that never ends.
 type bandwidth struct {
 	sent, received atomic.Uint64
 	peers          traffic
@@ -111,7 +112,7 @@ func (b *bandwidth) LogRecvMessageStream(n int64, _ protocol.ID, from peer.ID) {
 	b.peers.of(from).received.Add(uint64(max(n, 0)))
 }
 
-// The rest of the interface is about protocols and rates, which this package does not use.
+// The other methods of the interface are about protocols and rates, which this package does not use.
 
 func (b *bandwidth) GetBandwidthForPeer(peer.ID) metrics.Stats             { return metrics.Stats{} }
 func (b *bandwidth) GetBandwidthForProtocol(protocol.ID) metrics.Stats     { return metrics.Stats{} }

@@ -26,9 +26,9 @@ const maxKnownServersSize = 1 << 20
 // lockTimeout is the maximum wait for another program that is adding a server.
 const lockTimeout = 5 * time.Second
 
-// KnownServers is a file with the first key seen for each server address. A line of the file
-// contains an address and a key in base58, separated by a space. Empty lines and lines that start
-// with # are skipped. The first line of an address counts.
+// KnownServers is a file with the first key seen for each server address. Each line contains an
+// address and a key in base58, separated by a space. Empty lines and lines that start with # are
+// skipped. If an address has several lines, the first counts.
 type KnownServers struct {
 	Path string
 	// FirstUse is called when an unknown address has been added. May be nil.
@@ -50,9 +50,9 @@ func DefaultKnownServers() (string, error) {
 	return filepath.Join(dir, "psyche", "known_servers"), nil
 }
 
-// Choose selects how to verify a server, from user input: serverKey is its key in base58. If it is
-// empty, path is the path of a file of known servers, by default DefaultKnownServers. One of the
-// two results is set. firstUse becomes KnownServers.FirstUse.
+// Choose selects how to verify a server, from user input. serverKey is the server's key in base58.
+// If it is empty, path is the path of a file of known servers, by default DefaultKnownServers.
+// Choose returns either the key or the file. firstUse becomes KnownServers.FirstUse.
 func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identity.ID, *KnownServers, error) {
 	if serverKey != "" {
 		id, err := identity.ParseID(serverKey)
@@ -70,8 +70,8 @@ func Choose(serverKey, path string, firstUse func(string, identity.ID)) (identit
 	return identity.ID{}, &KnownServers{Path: path, FirstUse: firstUse}, nil
 }
 
-// Check returns a function that accepts the key recorded for address. If address is unknown, the
-// function records the given key. Any other key is ErrServerChanged.
+// Check returns a function that accepts only the key recorded for address, and otherwise returns
+// ErrServerChanged. If address is unknown, the function records the given key and accepts it.
 func (k *KnownServers) Check(address string) func(identity.ID) error {
 	return func(found identity.ID) error {
 		k.mu.Lock()
@@ -83,7 +83,7 @@ func (k *KnownServers) Check(address string) func(identity.ID) error {
 		if err != nil {
 			return err
 		}
-		known, err := k.check(address, found) // another program may have added it, or was about to
+		known, err := k.check(address, found) // another program may have added it meanwhile
 		if !known && err == nil {
 			err = k.add(address, found)
 		}
@@ -95,8 +95,8 @@ func (k *KnownServers) Check(address string) func(identity.ID) error {
 	}
 }
 
-// check reports whether the address has this key in the file. It returns ErrServerChanged if it has
-// another key.
+// check reports whether the file contains this key for the address. It returns ErrServerChanged if
+// the file contains another key for it.
 func (k *KnownServers) check(address string, found identity.ID) (bool, error) {
 	want, line, err := k.find(address)
 	if err != nil || line == 0 || want == found {
@@ -107,8 +107,8 @@ func (k *KnownServers) check(address string, found identity.ID) (bool, error) {
 }
 
 // lock keeps other programs from adding to the file until the returned function is called. If the
-// file system does not support locks, there is none. Two programs that see a new server at the same
-// time may then both add it, and the first line counts.
+// file system does not support locks, lock does nothing. Two programs that see a new server at the
+// same time may then both add it, and the first line counts.
 func (k *KnownServers) lock() (free func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(k.Path), 0o755); err != nil {
 		return nil, fmt.Errorf("known servers: %w", err)

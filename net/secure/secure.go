@@ -15,14 +15,14 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// protocolName is the ALPN name, which keeps programs with other protocols out (RFC 7301).
+// protocolName is the ALPN name (RFC 7301). It keeps out programs with other protocols.
 const protocolName = "psyche"
 
-// Errors of this package. A retry does not help.
+// Errors of this package. Retrying does not help.
 var (
 	// ErrWrongServer means that the host proved another ID than the pinned one.
 	ErrWrongServer = errors.New("the server's key is not the expected key")
-	// ErrServerChanged means that the host of a known address has another ID than before.
+	// ErrServerChanged means that the host of a known address now has another ID.
 	ErrServerChanged = errors.New("the key of the server has changed")
 )
 

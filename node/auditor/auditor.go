@@ -27,8 +27,8 @@ type Client interface {
 	Round(step uint32) (*tally.Tally, tally.Commitment)
 	// Model returns the state of the trainer's weights, and the step that was applied to them last.
 	Model() (step uint32, m Model)
-	// Spare reports whether the training leaves the trainer idle in the running round and, as far
-	// as that is known, in the next one.
+	// Spare reports whether the trainer has time for audits, because it does not train, in the
+	// running round and, as far as that is known, in the next one.
 	Spare() (now, next bool)
 	// SettleTime returns how long reading the tokens of a batch may take.
 	SettleTime() time.Duration
@@ -45,10 +45,10 @@ const (
 	Outgoing              // the weights of an epoch whose rounds are over, but not all applied
 )
 
-// Engine controls the trainer, which does one thing at a time. Its methods are called in the
-// member's loop.
+// Engine controls the trainer, which runs one operation at a time. The methods of Engine are called
+// in the member's loop.
 type Engine interface {
-	// Auditor returns the trainer if results are audited, else nil.
+	// Auditor returns the trainer in a run with audits, else nil.
 	Auditor() env.Auditor
 	// Lag returns the number of rounds after which results are applied.
 	Lag() uint32
@@ -57,11 +57,11 @@ type Engine interface {
 	Signed() uint32
 	// Idle reports whether the trainer is idle. Only an idle trainer accepts work.
 	Idle() bool
-	// Recompute runs a task that recomputes a result of a step. The function that the task returns
-	// runs in the loop. The task is cancelled if other work needs the trainer, unless urgent is
+	// Recompute runs a task that recomputes a result of a step. The loop then runs the function that
+	// the task returned. If other work needs the trainer, the task is cancelled, unless urgent is
 	// true.
 	Recompute(step uint32, urgent bool, task func(ctx context.Context) func())
-	// Yield ends the urgency of a running recomputation.
+	// Yield lets other work cancel a running recomputation, even if it was urgent.
 	Yield()
 	// ResetOptimizer resets the momentum to zero. After success it calls done in the loop.
 	ResetOptimizer(done func())
@@ -81,10 +81,11 @@ type Options struct {
 	Data   env.DataProvider
 	Client Client
 	Engine Engine
-	// Submit sends an action to the run, unless the same action is in flight or was answered a
-	// moment ago. accepted runs in the loop.
+	// Submit sends an action to the run. kind and about identify the action: Submit does nothing if
+	// the same action is in flight or was answered a moment ago. If the run accepts the action,
+	// accepted runs in the loop.
 	Submit func(kind string, about any, action coordinator.Action, accepted func())
-	// Needed reports whether the running round cannot have a quorum if this client leaves.
+	// Needed reports whether the running round would have no quorum without this client.
 	Needed func() bool
 	Emit   func(event.Body)
 	Log    *slog.Logger
@@ -103,10 +104,10 @@ type Auditor struct {
 	payloads *payloadStore
 	openings *openings
 	dice     dice
-	chain    *Chain              // nil: this client has no result from which another could continue
+	chain    *Chain              // this client's results; nil: none, so the next result starts with zero momentum
 	seeds    map[uint32][32]byte // audit seeds of results, by step
 	served   uint32              // step of the round for which the budgets of openings were renewed
-	fresh    uint32              // the run must know that the optimizer started at this step or later
+	fresh    uint32              // this client may train once the run knows that its optimizer started at this step or later
 
 	thrown    uint32 // step of the round of the newest draw
 	reviews   map[resultID]*review
@@ -116,7 +117,7 @@ type Auditor struct {
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
 	pressed   uint32        // step of the newest round whose training waited for a trial
-	took      time.Duration // duration of the newest recomputation; for a cancelled one its time so far
+	took      time.Duration // duration of the newest recomputation, even if it was cancelled
 }
 
 // New returns an Auditor that has done nothing yet, and removes files that an earlier process left.
@@ -136,7 +137,7 @@ func New(o Options) *Auditor {
 	}
 }
 
-// Serve serves openings to members that request them.
+// Serve starts to serve openings to members and jurors that request them.
 func (a *Auditor) Serve() { a.openings.Serve(a.Network) }
 
 // Close removes the files of results. All tasks must have ended.
@@ -145,8 +146,8 @@ func (a *Auditor) Close() error { return a.payloads.Close() }
 // Begin sets the run. It must be called first.
 func (a *Auditor) Begin(run [32]byte) { a.dice = newDice(a.Key.Private().Seed(), run) }
 
-// Observe processes a newer state. The client calls it before it reacts to the state, because the
-// chunks to open must be known before the client makes its next result.
+// Observe processes a newer state. The client calls it before it reacts to the state itself, because
+// the client must know which chunks of its newest result to open before it makes the next one.
 func (a *Auditor) Observe() {
 	s := a.Client.State()
 	if s.Config.VerificationPercent == 0 {
@@ -169,12 +170,12 @@ func (a *Auditor) Observe() {
 	a.findTrials()
 	a.admit()
 	if s.Progress.Step != a.pressed || s.RunState != coordinator.RoundTrain {
-		a.Engine.Yield() // the round of the urgent work is over
+		a.Engine.Yield() // the round that granted time for an urgent recomputation is over
 	}
 }
 
-// admit decides which clients may request openings: jurors first, then members. A pending client
-// that is not a juror is not served, because it has no seat to lose.
+// admit decides which clients may request openings: jurors and members. Jurors are served first. Other
+// pending clients are not served: a client without a seat has nothing to lose if it abuses requests.
 func (a *Auditor) admit() {
 	s, all := a.Client.State(), make(audience)
 	for i := range s.Epoch.Clients {
@@ -213,20 +214,20 @@ func (a *Auditor) Advance() {
 	if a.Client.State().Config.VerificationPercent == 0 || a.Engine.Auditor() == nil {
 		return
 	}
-	a.follow(a.Chain()) // although no training waits for it
+	a.follow(a.Chain()) // members expect the opening even if this client does not train next
 	for _, key := range slices.SortedFunc(maps.Keys(a.trials), resultID.Compare) {
 		a.judge(a.trials[key])
 	}
 	a.audit()
 }
 
-// weights returns the newest step that is applied to the trainer's weights. ok is false while they
-// belong to no step, or to a step that is not kept here.
+// weights returns the newest step that is applied to the trainer's weights. ok is false if the weights
+// match no step, or if the auditor does not keep that step's round.
 func (a *Auditor) weights() (step uint32, ok bool) {
 	switch step, model := a.Client.Model(); model {
 	case Replica:
 		return step, true
-	case Final: // of this client's last epoch
+	case Final: // the weights may be from an epoch before the kept rounds
 		rounds := a.past.Rounds(1)
 		return step, len(rounds) > 0 && rounds[0].Step == step
 	}

@@ -19,7 +19,7 @@ import (
 type auditCase struct {
 	resultID
 	phase phase
-	poll  poll // of the current phase
+	poll  poll // requests of the current phase
 
 	asked coordinator.Progress // progress of the run when the trainer was first asked for its opening
 
@@ -29,14 +29,14 @@ type auditCase struct {
 	drawn                 []uint32    // chunks that the trainer must open
 	chunks                []uint32    // subset of drawn that this case needs
 	gathered              gathering
-	early                 bool // it is judged by some of the chunks, before the others arrive
-	judgedEarly           bool
-	culprit               int // position of a faulty chunk among the drawn chunks
+	early                 bool // the case is judged by the chunks that have arrived
+	judgedEarly           bool // it was judged early, and passed
+	culprit               int  // position of a faulty chunk among the drawn chunks
 	opening               []byte
 	tokens                data.Batch
 	differ                bool // this client's tokens differ from the tokens that the trainer claims to have received
 	took                  time.Duration
-	failed                int // number of recomputed gradients that did not fit
+	failed                int // number of recomputed gradients that did not match
 
 	outcome outcome
 	reason  string
@@ -46,10 +46,10 @@ type auditCase struct {
 type phase uint8
 
 const (
-	waitsForRound phase = iota // and for the seed that draws the chunks
+	waitsForRound phase = iota // until it is applied, and the seed that draws the chunks is known
 	waitsForTokens
-	waitsForOpening // from its trainer, and from other members
-	waitsForEngine  // to compute the gradient
+	waitsForOpening // requested from the trainer and from other members
+	waitsForEngine  // until the trainer can compute the gradient
 	isFound
 	isTold // reported to users
 )
@@ -58,9 +58,9 @@ const (
 type outcome string
 
 const (
-	unclear   outcome = "unclear" // this client cannot determine it
+	unclear   outcome = "unclear" // this client lacks data to judge the result
 	wrongData outcome = "other data"
-	notHeld   outcome = "not held" // there is no such held result
+	notHeld   outcome = "not held" // the trainer has no attested result in the round
 	passed    outcome = "passed"
 	faulty    outcome = "faulty"
 	silent    outcome = "silent"
@@ -80,13 +80,13 @@ func (q *auditCase) end(o outcome, format string, values ...any) {
 // next starts the next phase.
 func (q *auditCase) next(p phase) { q.phase, q.poll = p, poll{} }
 
-// manner contains the settings of a case.
+// manner contains the settings that differ between an audit and a trial.
 type manner struct {
 	others    func() []identity.ID    // members other than the trainer that may have parts of the opening
 	challenge func([]uint32) []uint32 // selects the chunks that the case needs; nil: all drawn chunks
-	accuses   bool                    // only errors beyond the wider limits count, and only if a second computation confirms them
+	accuses   bool                    // uses wider limits, and confirms errors by a second computation
 	engine    bool                    // the trainer may be used now
-	within    time.Duration           // time during which other work does not preempt it; 0: any other work does
+	within    time.Duration           // time limit of a recomputation that other work cannot cancel; 0: other work can
 }
 
 // pursue continues a case. It never blocks.
@@ -115,7 +115,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 		q.end(unclear, "this client does not know the round")
 		return
 	case !kept || !drawn:
-		return // not applied yet, or not over
+		return // the round is not applied yet, or the seed is not known yet
 	}
 	r, found := a.past.Find(q.Step, q.Trainer)
 	switch {
@@ -132,7 +132,7 @@ func (a *Auditor) findResult(q *auditCase, m manner) {
 	root, history := a.past.Previous(&r)
 	switch history {
 	case lineageUnknown:
-		q.end(unclear, "this client does not know the result that it continues from")
+		q.end(unclear, "this client does not know the earlier result that the result continues from")
 		return
 	case lineageBroken:
 		q.end(faulty, "the result continues from the momentum after step %d, which is not the step of the trainer's newest attested result", r.Header.Previous)
@@ -182,9 +182,9 @@ func (a *Auditor) readResult(q *auditCase, m manner, root, seed [32]byte, sender
 	})
 }
 
-// getTokens gets the batch, and compares it with the tokens that the trainer claims it received. If
-// both come from a data server, the server may be dishonest. Otherwise the trainer is responsible
-// for having read the same data as all others.
+// getTokens reads the batch, and compares its tokens with the tokens that the trainer claims to have
+// received. If the tokens differ and come from a data server, the server may be dishonest. Without a
+// data server, the trainer is to blame, because it must read the same data as all other members.
 func (a *Auditor) getTokens(q *auditCase) {
 	r := q.result
 	q.poll.ask(a.Tasks, a.Client.SettleTime(), func(ctx context.Context) func() {
@@ -193,7 +193,7 @@ func (a *Auditor) getTokens(q *auditCase) {
 			differ := err == nil && tokens.Hash() != r.Header.Batch
 			switch {
 			case err != nil && q.opening == nil && q.poll.asked >= leastAsked:
-				q.next(waitsForOpening) // and afterwards returns to this phase
+				q.next(waitsForOpening) // after that phase, this one is tried again
 			case err != nil:
 				a.Log.Debug("cannot read the tokens for an audit", "step", q.Step, "err", err)
 			case differ && tokens.Receipt == nil:
@@ -202,7 +202,7 @@ func (a *Auditor) getTokens(q *auditCase) {
 			case differ || q.opening == nil:
 				q.tokens, q.differ = tokens, differ
 				if differ {
-					q.gathered.reset(len(q.chunks)) // now a part needs a receipt
+					q.gathered.reset(len(q.chunks)) // from now on, only parts with a receipt are accepted
 				}
 				q.next(waitsForOpening)
 			default:
@@ -213,24 +213,24 @@ func (a *Auditor) getTokens(q *auditCase) {
 	})
 }
 
-// leastAsked is the number of requests for a batch before the opening is requested, which may
-// excuse the trainer.
+// leastAsked is the number of failed requests for a batch after which this client first requests the
+// opening, which may excuse the trainer, and then the batch again.
 const leastAsked = 5
 
-// askingTime is the time and the number of rounds without a part after which a trainer counts as
-// silent.
+// askingTime defines when a trainer counts as silent: if no part of its opening has arrived for the
+// given time and number of rounds.
 type askingTime struct {
 	time   time.Duration
 	rounds uint32
-	more   time.Duration // in addition, once a part has arrived
-	busy   time.Duration // in addition, if the trainer answers that it has no turn
+	more   time.Duration // added to time once a part has arrived
+	busy   time.Duration // added to time if the trainer answers that it is busy
 }
 
-// isSilent reports whether a trainer does not open its result although it is online. This client
-// has asked for long enough, and no verified part of the opening has arrived, from the trainer or
-// from any other member. The trainer is a member whose optimizer includes the step, and a later
-// result of it arrived in one of the newest rounds. That result only proves that the trainer is
-// online, not that its link is fast.
+// isSilent reports whether a trainer does not open its result although it is online. That is so if
+// this client has asked for long enough since the last verified part arrived, from the trainer or
+// from any other member. In addition, the trainer must be a healthy member whose optimizer includes
+// the step, and a later result of the trainer must have arrived in one of the newest rounds. Such a
+// result proves only that the trainer is online, not that its link is fast.
 func (a *Auditor) isSilent(q *auditCase, least askingTime) bool {
 	s, g := a.Client.State(), &q.gathered
 	patience := least.time

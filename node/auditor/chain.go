@@ -14,9 +14,9 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Chain is the sequence of this client's results. The next result is made only when the outcome of
-// the newest is known: a held result has been opened, and the momentum of any other result has been
-// rolled back. The loop and the training use a Chain concurrently.
+// Chain is the sequence of this client's results. The client makes the next result only when the
+// outcome of the newest is known. Before that, a held result is opened, and the momentum of any other
+// result is rolled back. The loop and the training use a Chain concurrently.
 type Chain struct {
 	of      *Auditor // used only for fields that never change
 	trainer env.Auditor
@@ -29,7 +29,7 @@ type Chain struct {
 type link struct {
 	step    uint32 // 0: none was made
 	sent    []codec.TensorResult
-	receipt *data.Receipt // for its batch; nil: none
+	receipt *data.Receipt // the data server's receipt for the batch; nil: none
 
 	fate    fate
 	settled bool      // the trainer knows the outcome
@@ -45,8 +45,8 @@ type fate uint8
 
 const (
 	undecided  fate = iota
-	wasHeld         // by witnesses
-	wasDropped      // the momentum must be rolled back
+	wasHeld         // a quorum of witnesses holds it
+	wasDropped      // not held: the momentum must be rolled back
 )
 
 // opening is the state of opening a result.
@@ -56,7 +56,7 @@ const (
 	notDrawn opening = iota // the chunks to open are not known
 	isDrawn
 	isOpened
-	cannotOpen // it cannot be opened
+	cannotOpen // opening failed
 )
 
 // Made records a new result. The training calls it.
@@ -97,11 +97,12 @@ func (c *Chain) open() {
 	}
 	if err := c.show(l); err != nil {
 		l.opening = cannotOpen
-		c.of.Log.Error("cannot open own result for auditor", "step", l.step, "err", err)
+		c.of.Log.Error("cannot open this client's own result for auditors", "step", l.step, "err", err)
 	}
 }
 
-// Finish opens and settles the newest result. The training calls it before it makes the next one.
+// Finish opens the newest result, and tells the trainer its outcome. The training calls Finish before
+// it makes the next result.
 func (c *Chain) Finish() error {
 	c.open()
 	c.mu.Lock()
@@ -148,7 +149,7 @@ func (c *Chain) show(l *link) error {
 	return nil
 }
 
-// Chain returns the chain of this client's results, or nil if nothing is audited.
+// Chain returns the chain of this client's results, or nil in a run without audits.
 func (a *Auditor) Chain() *Chain {
 	trainer := a.Engine.Auditor()
 	if trainer != nil && (a.chain == nil || a.chain.trainer != trainer) {
@@ -157,14 +158,14 @@ func (a *Auditor) Chain() *Chain {
 	return a.chain
 }
 
-// ForgetMomentum records that the momentum restarts as zeros at a step. Results that this client
-// signed before, also in an earlier process, were made with the previous momentum.
+// ForgetMomentum records that the momentum is reset to zero before a step. All results that this
+// client has signed so far, also in an earlier process, were made with the previous momentum.
 func (a *Auditor) ForgetMomentum(step uint32) {
 	a.chain, a.fresh = nil, max(step, a.Engine.Signed()+1)
 }
 
-// MayTrain determines the outcome of this client's newest result and opens it. It reports whether
-// the result of step can be made.
+// MayTrain determines the outcome of this client's newest result, and opens the result. It reports
+// whether the client can train step.
 func (a *Auditor) MayTrain(step uint32) bool {
 	c := a.Chain()
 	if c == nil {
@@ -178,7 +179,8 @@ func (a *Auditor) MayTrain(step uint32) bool {
 	case l.fate == undecided:
 		return false
 	case l.fate == wasHeld && (l.opening == cannotOpen || l.opening == notDrawn && a.seeds[l.step] == [32]byte{} && a.Client.State().RoundOfStep(l.step) == nil):
-		// This result can no longer be opened. Other members must know that this is not a refusal.
+		// This result can no longer be opened. Other members must not take that for a refusal, so the
+		// client announces an optimizer that started after the result.
 		a.fresh = max(a.fresh, min(l.step+1, a.Client.State().Progress.Step))
 		return a.MayBegin()
 	}
@@ -214,8 +216,8 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 		if l.over.IsZero() {
 			l.over = now
 		}
-		// Other members may learn more until they apply the round, and so find what is not known
-		// here yet.
+		// Until members apply the round, they may learn of further results, and so find that this result
+		// is held. An unknown outcome counts as not held only after that.
 		waited := now.Sub(l.over) > tally.UnsureTimeout && a.hasApplied(step)
 		switch {
 		case !known && announced && !waited:
@@ -227,13 +229,13 @@ func (a *Auditor) decide(c *Chain, step uint32) {
 	})
 }
 
-// restart resets the momentum to zero, because the outcome of the newest result cannot be
-// determined any more.
+// restart resets the momentum to zero, because this client can no longer determine the outcome of its
+// newest result.
 func (a *Auditor) restart(step uint32) {
 	if !a.Engine.Idle() {
 		return
 	}
-	a.Log.Warn("outcome of own result unknown; resetting the momentum", "step", step)
+	a.Log.Warn("cannot determine whether this client's own result is held; resetting the momentum", "step", step)
 	now := a.Client.State().Progress.Step
 	a.Engine.ResetOptimizer(func() { a.ForgetMomentum(now) })
 }
@@ -249,7 +251,7 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 	if step > t.EpochStart {
 		round, found := a.past.Round(step - 1)
 		if !found {
-			return // not applied yet
+			return // the previous round is not applied yet
 		}
 		before = round.Senders
 	}
@@ -260,11 +262,11 @@ func (a *Auditor) draw(c *Chain, step uint32) {
 	})
 }
 
-// MayBegin reports whether the run knows the first step that the optimizer's momentum includes. If
-// it does not, MayBegin makes the client leave: a client that leaves and takes its seat back has a
-// new first step. Otherwise auditors would expect the momentum of an earlier process and take the
-// next result for cheating. In a round that needs this client's proof for its quorum, the client
-// stays to witness, and trains nothing.
+// MayBegin reports whether this client may train: the run must know the first step that the momentum
+// of the client's optimizer includes. Otherwise auditors would expect the momentum of an earlier
+// process, and take the next result for cheating. If the run does not know that step, MayBegin makes
+// the client leave. When the client takes its seat back, the run records a new first step. In a round
+// that needs this client's proof for its quorum, the client stays as a witness, and does not train.
 func (a *Auditor) MayBegin() bool {
 	if a.Chain() == nil || a.clientOf(a.me).OptimizerSince >= a.fresh {
 		return true

@@ -12,7 +12,7 @@ import (
 // domainDice is the key derivation domain of the private random source.
 const domainDice = "psyche/audit/dice/v1"
 
-// newRounds is the number of newest rounds that get half of the draws.
+// newRounds is the number of newest rounds that half of the draws consider.
 const newRounds = 2
 
 // dice is the private random source that decides which results a member audits. Other members
@@ -26,8 +26,8 @@ func newDice(secret []byte, run [32]byte) dice {
 	return dice{mac.Sum(nil)}
 }
 
-// Throw draws, in the round of a step, one of the results of the newest rounds (oldest first) for
-// which may returns true. Half of the draws go to the newest two rounds.
+// Throw draws, in the round of a step, one of the results for which may returns true. rounds are the
+// newest rounds, oldest first. Half of the draws consider only the newest two rounds.
 func (d dice) Throw(step uint32, rounds []appliedRound, may func(*heldResult) bool) (heldResult, bool) {
 	mac := hmac.New(sha256.New, d.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
@@ -56,7 +56,7 @@ type resultID struct {
 	Step    uint32
 }
 
-// Compare orders keys.
+// Compare orders results by step, and then by trainer.
 func (k resultID) Compare(other resultID) int {
 	if k.Step != other.Step {
 		return int(int64(k.Step) - int64(other.Step))

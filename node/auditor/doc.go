@@ -10,14 +10,14 @@
 //
 // The files:
 //
-//   - chain.go: this client's results. The outcome of the newest is known, and it is opened, before
-//     the next is made.
-//   - review.go: drawing other members' results to audit, and accusing the trainers of wrong ones.
+//   - chain.go: this client's results. Before the next result is made, the outcome of the newest is
+//     known, and the newest is opened.
+//   - review.go: drawing other members' results to audit, and accusing trainers of wrong results.
 //   - trial.go: voting about accused members.
 //   - case.go, recompute.go: the common part of an audit and a vote, which examines one result
 //     phase by phase; poll.go repeats a request until it is answered.
-//   - record.go, past.go, payloads.go: records of the newest rounds: which results are held, their
-//     trainers, the step that each result claims to continue from, and their bytes, even large ones.
+//   - record.go, past.go, payloads.go: records of the newest rounds. They contain the held results,
+//     their trainers, their bytes, and the step that each result claims to continue from.
 //   - gather.go: collecting the parts of an opening from its trainer and from other members.
 //   - openings.go, part.go, turns.go: the parts that this member serves, their bytes, and the order
 //     of serving.

@@ -16,7 +16,7 @@ import (
 const keptExhibits = 8
 
 // exhibit writes the evidence for an accusation to a file, so that anyone can examine it again.
-// There is no file for a trainer that opens nothing, or if this client has no folder.
+// It writes no file if the trainer opened nothing, or if this client has no folder.
 func (a *Auditor) exhibit(q *auditCase) {
 	root, _ := a.past.Previous(&q.result)
 	if a.Dir == "" || len(q.opening) == 0 || q.result.Announced == "" {
@@ -62,7 +62,7 @@ func writeExhibit(path string, e exhibit.Exhibit) error {
 	names := slices.SortedFunc(maps.Keys(written), func(a, b string) int { return cmp.Compare(written[a], written[b]) })
 	for _, name := range names[:max(0, len(names)-keptExhibits)] {
 		if name != path {
-			_ = os.Remove(name) // retried the next time
+			_ = os.Remove(name) // if it fails, the next call tries again
 		}
 	}
 	return nil

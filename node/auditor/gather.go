@@ -15,45 +15,46 @@ import (
 )
 
 const (
-	// A request for a part ends after roundTrips plus the time of the part at slowestPart.
+	// A request for a part ends after roundTrips plus the time to transfer the part at slowestPart.
 	roundTrips = 10 * time.Second
 	// slowestPart is the rate, in bytes per second, at which a part is still expected to arrive: a
 	// sixteenth of 0.25 Mbit/s, for a link that also carries results and requests of other members.
 	slowestPart = 2 << 10
 	// otherHolders is the number of members other than the trainer that are asked at the same time.
-	// It is large enough that members that do not answer cannot keep this client from the others.
-	// otherPause is the time between two of these requests.
+	// Since it is large, a few members that do not answer cannot stop this client from asking the
+	// rest. otherPause is the time between two of these requests.
 	otherHolders = 8
 	otherPause   = 250 * time.Millisecond
-	// otherLater is the longest time after which such a member is asked again if it has no turn.
-	// After patience of these answers, this client asks a different member.
+	// otherLater is the longest time after which a member other than the trainer is asked again if
+	// it answered that it is busy. After a number (patience) of such answers, this client asks a
+	// different member.
 	otherLater = time.Second
 	patience   = 5
-	// stallTime is the time without a check of its requests after which a client must have been
-	// busy or stopped. It checks at every event, and several times a second without one.
+	// A client checks its requests at every event, and at least several times a second. If it has
+	// not done so for stallTime, its process was busy or suspended.
 	stallTime = 3 * time.Second
-	// earlyTime is the time after which an auditor judges by the parts that have arrived.
+	// earlyTime is the time after which an auditor judges by the parts that have arrived so far.
 	earlyTime = 40 * time.Second
 )
 
 // errNotPart means that bytes from a peer are not a missing part of the opening.
 var errNotPart = errors.New("not a part of this opening")
 
-// gathering collects the parts of one opening. Every part is verified separately: the roots in the
-// results determine its bytes, so any member may send it. The trainer and some other members are
-// asked at the same time.
+// gathering collects the parts of one opening. Every part is verified separately: the Merkle roots in
+// the results determine its bytes, so any member may send it. The client asks the trainer and some
+// other members at the same time.
 type gathering struct {
 	trainer asker
 	others  [otherHolders]asker
 	parts   [][]byte       // by position among the chunks of the case; nil: missing
-	chunks  []audit.Opened // of these parts
+	chunks  []audit.Opened // decoded parts
 	since   time.Time      // when the newest part arrived, or this client started to ask; zero: it does not ask
-	step    uint32         // of the round at that time
+	step    uint32         // step of the running round at the time since
 	looked  time.Time      // when this client last checked its requests
 	some    bool           // a part has arrived
-	busy    bool           // the trainer's last answer was that it has no turn
-	next    int            // counts the other members that were asked
-	start   time.Time      // earliest time to ask the next one
+	busy    bool           // the trainer's last answer was that it is busy
+	next    int            // index, modulo their number, of the next other member to ask
+	start   time.Time      // earliest time to ask the next other member
 }
 
 // asker asks one member at a time for one part at a time.
@@ -61,15 +62,15 @@ type asker struct {
 	poll
 	holder identity.ID
 	chosen bool
-	laters int // consecutive answers that the holder has no turn
+	laters int // consecutive answers that the holder is busy
 	failed int // consecutive requests without a part
 }
 
-// pause records that the client stops asking, because another phase of the case starts.
+// pause records that the client stops asking, because the next phase of the case starts.
 func (g *gathering) pause() { g.since = time.Time{} }
 
-// look records that the client checks its requests. Time without checks does not count against the
-// trainer: the machine may have been busy, with answers waiting.
+// look records that the client checks its requests. A long time without checks does not count as
+// silence of the trainer: this machine was busy, and answers may wait to be read.
 func (g *gathering) look(now time.Time, step uint32) {
 	switch gap := now.Sub(g.looked); {
 	case g.since.IsZero():
@@ -96,7 +97,7 @@ func (g *gathering) missing() uint64 {
 	return set
 }
 
-// size returns the number of bytes of the parts that are here.
+// size returns the number of bytes of the parts that have arrived.
 func (g *gathering) size() (bytes int) {
 	for _, part := range g.parts {
 		bytes += len(part)
@@ -110,7 +111,7 @@ type partReader struct {
 	claim  audit.Claim
 	chunks []uint32
 	drawn  []uint32
-	differ bool // the trainer has other tokens than this client: only parts with a receipt for its tokens are accepted
+	differ bool // the trainer's tokens differ from this client's: only parts with a receipt for them are accepted
 	tokens data.Batch
 	check  func(audit.Claim) audit.Fault
 }
@@ -145,8 +146,8 @@ func (r *partReader) read(bytes []byte) (verifiedPart, error) {
 	return verifiedPart{}, errNotPart
 }
 
-// wanted converts positions among the chunks of the case to the set of positions among the drawn
-// chunks.
+// wanted converts a set of positions among the chunks of the case to the set of positions among the
+// drawn chunks.
 func (r *partReader) wanted(missing uint64) (set uint64) {
 	for i, chunk := range r.chunks {
 		if missing>>i&1 == 0 {
@@ -207,8 +208,8 @@ func (a *Auditor) getOpening(q *auditCase, m manner) {
 	}
 }
 
-// choose chooses the next member for an asker, in turn. It reports false if all have already been
-// asked.
+// choose selects the next member for an asker, in turn. It reports false if all other members are
+// being asked.
 func (a *Auditor) choose(g *gathering, of *asker, others []identity.ID) bool {
 	for range others {
 		id := others[g.next%len(others)]
@@ -267,9 +268,9 @@ func (a *Auditor) takeKept(q *auditCase, r *partReader) {
 	}
 }
 
-// askParts asks a member for wanted parts, and verifies them. later is positive if the member has
-// them and should be asked again after that time. Parts before an invalid one are returned with the
-// error.
+// askParts asks a member for wanted parts, and verifies them. A positive later means that the member
+// has such parts but is busy, and should be asked again after that time. If a part is invalid,
+// askParts returns the parts before it and an error.
 func (a *Auditor) askParts(ctx context.Context, from identity.ID, key resultID, wanted uint64, r *partReader) (found []verifiedPart, later time.Duration, err error) {
 	most := min(bits.OnesCount64(wanted), mostParts) * (4 + maxPart(r.shapes))
 	answer, err := a.Network.Request(ctx, from, OpeningProtocol, partRequest{key, wanted}.Encode(), most)
@@ -290,8 +291,8 @@ func (a *Auditor) askParts(ctx context.Context, from identity.ID, key resultID, 
 	return found, 0, err
 }
 
-// received stores a verified part, from where other members can get it. The last part completes the
-// opening.
+// received stores a verified part, so that other members can get it from here. The last missing part
+// completes the opening.
 func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 	g := &q.gathered
 	if q.phase != waitsForOpening || v.position >= len(g.parts) || g.parts[v.position] != nil || a.rateIsOver(q) {
@@ -310,7 +311,7 @@ func (a *Auditor) received(q *auditCase, r *partReader, v verifiedPart) {
 	}
 }
 
-// opened starts the next phase of a case with the parts that are here, or ends the case if they
+// opened starts the next phase of a case with the parts that have arrived, or ends the case if they
 // break a rule.
 func (a *Auditor) opened(q *auditCase, r *partReader) {
 	g := &q.gathered

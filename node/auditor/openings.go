@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	// This member's openings are kept for openRounds rounds and openTime, longer than any other
-	// member may request them. Of the openings on the disk, openRounds are also in memory.
+	// This member's openings are kept for both openRounds rounds and openTime, which is longer than
+	// any other member may request them. The openings of the newest openRounds rounds are also in
+	// memory.
 	openRounds = 2 * keptRounds
 	openTime   = 2 * keptTime
 	openSuffix = ".opening"
@@ -43,14 +44,14 @@ type openings struct {
 	of       map[resultID]*opened
 	swept    uint32 // step in which old files were last removed
 	audience audience
-	partSize int // bytes, for the time of turns
+	partSize int // size of a part in bytes, to estimate the time of a transfer
 	turns    turns
 }
 
-// opened is one opening, or the parts of it that are here.
+// opened is one opening. Some of its parts may be missing.
 type opened struct {
-	parts [][]byte // by position among the drawn chunks; nil for a missing part. Empty: on the disk
-	file  []span   // positions of the parts in the file; nil: not on the disk
+	parts [][]byte // by position among the drawn chunks, nil for a missing part; empty if only the file has them
+	file  []span   // positions of the parts in the file; nil: no file
 	at    time.Time
 	sent  [audit.MaxChunks]uint16 // number of times that each part was sent
 }
@@ -58,8 +59,8 @@ type opened struct {
 // span is the position of a part in a file.
 type span struct{ offset, size int64 }
 
-// newOpenings returns the openings of a member. If dir is not empty, this member's openings survive the process
-// there.
+// newOpenings returns an empty store of openings. If dir is not empty, this member's openings are also
+// in that folder, so that a later process can serve them.
 func newOpenings(me identity.ID, dir string, now func() time.Time) *openings {
 	return &openings{dir: dir, me: coordinator.ClientID(me), now: now, of: make(map[resultID]*opened)}
 }
@@ -76,7 +77,7 @@ func (o *openings) Admit(a audience, partSize int) {
 	o.audience, o.partSize = a, partSize
 }
 
-// Renew renews the budgets of the members. It is called when a round starts.
+// Renew resets the number of parts that each member may still get. It is called when a round starts.
 func (o *openings) Renew() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -126,8 +127,8 @@ func (o *openings) file(step uint32) string {
 	return filepath.Join(o.dir, fmt.Sprint(step, openSuffix))
 }
 
-// Parts returns the parts of an opening that are here, by position, or nil if there are none. The
-// caller must not modify them.
+// Parts returns the stored parts of an opening by position, with nil for missing parts. It returns nil
+// if no part is stored. The caller must not modify the parts.
 func (o *openings) Parts(key resultID) [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -142,8 +143,8 @@ func (o *openings) Parts(key resultID) [][]byte {
 	return parts
 }
 
-// find returns an opening. It also checks the disk, where an earlier process may have left this
-// member's opening: it reads such a file once, and ignores a file that was written only in part.
+// find returns an opening. If it is this member's and not in memory, find looks for the file that an
+// earlier process may have left. It reads such a file once, and ignores a partly written file.
 func (o *openings) find(key resultID) *opened {
 	e := o.of[key]
 	if e != nil && (e.parts != nil || e.file != nil) {
@@ -247,8 +248,8 @@ func (o *openings) Prune(newest, needed uint32) {
 	o.sweep(old)
 }
 
-// sweep removes files of old steps, including files of earlier processes, once a file was written
-// so much later that no member may request the old ones.
+// sweep removes files of old steps, including files of earlier processes. It removes a file only if
+// another file was written more than openTime later, so that no member may still request the old one.
 func (o *openings) sweep(old func(step uint32) bool) {
 	entries, err := os.ReadDir(o.dir)
 	if err != nil {
@@ -279,8 +280,8 @@ func (o *openings) sweep(old func(step uint32) bool) {
 	}
 }
 
-// answer returns parts of an opening, or the time after which to ask again. ctx ends when the
-// answer has arrived.
+// answer answers a request with parts of an opening, or with the time after which to ask again. ctx
+// ends when the answer has arrived at the peer.
 func (o *openings) answer(ctx context.Context, from identity.ID, request []byte) ([]byte, error) {
 	asked, err := decodeRequest(request)
 	if err != nil {
@@ -324,8 +325,8 @@ func (o *openings) answer(ctx context.Context, from identity.ID, request []byte)
 }
 
 // rarest returns the position of the wanted part that was sent the fewest times, or -1 if no wanted
-// part is here. Therefore the members that ask early together have all parts soon, and get the
-// other parts from each other.
+// part is stored. Each of the first requests thus gets a different part. The members that asked first
+// soon have all parts between them, and can get the rest from each other.
 func (e *opened) rarest(wanted uint64) int {
 	best := -1
 	for wanted != 0 {

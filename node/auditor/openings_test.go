@@ -111,7 +111,7 @@ type peer struct {
 	takes  time.Duration // transfer time of one part
 	trip   time.Duration // time from an answer to the next request
 	hog    bool
-	gone   bool // sends one request, and never comes back
+	gone   bool // sends one request, and none after it
 	ends   func()
 	until  time.Time
 	again  time.Time

@@ -25,7 +25,7 @@ var errMalformed = errors.New("malformed request or part of an opening")
 // partRequest requests parts of the opening of a result.
 type partRequest struct {
 	resultID
-	wanted uint64 // bit i: the i-th of the drawn chunks
+	wanted uint64 // bit i set: the part of the i-th drawn chunk is wanted
 }
 
 // Encode returns the bytes of a request: trainer [32] ‖ step u32 ‖ wanted u64, little-endian.
@@ -48,12 +48,13 @@ func decodeRequest(b []byte) (partRequest, error) {
 	return r, nil
 }
 
-// encodeLater returns the answer of a member without free turns: the time after which to ask again.
+// encodeLater returns the answer of a busy member: the time after which to ask again.
 func encodeLater(after time.Duration) []byte {
 	return binary.LittleEndian.AppendUint32(nil, uint32(min(after, longestLater).Milliseconds()))
 }
 
-// decodeLater reports whether an answer asks to try again later, and after which time.
+// decodeLater reports whether a member answered that it is busy, and the time after which to ask it
+// again.
 func decodeLater(answer []byte) (after time.Duration, later bool) {
 	if len(answer) != laterSize {
 		return 0, false

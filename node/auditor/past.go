@@ -16,18 +16,19 @@ const (
 	// drawnRounds is the number of newest rounds from which results are drawn.
 	drawnRounds = 12
 	// keptRounds is the minimum number of kept rounds. Rounds applied in the last keptTime are also
-	// kept: longer than results are drawn, because a silent trainer is asked for a minute, and
-	// jurors need the rounds after that.
+	// kept. Both are longer than results are drawn: an auditor asks a silent trainer for a minute
+	// before it accuses the trainer, and jurors need the round after that.
 	keptRounds = 24
 	keptTime   = 150 * time.Second
-	// behind is the number of rounds before a result that must be known to recompute it: the rounds
-	// whose model it was trained from, and the round that determines its challenged chunks.
+	// behind is the number of earlier rounds that an auditor must know to recompute a result. They
+	// are the rounds between the model that the result was trained from and the result, and the
+	// round that determines which chunks of the result are opened.
 	behind = 3
 	// maxTrainers is the maximum number of trainers whose newest result is kept permanently.
 	maxTrainers = 2 * coordinator.MaxClients
 )
 
-// heldResult is a held result: witnesses agree on it, whether it was applied or not.
+// heldResult is a result that a quorum of witnesses holds, whether it was applied or not.
 type heldResult struct {
 	Owner      coordinator.ClientID
 	Batch      assign.BatchID
@@ -35,10 +36,10 @@ type heldResult struct {
 	Header     codec.Header // only the step is set if the result was not available
 	Counted    bool         // it was applied
 	Announced  string       // signed bytes of its announcement; empty: unknown
-	Since      uint32       // first step that its trainer's optimizer included, as the run knew it when the round started; 0: unknown
+	Since      uint32       // first step of its trainer's optimizer, as the run knew it when the round started; 0: unknown
 }
 
-// Read reports whether the result itself was read here.
+// Read reports whether this client has read the result itself.
 func (r *heldResult) Read() bool { return r.Header.Momentum != [32]byte{} }
 
 // appliedRound is the record of an applied round.
@@ -48,7 +49,7 @@ type appliedRound struct {
 	ColdSteps  uint32                 // length of its epoch's cold start
 	At         time.Time              // time when this client applied it
 	Results    []heldResult           // held results, in the order of batches
-	Unheard    []coordinator.ClientID // trainers with held results whose announcements did not arrive here
+	Unheard    []coordinator.ClientID // trainers whose held results were never announced to this client
 	Senders    *senderCounts
 }
 
@@ -60,15 +61,15 @@ func (r *appliedRound) Counted() []heldResult {
 // past contains the newest rounds, and the newest result of each trainer. Its zero value is empty.
 type past struct {
 	rounds []appliedRound // ascending, without a gap
-	since  uint32         // from this step on every round was known here
+	since  uint32         // this client has known every round since this step
 	newest map[coordinator.ClientID]heldResult
-	// unheard contains the newest step in which a trainer has a held result that is unknown here.
-	// Its later results may continue from it.
+	// unheard contains, for a trainer, the newest step in which the trainer has a held result that
+	// this client does not know. Later results of the trainer may continue from that result.
 	unheard map[coordinator.ClientID]uint32
 }
 
-// Add adds a round that was applied, and returns the results that are no longer kept. Rounds from
-// needed on are kept.
+// Add adds a round that was applied, and returns the hashes of the results that are no longer kept. It
+// keeps all rounds that are required to audit results of the step needed or later.
 func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	if n := len(p.rounds); n == 0 || p.rounds[n-1].Step+1 != r.Step {
 		dropped = p.cut(n) // rounds before a gap are of no use
@@ -83,11 +84,11 @@ func (p *past) Add(r appliedRound, needed uint32) (dropped [][32]byte) {
 	return append(dropped, p.cut(old)...)
 }
 
-// noteUnheard records the trainers whose results are unknown here.
+// noteUnheard records the trainers whose held results in a round are unknown.
 func (p *past) noteUnheard(r appliedRound) {
 	if p.unheard == nil || len(p.unheard)+len(r.Unheard) > maxTrainers {
 		p.unheard = make(map[coordinator.ClientID]uint32)
-		p.since = r.Step // for trainers that are forgotten, nothing is known before this step
+		p.since = r.Step // of the trainers just forgotten, earlier results may be unknown
 	}
 	for _, trainer := range r.Unheard {
 		p.unheard[trainer] = r.Step
@@ -138,7 +139,7 @@ func (p *past) Round(step uint32) (*appliedRound, bool) {
 // Rounds returns the newest rounds, at most count, oldest first.
 func (p *past) Rounds(count int) []appliedRound { return p.rounds[max(0, len(p.rounds)-count):] }
 
-// Since returns the rounds after one step and up to another, newest first. ok is false if one of
+// Since returns the rounds after one step and up to another, newest first. It reports false if one of
 // them is not kept.
 func (p *past) Since(after, until uint32) ([]appliedRound, bool) {
 	var rounds []appliedRound
@@ -164,7 +165,8 @@ func (p *past) Find(step uint32, owner coordinator.ClientID) (heldResult, bool) 
 	return heldResult{}, false
 }
 
-// before returns the newest held result of a trainer before a step, as far as it is known here.
+// before returns the newest held result of a trainer before a step that this client knows, or the zero
+// value.
 func (p *past) before(trainer coordinator.ClientID, step uint32) heldResult {
 	for _, round := range slices.Backward(p.rounds) {
 		if r, found := p.Find(round.Step, trainer); found && round.Step < step {
@@ -184,13 +186,14 @@ type lineage uint8
 const (
 	lineageUnknown lineage = iota
 	lineageAllowed
-	lineageBroken // it continues from a result that is not held, or leaves out a held result
+	lineageBroken // it continues from a result that is not held, or skips a held result
 )
 
-// Previous reports whether a result continues from its trainer's newest held result, or from zeros
-// if the run knows that its optimizer started after that one, and returns the root of that result.
-// It uses the run's knowledge at the time of the result's round. Later knowledge depends on the
-// time at which a member looks, and a jury that judges by it would eject an accuser that was right.
+// Previous checks which momentum a result continues from. Allowed is the momentum of its trainer's
+// newest held result, whose root Previous then returns. If the run knows that the trainer's optimizer
+// started after that result, a momentum of zero is allowed too. Previous uses what the run knew when
+// the round of the result started. Later knowledge of the run depends on the time at which a member
+// looks: a jury that used it might eject an accuser that was right.
 func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 	said, newest := r.Header.Previous, p.before(r.Owner, r.Header.Step)
 	at := newest.Header.Step // 0: none
@@ -209,7 +212,7 @@ func (p *past) Previous(r *heldResult) (root [32]byte, history lineage) {
 		return root, lineageUnknown
 	case at > r.Since:
 		return root, lineageBroken
-	case at < p.since && r.Since < p.since: // results in between may be unknown here
+	case at < p.since && r.Since < p.since: // the trainer may have later results that this client does not know
 		return root, lineageUnknown
 	}
 	return root, lineageAllowed

@@ -8,7 +8,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// held returns a result that continues from an earlier step.
+// held returns a held result that continues from the result of an earlier step.
 func held(owner byte, step, previous uint32) heldResult {
 	return heldResult{
 		Owner: coordinator.ClientID{owner}, Commitment: [32]byte{owner, byte(step)}, Counted: true,
@@ -44,19 +44,19 @@ func TestWhatAResultMayGoOnFrom(t *testing.T) {
 	}{
 		"the newest":                          {pastOf(1, 20), 2, 20, 18, 1, lineageAllowed},
 		"an older one":                        {pastOf(1, 20), 2, 20, 15, 1, lineageBroken},
-		"a step of which it has no result":    {pastOf(1, 20), 2, 20, 19, 1, lineageBroken},
+		"a step in which it has no result":    {pastOf(1, 20), 2, 20, 19, 1, lineageBroken},
 		"zeros, for no reason":                {pastOf(1, 20), 2, 20, 0, 1, lineageBroken},
 		"zeros, after a return":               {pastOf(1, 20), 2, 20, 0, 19, lineageAllowed},
 		"zeros, after a return in that round": {pastOf(1, 20), 2, 20, 0, 18, lineageAllowed},
 		"the newest, although it returned":    {pastOf(1, 20), 2, 20, 18, 20, lineageAllowed},
 		"a newcomer from zeros":               {pastOf(1, 20), 3, 20, 0, 15, lineageAllowed},
-		"a newcomer from what nobody saw":     {pastOf(1, 20), 3, 20, 14, 15, lineageBroken},
-		"one that came before this client":    {pastOf(10, 20), 3, 20, 5, 1, lineageUnknown},
-		"one of which nothing is known":       {pastOf(10, 20), 3, 20, 0, 1, lineageUnknown},
-		"one that began when it was known":    {pastOf(10, 20), 3, 20, 0, 12, lineageAllowed},
-		"what nobody saw, since then":         {pastOf(10, 20), 3, 20, 12, 1, lineageBroken},
-		"zeros, of whom the run forgot":       {pastOf(1, 20), 2, 20, 0, 0, lineageUnknown},
-		"zeros, and it began anew since":      {pastOf(1, 20), 2, 20, 0, 21, lineageUnknown},
+		"a newcomer from an unknown result":   {pastOf(1, 20), 3, 20, 14, 15, lineageBroken},
+		"a step before this client joined":    {pastOf(10, 20), 3, 20, 5, 1, lineageUnknown},
+		"zeros, of an unknown trainer":        {pastOf(10, 20), 3, 20, 0, 1, lineageUnknown},
+		"zeros, began after this client":      {pastOf(10, 20), 3, 20, 0, 12, lineageAllowed},
+		"an unknown result since then":        {pastOf(10, 20), 3, 20, 12, 1, lineageBroken},
+		"zeros, the run forgot its start":     {pastOf(1, 20), 2, 20, 0, 0, lineageUnknown},
+		"zeros, and it restarted later":       {pastOf(1, 20), 2, 20, 0, 21, lineageUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := held(c.trainer, c.step, c.previous)
@@ -164,8 +164,8 @@ func TestLonelyChunks(t *testing.T) {
 	}
 }
 
-// TestDiceArePrivate checks that the draws of two members are independent, and that half of them
-// are from the newest rounds.
+// TestDiceArePrivate checks that the draws of two members are independent, and that half of the draws
+// consider only the newest rounds.
 func TestDiceArePrivate(t *testing.T) {
 	p := pastOf(1, 12)
 	rounds := p.Rounds(drawnRounds)

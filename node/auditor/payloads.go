@@ -12,8 +12,8 @@ import (
 // errNotKept means that a result is no longer kept here, or never was.
 var errNotKept = errors.New("not kept here")
 
-// payloadStore stores the bytes of results: in memory as far as they fit, else in files. It is for
-// rounds that must be kept whatever their size.
+// payloadStore stores the bytes of results in memory, and in files if they do not fit there. It has no
+// size limit, because audits need all results of the kept rounds.
 type payloadStore struct {
 	parent string // parent folder of the files; empty: the folder for temporary files
 	limit  uint64 // maximum bytes in memory
@@ -27,7 +27,7 @@ type payloadStore struct {
 // storedPayload is the data stored for one hash.
 type storedPayload struct {
 	data   []byte // nil: in a file
-	owners int    // number of Put calls without Drop
+	owners int    // number of Put calls minus the number of Drop calls
 }
 
 // newPayloadStore returns an empty store. parent is the folder in which it creates its own folder
@@ -107,7 +107,7 @@ func (d *payloadStore) Close() error {
 // payloadPattern is the name pattern of the stores' folders.
 const payloadPattern = "audited-results-*"
 
-// sweep removes the remains of killed processes' stores in the folder of one client.
+// sweep removes the folders that the stores of killed processes of one client left in parent.
 func sweep(parent string) error {
 	left, err := filepath.Glob(filepath.Join(parent, payloadPattern))
 	for _, dir := range left {

@@ -7,7 +7,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// Pauses between two requests for the same thing. They grow from the least to the longest.
+// Pauses between two requests for the same data. They grow from leastPause to longestPause.
 const (
 	leastPause   = 50 * time.Millisecond
 	longestPause = 5 * time.Second
@@ -15,7 +15,7 @@ const (
 
 const (
 	requestTimeout = 5 * time.Second        // for one request to one peer
-	busyPause      = 200 * time.Millisecond // when other work needed the trainer
+	busyPause      = 200 * time.Millisecond // pause after other work cancelled a recomputation
 )
 
 // poll repeats a request until it is answered, one attempt at a time.
@@ -29,8 +29,8 @@ type poll struct {
 // due reports whether a request would be sent now.
 func (p *poll) due(now time.Time) bool { return !p.flying && !now.Before(p.again) }
 
-// ask sends a request, unless one is in flight or the last one was a moment ago. question runs
-// concurrently with the loop; the function that it returns runs in the loop.
+// ask sends a request, unless one is in flight or the pause after the last one is not over. question
+// runs concurrently with the loop. The loop then runs the function that question returned.
 func (p *poll) ask(tasks *env.Tasks, limit time.Duration, question func(ctx context.Context) (answered func())) {
 	if !p.due(tasks.Now()) {
 		return

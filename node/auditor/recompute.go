@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 )
 
-// recompute recomputes the gradient, and compares.
+// recompute recomputes the gradient of a result, and compares it with the opening.
 func (a *Auditor) recompute(q *auditCase, m manner) {
 	auditor, lag := a.Engine.Auditor(), a.Engine.Lag()
 	newest, ok := a.weights()
@@ -76,7 +76,7 @@ func (a *Auditor) recompute(q *auditCase, m manner) {
 func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference, report audit.Report, in audit.Precision) {
 	limits := reference.Limits
 	if len(q.chunks) < len(q.drawn) {
-		limits.Error = limits.Worst // the limit for all chunks together does not apply to some of them
+		limits.Error = limits.Worst // the other limit applies only to all chunks together
 	}
 	switch came := report.Judge(limits); {
 	case came == audit.Passed && q.early: // the other parts may still arrive
@@ -95,7 +95,7 @@ func (a *Auditor) recomputed(q *auditCase, m manner, reference *audit.Reference,
 	}
 }
 
-// blame records the position of the chunk with the largest error.
+// blame sets the culprit to the position of the chunk with the largest error.
 func (q *auditCase) blame(report audit.Report) {
 	worst := -1.0
 	for _, c := range report.Chunks {
@@ -105,8 +105,8 @@ func (q *auditCase) blame(report audit.Report) {
 	}
 }
 
-// rateIsOver ends a case of a finished epoch that had a cold start, because its learning rates and
-// their consequences are no longer known.
+// rateIsOver ends a case from a finished epoch with a cold start, because the learning rates in that
+// epoch, and thus its models, can no longer be computed.
 func (a *Auditor) rateIsOver(q *auditCase) bool {
 	over := q.coldSteps > 0 && q.epochStart != a.Client.State().Epoch.StartStep
 	if over {
@@ -115,8 +115,8 @@ func (a *Auditor) rateIsOver(q *auditCase) bool {
 	return over
 }
 
-// precisionOf returns the type in a result's header, and whether this client can compute gradients
-// in that type.
+// precisionOf returns the number type in a result's header, and whether this client can compute
+// gradients in that type.
 func precisionOf(auditor env.Auditor, h codec.Header) (audit.Precision, bool) {
 	for _, own := range auditor.Precisions() {
 		if own.Code() == h.Precision {

@@ -12,15 +12,15 @@ import (
 // Record contains all held results of an applied round, for later audits.
 type Record struct {
 	round    appliedRound
-	kept     []*tally.Candidate // the last ones in its results, which are not applied
+	kept     []*tally.Candidate // held results that are not applied, last in the round's results
 	payloads *payloadStore
 	trainer  env.Auditor
-	err      error // reason why it is not kept
+	err      error // reason why the round cannot be kept
 }
 
 // Record starts the record of a round. b and o are its tally and outcome, and coldSteps is the
-// length of the epoch's cold start. It returns nil if nothing is audited. After the round is
-// applied, Read and then Keep must be called.
+// length of the epoch's cold start. It returns nil in a run without audits. After the round is
+// applied, the caller must call Read and then Keep.
 func (a *Auditor) Record(b *tally.Tally, o tally.Outcome, coldSteps uint32) *Record {
 	trainer := a.Engine.Auditor()
 	if trainer == nil {

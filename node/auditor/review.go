@@ -16,22 +16,22 @@ import (
 // review is the audit of a drawn result.
 type review struct {
 	auditCase
-	fault coordinator.Fault // fault in the accusation of its trainer; 0: none
+	fault coordinator.Fault // fault for an accusation of the trainer; 0: none
 }
 
-// maxReviews is the maximum number of concurrent reviews. If openings of some results do not
-// arrive, the others continue.
+// maxReviews is the maximum number of concurrent reviews. With several of them, a review whose opening
+// does not arrive does not delay the rest.
 const maxReviews = 8
 
 // auditorAsks returns the time without a new part after which an auditor accuses a trainer of
-// silence. It also applies to a trainer that opens only some parts: the accusation then names a
-// missing part.
+// silence. If the trainer has opened some parts, the auditor instead accuses it of not opening a
+// certain part.
 func auditorAsks(of env.Auditor) askingTime {
 	return askingTime{time: time.Minute, rounds: 6, more: partTime(of)}
 }
 
-// soundness reports whether this client's newest result passes its own audit. The client determines
-// it before its first accusation.
+// soundness is the outcome of this client's audit of itself. Before its first accusation, it audits its
+// newest result.
 type soundness uint8
 
 const (
@@ -40,8 +40,9 @@ const (
 	unsound
 )
 
-// audit draws a result, and continues the open reviews. There is time for that in a round in which
-// this client does not train. In the previous round everything except the gradient is done.
+// audit draws a result, and continues the open reviews. It draws for rounds in which this client does
+// not train, and in the round before, so that only the gradient remains to be computed in such a
+// round.
 func (a *Auditor) audit() {
 	step := a.Client.State().Progress.Step
 	free, freeNext := a.Client.Spare()
@@ -51,7 +52,7 @@ func (a *Auditor) audit() {
 	if freeNext {
 		a.throw(step + 1)
 	}
-	for _, j := range a.trials { // trials that need the trainer have precedence
+	for _, j := range a.trials { // a trial that needs the trainer has precedence
 		free = free && (!a.owes(j) || j.phase != waitsForEngine)
 	}
 	for _, r := range a.inTurn() {
@@ -64,7 +65,7 @@ func (a *Auditor) audit() {
 			a.pursue(&r.auditCase, manner{others: func() []identity.ID { return a.others(key.Trainer) }, accuses: true, engine: free})
 			if a.isSilent(&r.auditCase, auditorAsks(a.Engine.Auditor())) {
 				g := &r.gathered
-				r.end(silent, "asked %d times in %v, %d of %d parts arrived", g.trainer.asked, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
+				r.end(silent, "asked %d times in %v; %d of %d parts arrived", g.trainer.asked, a.Tasks.Now().Sub(g.trainer.first).Round(time.Second), len(g.parts)-bits.OnesCount64(g.missing()), len(g.parts))
 			}
 		}
 		if r.isOver() {
@@ -73,8 +74,9 @@ func (a *Auditor) audit() {
 	}
 }
 
-// inTurn returns the reviews in the order in which they get the trainer: first the reviews that may
-// end in an accusation, then the newest, for which the trainer has the fewest rounds to undo.
+// inTurn returns the reviews in the order in which they use the trainer. Reviews that may end in an
+// accusation are first. Then newer results precede older ones, because the trainer has to undo fewer
+// rounds to recompute them.
 func (a *Auditor) inTurn() []*review {
 	rank := map[bool]int{true: 0, false: 1}
 	return slices.SortedFunc(maps.Values(a.reviews), func(a, b *review) int {
@@ -82,10 +84,10 @@ func (a *Auditor) inTurn() []*review {
 	})
 }
 
-// suspects reports whether something was found that needs a second computation, or an accusation.
+// suspects reports whether a check has failed, so that a second computation or an accusation is due.
 func (r *review) suspects() bool { return r.failed > 0 || r.isOver() }
 
-// throw draws a result, once for a round.
+// throw draws a result to review in the round of a step, once for each round.
 func (a *Auditor) throw(step uint32) {
 	if a.thrown >= step || !a.makeRoom() {
 		return
@@ -108,8 +110,8 @@ func (a *Auditor) throw(step uint32) {
 	a.reviews[key] = &review{auditCase: auditCase{resultID: key}}
 }
 
-// makeRoom reports whether one more result can be reviewed. If too many wait for the trainer, the
-// oldest of them is dropped.
+// makeRoom reports whether one more review can start. If there are too many, it drops the oldest
+// review that waits for the trainer.
 func (a *Auditor) makeRoom() bool {
 	if len(a.reviews) < maxReviews {
 		return true
@@ -123,8 +125,8 @@ func (a *Auditor) makeRoom() bool {
 	return false
 }
 
-// others returns the members that may have parts of a trainer's opening: first the given ones,
-// never the trainer.
+// others returns the members that may have parts of a trainer's opening, starting with the members in
+// first. The trainer is not among them.
 func (a *Auditor) others(trainer coordinator.ClientID, first ...coordinator.ClientID) []identity.ID {
 	var ids []identity.ID
 	for _, id := range first {
@@ -147,7 +149,7 @@ func (a *Auditor) conclude(r *review, free bool) {
 		switch {
 		case r.outcome == silent:
 			r.fault = r.silence()
-		case r.outcome.guilty() && r.early: // the jury may not get all parts either
+		case r.outcome.guilty() && r.early: // name one part, because the jury may not get all parts either
 			r.fault = coordinator.FaultPart + coordinator.Fault(r.culprit)
 		case r.outcome.guilty():
 			r.fault = coordinator.FaultResult
@@ -185,8 +187,8 @@ func (a *Auditor) compareData(q *auditCase) {
 	}
 }
 
-// readsRight reports whether at least as many trainers read the same tokens as this client as read
-// others. Otherwise this client's own data may be wrong.
+// readsRight reports whether at least half of the compared trainers read the same tokens as this
+// client. Otherwise this client's own data may be wrong.
 func (a *Auditor) readsRight() bool {
 	same := 0
 	for _, s := range a.sameData {
@@ -202,9 +204,9 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 	s := a.Client.State()
 	switch {
 	case a.trials[r.resultID] != nil && r.fault == coordinator.FaultResult && a.trials[r.resultID].state.Fault.IsAboutParts():
-		return // a trial about silence checks only a few parts
+		return // wait for the end of the trial about silence, which checks only a few parts
 	case a.trials[r.resultID] != nil, a.soundness == unsound, r.differ && !a.readsRight():
-		a.forget(r) // it is already on trial for that, or this client may be wrong
+		a.forget(r) // the result is already on trial, or this client may be wrong
 		return
 	case a.soundness == unknown:
 		a.auditItself(free)
@@ -212,7 +214,7 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 	}
 	accuse := coordinator.Accuse{Step: r.Step, Client: r.Trainer, Fault: r.fault}
 	if s.MayAccuse(a.me, accuse) != nil {
-		return // not now
+		return // the run does not accept an accusation now; try again later
 	}
 	a.Submit("accuse", r.resultID, accuse, func() {
 		accused := identity.ID(r.Trainer)
@@ -222,8 +224,8 @@ func (a *Auditor) accuseOf(r *review, free bool) {
 	})
 }
 
-// Results older than both limits are not audited any more, because other members may have dropped
-// their data when they have to judge.
+// Results older than both limits are not audited any more, because jurors may no longer have the data
+// of such results at the time of a trial.
 const (
 	accusableRounds = keptRounds - 4
 	accusableTime   = keptTime - 20*time.Second
@@ -249,7 +251,7 @@ func (a *Auditor) auditItself(free bool) {
 	if !q.isOver() {
 		return
 	}
-	a.ofItself = nil // if this result cannot be judged, a newer one is used
+	a.ofItself = nil // if this result cannot be judged, the next call audits a newer result
 	switch {
 	case q.outcome == passed:
 		a.soundness = sound

@@ -32,7 +32,7 @@ type rig struct {
 	tallies map[uint32]*tally.Tally
 	spare   bool
 	silent  bool // the accused sends no openings
-	away    bool // and its results do not arrive here any more
+	away    bool // the results of the accused do not arrive here any more
 
 	other     coordinator.ClientID
 	shown     map[resultID][][]byte // parts that members serve

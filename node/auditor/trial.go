@@ -17,21 +17,21 @@ import (
 // trial is an open trial of the run, and this client's findings about it.
 type trial struct {
 	auditCase
-	state   coordinator.Trial // newest known
-	seed    uint64            // of the round after the accusation, for the challenge
+	state   coordinator.Trial // newest known state
+	seed    uint64            // seed of the round after the accusation; it draws the challenge
 	drawn   bool              // the seed is known
-	ready   uint32            // step of the round since which only the recomputation is missing; 0: more is
+	ready   uint32            // step since which only the recomputation is missing; 0: more is missing
 	pressed bool              // this client's training has waited for the recomputation
 }
 
-// jurorAsks returns how long a juror asks for a part of its challenge before the juror finds the
-// accused silent: half a minute, and the time in which a quarter of a link of 0.25 Mbit/s carries
-// the part. A trial ends after a minute.
+// jurorAsks returns how long a juror asks for a part of its challenge before it finds the accused
+// silent. It is half a minute plus the time to transfer the part over a quarter of a link of
+// 0.25 Mbit/s. A trial ends after a minute.
 func jurorAsks(of env.Auditor) askingTime {
 	return askingTime{time: 30*time.Second + time.Duration(partSize(of))*time.Second/challengeRate, rounds: 4, busy: 8 * time.Second}
 }
 
-// challengeRate is in bytes per second.
+// challengeRate is a quarter of 0.25 Mbit/s, in bytes per second.
 const challengeRate = 8 << 10
 
 // findTrials adds new trials of the state and drops ended trials.
@@ -54,7 +54,7 @@ func (a *Auditor) findTrials() {
 	for key := range a.trials {
 		if !open[key] {
 			if r := a.reviews[key]; r == nil || r.fault != coordinator.FaultResult || !a.trials[key].state.Fault.IsAboutParts() {
-				delete(a.reviews, key) // this was the trial
+				delete(a.reviews, key) // the trial has settled what the review would accuse the trainer of
 				a.openings.Drop(key)
 			}
 			delete(a.trials, key)
@@ -70,7 +70,7 @@ func (a *Auditor) judge(j *trial) {
 	}
 	juror, voted := a.Client.State().Juror(me, t.Slot)
 	if voted || t.Jurors > 0 && !juror {
-		return // before the jury is drawn, this client may become a juror
+		return // only jurors judge; before the jury is drawn, this client may become one
 	}
 	if !j.isOver() {
 		a.pursueTrial(j)
@@ -83,9 +83,9 @@ func (a *Auditor) judge(j *trial) {
 	}
 }
 
-// pursueTrial works on a trial until this client knows the answer. A jury about silence requests
-// only a few parts of the opening, so that a slow link can answer a whole jury in time. A wrong
-// result is visible in these parts as in an audit.
+// pursueTrial works on a trial until this client knows the answer. In a trial for silence, jurors
+// request only a few parts of the opening, so that an accused with a slow link can answer a whole jury
+// in time. Jurors check these parts for a wrong result as an auditor does.
 func (a *Auditor) pursueTrial(j *trial) {
 	t := &j.state
 	m := manner{others: func() []identity.ID { return a.others(t.Accused, t.Accuser) }, engine: true}
@@ -97,7 +97,8 @@ func (a *Auditor) pursueTrial(j *trial) {
 		return
 	}
 	size := partSize(a.Engine.Auditor())
-	// If this client missed the round, the seed is zero, and it judges by other parts.
+	// If this client missed the round of the seed, the seed is zero here, and selects other parts than
+	// for the rest of the jury.
 	m.challenge = func(drawn []uint32) []uint32 { return j.challenge(drawn, size) }
 	a.pursue(&j.auditCase, m)
 	if a.isSilent(&j.auditCase, jurorAsks(a.Engine.Auditor())) {
@@ -105,14 +106,14 @@ func (a *Auditor) pursueTrial(j *trial) {
 	}
 }
 
-// challengeBytes is the maximum size of the challenge of a jury about silence: two parts with
-// chunks of 64. A challenge has at least one part.
+// challengeBytes is the maximum size of the parts that a juror requests in a trial for silence. It is
+// enough for two parts in a run with chunks of 64. A challenge has at least one part.
 const challengeBytes = 70 << 10
 
-// challenge returns the chunks of an opening that a jury about silence requests: a chunk that the
-// accusation names, and chunks that the seed draws. The accused cannot know the seed before it is
-// accused. With two chunks a jury sees an error above the limit that a single honest chunk may
-// exceed.
+// challenge returns the chunks of an opening that jurors request in a trial for silence: the chunk that
+// the accusation names, if any, and chunks that the seed draws. The accused cannot know the seed
+// before the accusation. One chunk of an honest result may exceed the error limit of chunks
+// (audit.Limits.Chunk). With two chunks, a jury detects a result that exceeds the limit in both.
 func (j *trial) challenge(drawn []uint32, partSize int) []uint32 {
 	var chosen []uint32
 	if i, named := j.state.Fault.Part(); named && i < len(drawn) {
@@ -137,12 +138,13 @@ const mostChallenged = 4
 // domainChallenge is the hash domain of a jury's challenge.
 const domainChallenge = "psyche/audit/challenge/v1"
 
-// idleRounds is the minimum number of rounds for which a juror waits for a moment in which no other
-// work needs the trainer.
+// idleRounds is the minimum number of rounds for which a juror waits until no other work needs the
+// trainer.
 const idleRounds = 3
 
-// isPressing reports whether half of the time for a trial is over, and for some rounds there was no
-// moment in which no other work needed the trainer.
+// isPressing reports whether the recomputation for a trial should delay this client's training. That
+// is so if half of the trial's time is over, and other work has needed the trainer for more than
+// idleRounds rounds.
 func (a *Auditor) isPressing(j *trial) bool {
 	s := a.Client.State()
 	return a.owes(j) && j.phase == waitsForEngine && j.ready > 0 &&
@@ -150,10 +152,10 @@ func (a *Auditor) isPressing(j *trial) bool {
 		s.StateStart >= j.state.SinceTime+coordinator.TrialTime/2
 }
 
-// Press gives the trainer to a recomputation that an urgent trial needs, before a training that can
-// wait for leeway without making its result late. It does this only if the leeway is sufficient, at
-// most once in a round and once in a trial, whatever the outcome. A client that was found late
-// before does not do it.
+// Press starts the recomputation for an urgent trial before this client's training. leeway is the time
+// for which the training can wait without a late result. Press does nothing if the leeway is not
+// sufficient, or if this client was found late before. It starts at most one recomputation in a round
+// and one for each trial, even if the recomputation fails.
 func (a *Auditor) Press(leeway time.Duration) {
 	s := a.Client.State()
 	if a.Engine.Auditor() == nil || leeway <= 0 {
@@ -176,7 +178,7 @@ func (a *Auditor) owes(j *trial) bool {
 	return juror && !voted
 }
 
-// Judges reports whether this client has yet to vote in a trial.
+// Judges reports whether this client still has to vote in any trial.
 func (a *Auditor) Judges() bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(a.trials)), a.owes)
 }

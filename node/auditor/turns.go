@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// turnPlaces is the number of parts that are sent at the same time: the second one keeps the
+	// turnPlaces is the number of answers that are sent at the same time. The second answer keeps the
 	// link busy while the receiver of the first one confirms it.
 	turnPlaces = 2
 	// A transfer keeps its turn for a limited time: several times the usual transfer time, between
@@ -21,26 +21,27 @@ const (
 	usualTurns   = 4
 	// quickly is the time in which the parts of one answer usually arrive.
 	quickly = time.Second
-	// firstRate is the rate, in bytes per second, of a usual transfer while none is known: 0.25
-	// Mbit/s.
+	// firstRate is the assumed rate of a transfer before any was measured: 0.25 Mbit/s, in bytes per
+	// second.
 	firstRate = 31 << 10
-	// A member that waits for a turn asks again after a time between these.
+	// A member without a turn should ask again after a time between these limits.
 	soonestLater = 50 * time.Millisecond
 	longestLater = 10 * time.Second
 	// waitingTime is how long a turn is kept for a member after the time at which it should have
 	// asked again.
 	waitingTime = time.Second
-	// longestLag is the maximum round-trip time for which a turn is kept in addition.
+	// longestLag is the maximum round-trip time that is taken into account.
 	longestLag = 15 * time.Second
 	// A member may receive budgetParts parts, as many as four openings, in a round.
 	budgetParts = 128
-	// recentTime is the time after which the used time of members counts half.
+	// recentTime is the interval after which the used time of each member is halved.
 	recentTime = 30 * time.Second
 )
 
-// turns decides which member is sent the next parts. Few answers are sent at the same time, so that
-// the first receiver has its part early and can forward it, and so that results wait for few bytes.
-// Among the requesting members, jurors are first, then the member that has used the least time.
+// turns decides which member is sent the next parts. Only few answers are sent at the same time. The
+// first receiver thus has its part early and can forward it, and results on the same link wait only
+// for few bytes. Jurors have precedence over other members. Among equals, the member that has used
+// the least time is next.
 //
 // The answer to a member without a turn is the time after which to ask again; turns never blocks.
 // The zero value is ready to use. It is not safe for concurrent use.
@@ -49,8 +50,8 @@ type turns struct {
 	slow    []transfer // transfers that continue without a turn
 	waiting []waiter
 	used    map[identity.ID]usage
-	usual   time.Duration // usual time of a part, before use was last halved; 0: unknown
-	renewed time.Time     // when use was last halved
+	usual   time.Duration // usual time of a part when used was last halved; 0: unknown
+	renewed time.Time     // when used was last halved
 }
 
 // transfer is an answer that is being sent. ctx ends when the answer has arrived, or the receiver gave up.
@@ -74,15 +75,16 @@ type waiter struct {
 
 // usage is the use of one member.
 type usage struct {
-	took  time.Duration // time of its quickest part since use was last halved; 0: none has arrived
+	took  time.Duration // time of its quickest part since used was last halved; 0: none has arrived
 	told  time.Time     // when it should ask again
-	lag   time.Duration // time between that and its request: a round trip on a link with a queue
-	time  time.Duration // of its turns, and of turns that were kept for it while it did not ask
+	lag   time.Duration // delay of its requests after that time: the round-trip time of its link
+	time  time.Duration // duration of its turns, and time for which turns were kept for it
 	parts int           // number of parts since the budgets were renewed
 }
 
-// take gives a turn to a member, for at most count parts, or returns the time after which the
-// member should ask again. The turn ends with ctx. size is the size of a part in bytes.
+// take gives a turn to a member and returns the maximum number of parts for it, or returns the time
+// after which the member should ask again. The turn ends with ctx. size is the size of a part in
+// bytes.
 func (t *turns) take(ctx context.Context, id identity.ID, r rank, size int, now time.Time) (count int, later time.Duration) {
 	t.expire(size, now)
 	isSlow := slices.ContainsFunc(t.slow, func(s transfer) bool { return s.to == id })
@@ -112,8 +114,8 @@ func (t *turns) sends(parts int) {
 	t.charge(s.to, usage{parts: parts})
 }
 
-// renew renews the budgets when a round starts, and halves the used time of members after
-// recentTime.
+// renew renews the budgets when a round starts. If recentTime has passed since the last time, it also
+// halves the used time of all members.
 func (t *turns) renew(now time.Time) {
 	if now.Sub(t.renewed) < recentTime {
 		for id, u := range t.used {
@@ -179,14 +181,14 @@ func (t *turns) partsAtOnce(size int) int {
 }
 
 // turnTime returns how long a transfer keeps its turn. On a slow link all transfers take long, and
-// more of them at the same time would only share the link. If most receivers are fast, a slow
-// receiver gives up its turn soon.
+// more transfers at the same time would only share the link. If most receivers are fast, a slow
+// receiver soon loses its turn.
 func (t *turns) turnTime(size int) time.Duration {
 	return min(max(usualTurns*t.usualTime(size), shortestTurn), longestTurn)
 }
 
-// usualTime returns the time that a part usually takes. Fewer than a third of the members collude,
-// so they cannot move the lower third of the times.
+// usualTime returns the time that a part usually takes: the lower third of the measured times. Fewer
+// than a third of the members collude, so they can neither raise nor lower this value arbitrarily.
 func (t *turns) usualTime(size int) time.Duration {
 	var known []time.Duration
 	for _, u := range t.used {
@@ -215,7 +217,7 @@ func (t *turns) charge(id identity.ID, u usage) {
 	t.used[id] = sum
 }
 
-// enter returns the entry of a member in the queue, and measures how late the member is.
+// enter returns the entry of a member in the queue, and measures how late the member's request is.
 func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
 	if u, known := t.used[id]; known && now.After(u.told) && now.Sub(u.told) <= longestLag {
 		late := now.Sub(u.told)
@@ -231,8 +233,8 @@ func (t *turns) enter(id identity.ID, r rank, now time.Time) *waiter {
 	return &t.waiting[i]
 }
 
-// ahead returns the number of waiting members before this one. Turns are kept for them, so a member
-// that asks all the time has no advantage.
+// ahead returns the number of waiting members before a given one. Turns are kept for them until they
+// ask again, so a member that asks all the time has no advantage.
 func (t *turns) ahead(w waiter) (count int) {
 	for _, other := range t.waiting {
 		if t.compare(other, w) < 0 {
@@ -252,7 +254,7 @@ func (t *turns) compare(a, b waiter) int {
 // grant starts the turn of a waiting member.
 func (t *turns) grant(ctx context.Context, w waiter, now time.Time) {
 	if late := now.Sub(t.used[w.id].told); w.asked > 0 && late > 0 {
-		t.charge(w.id, usage{time: min(late, longestLag)}) // the turn was kept for it
+		t.charge(w.id, usage{time: min(late, longestLag)}) // the turn was kept for this member
 	}
 	t.waiting = slices.DeleteFunc(t.waiting, func(other waiter) bool { return other.id == w.id })
 	t.active = append(t.active, transfer{ctx: ctx, to: w.id, began: now})

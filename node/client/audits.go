@@ -12,7 +12,7 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// resultShare is the divisor of ResultMemory for results that are kept for audits.
+// Results that are kept for audits may use 1/resultShare of Options.ResultMemory.
 const resultShare = 4
 
 // auditedNode is the auditor's view of a client. It implements auditor.Client.
@@ -81,10 +81,11 @@ func (a auditedNode) Spare() (now, next bool) {
 	return n.AuditIdle || l.Own(n.run.me) == nil, next
 }
 
-// isNeeded reports whether the running round cannot have a quorum if this client leaves. It does
-// not count on clients that are not connected, because they may return too late. If this client has
-// a batch and too few other members can send results, its own missing result delays the others, so
-// that staying does not help.
+// isNeeded reports whether the running round cannot have a quorum if this client leaves. It does not
+// count on clients that are not connected, because they may return too late. If this client has a
+// batch, and fewer than two thirds of the awaited results can come from other members, witnesses
+// wait for this client's result, which does not come. Then staying does not help, and isNeeded
+// returns false.
 func (l *roundState) isNeeded(v *view, draws env.Draws) bool {
 	if l == nil || !l.elected || l.Round.HasQuorum() {
 		return false

@@ -134,9 +134,9 @@ func TestCheatsAreEjected(t *testing.T) {
 				return b, nil
 			})
 		},
-		// It claims to continue from a step without a result of it, because it trained nothing
-		// then. Its momentum could be anything there.
-		"goes on from what nobody saw": audited(func(a *clienttest.Audited) {
+		// It claims to continue from a step in which it trained nothing, so that its momentum after
+		// that step could be anything.
+		"continues from what nobody saw": audited(func(a *clienttest.Audited) {
 			a.Forge = func(h *codec.Header) {
 				if h.Previous != 0 && h.Previous+1 < h.Step {
 					h.Previous = h.Step - 1

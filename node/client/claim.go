@@ -7,8 +7,8 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// claimOf returns this client's claim about a batch that it trained, for the round that it
-// witnesses. It does not claim a loss that is missing or not a number.
+// claimOf returns the claim about loss and speed that this client sends with its witness proof, after
+// it has trained a batch. It does not claim a loss that is missing or not a number.
 func claimOf(t event.Trained) coordinator.Claim {
 	return coordinator.Claim{
 		Loss:  uint16(bounded(float64(t.Loss)*coordinator.LossUnit, math.MaxUint16)),
@@ -16,7 +16,8 @@ func claimOf(t event.Trained) coordinator.Claim {
 	}
 }
 
-// bounded rounds a number to an encoding in which zero means none.
+// bounded rounds v for a claim: to an integer from 1 to most, or 0 for no claim if v is not a positive
+// number.
 func bounded(v, most float64) float64 {
 	if !(v > 0) || math.IsInf(v, 0) {
 		return 0

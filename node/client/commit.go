@@ -16,9 +16,9 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// commitPoints contains intermediate checkpoints: models of the running epoch that this client has
-// copied, so that the run can fall back to one of them. These are the checkpoint that enough
-// members reported, and the newest checkpoint. A copy is on the disk if there is a folder, else in
+// commitPoints contains this client's copies of intermediate checkpoints, so that the run can fall back
+// to a model of the running epoch. The copies are the checkpoint that enough members reported, and
+// newer models that they may still report. A copy is on the disk if the client has a folder, else in
 // memory.
 type commitPoints struct {
 	tasks  *env.Tasks
@@ -31,8 +31,8 @@ type commitPoints struct {
 	answer  uint32 // newest step after which a model was taken because a member that left holds it
 	owed    uint32 // step of the model to take as soon as the trainer is idle; 0: none
 	size    int    // bytes of the newest copied or lent model
-	leaving bool   // the client is leaving: it reports a model before that is on the disk
-	life    int    // number of desynchronisations: work started before the last one is dropped
+	leaving bool   // the client is leaving: it reports a model before the model is on the disk
+	life    int    // number of desynchronisations; results of work that began before the last one are dropped
 	model   uint64 // bytes of the model that the epoch continues from
 	large   uint64 // larger models are not copied, but written from the trainer's memory
 	copies  uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
@@ -48,11 +48,11 @@ type commitPoint struct {
 	facts checkpoint.Facts
 }
 
-// isDue reports whether to copy the model after a step: every commit_every_rounds rounds. As long
-// as no model has enough reports, the distance doubles each time, so that members that need longer
-// than that to hash their copies, or that see the run later, come to report the same models. A
-// client also copies the model that the other members have agreed on when it reaches that step,
-// because they may have left when the model is needed.
+// isDue reports whether to copy the model after a step. The first copy is due commit_every_rounds rounds
+// after the last agreed one, or after the start of the epoch. While no model has enough reports, the
+// distance to the next copy doubles each time. Members that hash slowly, or see the run later, thus
+// come to report the same models. A client that reaches a step whose model the other members have
+// already agreed on also copies that model, because they may have left when the model is needed.
 func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
@@ -66,9 +66,9 @@ func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 		c.isAsked(s, step)
 }
 
-// isAsked reports whether to copy the model after a step because a member that left reported that
-// it holds that model. The run records the model if other members report it too. There is at most
-// one such copy every commit_every_rounds rounds, however often members leave and return.
+// isAsked reports whether to copy the model after a step because a member that left has reported this
+// model. The run records the model only if other members report it too. There is at most one such
+// copy every commit_every_rounds rounds, however often members leave and return.
 func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
 	if step <= s.Epoch.Commit.Step || c.answer != 0 && step-c.answer < config.CommitEvery(s.Model.Definition, s.Config) {
 		return false
@@ -77,9 +77,10 @@ func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
 	return slices.ContainsFunc(s.Epoch.Clients, left) || slices.ContainsFunc(s.Epoch.Exited, left)
 }
 
-// takeOwed takes the model after the newest applied step if it was due when the step was applied,
-// but the trainer continued, or if a member that left reported it. The run records the model when
-// both report it, so that no counted result is lost. takeOwed reports whether it has started.
+// takeOwed takes the model after the newest applied step, in two cases: a copy of it was due, but the
+// trainer continued with a speculation; or a member that left reported this model. In the second case
+// the run records the model when this client reports it too, so that no counted result is lost.
+// takeOwed reports whether it has started.
 func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	r := rounds.replica
 	if r == nil || r.closing || r.step < r.epoch.startStep || !v.isMember() || !e.Idle() || c.busy || c.has(r.step) || r.step != c.owed && !c.isAsked(v.state, r.step) {
@@ -92,7 +93,7 @@ func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	return true
 }
 
-// takeNow takes the model after the newest applied step, while the trainer does nothing else.
+// takeNow takes the model after the newest applied step, while the trainer is otherwise idle.
 func (c *commitPoints) takeNow(v *view, r *replica, e *engine, rounds *roundStates, failed func(error)) {
 	trainer, step := e.trainer, r.step
 	t := c.begin(v.state, trainer, step)
@@ -160,10 +161,13 @@ func (c *commitPoints) note(step uint32, s *coordinator.State) {
 	}
 }
 
-// needed returns a function that reports which folders, by step, to keep when a new one is written.
-// These are the models in use; if the run's newest intermediate checkpoint is not here, the models
-// that the run recorded; and the models of an earlier process of this client, which the run may
-// still record. All other folders have abandoned models.
+// needed returns a function that reports, by step, which folders to keep when a new one is written:
+//   - the folders of models in use;
+//   - if this client does not have the run's newest intermediate checkpoint, the folders of all models
+//     that the run recorded;
+//   - the folders from an earlier process of this client, whose models the run may still record.
+//
+// All other folders contain abandoned models.
 func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 	keep := map[uint32]bool{s.Model.Checkpoint.Step: true}
 	for _, p := range c.models {
@@ -179,8 +183,8 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 	return func(step uint32) bool { return keep[step] || step > commit.Step && step >= start && step < first }
 }
 
-// soon extends needed for a disk that executes the removal late. By then other models may have been
-// written that needed does not know, so all folders stay.
+// soon extends needed for a disk that executes a removal late. After diskTimeout it keeps all folders,
+// because further models may have been written that needed does not know.
 func (c *commitPoints) soon(needed func(step uint32) bool) func(step uint32) bool {
 	until := c.tasks.Now().Add(diskTimeout)
 	return func(step uint32) bool { return needed(step) || !c.tasks.Now().Before(until) }
@@ -190,7 +194,7 @@ func (c *commitPoints) soon(needed func(step uint32) bool) func(step uint32) boo
 func (c *commitPoints) add(m *handover.Model) {
 	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
 	if m.Source != handover.FromDisk {
-		taken := m.Snapshot // m may release its own copy
+		taken := m.Snapshot // stays available if m releases its tensors
 		point.copy = &taken
 	}
 	c.enter(point)
@@ -205,12 +209,12 @@ func (c *commitPoints) enter(point commitPoint) {
 	slices.SortFunc(c.models, func(a, b commitPoint) int { return cmp.Compare(a.Step, b.Step) })
 }
 
-// has reports whether it contains the model after a step.
+// has reports whether c contains the model after a step.
 func (c *commitPoints) has(step uint32) bool {
 	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Step == step })
 }
 
-// holds reports whether it contains the model with a digest.
+// holds reports whether c contains the model with a digest.
 func (c *commitPoints) holds(digest [32]byte) bool {
 	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Digest == digest })
 }
@@ -235,8 +239,8 @@ func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 	return step
 }
 
-// abandon drops models that the run has not recorded, because they may come from weights that are
-// not the run's.
+// abandon drops the models that the run has not recorded. It is called when this client is
+// desynchronised, because its weights, and thus these models, may be wrong.
 func (c *commitPoints) abandon(s *coordinator.State) {
 	c.life++
 	c.models = slices.DeleteFunc(c.models, func(p commitPoint) bool { return !isRecorded(s, p.Recorded) })
@@ -251,7 +255,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	kept := c.models[:0]
 	for i, p := range c.models {
 		switch {
-		case p.Step >= s.Progress.Step: // the host lost records: the run does not know this step
+		case p.Step >= s.Progress.Step: // the host lost its records of this step
 			continue
 		case p.Recorded == commit, running && i >= newest-1 && p.Step > commit.Step && p.Step >= s.Epoch.StartStep:
 		case isRecorded(s, p.Recorded) && (!shared || p.Step > checkpoint.Step) && (i == newest || commit.Step == 0):

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// Limits of the time that the client waits for a copy to reach the disk: a constant plus the time
-// that a disk with this many bytes per second needs.
+// The client waits for a copy to reach the disk for at most diskTimeout plus the time of a disk that
+// writes slowDisk bytes per second.
 const (
 	diskTimeout = 30 * time.Second
 	slowDisk    = 8 << 20
@@ -24,8 +24,8 @@ const (
 	maxDiskPause   = time.Minute
 )
 
-// maxHung is the maximum number of hanging writes at the start of a new write. Each keeps its copy
-// in memory.
+// maxHung is the maximum number of hanging writes with which a new write may start. Each hanging write
+// keeps its copy in memory.
 const maxHung = 1
 
 // commitDisk writes intermediate checkpoints to the disk, one at a time. A copy that cannot be
@@ -181,7 +181,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 	}
 }
 
-// settle adds a copy that is on the disk, or whose write the client no longer waits for.
+// settle adds a copy to the models, when it is on the disk or the client stops waiting for its write.
 func (c *commitPoints) settle(w *diskWrite) {
 	if !w.awaited {
 		return

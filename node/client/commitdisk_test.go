@@ -21,7 +21,7 @@ type faultyDisk struct {
 	fault func(step uint32) error // called instead of writing; nil means that writing succeeds
 }
 
-// change gives a client the disk.
+// change makes a client use this disk.
 func (d *faultyDisk) change(o *options) {
 	o.CheckpointDir = d.dir
 	d.keeps(o)

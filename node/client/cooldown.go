@@ -23,8 +23,8 @@ func (n *Node) cooldown() {
 }
 
 // closeEpoch finishes an epoch whose rounds are over: it applies the last results, and takes and
-// shares a snapshot of the model. It reports whether nothing of an earlier epoch is outstanding. It
-// continues while the run moves to the next Warmup.
+// shares a snapshot of the model. It reports whether this work is complete, also for earlier epochs.
+// The loop calls it until then, even if the run has moved to the next Warmup.
 func (n *Node) closeEpoch() bool {
 	r := n.rounds.replica
 	if r == nil {

@@ -32,20 +32,20 @@ const (
 	opRecompute = "recompute"
 )
 
-// engine controls the trainer, which does one thing at a time.
+// engine controls the trainer, which runs one operation at a time.
 type engine struct {
 	tasks   *env.Tasks
 	trainer env.Trainer    // nil: none yet
 	built   env.Definition // definition that the trainer was built from
 	reader  *reader        // tokens for training
-	op      *operation     // nil: it is idle
+	op      *operation     // current operation; nil: the trainer is idle
 	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
 	foresight *foresight // nil: no speculation; the weights contain exactly the applied results
 	outlook   outlook
 
 	signing  signing     // steps with a signed result
-	prepared preparation // newest
+	prepared preparation // settings of the last preparation of the optimizer
 	failures int         // consecutive failures to apply
 	loadAt   time.Time   // earliest time of the next attempt to load the model
 }
@@ -89,8 +89,8 @@ func (e *engine) start(name string, step uint32, task func(ctx context.Context) 
 	})
 }
 
-// cancel stops the current operation of the trainer. If the operation is a training that began
-// ahead of its round, the engine treats it as never started, even if the round starts before the trainer has stopped.
+// cancel stops the current operation of the trainer. If the operation is a training that began ahead
+// of its round, it stays cancelled, even if the round starts before the trainer has stopped.
 func (e *engine) cancel() {
 	if e.op != nil {
 		e.op.cancel()
@@ -157,10 +157,10 @@ func (e *engine) abandonRecomputation() {
 	}
 }
 
-// none keeps no training.
+// none is an argument of cancelTraining that keeps no training.
 func none(uint32) bool { return false }
 
-// isAhead reports whether the trainer is training the step although its round had not started.
+// isAhead reports whether the trainer is training a step ahead of the step's round.
 func (e *engine) isAhead(step uint32) bool {
 	return e.op != nil && e.op.name == opTrain && e.op.step == step && e.op.tell != nil
 }
@@ -170,8 +170,8 @@ func (e *engine) foresaw(step uint32) bool {
 	return e.foresight != nil && e.foresight.ready && e.foresight.step == step
 }
 
-// cancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends
-// a byte now and then could keep the client from the next epoch, or from its end. The received
+// cancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends only
+// a byte now and then could keep the client from joining the next epoch, or from ending. The received
 // parts are kept.
 func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
 	if e.op != nil && (e.op.name == opLoad || e.op.name == opReplay) && e.op.from != wanted {
@@ -239,7 +239,7 @@ type reader struct {
 	tasks   *env.Tasks
 	data    env.DataProvider
 	log     *slog.Logger
-	fail    func(error) // called with an error for data that no retry will get
+	fail    func(error) // called with an error that no retry can fix
 	batches map[assign.BatchID]*reading
 }
 
@@ -290,15 +290,15 @@ func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) 
 			default:
 				this.tries++
 				this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
-				r.log.Error("read training data", "batch", batch, "attempt", this.tries, "err", err)
+				r.log.Error("cannot read training data", "batch", batch, "attempt", this.tries, "err", err)
 			}
 		}
 	})
 }
 
-// forget drops other batches, and cancels reads of them. A data server answers one request of a
-// member at a time, and waits before it refuses a batch, because the member may see a round before
-// the server does.
+// forget drops the batches for which keep returns false, and cancels their reads. A read that is not
+// cancelled would delay the next one: a data server answers one request of a member at a time, and it
+// waits before it refuses a batch, because the member may see a round before the server does.
 func (r *reader) forget(keep func(assign.BatchID) bool) {
 	for batch, of := range r.batches {
 		if keep(batch) {
@@ -316,7 +316,7 @@ func (r *reader) forget(keep func(assign.BatchID) bool) {
 type signing struct {
 	folder keep.Folder
 	run    [32]byte // hash of the run in the signing record
-	newest uint32   // step with a signed result, of this process or possibly an earlier one
+	newest uint32   // newest step with a result that this process, or possibly an earlier process, signed
 	noted  uint32   // newest step that this process recorded before signing; owned by the training task
 }
 
@@ -324,9 +324,9 @@ func newSigning(folder keep.Folder) signing {
 	return signing{folder: folder}
 }
 
-// recall determines which steps an earlier process may have signed results of, from the first state
-// that this process sees. Without a signing record this is the running round, if this client is one
-// of its members, because a result of a future round cannot be signed.
+// recall determines the newest step with a result that an earlier process may have signed. state is the
+// first state that this process sees. Without a signing record, recall assumes the running round, if
+// this client is one of its members: a result of a later round could not be signed yet.
 func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinator.State, log *slog.Logger) {
 	s.run = run
 	step, found, err := s.folder.NewestSigned(s.run)
@@ -339,7 +339,7 @@ func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinat
 		return
 	}
 	if err != nil {
-		log.Warn("signing record unknown; omitting the running round", "err", err)
+		log.Warn("cannot read the signing record; training nothing in the running round", "err", err)
 	}
 	s.newest = state.Progress.Step - 1
 	if state.RunState != coordinator.RoundTrain && state.RunState != coordinator.RoundWitness {

@@ -185,10 +185,10 @@ func (s signs) Sign(a wire.ResultAnnouncement) []byte {
 	return s.Announcements.Sign(a)
 }
 
-// TestKilledClientIsNotEjected kills an honest client in every part of its work on a step. It
-// starts the client again with different data, so that it would make a different result of the same
-// batch while the round still runs: its host keeps its seat. With or without its signing record, no
-// member ever has two results of one step from it.
+// TestKilledClientIsNotEjected kills an honest client in every part of its work on a step. It starts
+// the client again with different data while the round still runs and the client still has its seat,
+// so that the client could sign a different result of the same batch. With or without its signing
+// record, no member ever has two results of one step from this client.
 func TestKilledClientIsNotEjected(t *testing.T) {
 	const step = 2
 	moments := []string{"training", "signing", "announcing"}

@@ -7,13 +7,13 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// Times that a client that ends waits for a disk. A working disk needs less. For a large model the
-// limit is the time of a disk that writes slowHash bytes per second.
+// A client that ends waits for its disk for at most diskFarewell plus the time of a disk that writes
+// slowHash bytes per second, and at most longestFarewell in total. A working disk needs less.
 const (
 	diskFarewell    = 3 * time.Second
 	longestFarewell = time.Minute
 
-	slowFarewell = 10 * time.Second // then the client logs that it waits for the disk after the end of its run
+	slowFarewell = 10 * time.Second // time after the end of the run when the client logs that it waits for the disk
 
 	computes = 300 * time.Millisecond // time that tasks without writes have to end after an interrupt
 )
@@ -47,8 +47,9 @@ func (f *farewell) close() bool {
 }
 
 // wait waits for all tasks to end. After an interrupt it soon abandons tasks that write nothing,
-// such as the loading of a large model. It abandons tasks of a disk that does not respond, logs the
-// models that are missing on the disk, and reports whether everything is on the disk.
+// such as the loading of a large model. If a disk does not respond, it abandons the tasks that wait
+// for the disk, and logs the models that are missing there. It reports whether everything is on the
+// disk.
 func (f *farewell) wait() bool {
 	if f.gaveUp {
 		return false

@@ -39,7 +39,7 @@ func TestFarewell(t *testing.T) {
 		want  int
 	}{
 		"nothing seen":                    {nil, false, 0},
-		"no place":                        {&coordinator.State{Pending: []coordinator.Client{{ID: coordinator.ClientID{8}}}}, false, 0},
+		"no seat":                         {&coordinator.State{Pending: []coordinator.Client{{ID: coordinator.ClientID{8}}}}, false, 0},
 		"asked, and the state is older":   {&coordinator.State{}, true, 1},
 		"waits since the process before":  {&coordinator.State{Pending: []coordinator.Client{{ID: me}}}, false, 1},
 		"member since the process before": {&coordinator.State{Epoch: coordinator.Epoch{Clients: []coordinator.Client{{ID: me, State: coordinator.Healthy}}}}, false, 1},

@@ -97,15 +97,15 @@ type finalModel uint8
 
 const (
 	modelRecorded   finalModel = iota // the model that the run recorded
-	modelUnrecorded                   // a model of the last round, for which the run recorded none
+	modelUnrecorded                   // the model of the last round; the run recorded no model of that round
 	modelOld                          // a model before the last round
 	modelOther                        // a model that is not the run's
 	modelNone                         // no model
 )
 
-// finalOf compares this client's model with a finished run. A model of the last round includes
-// every counted result. It is right even if too few members were left to report it, and an earlier
-// model that the run recorded is then not the final one.
+// finalOf compares this client's model with a finished run. The final model is the model of the last
+// round, which includes every counted result. If too few members were left to report it, the run
+// recorded only an earlier model, but the model of the last round is still the final one.
 func finalOf(held *handover.Model, v *view) finalModel {
 	s := v.state
 	c, last := s.Model.Checkpoint, s.Progress.Step-1
@@ -135,20 +135,21 @@ type parting struct {
 	said  bool                          // the client has logged how the run ended
 	slow  bool                          // the client has logged that it waits for the disk
 	late  bool                          // the run was over before this client came, and the client holds nothing of it
-	back  map[coordinator.ClientID]bool // clients that returned since
+	back  map[coordinator.ClientID]bool // clients that have returned since then
 }
 
 // over reports whether this client has waited longer than wait.
 func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
-// handOver returns the time limit for getting the final model from a holder: the time that members
-// have before every epoch.
+// handOver returns the time limit for getting a model from a holder: the time that members have for
+// it before every epoch (warmup_time).
 func (v *view) handOver() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }
 
-// joiners returns the number of clients that waited for an epoch that will not come, and that may
-// be getting the final model. Some networks never report that such a client has gone.
+// joiners returns the number of clients that never became members, and that may be getting the final
+// model: they waited for the next epoch when the run ended. Some networks never report that such a
+// client has disconnected.
 func (p *parting) joiners(v *view) (here int) {
 	s := v.state
 	for i := range s.Pending {
@@ -161,10 +162,11 @@ func (p *parting) joiners(v *view) (here int) {
 	return here
 }
 
-// awaited returns how many clients may still come for the final model (away), and how many are here
-// and may be getting it (here). These clients were in the last epoch, and did not report that model
-// or have asked for another seat since, as a restarted client does. They have not returned and gone
-// again. Ejected clients do not count, because they could keep all others here.
+// awaited returns how many disconnected clients may still come for the final model (away), and how
+// many connected clients may be getting it (here). It counts clients of the last epoch that did not
+// report the final model, or that joined again after their report, as a restarted client does. A
+// client that came back and has disconnected again does not count. Ejected clients do not count
+// either, because they could keep all other clients from ending.
 func (p *parting) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool)
@@ -194,8 +196,8 @@ func (p *parting) awaited(v *view) (away, here int) {
 	return away, here
 }
 
-// obtainFinal gets the final model of a finished run from any holder, and reports whether it is
-// worth waiting for. A run that was closed early has no final model.
+// obtainFinal starts to get the final model of a finished run from any holder, and reports whether to
+// wait for the model. A run that was closed early has no final model.
 func (n *Node) obtainFinal() bool {
 	s := n.run.state
 	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.parting.over(n.tasks.Now(), n.FinalWait) {
@@ -215,13 +217,13 @@ func (v *view) reported(c coordinator.Checkpoint) bool {
 	return slices.ContainsFunc(v.state.Reporters(c.Step), func(r coordinator.Client) bool { return v.is(r) && r.Report.Digest == c.Digest })
 }
 
-// shortestStay is the minimum time that a client stays that came back for the final model. Members
-// wait for it until they see that it came back, and a busy member sees only the newest list of
-// peers.
+// shortestStay is the minimum time for which a client stays connected if it came back for the final
+// model. Members wait for such a client until they have seen it, and a busy member may miss a client
+// that connects only briefly.
 const shortestStay = time.Second
 
-// lingers reports whether this client stays for clients that need the final model. A client that
-// was disconnected itself leaves this to the clients that it got the model from.
+// lingers reports whether this client stays for clients that need the final model. If this client was
+// disconnected itself at the end of the run, it relies on other clients to serve the model.
 func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
 	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() {

@@ -13,32 +13,32 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// foresight is a speculation: results that moved the trainer's weights before it was decided that
-// they count.
+// foresight is a speculation: results that were applied to the trainer's weights before it was decided
+// that they count.
 type foresight struct {
 	step     uint32
-	replica  *replica // replica at that time
+	replica  *replica // replica at the start of the speculation
 	outcome  tally.Outcome
 	payloads [][]byte
-	seconds  float64 // time to move the weights
-	ready    bool    // the weights have been moved
+	seconds  float64 // time to apply the results
+	ready    bool    // the results have been applied
 
 	record  *auditor.Record // set once the outcome is known, if results are audited
 	reading bool            // the record is being read
 }
 
-// outlook decides whether speculation pays.
+// outlook decides whether speculation is worthwhile.
 type outlook struct {
 	wait     time.Duration // newest time from a round's last result to the end of the round
-	took     time.Duration // newest time to move the weights
+	took     time.Duration // newest time to apply the results of a round
 	trains   time.Duration // duration of the newest training, without waiting
 	mistakes int           // mispredicted outcomes in this epoch
 	from     uint32        // first step of the next attempt
 }
 
-// After a misprediction, a member waits firstPause rounds before it speculates again, and each time
-// twice as long, up to maxDoublings. An attacker that causes mispredictions therefore wastes little
-// of its time.
+// After a misprediction, a member waits firstPause rounds before it speculates again. Each further
+// misprediction doubles this pause, at most maxDoublings times. An attacker that causes mispredictions
+// therefore wastes little of the member's time.
 const (
 	firstPause   = 16 // rounds
 	maxDoublings = 6
@@ -50,17 +50,17 @@ func (o *outlook) erred(step uint32) {
 	o.mistakes++
 }
 
-// pays reports whether the gain of speculation, the wait, is large compared with its cost, a copy
-// of the weights, which takes a small part of the time of moving them. After a misprediction, the
-// training that used it may have to finish before the right training starts. That must not take
-// longer than witnesses wait for late members. Otherwise an attacker that causes a misprediction
-// could have this client dropped.
+// pays reports whether speculation is worthwhile. It saves the wait for the decision about a round. It
+// costs a copy of the weights, which takes a small part of the time to apply results. In addition, the
+// trainer may have to finish a training that used a misprediction before it starts the right one. That
+// must not take longer than witnesses wait for late members, or an attacker that causes a
+// misprediction could have this client dropped.
 func (o *outlook) pays(step uint32, leeway time.Duration) bool {
 	return step >= o.from && o.wait > o.took/4 && o.took+o.trains <= leeway
 }
 
-// applier applies results to the model: counted results or, before the decision, results that most
-// likely count.
+// applier applies results to the model. These are counted results, or results that will probably count
+// if the round is not decided yet.
 type applier struct {
 	run     *view
 	engine  *engine
@@ -73,10 +73,10 @@ type applier struct {
 	report  *reporter
 }
 
-// foresee moves the weights by the results of the running round as soon as the results of all
-// members are here, before witnesses, host and network have confirmed that they count, and reports
-// whether that is done. The next round's gradient is then computed meanwhile, so that only the
-// transfer of the results separates two trainings. A misprediction is undone.
+// foresee applies the results of the running round to the weights when the results of all members have
+// arrived, and reports whether that is done. It does not wait for the witnesses and the host to
+// confirm that the results count. Meanwhile the trainer can compute the next round's gradient, so
+// that only the transfer of the results separates two trainings. A misprediction is undone.
 func (a *applier) foresee(l *roundState) bool {
 	f, step := a.engine.foresight, l.Round.Step
 	if f != nil && f.step == step && f.replica == a.rounds.replica {
@@ -133,9 +133,9 @@ func (l *roundState) isOwn(o tally.Outcome) bool {
 	return l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
 }
 
-// comesTrue confirms the speculation about a round that ended as predicted, and returns it once it
-// is part of the model. later means that it will be. If the round ended otherwise, comesTrue
-// cancels work based on the speculation, and the trainer undoes it.
+// comesTrue confirms the speculation about a round that ended as predicted, and returns it once it is
+// part of the model. Until then, later is true, and the caller must call again. If the round ended
+// differently, comesTrue cancels work based on the speculation, and the trainer undoes it.
 func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, later bool) {
 	step, replica := l.Round.Step, a.rounds.replica
 	f := a.engine.foresight

@@ -32,7 +32,8 @@ func (s *shy) Handle(protocol string, maxRequest int, handle func(context.Contex
 	})
 }
 
-// hider is a backend whose client has its own result in one filter and omits itself from the other.
+// hider is a backend whose client sends witness proofs with its own result in the filter of results,
+// but without itself in the filter of trainers.
 type hider struct {
 	*memory.Client
 	host *memory.Host
@@ -58,8 +59,9 @@ func (h *hider) Submit(ctx context.Context, a coordinator.Action) error {
 }
 
 // TestOneWitnessCannotFork checks one hostile member of four, in rounds with three witnesses. When
-// it is a witness, it sends its result to only one honest witness. It votes for the result in one
-// filter and omits itself from the other, so that a client without the result cannot notice it.
+// it is a witness, it sends its result to only one honest witness. In its own proof, the filter of
+// results contains the result, but the filter of trainers omits the trainer. A client without the
+// result therefore cannot notice that one is missing.
 func TestOneWitnessCannotFork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)

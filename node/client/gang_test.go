@@ -53,7 +53,7 @@ func (g *gangster) Submit(ctx context.Context, a coordinator.Action) error {
 	return g.Client.Submit(ctx, a)
 }
 
-var errTakenOver = errors.New("the gang speaks for this member")
+var errTakenOver = errors.New("the coalition acts for this member")
 
 // begun reports whether the coalition has attacked.
 func (g *gang) begun() bool {

@@ -43,9 +43,9 @@ func (n asksOthers) Fetch(ctx context.Context, hash [32]byte, size uint64, holde
 }
 
 // TestGivenToSomeOnly checks a run in which three of ten members send their results only to some
-// members: the same ones or different ones in each round. The other members get the results from
-// those. No honest member is late or without a result, and rounds of 2 s take at most three
-// quarters longer.
+// members. The recipients are the same in all rounds, or change in each round. The other members get
+// the results from the recipients. No honest member is late or without a result, and rounds of 2 s
+// take at most three quarters longer.
 func TestGivenToSomeOnly(t *testing.T) {
 	run := func(t *testing.T, some int, others bool) (took time.Duration) {
 		synctest.Test(t, func(t *testing.T) {

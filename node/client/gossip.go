@@ -17,9 +17,9 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// announcement is an announcement of a result with a verified signature. Without an author, it is a
-// head of the run's log, from a member that knows that the host sent a different head to other
-// members.
+// announcement is an announcement of a result with a verified signature. If it has no author, it is
+// instead a head of the run's log. A member sends such a head when it knows that the host sent a
+// different head to other members.
 type announcement struct {
 	from   identity.ID // the member that gossiped it; zero if it was requested
 	author identity.ID
@@ -61,7 +61,7 @@ type gossipReader struct {
 // issuer is the host of the run.
 type issuer struct {
 	run  [32]byte    // hash of the run
-	host identity.ID // signs the heads of the run's log
+	host identity.ID // key that signs the heads of the run's log
 
 	mu    sync.Mutex
 	known map[uint32]wire.Head // verified heads by step; all members have the same
@@ -108,7 +108,7 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 		g.misbehaved(from, "announcement: "+err.Error())
 		return err
 	}
-	// Gossip remembers messages for some seconds, in which there can be many rounds.
+	// Gossip may deliver a message again some seconds later, when many rounds are over.
 	if step := g.step.Load(); a.Step < step && step-a.Step > coordinator.StoredRounds {
 		return errTooLate
 	}
@@ -119,8 +119,9 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	return nil
 }
 
-// listenToHead verifies a head. A head does not name its run. A head that the host did not sign may
-// come from an earlier run of this name. Anyone may have kept it, so its sender is not penalised.
+// listenToHead verifies a head. A head does not name its run, so a head without this host's signature
+// may be from an earlier run of the same name. Anyone may have kept it, and its sender is not
+// penalised.
 func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	of := g.run.Load()
 	if of == nil {
@@ -141,8 +142,8 @@ func (g *gossipReader) listenToHead(from identity.ID, message []byte) error {
 	return nil
 }
 
-// open verifies an announcement. The author of an announcement for another run of this name, which
-// anyone may have kept, is not penalised.
+// open verifies an announcement. An announcement for another run of the same name is refused without a
+// penalty, because any member may have kept it and sent it again.
 func (g *gossipReader) open(message []byte) (identity.ID, wire.ResultAnnouncement, error) {
 	if len(message) > exchange.MaxAnnouncementSize {
 		return identity.ID{}, wire.ResultAnnouncement{}, errTooLong
@@ -179,8 +180,8 @@ func (g *gossipReader) publish(raw []byte) {
 // pushes one result, and a second result only after a restart.
 const maxPushes = 4
 
-// pushed handles a result that a member pushes with its announcement. It runs in goroutines of the
-// network.
+// pushed handles a result that a member pushes together with the announcement. It runs in goroutines
+// of the network.
 func (g *gossipReader) pushed(from identity.ID, raw, payload []byte) error {
 	if !g.mayPush(from) {
 		return errPushes
@@ -214,8 +215,8 @@ func (g *gossipReader) mayPush(from identity.ID) bool {
 	return g.pushes[from] <= maxPushes
 }
 
-// ask requests the announcements of a round from a peer. In the client's loop, it then calls hear for
-// each announcement, and after them answered, but only if the peer answered.
+// ask requests the announcements of a round from a peer. If the peer answers, the client's loop then
+// calls hear for each announcement, and after that answered.
 func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement), answered func()) {
 	g.tasks.Spawn(func(ctx context.Context) func() {
 		ctx, cancel := g.tasks.WithTimeout(ctx, requestTimeout)
@@ -235,7 +236,8 @@ func (g *gossipReader) ask(peer identity.ID, step uint32, hear func(announcement
 	})
 }
 
-// of returns the verified announcements that a peer has of a round and that are new here.
+// of requests a peer's announcements of a round. It verifies and returns the announcements that this
+// client does not know.
 func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([]announcement, error) {
 	raws, err := exchange.AskRound(ctx, g.network, peer, step)
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 const maxLent = 2
 
 // handed contains the intermediate checkpoints that this client serves to members that return to
-// the running epoch. Each takes the memory of a model, unless it is large and on the disk.
-// Therefore it is shared only when a member requests it, and only for the time that getting a model
-// may take. If a third checkpoint is requested, a checkpoint that no member has started to fetch is
-// dropped, else the oldest. A member that requests repeatedly causes only one read of a model for
-// each intermediate checkpoint.
+// the running epoch. Each checkpoint takes the memory of a model, unless it is large and on the disk.
+// Therefore this client shares a checkpoint only when a member requests it, and only for the time
+// that getting a model may take. If a third checkpoint is requested, a checkpoint that no member has
+// started to fetch is dropped, or else the oldest. Repeated requests for a checkpoint cause only one
+// read from the disk.
 type handed struct {
 	lent   []lent // in order of age, oldest first
 	busy   bool
 	failed [32]byte // digest of the model that could not be read; zero: none
-	narrow uint32   // first step of an epoch in which there was no memory for it in addition to the results of rounds; 0: none
+	narrow uint32   // first step of an epoch in which sharing would take memory that results need; 0: none
 }
 
 // lent is a shared intermediate checkpoint.
@@ -36,8 +36,8 @@ type lent struct {
 	until  time.Time
 }
 
-// giveWay ends sharing for the rest of the epoch: running rounds have precedence over members that
-// were away.
+// giveWay ends sharing for the rest of the epoch, because the results of running rounds need the
+// memory.
 func (h *handed) giveWay(epochStart uint32) {
 	h.narrow = epochStart
 	for i := range h.lent {

@@ -13,8 +13,8 @@ import (
 const (
 	maxOwnersAsked = 4  // for their own results of the running round
 	maxPeersAsked  = 3  // for all results of a finished round
-	maxInformed    = 2  // among these, peers that are known to hold missing results
-	maxClaimAsked  = 32 // for results that few witnesses claim to hold: the number of possibly dishonest members, plus one, must answer
+	maxInformed    = 2  // of maxPeersAsked, peers that are known to hold missing results
+	maxClaimAsked  = 32 // for results that few witnesses claim to hold; more members than can be dishonest must answer
 )
 
 // heal repairs gossip that may have been lost in the running round (anti-entropy). It announces
@@ -44,12 +44,13 @@ func (n *Node) heal() {
 	n.fetcher.Rotation.Next()
 }
 
-// askFor asks some peers for all results of a finished round, informed ones first, and different
-// ones each time: if a trainer signed many results, each may be held by few members.
+// askFor asks some peers for all results of a finished round. It asks peers that are known to have
+// missing results first. In each call it asks different peers, because only few members may have a
+// certain result if a trainer signed many.
 func (g *gossipReader) askFor(l *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
 	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
 	if outcome.Claimed {
-		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // members that claim to hold them may not answer
+		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // the members that claim to hold the results may not answer
 	}
 	var peers []identity.ID
 	add := func(member int, limit int) {

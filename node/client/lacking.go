@@ -7,15 +7,15 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// Limits for a client with an older model than the run's newest, if the run can continue from that
-// older model: how long the client waits for a holder of the newest, and how often it logs that it
-// waits.
+// A restarted client may have only an older model of the run, from which the run could continue. Such
+// a client waits up to holderTimeout for a holder of the newest model, and logs that it waits every
+// holderReminder.
 const (
 	holderTimeout  = 5 * time.Minute
 	holderReminder = time.Minute
 )
 
-// lacking describes the run's newest recorded model while it is not available.
+// lacking describes a client's wait for the run's newest recorded model, which no connected client has.
 type lacking struct {
 	of     coordinator.Checkpoint
 	since  time.Time // zero: the model is available
@@ -24,9 +24,10 @@ type lacking struct {
 	usable bool   // the run has recorded that older checkpoint
 }
 
-// waitsForHolder reports whether this client should not join yet: it was restarted without the
-// run's newest model, its folder has an older one, and no client that is present has the newest. An
-// epoch that started now would lose a model that a client may bring later.
+// waitsForHolder reports whether this client should not join yet: it was restarted without the run's
+// newest model, its folder has an older model, and no connected client has the newest one. If an
+// epoch started now, the run would continue without the newest model, although a client may bring
+// that model later.
 func (n *Node) waitsForHolder() bool {
 	s, l := n.run.state, &n.seat.lacking
 	c := s.Model.Checkpoint
@@ -65,7 +66,8 @@ func (l *lacking) text(left time.Duration) string {
 	return message + "because the run would otherwise restart from its initial model; if no member has the newer model, start this client with --accept-loss"
 }
 
-// lapseNow returns the newest lapse. It reports whether the model of the starting epoch lacks the steps of this lapse.
+// lapseNow returns the newest rollback gap. It reports whether the model that the epoch starts from
+// lacks the steps of this gap.
 func (v *view) lapseNow() (coordinator.Lapse, bool) {
 	s := v.state
 	if len(s.Lapses) == 0 {

@@ -22,12 +22,13 @@ type leaving struct {
 	settle  func(step uint32) bool // applies the results of finished rounds up to a step
 
 	since, until time.Time     // zero: the client stays
-	copied       time.Duration // after since: end of the newest copy
-	said         time.Duration // after since: time of the newest log line about a delay; zero: none
+	copied       time.Duration // time of the end of the newest copy, relative to since
+	said         time.Duration // time of the newest log line about a delay, relative to since; zero: none
 }
 
-// Copying, hashing and writing a large model takes longer than a client otherwise needs to leave.
-// Work in progress gets the time of a slow machine with this many bytes per second.
+// Copying, hashing and writing a large model takes longer than a client otherwise needs to leave. If
+// such work is in progress, a leaving client waits for as long as a slow machine needs, which
+// processes slowHash bytes per second, but at most longestLeave. It logs this every leaveReminder.
 const (
 	slowHash      = 64 << 20
 	longestLeave  = time.Minute
@@ -37,7 +38,7 @@ const (
 func (l *leaving) begun() bool { return !l.until.IsZero() }
 
 // awaitsOutcome reports whether the client still waits for the outcome of a round that it has
-// witnessed. Half of the time is reserved for reporting its model.
+// witnessed. The second half of the time to leave is reserved for reporting the model.
 func (l *leaving) awaitsOutcome() bool {
 	return l.engine.tasks.Now().Sub(l.since) < l.until.Sub(l.since)/2
 }
@@ -75,9 +76,9 @@ func (l *leaving) over() bool {
 // late reports whether the time limit is over, so that no new work starts.
 func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
 
-// worthWaiting reports whether a copy of the model is in progress and may still be reported and
-// written, in a time in proportion to its size, and at most longestLeave. It logs this now and
-// then.
+// worthWaiting reports whether the client should stay after its time limit: it is still copying,
+// hashing or writing a model, or has one to report. The extra time is in proportion to the size of
+// the model, and ends longestLeave after the start. worthWaiting also logs that the client waits.
 func (l *leaving) worthWaiting() bool {
 	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
 	copying := l.engine.op != nil && l.engine.op.name == opSnapshot || l.rounds.taker.lent != nil
@@ -112,8 +113,9 @@ func (l *leaving) toSay() bool {
 	return more
 }
 
-// saidInRound reports the newest model whose results all count. If this client has witnessed the
-// running round, and its results count because of that, this is the model after that round.
+// saidInRound reports the newest model that includes all counted results, and returns true when
+// nothing is left to do. If this client has sent its proof of the running round, it first waits for
+// the outcome of that round.
 func (l *leaving) saidInRound() bool {
 	s, points := l.run.state, &l.rounds.points
 	r, step := l.rounds.replica, s.Progress.Step
@@ -122,7 +124,7 @@ func (l *leaving) saidInRound() bool {
 	case !ok || r == nil || r.closing:
 		return true
 	case l.late():
-		return false // work in progress is finished
+		return false // only work in progress is completed
 	case l.hasWitnessed(step) && l.awaitsOutcome():
 		return false
 	case r.step+1 < step:
@@ -167,8 +169,8 @@ func (l *leaving) hasWitnessed(step uint32) bool {
 		slices.ContainsFunc(round.Round.Witnesses, func(w coordinator.Witness) bool { return int(w.Member) == index }))
 }
 
-// onlyHolder reports whether this client has the model that an epoch starts from, and other members
-// that do not have it yet are waiting for it.
+// onlyHolder reports whether this client is the only member with the model that an epoch starts from,
+// and other members are waiting for the model.
 func (v *view) onlyHolder() bool {
 	s := v.state
 	me, ok := s.Member(v.myself())

@@ -108,7 +108,7 @@ func (n *Node) Open(work context.Context) error {
 		err := n.Backend.Announce(ctx, addrs)
 		return func() {
 			if err != nil {
-				n.report.log.Warn("announce own addresses", "err", err)
+				n.report.log.Warn("cannot announce this client's addresses to the run", "err", err)
 			}
 		}
 	})
@@ -173,7 +173,7 @@ func (n *Node) observe(u backend.Update) {
 			n.fail(err)
 			return
 		}
-		n.report.log.Warn("following the run", "err", err)
+		n.report.log.Warn("the run's model was replaced; continuing because of --follow-updates", "err", err)
 	}
 	n.openRounds()
 	n.auditor.Observe()
@@ -228,8 +228,8 @@ func (n *Node) reconcile() {
 	n.heal()
 }
 
-// goroutines is the Runtime of a Node that runs on its own: the wall clock, and goroutines that
-// pass their continuations to the loop.
+// goroutines is the Runtime of a Node whose caller does not supply one. It uses the wall clock, and
+// runs tasks in goroutines, which pass their continuations to the loop.
 type goroutines struct {
 	work  *env.Tasks
 	tasks sync.WaitGroup
@@ -279,9 +279,9 @@ const (
 	onlyComputing            // after an interrupt, only tasks that write nothing are left
 )
 
-// ended waits until all tasks have ended, or until only tasks that wait for a disk are left and
-// limit has passed. After interrupted is closed it waits only briefly for tasks that write nothing.
-// It calls say when only tasks that wait for the disk are left.
+// ended waits until all tasks have ended. If only tasks that wait for a disk are left, it calls say,
+// and waits for them for at most limit. After interrupted is closed, it waits only briefly for tasks
+// that write nothing.
 func (g *goroutines) ended(interrupted <-chan struct{}, limit time.Duration, say func()) waitResult {
 	all := make(chan struct{})
 	go func() {

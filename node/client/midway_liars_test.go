@@ -209,8 +209,8 @@ func (n *narrow) Fetch(ctx context.Context, hash [32]byte, size uint64, holders 
 	return data, err
 }
 
-// TestHandingOverHarmsNobody brings a client back among members that have room for the results of
-// some rounds, but not for a model in addition. No member ends, or waits, for lack of room.
+// TestHandingOverHarmsNobody brings a client back among members that have memory for the results of
+// some rounds, but not for a model in addition. No member ends or waits for lack of memory.
 func TestHandingOverHarmsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)

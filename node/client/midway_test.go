@@ -196,8 +196,9 @@ func damage(t *testing.T, dir string) {
 	}
 }
 
-// lastRound kills one of three clients in the last round but one of an epoch, and starts it again
-// in the last round. The client begins from the intermediate checkpoint of the step before both.
+// lastRound kills one of three clients in the second-to-last round of an epoch, and starts it again
+// in the last round. The client begins from the intermediate checkpoint of the step before the round
+// in which it was killed.
 func lastRound(t *testing.T, lag uint32, others func(i int, o *options)) (w *world, left []*member, back *member) {
 	config := clienttest.Config(3)
 	config.RoundsPerEpoch, config.TotalSteps = 11, 22
@@ -220,9 +221,9 @@ func lastRound(t *testing.T, lag uint32, others func(i int, o *options)) (w *wor
 	return w, left, w.launch(2, slow)
 }
 
-// TestReturnInTheLastRound checks that the replica hash after an intermediate checkpoint is known,
-// or follows from an earlier one. A client that continues from the checkpoint then has the replica
-// of the running round, and the epoch's model.
+// TestReturnInTheLastRound checks that a client can continue from an intermediate checkpoint in the last
+// round. It gets the replica hash after the checkpoint, or an earlier hash that leads to it. It then has
+// the replica of the running round, and the epoch's model.
 func TestReturnInTheLastRound(t *testing.T) {
 	for lag, first := range map[uint32]uint32{1: 10, 2: 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -235,8 +236,9 @@ func TestReturnInTheLastRound(t *testing.T) {
 	}
 }
 
-// TestReturnTooLate checks a client that no member tells the replica hash at the intermediate
-// checkpoint. It cannot have the epoch's model, and the Cooldown does not wait for it.
+// TestReturnTooLate checks a client that cannot get the replica hash after its intermediate checkpoint,
+// because the other members lie. The client cannot get the epoch's model, and the Cooldown does not
+// wait for it.
 func TestReturnTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, others, back := lastRound(t, 2, lies(2))

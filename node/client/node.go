@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// errDesynchronised means that the client ended with another model than the run.
+// errDesynchronised means that the client's model differs from the run's final model.
 var errDesynchronised = errors.New("the model differs from the run's")
 
 // Node is one client of a run. All its fields belong to the goroutine of Run. Slow work runs in
@@ -26,7 +26,7 @@ type Node struct {
 
 	run     view             // the newest state of the run
 	seat    seat             // this client's seat in the run
-	actions *submitter       // actions in flight to the coordinator
+	actions *submitter       // actions sent to the coordinator
 	engine  engine           // the trainer and its current operation
 	rounds  roundStates      // the newest rounds, and the replica that they are applied to
 	fetcher *fetch.Fetcher   // downloads results of peers
@@ -92,7 +92,7 @@ func New(o Options) (*Node, error) {
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 		InPlace: func(digest [32]byte, dir string) {
-			if n.run.state.RunState != coordinator.Finished { // then no training needs the memory
+			if n.run.state.RunState != coordinator.Finished { // after the end of the run, no training needs the memory
 				n.models.InFolder(digest, dir)
 			}
 		},

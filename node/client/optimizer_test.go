@@ -138,7 +138,8 @@ func TestInterruptWaitsForTheMomentum(t *testing.T) {
 	}
 }
 
-// TestColdStartForgetsTheKeptMomentum resumes a run in which only this client is left.
+// TestColdStartForgetsTheKeptMomentum checks that a client does not use its saved momentum in an epoch
+// with a cold start. No other client resumes the run.
 func TestColdStartForgetsTheKeptMomentum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, clienttest.Config(1))

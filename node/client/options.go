@@ -65,12 +65,12 @@ type Options struct {
 	// being trained. Without it the client ends with ErrReplaced.
 	FollowUpdates bool
 
-	Downloads         int // concurrent downloads of peers' results; 8
-	ParameterRequests int // concurrent requests for parts of a model; 8
+	Downloads         int // concurrent downloads of peers' results; default 8
+	ParameterRequests int // concurrent requests for parts of a model; default 8
 
 	// ResultMemory bounds the bytes of counted results that the client keeps for members that were
-	// away. Results of earlier epochs additionally take no more than the size of the model. 256
-	// MiB.
+	// away. Results of earlier epochs additionally take no more than the size of the model. The
+	// default is 256 MiB.
 	ResultMemory uint64
 
 	// AuditIdle lets this client audit also in rounds in which it trains, while its trainer is
@@ -89,21 +89,23 @@ type Options struct {
 	// May be nil.
 	DiskHangs func()
 
-	// Computes is called when Run returns after the end of its context while tasks that write nothing still run, such as
-	// the loading of a large model. These tasks use the trainer and its data. May be nil.
+	// Computes is called when Run returns after the end of its context while tasks that write
+	// nothing still run, such as the loading of a large model. These tasks use the trainer and its
+	// data. May be nil.
 	Computes func()
 
 	Runtime       env.Runtime       // nil: goroutines and the wall clock
 	Announcements env.Announcements // nil: package wire, signed with Key
 	Draws         env.Draws         // nil: package coordinator
 
-	RepublishInterval time.Duration // between attempts to repair lost gossip; 2 s
-	SettleTimeout     time.Duration // to complete a finished round; the run's MaxRoundTrainTime
-	LeaveTimeout      time.Duration // to report the model before a client withdraws because its context ended; 5 s
-	WithdrawTimeout   time.Duration // to withdraw; 2 s
+	RepublishInterval time.Duration // time between attempts to repair lost gossip; default 2 s
+	SettleTimeout     time.Duration // time limit to complete a finished round; default: the run's MaxRoundTrainTime
+	LeaveTimeout      time.Duration // time limit to report the model, after the context ended and before the client withdraws; default 5 s
+	WithdrawTimeout   time.Duration // time limit to withdraw; default 2 s
 	// FinalWait is how long a client stays after the run is finished: to fetch the final model if
 	// the client was disconnected in the last epoch, or to serve it to members that are still
-	// expected. Fetching the model may take the run's WarmupTime more. 30 s; negative: not at all.
+	// expected. Fetching the model may take the run's WarmupTime more. The default is 30 s; with a
+	// negative value, the client does not stay.
 	FinalWait time.Duration
 }
 

@@ -28,8 +28,9 @@ func originOf(s *coordinator.State) origin {
 	return origin{c, s.OriginStep}
 }
 
-// watch returns ErrReplaced if the run's model was replaced: since this client came, or since the
-// run started, if the update contains the run's genesis.
+// watch returns ErrReplaced if the run's model was replaced. If the update contains the run's genesis,
+// any replacement since the start of the run counts, and otherwise any since this client's first
+// state.
 func (o *origin) watch(u backend.Update) error {
 	now := originOf(u.State)
 	if now.from.Kind == 0 { // on a chain the model may be set later
@@ -65,7 +66,7 @@ func replaced(before, now origin, s *coordinator.State) error {
 		ErrReplaced, before.name(), s.OriginStep, now.name())
 }
 
-// name returns the model for people.
+// name returns a description of the model for messages.
 func (o origin) name() string {
 	kinds := map[coordinator.CheckpointKind]string{
 		coordinator.CheckpointHub: "Hub", coordinator.CheckpointGcs: "bucket", coordinator.CheckpointLocal: "folder", coordinator.CheckpointDummy: "dummy",

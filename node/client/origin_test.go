@@ -104,7 +104,7 @@ func TestOrigin(t *testing.T) {
 		"there and back unseen":      {nil, []*coordinator.State{with(1, trained), with(9, nil)}, true},
 		"a later start":              {genesis, []*coordinator.State{with(1, trained)}, false},
 		"replaced before the start":  {genesis, []*coordinator.State{with(9, other)}, true},
-		"and nobody says how it was": {nil, []*coordinator.State{with(9, other)}, false},
+		"the first model is unknown": {nil, []*coordinator.State{with(9, other)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o origin

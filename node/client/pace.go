@@ -10,23 +10,24 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// leastWitnessWait is the minimum time that a witness that holds the results of two thirds of the
-// awaited trainers waits for the other results. If the held results needed more than four times as
-// long, the wait is a quarter of that time.
+// leastWitnessWait is the minimum time for which a witness waits for the missing results once it holds
+// the results of two thirds of the awaited trainers. In long rounds, the wait is a quarter of the time
+// that these results needed.
 const leastWitnessWait = 2 * time.Second
 
-// pace measures how long members need for a result. With a lag of two rounds members train ahead: a
-// member whose result is here when the round starts may have started a whole round before. The time
-// since the round's start therefore does not show how long the others need.
+// pace measures how long members need for a result. With a lag of two rounds, members may start to
+// train during the previous round. The time from the start of a round to a result is therefore not
+// the time that its trainer needed, and pace also estimates when the trainer could start.
 type pace struct {
 	opened time.Time                              // start of the round
-	begun  map[coordinator.ClientID]time.Time     // when a trainer could start, if that was before opened
-	bound  map[coordinator.ClientID]bool          // trainers without a batch in the round before, which may have started later than that
+	begun  map[coordinator.ClientID]time.Time     // earliest start of a trainer, if that was before opened
+	bound  map[coordinator.ClientID]bool          // trainers without a batch in the previous round: they may have started later than begun
 	came   map[coordinator.ClientID]time.Time     // when a trainer's result arrived
-	need   map[coordinator.ClientID]time.Duration // time for a result, in the newest round that shows it
+	need   map[coordinator.ClientID]time.Duration // time that a trainer needed, from the newest round that shows it
 }
 
-// newPace starts measuring a round before which no member trains ahead.
+// newPace returns the pace of a round that starts now. It assumes that no trainer started earlier; see
+// follow.
 func newPace(opened time.Time) pace {
 	return pace{
 		opened: opened, begun: make(map[coordinator.ClientID]time.Time), bound: make(map[coordinator.ClientID]bool),
@@ -54,7 +55,7 @@ func (p *pace) follow(before *roundState, slots []tally.Slot) {
 	maps.Copy(p.need, before.pace.need)
 }
 
-// see records which results are here now.
+// see records the trainers whose results this client holds now.
 func (p *pace) see(t *tally.Tally, now time.Time) {
 	for i := range t.Slots {
 		if id := t.Slots[i].Owner; t.HeldOf(&t.Slots[i]) != nil {
@@ -63,7 +64,7 @@ func (p *pace) see(t *tally.Tally, now time.Time) {
 	}
 }
 
-// arrived records that a trainer's result is here.
+// arrived records that a trainer's result has arrived.
 func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	if _, known := p.came[id]; known {
 		return
@@ -79,8 +80,8 @@ func (p *pace) arrived(id coordinator.ClientID, now time.Time) {
 	if !known {
 		before = p.typical()
 	}
-	// If a result may have been ready before the round, or its trainer may have started later, this
-	// time is an upper bound of the training. Without this rule, a member that slows rounds would
+	// If the result may have been ready before the round, or its trainer may have started later, the
+	// trainer needed at most this time. Without this rule, a member that makes rounds longer would
 	// make all trainings seem longer.
 	if before > 0 && (p.bound[id] || p.opened.Sub(since) >= before) {
 		need = min(need, max(before, now.Sub(p.opened)))
@@ -97,22 +98,23 @@ func (p *pace) typical() time.Duration {
 	return quickest(slices.Collect(maps.Values(p.need)), assign.Quorum(len(p.need)))
 }
 
-// quickest returns the longest of the count shortest times.
+// quickest returns the count-th shortest of the times.
 func quickest(needs []time.Duration, count int) time.Duration {
 	slices.Sort(needs)
 	return needs[count-1]
 }
 
-// witnessWait returns how long a witness waits for the last third of the results, if all trainers
-// start when the round starts.
+// witnessWait returns how long a witness waits for the last third of the results after it holds the
+// first two thirds. It assumes that all trainers start when the round starts; see deadline.
 func (l *roundState) witnessWait() time.Duration {
 	return max(leastWitnessWait, l.most.Sub(l.opened)/4)
 }
 
-// deadline returns the time until which a witness waits for missing results, when it has held. A
-// trainer may start as late as the round, and then has as long as most needed and a quarter of
-// that. "Most" means both two thirds of the round's trainers and two thirds of the trainers of the
-// epoch, because a round may have many slow trainers.
+// deadline returns the end of a witness's wait for missing results. The witness holds the results of
+// held, and quorum is two thirds of the awaited trainers. A trainer may start as late as the round
+// itself. It then has the time that most trainers needed, plus a quarter of it. "Most" means two
+// thirds of the trainers of the round or of the epoch, whichever needed less time, because a round may
+// have many slow trainers.
 func (l *roundState) deadline(held []coordinator.ClientID, quorum int) time.Time {
 	needs := make([]time.Duration, len(held))
 	for i, id := range held {

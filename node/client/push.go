@@ -10,27 +10,28 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// Limits of pushed results. Pushes of one result to all members have at most maxPushedInAll bytes,
-// a tenth of a second of 20 Mbit/s. Gossip announces the result pushGrace after the expected end of
-// the pushes: at pushRate, or as long as the newest ones took.
+// Limits of pushed results. Pushes of one result to all members have at most maxPushedInAll bytes in
+// total, which take a tenth of a second at 20 Mbit/s. Gossip announces the result pushGrace after the
+// expected end of the pushes. The client expects them to take as long as its last pushes, or as long
+// as at pushRate if that is longer.
 const (
 	maxPushedInAll = 256 << 10
 	pushGrace      = 250 * time.Millisecond
 	pushRate       = 125_000 // bytes per second
 )
 
-// pushPause is the number of this client's results that a member does not get by a push after a
-// push took longer than requestTimeout. On a link of 0.25 Mbit/s at either end, a push that cannot
-// finish only delays the transfer that the member starts after the announcement.
+// pushPause is the number of results that this client does not push to a member after a push to it took
+// longer than requestTimeout. On a link of 0.25 Mbit/s, such a push only delays the transfer that the
+// member starts after the announcement.
 const pushPause = 16
 
 // pusher tracks the success of pushes. Only the loop uses it.
 type pusher struct {
-	paused map[identity.ID]int // number of results that a member still does not get by a push
+	paused map[identity.ID]int // number of next results that are not pushed to a member
 	took   time.Duration       // time until half of the members had the newest pushed result; 0: unknown
 }
 
-// members returns the members that get the next result by a push.
+// members returns the members that the next result is pushed to.
 func (p *pusher) members(all []identity.ID) []identity.ID {
 	reached := make([]identity.ID, 0, len(all))
 	for _, id := range all {
@@ -60,7 +61,7 @@ func (p *pusher) finished(members []identity.ID, late []bool, took time.Duration
 	}
 }
 
-// isBack lets a member that was away get the next result by a push.
+// isBack ends the pause of pushes to a member that was away.
 func (p *pusher) isBack(id identity.ID) { delete(p.paused, id) }
 
 // wait returns the delay before gossip announces a result whose pushes have total bytes.
@@ -68,10 +69,9 @@ func (p *pusher) wait(total int) time.Duration {
 	return pushGrace + max(time.Duration(total)*time.Second/pushRate, p.took)
 }
 
-// share sends this client's result to the members. A small result is pushed to each of them
-// together with its announcement, which is gossiped after they have it. Otherwise they would
-// request bytes that are already in transit. For a larger result, only the announcement is
-// gossiped.
+// share sends this client's result to the members. It pushes a small result to each member together
+// with the announcement, and gossips the announcement only after the pushes. Otherwise members would
+// request bytes that are already in transit. For a larger result, it only gossips the announcement.
 func (g *gossipReader) share(raw, payload []byte, members []identity.ID) {
 	if len(payload) > exchange.MaxPushed || len(payload)*len(members) > maxPushedInAll {
 		g.publish(raw)
@@ -111,7 +111,7 @@ func (g *gossipReader) push(ctx context.Context, raw, payload []byte, members []
 		err := exchange.Push(ctx, g.network, members[i], raw, payload)
 		if err != nil {
 			late[i] = errors.Is(ctx.Err(), context.DeadlineExceeded)
-			g.log.Debug("cannot push own result", "to", members[i].Short(), "err", err)
+			g.log.Debug("cannot push this client's result", "to", members[i].Short(), "err", err)
 		} else if reached.Add(1) == half {
 			took = g.tasks.Now().Sub(begun)
 		}

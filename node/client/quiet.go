@@ -5,7 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// recovered turns a panic in background work into an error: it costs that work, not the client.
+// recovered turns a panic in background work into an error, so that only this work is lost and the
+// client continues.
 func recovered(do func() error) (err error) {
 	defer func() {
 		if failed := recover(); failed != nil {

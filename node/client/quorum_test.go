@@ -21,9 +21,9 @@ import (
 // everyRound makes members take an intermediate checkpoint after every round.
 const everyRound = `{"CommitEveryRounds": 1}`
 
-// needed is a test case: two members are killed as a round begins, once the model after the round
-// before is an intermediate checkpoint, and started again. Without them the round has no quorum,
-// and the checkpoint from which they begin is newer than the newest replica with a quorum.
+// needed is a test case: two members are killed at the start of a round, as soon as the model after the
+// previous round is an intermediate checkpoint, and are started again. Without them the round has no
+// quorum. The checkpoint from which they begin is newer than the newest replica that a quorum signed.
 type needed struct {
 	lag, round uint32
 	members    int
@@ -99,8 +99,8 @@ func (n needed) counts(t *testing.T) {
 	}
 }
 
-// TestReturnIntoARoundThatNeedsThem checks that the returning members witness that round, and that
-// its results count.
+// TestReturnIntoARoundThatNeedsThem checks that the returning members witness the round that has no
+// quorum without them, and that its results count.
 func TestReturnIntoARoundThatNeedsThem(t *testing.T) {
 	lastTwo := func(*coordinator.State) (first, second int) { return 1, 2 }
 	for name, test := range map[string]needed{
@@ -180,8 +180,8 @@ func (n slowParts) Fetch(ctx context.Context, hash [32]byte, size uint64, holder
 }
 
 // TestSupersededCommitPointStays checks a member on a slow link that fetches an intermediate
-// checkpoint while others take newer ones. A request of a different member for a newer one does not
-// remove it.
+// checkpoint while other members take newer checkpoints. The checkpoint that is being fetched stays
+// available, even if a different member requests a newer one.
 func TestSupersededCommitPointStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(5)

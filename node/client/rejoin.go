@@ -16,23 +16,23 @@ import (
 
 const (
 	maxRejoins     = 5                     // attempts to return to a running epoch from its first model
-	maxCommitTries = 2 * len(commitPauses) // attempts to start from an intermediate checkpoint, before; each one is tried twice
-	askedHolders   = 3                     // members that receive a request for the model: each that has it reads and hashes it
+	maxCommitTries = 2 * len(commitPauses) // attempts before that to start from an intermediate checkpoint, two for each checkpoint
+	askedHolders   = 3                     // members asked for the model; few, because each of them reads and hashes it
 
-	// commitTimeout is the time limit for the first member that is asked. It doubles for further
-	// attempts, so that a silent dishonest member costs no attempt if the honest ones need a
-	// moment.
+	// commitTimeout is the time limit of the first request for a manifest. It is short, so that
+	// silent dishonest members cost little time. It doubles for later attempts, in case honest
+	// members need longer.
 	commitTimeout = time.Second
 )
 
-// commitPauses are the pauses between the two attempts to get an intermediate checkpoint. A holder
-// may have to read it from its disk, or may have a newer one and share that, so that the requested
-// one is not available.
+// commitPauses are the pauses between the two attempts to get an intermediate checkpoint. In the pause,
+// a holder can read the checkpoint from its disk. If a holder has replaced the checkpoint by a newer
+// one, later attempts request the newer one.
 var commitPauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
 
-// rejoin is a client's return to the rounds of an epoch: from its newest intermediate checkpoint
-// or, if there is none or it is not available, from the model that the epoch started with, by the
-// results counted since then.
+// rejoin is a client's return to the rounds of an epoch. The client starts from the epoch's newest
+// intermediate checkpoint. If there is none, or it is not available, it starts from the model that the
+// epoch started with. Then it applies the results counted since that model.
 type rejoin struct {
 	engine  *engine
 	models  *handover.Models
@@ -51,7 +51,7 @@ type replayed struct {
 	holders      []identity.ID        // members that receive a request for it
 	tries        int                  // failed attempts to start from an intermediate checkpoint
 	first        uint32               // step of the model that it started from
-	step         uint32               // step reached; if before first, the tallies of the rounds from there lead on
+	step         uint32               // step reached; before first if the hash there is known and tallies lead from it to first
 	hash, before [32]byte             // replica hashes after step, and after the step before; zero: unknown
 	failures
 	notBefore time.Time
@@ -63,8 +63,8 @@ type failures struct {
 	term   uint32 // of the newest failure
 }
 
-// add counts a failed attempt. A new term starts with one: zero would mean that the client has had
-// no replica in this epoch.
+// add counts a failed attempt. In a new term, earlier failures count as at most one. They do not count
+// as zero, which would mean that the client has had no replica in this epoch.
 func (f *failures) add(term uint32) {
 	if f.term != term {
 		*f = failures{min(f.failed, 1), term}
@@ -158,11 +158,11 @@ func (n *Node) rejoin() {
 	}
 }
 
-// asksForHash reports whether to request the replica hash of a quorum although nothing was counted
-// between it and the intermediate checkpoint: the outcomes of the rounds in between, or after both,
-// lead on from it. Otherwise a client would wait for the next quorum, which may wait for this
-// client. A client that lost its replica in this epoch does not need the hash, because its tallies
-// lead on from there.
+// asksForHash reports whether to request the replica hash of a quorum even if no result has to be
+// replayed to reach it. From that hash, this client can compute the following hashes with the outcomes
+// of the rounds in its tallies. Otherwise it would have to wait for the next quorum, which may in turn
+// wait for this client. A client that lost its replica in this epoch does not need the hash, because
+// its tallies suffice.
 func (r *rejoin) asksForHash() bool { return !r.knows() && r.failed == 0 }
 
 // beginning returns the model that the return to the epoch starts from, or nil while it is being
@@ -173,7 +173,7 @@ func (n *Node) beginning() *handover.Model {
 		return n.models.Held
 	}
 	if s.Epoch.Commit.Step != 0 && r.tries < maxCommitTries {
-		if r.tries%2 == 0 || r.commit.Step == 0 { // else the members asked before may have it ready by now
+		if r.tries%2 == 0 || r.commit.Step == 0 { // otherwise ask the same members again, which may have it ready now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
 		r.obtainCommit(&n.run, &n.rounds.points, n.obtained)
@@ -187,9 +187,9 @@ func (n *Node) beginning() *handover.Model {
 	return n.models.Held
 }
 
-// obtainCommit gets the intermediate checkpoint being tried: from this client's own copy, from an
-// older one by the results counted since then, or from members that hold it. In any case it has the
-// digest that a quorum reported. obtained is called with the result.
+// obtainCommit gets the intermediate checkpoint being tried. It uses this client's own copy, or an older
+// checkpoint and the results counted since then, or asks members that hold it. The model is accepted
+// only with the digest that a quorum reported. obtained is called with the result.
 func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*handover.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
@@ -220,7 +220,7 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 	switch {
 	case cancelled:
 	case err != nil:
-		if r.tries++; r.tries%2 == 1 { // the asked members prepare it; another attempt follows at once
+		if r.tries++; r.tries%2 == 1 { // give the asked members time to prepare it
 			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
 		}
 		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxCommitTries, "err", err)
@@ -229,7 +229,7 @@ func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, ca
 	}
 }
 
-// holders returns members that reported an intermediate checkpoint, different ones each time.
+// holders returns randomly chosen members that reported an intermediate checkpoint.
 func (v *view) holders(step uint32) []identity.ID {
 	ids := v.drawn(func(c *coordinator.Client) bool { return c.HoldsEarlier == step })
 	return ids[:min(len(ids), askedHolders)]
@@ -242,7 +242,7 @@ type quorum struct {
 	head  [32]byte // hash of the log's head at the round's start
 }
 
-// is reports whether the quorum has a replica.
+// is reports whether a replica hash matches the value that the quorum signed.
 func (q *quorum) is(replica [32]byte) bool { return tally.ReplicaAt(replica, q.head) == q.said }
 
 // quorum returns the value of the newest quorum of the epoch.
@@ -263,8 +263,9 @@ func (v *view) quorum(lag uint32) (q quorum, ok bool) {
 	return q, false
 }
 
-// replay applies the counted results up to a quorum's replica, if they lead to the quorum's value.
-// If that step is already reached, it only requests the replica hash.
+// replay gets the counted results up to the step of a quorum's value from peers, and applies them if
+// they lead to that value. If the client has already reached the step, replay only requests the
+// replica hash.
 func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Duration) {
 	epoch, trainer, until := r.epoch, r.engine.trainer, q.after
 	plan := handover.ReplayPlan{
@@ -303,7 +304,7 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
 		if len(got.Rounds) == 0 && until >= epoch.startStep {
-			r.before = [32]byte{} // it was not requested
+			r.before = [32]byte{} // only the hash after the step was requested
 		}
 		r.auditor.ForgetMomentum(now)
 		r.auditor.ForgetRounds()
@@ -324,7 +325,7 @@ func (n *Node) takeSeatBack() {
 	epoch, again := n.run.state.Progress.Epoch, n.seat.again
 	n.actions.submit("return", n.run.state.Progress.Step, coordinator.Return{Epoch: epoch}, func() {
 		if again && !n.seat.again {
-			return // the state showed the seat before the host's answer came, and enter logged it
+			return // the state already showed the seat before the host's answer arrived, and enter reported it
 		}
 		n.seat.again = false
 		n.report.log.Info("took its seat back", "epoch", epoch)

@@ -55,7 +55,7 @@ func (r *reporter) state(v *view) {
 	}
 }
 
-// foreign reports a held result that was made from another model.
+// foreign reports a held result as rejected if it was made from another replica of the model.
 func (r *reporter) foreign(b *tally.Tally, s *tally.Slot, c *tally.Candidate) {
 	if b.Began && c.State == tally.Held && c.Replica != b.Replica {
 		r.rejected(b, s, "made from a different replica of the model")

@@ -31,8 +31,8 @@ func (n *Node) roundTrain() {
 	n.accuse()
 }
 
-// keepUp brings the replica to the start of the running round and returns its state. It returns nil
-// while that takes time, or if the client is not in the round.
+// keepUp brings the replica to the start of the running round, and returns the state of the round. It
+// returns nil while that is in progress, or if the client is not in the round.
 func (n *Node) keepUp() *roundState {
 	if !n.closeEpoch() {
 		return nil
@@ -60,7 +60,7 @@ func (n *Node) keepUp() *roundState {
 	}
 	l := n.rounds.of[round.Step]
 	if own := l.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !l.trained {
-		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // a prediction from before members came or went
+		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // the predicted batch was wrong if members came or went
 		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout))              // while the previous rounds are being applied
 	}
 	if lag := n.engine.Lag(); round.Step > lag && !n.settle(round.Step-lag) {
@@ -106,9 +106,9 @@ func (n *Node) train(l *roundState) {
 	n.startTraining(l.Round.Step, *tokens, func(context.Context) error { return nil })
 }
 
-// trainAhead starts to train for the next round before that round starts, if the applied results
-// are known by then. With a lag of two rounds they always are, so the exchange of results never
-// delays a training. With a lag of one it uses speculation.
+// trainAhead starts to train for the next round before that round starts, if the weights already
+// include the results that must be applied before. With a lag of two rounds this is always possible,
+// so the exchange of results never delays a training. With a lag of one, it requires speculation.
 func (n *Node) trainAhead(l *roundState) {
 	own := l.Own(n.run.me)
 	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
@@ -116,7 +116,7 @@ func (n *Node) trainAhead(l *roundState) {
 	}
 	next := n.run.foretell(n.Draws)
 	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
-	if n.engine.isAhead(l.Round.Step+1) && (!next.ok || n.engine.op.batch != next.batch) { // a member has left since
+	if n.engine.isAhead(l.Round.Step+1) && (!next.ok || n.engine.op.batch != next.batch) { // members have changed since the training started
 		n.engine.cancel()
 	}
 	if !next.ok {
@@ -243,8 +243,8 @@ func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Traine
 	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
 }
 
-// press lets a trial use the trainer before the next training, as long as the training's result
-// would not be late.
+// press lets an urgent trial use the trainer before the next training, if the training's result is not
+// late because of that.
 func (n *Node) press(l *roundState) {
 	if !n.auditor.Judges() {
 		return
@@ -305,9 +305,9 @@ func (n *Node) roundWitness() {
 	}
 }
 
-// complete reports whether a witness has waited long enough for a round's results: it holds all
-// awaited ones, or the missing ones are late compared with most others. Neither a single member nor
-// a third of them determines the pace.
+// complete reports whether a witness has waited long enough for a round's results: it holds all awaited
+// results, or the missing ones are late compared with most others. A slow member, or even a third of
+// the members, therefore cannot make witnesses wait for an arbitrary time.
 func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.Time) bool {
 	l.pace.see(l.Tally, now)
 	held, all := l.Progress(awaited)
@@ -322,8 +322,9 @@ func (l *roundState) complete(awaited func(coordinator.ClientID) bool, now time.
 	return len(held) == len(all) || now.After(l.deadline(held, quorum))
 }
 
-// sendWitness sends the proof of an elected witness: as soon as it holds everything that can be
-// expected, or at the end of the round with the results that it has.
+// sendWitness sends the proof of an elected witness. During the round, it does nothing until the client
+// holds all results that can be expected. At the end of the round, if now is set, it proves the results
+// that the client holds.
 func (n *Node) sendWitness(l *roundState, now bool) {
 	complete := !now && (l.elected || !l.told || n.auditor.Judges()) && l.complete(n.run.awaits(l.Tally), n.tasks.Now())
 	if complete && !l.told {

@@ -27,7 +27,7 @@ type replica struct {
 	hash    [32]byte // after step
 	before  [32]byte // after step - 1; in the first round hash
 	step    uint32   // newest applied step; before the first round the epoch's start step - 1
-	has     uint32   // newest step whose results the weights include; more than step only while it determines its position
+	has     uint32   // newest step whose results the weights include; may exceed step after a return to the epoch
 	closing bool     // the epoch's rounds are over
 
 	coldSteps   uint32   // length of the epoch's cold start
@@ -57,10 +57,11 @@ func newestStep(r *replica, held *handover.Model) uint32 {
 	return 0
 }
 
-// findOtherModels logs, once in an epoch whose starting model does not come from members, that
-// members started with different models. Each member loaded its own from the location that its user
-// set, so only the users can decide which one is right. All results of one side are lost, and the
-// side without a quorum takes over the other's model. l is the epoch's first round, or nil.
+// findOtherModels logs, once in an epoch, that members started with different models. This can happen
+// if the starting model does not come from members: each member then loads it from the location that
+// its user set, and only the users can decide which model is right. All results made from one of the
+// models are lost, and members whose model has no quorum take over the other model. l is the epoch's
+// first round, or nil.
 func (r *replica) findOtherModels(l *roundState, s *coordinator.State, log *slog.Logger) {
 	if r.epoch.checkpoint.FromPeers() || r.otherModels || l == nil || !l.Began {
 		return
@@ -83,14 +84,14 @@ type roundState struct {
 	most    time.Time         // when the results of two thirds of the awaited trainers were held; zero: not yet, or not observed
 	made    time.Time         // when this client's result was announced; zero: not yet
 	whole   time.Time         // when the results of all healthy members were first seen to be here; zero: not yet, or not observed
-	claim   coordinator.Claim // about this client's training, once it is done
+	claim   coordinator.Claim // claim about this client's training, once that is done
 	elected bool              // this client is a witness of the round
 	seats   int               // number of members at the start of its epoch
 	told    bool              // the client reported that everything that can be expected is held
 
 	trained    bool                 // training has started
-	ahead      assign.BatchID       // batch of the next round, once started: not again before that round, if it fails
-	commitment tally.Commitment     // of this client's result, once announced
+	ahead      assign.BatchID       // batch of the next round whose training was started ahead; it starts ahead only once
+	commitment tally.Commitment     // commitment of this client's result, once announced
 	raw        []byte               // this client's announcement
 	asked      time.Time            // when peers were last asked for its results
 	answered   map[identity.ID]bool // peers that have answered since the end of the round
@@ -101,10 +102,11 @@ type roundState struct {
 	suspects  []coordinator.ClientID // members whose results the witnesses do not hold
 }
 
-// leeway returns how much later than usual this client's result of a round may come without
-// witnesses missing it. It is their wait in the newest previous round in which this client had a
-// result and saw when most had one, less the client's delay behind most. It is zero if there is no
-// such round.
+// leeway estimates how much later than usual this client's result of a round may come and still be in
+// time for the witnesses. The estimate is from the newest previous round for which this client knows
+// when it had its own result, and when two thirds of the results were held. It is the time that
+// witnesses wait after that, minus the delay of this client's result after that. Without such a round
+// it is zero.
 func (r *roundStates) leeway(step uint32) time.Duration {
 	for step--; r.of[step] != nil; step-- {
 		if l := r.of[step]; !l.most.IsZero() && !l.made.IsZero() {
@@ -130,8 +132,8 @@ func newRoundState(round coordinator.Round, v *view, draws env.Draws, now time.T
 	return l
 }
 
-// wellAnswered reports whether so many members have answered about the finished round that one of
-// them is honest, if fewer than a third of the epoch's first members are dishonest.
+// wellAnswered reports whether an honest member has answered a request about the finished round: more
+// members have answered than can be dishonest, which are fewer than a third of the epoch's first ones.
 func (l *roundState) wellAnswered() bool { return len(l.answered) > (l.seats-1)/3 }
 
 // begin sets the replica that the round's results must be made from: the replica after the newest
@@ -155,7 +157,7 @@ func (l *roundState) begin(r *replica, lag uint32, report *reporter) {
 // offence is a batch for which a trainer signed two results.
 type offence struct {
 	slot  *tally.Slot
-	known time.Time // when this client knew both
+	known time.Time // when this client learned of the second result
 	over  *coordinator.State
 }
 
@@ -176,7 +178,7 @@ type roundStates struct {
 	of         map[uint32]*roundState // by step
 	steps      []uint32               // ascending; replaced, never modified in place
 	early      []announcement         // for rounds that have not started here
-	earlyBytes int                    // bytes of their results
+	earlyBytes int                    // bytes of the results in early
 	points     commitPoints           // intermediate checkpoints
 	applier    applier
 	taker      taker
@@ -214,8 +216,8 @@ func (ls *roundStates) after(step uint32) []*tally.Tally {
 	return open
 }
 
-// lead reports whether the outcomes of all rounds of an epoch after a step, up to another, can be
-// determined here.
+// lead reports whether this client's tallies suffice to determine the outcomes of all rounds of an
+// epoch after one step, up to another.
 func (ls *roundStates) lead(epochStart, after, until uint32) bool {
 	for step := after + 1; step <= until; step++ {
 		if l := ls.of[step]; l == nil || !l.Final || l.EpochStart != epochStart {
@@ -268,7 +270,7 @@ func (n *Node) openRounds() {
 	}
 	running := n.run.state.RunState == coordinator.RoundTrain || n.run.state.RunState == coordinator.RoundWitness
 	newest := rounds[len(rounds)-1].Step
-	kept := 2 + n.engine.Lag() // the running one, unapplied ones before it, and one for late peers
+	kept := 2 + n.engine.Lag() // the running round, the unapplied rounds before it, and one more for late peers
 	for i, round := range rounds {
 		l := n.rounds.of[round.Step]
 		if l != nil && l.Round.Seed != round.Seed { // the host lost its state
@@ -313,8 +315,8 @@ func (n *Node) closeRound(l *roundState) {
 	n.store.Drop(l.Blobs()...)
 }
 
-// hearWaiting enters the waiting announcements. Processing them together costs no more than
-// processing one.
+// hearWaiting enters the waiting announcements. Processing them together is cheaper than one at a time,
+// because the work that follows an event is done only once.
 func (n *Node) hearWaiting() {
 	for range min(len(n.gossip.heard), maxHeardAtOnce) {
 		n.hear(<-n.gossip.heard)
@@ -358,8 +360,8 @@ func (n *Node) hear(u announcement) {
 	}
 }
 
-// compareStarts handles an announcement of a member that was shown another start of a round, or
-// none.
+// compareStarts handles an announcement whose head of the log at the start of the round differs from
+// this client's head, or is missing.
 func (n *Node) compareStarts(own wire.Head, u announcement) {
 	other := u.result.Start
 	if other == (wire.Head{}) || own == (wire.Head{}) || !other.Contradicts(own) {
@@ -377,13 +379,13 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
 		defer cancel()
 		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // members that do not get this message get another member's
-		_ = wait(ctx)                                 // to give gossip time to deliver
+		_ = wait(ctx)                                 // gives gossip time to deliver the message
 		return func() { n.fail(n.run.lie) }
 	})
 }
 
-// fork returns the proof in a member's announcement that names another start of a round than the
-// host showed this client. The host signed both.
+// fork returns the proof that the host showed members different logs. u is a member's announcement with
+// another head at the start of a round than own. The host signed both heads.
 func (v *view) fork(own wire.Head, u announcement) error {
 	return &follow.Lie{
 		Reason: fmt.Sprintf("the host showed other members a different start of step %d than this client", own.Step),
@@ -393,7 +395,7 @@ func (v *view) fork(own wire.Head, u announcement) error {
 	}
 }
 
-// farewellTime is how long a client stays to report a fork to the others.
+// farewellTime is how long a client stays to inform other members of a fork.
 const farewellTime = 2 * time.Second
 
 // fetchResults fetches results that are announced in unapplied rounds.
@@ -429,7 +431,8 @@ func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
 	f.report.rejected(b, s, reason)
 }
 
-// NoRoom implements fetch.Owner: running rounds have precedence over members that were away.
+// NoRoom implements fetch.Owner. To free memory for running rounds, it drops data that is kept only for
+// members that were away.
 func (f fetched) NoRoom() {
 	f.store.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {

@@ -17,12 +17,12 @@ import (
 type seat struct {
 	greeted bool                   // the client has seen a state
 	origin  origin                 // the model that the run trains
-	told    coordinator.Checkpoint // checkpoint of the newest Join with a held model
-	acked   time.Time              // when the accepted Join was sent that no state shows yet
+	told    coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
+	acked   time.Time              // when the newest accepted Join was sent, until a state shows it
 	asked   bool                   // this process has joined
 	again   bool                   // the next entry is a return: the model was lost, or the process restarted
-	check   *runCheck              // newest; nil: none yet
-	waiting waiting                // as last logged
+	check   *runCheck              // newest check; nil: none yet
+	waiting waiting                // reason for waiting that was logged last
 	parting parting                // after the end of the run
 	leaving leaving                // graceful leave
 	holds   holdings               // models that it can load by itself
@@ -34,7 +34,7 @@ type seat struct {
 // runCheck is the result of CheckRun for a definition of the run.
 type runCheck struct {
 	definition []byte
-	handed     bool // members had the model; a run can fall back to its initial one
+	handed     bool // the model was to come from members; checked again if the run falls back to its initial one
 	passed     bool
 }
 
@@ -48,8 +48,8 @@ func (n *Node) keepSeat() {
 	i := slices.IndexFunc(s.Pending, n.run.is)
 	if i >= 0 {
 		n.seat.acked = time.Time{}
-		// The coordinator relies on pending clients that claimed to hold the model. A model of an
-		// epoch that was rolled back is not a model that the run continues from.
+		// The coordinator relies on pending clients that claimed to hold the model. The held model
+		// may be from an epoch that was rolled back, so that the run does not continue from it.
 		held := n.models.Held != nil && !s.Model.Checkpoint.FromPeers()
 		holds := !s.Pending[i].HoldsModel || held || n.rounds.replica != nil || n.seat.holds.checkpoint()
 		if holds && !n.seat.holds.moreThan(&s.Pending[i], n.seat.told) && n.seat.reveals.opens(&s.Pending[i], s.Progress.Epoch) {
@@ -59,7 +59,7 @@ func (n *Node) keepSeat() {
 		return
 	}
 	if n.waitsForHolder() {
-		if i >= 0 && s.Pending[i].HoldsModel { // an epoch would rely on this client, which was killed before the model was on its disk
+		if i >= 0 && s.Pending[i].HoldsModel { // the run relies on a model that this client lost when it was killed
 			leave := coordinator.Withdraw{Client: n.run.myself()}
 			n.actions.submit("withdraw", leave, leave, func() {})
 		}
@@ -74,7 +74,7 @@ func (n *Node) keepSeat() {
 	sent, of := n.tasks.Now(), s.Model.Checkpoint
 	n.actions.submit("join", join, join, func() {
 		n.seat.told = of
-		n.seat.acked = sent // an answer that a suspended process reads late is about an old epoch
+		n.seat.acked = sent // not the present time, because a suspended process may read the answer much later
 		n.report.log.Info("joined", "epoch", epoch)
 		n.report.emit(event.Joined{Epoch: epoch})
 	})
@@ -86,7 +86,7 @@ func (n *Node) needsSeat() bool {
 	case coordinator.Finished, coordinator.Uninitialized:
 		return false
 	case coordinator.Warmup:
-		member, ok := n.run.state.Member(n.run.myself()) // it fetches the model, restarted or not
+		member, ok := n.run.state.Member(n.run.myself()) // a member fetches the model, even after a restart
 		return !ok || !n.run.isMember() || !n.seat.reveals.opens(member, n.run.state.Progress.Epoch)
 	case coordinator.WaitingForMembers, coordinator.Paused:
 		return true // not pending, see keepSeat
@@ -98,9 +98,9 @@ func (n *Node) needsSeat() bool {
 	}
 }
 
-// checked reports whether this client can do its part in the run's current definition, as far as
-// check can determine that before it joins, and starts the check. The check comes before joining,
-// because the other members would wait for a client that cannot do its part.
+// checked reports whether a check has shown that this client can do its part in the run's current
+// definition, and starts the check if necessary. The client is checked before it joins, because the
+// other members would wait for a client that cannot do its part.
 func (s *seat) checked(run env.Definition, tasks *env.Tasks, check func(context.Context, env.Definition) error, fail func(error)) bool {
 	if check == nil {
 		return true

@@ -46,7 +46,7 @@ func (n *Node) settle(want uint32) bool {
 		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
 	}
 	if l.Outvoted(l.seats) {
-		n.desynchronise(fmt.Sprintf("more of the other members had a different model in step %d than this client's", step))
+		n.desynchronise(fmt.Sprintf("fewer members had this client's model in step %d than another model", step))
 		return false
 	}
 	now := n.tasks.Now()
@@ -61,12 +61,12 @@ func (n *Node) settle(want uint32) bool {
 		return n.rounds.replica.step >= want
 	}
 	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsureTimeout && l.wellAnswered() {
-		n.report.log.Warn("witnesses claim unknown results", "step", step, "results", outcome.Missing)
+		n.report.log.Warn("continuing without results that only a few witnesses claim to hold", "step", step, "results", outcome.Missing)
 		n.apply(l, outcome)
 		return false
 	}
 	if late {
-		if outcome.NoRoom && !gone { // rejoining would end in the same way
+		if outcome.NoRoom && !gone { // after a return to the epoch, memory would be missing again
 			n.fail(fmt.Errorf("get the results of step %d from peers: %w", step, env.ErrNoRoom))
 			return false
 		}
@@ -80,26 +80,26 @@ func (n *Node) settle(want uint32) bool {
 	return false
 }
 
-// asksPeers reports whether announcements of peers can help to complete a round. If it is known
-// which results count, and none was refused or failed to arrive, they only have to arrive, and
-// answers would compete with them for the link. A failed fetch may have used a wrong size, which
-// another announcement can correct.
+// asksPeers reports whether requests for the announcements of peers can help to complete a round. They
+// do not help if this client knows which results count and is fetching them without failures: the
+// answers would only compete with the results for the link. After a failed fetch they can help,
+// because the announced size may have been wrong, and another announcement can correct it.
 func asksPeers(o tally.Outcome) bool {
 	return !o.Known() || slices.ContainsFunc(o.Sources, func(c *tally.Candidate) bool {
 		return c.State == tally.Refused || c.State != tally.Held && c.Attempts > 0
 	})
 }
 
-// areGone reports whether the results of a finished round are not worth waiting for, because their
+// areGone reports whether this client should stop waiting for the results of a finished round: their
 // epoch is over, the run has recorded a model that includes them, and no peer provided them.
 func (v *view) areGone(l *roundState, r *replica, now time.Time) bool {
 	known, recorded := v.recordedOf(r)
 	return known && l.Round.Step <= recorded && now.Sub(l.LackingSince) > lastTimeout && l.InVain(lastAttempts)
 }
 
-// settleEarly applies the results of the next finished round before a training needs them, if all
-// of them are here. Otherwise it does nothing: it is too early to ask peers for them, or to give
-// up.
+// settleEarly applies the results of the next finished round before a training needs them, if all of
+// them are here. Otherwise it does nothing: unlike settle, it neither asks peers for missing results
+// nor gives up the replica.
 func (n *Node) settleEarly(want uint32) {
 	l := n.rounds.of[n.rounds.replica.step+1]
 	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.rounds.replica.epoch.startStep {
@@ -114,8 +114,8 @@ func (n *Node) settleEarly(want uint32) {
 }
 
 // apply applies a round's outcome to the model. If the outcome was predicted, the model already
-// includes it, and apply only records that. If the trainer is busy with the gradient of an audit,
-// the call cancels that, and the next call applies.
+// includes it, and apply only records that. If the trainer is recomputing a gradient for an audit,
+// apply cancels the recomputation, and a later call applies the outcome.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
 	if f, later := n.rounds.applier.comesTrue(l, o); later {
 		return
@@ -186,7 +186,7 @@ func (a *applier) applied(l *roundState, o tally.Outcome, kept *auditor.Record, 
 	replica, step := a.rounds.replica, l.Round.Step
 	a.models.Held = nil
 	a.engine.failures = 0
-	a.fetcher.StopRound(l.Tally) // the other results are no longer needed here
+	a.fetcher.StopRound(l.Tally) // results that do not count are no longer needed
 	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
 	replica.step = step
 	a.store.Remember(replica.remembered(l, o))

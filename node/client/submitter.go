@@ -18,7 +18,8 @@ const (
 	notAdmittedPause = 10 * time.Second // after the run did not admit this key
 )
 
-// submitter manages the actions in flight to the coordinator, at most one of each kind.
+// submitter sends this client's actions to the coordinator. At most one action of each kind is in
+// flight.
 type submitter struct {
 	tasks   *env.Tasks
 	backend env.Backend

@@ -27,8 +27,8 @@ type taker struct {
 	report  *reporter
 	failed  func(step uint32, err error)
 
-	// A large model that is being written to the disk from the trainer's memory. The shared parts
-	// are in the file.
+	// These fields describe a large model that is being written to the disk from the trainer's memory.
+	// Peers get its parts from the file.
 	lent  *keep.Lent // nil: none is being written
 	of    *replica
 	until time.Time
@@ -37,7 +37,7 @@ type taker struct {
 	slow  bool   // the disk did not accept a model in time, or failed: models are copied
 
 	copying bool       // a copy is in progress
-	late    [][32]byte // parts of a model that was written too late, which are also parts of its copy
+	late    [][32]byte // parts of models that were written too late; a copy in progress may contain the same parts
 }
 
 // take starts to take the model, unless it has started. The trainer must be idle. A large model is
@@ -80,8 +80,8 @@ func (t *taker) copy() {
 	})
 }
 
-// took returns the function to call after the model was taken. If the model is on the disk, it has
-// no tensors in memory.
+// took returns a function that handles the result of taking the model. lies means that the model is on
+// the disk and has no tensors in memory.
 func (t *taker) took() func(m *handover.Model, lies bool, err error) {
 	replica := t.rounds.replica
 	return func(m *handover.Model, lies bool, err error) {
@@ -167,7 +167,7 @@ func (t *taker) dropLate(parts ...[32]byte) {
 	}
 }
 
-// goOn continues when the model is on the disk and the trainer is free.
+// goOn completes taking the model, if the model is on the disk and the trainer is free.
 func (t *taker) goOn() {
 	if there := t.there; t.free && there != nil {
 		t.lent, t.there = nil, nil
@@ -175,7 +175,8 @@ func (t *taker) goOn() {
 	}
 }
 
-// notPutDown copies the model and the models of later epochs.
+// notPutDown gives up writing the model from the trainer's memory. From now on, take copies this model
+// and the models of later epochs.
 func (t *taker) notPutDown(err error) {
 	t.lent.End()
 	t.lent, t.there = nil, nil
@@ -183,5 +184,5 @@ func (t *taker) notPutDown(err error) {
 		return
 	}
 	t.slow = true
-	t.report.log.Warn("cannot write the epoch's model to the disk; keeping a copy in memory, 4 bytes per parameter", "dir", t.folder.Dir, "err", err)
+	t.report.log.Warn("cannot write the epoch's model to the disk directly; keeping a copy in memory (4 bytes per parameter)", "dir", t.folder.Dir, "err", err)
 }

@@ -27,7 +27,7 @@ type view struct {
 	starts  []wire.Head                   // heads of the run's log at the starts of the newest rounds; nil if no host signs heads
 	fit     map[coordinator.ClientID]bool // healthy members
 	slow    map[coordinator.ClientID]bool // healthy members that rounds do not wait for
-	next    foretold                      // newest
+	next    foretold                      // newest prediction of this client's next batch
 	lie     error                         // proof of a dishonest host, with which the client ends soon
 }
 
@@ -161,8 +161,9 @@ func (v *view) members() []identity.ID {
 	return v.drawn(func(*coordinator.Client) bool { return true })
 }
 
-// drawn returns the healthy members except this client for which meant returns true, in an
-// unpredictable order. Otherwise dishonest members could arrange that all requests go to them.
+// drawn returns the healthy members for which meant returns true, except this client, in an
+// unpredictable order. In a predictable order, dishonest members could arrange that all requests go to
+// them.
 func (v *view) drawn(meant func(c *coordinator.Client) bool) (ids []identity.ID) {
 	for i := range v.state.Epoch.Clients {
 		if c := &v.state.Epoch.Clients[i]; c.State == coordinator.Healthy && !v.is(*c) && meant(c) {
@@ -251,8 +252,7 @@ func sameMembers(a, b *coordinator.State) bool {
 
 func samePeer(a, b backend.Peer) bool { return a.ID == b.ID && slices.Equal(a.Addrs, b.Addrs) }
 
-// settleTime returns the time limit for completing a finished round. set is the value of the
-// option.
+// settleTime returns the time limit for completing a finished round. set is Options.SettleTimeout.
 func (v *view) settleTime(set time.Duration) time.Duration {
 	if set > 0 {
 		return set

@@ -24,7 +24,7 @@ func (n *Node) warmup() {
 	if !n.closeEpoch() || n.seat.leaving.begun() || !n.run.isMember() || !n.enterEpoch() {
 		return
 	}
-	if first := n.run.foretell(n.Draws); first.ok { // its tokens are read while others load the model
+	if first := n.run.foretell(n.Draws); first.ok { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
 		n.engine.reader.read(first.batch, n.run.settleTime(n.SettleTimeout))
 	}
@@ -42,8 +42,9 @@ func (n *Node) warmup() {
 	})
 }
 
-// enterEpoch gives the client its replica if it holds the epoch's model, and reports whether it has
-// one. During Warmup it gets the model. Later it is too late, and keepSeat joins the next epoch.
+// enterEpoch gives the client its replica if it holds the epoch's model, and reports whether the client
+// has a replica. During Warmup it starts to get the model. After Warmup it is too late for that, and
+// keepSeat joins the next epoch.
 func (n *Node) enterEpoch() bool {
 	if n.rounds.replica != nil {
 		return true
@@ -68,7 +69,8 @@ func (n *Node) enterEpoch() bool {
 	return true
 }
 
-// enter gives the client its replica after a step, at which it arrived from a model of the epoch.
+// enter gives the client its replica of the epoch. The client started from the model m. Its replica hash
+// after the given step is hash, and the one after the previous step is before.
 func (n *Node) enter(m *handover.Model, key epochKey, step uint32, hash, before [32]byte) {
 	n.fetcher.ForgetStalls()
 	n.engine.outlook = outlook{}
@@ -193,7 +195,7 @@ func (n *Node) obtained(a *handover.Attempt, err error, cancelled bool) {
 		n.fail(fmt.Errorf("get the model from peers: %w", err))
 	case errors.Is(err, handover.ErrNoHolder):
 		n.engine.loadAt = n.tasks.Now().Add(modelPause)
-		n.report.log.Warn("get the model from peers", "err", err)
+		n.report.log.Warn("cannot get the model from peers; trying again", "err", err)
 	default:
 		n.fail(fmt.Errorf("load the model: %w", err))
 	}

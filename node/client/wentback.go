@@ -7,11 +7,10 @@ import (
 	"github.com/psyche-go/psyche/node/keep"
 )
 
-// forgotten describes the models in the folder for steps that the run has not reached, as this
-// client finds it; empty: none. The host has lost its records of them. They are never mistaken for
-// the run's models, because a model counts only if the run recorded its digest. Checkpoints stay,
-// since a run can start from one; intermediate checkpoints are removed when the next one is
-// written.
+// forgotten describes the models in the folder that are of later steps than the run has reached;
+// empty: none. The host has lost its records of these steps. Such models are never mistaken for the
+// run's models, because a model counts only if the run recorded its digest. Checkpoints stay, since a
+// new run can start from one; intermediate checkpoints are removed when the next one is written.
 func forgotten(f keep.Folder, step uint32) string {
 	saved, haveSaved := f.NewestBefore(math.MaxUint32)
 	copied, haveCopy := f.Commits().NewestBefore(math.MaxUint32)

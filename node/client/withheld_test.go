@@ -121,7 +121,7 @@ func TestCheatsThatHide(t *testing.T) {
 				return bytes, nil
 			})
 		},
-		"has no turn, ever": func(o *options) {
+		"is always busy": func(o *options) {
 			opens(o, func(identity.ID, []byte) ([]byte, error) { return []byte{100, 0, 0, 0}, nil })
 		},
 		"opens to one member": func(o *options) {

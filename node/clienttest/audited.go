@@ -33,8 +33,8 @@ type Audited struct {
 	Recomputing func(x audit.Recomputation)
 	// Guess replaces the gradient that a recomputation returns. May be nil.
 	Guess func(x audit.Recomputation, gradient []float32) []float32
-	// PartBytes is the size of a part of an opening in the real model that this trainer represents;
-	// 0: its own size.
+	// PartBytes is the size of one part of an opening, as a real model would have it; 0: the size
+	// in the small model of this trainer.
 	PartBytes int
 
 	toy.Part
@@ -63,7 +63,8 @@ func (a *Audited) fingerprint() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// in returns a gradient as computed in a type: in bf16 each second number is too large.
+// in returns the gradient that a trainer would compute in the number type p. In bf16, every second
+// number is a quarter too large.
 func in(p audit.Precision, gradient []float32) []float32 {
 	if p == audit.BF16 {
 		for i := range gradient {

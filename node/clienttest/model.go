@@ -14,7 +14,7 @@ const Width = 8
 // Model returns the first model of a run of Trainers.
 func Model() checkpoint.Snapshot { return Snapshot([Width]uint64{1, 2, 3, 4, 5, 6, 7, 8}) }
 
-// Bulky enlarges a model to size.
+// Bulky adds a file of size bytes to a model.
 func Bulky(s checkpoint.Snapshot, size int) checkpoint.Snapshot {
 	if size > 0 {
 		s.Files = append(s.Files, checkpoint.File{Name: "tokenizer.json", Data: make([]byte, size)})

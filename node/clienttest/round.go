@@ -31,7 +31,8 @@ func Owners(round coordinator.Round) []coordinator.ClientID {
 // Hash returns a distinct commitment for each n.
 func Hash(n byte) [32]byte { return [32]byte{n, 0xee} }
 
-// Numbered returns distinct values that do not start with zeros.
+// Numbered returns a distinct commitment for each combination of its parameters. The first byte is
+// never zero.
 func Numbered(kind byte, batch, number int) (c [32]byte) {
 	c = sha256.Sum256(fmt.Appendf(nil, "%d %d %d", kind, batch, number))
 	c[0] = 0x80 | kind

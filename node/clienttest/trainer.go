@@ -32,10 +32,10 @@ type Trainer struct {
 	OnTrain  func(step uint32, batch assign.BatchID) // called when a training begins
 	OnApply  func(step uint32, own bool)             // called after applying
 	Lag      uint32                                  // rounds after which results are applied; 0 means 1
-	Bulk     int                                     // bytes that enlarge the model
-	Copying  time.Duration                           // of taking a copy of the model
-	Writing  time.Duration                           // of writing the momentum
-	Heavy    int                                     // additional bytes that the momentum reports
+	Bulk     int                                     // bytes added to the model
+	Copying  time.Duration                           // time to copy the model
+	Writing  time.Duration                           // time to write the momentum
+	Heavy    int                                     // bytes added to the reported size of the momentum
 
 	mu       sync.Mutex
 	weights  [Width]uint64
@@ -47,7 +47,7 @@ type Trainer struct {
 	foreseen *foreseen
 }
 
-// foreseen is a speculation that changed the weights and is not applied yet.
+// foreseen is a speculation: results that changed the weights and are not applied or undone yet.
 type foreseen struct {
 	step      uint32
 	payloads  [][]byte
@@ -88,7 +88,7 @@ func (f *Trainer) decide() {
 	}
 }
 
-// settle updates the momentum after the weights were moved.
+// settle updates the momentum after the results of a step were applied to the weights.
 func (f *Trainer) settle(step uint32, own bool) {
 	if own {
 		f.momentum += f.pending[step]
@@ -102,7 +102,7 @@ func (f *Trainer) settle(step uint32, own bool) {
 	}
 }
 
-// move moves the weights.
+// move applies the results of a step to the weights.
 func (f *Trainer) move(step uint32, payloads [][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,8 +151,7 @@ func (f *Trainer) Momentum() uint64 {
 	return f.momentum
 }
 
-// Unsettled returns the number of this trainer's results that left the momentum for steps not yet
-// applied.
+// Unsettled returns the number of steps that this trainer has trained and that are not applied yet.
 func (f *Trainer) Unsettled() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -47,9 +47,9 @@ type Peers interface {
 type Gossip interface {
 	Publish(ctx context.Context, message []byte) error
 	// Subscribe passes every message of other members to handle, which must return quickly, until
-	// ctx is done. If handle returns an error, the network does not forward the message, and
-	// penalises the member that did, unless the error is ErrUnasked. handle may be called
-	// concurrently.
+	// ctx is done. If handle returns an error, the network does not forward the message. It
+	// penalises the member that forwarded the message to this client, unless the error is
+	// ErrUnasked. handle may be called concurrently.
 	Subscribe(ctx context.Context, handle func(from identity.ID, message []byte) error) error
 }
 
@@ -57,7 +57,7 @@ type Gossip interface {
 type Requests interface {
 	// Request sends a request and returns the response of at most maxResponse bytes.
 	Request(ctx context.Context, to identity.ID, protocol string, request []byte, maxResponse int) ([]byte, error)
-	// Handle answers requests from members that are at most maxRequest bytes long.
+	// Handle answers members' requests of at most maxRequest bytes.
 	Handle(protocol string, maxRequest int, handle func(ctx context.Context, from identity.ID, request []byte) ([]byte, error))
 }
 
@@ -74,9 +74,9 @@ type Blobs interface {
 	Put(data []byte) ([32]byte, error)
 	// Lend is Put for data that the caller keeps in memory until Drop anyway.
 	Lend(data []byte) ([32]byte, error)
-	// LendFrom is Lend for data in a file. The file must stay open; its opener leaves closing to
-	// the garbage collector. If the data has changed or cannot be read, it is dropped, and lost is
-	// called once with the reason, from any goroutine.
+	// LendFrom is Lend for data in a file. The caller must not close the file; the garbage
+	// collector closes it when it is unused. If the data has changed or cannot be read, the network
+	// drops the blob, and calls lost once with the reason, from any goroutine.
 	LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, error)
 	Drop(hash [32]byte)
 	// Fetch gets a blob of size bytes from any of the holders, verifies it and keeps it as Put
@@ -101,9 +101,10 @@ type Definition struct {
 // MaxResultSize and ApplyLag from one goroutine at a time.
 type Trainer interface {
 	// Train computes the result of a batch: a blob in the encoding of package core/codec, and the
-	// mean loss. Between the gradient and the optimizer it calls begun, which returns when the
-	// round of the step has started, or returns an error if the round will not start. If Train
-	// returns an error, including cancellation by ctx, model and optimizer are unchanged.
+	// mean loss. When Train has computed the gradient, and before it changes the optimizer, it
+	// calls begun. begun returns when the round of the step has started, or returns an error if the
+	// round will not start. If Train returns an error, including cancellation by ctx, model and
+	// optimizer are unchanged.
 	Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error)
 	// Verify checks that payload is a well-formed result of that step, batch and
 	// trainer. It is cheap and may be called at any time.
@@ -123,28 +124,30 @@ type Trainer interface {
 	SetColdStart(ctx context.Context, start, steps uint32) error
 	// MaxResultSize returns the maximum size of a valid result in bytes.
 	MaxResultSize() int
-	// ApplyLag returns the number of rounds after which results are applied: the results of a step
-	// s before step s + ApplyLag is trained. It is 1 or 2, the same for all members.
+	// ApplyLag returns the number of rounds after which results are applied: a member applies the
+	// results of step s before it trains step s + ApplyLag. The number is 1 or 2, and the same for
+	// all members.
 	ApplyLag() uint32
 }
 
-// Auditor is a Trainer whose results commit to its momentum, so that other members can audit them,
-// and that can audit theirs. In a run with audits every Trainer is an Auditor, and its results are
-// in the encoding of package core/codec.
+// Auditor is a Trainer whose results commit to its momentum, so that other members can audit them.
+// It can also audit the results of other members. In a run with audits every Trainer is an Auditor,
+// and its results are in the encoding of package core/codec.
 type Auditor interface {
-	// Shapes returns how the model is cut into chunks. The result never changes.
+	// Shapes returns how the model is cut into chunks. Every call returns the same value.
 	Shapes() audit.Shapes
 	// Precisions returns the types in which this trainer can compute gradients, its default first.
 	Precisions() []audit.Precision
 	// Decode decodes a result. It may be called at any time.
 	Decode(payload []byte) (codec.Header, []codec.TensorResult, error)
 	// Open opens chunks of the momentum of the step that was trained last. It may be called at any
-	// time before the next result is made, also from begun of Train.
+	// time before the next result is made, also while Train waits in begun.
 	Open(step uint32, chunks []uint32) (audit.Opening, error)
-	// Settle tells the trainer whether the newest result, of a step, is held. If it is not, the
-	// trainer rolls the momentum back to its previous value.
+	// Settle tells the trainer whether a quorum of witnesses holds its newest result, which is from the
+	// given step. If not, the trainer rolls the momentum back to its previous value.
 	Settle(step uint32, held bool) error
-	// CheckLight returns the fault of a claim, as far as it can be found without a gradient.
+	// CheckLight returns the fault in a claim, or FaultNone. It makes only the checks that need no
+	// gradient.
 	CheckLight(c audit.Claim) audit.Fault
 	// Recompute recomputes the gradient of an earlier step, given its batch. Afterwards, also after
 	// an error, model and optimizer are unchanged.
@@ -158,8 +161,8 @@ type Foreseer interface {
 	// step then continues from there, and needs Confirm before begun returns. Any other call except
 	// Apply of the same results undoes Foresee first.
 	Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
-	// Confirm replaces Apply of the foreseen results. It returns false if they have been undone. It
-	// may be called at any time, also while Train waits in begun.
+	// Confirm makes the changes of Foresee final, in place of Apply. It returns false if the changes
+	// have been undone. It may be called at any time, also while Train waits in begun.
 	Confirm(step uint32) bool
 }
 
@@ -172,10 +175,11 @@ type Lender interface {
 
 // OptimizerSaver is a Trainer whose optimizer state can survive a restart of the process.
 type OptimizerSaver interface {
-	// SaveOptimizer returns a function that writes the current momentum to a file, atomically and
-	// from any goroutine, and the size of the momentum. If the size is at most most bytes, the
-	// momentum is copied, so that the trainer can continue meanwhile; otherwise the trainer has to
-	// wait. All trained results must have been applied.
+	// SaveOptimizer returns the size of the momentum, and a function that writes the momentum to a
+	// file atomically. The function may be called from any goroutine. If the size is at most most
+	// bytes, SaveOptimizer copies the momentum, so that the trainer can continue before the file is
+	// written; otherwise the trainer must not be used until then. All trained results must have been
+	// applied.
 	SaveOptimizer(ctx context.Context, most int) (bytes int, write func(path string) error, err error)
 	// LoadOptimizer restores the momentum from a file that was saved together with the loaded
 	// model. After an error the optimizer is unchanged.

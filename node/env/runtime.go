@@ -20,16 +20,17 @@ type Runtime interface {
 	WithTimeout(parent context.Context, d time.Duration) (context.Context, context.CancelFunc)
 	// Run runs a task concurrently with the loop and passes the returned function to the loop.
 	Run(task func() (proceed func()))
-	// Signal returns a wait that lasts until tell is called, or until its context is done, which is
-	// an error. wait is called inside a task, and tell in the loop, at most once.
+	// Signal returns two functions. wait blocks until tell is called, or returns an error if ctx is
+	// done first; tasks call it. The loop calls tell, at most once.
 	Signal() (wait func(ctx context.Context) error, tell func())
-	// Each calls do for every index below count, at most limit at the same time, inside a task. It
-	// returns the first error after all calls have returned. The context of do ends with the first
-	// error.
+	// Each calls do for every index below count, with at most limit calls at the same time. Only
+	// tasks call Each. It returns the first error after all calls have returned. The context of do
+	// ends with the first error.
 	Each(ctx context.Context, limit, count int, do func(ctx context.Context, i int) error) error
 }
 
-// Announcements signs this client's announcements and opens its peers' announcements.
+// Announcements signs this client's announcements, and verifies and decodes its peers'
+// announcements.
 type Announcements interface {
 	Sign(a wire.ResultAnnouncement) []byte
 	// Open verifies the signature for the run with that hash before it decodes anything. It is
@@ -41,7 +42,8 @@ type Announcements interface {
 }
 
 // Draws determines the roles in a round. It is a function of the round and of the run's
-// configuration. Package sim has an implementation that computes a round once for all its clients.
+// configuration. Package sim has an implementation that computes the roles of a round once for all
+// simulated clients.
 type Draws interface {
 	// Assignments returns the batches of the round. The caller must not modify them.
 	Assignments(r *coordinator.Round, c coordinator.Config) []assign.Assignment
@@ -83,11 +85,11 @@ type Tasks struct {
 	Runtime
 	Work context.Context // context of all tasks; set before the first one
 
-	disk atomic.Int64 // tasks that are waiting for a disk
+	disk atomic.Int64 // number of tasks that are waiting for a disk
 }
 
-// AtDisk runs do in a task as an operation that only waits for a disk. A client that ends waits
-// less long for it than for other tasks, because the disk may never answer.
+// AtDisk runs do inside a task and records that this task only waits for a disk. A client that shuts
+// down does not wait long for such a task, because the disk may never answer.
 func (t *Tasks) AtDisk(do func() error) error {
 	t.disk.Add(1)
 	defer t.disk.Add(-1)
@@ -97,7 +99,8 @@ func (t *Tasks) AtDisk(do func() error) error {
 // WaitForDisk returns the number of tasks that are waiting for a disk.
 func (t *Tasks) WaitForDisk() int64 { return t.disk.Load() }
 
-// Spawn runs a task concurrently with the loop, and then the function that it returns in the loop.
+// Spawn runs a task concurrently with the loop. The loop then runs the function that the task
+// returned.
 func (t *Tasks) Spawn(task func(ctx context.Context) func()) {
 	t.Run(func() func() { return task(t.Work) })
 }

@@ -39,7 +39,7 @@ type AppliedResult struct {
 	Size  uint32
 }
 
-// Replica returns the replica hash after the round, from the one before it.
+// Replica returns the replica hash after the round. before is the hash before the round.
 func (r *AppliedRound) Replica(before [32]byte) [32]byte {
 	counted := make([]tally.Counted, len(r.Results))
 	for i := range r.Results {
@@ -83,11 +83,11 @@ func encodeApplied(rounds []AppliedRound) []byte {
 	return b
 }
 
-// decodeApplied decodes the rounds after one step up to another. It does not check whether the
-// results exist.
+// decodeApplied decodes the rounds after the step after, up to the step until. It does not check
+// whether the results exist.
 func decodeApplied(b []byte, after, until uint32) ([]AppliedRound, error) {
 	if after >= until || until-after > maxResultsRounds || until == math.MaxUint32 || len(b) > maxResultsResponse {
-		return nil, fmt.Errorf("%w: %d bytes for the steps after %d until %d", errMalformed, len(b), after, until)
+		return nil, fmt.Errorf("%w: %d bytes for the results after step %d up to step %d", errMalformed, len(b), after, until)
 	}
 	var rounds []AppliedRound
 	for step := after + 1; step <= until; step++ {

@@ -10,13 +10,13 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-const historyEpochs = 3 // the running one and two before it
+const historyEpochs = 3 // the running epoch and the two before it
 
 // History contains the newest rounds that became part of the model, in whole epochs. Members that
 // were away fetch these results instead of the model. Results of earlier epochs are kept only while
-// they take fewer bytes than the model. If the running epoch is too large, only the rounds since
-// its intermediate checkpoint are kept, from which members can start. The loop fills a History, and
-// the network's goroutines read it.
+// they take fewer bytes than the model. If the running epoch is too large, only its rounds since
+// the intermediate checkpoint are kept: members can load that checkpoint and apply these rounds. The
+// loop fills a History, and the network's goroutines read it.
 type History struct {
 	mu     sync.Mutex
 	rounds []AppliedRound // in ascending order of steps without gaps
@@ -26,7 +26,7 @@ type History struct {
 	commit uint32         // step of the running epoch's newest intermediate checkpoint; 0: none
 }
 
-// Push adds the next round and returns the results that are no longer kept.
+// Push adds the next round and returns the hashes of the results that are no longer kept.
 func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,9 +43,9 @@ func (h *History) Push(round AppliedRound) (dropped [][32]byte) {
 	return dropped
 }
 
-// least returns the number of oldest rounds that are dropped together: the rounds of the oldest
-// epoch, or, of the running one, those before its intermediate checkpoint. Without an intermediate
-// checkpoint, none of the running epoch are kept.
+// least returns how many of the oldest rounds are dropped together. These are all rounds of the
+// oldest epoch. If that is the running epoch, they are its rounds up to the intermediate checkpoint;
+// without one, all its rounds are dropped, and the next ones are not kept.
 func (h *History) least(running uint32) int {
 	oldest := h.rounds[0].EpochStart
 	if oldest == running {
@@ -72,7 +72,7 @@ func (h *History) Committed(step uint32) {
 	h.commit = step
 }
 
-// fits reports whether everything may be kept.
+// fits reports whether the kept rounds are within all limits.
 func (h *History) fits() bool {
 	limit := h.memory
 	epochs := h.epochs()
@@ -92,7 +92,7 @@ func (h *History) epochs() (count int) {
 	return count
 }
 
-// cut drops the oldest rounds and returns their results.
+// cut drops the count oldest rounds and returns the hashes of their results.
 func (h *History) cut(count int) (dropped [][32]byte) {
 	for _, round := range h.rounds[:count] {
 		dropped = append(dropped, hashesOf(round)...)
@@ -101,8 +101,8 @@ func (h *History) cut(count int) (dropped [][32]byte) {
 	return dropped
 }
 
-// Reset clears the history and returns the results that are no longer kept. model is the size of
-// the model in bytes, and memory the maximum size of the running epoch's results.
+// Reset clears the history and returns the hashes of its results. model is the size of the model in
+// bytes, and memory the maximum size of the running epoch's results.
 func (h *History) Reset(model, memory uint64) (dropped [][32]byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.rounds) == 0 || after >= until || h.rounds[0].Step > after+1 || h.rounds[len(h.rounds)-1].Step < until {
-		return nil, fmt.Errorf("%w: results of the steps after %d until %d", ErrNotHeld, after, until)
+		return nil, fmt.Errorf("%w: results after step %d up to step %d", ErrNotHeld, after, until)
 	}
 	first := after + 1 - h.rounds[0].Step
 	if oldest := h.rounds[first]; oldest.EpochStart == oldest.Step && oldest.From != [32]byte(request[8:]) {
@@ -146,7 +146,7 @@ func (h *History) answer(_ context.Context, _ identity.ID, request []byte) ([]by
 	}
 	encoded := encodeApplied(h.rounds[first : first+until-after])
 	if len(encoded) > maxResultsResponse {
-		return nil, fmt.Errorf("%w: results of the steps after %d until %d in one answer", ErrNotHeld, after, until)
+		return nil, fmt.Errorf("%w: results after step %d up to step %d in one answer", ErrNotHeld, after, until)
 	}
 	return encoded, nil
 }
@@ -164,5 +164,5 @@ func (h *History) answerReplica(_ context.Context, _ identity.ID, request []byte
 			return r.Before[:], nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the replica of step %d", ErrNotHeld, step)
+	return nil, fmt.Errorf("%w: the replica hash after step %d", ErrNotHeld, step)
 }

@@ -48,7 +48,7 @@ func decodePush(b []byte) (raw, payload []byte, err error) {
 	size := int(binary.LittleEndian.Uint16(b))
 	b = b[2:]
 	if size > MaxAnnouncementSize || size >= len(b) || len(b)-size > MaxPushed {
-		return nil, nil, fmt.Errorf("%w: a push has %d bytes, its announcement %d", errMalformed, len(b), size)
+		return nil, nil, fmt.Errorf("%w: a push of %d bytes claims an announcement of %d bytes", errMalformed, len(b), size)
 	}
 	return b[:size:size], b[size:], nil
 }

@@ -28,8 +28,8 @@ type shelved struct {
 	known   map[string]struct{}
 }
 
-// encode returns the encoded announcements: the first of every batch before the others, so that a
-// peer that keeps only two per batch gets them.
+// encode returns the encoded announcements. The preferred announcement of every batch precedes all
+// others, because a peer keeps only the first tally.MaxCandidates of a batch while the round runs.
 func (s *shelved) encode() []byte {
 	if s.encoded != nil {
 		return s.encoded
@@ -49,7 +49,8 @@ func newShelf() *Shelf {
 	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
 }
 
-// PutBatch replaces the announcements of one of the count batches of a round.
+// PutBatch replaces the announcements of one batch of a round, given by its index among the count
+// batches.
 func (s *Shelf) PutBatch(step uint32, index, count int, raws [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,16 +104,16 @@ func (s *Shelf) DropManifest(digest [32]byte) {
 	delete(s.taken, digest)
 }
 
-// Taken reports whether a peer requested the manifest since it was added: the peer may be fetching
-// the model.
+// Taken reports whether a peer requested the manifest since it was added. Such a peer may be
+// fetching the model.
 func (s *Shelf) Taken(digest [32]byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.taken[digest]
 }
 
-// Offer names a model that the client holds but has not published yet, because that takes work;
-// zero: none. It reports whether a peer has requested it.
+// Offer sets the digest of a model that the client holds but has not published yet, because hashing
+// it takes long; zero: none. It reports whether a peer has requested that model.
 func (s *Shelf) Offer(digest [32]byte) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -88,8 +88,8 @@ func (f *Fetcher) Fetch(open []*tally.Tally, t Terms) {
 
 // Take verifies a result that its trainer pushed and that has the hash and size of its
 // announcement, unless the result is already held or not useful. The result then counts as held,
-// like a fetched one. Take ends a download of the same result, because over a slow link the rest of
-// it would take as long as the push did.
+// like a fetched one. Take cancels a running download of the same result: over a slow link, the rest
+// of the download would take as long as the push did.
 func (f *Fetcher) Take(b *tally.Tally, a wire.ResultAnnouncement, payload []byte, t Terms) {
 	s := b.Find(a.Batch)
 	if s == nil || t.Trainer == nil || f.Owner.Late(b) {
@@ -197,7 +197,7 @@ func (f *Fetcher) fetched(b *tally.Tally, s *tally.Slot, c *tally.Candidate, pay
 	if noRoom {
 		f.Owner.NoRoom()
 	}
-	if !s.Contains(c) { // displaced in the meantime
+	if !s.Contains(c) { // another result has displaced it in the meantime
 		if err == nil {
 			f.Owner.Drop(c.Commitment)
 		}

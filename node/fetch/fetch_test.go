@@ -57,7 +57,7 @@ func TestDisplacedResultsAreLetGo(t *testing.T) {
 	if r.tally.Unfetched() != announced {
 		t.Errorf("%d results are reported as unfetched, want %d", r.tally.Unfetched(), announced)
 	}
-	// The fetch ends in one way or the other.
+	// The cancelled fetch may end with an error, or with the data.
 	r.arrives(r.slot, away, nil, context.Canceled, nil)
 	r.arrives(r.slot, away, []byte("y"), nil, nil)
 	if r.tally.Unfetched() != announced || !slices.Contains(r.store.dropped, away.Commitment) || away.State == tally.Held || r.flying != 0 {
@@ -182,17 +182,17 @@ func TestWhatBecomesOfAFetch(t *testing.T) {
 		retry  time.Duration // 0: at once, or never
 		told   told
 	}{
-		"it is valid":                {func(*rig, *tally.Candidate) {}, tally.Held, 0, told{held: 1, fetches: 1}},
-		"its size is disputed":       {func(_ *rig, c *tally.Candidate) { c.Disputed, c.Size = true, 1<<20 }, tally.Held, 0, told{held: 1, fetches: 1}},
-		"it is none":                 {func(r *rig, c *tally.Candidate) { r.store.blobs[c.Commitment] = make([]byte, c.Size) }, tally.Refused, 0, told{rejected: 1, dropped: 1, fetches: 1}},
-		"it is too large to be one":  {func(_ *rig, c *tally.Candidate) { c.Size = 1 << 20 }, tally.Refused, 0, told{rejected: 1}},
-		"it comes too late":          {func(r *rig, _ *tally.Candidate) { r.owner.late = true }, tally.Refused, 0, told{dropped: 1, fetches: 1}},
-		"nobody has it":              {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment) }, tally.Announced, Pause, told{fetches: 1}},
-		"nobody has it, once more":   {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment); c.Attempts = 1 }, tally.Announced, again, told{fetches: 1}},
-		"there is no room":           {func(r *rig, _ *tally.Candidate) { r.store.err = env.ErrNoRoom }, tally.Announced, Pause, told{noRoom: 1, fetches: 1}},
-		"the holders let time pass":  {func(r *rig, _ *tally.Candidate) { r.store.err = context.DeadlineExceeded }, tally.Announced, Pause, told{fetches: 1, stalls: 1}},
-		"it is stopped on its way":   {func(r *rig, c *tally.Candidate) { r.begin(); r.Stop(c) }, tally.Announced, Pause, told{fetches: 1}},
-		"it is not time to fetch it": {func(r *rig, c *tally.Candidate) { c.RetryAt = r.clock.now.Add(1) }, tally.Announced, 1, told{}},
+		"it is valid":                  {func(*rig, *tally.Candidate) {}, tally.Held, 0, told{held: 1, fetches: 1}},
+		"its size is disputed":         {func(_ *rig, c *tally.Candidate) { c.Disputed, c.Size = true, 1<<20 }, tally.Held, 0, told{held: 1, fetches: 1}},
+		"it is not a result":           {func(r *rig, c *tally.Candidate) { r.store.blobs[c.Commitment] = make([]byte, c.Size) }, tally.Refused, 0, told{rejected: 1, dropped: 1, fetches: 1}},
+		"it is larger than any result": {func(_ *rig, c *tally.Candidate) { c.Size = 1 << 20 }, tally.Refused, 0, told{rejected: 1}},
+		"it comes too late":            {func(r *rig, _ *tally.Candidate) { r.owner.late = true }, tally.Refused, 0, told{dropped: 1, fetches: 1}},
+		"nobody has it":                {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment) }, tally.Announced, Pause, told{fetches: 1}},
+		"nobody has it, once more":     {func(r *rig, c *tally.Candidate) { delete(r.store.blobs, c.Commitment); c.Attempts = 1 }, tally.Announced, again, told{fetches: 1}},
+		"there is no room":             {func(r *rig, _ *tally.Candidate) { r.store.err = env.ErrNoRoom }, tally.Announced, Pause, told{noRoom: 1, fetches: 1}},
+		"the holders let time pass":    {func(r *rig, _ *tally.Candidate) { r.store.err = context.DeadlineExceeded }, tally.Announced, Pause, told{fetches: 1, stalls: 1}},
+		"it is stopped on its way":     {func(r *rig, c *tally.Candidate) { r.begin(); r.Stop(c) }, tally.Announced, Pause, told{fetches: 1}},
+		"it is not time to fetch it":   {func(r *rig, c *tally.Candidate) { c.RetryAt = r.clock.now.Add(1) }, tally.Announced, 1, told{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, clienttest.Hash(1))

@@ -11,8 +11,8 @@ import (
 
 const (
 	// maxHolders is the maximum number of peers that are tried for one result. If a trainer gives
-	// its result only to some members, a client that asks few peers finds it too late to have its
-	// own results in the round.
+	// its result only to some members, a client that asks few peers finds the result late. The
+	// client's own results are then too late for their rounds.
 	maxHolders = 16
 
 	// Pause is the minimum time between two attempts to get something from peers. It doubles with
@@ -20,9 +20,9 @@ const (
 	Pause    = 500 * time.Millisecond
 	maxPause = 5 * time.Second
 
-	// A fetch that is slower than the previous ones by slowFactor, beyond minTimeout, is cancelled
-	// in favor of waiting ones. Without measurements its limit is 1/unmeasuredShare of the time
-	// that a finished round has to complete.
+	// If other results wait, a fetch is cancelled after minTimeout plus slowFactor times the
+	// duration that previous fetches suggest for its size. Without previous fetches, the limit is
+	// 1/unmeasuredShare of the time in which a finished round has to complete.
 	minTimeout      = 2 * time.Second
 	slowFactor      = 4
 	unmeasuredShare = 8
@@ -31,7 +31,7 @@ const (
 // Backoff returns the pause before the next attempt after a number of failed ones.
 func Backoff(attempts int) time.Duration { return min(Pause<<min(attempts, 8), maxPause) }
 
-// Rotation changes the first peer with every turn, so that requests are distributed evenly.
+// Rotation selects a different first peer in every turn, so that all peers get equally many requests.
 type Rotation struct{ turn int }
 
 // Turn returns the number of the current turn.
@@ -51,13 +51,13 @@ type want struct {
 
 	setbacks int // failed attempts, plus timeouts of its owner's other results
 	need     tally.Need
-	rank     int // within its round
+	rank     int // position in the order of its round; lower ranks are fetched first
 }
 
 // flight is a fetch in progress.
 type flight struct {
 	stop    func()
-	stopped bool      // for another reason than a dispute about its size
+	stopped bool      // cancelled by Stop (not by Interrupt)
 	verify  func()    // verifies the result if its trainer pushed it in the meantime; else nil
 	due     time.Time // time from which it may be cancelled in favour of other fetches
 }
@@ -71,7 +71,7 @@ type Plan struct {
 	wants   []want // buffer of wanted
 	flights map[*tally.Candidate]*flight
 	flying  int                 // fetches in progress
-	overdue time.Time           // when the first of them may be cancelled in favour of other fetches
+	overdue time.Time           // when the first fetch in progress may be cancelled in favour of other fetches
 	pace    float64             // rate of the successful fetches, in bytes per second; 0: none yet
 	stalls  map[identity.ID]int // number of timeouts of each member's results, in this epoch
 
@@ -101,8 +101,8 @@ func (p *Plan) IsBack(id identity.ID) {
 // full reports whether all slots are taken.
 func (p *Plan) full() bool { return p.flying >= p.limit }
 
-// wanted returns the results that can be fetched now, in the order in which they should be. The
-// next call overwrites the list.
+// wanted returns the results that can be fetched now, in the order of their fetches. The next call
+// overwrites the list.
 func (p *Plan) wanted(now time.Time, open []*tally.Tally) []want {
 	all := p.wants[:0]
 	for _, t := range open {
@@ -131,7 +131,7 @@ func (p *Plan) wanted(now time.Time, open []*tally.Tally) []want {
 // inOrder sorts the wanted results of one round. First come needed results that have not failed.
 // Then needed results that have failed alternate with results that may not be needed. Therefore
 // forged commitments do not delay the results that expose them, and uncounted results do not delay
-// counted ones. Which of the two kinds is first changes from one fetch to the next.
+// counted ones. failedFirst selects which of the two kinds starts; callers alternate it.
 func inOrder(wants []want, failedFirst bool) {
 	slices.SortStableFunc(wants, func(a, b want) int {
 		return cmp.Or(cmp.Compare(a.setbacks, b.setbacks), cmp.Compare(a.need, b.need))
@@ -182,8 +182,8 @@ func (p *Plan) Stop(c *tally.Candidate) {
 	}
 }
 
-// Interrupt cancels the download of a result whose size is disputed. The result keeps its place in
-// the order of overdue ones.
+// Interrupt cancels the download of a result whose size is disputed. The next fetch of the result
+// accepts any allowed size.
 func (p *Plan) Interrupt(c *tally.Candidate) {
 	if f := p.flights[c]; f != nil {
 		f.stop()
@@ -233,9 +233,9 @@ func (p *Plan) measure(size int, took time.Duration) {
 	p.pace += (pace - p.pace) / 8
 }
 
-// holders returns the members to ask for a result. Its trainer is the first, unless it has
-// announced it wrongly or its results have timed out. Of the other members, those with timeouts
-// come last.
+// holders returns the members to ask for a result, in order. The result's trainer is the first. If
+// the trainer signed several sizes of the result, or its results have timed out, it is the last. Of
+// the other members, members whose results have timed out come after the rest.
 func (p *Plan) holders(me identity.ID, w want) []identity.ID {
 	owner := identity.ID(w.Slot.Owner)
 	turn := p.rotation.Next()

@@ -59,8 +59,8 @@ func disagree(b *tally.Tally) {
 	}
 }
 
-// TestOnlyWhatMayCountIsFetched checks which results are fetched of a running round, of a finished
-// round, and of a round with a known outcome.
+// TestOnlyWhatMayCountIsFetched checks which results of a running round, of a finished round, and of
+// a round with a known outcome are fetched.
 func TestOnlyWhatMayCountIsFetched(t *testing.T) {
 	one, two, three, four := clienttest.Hash(1), clienttest.Hash(2), clienttest.Hash(3), clienttest.Hash(4)
 	judge := func(b *tally.Tally) { b.Judge(time.Time{}, true) }

@@ -31,8 +31,8 @@ type rig struct {
 	owner *owner
 }
 
-// newRig returns a rig with the tally of one finished round. All three witnesses hold the result
-// holds of the first batch and nothing else.
+// newRig returns a rig with the tally of one finished round. Each of the three witnesses has only one
+// result, which is of the first batch and has the commitment holds.
 func newRig(t *testing.T, holds tally.Commitment) *rig {
 	round := clienttest.Round()
 	tallied := tally.New(round, 1, round.Assignments(clienttest.Config(3)))
@@ -50,7 +50,7 @@ func newRig(t *testing.T, holds tally.Commitment) *rig {
 	return r
 }
 
-// enter makes a result of a batch known, whatever its support.
+// enter adds a result to the slot of its batch, even if no witness holds the result.
 func (r *rig) enter(t *testing.T, s *tally.Slot, c tally.Commitment) *tally.Candidate {
 	t.Helper()
 	round, all := r.tally.Round, coordinator.Witness{}
@@ -119,7 +119,7 @@ func (l *timeline) finish() {
 	}
 }
 
-// asked is one fetch.
+// asked records one fetch.
 type asked struct {
 	hash    [32]byte
 	size    uint64

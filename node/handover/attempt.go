@@ -45,7 +45,7 @@ type Options struct {
 	Downloads         int // concurrent downloads of results
 	Emit              func(body event.Body)
 
-	// NewTrainer builds a trainer; see client.Options, also for the fields below.
+	// NewTrainer builds a trainer. client.Options documents this field and the fields below.
 	NewTrainer func(ctx context.Context, s checkpoint.Snapshot, run env.Definition) (env.Trainer, error)
 	Initial    func(ctx context.Context, c coordinator.Checkpoint) (checkpoint.Snapshot, error)
 	Archive    func(ctx context.Context, c coordinator.Checkpoint, at coordinator.Place) (checkpoint.Snapshot, error)
@@ -161,7 +161,7 @@ func (memory) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool,
 	return snapshot, false, nil
 }
 
-// copied is the source of a copy of the model in memory, taken during its epoch.
+// copied is the source that uses a copy of the model in memory, taken during the model's epoch.
 type copied struct{}
 
 func (copied) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -207,8 +207,8 @@ func (a *Attempt) adopt(ctx context.Context, snapshot checkpoint.Snapshot, sourc
 
 // restoreOptimizer loads the momentum that an earlier process of this client saved, if it was saved
 // with exactly the loaded model. Otherwise the optimizer is reset, which is logged if this client
-// trained before. If results are audited, none is saved, because auditors could not verify its
-// origin.
+// trained before. In a run with audits, clients do not save the momentum, because auditors could not
+// verify where it came from.
 func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	saver, ok := a.Trainer.(env.OptimizerSaver)
 	c := a.checkpoint()
@@ -232,7 +232,7 @@ func (a *Attempt) restoreOptimizer(ctx context.Context) {
 	}
 }
 
-// short returns a digest in the form used in messages.
+// short returns the first 8 bytes of a digest in hexadecimal, for messages.
 func short(digest [32]byte) string { return hex.EncodeToString(digest[:8]) }
 
 // progressParts is the maximum number of progress reports of a transfer.
@@ -247,7 +247,7 @@ type progress struct {
 	told uint64 // number of progressParts reported
 }
 
-// progress starts to report a transfer for the model of a step.
+// progress returns a progress for a transfer of total bytes of the model of a step.
 func (o *Options) progress(kind string, step uint32, total uint64) *progress {
 	p := &progress{emit: o.Emit, now: event.Transfer{What: kind, Step: step, Total: total}}
 	p.tell()

@@ -11,7 +11,7 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Model is a model with a digest that an epoch starts from, or ended with.
+// Model is a model that an epoch starts from, or ended with.
 type Model struct {
 	Digest   [32]byte // of its manifest
 	Step     uint32
@@ -20,8 +20,8 @@ type Model struct {
 	Source   string                 // as in event.Ready
 	Fetched  uint64                 // bytes from peers
 	Size     uint64                 // bytes of all parts
-	Seconds  float64                // to load it
-	Snapshot checkpoint.Snapshot    // only for models that peers may request; without tensors if these have to be read (PutDown)
+	Seconds  float64                // time to load it
+	Snapshot checkpoint.Snapshot    // only for models that peers may request; without tensors after PutDown
 	Manifest []byte                 // encoded
 	Blobs    [][32]byte             // shared blobs of the model
 	Lent     bool                   // it stays shared until Unshare, even if a newer one is shared
@@ -30,8 +30,8 @@ type Model struct {
 	lost *atomic.Bool // a part on the disk cannot be used any more; nil: no part is on the disk
 }
 
-// Idle and Beside are the numbers of parts of a model that are hashed concurrently: while nothing
-// is trained, and during a training.
+// Idle is the number of a model's parts that are hashed concurrently while the trainer is idle, and
+// Beside the number during training.
 const (
 	Idle   = 8
 	Beside = 1

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// Catching up by results may take one part in replayShare of Warmup. If it fails, the rest of
-// Warmup must be enough to fetch the whole model.
+// Catching up by results may take 1/replayShare of Warmup. If it fails, the rest of Warmup must be
+// enough to fetch the whole model.
 const replayShare = 3
 
 // Models contains the models that a client holds and serves. Only the loop of a client may use it.
@@ -30,7 +30,7 @@ type Models struct {
 	shares  []*Model               // models whose blobs peers can fetch, newest last
 	earlier []coordinator.Recorded // models that the run recorded before its checkpoint, newest last
 	partial partial                // a model that is being fetched
-	whole   [32]byte               // digest of a model that catching up by results did not reach, and that is fetched whole
+	whole   [32]byte               // digest of a model that is fetched whole, because catching up by results failed
 }
 
 // partial contains the fetched parts of a model.
@@ -88,7 +88,8 @@ func (m *Models) Shared(digest [32]byte) *Model {
 	return nil
 }
 
-// Renew updates which models the run recorded, and stops sharing models that are no longer needed.
+// Renew updates the list of models that the run recorded, and stops sharing models that are no longer
+// needed.
 func (m *Models) Renew(s *coordinator.State) {
 	m.earlier = s.Earlier
 	m.keepShares(func(model *Model) bool { return model.lost == nil || !model.lost.Load() })
@@ -117,9 +118,10 @@ func (m *Models) dropOld(recorded [32]byte) {
 	})
 }
 
-// spareFor returns the newest model here that the run recorded before its current checkpoint, or
-// nil. It also returns nil if the checkpoint itself is here. Otherwise the earlier model is a
-// spare: if all holders of the checkpoint have left, the run continues from an earlier one.
+// spareFor returns the spare model: the newest shared model that the run recorded before its current
+// checkpoint. The run continues from such a model if all holders of the checkpoint have left. A
+// client that shares the checkpoint itself needs no spare; then, or if there is none, spareFor
+// returns nil.
 func (m *Models) spareFor(recorded [32]byte) *Model {
 	if m.Shared(recorded) != nil {
 		return nil
@@ -150,11 +152,11 @@ type Request struct {
 	Trainer    env.Trainer          // nil: none yet, or only one for another definition
 	Redefined  bool                 // the run's configuration changed: an earlier model may have another shape
 	Running    bool                 // it is an intermediate checkpoint of a running epoch, which only members have
-	Timeout    time.Duration        // for a manifest request to a peer; 0: the longest
+	Timeout    time.Duration        // time limit of a manifest request to a peer; 0: requestTimeout
 	Peers      []identity.ID        // peers that may have the model
 	Copy       *checkpoint.Snapshot // copy of the model, taken during its epoch; nil: none
 	Places     []coordinator.Place
-	Time       time.Duration // within which all members must have the model
+	Time       time.Duration // time within which all members must have the model
 }
 
 // Begin returns an attempt to get a model. From then on, the trainer's model does not count as

@@ -64,7 +64,7 @@ func (peers) manifest(ctx context.Context, a *Attempt) (manifest []byte, holders
 		peer := a.Peers[i]
 		response, err := exchange.AskModel(ctx, a.Network, peer, a.checkpoint().Digest)
 		if ctx.Err() != nil {
-			return nil // it was late
+			return nil // the answer came too late
 		}
 		mu.Lock()
 		defer mu.Unlock()

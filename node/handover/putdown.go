@@ -11,9 +11,9 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// PutDown drops the in-memory copy of a shared model, if it is large. The blob store keeps its
-// parts on its own disk or, if dir is a folder of this client with the model, reads them from
-// there. Otherwise parts that are in memory stay there.
+// PutDown drops the in-memory copy of a shared model, if the model is large. If dir is not empty, it
+// is a folder of this client with the model, and the blob store reads the parts from there. If dir
+// is empty, the blob store keeps each part where it is: in its own folder, or in memory.
 func (m *Models) PutDown(model *Model, dir string) {
 	if model.Size <= m.Large {
 		return
@@ -27,7 +27,7 @@ func (m *Models) PutDown(model *Model, dir string) {
 		return
 	}
 	lies := &Model{lost: new(atomic.Bool)}
-	model.lost = lies.lost // set if a part that is on the disk by then is lost
+	model.lost = lies.lost // set if one of the parts on the disk is lost later
 	m.options.Tasks.Spawn(func(ctx context.Context) func() {
 		err := m.options.Tasks.AtDisk(func() error { return m.PublishFrom(ctx, lies, Beside, dir) })
 		return func() {
@@ -88,7 +88,7 @@ func (m *Models) PublishFrom(ctx context.Context, model *Model, atOnce int, dir 
 	model.Blobs = make([][32]byte, files+len(opened.Data))
 	err = m.options.Tasks.Each(ctx, atOnce, len(model.Blobs), func(ctx context.Context, i int) (err error) {
 		switch {
-		case ctx.Err() != nil: // each of the other calls may take the disk a while
+		case ctx.Err() != nil: // stop here, because the disk may be slow in each of the other calls
 			return ctx.Err()
 		case i < files:
 			model.Blobs[i], err = network.Lend(opened.Files[i].Data)
@@ -118,8 +118,8 @@ func (o *Options) read(ctx context.Context, m *Model) (checkpoint.Snapshot, erro
 	return manifest.Assemble(func(hash [32]byte, size uint64) ([]byte, error) { return o.Network.Fetch(ctx, hash, size, nil) })
 }
 
-// GiveBack is a task that returns the memory of a large, unused copy to the operating system.
-// Gradients are not in the memory that Go would reuse.
+// GiveBack is a task that returns the memory of a large, unused copy to the operating system. Go
+// would otherwise keep that memory for its own heap, but the gradients are outside of it.
 func GiveBack(context.Context) func() {
 	debug.FreeOSMemory()
 	return func() {}

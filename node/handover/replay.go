@@ -15,11 +15,11 @@ var errNoReplay = errors.New("the counted results of the running epoch are unava
 
 // ReplayPlan selects the steps of a running epoch to apply to a trainer that missed them.
 type ReplayPlan struct {
-	From         [32]byte      // digest of the model that the epoch started with; not needed to start later
+	From         [32]byte      // digest of the model that the epoch started with; may be zero if Start <= After
 	Start        uint32        // first step of the epoch
 	ColdSteps    uint32        // length of the epoch's cold start
-	After, Until uint32        // steps after After, up to Until, are applied; none: only the replica hash is wanted
-	Hash         [32]byte      // replica hash after After; zero: peers are asked, and their answers must lead to a wanted hash
+	After, Until uint32        // steps after After, up to Until, are applied; if equal, only the replica hash is wanted
+	Hash         [32]byte      // replica hash after After; zero: it is requested from peers, and must lead to a wanted hash
 	Peers        []identity.ID // peers to ask for results
 	// Wanted reports whether a replica hash after Until is the hash of the members that continued
 	// to train.
@@ -70,8 +70,8 @@ func (m *Models) Follow(ctx context.Context, trainer env.Trainer, p ReplayPlan) 
 }
 
 // plan asks peers for the counted results, and returns the answers that lead to a wanted replica
-// hash. The hash does not cover the trainers and the sizes of results, so dishonest answers about
-// these are separate accounts.
+// hash. The hash does not cover the trainers and the sizes of results. Answers that differ in these
+// are separate accounts, and a dishonest one may be among them.
 func (m *Models) plan(ctx context.Context, p ReplayPlan) ([]account, error) {
 	accounts := m.options.accounts(ctx, p.Peers, p.Until-min(p.After, p.Until), func(ctx context.Context, peer identity.ID) (account, bool, error) {
 		said, err := p.ask(ctx, m.options.Network, peer)
@@ -103,7 +103,7 @@ func (p ReplayPlan) ask(ctx context.Context, network exchange.Requests, peer ide
 	return account{Replayed: p.along(hash, rounds), answer: answer}, nil
 }
 
-// along computes where a list of rounds leads from a replica hash.
+// along computes the replica hashes of a list of rounds, starting with the hash before the first one.
 func (p ReplayPlan) along(from [32]byte, rounds []exchange.AppliedRound) Replayed {
 	w := Replayed{Rounds: rounds, Hash: from, Before: from}
 	for i := range rounds {

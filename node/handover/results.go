@@ -19,9 +19,9 @@ const (
 	requestTimeout = 5 * time.Second // for one request to one peer
 	maxAsked       = 8               // peers that receive a request for the counted results
 
-	// All lists of results that are requested together may take listTime more, and the time that
-	// they take at slowLink, in bytes per second: a link of 0.25 Mbit/s. A silent peer delays the
-	// next step by at most that.
+	// Requests for lists of results run at the same time. In addition to requestTimeout, they may
+	// take the time to transfer all lists at slowLink, in bytes per second (0.25 Mbit/s), but at
+	// most listTime. A silent peer therefore delays the next step by at most both times together.
 	listTime = 15 * time.Second
 	slowLink = 31_000
 )
@@ -32,9 +32,9 @@ var errAnswered = errors.New("enough peers have answered")
 // errNoBase means that this client holds no earlier model of the run.
 var errNoBase = errors.New("this client has no earlier model of the run")
 
-// results is the source that applies the results counted since an earlier model, which this client
-// holds, if they have fewer bytes than the wanted model. An error is ErrReplay if something was
-// fetched for it.
+// results is the source that starts from an earlier model, which this client holds, and applies the
+// results counted since then. It does so only if these have fewer bytes than the wanted model. After
+// it has begun to fetch results, every error is ErrReplay.
 type results struct{}
 
 func (r results) model(ctx context.Context, a *Attempt) (checkpoint.Snapshot, bool, error) {
@@ -74,7 +74,7 @@ func (r results) replay(ctx context.Context, a *Attempt) (checkpoint.Snapshot, e
 	if from == nil {
 		from = r.onDisk(a)
 	}
-	a.base = nil // so that its memory is free once it is used
+	a.base = nil // so that the earlier model can be removed from memory after use
 	if from == nil {
 		return checkpoint.Snapshot{}, errNoBase
 	}
@@ -131,7 +131,7 @@ type account struct {
 	Replayed
 	answer  [32]byte      // hash of the answer
 	holders []identity.ID // peers with this answer
-	sure    bool          // it is the requested list, whichever peer sent it
+	sure    bool          // it is proven right, whichever peer sent it
 }
 
 // listsTime returns the time limit for the lists of the given number of rounds from all peers that
@@ -155,7 +155,7 @@ func (o *Options) accounts(ctx context.Context, peers []identity.ID, rounds uint
 			o.Log.Debug("ask for counted results", "peer", peers[i].Short(), "err", err)
 		}
 		if err != nil || !meant {
-			return nil // other peers are asked
+			return nil // other peers may answer
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -140,8 +140,8 @@ func (c *rig) must(err error) {
 
 func digestOf(s checkpoint.Snapshot) [32]byte { return s.Manifest().Digest() }
 
-// onDisk saves a model with the given digest in its facts, which may be the digest of a different
-// model.
+// onDisk saves a model in the client's checkpoint folder. noted is the digest in the facts file, and
+// may be the digest of a different model.
 func (c *rig) onDisk(s checkpoint.Snapshot, noted [32]byte) {
 	c.t.Helper()
 	if c.options.Folder.Dir == "" {

@@ -119,13 +119,13 @@ func (c *rig) check(a *Attempt) {
 // attempt is dropped.
 func TestResultsThatLeadElsewhere(t *testing.T) {
 	for name, lie := range map[string]func(c *rig){
-		"a result left out":       func(c *rig) { c.rounds[1].Results = nil },
-		"another cold start":      func(c *rig) { c.rounds[0].ColdSteps = 9 },
-		"another trainer":         func(c *rig) { c.rounds[2].Results[0].Owner[0]++ },
-		"another batch":           func(c *rig) { c.rounds[2].Results[0].Batch.End++ },
-		"a result nobody has":     func(c *rig) { c.rounds[2].Results[0].Commitment[0]++ },
-		"a result of another one": func(c *rig) { c.rounds[2].Results[0] = c.rounds[1].Results[0] },
-		"more than is possible":   func(c *rig) { c.rounds[2].Results[0].Size = 1<<10 + 1 },
+		"a result left out":         func(c *rig) { c.rounds[1].Results = nil },
+		"another cold start":        func(c *rig) { c.rounds[0].ColdSteps = 9 },
+		"another trainer":           func(c *rig) { c.rounds[2].Results[0].Owner[0]++ },
+		"another batch":             func(c *rig) { c.rounds[2].Results[0].Batch.End++ },
+		"a result nobody has":       func(c *rig) { c.rounds[2].Results[0].Commitment[0]++ },
+		"a result of another round": func(c *rig) { c.rounds[2].Results[0] = c.rounds[1].Results[0] },
+		"more than is possible":     func(c *rig) { c.rounds[2].Results[0].Size = 1<<10 + 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newRig(t)
@@ -225,11 +225,11 @@ func TestCommitPointOfARunningEpoch(t *testing.T) {
 		have []func(c *rig)
 		want string
 	}{
-		"its own":         {[]func(*rig){taken(after, func(c *rig) [32]byte { return digestOf(c.after) })}, FromDisk},
-		"another of its":  {[]func(*rig){taken(after, func(c *rig) [32]byte { return digestOf(c.wrong) }), (*rig).modelAt}, "peers"},
-		"an older of its": {[]func(*rig){taken(before, func(c *rig) [32]byte { return digestOf(c.before) }), func(c *rig) { c.resultsAt(c.rounds) }, (*rig).modelAt}, "results"},
-		"a member's":      {[]func(*rig){(*rig).modelAt}, "peers"},
-		"only an archive": {[]func(*rig){func(c *rig) { c.archived(c.after) }}, ""},
+		"a copy of its own":        {[]func(*rig){taken(after, func(c *rig) [32]byte { return digestOf(c.after) })}, FromDisk},
+		"a wrong copy of its own":  {[]func(*rig){taken(after, func(c *rig) [32]byte { return digestOf(c.wrong) }), (*rig).modelAt}, "peers"},
+		"an older copy of its own": {[]func(*rig){taken(before, func(c *rig) [32]byte { return digestOf(c.before) }), func(c *rig) { c.resultsAt(c.rounds) }, (*rig).modelAt}, "results"},
+		"a member's":               {[]func(*rig){(*rig).modelAt}, "peers"},
+		"only an archive":          {[]func(*rig){func(c *rig) { c.archived(c.after) }}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newRig(t)

@@ -19,7 +19,7 @@ type Folder struct {
 	Dir   string
 	RunID string
 	ID    identity.ID // of the client
-	taken bool        // name and read intermediate checkpoints
+	taken bool        // the methods use intermediate checkpoints; see Commits
 }
 
 // Commits returns a Folder for intermediate checkpoints instead of checkpoints.

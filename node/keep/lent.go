@@ -14,7 +14,7 @@ import (
 )
 
 // ErrNotTaken means that a lent model was not written, because its owner could not wait any longer.
-var ErrNotTaken = errors.New("the disk did not take the model in time")
+var ErrNotTaken = errors.New("the disk was too slow to save the model in time")
 
 // lentPiece is the number of bytes of a lent model that are copied at once.
 const lentPiece = 1 << 20
@@ -90,9 +90,9 @@ func (l *Lent) through(w io.Writer, data []byte) error {
 	return nil
 }
 
-// SaveLentCommit is SaveCommit for a lent model. When its files are on the disk, hash returns their
-// digest, which the returned facts contain. The error is ErrNotTaken if the owner took the model
-// back.
+// SaveLentCommit is SaveCommit for a lent model. When the model's files are on the disk,
+// SaveLentCommit calls hash for their digest, and adds the digest to the returned facts. The error
+// is ErrNotTaken if the owner took the model back.
 func (f Folder) SaveLentCommit(ctx context.Context, l *Lent, facts checkpoint.Facts, hash func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error)) (checkpoint.Facts, error) {
 	facts, err := l.save(ctx, f.Commit(facts.Step), facts, hash)
 	if err != nil && !errors.Is(err, ErrNotTaken) {

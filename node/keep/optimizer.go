@@ -22,8 +22,8 @@ const (
 	optimizerFolder = ".optimizer"
 	optimizerSuffix = ".safetensors"
 
-	// The newest, and the previous one: without an agreed checkpoint the run continues from the
-	// last model but one.
+	// Each momentum belongs to one model. The previous one is kept because the run continues from
+	// the previous model if members do not agree on the newest.
 	keptOptimizers = 2
 )
 
@@ -64,7 +64,7 @@ func (f Folder) RestoreOptimizer(ctx context.Context, trainer env.OptimizerSaver
 }
 
 // keepOptimizers keeps only the newest files of this run and key up to the step upTo. It first
-// removes files of later steps, from a future that the run's host lost.
+// removes files of later steps, whose records the run's host has lost.
 func (f Folder) keepOptimizers(keep int, upTo uint32) error {
 	steps := map[string]int64{}
 	names, err := f.optimizers(func(name string) bool {

@@ -18,9 +18,9 @@ import (
 // pendingSuffix is the suffix of a folder with a model that is not yet known to be the run's.
 const pendingSuffix = ".pending"
 
-// Limits of the time that a report waits for the disk: this long, and while other members want to
-// continue, at most this part of the time since the previous model, so that epochs do not get
-// noticeably longer.
+// A member reports its model at the end of an epoch after it has written the model to the disk, but
+// it waits at most longestAhead for the disk. Except in the last epoch, it also waits at most
+// 1/aheadPart of the time since the previous model, so that epochs do not get noticeably longer.
 const (
 	longestAhead = 30 * time.Second
 	aheadPart    = 100
@@ -41,10 +41,10 @@ type pending struct {
 }
 
 // Ahead reports whether the client may report its model of the epoch's end to the run. All members
-// continue from a model that a quorum reports, and all of them may be killed at that moment, so the
-// model should be on the disk before. A disk that is full, slow, or busy with an earlier model only
-// delays the report. In the last epoch the delay may be longer, because no member waits to train,
-// and no later model replaces this one.
+// continue from a model that a quorum reported. If all of them were killed right after the reports,
+// the model would be lost unless it was on the disk before. A disk that is full, slow, or busy with
+// an earlier model delays the report, but does not prevent it. In the last epoch the delay may be
+// longer, because no member waits to train, and no later model replaces this one.
 func (k *Saver) Ahead(s *coordinator.State) bool {
 	m := k.unsaved
 	if m == nil || k.Folder.Dir == "" || s.RunState != coordinator.Cooldown {
@@ -69,7 +69,7 @@ func (k *Saver) Ahead(s *coordinator.State) bool {
 // putAhead writes the model to a separate folder, concurrently with the loop.
 func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 	facts, _ := factsOf(m, s)
-	facts.Epoch++ // when it is recorded, the epoch is completed
+	facts.Epoch++ // the run records the model after the epoch is over
 	dir := k.Folder.pending(m.Step)
 	k.writing = append(k.writing, m)
 	k.Tasks.Spawn(func(context.Context) func() {
@@ -81,7 +81,7 @@ func (k *Saver) putAhead(p *pending, m *Model, s *coordinator.State) {
 				k.Log.Warn("reporting a model that is not yet on the disk", "step", m.Step, "err", err)
 			}
 			if then := p.then; then != nil {
-				p.then = nil // its model is needed only until it is saved
+				p.then = nil // so that the model can be removed from memory once it is saved
 				k.save(then)
 			}
 		}
@@ -134,7 +134,7 @@ func (f Folder) place(step uint32, digest [32]byte) error {
 		return nil
 	}
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s: %w; choose another checkpoint folder or move it away", dir, errOtherCheckpoint)
+		return fmt.Errorf("%s: %w; choose another checkpoint folder, or move this one away", dir, errOtherCheckpoint)
 	}
 	return fmt.Errorf("the stored model is missing: %s", f.pending(step))
 }

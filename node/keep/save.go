@@ -31,8 +31,8 @@ type attempt struct {
 	next  time.Time
 }
 
-// save writes the model to the folder, concurrently with the loop. It drops a failed attempt, which
-// has an earlier step.
+// save writes the model to the folder, concurrently with the loop. It forgets the last failed
+// attempt, because that checkpoint is older.
 func (k *Saver) save(a *attempt) {
 	report := event.Checkpoint{Epoch: a.epoch, Step: a.model.Step, Digest: hex.EncodeToString(a.model.Digest[:])}
 	k.failed = nil
@@ -128,7 +128,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 	}
 	settled, old := k.Folder.settle(a.model.Step, a.model.Digest), a.model.Step
 	if a.model.Lies {
-		old-- // its own may already exist
+		old-- // keep the pending folder of this step, which contains the model
 	}
 	k.clean(old)
 	var err error
@@ -142,7 +142,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		k.Log.Warn("the folder had a different model of this step, because the host lost steps or another run had this name; moved that model", "dir", dir+forgottenSuffix)
 		err = put()
 	}
-	dropCommits := func() error { // intermediate checkpoints are no longer needed
+	dropCommits := func() error { // intermediate checkpoints up to this step are no longer needed
 		return k.Folder.DropCommits(func(step uint32) bool { return step > a.model.Step })
 	}
 	for _, give := range []func() bool{

@@ -20,7 +20,7 @@ type Model struct {
 	Digest   [32]byte // of its manifest
 	Snapshot checkpoint.Snapshot
 	Lies     bool             // it is already on the disk (Folder.SaveLent): the snapshot has no tensors
-	Facts    checkpoint.Facts // recorded if it was taken during the epoch; zero: taken from the state
+	Facts    checkpoint.Facts // set if the model was taken during the epoch; zero: derived from the state
 }
 
 // Options are the settings of a Saver.
@@ -33,7 +33,7 @@ type Options struct {
 	// MakeRoom frees disk space and returns the number of bytes that it freed. It is called from
 	// any goroutine if a checkpoint does not fit. May be nil.
 	MakeRoom func() int64
-	// InPlace is called for each model that is in its final folder, by the loop of the client. May
+	// InPlace is called in the client's loop for each model that has reached its final folder. May
 	// be nil.
 	InPlace func(digest [32]byte, dir string)
 	Tasks   *env.Tasks
@@ -49,8 +49,8 @@ type Saver struct {
 	put func(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error // writeCheckpoint; replaced in tests
 
 	unsaved *Model        // model of the newest epoch, until it is known to be the run's
-	since   time.Time     // when it was taken; without one, when the saver was created
-	took    time.Duration // time from the previous model until then
+	since   time.Time     // time of the newest Take; before the first, when the Saver was created
+	took    time.Duration // time from the previous Take to the newest
 	pending *pending      // newest model that was written before its report
 	failed  *attempt      // newest attempt, if it failed
 	writing []*Model      // being written
@@ -62,8 +62,8 @@ type Saver struct {
 	holds  bool                   // whether it was there
 }
 
-// maxSaves is the maximum number of models being written to the disk, because each keeps its
-// memory. If the disk does not respond, only the newest of the other models is kept.
+// maxSaves is the maximum number of models that are being written to the disk, since each of them
+// stays in memory until then. If the disk does not respond, only the newest further model waits.
 const maxSaves = 2
 
 // NewSaver returns a Saver without work.
@@ -189,7 +189,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	ahead := k.ahead(m.Step)
 	if c := s.Model.Checkpoint; c.FromPeers() && c.Step == m.Step && c.Digest != m.Digest {
 		if ahead != nil {
-			return // it continues when the model is there
+			return // called again when the model is on the disk
 		}
 		k.unsaved = nil
 		k.Log.Warn("checkpoint not saved: the run recorded a different one", "step", m.Step, "digest", hex.EncodeToString(m.Digest[:8]))
@@ -212,7 +212,7 @@ func (k *Saver) SaveAgreed(s *coordinator.State) {
 	k.unsaved = nil
 	facts, known := factsOf(m, s)
 	a := &attempt{model: m, epoch: s.Progress.Epoch, facts: facts, known: known, recorded: s.Model.Checkpoint.Digest == m.Digest, spare: m.Step}
-	if !a.recorded { // the run continues from an earlier one
+	if !a.recorded { // the run continues from an earlier model, which must stay
 		newest, _ := k.Newest(s)
 		a.spare = newest.Step
 	}

@@ -160,7 +160,7 @@ func TestOnlyTheNewestStay(t *testing.T) {
 	b.SaveAgreed(s)
 	b.work()
 	if len(b.saved) != 3 || b.Err() != nil {
-		t.Errorf("notified of %+v, %v: no member knows where the last one stands", b.saved, b.Err())
+		t.Errorf("notified of %+v, %v; want three, since the state no longer has the facts of the last model", b.saved, b.Err())
 	}
 	s.Epoch.Rounds = []coordinator.Round{{Step: 13, DataIndex: 24}, {Step: 14, DataIndex: 36}}
 	if f, known := factsOf(&m, s); !known || f.DataIndex != 24 {

@@ -22,7 +22,7 @@ const (
 var errUnreadable = errors.New("the file has no complete record")
 
 // ErrSigned means that another process of this client may have signed a result of the step.
-var ErrSigned = errors.New("another process with this key and folder has recorded its signature of a result of this or a later step; run only one process with a key")
+var ErrSigned = errors.New("another process with this key and folder has recorded its signature of a result of this or a later step; run only one process with each key")
 
 // Signed returns the name of the file with the newest step for which this client signed a result.
 func (f Folder) Signed() string {

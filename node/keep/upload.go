@@ -47,7 +47,7 @@ func (u *Uploads) Next(s *coordinator.State, me coordinator.ClientID, log *slog.
 	}
 	u.newest = nil // it is known to the run, or useless
 	if len(s.Earlier) > 0 && report.Step < s.Earlier[0].Step {
-		log.Warn("the upload took so long that the run has forgotten the model; the uploaded model stays at its location, unreported; use epochs longer than a quarter of an upload, or a faster destination",
+		log.Warn("the upload took so long that the run has forgotten the model; the uploaded model stays at its location, unreported; use epochs that last longer than a quarter of the upload, or a faster destination",
 			"step", report.Step, "oldest_recorded_step", s.Earlier[0].Step, "at", report.Place)
 		return report, false
 	}

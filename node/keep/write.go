@@ -18,8 +18,8 @@ import (
 var errOtherCheckpoint = errors.New("the folder has a different checkpoint")
 
 // writeCheckpoint writes a snapshot to a folder whose parent may not exist yet. It does not change
-// an existing folder: it does not write the same checkpoint again, and any other content is an
-// error, because it belongs to another run of the same name.
+// an existing folder. If that folder contains the same checkpoint, there is nothing to write; any
+// other content is an error, because it belongs to another run of the same name.
 func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Extra) error {
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -28,7 +28,7 @@ func writeCheckpoint(dir string, s checkpoint.Snapshot, beside ...checkpoint.Ext
 		if err == nil && held.Manifest().Digest() == s.Manifest().Digest() {
 			return nil
 		}
-		return errors.Join(fmt.Errorf("save checkpoint %s: %w; choose another checkpoint folder or move it away", dir, errOtherCheckpoint), err)
+		return errors.Join(fmt.Errorf("save checkpoint %s: %w; choose another checkpoint folder, or move this one away", dir, errOtherCheckpoint), err)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
@@ -50,21 +50,22 @@ func removeUnfinished(dir, prefix string, log *slog.Logger) {
 	}
 }
 
-// forgottenSuffix is the suffix of a checkpoint that a different one of the same step replaced: it
-// came from a future that the run's host lost, or from another run of the same name.
+// forgottenSuffix is the suffix of a checkpoint that a different checkpoint of the same step replaced.
+// The run's host has lost its records of the old checkpoint, or it is from another run of the same name.
 const forgottenSuffix = ".forgotten"
 
-// putAside renames another checkpoint in the place of a recorded one.
+// putAside renames a folder that contains a different model of a step, so that the recorded
+// checkpoint of that step can have its name.
 func putAside(dir string) error {
 	aside := dir + forgottenSuffix
 	if _, err := os.Lstat(aside); !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("put %s aside: %s is in the way", dir, aside)
+		return fmt.Errorf("put %s aside: %s already exists", dir, aside)
 	}
 	return os.Rename(dir, aside)
 }
 
 // pruneCheckpoints keeps only the newest checkpoints of a run up to the step upTo, and the
-// checkpoint of step spare. Checkpoints of later steps come from a future that the run's host lost.
+// checkpoint of step spare. Checkpoints of later steps exist if the run's host lost its records.
 // It does not remove a folder with other files.
 func pruneCheckpoints(dir, prefix string, keep int, upTo, spare uint32) error {
 	entries, err := os.ReadDir(dir)

@@ -17,7 +17,7 @@ type Data struct {
 	current *openData // nil before the first open and after close
 }
 
-// openData is one provider with its users.
+// openData is one provider and its readers.
 type openData struct {
 	provider data.Provider
 	life     context.Context // ends before the provider is closed
@@ -25,9 +25,9 @@ type openData struct {
 	reads    sync.WaitGroup
 }
 
-// open replaces the open provider. opens gets a context that ends with the provider, or with ctx if
-// that ends first. ctx itself would end with the call, which is too early for the provider's
-// background work.
+// open replaces the open provider. The context of opens also limits the provider's background work:
+// it lasts until the provider is closed. If ctx ends before opens returns, that context ends too.
+// Passing ctx itself would be wrong, because ctx may end after the call.
 func (d *Data) open(ctx context.Context, opens func(ctx context.Context) (data.Provider, error)) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	opened := context.AfterFunc(ctx, end)

@@ -23,7 +23,7 @@ type Options struct {
 	// Train contains the options of every trainer. The Factory sets the fields that depend on the
 	// run: Model, Optimizer, LRSchedule and Audited; and Compute if Computing is set.
 	Train train.Options
-	// Computing returns the types in which a model is computed. Nil: Train.Compute.
+	// Computing selects the number types in which a model is computed. Nil: Train.Compute.
 	Computing func(ctx context.Context, of model.Description) (model.Options, error)
 	// Delay is the duration of a training of the dummy model.
 	Delay time.Duration
@@ -33,8 +33,8 @@ type Options struct {
 	Measuring Measuring
 }
 
-// Factory creates the objects that depend on the run's definition, which is part of the
-// coordinator's state: the trainer, and its training data.
+// Factory creates the trainer and opens the training data. Both depend on the run's definition,
+// which is part of the coordinator's state.
 type Factory struct {
 	options Options
 	data    Data
@@ -113,7 +113,7 @@ func (f *Factory) Build(ctx context.Context, snapshot checkpoint.Snapshot, defin
 	return New(made, f.options.Measuring), nil
 }
 
-// IsDummy reports whether a run trains the model for tests of the network.
+// IsDummy reports whether a run trains the dummy model, which exists to test the network.
 func IsDummy(m coordinator.Model) bool {
 	return m.Checkpoint.Kind == coordinator.CheckpointDummy || m.Checkpoint.Origin == coordinator.CheckpointDummy
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// architectures contains the names in a model's config.json for each architecture of a run. For
-// other kinds of runs, any name is allowed.
+// architectures contains, for each architecture of a run, the architecture names that the model's
+// config.json may contain. An architecture without an entry allows any name.
 var architectures = map[config.Architecture][]string{
 	config.HfLlama:    {llama.Architecture},
 	config.HfDeepseek: {deepseek.ArchitectureV2, deepseek.ArchitectureV3},
@@ -31,7 +31,7 @@ func Fits(run config.Model, description model.Description) error {
 // fitsArchitecture compares the architecture in the run's definition with the model's.
 func fitsArchitecture(run config.Architecture, of string) error {
 	if want, known := architectures[run]; known && !slices.Contains(want, of) {
-		return fmt.Errorf("the run's model.LLM.architecture is %s, its model is a %s, want one of %q", run, of, want)
+		return fmt.Errorf("the run's model.LLM.architecture is %s, but its model is a %s; want one of %q", run, of, want)
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ func toyModel(t *testing.T) checkpoint.Snapshot {
 	return checkpoint.Snapshot{Files: []checkpoint.File{{Name: checkpoint.ConfigFile, Data: []byte(toyConfig)}}, Tensors: tensors}
 }
 
-// definition returns the definition of a run that trains sequences of a length from a checkpoint.
+// definition returns the definition of a run with sequences of seqLen tokens that starts from a
+// checkpoint.
 func definition(t *testing.T, seqLen int, from string, audited bool) env.Definition {
 	t.Helper()
 	text := fmt.Sprintf(`run_id = "run"
@@ -313,7 +314,7 @@ func TestAuditedExpertsComputeInF32(t *testing.T) {
 	if err := trainer.Verify(payload, 1, id, key); err != nil {
 		t.Fatal(err)
 	}
-	const precision = 126 // its position in a result's header
+	const precision = 126 // offset of the number type in a result's header
 	if payload[precision] != audit.F32.Code() {
 		t.Fatalf("the header reports %d", payload[precision])
 	}

@@ -1,8 +1,9 @@
 // Package memnet implements the peer-to-peer network of clients in one process, for tests and
 // simulation. It uses no sockets and no goroutines, and can inject faults.
 //
-// The main type is Hub. Attach returns the Node of each client, which implements env.Network. The
-// caller's goroutine delivers messages and answers before the call returns.
+// The main type is Hub. Attach returns the Node of each client, which implements env.Network. A
+// method delivers its messages and runs the handlers of their receivers on the caller's goroutine,
+// before it returns.
 package memnet
 
 import (
@@ -33,7 +34,7 @@ type Hub struct {
 	DropGossip func(from, to identity.ID, message []byte) bool
 	// DropLink reports whether a request or fetch fails; nil: none fails.
 	DropLink func(from, to identity.ID) bool
-	// Stall reports whether the holder to stalls fetches from it: such a fetch waits until its ctx
+	// Stall reports whether fetches by from stall at the holder to: such a fetch waits until its ctx
 	// is done. A stalling holder does not push results either. Nil: none stalls.
 	Stall func(from, to identity.ID) bool
 
@@ -321,14 +322,15 @@ func (n *Node) count(sent, received int) {
 	n.received += uint64(received)
 }
 
-// admits reports whether the node is open and talks to the other one.
+// admits reports whether the node is open and a client is one of its members.
 func (n *Node) admits(id identity.ID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.closed && slices.Contains(n.members, id)
 }
 
-// peer returns the node of to if both talk to each other, or nil.
+// peer returns the node of to, or nil if one of the two nodes does not admit the other. If link is
+// set, it also returns nil if DropLink is true.
 func (h *Hub) peer(from, to identity.ID, link bool) *Node {
 	h.mu.Lock()
 	a, b := h.nodes[from], h.nodes[to]

@@ -51,7 +51,7 @@ func sizeOf(parts []checkpoint.Blob) (total int64) {
 	return total
 }
 
-// share makes a member hold the model.
+// share makes n hold and serve the model.
 func share(t testing.TB, n *p2p.Node, store *blob.Store, s checkpoint.Snapshot) *p2pnet.Network {
 	t.Helper()
 	network := p2pnet.New(n, store, "run")
@@ -132,8 +132,8 @@ func BenchmarkHandOver(b *testing.B) {
 	}
 }
 
-// cost contains the duration of an operation, and its CPU time on all processors, which other work
-// on the machine changes less.
+// cost contains the duration of an operation, and its CPU time on all processors. Other work on the
+// machine changes the CPU time less than the duration.
 type cost struct{ wall, cpu time.Duration }
 
 func now() cost {

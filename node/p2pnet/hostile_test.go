@@ -67,8 +67,8 @@ func (s *saboteur) Request(ctx context.Context, to identity.ID, protocol string,
 	return s.Network.Request(ctx, to, protocol, request, maxResponse)
 }
 
-// serve answers requests for blobs in place of the store. It is honest until it has replayed, or it
-// would be dropped.
+// serve answers requests for blobs in place of the store. It serves correct bytes until the client
+// has replayed old announcements; otherwise the run would drop the client before that.
 func (s *saboteur) serve(ctx context.Context, _ identity.ID, stream p2p.Stream) error {
 	var request [48]byte
 	if _, err := io.ReadFull(stream, request[:]); err != nil {

@@ -112,8 +112,8 @@ func (n *Network) LendFrom(data *io.SectionReader, lost func(error)) ([32]byte, 
 // Drop ends the sharing of a blob.
 func (n *Network) Drop(hash [32]byte) { n.store.Drop(hash) }
 
-// GiveWay frees disk space that shared parts use, as far as these fit elsewhere, and returns the
-// number of freed bytes.
+// GiveWay frees disk space for more important data, and returns the number of freed bytes. Shared
+// parts that must be kept move from the disk to memory, as far as they fit.
 func (n *Network) GiveWay() int64 { return n.store.GiveWay() }
 
 // Fetch gets a blob from its holders and shares it.
@@ -136,7 +136,7 @@ func (n *Network) retain(hash [32]byte, data []byte, err error) ([]byte, error) 
 	case err != nil:
 		return nil, err
 	}
-	// If there was no space to keep it, other members get it elsewhere.
+	// If the store has no space to keep the data, other members get it from other holders.
 	if err := n.store.Retain(hash); err != nil && !errors.Is(err, blob.ErrNotHeld) {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m,
-		// The library starts it when the package is loaded and never ends it.
+		// go-log starts this goroutine when its package is loaded, and never ends it.
 		goleak.IgnoreAnyFunction("github.com/ipfs/go-log/v2/writer.(*MirrorWriter).logRoutine"))
 }
 
@@ -58,8 +58,8 @@ func newHost(t *testing.T, change func(*coordinator.Config)) (*memory.Host, *sto
 	return clienttest.Host(t, config, watch.now), watch
 }
 
-// firstEpoch is the maximum time of the run before the late client has requested a seat. It is
-// enough to begin one epoch, but not two.
+// firstEpoch is the maximum time that the run's clock advances before the late client has requested
+// a seat. It is enough to begin one epoch, but not two.
 const firstEpoch = 15 * time.Second / speed
 
 // joinLate makes a client join between the beginnings of the first and the second epoch, however

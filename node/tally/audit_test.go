@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// entry is a line of a run's log: an action of a client, or a tick.
+// entry is an entry of a run's log: an action of a client, or a tick.
 type entry struct {
 	from      coordinator.ClientID
 	action    coordinator.Action // nil: a tick
@@ -178,8 +178,8 @@ func hear(t *testing.T, tallied *tally.Tally, raw []byte) {
 	}
 }
 
-// audit decides the rounds of a log by announcements in the given order. It uses only the rounds of
-// the log.
+// audit decides the rounds of a log from the given announcements. It uses nothing except the log and
+// the announcements.
 func audit(t *testing.T, log []entry, said [][]byte) map[uint32]tally.Outcome {
 	t.Helper()
 	all := make(map[uint32]*tally.Tally)
@@ -211,8 +211,8 @@ func audit(t *testing.T, log []entry, said [][]byte) map[uint32]tally.Outcome {
 }
 
 // TestAuditorCountsWhatTheRunCounted checks that a run's log and its announcements, in any order,
-// determine the results that became part of the model. Neither a node nor the results are
-// necessary.
+// determine the results that became part of the model. An auditor needs neither a running node nor
+// the results themselves.
 func TestAuditorCountsWhatTheRunCounted(t *testing.T) {
 	run := play(t)
 	order := rand.New(rand.NewPCG(1, 2))

@@ -14,7 +14,7 @@ type ballot struct {
 	round      *coordinator.Round     // with all its witnesses
 	owners     []coordinator.ClientID // of the batches, in ascending order of batches
 	candidates [][]Commitment         // for each batch, the known results, in any order
-	held       [][]Commitment         // for each batch, the candidates held here, with any replica; nil: none
+	held       [][]Commitment         // for each batch, the candidates that this client holds; nil: none
 }
 
 // verdict is the outcome of a ballot.
@@ -23,20 +23,22 @@ type verdict struct {
 	// unknown lists the batches for which the witnesses hold a result that is not among the
 	// candidates. The verdict is final only if it is empty.
 	unknown []int
-	// claimed is set if no root was agreed on and fewer witnesses than a quorum claim to hold the
-	// unknown result. It counts only if other witnesses, whose filters hide it, also hold it.
+	// claimed is set if no quorum signed the same root, and fewer witnesses than a quorum claim to
+	// hold the unknown result of each of these batches. Such a result counts only if further
+	// witnesses hold it although their filters do not show it.
 	claimed bool
-	// unread contains the members whose lists are unknown, if a chosen result depends on them: it
-	// has enough votes, but too few of the known lists name it for an honest one to be among them.
-	// A client that knows further results of these members may find that another result counts.
+	// unread contains the witnesses whose lists are unknown, if a chosen result depends on them: the
+	// result has enough votes, but so few of the known lists name it that all of these may be lists
+	// of dishonest witnesses. A client that learns of further results in the unread lists may find
+	// that another result counts.
 	unread []uint16
 }
 
-// decide counts the votes. A result counts if at least a quorum of witnesses hold it. If two do,
-// the one with more votes counts, then the lower commitment. A Merkle root that a quorum of the
-// witnesses signed overrules that: the outcome must have exactly this root, so that every client
-// arrives at the same set or knows that something is missing. The outcome does not depend on the
-// order of arrival.
+// decide counts the votes. A result counts if at least a quorum of witnesses hold it. If two results
+// of a batch have a quorum, the result with more votes counts; if they have equally many, the result
+// with the lower commitment. A Merkle root that a quorum of the witnesses signed takes precedence
+// over the votes: the outcome must have exactly this root, so that every client arrives at the same
+// set or knows that something is missing. The outcome does not depend on the order of arrival.
 func (b ballot) decide() verdict {
 	if !b.round.HasQuorum() {
 		return verdict{chosen: make([]Commitment, len(b.owners))}
@@ -54,7 +56,7 @@ func (b ballot) decide() verdict {
 	}
 	strict := b.choose(t.votes, int(b.round.WitnessesNeeded))
 	missing, _ := t.unaccounted(strict, nil)
-	if len(missing) == 0 { // the filters show nothing: it may be any batch
+	if len(missing) == 0 { // the filters do not show which batch lacks a result: it may be any
 		for i := range strict {
 			missing = append(missing, i)
 		}
@@ -65,9 +67,9 @@ func (b ballot) decide() verdict {
 // count is a ballot with the contents of the witnesses' filters.
 type count struct {
 	ballot
-	owned [][]bool   // for each batch and witness: it claims to hold a result of the owner
-	bears [][][]bool // for each batch, candidate and witness: its filter contains the candidate, and the owner
-	votes [][]int    // for each batch and candidate: the number of these witnesses
+	owned [][]bool   // for each batch and witness: the witness claims to hold a result of the owner
+	bears [][][]bool // for each batch, candidate and witness: the witness's filters contain the candidate and the owner
+	votes [][]int    // for each batch and candidate: the number of witnesses with bears
 }
 
 func (b ballot) tally() count {
@@ -85,9 +87,9 @@ func (b ballot) tally() count {
 			positions := keys.Positions(c[:])
 			t.bears[i][j] = make([]bool, len(witnesses))
 			for k := range witnesses {
-				// An honest witness names the owner of every result that it holds. A witness that
-				// does not would have a vote for clients that know the result, and hide it from the
-				// others.
+				// An honest witness names the owner of every result that it holds. The vote of a
+				// witness that does not name the owner must not count: clients that know the result
+				// would count it, and other clients would not even learn that a result is missing.
 				if t.owned[i][k] && witnesses[k].Commitments.ContainsPositions(positions) {
 					t.bears[i][j][k] = true
 					t.votes[i][j]++
@@ -98,13 +100,13 @@ func (b ballot) tally() count {
 	return t
 }
 
-// liars returns the maximum number of dishonest witnesses in the round: fewer than a third of the
-// elected.
+// liars returns the assumed maximum number of dishonest witnesses in the round: fewer than a third of
+// the elected witnesses.
 func (b ballot) liars() int {
 	return (max(int(b.round.WitnessesElected), len(b.round.Witnesses)) - 1) / 3
 }
 
-// choose selects for each batch the candidate with the most votes, at least threshold.
+// choose selects for each batch the candidate with the most votes, if it has at least threshold votes.
 func (b ballot) choose(votes [][]int, threshold int) []Commitment {
 	chosen := make([]Commitment, len(b.candidates))
 	for i, known := range b.candidates {
@@ -122,8 +124,9 @@ func (b ballot) choose(votes [][]int, threshold int) []Commitment {
 }
 
 // withRoot returns the outcome with the root that a quorum signed, or nil if it is not found. It
-// tries the candidates that the filters together select, and then those in the filter of each of
-// these witnesses. At least one of them is honest, whatever the others' filters contain.
+// first tries the candidates that the filters of all witnesses select together. Then it tries, for
+// each witness that signed the root, the candidates in the filter of this witness alone. At least one
+// of these witnesses is honest, so its filter contains the outcome.
 func (t count) withRoot(root [32]byte) []Commitment {
 	for _, threshold := range []int{int(t.round.WitnessesNeeded), 1} {
 		if chosen := t.choose(t.votes, threshold); merkle.Root(chosen) == root {
@@ -138,16 +141,17 @@ func (t count) withRoot(root [32]byte) []Commitment {
 	return nil
 }
 
-// believed returns the votes that count. A witness denies a candidate that its filter contains if
-// its list, whose root it signed, names a different one. If more witnesses deny a candidate than
-// can be dishonest, at least one of them is honest. The candidate was then made to pass the
-// filters, and the votes of all that deny it are removed. It then has a quorum only if honest
-// witnesses hold it.
+// believed returns the votes that count. A witness denies a candidate if its filter contains the
+// candidate, but its list, whose root it signed, names a different result of the batch. If more
+// witnesses deny a candidate than can be dishonest, at least one of them is honest. The candidate was
+// then made to pass the filters, so the votes of all witnesses that deny it are removed. The
+// candidate then has a quorum only if honest witnesses hold it.
 //
-// Fewer denials do not count, although each is signed. The known lists depend on the messages that
-// a client has received, so a vote must not depend on dishonest witnesses alone: honest clients
-// could then be made to differ at no cost. Now they can differ only about a candidate that was made
-// to pass the filter of an honest witness, which requires a search in every round.
+// Fewer denials do not count, although each of them is signed. Which lists a client knows depends on
+// the messages that it has received. If denials by dishonest witnesses alone counted, an attacker
+// could easily make honest clients decide differently. With this rule, honest clients can differ only
+// about a candidate that was made to pass the filter of an honest witness, and an attacker must search
+// for such a candidate in every round.
 func (t count) believed(lists [][]Commitment) [][]int {
 	believed, liars := make([][]int, len(t.votes)), t.liars()
 	for i, known := range t.candidates {
@@ -167,10 +171,11 @@ func (t count) believed(lists [][]Commitment) [][]int {
 	return believed
 }
 
-// unaccounted lists the batches without an outcome for which an unknown result may have the quorum.
-// All witnesses may hold it that claim a result of the owner and hold none that is known here,
-// unless their whole list is known. Dishonest witnesses, fewer than a third, may have it in their
-// filters in any case. claimed means that each of these batches depends on them.
+// unaccounted lists the batches without a chosen result for which an unknown result may have the
+// quorum. A witness may hold the unknown result if it claims a result of the batch's owner, has no
+// known one in its filter, and its list is unknown. In addition, as many witnesses as can be
+// dishonest may hold it. claimed means that without these additional witnesses, none of the listed
+// batches would have a quorum.
 func (t count) unaccounted(chosen []Commitment, lists [][]Commitment) (missing []int, claimed bool) {
 	witnesses := len(t.round.Witnesses)
 	claimed = true
@@ -192,9 +197,9 @@ func (t count) unaccounted(chosen []Commitment, lists [][]Commitment) (missing [
 	return missing, claimed && len(missing) > 0
 }
 
-// unread lists the members whose lists are unknown, if a chosen result is named by no more of the
-// known lists than can be dishonest. Its votes may then be false positives of the filters, which a
-// trainer can search for.
+// unread lists the witnesses whose lists are unknown, if at most as many of the known lists name a
+// chosen result as there can be dishonest witnesses. The votes for the result may then be false
+// positives of the filters, which its trainer can search for. Otherwise unread returns nil.
 func (t count) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
 	var members []uint16
 	for k := range t.round.Witnesses {
@@ -219,14 +224,15 @@ func (t count) unread(chosen []Commitment, lists [][]Commitment) []uint16 {
 	return nil
 }
 
-// lacks reports whether a witness holds a result of a batch that is unknown here.
+// lacks reports whether a witness claims a result of a batch, but none that this client knows.
 func (t count) lacks(batch, witness int) bool {
 	return t.owned[batch][witness] && !slices.ContainsFunc(t.bears[batch], func(by []bool) bool { return by[witness] })
 }
 
-// informed lists the members that know more about the batches unknown here: the witnesses that
-// signed the root of a quorum, because they hold exactly what counts. Without such a root it lists
-// the witnesses that claim a result of one of the batches and hold none of its candidates.
+// informed lists the members that know more about the batches whose result is unknown here. These are
+// the witnesses that signed the root of a quorum, because they hold exactly the results that count.
+// If no root has a quorum, they are the witnesses that claim a result of one of the batches, but none
+// that this client knows.
 func (b ballot) informed(unknown []int) []uint16 {
 	t := b.tally()
 	root, agreed := b.round.QuorumRoot()

@@ -44,10 +44,10 @@ func TestDecide(t *testing.T) {
 		want       []Commitment
 		unknown    int
 	}{
-		"all agree":                {clienttest.Proofs(seed, ids, full, full, full), 2, [][]Commitment{{a}, {b}, {c}}, full, 0},
-		"one witness is enough of": {clienttest.Proofs(seed, ids, full), 1, [][]Commitment{{a}, {b}, {c}}, full, 0},
-		"too few witnesses":        {clienttest.Proofs(seed, ids, full), 2, [][]Commitment{{a}, {b}, {c}}, []Commitment{none, none, none}, 0},
-		"no witnesses":             {nil, 0, [][]Commitment{{a}, {b}, {c}}, []Commitment{none, none, none}, 0},
+		"all agree":             {clienttest.Proofs(seed, ids, full, full, full), 2, [][]Commitment{{a}, {b}, {c}}, full, 0},
+		"one witness is enough": {clienttest.Proofs(seed, ids, full), 1, [][]Commitment{{a}, {b}, {c}}, full, 0},
+		"too few witnesses":     {clienttest.Proofs(seed, ids, full), 2, [][]Commitment{{a}, {b}, {c}}, []Commitment{none, none, none}, 0},
+		"no witnesses":          {nil, 0, [][]Commitment{{a}, {b}, {c}}, []Commitment{none, none, none}, 0},
 		"a batch nobody trained": {
 			clienttest.Proofs(seed, ids, []Commitment{a, none, c}, []Commitment{a, none, c}, []Commitment{a, none, c}), 2,
 			[][]Commitment{{a}, nil, {c}}, []Commitment{a, none, c}, 0,

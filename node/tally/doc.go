@@ -1,5 +1,6 @@
-// Package tally implements the tally of a round: which results are announced, which are held, which
-// count according to the witnesses' proofs, which are missing, and which members should have them.
+// Package tally implements the tally of a round: which results are announced, which this client
+// holds, which count according to the witnesses' proofs, which are missing, and which members should
+// have the missing results.
 //
 // It is pure: no I/O, no clock, no goroutines. Callers pass in the time, and blobs are represented
 // by their hashes. An auditor with a run's log and the announcements computes the same counted
@@ -14,8 +15,8 @@
 //
 //   - tally.go: a Tally, its slots and candidates, and their state transitions.
 //   - hear.go: which announcements are entered, and which are displaced.
-//   - outcome.go: the proof of the held results, the outcome of a finished round, and its missing
-//     results.
+//   - outcome.go: this client's proof of the results that it holds, the outcome of a finished round,
+//     and its missing results.
 //   - ballot.go, lists.go: how the witnesses' filters, roots and lists decide which results count.
 //   - replica.go: the hash of all applied results.
 package tally

@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// manyOwners returns the owners of n batches. With many batches the filters are so full that a
-// search quickly finds a commitment that passes them.
+// manyOwners returns the owners of n batches. With many batches, the Bloom filters of the witnesses
+// are so full that a search quickly finds a commitment that passes them.
 func manyOwners(n int) []coordinator.ClientID {
 	ids := make([]coordinator.ClientID, n)
 	for i := range ids {
@@ -38,7 +38,7 @@ func forge(t interface{ Skip(args ...any) }, seed, salt uint64, filters ...*bloo
 	return Commitment{}
 }
 
-// filtersOf returns the filters of commitments of witnesses.
+// filtersOf returns the commitment filters of witnesses.
 func filtersOf(witnesses []coordinator.Witness) []*bloom.Filter {
 	filters := make([]*bloom.Filter, len(witnesses))
 	for k := range witnesses {
@@ -81,7 +81,7 @@ func TestForgedCommitment(t *testing.T) {
 	round := coordinator.Round{Seed: seed, WitnessesElected: witnesses, WitnessesNeeded: uint16(assign.Quorum(witnesses))}
 	round.Witnesses = clienttest.Proofs(seed, ids, lists...)
 	want := slices.Clone(list)
-	want[0] = Commitment{} // does not have a quorum
+	want[0] = Commitment{} // neither result of the first batch has a quorum
 	for i := 1; i <= forged; i++ {
 		known[i] = append(known[i], forge(t, seed, uint64(i), filtersOf(round.Witnesses)...))
 	}
@@ -91,8 +91,8 @@ func TestForgedCommitment(t *testing.T) {
 			t.Errorf("client that %s: forged commitments count, or %v are unknown", name, v.unknown)
 		}
 	}
-	// A client that holds nothing must try the combinations that the filters allow. That is
-	// possible for a few trainers.
+	// A client that lacks the results of hostile trainers must try the combinations that the filters
+	// allow. It can do so for a few such trainers.
 	for i := 6; i <= forged; i++ {
 		known[i] = known[i][:1]
 	}

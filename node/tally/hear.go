@@ -13,7 +13,7 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// wholeVote is the vote of one witness; see support.
+// wholeVote is the weight of one witness's vote in support, which divides votes.
 const wholeVote = 1 << 16
 
 // Results of Hear. After ErrEquivocation the announcement may have been entered.
@@ -26,13 +26,16 @@ var (
 	ErrTooManyBefore = errors.New("already two other results for the same batch")
 )
 
-// Hear enters an announcement whose signature was verified. It returns ErrEquivocation after it has
-// entered a second result, unless that result displaced another. It returns another error if it
-// entered nothing: ErrOtherSize if the size entered before may have been a trap. Beyond two results
-// per batch, Hear enters only results that witnesses of the finished round hold. Otherwise a
-// trainer that sends many results could hide the one that counts, or hide that none counts: as long
-// as it is unknown where the witnesses' votes went, one of them might have the quorum. If all slots
-// are taken, a result with more support displaces the one with the least; see Displaced.
+// Hear enters an announcement whose signature was verified. If it enters a second or later result of
+// a batch, it returns ErrEquivocation, unless that result displaced another. Any other error means
+// that nothing was entered. ErrOtherSize means that the trainer also signed another size of the same
+// result, so that the size entered before may be wrong.
+//
+// Beyond two results of a batch, Hear enters only results that witnesses of the finished round hold.
+// These must be entered, or a trainer that signs many results could hide the result that counts. It
+// could also hide that no result counts: a client must know every result with votes to rule out that
+// an unknown result has a quorum. If all slots are taken, a result with more support displaces the
+// result with the least support; see Displaced.
 func (b *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) error {
 	s := b.Find(a.Batch)
 	if s == nil {
@@ -78,15 +81,15 @@ func (b *Tally) Displaced() []*Candidate {
 	return displaced
 }
 
-// displace removes the candidate with the least support from a slot, if a new one has more.
-// Candidates that arrived during the round and are held stay, at most two: one of them is the one
-// that this client proved to hold, and they are needed to read the lists of other witnesses that
-// proved the same.
+// displace removes the candidate with the least support from a slot, if a new result has more
+// support. It never removes held candidates that arrived during the round; a slot has at most two of
+// them. This client proved that it holds one of the two, and needs this candidate to read the lists of
+// witnesses that proved the same result.
 //
-// No other result that an honest witness holds is displaced or kept out, however many results a
-// trainer and its dishonest witnesses name: it has that witness's whole vote, and there are as many
-// slots in addition to those two as votes. A trainer would have to fill the slots with results that
-// pass the filters of honest witnesses by error, so that these votes are divided.
+// Apart from these two, there are as many places for candidates as witnesses. A result that an honest
+// witness holds has the whole vote of that witness, so the candidates of a trainer and of dishonest
+// witnesses cannot displace it or keep it out. For that, a trainer would have to find many results
+// that pass the filters of honest witnesses by error, because these divide the votes.
 func (b *Tally) displace(s *Slot, with Commitment) bool {
 	commitments := make([]Commitment, 0, len(s.Candidates)+1)
 	for _, c := range s.Candidates {
@@ -111,9 +114,9 @@ func (b *Tally) displace(s *Slot, with Commitment) bool {
 	return true
 }
 
-// support returns each result's share of the votes of the round's witnesses, for several results of
-// one batch. The vote of a witness is divided among all of them that its filter contains, because
-// an honest one holds at most one of them.
+// support returns, for each of several results of one batch, its share of the votes of the round's
+// witnesses. The vote of a witness is divided among the results that its filter contains, because an
+// honest witness holds at most one of them.
 func (b *Tally) support(commitments []Commitment) []int {
 	keys := bloom.NewKeys(b.Round.Seed)
 	positions := make([]bloom.Positions, len(commitments))
@@ -136,8 +139,8 @@ func (b *Tally) support(commitments []Commitment) []int {
 }
 
 // Dispute discards the size of a result whose trainer signed different sizes, so that a client that
-// believed the wrong one can still fetch the result. If the result is being downloaded with the
-// discarded size, Dispute returns it, else nil.
+// received the wrong size first can still fetch the result. If the result is being downloaded with
+// the discarded size, Dispute returns it, else nil.
 func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Candidate) {
 	for _, c := range b.Find(batch).Candidates {
 		if c.Commitment != commitment {
@@ -155,8 +158,9 @@ func (b *Tally) Dispute(batch assign.BatchID, commitment Commitment) (flying *Ca
 	return flying
 }
 
-// Origins returns the number of batches with an announced result, and the number of those whose
-// results were all made from another replica. A result from a model of another shape is never held.
+// Origins returns the number of batches with an announced result, and the number of such batches for
+// which no announced result was made from this client's replica. It also counts results that this
+// client can never hold, because they come from a model of another shape.
 func (b *Tally) Origins() (all, others int) {
 	for i := range b.Slots {
 		known := b.Slots[i].Candidates

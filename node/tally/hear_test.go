@@ -101,7 +101,7 @@ func TestHearWhereVotesWent(t *testing.T) {
 // which lying witnesses vote, before the client receives the honest witnesses' results. The client
 // must still accept them.
 func TestHiddenResult(t *testing.T) {
-	for name, held := range map[string]int{"one counts": 1, "each witness holds another": 7} {
+	for name, held := range map[string]int{"one counts": 1, "each witness holds a different one": 7} {
 		t.Run(name, func(t *testing.T) {
 			round := clienttest.Round()
 			round.WitnessesElected, round.WitnessesNeeded = 10, 7
@@ -184,7 +184,7 @@ func TestHeldResultsAreNotDisplaced(t *testing.T) {
 		b.Round.Witnesses[0].Commitments = bloom.Filter{}
 		b.Round.Witnesses[0].Commitments.Add(round.Seed, c[:])
 		var want error
-		if n == 3 { // there is a free slot, and the others take it
+		if n == 3 { // there is a free place, which the other results take
 			want = ErrEquivocation
 		}
 		if err := hear(c); !errors.Is(err, want) {

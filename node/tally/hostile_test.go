@@ -27,7 +27,7 @@ type hostileRound struct {
 
 const (
 	hostileBatches = 200
-	maxSearched    = 4 // maximum number of hostile trainers whose results may differ between a client and the witnesses
+	maxSearched    = 4 // with more hostile trainers, clients hold all their results, because a search takes too long
 )
 
 // drawHostileRound draws a round. The trainers of the first batches are hostile: they send several

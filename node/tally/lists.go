@@ -9,28 +9,29 @@ import (
 	"github.com/psyche-go/psyche/core/merkle"
 )
 
-// maxGuesses is the maximum number of Merkle roots that are computed to read the witnesses' lists
-// of one round, in addition to two for each witness.
+// maxGuesses limits how many Merkle roots a client computes to find the witnesses' lists of one round.
+// Two roots for each witness are not counted.
 const maxGuesses = 1 << 10
 
 // reading is the search for the list of commitments whose root a witness signed.
 type reading struct {
 	index   int // index of the witness
 	witness *coordinator.Witness
-	options [][]Commitment // for each batch the possible entries of the list, likely ones first; zero: none
-	size    int            // number of lists that these allow, at most maxGuesses+1
+	options [][]Commitment // for each batch the possible entries of the list, likely ones first; a zero entry: no result
+	size    int            // number of lists that the options allow, at most maxGuesses+1
 	list    []Commitment   // set once found
 }
 
-// lists returns for each witness the list that it signed, among known candidates that its filters
-// contain, or nil if none was found.
+// lists returns, for each witness that of selects, the list of results whose root the witness signed,
+// or nil if it was not found. It looks for lists of known candidates that the witness's filters
+// contain.
 //
-// It first tries every list with the results held here, including results that this client would
-// not have proved because they arrived late or came from another replica. An honest witness holds
-// only results that can be fetched, so the first guess is right for it, however many commitments
-// were forged, as soon as its results were fetched. Then it tries all lists that its filters allow,
-// starting with the witnesses with the fewest possibilities, so that a dishonest witness cannot use
-// up the guesses that the others need.
+// For each witness, it first tries the results that this client holds, even results that arrived late
+// or were made from another replica. An honest witness holds only results that can be fetched. Once
+// this client has fetched these, the first attempt succeeds, however many commitments were forged.
+// After that, lists tries everything that the filters allow. It starts with the witnesses with the
+// fewest possibilities, so that a dishonest witness cannot use up the attempts that are needed for
+// honest ones.
 func (t count) lists(of func(w *coordinator.Witness) bool) [][]Commitment {
 	var readings []*reading
 	for k := range t.round.Witnesses {
@@ -90,7 +91,7 @@ func (t count) reading(k int, w *coordinator.Witness) *reading {
 			r.options[i] = append(r.options[i], known[j])
 		}
 		if len(options) == 0 || !t.holds(i, r.options[i][0]) {
-			r.options[i] = append(r.options[i], Commitment{}) // all may have passed the filter by error
+			r.options[i] = append(r.options[i], Commitment{}) // all options may have passed the filter by error
 		}
 		r.size = min(r.size*len(r.options[i]), maxGuesses+1)
 	}
@@ -102,8 +103,8 @@ func (b ballot) holds(batch int, c Commitment) bool {
 	return b.held != nil && slices.Contains(b.held[batch], c)
 }
 
-// adopted returns the list that another witness was found to have signed, if this one signed it
-// too.
+// adopted returns the list of another witness with the same root, if that list was found, and the
+// filters of this witness allow it. Otherwise it returns nil.
 func (r *reading) adopted(readings []*reading) []Commitment {
 	for _, other := range readings {
 		if other.list != nil && other.witness.CommitmentsRoot == r.witness.CommitmentsRoot && r.allows(other.list) {
@@ -113,7 +114,7 @@ func (r *reading) adopted(readings []*reading) []Commitment {
 	return nil
 }
 
-// repeats reports whether an earlier reading was the same.
+// repeats reports whether an earlier reading has the same root and filters.
 func (r *reading) repeats(earlier []*reading) bool {
 	return slices.ContainsFunc(earlier, func(other *reading) bool {
 		a, b := other.witness, r.witness
@@ -131,7 +132,8 @@ func (r *reading) allows(list []Commitment) bool {
 	return true
 }
 
-// guess tries the likely results, and then an empty entry for batches without a held result.
+// guess tries two lists. The first contains the most likely result of every batch. The second leaves out
+// batches without a result that this client holds.
 func (r *reading) guess() []Commitment {
 	list := make([]Commitment, len(r.options))
 	for i, options := range r.options {

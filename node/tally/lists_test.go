@@ -14,7 +14,7 @@ import (
 // TestLiarsCannotUseUpTheGuesses checks that witnesses whose filters allow too many lists to try do
 // not prevent the client from finding the lists of other witnesses.
 func TestLiarsCannotUseUpTheGuesses(t *testing.T) {
-	const seed, batches = 10, 10 // enough for the first witness to use up all guesses
+	const seed, batches = 10, 10 // enough batches for the first witness to use up all attempts
 	ids := owners(batches)
 	list := make([]Commitment, batches)
 	known := make([][]Commitment, batches)
@@ -97,7 +97,7 @@ func TestForgedBesideAnotherHeldResult(t *testing.T) {
 			lower := Commitment{1, byte(i)}
 			s.Candidates = append([]*Candidate{{Commitment: lower, State: Held}}, s.Candidates...)
 		},
-		"it was told another replica": func(s *Slot, _ int) { s.Candidates[0].Replica = [32]byte{1} },
+		"its result claims another replica": func(s *Slot, _ int) { s.Candidates[0].Replica = [32]byte{1} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := crowdedRound(seed, [][]Commitment{list, list, list, list}[:witnesses])
@@ -120,9 +120,9 @@ func TestForgedBesideAnotherHeldResult(t *testing.T) {
 }
 
 // TestForgedWhereFewWitnessesHoldTheResult checks hostile trainers that send their results so late
-// that each witness holds different ones and none has a quorum. They also forge commitments that
-// all filters contain. A witness that does not list the trainer does not vote for these, so nothing
-// is missing. A client without the results cannot know what the witnesses hold. It fetches the
+// that no result reaches a quorum of witnesses. These trainers also forge commitments that all filters
+// contain. A witness that does not list a trainer does not vote for its forged commitment, so nothing
+// is missing. A client without the late results is unsure what the witnesses hold. It fetches the
 // results, and then it is sure.
 func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 	const seed, batches, witnesses, hostile, tooLate = 14, 192, 32, 8, 3

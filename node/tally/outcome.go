@@ -13,9 +13,9 @@ import (
 // JudgePause is the minimum time between two decisions of a round that lacks results.
 const JudgePause = 100 * time.Millisecond
 
-// UnsureTimeout is the maximum time to ask peers for results that witnesses may hold instead of the
-// apparently counted ones, or that witnesses claim to hold. Dishonest witnesses can make every
-// round unsure, so the time is short.
+// UnsureTimeout is the maximum time to ask peers for results that witnesses claim to hold, or may
+// hold instead of the results that seem to count. Dishonest witnesses can make every round unsure, so
+// the time is short.
 const UnsureTimeout = 2 * time.Second
 
 // HeldOf returns the verified result of a slot that was made from this client's replica. If there
@@ -33,15 +33,15 @@ func (b *Tally) HeldOf(s *Slot) *Candidate {
 	return best
 }
 
-// CameFrom reports whether a result of another member has arrived.
+// CameFrom reports whether a result of a client has arrived here.
 func (b *Tally) CameFrom(id coordinator.ClientID) bool {
 	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
 		return s.Owner == id && slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Held || c.Took > 0 })
 	})
 }
 
-// Progress returns the owners of the held results, and of all batches, as far as counts returns
-// true for them.
+// Progress returns the owners of the results that this client holds, and the owners of all batches.
+// It leaves out owners for which counts returns false.
 func (b *Tally) Progress(counts func(coordinator.ClientID) bool) (held, all []coordinator.ClientID) {
 	for i := range b.Slots {
 		owner := b.Slots[i].Owner
@@ -96,7 +96,7 @@ type Outcome struct {
 	Informed []uint16     // members that know more about unknown or unsure results
 	NoRoom   bool         // a missing result did not fit into the memory for blobs
 
-	open bool // it is not even known which results count
+	open bool // it is unknown which results count
 }
 
 // Kept is a result that witnesses hold but that is not applied, because its trainer is on probation
@@ -151,9 +151,10 @@ func (b *Tally) Decide() Outcome {
 	return o
 }
 
-// Foretell returns the outcome of the running round if every witness holds the results that this
-// client holds. ok is true if nothing else is expected: every result of the owners for which counts
-// returns true is held, no other result is known, and no member has announced two.
+// Foretell returns the outcome of the running round, assuming that every witness holds the results
+// that this client holds. ok is true if this client expects no further result: it holds the result of
+// every owner for which counts returns true, holds all results that it knows, and has not seen two
+// results of one member.
 func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok bool) {
 	for i := range b.Slots {
 		s := &b.Slots[i]
@@ -213,10 +214,10 @@ type judgement struct {
 	outcome   Outcome
 }
 
-// Judge is Decide with a cache. It returns the last outcome if nothing has changed, since newer
-// states of the run contain nothing new about a finished round. A decision takes long if many
-// commitments were forged. While results are missing and more are expected, Judge therefore decides
-// at most once in JudgePause, unless atOnce is true; the next call catches up.
+// Judge is Decide with a cache. It returns the last outcome if the results and the witnesses of the
+// round have not changed. A decision takes long if many commitments were forged. While results are
+// missing and more may arrive, Judge therefore decides at most once in JudgePause, and otherwise
+// returns the last outcome. If atOnce is true, it does not wait.
 func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	j := &b.judged
 	if j.made && j.changes == b.changes && slices.Equal(j.witnesses, b.Round.Witnesses) {
@@ -230,7 +231,7 @@ func (b *Tally) Judge(now time.Time, atOnce bool) Outcome {
 	return o
 }
 
-// unfinished reports whether a candidate is being fetched or could be.
+// unfinished reports whether a candidate is being fetched or can still be fetched.
 func (b *Tally) unfinished() bool {
 	return slices.ContainsFunc(b.Slots, func(s Slot) bool {
 		return slices.ContainsFunc(s.Candidates, func(c *Candidate) bool { return c.State == Announced || c.State == Fetching })
@@ -242,16 +243,16 @@ type Need uint8
 
 // Levels of need, highest first.
 const (
-	Needed    Need = iota // its round is running, or it counts as far as is known
-	Telling               // a witness's filter may match it or another result of its batch
-	Supported             // a witness's filter contains it
+	Needed    Need = iota // the round is running, or the result counts as far as is known
+	Telling               // a witness's filter contains it, and other results of the batch are known
+	Supported             // a witness's filter contains it, and no other result of the batch is known
 	Useless
 )
 
-// Needs returns a function that returns the need for a result. After a round, results are useless
-// if they cannot be part of its outcome, once that is known. While the outcome is unknown or lacks
-// results, even results that a single witness holds are fetched: they are required to read that
-// witness's list, and without the lists, forged commitments count that no client can fetch.
+// Needs returns a function that returns the need for a result. Once the outcome of a round is known,
+// results that are not part of it are useless. While the outcome is unknown or lacks results, even a
+// result that only one witness holds is fetched, because it is required to find that witness's list.
+// Without the lists, the outcome would include forged commitments that no client can fetch.
 func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	switch {
 	case !b.Final:

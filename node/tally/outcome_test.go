@@ -62,7 +62,7 @@ func TestHeldIsIndependentOfOrder(t *testing.T) {
 			}
 		}
 		if b.HeldOf(s) != nil {
-			t.Error("held although its own replica is not known yet")
+			t.Error("a result is held although this client's replica is not known yet")
 		}
 		b.Begin(mine)
 		proof, count := b.Witness()
@@ -76,8 +76,8 @@ func TestHeldIsIndependentOfOrder(t *testing.T) {
 	}
 }
 
-// finishedBook returns the tally of a finished round. All three witnesses hold the given results of
-// the first batch and nothing else.
+// finishedBook returns the tally of a finished round. Each of the three witnesses holds one result:
+// the given result of the first batch.
 func finishedBook(holds Commitment) *Tally {
 	round := clienttest.Round()
 	b := openBook(round)

@@ -29,8 +29,8 @@ func StartReplica(digest [32]byte) [32]byte {
 }
 
 // ReplicaAt returns the replica value that a client signs in a round: SHA-256(domain ‖ replica ‖
-// hash of the log's head at the round's start, or zeros if the run has no such log). A client that
-// was shown another history of the run signs another value.
+// hash of the log's head at the round's start, or zeros if the run has no such log). If the host sent a
+// client a different log, this client signs a different value.
 func ReplicaAt(replica, head [32]byte) [32]byte {
 	return sha256.Sum256(append(append([]byte(roundDomain), replica[:]...), head[:]...))
 }

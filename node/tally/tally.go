@@ -10,9 +10,9 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// MaxCandidates is the maximum number of results of one batch that are kept while the round runs:
-// an honest trainer sends one, and two prove that it is dishonest. After the round, one more is
-// kept for each witness.
+// MaxCandidates is the maximum number of results of one batch that are kept while the round runs. An
+// honest trainer sends one result, and two results prove that a trainer is dishonest. After the
+// round, one more result is kept for each witness.
 const MaxCandidates = 2
 
 // State is the state of a result at this client.
@@ -36,11 +36,11 @@ type Candidate struct {
 	Payload    []byte
 	Attempts   int // number of attempts to fetch it
 	RetryAt    time.Time
-	Disputed   bool          // its trainer signed several sizes: none is trusted
+	Disputed   bool          // its trainer signed several sizes, so Size is not reliable
 	Took       time.Duration // time to fetch and verify it; 0: it was made here
 
 	raw    []byte // the signed announcement
-	votes  int    // of the finished round's witnesses, once counted
+	votes  int    // number of the round's witnesses that hold it, once counted
 	polled bool
 	asked  bool // a fetch was tried
 	noRoom bool // the last attempt failed for lack of memory
@@ -61,16 +61,16 @@ type Slot struct {
 	// meaningless for the round.
 	OptimizerSince uint32
 
-	unshelved bool // peers cannot get the newest candidates yet, or only in another order
+	unshelved bool // the announcements that peers can request are out of date
 }
 
 // Tally contains everything known about one round. Only one goroutine may use it.
 type Tally struct {
-	Round      coordinator.Round // newest known state of it; Witnesses may grow until Final
+	Round      coordinator.Round // newest known state of the round; Witnesses may grow until Final
 	Final      bool              // the round is over, and no witness can be added
 	EpochStart uint32            // first step of the round's epoch
 	Slots      []Slot            // in ascending order of batches
-	Replica    [32]byte          // this client's replica hash at the start of the round, once Began
+	Replica    [32]byte          // this client's replica hash at the start of the round; valid if Began
 	Began      bool
 
 	// LackingSince is the time when the finished round was first found to lack results; zero: not
@@ -78,7 +78,7 @@ type Tally struct {
 	LackingSince time.Time
 
 	newest    *Candidate // newest held candidate
-	changes   int        // number of changes of known or held results: apart from the witnesses, Decide depends only on these
+	changes   int        // number of changes to known and held results; Decide depends on these and the witnesses only
 	unfetched int        // candidates in state Announced
 	unshelved bool
 	displaced []*Candidate
@@ -107,7 +107,8 @@ func (b *Tally) Renew(round coordinator.Round, final bool) {
 	b.Round, b.Final = round, final
 }
 
-// Begin sets the replica hash that results of this round must have to be held.
+// Begin sets this client's replica hash at the start of the round. Only results that were made from
+// this replica can be held.
 func (b *Tally) Begin(replica [32]byte) {
 	b.Replica, b.Began = replica, true
 	b.changes++
@@ -207,8 +208,8 @@ func (b *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
 // Contains reports whether a candidate is still in its slot.
 func (s *Slot) Contains(c *Candidate) bool { return slices.Contains(s.Candidates, c) }
 
-// Settled releases the payloads of an applied round, and refuses the held results that did not
-// count. It returns the commitments of the latter.
+// Settled releases the payloads of an applied round. It refuses the held results that did not count,
+// and returns their commitments.
 func (b *Tally) Settled(o Outcome) (others []Commitment) {
 	b.each(func(_ *Slot, c *Candidate) {
 		c.Payload = nil
@@ -230,8 +231,8 @@ func (b *Tally) InFlight() (flying []*Candidate) {
 	return flying
 }
 
-// InVain reports whether every known result that is not held was tried at least that often without
-// success.
+// InVain reports whether every known result that could still be fetched was tried at least the given
+// number of times.
 func (b *Tally) InVain(attempts int) bool {
 	vain := true
 	b.each(func(_ *Slot, c *Candidate) {
@@ -253,8 +254,8 @@ func (b *Tally) Blobs() []Commitment {
 	return hashes
 }
 
-// EachBlob calls do for each hash that is held or being fetched, since another trainer may have
-// announced the same hash and been refused.
+// EachBlob calls do for the hash of each result that is held or being fetched. Blobs that a refused
+// candidate shares with such a result must not be dropped.
 func (b *Tally) EachBlob(do func(hash Commitment)) {
 	b.each(func(_ *Slot, c *Candidate) {
 		if c.State == Held || c.State == Fetching {

@@ -9,10 +9,10 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 )
 
-// TestVotesByErrorAreUnsure checks a trainer that signs three results. The client knows only a
-// result that all filters contain by error, and not the results that the witnesses hold. No root
-// has a quorum, so that only the filters count. The client must detect that it should request
-// announcements.
+// TestVotesByErrorAreUnsure checks a trainer that signs three results. The client knows only the
+// result that all filters contain by error, and not the results that the witnesses hold. No root has
+// a quorum, so only the filters decide. The client must notice that the outcome is unsure, so that
+// it requests announcements from the witnesses.
 func TestVotesByErrorAreUnsure(t *testing.T) {
 	const seed, batches, witnesses = 21, 200, 4
 	ids := manyOwners(batches)

@@ -2,12 +2,12 @@ package tally
 
 import "github.com/psyche-go/psyche/core/coordinator"
 
-// Outvoted reports whether this client's replica in a finished round differs from the replica of
-// the other members: more of the round's members signed one other replica, in the announcement of a
-// result or in the proof of a witness, than signed this client's. That number must also exceed the
-// possible number of dishonest members, fewer than a third of the epoch's seats, so that at least
-// one honest member signed it. A committee of witnesses alone is not sufficient, because it can
-// have more than its share of dishonest members.
+// Outvoted reports whether this client's replica in a finished round is probably wrong. That is so if
+// more of the round's members signed one other replica than signed this client's. Members sign their
+// replica in the announcement of a result and in the proof of a witness. The number of members with
+// the other replica must also exceed the possible number of dishonest members, which is fewer than a
+// third of the epoch's seats. Then at least one of them is honest. A committee of witnesses alone is
+// not sufficient, because dishonest members can have more than their share in it.
 func (b *Tally) Outvoted(seats int) bool {
 	if !b.Began || !b.Final {
 		return false
@@ -26,16 +26,16 @@ func (b *Tally) Outvoted(seats int) bool {
 	return v.others > (seats-1)/3 && v.others > v.own
 }
 
-// voices contains the numbers of members that signed this client's replica of a finished round, and
-// the most frequent other replica, as last counted by Outvoted.
+// voices caches the counts of Outvoted: how many members signed this client's replica of a finished
+// round, and how many signed the most frequent other replica.
 type voices struct {
 	counted     bool
 	changes     int // value of Tally.changes for this count
 	own, others int
 }
 
-// signed counts the members that signed each replica. For a member that signed two, the one in its
-// witness proof counts, or the first one received.
+// signed counts the members that signed each replica. If a member signed several, the replica in its
+// witness proof counts, or else the replica in the announcement that arrived first.
 func (b *Tally) signed() map[[32]byte]int {
 	voice := make(map[coordinator.ClientID][32]byte, len(b.Slots)+len(b.Round.Witnesses))
 	for i := range b.Slots {

@@ -60,7 +60,7 @@ func TestOutvoted(t *testing.T) {
 		"as many as the others":                 {12, []byte{1, 1, 1, 1, 2, 2, 2, 2}, nil, false, false},
 		"others, but of two replicas":           {12, []byte{1, 2, 2, 2, 3, 3, 3}, nil, false, false},
 		"witnesses count":                       {12, []byte{1, 2, 2}, map[uint16]byte{8: 2, 9: 2}, false, true},
-		"nobody counts twice":                   {12, []byte{1, 2, 2, 2}, map[uint16]byte{1: 2, 2: 2, 3: 2}, false, false},
+		"no member counts twice":                {12, []byte{1, 2, 2, 2}, map[uint16]byte{1: 2, 2: 2, 3: 2}, false, false},
 		"a committee of few":                    {12, nil, map[uint16]byte{0: 2, 1: 2, 2: 2}, false, false},
 		"the round runs":                        {12, []byte{1, 2, 2, 2, 2}, nil, true, false},
 		"three members, two have another model": {3, []byte{1, 2, 2}, nil, false, true},

@@ -85,7 +85,7 @@ func (p *process) text(t *testing.T) string {
 	return string(content)
 }
 
-// waitText waits until the process has printed the text wanted count times.
+// waitText waits until wanted occurs count times in the output of the process.
 func (p *process) waitText(t *testing.T, wanted string, count int) {
 	t.Helper()
 	until(t, p.Name+" to print "+wanted, func() bool {

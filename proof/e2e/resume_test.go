@@ -50,8 +50,9 @@ func TestInterruptedTestnetLosesNothing(t *testing.T) {
 	completeLog(t, journals[0], text)
 }
 
-// TestInterruptedChainLosesNothing is the same on a chain of this machine. The chain resumes with
-// its transactions: the archive must contain the run from its beginning to its end.
+// TestInterruptedChainLosesNothing repeats TestInterruptedTestnetLosesNothing on a chain of this
+// machine. The chain resumes with its transactions: the archive must contain the run from its
+// beginning to its end.
 func TestInterruptedChainLosesNothing(t *testing.T) {
 	t.Parallel()
 	text, dir := interruptAndResume(t, syscall.SIGINT, 20, 5, "--backend", "solana", "--slot-ms", "50")

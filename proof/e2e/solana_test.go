@@ -19,7 +19,7 @@ func TestSolanaTestnet(t *testing.T) {
 	testnetOnChain(t, 8, "--slot-ms", "50")
 }
 
-// TestSolanaValidator is the same on a real chain, if a validator is installed.
+// TestSolanaValidator repeats TestSolanaTestnet on a real chain, if a validator is installed.
 func TestSolanaValidator(t *testing.T) {
 	validator := os.Getenv("SOLANA_TEST_VALIDATOR")
 	if validator == "" {

@@ -67,8 +67,8 @@ func (p *play) checkEnd(r *record) {
 		p.found("unfinished", "the log ends in %v of step %d, before the end of the run", s.RunState, s.Progress.Step)
 	}
 	for _, l := range s.Lapses {
-		// The last round of an epoch that ended for lack of witnesses is in a lapse, and counted
-		// nothing.
+		// The last steps of a rollback gap counted nothing if they had no quorum of witnesses, as when an
+		// epoch ends for lack of witnesses.
 		for one := r.plans[l.Last]; one != nil && !one.quorum() && l.Last >= l.First; one = r.plans[l.Last] {
 			l.Last--
 		}

@@ -12,7 +12,7 @@ import (
 var features = []cover.Feature{
 	{Name: "backend", Levels: []string{"server", "chain"}},
 	{Name: "data", Levels: []string{"local", "http", "bucket", "server"}},
-	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // for the dummy model, local means its own
+	{Name: "checkpoint", Levels: []string{"local", "hub", "bucket", "p2p"}}, // with the dummy model, local means the dummy model's own checkpoint
 	{Name: "results", Levels: []string{"signs", "values", "dummy", "local", "muon"}},
 	{Name: "lag", Levels: []string{"1", "2"}},
 	{Name: "audits", Levels: []string{"0", "30", "50"}},
@@ -31,7 +31,7 @@ var features = []cover.Feature{
 	{Name: "leaver", Levels: []string{"no", "leaves"}},
 	{Name: "slow", Levels: []string{"no", "stopped"}},
 	{Name: "starved", Levels: []string{"no", "busy"}},
-	{Name: "link", Levels: []string{"fast", "fair", "FIFO"}}, // of one member: 1 Mbit/s, with fair queues or one of a second
+	{Name: "link", Levels: []string{"fast", "fair", "FIFO"}}, // of one member: 1 Mbit/s, with fair queues or with a FIFO queue of one second
 	{Name: "liar", Levels: []string{"no", "accuses"}},        // an additional member, which accuses the member with the slow link of silence
 }
 

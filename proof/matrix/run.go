@@ -164,8 +164,8 @@ func (p *play) findPlaces() (end func() error, err error) {
 	return l.end, nil
 }
 
-// validate validates the row's settings, which must refuse forbidden combinations with an
-// explanation. A server must refuse them at its start too.
+// validate runs the command that validates the row's settings. It must refuse a forbidden combination
+// with an explanation. A server must refuse the combination at its start too.
 func (p *play) validate(ctx context.Context) {
 	args := []string{"--state", p.net.StatePath()}
 	if p.world.data.Config != "" {

@@ -94,7 +94,7 @@ func (r row) optimizer() any {
 			inner = "muon"
 		}
 		momentum, decay := 0.5, 1.0
-		if !r.has("audits", "0") { // they permit neither
+		if !r.has("audits", "0") { // audits permit neither an outer momentum nor a residual that does not decay
 			momentum, decay = 0, 0.95
 		}
 		return map[string]any{"LocalSteps": map[string]any{

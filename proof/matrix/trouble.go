@@ -135,7 +135,7 @@ func (p *play) leave(ctx context.Context, step uint32) error {
 	return nil
 }
 
-// stopAll stops everything at the same moment as Ctrl-C does, and restarts it.
+// stopAll stops all processes at the same moment, as Ctrl-C in a terminal does, and restarts them.
 func (p *play) stopAll(ctx context.Context, step uint32) error {
 	var running []*member
 	for _, m := range p.members {
@@ -164,8 +164,8 @@ func (p *play) stopAll(ctx context.Context, step uint32) error {
 }
 
 // ask interrupts a member and expects the exit code of an interrupt. A member that has already
-// ended keeps its exit code. A member that has seen the end of the run, like equally fast members,
-// has nothing to interrupt.
+// ended keeps its exit code. A member that has seen the end of the run has nothing to interrupt;
+// members that are as fast as the first member may have seen it.
 func (p *play) ask(ctx context.Context, m *member) {
 	m.mu.Lock()
 	m.asked = true

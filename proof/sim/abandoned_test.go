@@ -68,10 +68,10 @@ func abandon(seed uint64, goesOn bool) (rounds uint32, violation *check.Violatio
 
 // TestAbandonedEpochLosesLittle has seven of nine members that store intermediate checkpoints,
 // crash together or one after the other, and return. If they crash together, the round has no
-// quorum, so the rules of abandoned epochs have no effect. If the few remaining members could
-// continue, nothing is lost if the crashed members return within four rounds. If they return later,
-// the lost rounds are at most: the rounds since the newest intermediate checkpoint, the rounds
-// until the last crash was noticed, and four.
+// quorum, so the rules of abandoned epochs have no effect. If the few remaining members can
+// continue, and the crashed members return within four rounds, nothing is lost. If they return
+// later, the lost rounds are at most: the rounds since the newest intermediate checkpoint, the
+// rounds until the last crash was noticed, and four.
 func TestAbandonedEpochLosesLittle(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: simulates runs")
@@ -105,10 +105,10 @@ func longEpoch(o Options, clients uint16) *world {
 	return w
 }
 
-const abandonedReturns = 120 // rounds in the only epoch of that run
+const abandonedReturns = 120 // rounds in the only epoch of a run of TestAbandonedEpochLosesLittle
 
-// crashAndReturn simulates that run and returns the number of counted rounds that are missing in
-// its model.
+// crashAndReturn simulates a run of TestAbandonedEpochLosesLittle and returns the number of counted
+// rounds that are missing in its model.
 func crashAndReturn(seed uint64, apart, back int64) (lost int64, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 9, Rounds: abandonedReturns, Faults: scenario.NoFaults}
 	var w *world
@@ -176,7 +176,7 @@ func TestFallingBackWaits(t *testing.T) {
 	}
 }
 
-// fallBack simulates that run and reports whether it lost steps.
+// fallBack simulates a run of TestFallingBackWaits and reports whether it lost steps.
 func fallBack(seed uint64, host rules) (lost bool, violation *check.Violation) {
 	o := Options{Seed: seed, Clients: 3, Rounds: 12, Faults: scenario.NoFaults, rules: host}
 	tick := host.tick

@@ -61,7 +61,7 @@ func runAhead(t *testing.T, seed uint64, audits uint8, train int64, longer int64
 
 // TestTrainingAheadCostsNobody has equal members that train ahead, some of them a whole round, with
 // long trainings. A member that trains in every round cannot train ahead as far as a member without
-// a batch in a round. It must not be late.
+// a batch in a round, but it must not be late either.
 func TestTrainingAheadCostsNobody(t *testing.T) {
 	for _, audits := range []uint8{0, 30} {
 		for seed := uint64(1); seed <= 2; seed++ {

@@ -22,8 +22,8 @@ const (
 	actionSize  = 500 // of a signed action
 	updateSize  = 500 // of the records of one publication
 	handlerTime = 30 * time.Second
-	// slowestAnswer is the minimum rate of an answer, in bytes per second, for at most
-	// longestAnswer.
+	// slowestAnswer is the rate, in bytes per second, that the time limit for an answer with an
+	// opening assumes for its transfer. The limit allows at most longestAnswer for the transfer.
 	slowestAnswer = 2 << 10
 	longestAnswer = 2 * time.Minute
 	// requestsOfPeer is the number of concurrent requests of one protocol that a member serves per

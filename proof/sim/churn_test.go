@@ -91,7 +91,7 @@ func (c *churn) kill() {
 }
 
 // TestChurn counts the epochs of an honest run that record no checkpoint although members vanish:
-// the remaining members are too few for its quorum, or the run has not yet noticed the absent
+// the remaining members are too few for a quorum, or the run has not yet noticed the absent
 // members. README.md has the table; -update writes it.
 func TestChurn(t *testing.T) {
 	if testing.Short() {

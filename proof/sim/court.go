@@ -71,8 +71,8 @@ func (p *process) refusesToOpen(asker *process, request []byte) bool {
 	return false
 }
 
-// isSoSilent is the manner of a silent trainer: some never open, some open late, and some only to
-// one half of the requesters.
+// isSoSilent reports whether a silent trainer refuses now to open a result to asker. Some of these
+// trainers never open, some open late, and some open only to one half of the members.
 func (p *process) isSoSilent(asker *process, r result) bool {
 	switch p.machine.Index % 3 {
 	case 0:

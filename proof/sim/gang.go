@@ -18,7 +18,7 @@ type scheme int
 const (
 	evicts       scheme = iota // all are present, to exceed the tolerated share of a committee
 	comesAndGoes               // half of them give up their seats and take them back
-	dawdles                    // their results arrive when other members hardly wait any more
+	dawdles                    // their results arrive just before other members stop waiting
 	grinds                     // they withhold their committed values, or leave after revealing them
 )
 

@@ -42,7 +42,7 @@ type host struct {
 	starts  map[uint32]wire.Head // signed heads of the journal at the starts of rounds
 	update  *backend.Update      // newest published update
 	sent    []*backend.Update    // per client: the newest sent update
-	alarm   uint64               // number of the newest alarm: only that counts
+	alarm   uint64               // number of the newest alarm; older alarms have no effect
 	lying   lying                // state of a Byzantine host
 	changed bool                 // connections were opened or closed since the host last checked
 }
@@ -233,7 +233,7 @@ func (h *host) step() {
 	h.Tick(h.now())
 	records, err := h.Ready()
 	if err != nil {
-		h.checker.Violate(check.NodeSound, "the host cannot go on: %v", err)
+		h.checker.Violate(check.NodeSound, "the host cannot continue: %v", err)
 		return
 	}
 	for _, r := range records {

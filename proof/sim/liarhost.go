@@ -151,8 +151,8 @@ func (h *host) wantsFork() bool {
 }
 
 // fork shows some honest clients a different history from now on. If it partitions the clients, it
-// withdraws from each history the clients that see the other, so that they do not communicate.
-// Otherwise the histories differ by one member.
+// withdraws from each history the clients that see the other history, so that the two groups do not
+// communicate. Otherwise the histories differ by one member.
 func (h *host) fork() {
 	w, log := h.world, h.Log()
 	r := random.New(w.options.Seed, "fork")
@@ -172,7 +172,7 @@ func (h *host) fork() {
 			m.shown = &other
 		}
 	}
-	w.Note('K', uint64(h.State().Progress.Step), 0, func() string { return "the host shows some another history" })
+	w.Note('K', uint64(h.State().Progress.Step), 0, func() string { return "the host shows some clients another history" })
 	divides, victim := r.Chance(400), w.machines[r.Below(w.plan.Clients)]
 	for _, m := range w.machines {
 		switch {

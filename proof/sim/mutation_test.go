@@ -297,7 +297,7 @@ func waitsAreShort() rules {
 	}}
 }
 
-// waitsLastLonger is a machine whose rounds end a second late if the time limit ends them.
+// waitsLastLonger makes a round end a second late if the time limit ends it.
 func waitsLastLonger() rules {
 	return rules{tick: func(s *coordinator.State, now uint64, draw [32]byte) bool {
 		config := s.Config

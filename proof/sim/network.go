@@ -131,7 +131,7 @@ func (w *world) told(from, to *process, message []byte, delay int64) {
 		case !w.healed && idle > 0: // its processor was idle in that time
 			w.after(idle, look)
 		default:
-			h.checker.Violate(check.OneHistory, "%s was told of another start of step %d by %s and goes on", to.machine.Name(), step, from.machine.Name())
+			h.checker.Violate(check.OneHistory, "%s was told of another start of step %d by %s, but continues", to.machine.Name(), step, from.machine.Name())
 		}
 	}
 	w.after(delay+forkNoticed, look)

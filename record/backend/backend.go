@@ -25,7 +25,7 @@ type Update struct {
 
 	// Run is the hash that identifies the run in all signed messages. It never changes.
 	Run [32]byte
-	// Genesis is the signed genesis of the run. It is nil if no host signs it.
+	// Genesis is the signed genesis of the run. It is nil if no host signs it, as on a chain.
 	Genesis []byte
 	// Starts are the heads of the run's log at the starts of the newest rounds, including the
 	// rounds in State, oldest first, signed by the host. It is nil if no host signs heads.

@@ -8,12 +8,12 @@ import (
 	"github.com/psyche-go/psyche/core/odds"
 )
 
-// rareCapture is the number of rounds in which dishonest members may control the committee of
-// witnesses less than once without a warning.
+// rareCapture is the threshold for a warning: dishonest members may control the committee of witnesses
+// at most about once in this number of rounds.
 const rareCapture = 10_000
 
-// committeeWarning returns a warning if dishonest members, fewer than a third of InitMinClients,
-// are a quorum of a round's witnesses too often. Otherwise it returns an empty string.
+// committeeWarning returns a warning if dishonest members, fewer than a third of InitMinClients, would
+// too often be a quorum of a round's witnesses. Otherwise it returns an empty string.
 func committeeWarning(c coordinator.Config) string {
 	members := int(c.InitMinClients)
 	witnesses := min(members, coordinator.MaxWitnesses)
@@ -45,8 +45,8 @@ func absenceWarning(c coordinator.Config) string {
 		witnesses, coordinator.MaxWitnesses)
 }
 
-// auditsWarning returns a warning if a run with audits starts with too few members to have an
-// auditor. Auditors do not train. Otherwise it returns an empty string.
+// auditsWarning returns a warning if a run with audits starts with too few members for one of them to
+// audit, since auditors do not train. Otherwise it returns an empty string.
 func auditsWarning(c coordinator.Config) string {
 	members, percent := int(c.InitMinClients), int(c.VerificationPercent)
 	if percent == 0 || assign.VerifierCount(members, percent) > 0 {
@@ -57,12 +57,13 @@ func auditsWarning(c coordinator.Config) string {
 	for least < coordinator.MaxClients && assign.VerifierCount(least, percent) == 0 {
 		least++
 	}
-	return fmt.Sprintf("%s; one audits from %d members on, or with a share of at least %d", message, least, min(100, (100+members-1)/members))
+	return fmt.Sprintf("%s; choose at least %d members, or a percentage of at least %d", message, least, min(100, (100+members-1)/members))
 }
 
-// probationWarning returns a warning if audits find fewer than half of the new members that cheat
-// in every step before their results count. It applies to a run with audits and a probation.
-// Otherwise it returns an empty string. The file does not determine whether the run is permissioned.
+// probationWarning returns a warning if more than half of the newcomers that cheat in every step are
+// not detected before their results count. It applies to a run with audits and a probation. Otherwise
+// it returns an empty string. The warning covers permissioned runs too, because the file does not
+// contain that setting.
 func probationWarning(c coordinator.Config) string {
 	members, percent, steps := int(c.InitMinClients), int(c.VerificationPercent), int(min(c.ProbationSteps, 1<<20))
 	if percent == 0 || steps == 0 {

@@ -68,8 +68,8 @@ func TestAuditsWarning(t *testing.T) {
 		"no audits":     {8, 0, ""},
 		"one verifies":  {10, 10, ""},
 		"a third does":  {3, 34, ""},
-		"nobody":        {8, 10, "verification_percent = 10: with only init_min_clients = 8 members, no member audits; one audits from 10 members on, or with a share of at least 13"},
-		"nobody of one": {1, 100, "verification_percent = 100: with only init_min_clients = 1 members, no member audits; one audits from 2 members on, or with a share of at least 100"},
+		"nobody":        {8, 10, "verification_percent = 10: with only init_min_clients = 8 members, no member audits; choose at least 10 members, or a percentage of at least 13"},
+		"nobody of one": {1, 100, "verification_percent = 100: with only init_min_clients = 1 members, no member audits; choose at least 2 members, or a percentage of at least 100"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

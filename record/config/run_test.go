@@ -403,7 +403,7 @@ Local = "here"
 
 // TestServerData parses both forms of a data server's location.
 func TestServerData(t *testing.T) {
-	key := "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi" // 32 bytes, all 8
+	key := "4vJ9JU1bJJE96FWSJKvHsmmFADCg4gpZQff4P3bkLKi" // 32 bytes with the value 8
 	parse := func(location string) (*ServerData, error) {
 		got, err := parseLocation(t, location)
 		return got.Server, err

@@ -12,8 +12,8 @@ import (
 // without that key. Older files do not have it.
 const defaultExtraTime = 3000
 
-// defaultProbationSteps is the value of probation_steps in files without that key. It protects a
-// run that anybody may join from a flood of new members. A permissioned run has no probation.
+// defaultProbationSteps is the value of probation_steps in files without that key. It protects a run
+// that any key may join from a flood of new members. A permissioned run has no probation.
 const defaultProbationSteps = 8
 
 // defaultEjectionEpochs is the value of ejection_epochs in files without that key. An ejection by

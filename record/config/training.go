@@ -119,7 +119,7 @@ const (
 type LocalSteps struct {
 	InnerSteps     uint16     // per round, at least 1
 	InnerOptimizer string     `json:",omitempty"` // empty: AdamW; or Muon
-	Betas          [2]float64 // of AdamW, as WeightDecay, Eps and ClipGradNorm
+	Betas          [2]float64 // of AdamW, like WeightDecay, Eps and ClipGradNorm
 	WeightDecay    float64
 	Eps            float64
 	ClipGradNorm   float64 // maximum L2 norm of all gradients of a step together; 0: no clipping

@@ -20,7 +20,7 @@ type Named struct {
 // Kind implements Body.
 func (Named) Kind() string { return "named" }
 
-// Names contains the names of clients that were reported last. The zero value has none.
+// Names contains the last reported name of each client. The zero value contains none.
 type Names struct{ said map[identity.ID]string }
 
 // News returns the names that have changed since the last call, in the order of their keys. Names

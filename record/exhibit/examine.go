@@ -50,7 +50,7 @@ type Finding struct {
 	Step    uint32
 	Fault   audit.Fault // proven by the bytes; FaultNone: none
 	Chunks  int         // number of opened chunks
-	Faulty  int         // number of those with a fault
+	Faulty  int         // number of opened chunks with a fault
 }
 
 // Examine examines an exhibit of the run with a hash. An error, which wraps ErrExhibit, means that

@@ -16,7 +16,8 @@ const (
 	magic      = "PSYE"
 	version    = 1
 	headerSize = len(magic) + 1 + 32 + 3*4
-	// MaxSize is the maximum size of an exhibit. Results of the largest models have a tenth of it.
+	// MaxSize is the maximum size of an exhibit. Results of the largest models are about a tenth of
+	// this size.
 	MaxSize = 1 << 30
 )
 

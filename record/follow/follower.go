@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/record/wire"
 )
 
-// keptStarts is the number of rounds whose heads at the start are kept. These are the rounds in the
-// state, and one more for members that are late.
+// keptStarts is the number of rounds whose starting heads are kept: the rounds in the state, and one
+// more for members that are late.
 const keptStarts = coordinator.StoredRounds + 1
 
 // Follower is the state of a run according to its log. Only one goroutine may use it.

@@ -26,7 +26,7 @@ type Evidence struct {
 	Heads        []wire.Head // signed by the host
 	Index        uint64      // number of records before Records
 	Records      [][]byte    // as sent by the host, up to the record that does not follow; may be empty
-	Announcement []byte      // of the member that got another head; may be empty
+	Announcement []byte      // of the member that received a different head; may be empty
 }
 
 // Contradiction returns two heads of the evidence that the run's host signed and that cannot belong

@@ -23,7 +23,7 @@ const (
 	KindDigest                  // SHA-256 of the state; does not change the state
 )
 
-// MaxRecord is the maximum size of a record in bytes. An honest host writes no longer ones.
+// MaxRecord is the maximum size of a record in bytes. An honest host never writes a longer record.
 const MaxRecord = 1 + max(MaxGenesis, wire.MaxActionSize)
 
 // tickSize is the size of a tick without its kind.

@@ -33,9 +33,8 @@ type ChainLink struct {
 	RPC       []string    // http and https addresses of 1 to 3 nodes, whose answers the client compares
 }
 
-// Public returns the node addresses that contain nothing that a provider could have issued to one
-// customer only: no path, no query and no user name before an @. A public link must contain only
-// such addresses.
+// Public returns the node addresses that cannot contain a customer's access key: no path, no query and
+// no user name before an @. A public link must contain only such addresses.
 func Public(nodes []string) (public []string) {
 	for _, address := range nodes {
 		at, err := url.Parse(address)
@@ -112,7 +111,7 @@ func parseChain(text string) (l ChainLink, err error) {
 	return l, l.Check()
 }
 
-// Check returns the reason why others could not join by the link, or nil.
+// Check returns the reason why a client could not join with the link, or nil.
 func (l ChainLink) Check() error {
 	switch {
 	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:

@@ -87,7 +87,7 @@ func parse(text string) (Link, error) {
 	return l, l.Check()
 }
 
-// Check returns the reason why others could not join by the link, or nil.
+// Check returns the reason why a client could not join with the link, or nil.
 func (l Link) Check() error {
 	switch {
 	case l.RunID == "" || len(l.RunID) > coordinator.MaxRunIDLength:

@@ -13,9 +13,9 @@
 //	        hash: SHA-256 of everything before in this entry (32 bytes)
 //
 // A process that dies while it writes leaves a strict prefix of the data, and a machine that loses
-// power may leave zeros at the end of the grown file. Open recognises such a torn tail and removes
-// it, because it was never acknowledged. Any other mismatch is damage: Open refuses the file and
-// reports the offset of the first bad entry. The check over the header distinguishes a torn payload
-// from a damaged length, which would otherwise hide all later entries. Repair removes damage that
-// extends to the end of the file. It runs only if a person decides so.
+// power may leave zeros at the end of the grown file. Open recognises such a torn tail and removes it,
+// because it was never acknowledged. Any other mismatch is damage: Open refuses the file and reports
+// the offset of the first bad entry. The check over the header distinguishes a torn payload from a
+// damaged length, which would otherwise hide all later entries. Repair removes damage that extends to
+// the end of the file. It never runs automatically, only at a user's request.
 package journal

@@ -31,7 +31,7 @@ var (
 	// errVersion means that a journal has another format.
 	errVersion = errors.New("journal has an unsupported format, want " + format)
 	// ErrLocked means that another process has the file open for writing.
-	ErrLocked = errors.New("journal is in use by another process; stop that one first")
+	ErrLocked = errors.New("journal is in use by another process; stop that process first")
 	// ErrPosition means that a file does not contain the entries of a Position.
 	ErrPosition = errors.New("journal lacks entries that it had before")
 	// ErrFull means that the disk has no space for the appended entries. None of them is in the
@@ -76,9 +76,9 @@ func Open(path string, replay func(payload []byte) error) (*Journal, Summary, er
 	return OpenAt(path, Position{}, replay)
 }
 
-// OpenAt is Open without reading the entries before from, a position that the caller has read
-// before. It does not verify them, except that the last of them has the hash of from; if not, the
-// error is ErrPosition. The zero Position is the start of the file.
+// OpenAt is like Open, but starts at from: the caller has already read the file up to this position.
+// OpenAt does not verify earlier entries. It only compares the hash of the last of them with the hash in
+// from, and returns ErrPosition if they differ. The zero Position is the start of the file.
 func OpenAt(path string, from Position, replay func(payload []byte) error) (*Journal, Summary, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -127,10 +127,10 @@ func prepare(file *os.File, from Position, replay func([]byte) error) (Summary, 
 	return summary, err
 }
 
-// ReadFrom is Read for the entries after a position that the caller has read before, in a file that
-// another process may be writing to: a torn entry at the end may be whole at the next call.
-// ReadFrom does not verify the entries before the position, except that the last of them has the
-// hash of from; if not, the error is ErrPosition. The zero Position is the start of the file.
+// ReadFrom is like Read, but starts at from: the caller has already read the file up to this position.
+// Another process may be writing to the file: a torn entry at the end may be whole at the next
+// call. ReadFrom does not verify earlier entries. It only compares the hash of the last of them with
+// the hash in from, and returns ErrPosition if they differ. The zero Position is the start of the file.
 func ReadFrom(file *os.File, from Position, replay func(payload []byte) error) (Summary, error) {
 	return readFrom(file, from, replay)
 }
@@ -270,8 +270,8 @@ func (j *Journal) Close() error { return j.file.Close() }
 // ErrStop is returned by the callback of Read to stop reading without an error.
 var ErrStop = errors.New("stop reading")
 
-// Read verifies the journal in r and passes every payload in order to replay, which must not keep
-// it. A torn tail is not an error; Summary.Torn contains its length.
+// Read verifies the journal in r and passes every payload in order to replay. replay must not keep the
+// payload. A torn tail is not an error; Summary.Torn contains its length.
 func Read(r io.Reader, replay func(payload []byte) error) (Summary, error) {
 	summary, err := read(r, replay)
 	if errors.Is(err, ErrStop) {

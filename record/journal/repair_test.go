@@ -125,7 +125,7 @@ func TestRepairKeepsOff(t *testing.T) {
 	}
 }
 
-// fullFile accepts only room more bytes, then it fails with cause.
+// fullFile accepts room more bytes and then fails with cause.
 type fullFile struct {
 	*os.File
 	room  int

@@ -24,7 +24,7 @@ const (
 // it.
 type Bytes struct {
 	Model  uint64 `json:"model"`  // weights, as sent and stored
-	Memory uint64 `json:"memory"` // weights, gradient, optimizer state and, unless it is on the disk, a copy of the model for other members, without the memory of a micro batch
+	Memory uint64 `json:"memory"` // weights, gradient, optimizer state, and a copy of the model for other members unless that copy is on disk; excludes the memory of a micro batch
 	Disk   uint64 `json:"disk"`   // kept checkpoints, one checkpoint being written, and the optimizer state
 	Result uint64 `json:"result"` // approximate size of a member's result; 0: not known
 }

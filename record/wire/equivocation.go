@@ -16,8 +16,8 @@ const (
 	announcedLimit = announcedEnd + headFieldsSize
 )
 
-// announcedPrefix is the start of these bytes: the domain, in the form of package identity, and the
-// version.
+// announcedPrefix is the start of the signed bytes of an announcement: the domain, in the form of
+// package identity, and the version.
 var announcedPrefix = append(append([]byte{byte(len(domainAnnouncement))}, domainAnnouncement...), version)
 
 // NewEquivocation returns the proof that the sender of two announcements signed different results

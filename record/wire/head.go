@@ -16,8 +16,8 @@ func HostedRun(genesis []byte) [32]byte {
 	return sha256.Sum256(append([]byte(runDomain), hash[:]...))
 }
 
-// ChainRun is HostedRun for a run on a chain, given the keys of the program and of the run's
-// account.
+// ChainRun is like HostedRun, for a run on a chain. program and account are the keys of the program and
+// of the run's account.
 func ChainRun(program, account [32]byte) [32]byte {
 	return sha256.Sum256(append(append([]byte(runDomain), program[:]...), account[:]...))
 }

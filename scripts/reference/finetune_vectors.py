@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Reference values for a run of three members that fine-tunes a small Qwen 3: the loss of every batch, with
-the model of transformers and DisTrO written in PyTorch. Also the losses of AdamW with the same batches.
+the model of transformers and DisTrO written in PyTorch. The files also contain the losses of AdamW with the same batches.
 
     python3 scripts/reference/finetune_vectors.py build/bin/psyche-client   # writes proof/e2e/testdata/finetune
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes files/tokenizer/testdata/templates.json: the ids from the reference for a text with several
-templates in sequence; no ids if it returns an error.
+templates in sequence; no ids if the reference returns an error.
 
 Needs: pip install tokenizers==0.23.3
 Run from the repository's root: scripts/reference/tokenizer_templates.py

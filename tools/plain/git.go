@@ -99,8 +99,8 @@ func (c changes) has(path string, number int) bool {
 	return false
 }
 
-// changed returns the lines that were added since the merge base of HEAD and the given commit,
-// committed or not.
+// changed returns the lines that were added since the merge base of HEAD and the given commit, whether
+// or not they are committed.
 func (r *repository) changed(base string) (changes, error) {
 	shared, err := r.git("merge-base", base, "HEAD")
 	if err != nil {

@@ -68,7 +68,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return t.compare(o.limits)
 }
 
-// collect returns the prose to check, and the lines that count, or nil for all.
+// collect returns the prose to check, and the lines to report hits for. If the lines are nil, all
+// count.
 func collect(r *repository, o options) ([]*prose, changes, error) {
 	var only changes
 	if o.changed != "" {

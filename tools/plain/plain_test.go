@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestRules checks one sentence or more for each rule, and sentences that look alike and are plain.
+// TestRules checks at least one sentence for each rule, and similar sentences that are plain.
 func TestRules(t *testing.T) {
 	tests := []struct {
 		sentence string

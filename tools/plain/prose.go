@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Each kind of prose has a separate limit.
+// Kinds of prose. Each kind has a separate limit.
 const (
 	kindMarkdown = "markdown"
 	kindComment  = "comment"

@@ -15,8 +15,8 @@ var (
 	helpTag   = regexp.MustCompile(`\b(?:help|placeholder|usage|description):"((?:\\.|[^"\\])*)"`)
 )
 
-// messageCalls are the functions whose literal text a user reads. A selector is compared by its
-// last name. If other packages use the name too, it is compared with its package.
+// messageCalls are the functions whose string arguments a user reads. A call matches by its last name,
+// such as Errorf. If other packages use the name too, the call must also match the package.
 var messageCalls = map[string]bool{
 	"fmt.Errorf": true, "errors.New": true, "usagef": true, "Fprint": true, "Fprintf": true, "Fprintln": true, "panic": true,
 	"Info": true, "Warn": true, "Error": true, "Debug": true, "InfoContext": true, "WarnContext": true, "ErrorContext": true, "DebugContext": true,
@@ -103,7 +103,7 @@ func isMessage(call *ast.CallExpr) bool {
 	return false
 }
 
-// literals returns the literal strings of the first three arguments. A context, a level or a writer
+// literals returns the literal strings among the first three arguments. A context, a level or a writer
 // may precede the text. Constants that are joined by + are one paragraph.
 func literals(path, kind string, files *token.FileSet, args []ast.Expr) []*prose {
 	for _, arg := range args[:min(len(args), 3)] {

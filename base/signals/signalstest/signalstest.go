@@ -56,8 +56,8 @@ func (p *Process) Text() string {
 // Started is a line that processes print before they wait for signals.
 const Started = "the process of the test has started"
 
-// Await waits until the process has printed a text, or for a second after Started if the text is
-// empty.
+// Await waits until the process has printed a text. If the text is empty, it waits for the line Started
+// and one second more.
 func (p *Process) Await(t *testing.T, text string) {
 	t.Helper()
 	if text == "" {

@@ -69,7 +69,7 @@ func missing(ctx context.Context, a *archive.Archive, e *rpc.Endpoint, c rpc.Com
 // add adds a transaction to the archive, and reports whether it changed the run.
 func add(a *archive.Archive, landed *rpc.Landed) (bool, error) {
 	if !a.Concerns(&landed.Transaction.Message) {
-		return false, nil // such as an announcement
+		return false, nil // a transaction that changes no run, such as an announcement
 	}
 	record := archive.Record{Slot: landed.Slot, Transaction: landed.Transaction}
 	logged, complete := rpc.ProgramData(landed.Logs, a.Summary().Program)

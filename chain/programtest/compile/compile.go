@@ -1,6 +1,6 @@
 // Package compile builds the program for the chain from its sources with clang and package link.
-// Tests use it, also to write the file in the repository after a change of the sources (make
-// solana-program).
+// Tests use it to check the program file in the repository, and to write it after a change of the
+// sources (make solana-program).
 package compile
 
 import (

@@ -22,8 +22,8 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// check rejects instructions that the chain does not have, and 32-bit instructions whose upper half
-// of the result differs between the chain and the compiler.
+// check rejects instructions that the chain does not have. It also rejects 32-bit instructions for
+// which the chain and the compiler disagree about the upper half of the result.
 func check(text []byte) error {
 	for at := 0; at+8 <= len(text); at += 8 {
 		op := text[at]

@@ -1,11 +1,11 @@
-// Lets litesvm do the steps that TestLiteSVM recorded, and says where it differs.
+// Executes the steps that TestLiteSVM recorded in litesvm, and reports the differences.
 //
 //   node litesvm.js <node_modules with litesvm> <program> <its id> <steps, one a line>
 const fs = require('fs'), path = require('path'), crypto = require('crypto'), readline = require('readline');
 const [modules, program, id, steps] = process.argv.slice(2);
 const I = require(path.join(modules, 'litesvm/dist/internal.js'));
 
-// The errors of instructions, in the order in which litesvm numbers them.
+// Names of the errors of instructions, in the order of litesvm's numbers.
 const names = 'GenericError InvalidArgument InvalidInstructionData InvalidAccountData AccountDataTooSmall InsufficientFunds IncorrectProgramId MissingRequiredSignature AccountAlreadyInitialized UninitializedAccount UnbalancedInstruction ModifiedProgramId ExternalAccountLamportSpend ExternalAccountDataModified ReadonlyLamportChange ReadonlyDataModified DuplicateAccountIndex ExecutableModified RentEpochModified NotEnoughAccountKeys AccountDataSizeChanged AccountNotExecutable AccountBorrowFailed AccountBorrowOutstanding DuplicateAccountOutOfSync InvalidError ExecutableDataModified ExecutableLamportChange ExecutableAccountNotRentExempt UnsupportedProgramId CallDepth MissingAccount ReentrancyNotAllowed MaxSeedLengthExceeded InvalidSeeds InvalidRealloc ComputationalBudgetExceeded PrivilegeEscalation ProgramEnvironmentSetupFailure ProgramFailedToComplete ProgramFailedToCompile Immutable IncorrectAuthority AccountNotRentExempt InvalidAccountOwner ArithmeticOverflow UnsupportedSysvar IllegalOwner MaxAccountsDataAllocationsExceeded MaxAccountsExceeded MaxInstructionTraceLengthExceeded BuiltinProgramsMustConsumeComputeUnits BorshIoError'.split(' ');
 const budget = Buffer.from('0306466fe5211732ffecadba72c39be7bc8ce5bbc5f7126b2c439b3a40000000', 'hex'), budgetUnits = 150;
 const programID = Buffer.from(id, 'hex'), payer = crypto.createHash('sha256').update('payer').digest();
@@ -22,7 +22,7 @@ function short(n) {
 	return Buffer.from([...bytes, n]);
 }
 
-// transaction puts the keys in the order of their rights, as a message has them.
+// transaction orders the keys by their access modes, as a message does.
 function transaction(step) {
 	const of = new Map();
 	for (const a of step.accounts) {
@@ -55,7 +55,7 @@ function prepare(step) {
 		for (let i = 0; i < s.parts.length; i += 2) Buffer.from(s.parts[i + 1], 'hex').copy(data, s.parts[i]);
 		svm.setAccount(Buffer.from(s.key, 'hex'), new I.Account(10n ** 10n, new Uint8Array(data), Buffer.from(s.owner, 'hex'), false, 0n));
 	}
-	for (const a of step.accounts) { // plain accounts that have enough to be there
+	for (const a of step.accounts) { // other accounts, with enough lamports to exist
 		const key = Buffer.from(a.key, 'hex');
 		if (a.sha256 && !svm.getAccount(key)) svm.setAccount(key, new I.Account(10n ** 10n, new Uint8Array(0), Buffer.alloc(32), false, 0n));
 	}
@@ -80,7 +80,7 @@ function perform(step) {
 	const want = { ...step.want, logged: step.want.logged || [] };
 	let problem = JSON.stringify(got) === JSON.stringify(want) ? '' : JSON.stringify(got) + ', want ' + JSON.stringify(want);
 	for (const a of step.accounts) {
-		if (!a.sha256) continue; // the chain's own
+		if (!a.sha256) continue; // an account of the chain itself
 		const account = svm.getAccount(Buffer.from(a.key, 'hex')), data = account ? account.data() : Buffer.alloc(0);
 		if (sha256(data) !== a.sha256 && !(data.length === 0 && !failed)) problem += ' account ' + a.key;
 	}

@@ -74,7 +74,8 @@ func values(flag *kong.Flag) []string {
 	return slices.DeleteFunc(strings.Split(flag.Enum, ","), func(v string) bool { return v == "" })
 }
 
-// bash and zsh complete from tables of possible next words.
+// bash returns the completion script for bash. Like the script of zsh, it looks up the words typed so
+// far in a table of possible next words.
 func bash(root *kong.Node) string {
 	name := functionName(root)
 	var b strings.Builder
@@ -160,7 +161,7 @@ func zsh(root *kong.Node) string {
 	return b.String()
 }
 
-// fish completes by conditions on the words so far.
+// fish returns the completion script for fish. Each entry has a condition on the words typed so far.
 func fish(root *kong.Node) string {
 	var b strings.Builder
 	name := functionName(root)

@@ -6,8 +6,8 @@
 // flags (140 of 670 entries), changes the order of flags, and contains the current date, so builds
 // are not reproducible. groff reports 66 warnings, against 0 for the page of this package.
 //
-// The package does not use github.com/willabides/kongplete (version 0.4.0) either. Its completions
-// have no --no-FLAG, no descriptions in zsh and fish, and no file names unless each such flag has a
+// The package does not use github.com/willabides/kongplete (version 0.4.0) either. Its completions have
+// no --no-FLAG, no descriptions in zsh and fish, and complete file names only for flags with a special
 // tag. They start the program at each Tab. It writes a script only for the login shell of the user,
 // with the path of the running program, so a package cannot install the scripts of all three shells.
 package manual

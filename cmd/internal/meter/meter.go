@@ -32,7 +32,7 @@ type Meter struct {
 	now    func() time.Time
 
 	begun, next time.Time
-	from        int64 // amount at the start, which took no time in this process
+	from        int64 // already done when the operation started
 	started     bool
 	shown       bool // a line is on the screen
 	note        func() string

@@ -29,7 +29,7 @@ type Flags struct {
 	MaxPrice  uint64 `name:"max-price" default:"50000" placeholder:"N" help:"Maximum priority fee per compute unit, in millionths of a lamport (${default})."`
 }
 
-// moreNodes are additional nodes, under the original's flag names.
+// moreNodes are additional nodes, with the flag names of the original Psyche.
 type moreNodes struct {
 	RPC2   string `name:"rpc-2" env:"RPC_2" hidden:"" placeholder:"URL" help:"Additional node."`
 	WsRPC2 string `name:"ws-rpc-2" env:"WS_RPC_2" hidden:"" placeholder:"URL" help:"WebSocket of the additional node."`
@@ -37,14 +37,14 @@ type moreNodes struct {
 	WsRPC3 string `name:"ws-rpc-3" env:"WS_RPC_3" hidden:"" placeholder:"URL" help:"WebSocket of the additional node."`
 }
 
-// RunFlags select a run on a chain, in addition to its id.
+// RunFlags select a run on a chain, together with the run's id, which is a separate flag.
 type RunFlags struct {
 	Flags     `embed:""`
 	Authority string `name:"authority" env:"PSYCHE_AUTHORITY" placeholder:"KEY" help:"Main authority of the run on the chain, in base58; needed if several runs have the same id."`
 }
 
-// DefaultProgram returns the program's address on a chain of psyche chain start. The address has no
-// known key.
+// DefaultProgram returns the program's address on a chain of psyche chain start. The private key of
+// this address is unknown.
 func DefaultProgram() transaction.PublicKey {
 	return transaction.PublicKey(sha256.Sum256([]byte("psyche/program/v1")))
 }
@@ -58,7 +58,7 @@ func (f *Flags) Given() bool { return len(f.RPC) > 0 }
 // ErrFlags means that the flags are invalid.
 var ErrFlags = errors.New("flags of the chain")
 
-// Options returns the options for package chain/solana, without the run.
+// Options returns the options for package chain/solana, except the run, which Find adds.
 func (f *Flags) Options(key identity.Key, logger *slog.Logger) (solana.Options, error) {
 	o := solana.Options{Key: key, MaxPrice: f.MaxPrice, Logger: logger}
 	var err error

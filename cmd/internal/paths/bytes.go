@@ -12,7 +12,7 @@ import (
 )
 
 // Kong passes texts through JSON, which replaces bytes that are not UTF-8. The mappers of this file
-// keep the bytes of such tokens, and leave all others to kong.
+// keep the bytes of such texts, and leave all other texts to kong.
 
 // keepsBytes reports whether kong keeps the bytes of a token.
 func keepsBytes(token kong.Token) bool {
@@ -30,8 +30,8 @@ func texts(standard *kong.Registry) []kong.Option {
 	}
 }
 
-// exactly returns a mapper that reads with read the tokens that usual would modify, and leaves
-// others to usual.
+// exactly returns a mapper that decodes a token with read if usual would change its bytes, and with
+// usual otherwise.
 func exactly(usual kong.Mapper, read func(text string) (string, error)) kong.Mapper {
 	return kong.MapperFunc(func(ctx *kong.DecodeContext, target reflect.Value) error {
 		if target.Kind() == reflect.Slice {
@@ -48,7 +48,7 @@ func exactly(usual kong.Mapper, read func(text string) (string, error)) kong.Map
 	})
 }
 
-// exactList is exactly for a list: the value of a flag, or all following arguments.
+// exactList does the same as exactly for a list: the value of a flag, or all following arguments.
 func exactList(ctx *kong.DecodeContext, target reflect.Value, usual kong.Mapper, read func(text string) (string, error)) error {
 	var tokens []kong.Token
 	if ctx.Value.Flag == nil {
@@ -75,7 +75,8 @@ func exactList(ctx *kong.DecodeContext, target reflect.Value, usual kong.Mapper,
 	return nil
 }
 
-// place returns the function that reads a file or folder name, for the type name of a flag.
+// place returns the function that parses the name of a file or folder, for flags of the given kind (see
+// types).
 func place(kind string) func(text string) (string, error) {
 	return func(text string) (string, error) {
 		path := kong.ExpandPath(text)

@@ -17,7 +17,7 @@ var types = []string{"path", "existingfile", "existingdir"}
 var errEmpty = errors.New(`want a file or folder name, not ""; or omit the flag`)
 
 // Option makes a parser reject empty names, and keep bytes that are not UTF-8. An empty environment
-// variable, and --flag=, count as no name.
+// variable and --flag= are not errors: they mean that the flag is not set.
 func Option() kong.Option {
 	return kong.OptionFunc(func(parser *kong.Kong) error {
 		standard := kong.NewRegistry().RegisterDefaults()

@@ -37,8 +37,8 @@ func (switches) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	return nil
 }
 
-// Environment makes flags of a command also read the environment: the flag name-of-it reads
-// NAME_OF_IT, unless it already has a variable.
+// Environment makes flags of a command also read environment variables: the flag --some-name reads
+// SOME_NAME. It leaves flags that already have a variable unchanged.
 func Environment(command string, flags ...string) kong.Option {
 	return kong.PostBuild(func(parser *kong.Kong) error {
 		for _, node := range parser.Model.Children {

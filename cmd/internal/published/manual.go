@@ -17,7 +17,8 @@ type Manual struct {
 	Markdown bool `help:"Write Markdown (the only format)."`
 }
 
-// Write writes the help of all commands, or of the commands below under.
+// Write writes the help of all commands. If under names a command, it writes only the help of that
+// command and its subcommands.
 func (m Manual) Write(to io.Writer, line *kong.Context, under ...string) error {
 	if !m.Markdown {
 		return errors.New("give --markdown, the only format")

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// commands are the commands for the programs of the original, by the names of links to psyche and
-// psyche-client.
+// commands maps each program name of the original Psyche to the command that replaces it. psyche or
+// psyche-client gets this name through a link.
 var commands = map[string][]string{
 	"psyche-centralized-server":        {"server"},
 	"psyche-centralized-local-testnet": {"testnet"},
@@ -14,8 +14,8 @@ var commands = map[string][]string{
 	"psyche-solana-client":             {"solana"},
 }
 
-// Arguments returns the command line for os.Args. If the program was started under the name of one
-// of the original's programs, it inserts the command as the first argument.
+// Arguments returns the command line for os.Args. If the program was started under the name of one of
+// the original Psyche's programs, Arguments inserts the command that replaces it as the first argument.
 func Arguments(args []string) []string {
 	if len(args) == 0 {
 		return nil

@@ -62,7 +62,7 @@ func TestSwitches(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("TUI", "false")
 	t.Setenv("NAME", "of the environment")
-	t.Setenv("COUNT", "5") // --count names another variable itself
+	t.Setenv("COUNT", "5") // --count reads a different variable, OTHER
 	t.Setenv("OTHER", "7")
 	if got, _, err := parse(t, "run"); err != nil || got.Run.Tui || got.Run.Name != "of the environment" || got.Run.Count != 7 {
 		t.Errorf("got %+v, %v", got.Run, err)

@@ -16,7 +16,7 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// Flags select collectors, with the original's flag names.
+// Flags select collectors. The flags have the names of the original Psyche.
 type Flags struct {
 	OltpMetricsURL     string  `name:"oltp-metrics-url" aliases:"otlp-metrics-url" env:"OLTP_METRICS_URL" placeholder:"URL" help:"OpenTelemetry URL for metrics, usually ending in /v1/metrics."`
 	OltpTracingURL     string  `name:"oltp-tracing-url" aliases:"otlp-tracing-url" env:"OLTP_TRACING_URL" placeholder:"URL" help:"OpenTelemetry URL for traces of rounds, usually ending in /v1/traces."`
@@ -40,8 +40,8 @@ type Telemetry struct {
 	stops  []otlp.Stop
 }
 
-// Start starts to send a service's logs at or above a level, and prepares the other senders.
-// Without flags it sends nothing. Errors of sending go to logger.
+// Start starts to send a service's logs at or above a level, and prepares the other senders. If no flag
+// sets an address, Start sends nothing. The senders report their errors to logger.
 func (f Flags) Start(ctx context.Context, service string, labels map[string]string, logger *slog.Logger, level slog.Leveler) (*Telemetry, error) {
 	t := &Telemetry{flags: f, logger: logger, sender: otlp.Collector{Header: secret.Trim(f.OltpAuthHeader), Service: service, Labels: labels, Logger: logger}}
 	if !(f.OltpReportInterval > 0) {

@@ -10,6 +10,6 @@
 // Need and exits with status 1 and a message.
 package addressspace
 
-// Need is the minimum limit of the address space in KiB, the unit of ulimit -v. Below it, threads
-// did not start, or the load of libtorch did not end.
+// Need is the minimum limit of the address space in KiB, the unit of ulimit -v. With a smaller limit,
+// threads did not start, or loading libtorch did not finish.
 const Need = 2_100_000

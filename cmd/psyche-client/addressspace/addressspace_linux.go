@@ -27,5 +27,6 @@ __attribute__((constructor)) static void check(void) {
 */
 import "C"
 
-// The constructor contains the number too, because it runs before Go.
+// The C constructor runs before Go code, so it has its own copy of Need. This line does not compile if
+// they differ.
 var _ = [1]struct{}{}[Need-C.need]

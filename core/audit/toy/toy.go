@@ -1,5 +1,5 @@
-// Package toy implements an auditable optimizer of 32 numbers, for trainers that compute almost
-// nothing: in tests, and in runs that test the network.
+// Package toy implements an auditable optimizer of 32 numbers. Trainers that compute almost nothing
+// use it in tests and in runs that test the network.
 //
 // Each number is a chunk, which is sent completely. The momentum after a step is therefore zero.
 //
@@ -50,7 +50,7 @@ func Decode(payload []byte) (codec.Header, []codec.TensorResult, error) {
 	return codec.Decode(payload, layouts(), false)
 }
 
-// Forge returns a result with a changed header, for tests.
+// Forge returns a copy of a result in which change has modified the header, for tests.
 func Forge(payload []byte, change func(h *codec.Header)) ([]byte, error) {
 	h, result, err := Decode(payload)
 	if err != nil {
@@ -147,8 +147,8 @@ func taken(r codec.TensorResult, chunk int) audit.Taken {
 	return audit.Taken{Indices: []uint16{0}, Values: []float32{r.Values[chunk]}}
 }
 
-// Settle rolls the newest result back if it is not held. It does nothing for a result that was
-// forgotten.
+// Settle rolls the newest result back if it is not held. It does nothing for a result that the
+// optimizer no longer keeps.
 func (o *Optimizer) Settle(step uint32, held bool) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -170,12 +170,12 @@ func (o *Optimizer) Reset() {
 	o.steps = nil
 }
 
-// Open opens chunks of the newest step.
+// Open opens chunks of the newest step's result.
 func (o *Optimizer) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := len(o.steps)
-	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the previous result was forgotten
+	if n == 0 || o.steps[n-1].step != step || o.steps[n-1].previous != 0 && n == 1 { // the previous result is no longer kept
 		return audit.Opening{}, fmt.Errorf("open step %d: %w", step, ErrStep)
 	}
 	now := &o.steps[n-1]
@@ -198,14 +198,14 @@ func (m *made) state(chunk uint32) audit.State {
 }
 
 // Past contains the models after the newest steps. A trainer that computes almost nothing keeps old
-// models instead of recomputing them.
+// models, because storing them is simpler than recomputing them.
 type Past struct {
 	mu             sync.Mutex
 	after          map[uint32][32]byte
 	oldest, newest uint32 // steps that may be in weights
 }
 
-// pastSteps is the number of kept steps, enough for a trial in rounds of 50 ms.
+// pastSteps is the number of models that Past keeps, enough for a trial in rounds of 50 ms.
 const pastSteps = 4096
 
 // Note stores the model after a step.
@@ -235,7 +235,8 @@ func (p *Past) At(step uint32) (weights [32]byte, err error) {
 	return weights, nil
 }
 
-// Part contains the state of such a trainer except its weights, which it knows only as a hash.
+// Part contains the state of a trainer that computes almost nothing, except its weights, which it
+// knows only as a hash.
 type Part struct {
 	Optimizer Optimizer
 	Past      Past
@@ -244,12 +245,12 @@ type Part struct {
 // Settle rolls the newest result back if it is not held.
 func (p *Part) Settle(step uint32, held bool) error { return p.Optimizer.Settle(step, held) }
 
-// Open opens chunks of the newest step.
+// Open opens chunks of the newest step's result.
 func (p *Part) Open(step uint32, chunks []uint32) (audit.Opening, error) {
 	return p.Optimizer.Open(step, chunks)
 }
 
-// CheckLight returns the fault of a claim, as far as it can be found without a gradient.
+// CheckLight returns the fault of a claim that can be found without a gradient.
 func (*Part) CheckLight(c audit.Claim) audit.Fault {
 	e := reference(c.Header.Step, c.Header.Trainer)
 	for _, opened := range c.Opening.Chunks {
@@ -258,7 +259,7 @@ func (*Part) CheckLight(c audit.Claim) audit.Fault {
 	return e.Check(c).Fault
 }
 
-// Loaded resets the momentum, which belonged to another model, and stores the loaded model.
+// Loaded stores the loaded model, and resets the momentum, which belonged to another model.
 func (p *Part) Loaded(step uint32, weights [32]byte) {
 	p.Optimizer.Reset()
 	p.Past.Note(step, weights)

@@ -171,7 +171,7 @@ function overview() {
     tiles.push(
       tile("Tokens per second", wall && !silent(data, now()) ? short(sum(late, (r) => r.k) / wall * 1000) : "–", "of results that counted, over the newest rounds"),
       tile("Tokens", short(h.tokens), "of results that counted"),
-      tile("A round lasts", late.length ? span(wall / sum(late, (r) => r.n)) : "–", "with everything between rounds, over the newest rounds"),
+      tile("A round lasts", late.length ? span(wall / sum(late, (r) => r.n)) : "–", "average of the newest rounds, including the time between rounds"),
       tile("Results that counted", late.length ? percent(sum(late, (r) => r.c) / sum(late, (r) => r.b)) : "–", "of the batches of the newest rounds; results on probation do not count"),
       tile("Idle", percent(idle(h.spent)), "share of the run's time in which it did not train"));
   }
@@ -202,7 +202,7 @@ function time() {
   const at = places(h), total = whole8(h.spent), rows = [1, 2, 3, 4, 5, 7].map((p) => ({ name: phases[p].name, ms: h.spent[p] }));
   return section("Time", el("div", { class: "pair" },
     el("figure", {}, el("figcaption", {}, "Newest phases"), timeline(h.phases, now()), h.phases.some((p) => p.t || p.u) ? tools("Newest phases") : null),
-    lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r, i) => [at[i], 100 * idle(r.w)]) }], note: "Waiting, warmup, witnessing and cooldown, of the time since the round before." })),
+    lines({ title: "Idle share of a round", unit: "%", zero: true, curves: [{ name: "not training", points: h.rounds.map((r, i) => [at[i], 100 * idle(r.w)]) }], note: "Time in waiting, warmup, witnessing and cooldown, as a share of the time since the previous round." })),
   el("div", { class: "scroll", id: "s-phases", tabindex: 0, role: "region", "aria-label": "Time in phases" }, table("Time in phases", [
     { name: "Phase", value: (r) => r.name, left: true },
     { name: "Time", value: (r) => r.ms, show: (r) => span(r.ms) },
@@ -237,11 +237,11 @@ function members() {
     { name: "Member", left: true, value: (m) => m.id, show: (m) => key(m.id) },
     { name: "Standing", left: true, value: (m) => m.standing, show: (m) => standing(m, s.epoch) },
     ...claimColumns(data),
-    { name: "Counted", help: "rounds in which its result counted, as in its receipt, of those in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
-    { name: "Share", help: "its tokens, of the tokens of all results that counted, as in its receipt", value: (m) => m.tokens, show: (m) => el("span", { class: "whole" }, percent(m.tokens / all)) },
-    ...(probation ? [{ name: "On probation", help: "rounds in which witnesses held its result, which could not count yet: it was new, or its optimizer warmed up", value: (m) => m.probation, show: (m) => whole(m.probation) }] : []),
+    { name: "Counted", help: "rounds in which its result counted (as in its receipt), out of the rounds in which it had a batch", value: (m) => m.counted, show: (m) => `${whole(m.counted)} of ${whole(m.assigned)}` },
+    { name: "Share", help: "its share of the tokens of all results that counted (as in its receipt)", value: (m) => m.tokens, show: (m) => el("span", { class: "whole" }, percent(m.tokens / all)) },
+    ...(probation ? [{ name: "On probation", help: "rounds in which witnesses held its result, but the result could not count yet: the member was new, or its optimizer warmed up", value: (m) => m.probation, show: (m) => whole(m.probation) }] : []),
     { name: "Lost", help: "rounds in which no quorum of witnesses held its result", value: (m) => m.lost, show: (m) => whole(m.lost) },
-    { name: "Witnessed", help: "proofs, of rounds for which it was drawn", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
+    { name: "Witnessed", help: "rounds in which its proof was accepted, out of the rounds for which it was elected as a witness", value: (m) => m.witnessed, show: (m) => `${whole(m.witnessed)} of ${whole(m.elected)}` },
     { name: "Late", help: "times that it was found late or slow", value: (m) => m.late + m.slow, show: (m) => whole(m.late + m.slow) },
     { name: "Accused", help: "accepted accusations that witnesses lack its result", value: (m) => m.accused, show: (m) => bad(m.accused) },
     { name: "Accuses", help: "accepted accusations that it made", value: (m) => m.accuses, show: (m) => whole(m.accuses) },
@@ -271,7 +271,7 @@ function members() {
   const shown = [...rows].sort((a, b) => { const x = by.value(a), y = by.value(b); return (x < y ? -1 : x > y ? 1 : 0) * (view.sort.down ? -1 : 1); }).slice(0, limit);
   return section("Members",
     el("div", { class: "controls" },
-      el("label", { for: "find" }, "Find a key, a name or a standing", el("input", { id: "find", type: "search", value: view.find, oninput: (e) => { view.find = e.target.value.toLowerCase(); show(); } })),
+      el("label", { for: "find" }, "Find a key, a name or a status", el("input", { id: "find", type: "search", value: view.find, oninput: (e) => { view.find = e.target.value.toLowerCase(); show(); } })),
       rows.length > 50 ? el("button", { type: "button", id: "all-members", onclick: () => { view.all = !view.all; show(); } }, view.all ? "Show 50" : `Show all ${rows.length}`) : null,
       fallen.map(([name, n]) => el("button", { type: "button", id: "find-" + name, class: "bad", "aria-pressed": String(view.find === name), onclick: () => { view.find = view.find === name ? "" : name; show(); } }, `${whole(n)} ${name}`)),
       el("span", { class: "muted" }, `${whole(total)} keys that took part`)),
@@ -285,14 +285,14 @@ function members() {
 const words = {
   began: () => "The run began.", joined: (e) => [key(e.subject), " asked to join."], left: (e) => [key(e.subject), " left."],
   withdrawn: (e) => [key(e.subject), " was withdrawn by the host: its connection was lost."],
-  accused: (e) => [key(e.actor), " accused ", key(e.subject), ` about step ${e.step}; its standing did not change.`],
+  accused: (e) => [key(e.actor), " accused ", key(e.subject), ` about step ${e.step}; the status of the accused did not change.`],
   returned: (e) => [key(e.subject), " took its seat in the running epoch back."],
   trial: (e) => [key(e.actor), " accused ", key(e.subject), ` of its result of step ${e.step}: ${e.detail}. A jury votes.`],
-  "trial-over": (e) => ["The trial of ", key(e.subject), ` is over: ${e.detail}, ${e.count || 0} of ${e.of || 0} jurors for guilty.`],
+  "trial-over": (e) => ["The trial of ", key(e.subject), ` is over: ${e.detail}, ${e.count || 0} of ${e.of || 0} jurors voted guilty.`],
   late: (e) => [key(e.subject), ` was found late: witnesses did not have its result of step ${e.step}; accused by `, key(e.actor), "."],
   slow: (e) => [key(e.subject), ` was found slow about step ${e.step}: rounds of this epoch do not wait for it; accused by `, key(e.actor), "."],
   dropped: (e) => [key(e.subject), " was dropped: ", e.detail, e.actor ? [", about step " + e.step + "; accused by ", key(e.actor)] : "", "."],
-  ejected: (e) => [key(e.subject), ` was ejected until epoch ${e.until || 0}: ${e.detail}. The action that did it is of `, key(e.actor), "."],
+  ejected: (e) => [key(e.subject), ` was ejected until epoch ${e.until || 0}: ${e.detail}. The action that caused this was signed by `, key(e.actor), "."],
   disagreed: (e) => [key(e.subject), " reported another model: ", el("code", {}, e.detail.slice(0, 16)), "…"],
   "no-quorum": (e) => `Step ${e.step} had no quorum: ${e.count || 0} proofs, ${e.of} needed. Its results are lost.`,
   "no-checkpoint": (e) => `The epoch ended without a checkpoint: ${e.count || 0} reports, not enough of one model.`,

@@ -139,9 +139,9 @@ function zoomed(title, points) {
   return null;
 }
 
-// zooming lets the reader select a range of a chart, and returns the chart's buttons. all is the
-// full range, now the shown range, and value converts a position in the chart to a value on its
-// axis.
+// zooming lets the reader select a range of a chart, and returns the chart's buttons. The
+// parameter all is the full range, and now is the shown range. value converts a position in the
+// chart to a value on its axis.
 function zooming(title, chart, chosen, points, all, now, value) {
   const set = (from, to) => {
     if (from <= all[0] && to >= all[1]) zooms.delete(title);

@@ -10,7 +10,7 @@ export function named(text, report, runID) {
 
 const yes = (words) => ({ good: true, words: "It is. " + words });
 const no = (words) => ({ good: false, words: "It is not: " + words });
-const unclear = (words) => ({ good: null, words: "That does not tell. " + words });
+const unclear = (words) => ({ good: null, words: "That is not enough. " + words });
 
 function onChain(text, report, runID) {
   const c = report.chain, link = `psyche+solana://${c.program}/${encodeURIComponent(runID)}?authority=${c.began}`;

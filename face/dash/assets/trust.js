@@ -21,7 +21,7 @@ export function auditColumns(data) {
   if (!data.history || !audited(data)) return [];
   return [
     { name: "Tried", help: "times that a jury voted on it", value: (m) => m.tried || 0, show: (m) => bad(m.tried || 0) },
-    { name: "Votes", help: "that it gave as a juror", value: (m) => m.voted || 0, show: (m) => whole(m.voted || 0) },
+    { name: "Votes", help: "votes that it gave as a juror", value: (m) => m.voted || 0, show: (m) => whole(m.voted || 0) },
   ];
 }
 
@@ -54,7 +54,7 @@ export function trials(data) {
   const deadline = (t) => t.until_unix_ms || 1000 * t.until_unix_timestamp;
   const columns = [...people,
     { name: "Since", help: "step of the round in which it was accused", value: (t) => t.since, show: (t) => whole(t.since) },
-    { name: "Until", help: "without a decision it ends with the round of this step, and not before this time", value: (t) => t.until, show: (t) => el("span", { class: "whole" }, `${whole(t.until)}, ${when(deadline(t)).slice(11)}`) }];
+    { name: "Until", help: "a trial without a decision ends with the round of this step, but not before this time", value: (t) => t.until, show: (t) => el("span", { class: "whole" }, `${whole(t.until)}, ${when(deadline(t)).slice(11)}`) }];
   return section("Trials",
     el("h3", {}, "Open"),
     open.length ? el("div", { class: "scroll", id: "s-trials", tabindex: 0, role: "region", "aria-label": "Open trials, table" }, table("Open trials", h ? [...columns, entry] : columns, open)) : el("p", { class: "muted" }, "None."),
@@ -63,5 +63,5 @@ export function trials(data) {
       ...people,
       { name: "Outcome", left: true, value: (t) => t.outcome, show: (t) => el("span", {}, el("strong", {}, t.outcome), t.ejected ? [": ", key(t.ejected), ` is ejected (entry ${t.end})`] : ` (entry ${t.end})`) },
       entry], past)) : h ? el("p", { class: "muted" }, "None.") : null,
-    el("p", { class: "muted" }, "Members that do not train in a round audit results of other members, and accuse a member whose result fails. Eleven twentieths of a jury decide. Guilty ejects the accused. Innocent ejects the accuser of a wrong result. An accusation of silence that the jury does not confirm, and a trial without a decision, count as a complaint of the accuser in that epoch. Jurors need not vote. Every reader can check an accusation by its entry: psyche run export, then psyche run examine LOG --entry N."));
+    el("p", { class: "muted" }, "Members that do not train in a round audit results of other members, and accuse a member whose result fails. Eleven twentieths of a jury decide. The verdict guilty ejects the accused. The verdict innocent ejects the accuser if the accusation was of a wrong result. An accusation of silence that the jury does not confirm, and a trial without a decision, count as a complaint of the accuser in that epoch. Jurors need not vote. Every reader can check an accusation by its entry: psyche run export, then psyche run examine LOG --entry N."));
 }

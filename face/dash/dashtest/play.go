@@ -173,7 +173,7 @@ func (p *player) act(member int, a coordinator.Action) error {
 	}
 	p.nonces[member+1]++
 	err := p.state.Apply(from, p.nonces[member+1], a)
-	_, accuses := a.(coordinator.Accuse) // by then it may not accuse, or not this member
+	_, accuses := a.(coordinator.Accuse) // by now, the accusation may be refused: for any accused, or for this member
 	if errors.Is(err, coordinator.ErrDuplicate) || errors.Is(err, coordinator.ErrNotMember) || accuses && errors.Is(err, coordinator.ErrNotElected) {
 		return nil
 	}

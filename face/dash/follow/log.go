@@ -112,8 +112,8 @@ func (l *Log) View() View {
 	return view
 }
 
-// History calls use with the history, which use must not keep. Other users of the Log wait
-// meanwhile.
+// History calls use with the history. use must not keep the history. Other users of the Log wait until
+// use returns.
 func (l *Log) History(use func(*history.History)) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()

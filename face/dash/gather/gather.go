@@ -109,8 +109,9 @@ type Found struct {
 	State  func() *coordinator.State // may be nil
 }
 
-// Add follows a log and shows its run under key, or under a key that starts with it. It ignores a
-// path that is already followed. If the path is empty, only the state is shown.
+// Add follows a log and shows its run under key. If key is taken, the run gets a longer key that starts
+// with key. Add ignores a path that is already followed. If the path is empty, Add only shows the
+// state.
 func (g *Gatherer) Add(key string, f Found) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

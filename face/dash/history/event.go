@@ -14,7 +14,7 @@ type Event struct {
 	Kind    string `json:"kind"`
 	Epoch   uint32 `json:"epoch"`
 	Step    uint32 `json:"step"`
-	Actor   string `json:"actor,omitempty"`   // author; empty: the run itself, as time passed
+	Actor   string `json:"actor,omitempty"`   // key that acted; empty: the run itself changed, because time passed
 	Subject string `json:"subject,omitempty"` // affected client
 	Detail  string `json:"detail,omitempty"`
 	Count   int    `json:"count,omitempty"`
@@ -176,7 +176,7 @@ func (h *History) accused(e Entry, s *coordinator.State, id coordinator.ClientID
 	h.note(e, Event{Kind: kind, Subject: m.ID, Step: step, Detail: why}, s)
 }
 
-// noticeOne is notice for one key.
+// noticeOne is like notice, for the client with the given key.
 func (h *History) noticeOne(e Entry, s *coordinator.State, id coordinator.ClientID, why string) {
 	for i := range s.Pending {
 		if s.Pending[i].ID == id {

@@ -31,8 +31,8 @@ type Entry struct {
 	Name   string             // of the action
 }
 
-// EntryOf converts a record of a server's log to an Entry. ok is false for a digest, which changes
-// nothing.
+// EntryOf converts a record of a server's log to an Entry. ok is false for a digest record, which does
+// not change the state.
 func EntryOf(number uint64, r follow.Record) (e Entry, ok bool) {
 	e.Number = number
 	switch r.Kind {

@@ -84,8 +84,8 @@ func (h *History) member(id coordinator.ClientID, s *coordinator.State) *Member 
 	return m
 }
 
-// forget drops an eighth of the members. It chooses former members, first members without
-// incidents, and the oldest first.
+// forget drops an eighth of the members. It drops only former members: first members without incidents,
+// and among these the oldest.
 func (h *History) forget(s *coordinator.State) {
 	var gone []*Member
 	present := make(map[string]bool)

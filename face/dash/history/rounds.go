@@ -68,8 +68,8 @@ func (r *Rounds) add(s Stretch) {
 	r.List = append(r.List, s)
 }
 
-// At returns the rounds of the steps from through to, in at most n stretches. If to is 0, there is
-// no upper limit.
+// At returns the rounds of a range of steps, including both ends, in at most n stretches. If to is 0,
+// the range has no end.
 func (r *Rounds) At(from, to uint32, n int) []Stretch {
 	list := make([]Stretch, 0, min(len(r.List), MaxStretches))
 	for i := range r.List {
@@ -81,7 +81,8 @@ func (r *Rounds) At(from, to uint32, n int) []Stretch {
 	return merged(list, n)
 }
 
-// merged merges a list into at most n stretches of equal numbers of elements, in the same memory.
+// merged merges a list into at most n stretches. Each is the sum of the same number of elements,
+// except the last. merged reuses the memory of the list.
 func merged(list []Stretch, n int) []Stretch {
 	if n <= 0 || len(list) <= n {
 		return list

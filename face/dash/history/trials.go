@@ -103,8 +103,8 @@ func (h *History) end(e Entry, s *coordinator.State, t *Trial) {
 	h.note(e, Event{Kind: EventTrialOver, Subject: t.Accused, Step: t.Step, Detail: t.Outcome, Count: t.Guilty, Of: t.Jury}, s)
 }
 
-// outcome returns the outcome of a trial that is missing from the state after the entry. It counts
-// a deciding vote.
+// outcome returns the outcome of a trial that is missing from the state after the entry. If the entry
+// is the deciding vote, outcome also adds this vote to the trial's counts.
 func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	if vote, ok := e.Action.(coordinator.Vote); ok && vote.Step == t.Step && name(vote.Client) == t.Accused {
 		votes, outcome := &t.Innocent, OutcomeInnocent
@@ -125,7 +125,7 @@ func (h *History) outcome(e Entry, s *coordinator.State, t *Trial) string {
 	}
 }
 
-// idOf returns the key of a client in the state, by its text form.
+// idOf returns the key of the client in the state whose text form is id.
 func (h *History) idOf(s *coordinator.State, id string) coordinator.ClientID {
 	for _, list := range [][]coordinator.Client{s.Epoch.Clients, s.Epoch.Exited, s.Pending, s.Departed} {
 		for i := range list {
@@ -137,8 +137,8 @@ func (h *History) idOf(s *coordinator.State, id string) coordinator.ClientID {
 	return coordinator.ClientID{}
 }
 
-// expelled records an ejection if the rules exclude the client for that reason. of describes the
-// cause.
+// expelled records an ejection if the state excludes the client for the given reason, and reports
+// whether it does. The text of is the cause.
 func (h *History) expelled(e Entry, s *coordinator.State, id coordinator.ClientID, reason coordinator.EjectionReason, of string) bool {
 	for _, x := range slices.Backward(s.Authority.Ejections) {
 		if x.Client != id || x.Reason != reason {

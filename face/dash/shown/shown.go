@@ -30,9 +30,8 @@ type Run struct {
 	Costs     *history.Costs  `json:"costs,omitempty"` // of a run on a chain
 }
 
-// Of describes a run from its state, the hash of its genesis, which is zero on a chain, and its
-// history. state and h may be nil. It leaves out rounds before the newest last steps; 0 includes
-// all.
+// Of describes a run. run is the hash of its genesis, or zero for a run on a chain. state and h may be
+// nil. The curves contain only the newest rounds, at most last; 0 means all.
 func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32) Run {
 	shown := Run{Locations: []Location{}}
 	from := uint32(0)
@@ -61,8 +60,9 @@ func Of(state *coordinator.State, run [32]byte, h *history.History, last uint32)
 	return shown
 }
 
-// Events returns a page of the first before events, newest first, and the number of events before
-// the page. A caller passes the number that the previous page returned.
+// Events returns one page of events, newest first. The page contains the newest events whose index in
+// the history is below before. more is the number of events that are older than the page. A caller
+// passes it as before to get the next page.
 func Events(h *history.History, before int) (events []history.Event, more int) {
 	return newest(h.Events, min(before, history.MaxEvents)), max(0, before-maxEvents)
 }

@@ -206,9 +206,9 @@ func (v *Verifier) Show(last uint32) shown.Run {
 	return run
 }
 
-// Event returns the number of the event after which a chain's log had a head, in hex, or 0 if it
-// never had it. If the account of the run has this head, exactly the events up to this one happened
-// on the chain.
+// Event returns the number of the event after which the log of a run on a chain had the given head
+// (hex), or 0 if the log never had this head. If the run's account has the same head, exactly the
+// events up to this number happened on the chain.
 func (v *Verifier) Event(head string) uint64 {
 	var wanted [32]byte
 	if n, err := hex.Decode(wanted[:], []byte(head)); err != nil || n != len(wanted) || v.log == nil {

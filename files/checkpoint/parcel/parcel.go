@@ -36,7 +36,7 @@ type file struct {
 	hash [hashSize]byte
 }
 
-// Parcel is a model archive of a folder. It opens the files only to read them.
+// Parcel is a model archive of a folder. It opens a file only while reading the file.
 type Parcel struct {
 	dir   string
 	head  []byte

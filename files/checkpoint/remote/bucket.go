@@ -43,7 +43,7 @@ type Bucket struct {
 	Name     string // of the bucket
 	Prefix   string // may be empty
 	CacheDir string // folder for the files of Download
-	MaxBytes int64  // that Download gets; 0: 4 TiB
+	MaxBytes int64  // maximum size of a download; 0: 4 TiB
 
 	Space diskspace.Probe // of CacheDir; nil: diskspace.Of
 }
@@ -79,14 +79,15 @@ type bucketManifest struct {
 	Files []bucketFile `json:"files"`
 }
 
-// bucketFile is one file with its version in the checkpoint.
+// bucketFile is one file of the checkpoint, with the version that belongs to it.
 type bucketFile struct {
 	Name       string     `json:"filename"`
 	Generation generation `json:"generation"`
 	Size       int64      `json:"size_bytes"`
 }
 
-// generation is encoded as a number if it is one.
+// generation is the version of an object. In JSON it is a number if its text is an integer, and a
+// string otherwise.
 type generation string
 
 // MarshalJSON implements json.Marshaler.
@@ -249,8 +250,8 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// files returns the files in the folder with their versions: those in its manifest or, if there is
-// a model without a manifest, the current ones.
+// files returns the files in the folder with their versions. The manifest determines the versions.
+// If the folder has no manifest, files returns the current version of each file.
 func (b Bucket) files(ctx context.Context) ([]bucketFile, error) {
 	files, err := b.manifest(ctx)
 	if errors.Is(err, objstore.ErrNotFound) {
@@ -361,11 +362,12 @@ func (b Bucket) file(ctx context.Context, name string, limit int64) (text []byte
 	return text, true, err
 }
 
-// maxFacts is larger than the limit of a FactsFile, so that its own error names that limit.
+// maxFacts is the maximum size of a FactsFile to read, in bytes. It is larger than the limit in
+// checkpoint.ParseFacts, so that the error for a large file comes from there and names that limit.
 const maxFacts = 1 << 20
 
-// Download gets the checkpoint in the folder and returns the local folder. All files have versions
-// that belong together. Files from an earlier download that are still intact are not fetched again.
+// Download downloads the checkpoint in the folder and returns the local folder. If the checkpoint
+// has a manifest, every file has the version in it. A complete earlier download is not repeated.
 // Download removes the remains of downloads by killed processes.
 func (b Bucket) Download(ctx context.Context, progress Progress) (string, error) {
 	files, err := b.files(ctx)
@@ -413,7 +415,7 @@ func (b Bucket) Download(ctx context.Context, progress Progress) (string, error)
 // errFaster means that another process has put the same files in place.
 var errFaster = errors.New("another process finished the download")
 
-// isDownload reports whether name is the name of a folder of Download.
+// isDownload reports whether name can be the name of a folder that Download made.
 func isDownload(name string) bool {
 	return len(name) == 32 && strings.Trim(name, "0123456789abcdef") == ""
 }

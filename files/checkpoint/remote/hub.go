@@ -32,8 +32,8 @@ func (r HubRepo) revision() string {
 	return r.Revision
 }
 
-// String returns the location in a readable form. It contains the Hub if that is not the public
-// one, and whether Upload creates a private repository.
+// String returns the location in a readable form. It names the Hub unless it is the public Hub, and
+// states whether Upload creates a private repository.
 func (r HubRepo) String() string {
 	name := "Hub " + r.Repo + "@" + r.revision()
 	if at, err := url.Parse(r.Client.Endpoint); err == nil && r.Client.Endpoint != hub.DefaultEndpoint {
@@ -91,7 +91,7 @@ func (r HubRepo) Download(ctx context.Context, progress Progress) (dir string, e
 
 // Upload commits the checkpoint of a folder and returns the commit. It removes files of an earlier
 // checkpoint that this one does not have. Other files, including a model card that a person wrote,
-// stay. It does not replace a later checkpoint of the same run: ErrNewer.
+// stay. If the repository has a later checkpoint of the same run, Upload returns ErrNewer.
 func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (string, error) {
 	files, err := filesOf(dir)
 	if err != nil {
@@ -124,7 +124,7 @@ func (r HubRepo) Upload(ctx context.Context, dir string, f checkpoint.Facts, pro
 	return commit.ID, err
 }
 
-// isNotNewer refuses a parent commit with a later checkpoint of the run.
+// isNotNewer returns ErrNewer if the parent commit has a later checkpoint of the run.
 func (r HubRepo) isNotNewer(ctx context.Context, parent string, f checkpoint.Facts) error {
 	there, err := r.facts(ctx, parent)
 	switch {

@@ -3,8 +3,8 @@ package remote
 // Progress is called with the progress of a transfer in bytes.
 type Progress func(done, all int64)
 
-// InParts returns a Progress that calls told at the start of a transfer and once for each fiftieth
-// of it, at most 51 times, even if the transfer restarts parts.
+// InParts returns a Progress that calls told at most 51 times: at the start of a transfer, and
+// after each fiftieth of it. The transfer may repeat parts.
 func InParts(told func(done, all int64)) Progress {
 	const parts = 50
 	last := int64(-1)

@@ -22,8 +22,8 @@ import (
 type Place interface {
 	// Upload returns the name of the version that it created.
 	Upload(ctx context.Context, dir string, f checkpoint.Facts, progress Progress) (version string, err error)
-	// String returns the location in a readable form. Two places must have the same string only if
-	// their uploads are at the same address, for the same readers.
+	// String returns the location in a readable form. Places with different addresses or different
+	// readers must have different strings.
 	String() string
 }
 
@@ -54,13 +54,13 @@ type Uploader struct {
 
 	mu      sync.Mutex
 	waiting *job
-	busy    bool // a checkpoint is being uploaded, or was left
+	busy    bool // a checkpoint is being uploaded, or its upload was abandoned
 	closing bool
 	err     error                              // for the newest checkpoint; nil once it is uploaded
 	watch   func(step uint32, done, all int64) // may be nil
 }
 
-// job is a checkpoint in a separate folder, which is not pruned.
+// job is a checkpoint to upload. It is in a separate folder, which pruning does not remove.
 type job struct {
 	stage string
 	facts checkpoint.Facts
@@ -99,7 +99,7 @@ func (u *Uploader) stage(step uint32) string {
 }
 
 // takeUp offers the newest remaining checkpoint of this uploader, and removes its older ones. It
-// ignores checkpoints of other runs, and checkpoints for other readers.
+// ignores checkpoints of other runs and places.
 func (u *Uploader) takeUp() {
 	entries, _ := os.ReadDir(u.dir) // a missing folder contains no checkpoints
 	for _, entry := range entries {
@@ -145,7 +145,7 @@ func (u *Uploader) Offer(dir string, f checkpoint.Facts) {
 }
 
 // link creates a second folder with hard links to the same files, so that no data is copied or lost
-// when the first one is removed. It links the facts last: with them the folder is complete.
+// when the first one is removed. It links the facts last, because a folder with facts counts as complete.
 func link(dir, stage string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -298,8 +298,8 @@ func isFinal(err error) bool {
 	return false
 }
 
-// Watch sets a function that is called with the progress of the upload at each fiftieth, from any
-// goroutine. It must not block.
+// Watch sets a function that is called after each fiftieth of an upload, from any goroutine. It
+// must not block.
 func (u *Uploader) Watch(told func(step uint32, done, all int64)) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -333,8 +333,8 @@ func (u *Uploader) Pending() bool {
 	return u.busy || u.waiting != nil
 }
 
-// Close waits until everything is uploaded, or ctx is done. It returns the reason why the newest
-// checkpoint is not uploaded, if it is not. Remaining checkpoints stay in the folder, and the next
+// Close waits until everything is uploaded, or ctx is done. If the newest checkpoint is not
+// uploaded, Close returns the reason. Remaining checkpoints stay in the folder, and the next
 // uploader of the run to this place uploads them. If a place or a disk does not answer, Close waits
 // at most closeTimeout after ctx is done.
 func (u *Uploader) Close(ctx context.Context) error {

@@ -14,8 +14,8 @@ import (
 // Bounds of buffers, in bytes.
 const (
 	maxColumn   = 2 << 30   // of one column, or of one dictionary
-	maxBuffer   = 1 << 30   // size in the file
-	maxUnpacked = 512 << 20 // size of a compressed one
+	maxBuffer   = 1 << 30   // size of a buffer in the file
+	maxUnpacked = 512 << 20 // size of a buffer after decompression
 	maxWindow   = 128 << 20
 )
 
@@ -38,7 +38,8 @@ type Batch struct {
 	texts   []byte // for each column of views the number of its text buffers, of 8 bytes each
 }
 
-// batch decodes a table that describes the rows in the body of a message.
+// batch decodes the metadata of a record batch from a table. The rows are in the body of the
+// message.
 func (f *File) batch(m message, about flatTable) (*Batch, error) {
 	rows, err := about.number(0, 8, 0)
 	if err != nil {
@@ -82,7 +83,7 @@ type Column struct {
 	categories             categories // for dictionary-encoded values
 }
 
-// Column reads the column with a number in the schema.
+// Column reads the column with the given number in the schema.
 func (b *Batch) Column(number int) (*Column, error) {
 	w := walk{batch: b, left: maxColumn}
 	for i, field := range b.file.Fields[:number] {
@@ -104,7 +105,7 @@ func (b *Batch) Column(number int) (*Column, error) {
 type walk struct {
 	batch              *Batch
 	node, buffer, text int   // next
-	left               int64 // remaining limit of bytes
+	left               int64 // bytes that may still be read
 }
 
 // pass skips a column.
@@ -121,7 +122,7 @@ func (w *walk) pass(f Field) error {
 		}
 		w.buffer += texts
 	}
-	if f.dictionary != nil { // its children are in the dictionary
+	if f.dictionary != nil { // the children are in the dictionary
 		return nil
 	}
 	for _, inner := range f.Fields {
@@ -215,7 +216,7 @@ func (w *walk) read(f Field) (*Column, error) {
 	return c, nil
 }
 
-// check compares buffers with the length of a column.
+// check returns an error if a buffer is too short for the length of the column.
 func (c *Column) check() error {
 	n := int64(c.Length)
 	short := len(c.valid) > 0 && int64(len(c.valid)) < (n+7)/8

@@ -15,7 +15,7 @@ type dictionary struct {
 	values Field
 	parts  []int64 // offsets of their messages
 	read   categories
-	left   int64 // remaining limit of bytes
+	left   int64 // bytes that may still be read
 }
 
 // categories are the values of a dictionary.
@@ -24,7 +24,7 @@ type categories struct {
 	ends    []int // cumulative number of values after each part
 }
 
-// addDictionaries finds the dictionaries of fields.
+// addDictionaries adds the dictionaries of the fields, and of fields within them, to f.
 func (f *File) addDictionaries(fields []Field) {
 	for _, field := range fields {
 		if field.dictionary != nil {
@@ -35,7 +35,8 @@ func (f *File) addDictionaries(fields []Field) {
 	}
 }
 
-// note records a part of a dictionary: its next part, or the first part of a replacement.
+// note records a message with values of a dictionary. Its values extend the dictionary or replace
+// it.
 func (f *File) note(m message) error {
 	id, err := m.head.number(0, 8, 0)
 	if err != nil {
@@ -99,8 +100,9 @@ func (f *File) part(d *dictionary, at int64) (*Column, error) {
 	return column, err
 }
 
-// At returns the column and the row with the value of a row. These differ from c and row in a
-// dictionary-encoded column. The row is not null, but the dictionary's value may be.
+// At returns the column and row that contain the value of a row. They are c and row, or a place in
+// the dictionary if the column is dictionary-encoded. The row is not null, but the dictionary's
+// value may be.
 func (c *Column) At(row int) (*Column, int, error) {
 	if c.Field.dictionary == nil {
 		return c, row, nil

@@ -43,8 +43,8 @@ type File struct {
 	dictionaries []*dictionary
 }
 
-// Open reads the schema of a file of size bytes. It reads a file as the stream that the file
-// contains, which has an end mark.
+// Open reads the schema of a file of size bytes. An Arrow file contains an Arrow stream with an end
+// mark, and Open reads both kinds as a stream.
 func Open(from io.ReaderAt, size int64) (*File, error) {
 	f := &File{from: from, size: size}
 	start := make([]byte, min(size, filestart.Size))

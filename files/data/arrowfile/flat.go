@@ -105,8 +105,8 @@ func (t flatTable) vector(field, size int) (at, length int, err error) {
 	return at + 4, int(count), nil
 }
 
-// maxName is the maximum length of a column's name in bytes, because many columns can share one
-// name.
+// maxName is the maximum length of a column's name in bytes. It bounds the memory for names,
+// because a file can refer to one long name from many columns.
 const maxName = 4096
 
 // text returns a string.

@@ -25,7 +25,7 @@ const (
 	maxNesting = 32
 )
 
-// Arrow types (Schema.fbs), as far as their buffers differ.
+// Arrow types (Schema.fbs), named if this package or an error distinguishes them.
 const (
 	typeNull            = 1
 	typeInt             = 2
@@ -132,7 +132,8 @@ func readField(t flatTable, depth int, left *int) (f Field, err error) {
 	return f.inDictionary(encoding)
 }
 
-// inDictionary returns a dictionary-encoded field. Its own values are indices.
+// inDictionary returns the field for a dictionary-encoded column: its values are indices into a
+// dictionary of values of f.
 func (f Field) inDictionary(encoding flatTable) (Field, error) {
 	id, idErr := encoding.number(0, 8, 0)
 	about, found, typeErr := encoding.table(1)

@@ -43,8 +43,9 @@ func (c *Column) List(row int) (from, to int, err error) {
 	return int(first), int(last), nil
 }
 
-// viewSize is the size of a view in bytes: the length of the text in four, and then the text, or
-// its start, the number of its buffer and its offset there, in four each.
+// viewSize is the size of a view in bytes: 4 for the length of the text, and 12 for the text if it
+// fits. A longer text is represented by its first 4 bytes, the number of its buffer (4), and its
+// offset in that buffer (4).
 const viewSize = 16
 
 // view returns the text of a view.

@@ -22,7 +22,7 @@ type Source struct {
 }
 
 // Open opens the token files below a folder, or in the whole store if folder is empty. The Source
-// closes the store. If Open fails, the caller must close it.
+// closes the store. If Open fails, the caller must close the store.
 func Open(ctx context.Context, store objstore.Store, folder string, o tokens.Options) (*Source, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -74,7 +74,8 @@ type file struct {
 	object objstore.Object
 }
 
-// begin compares an object with its first bytes, and with its descriptions in other objects.
+// begin opens a token file. It compares the size and first bytes of the object with o, and with the
+// descriptions in the objects of beside.
 func begin(ctx context.Context, store objstore.Store, object objstore.Object, beside map[string]objstore.Object, o tokens.Options) (tokens.File, error) {
 	f := &file{store: store, object: object}
 	for _, name := range tokens.Sidecars(object.Name) {

@@ -109,10 +109,10 @@ var splits = []struct {
 
 // Choose returns the files of a split among the paths of a repository. A file belongs to a split if
 // a word of its path names the split; folders take precedence over the file name. The words are
-// train, training; validation, valid, dev, val; test, testing, eval, evaluation. Files of other splits
-// are named NAME-00000-of-00005.*. If no file belongs to any split, all files are train. If the files
-// are in several folders (mostly several configurations), Choose returns an error that names the
-// folders.
+// train, training; validation, valid, dev, val; test, testing, eval, evaluation. A file of a split
+// with another name must be named NAME-00000-of-00005.*. If no file belongs to any split, all files
+// are train. If the files are in several folders (mostly several configurations), Choose returns an
+// error that names the folders.
 func Choose(all []string, split string, readable func(name string) bool) ([]string, error) {
 	of := map[string][]string{}
 	for _, name := range all {
@@ -149,7 +149,8 @@ func Choose(all []string, split string, readable func(name string) bool) ([]stri
 	return chosen, nil
 }
 
-// hidden reports whether a path begins with a dot or an underscore anywhere, which datasets ignores.
+// hidden reports whether a part of a path begins with a dot or an underscore. Python's datasets
+// ignores such paths.
 func hidden(name string) bool {
 	return slices.ContainsFunc(strings.Split(name, "/"), func(part string) bool { return strings.HasPrefix(part, ".") || strings.HasPrefix(part, "__") })
 }
@@ -177,7 +178,7 @@ func splitOf(name string) string {
 	return shard
 }
 
-// shardOf returns the split of NAME-00000-of-00005.
+// shardOf returns the split of a file named SPLIT-00000-of-00005. stem is the name without its ending.
 func shardOf(stem string) (string, bool) {
 	words := strings.Split(stem, "-")
 	n := len(words)

@@ -15,7 +15,7 @@ import (
 // ErrDescribed means that token files differ from the data.json in their folder.
 var ErrDescribed = errors.New("different from " + manifest.Name)
 
-// description is the part of a data.json about the files to read.
+// description is the part of a data.json that concerns the files to read.
 type description struct {
 	path      string // of the data.json
 	tokenSize int
@@ -59,8 +59,8 @@ func describe(at string) (*description, error) {
 	return d, nil
 }
 
-// check compares the open files with their description. It compares lengths and not hashes, for
-// which it would have to read all files.
+// check compares the open files with their description. It does not compare hashes, because it
+// would have to read all files to compute them.
 func (d *description) check(files []*file, tokenSize int) error {
 	if tokenSize != d.tokenSize {
 		return fmt.Errorf("%w: %s sets %d bytes per token, the token size in use is %d; set the token size to %d (--token-size, or token_size_in_bytes of a run), or make the data again with: psyche data tokenize --token-size %d",

@@ -117,7 +117,8 @@ func TestFilesThatAreNotWhatTheirSidecarSays(t *testing.T) {
 	}
 }
 
-// TestOtherSidecarsSayNothing has files whose names have a different meaning.
+// TestOtherSidecarsSayNothing reads a token file next to files that have the names of sidecars, but
+// a different content.
 func TestOtherSidecarsSayNothing(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "a.ds"), count(0, 9)...)

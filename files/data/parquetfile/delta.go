@@ -10,7 +10,7 @@ import (
 // (https://parquet.apache.org/docs/file-format/data-pages/encodings/#delta-encoding-delta_binary_packed--5)
 type deltas struct {
 	left   int    // numbers not read yet
-	behind []byte // unread bytes; after the last number the bytes after the run
+	behind []byte // unread bytes; once left is 0, the bytes that follow the run
 
 	parts, size int // of a block: number of parts, and of numbers in each
 	number      int32
@@ -23,7 +23,7 @@ type deltas struct {
 
 var errDeltas = errors.New("deltas are damaged")
 
-// deltasOf decodes the header of a run with at most most numbers.
+// deltasOf decodes the header of a run. most is the maximum number of numbers in the run.
 func deltasOf(data []byte, most int) (*deltas, error) {
 	var heads [3]uint64
 	for i := range heads {
@@ -62,7 +62,7 @@ func (d *deltas) next() (int32, error) {
 			return 0, err
 		}
 	}
-	var difference uint64 // the up to five bytes that contain it
+	var difference uint64 // the bytes, up to five, that contain the difference
 	bit := d.at * d.width
 	for i := (bit + d.width - 1) / 8; d.width > 0 && i >= bit/8; i-- {
 		difference = difference<<8 | uint64(d.part[i])
@@ -94,7 +94,8 @@ func (d *deltas) begin() error {
 	return nil
 }
 
-// checkLengths reports whether texts, preceded by their lengths, are within the page.
+// checkLengths returns an error unless the lengths at the start of data fit the texts that follow
+// them.
 func checkLengths(data []byte, values int) error {
 	lengths, err := deltasOf(data, values)
 	if err != nil {
@@ -116,8 +117,8 @@ func checkLengths(data []byte, values int) error {
 	return nil
 }
 
-// checkShared reports whether texts that share prefixes with their predecessors have no more bytes
-// than a page may have.
+// checkShared returns an error if texts that share prefixes with their predecessors unpack to more
+// bytes than a page may have.
 func checkShared(data []byte, values int) error {
 	shared, err := deltasOf(data, values)
 	if err != nil {

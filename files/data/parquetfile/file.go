@@ -84,7 +84,7 @@ func (f *File) Groups() ([]Group, error) {
 }
 
 // OnlyNulls reports whether a column has the type NULL, which has no values except null. Pyarrow
-// and pandas give it to a column without values.
+// and pandas write a column without values with this type.
 func OnlyNulls(column parquet.Node) bool {
 	logical := column.Type().LogicalType()
 	if logical == nil {
@@ -138,7 +138,7 @@ func checkFooter(r io.ReaderAt, size int64) (metadata format.FileMetaData, err e
 }
 
 // Recovered turns a panic into an error, because package parquet panics on some damaged files. It
-// must be deferred directly, because a panic can be recovered only there.
+// must be deferred directly, because only a deferred function itself can recover a panic.
 func Recovered(err *error) {
 	if panicked := recover(); panicked != nil {
 		*err = fmt.Errorf("%w: damaged: %v", ErrInvalid, panicked)

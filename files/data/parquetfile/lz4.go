@@ -35,7 +35,7 @@ type unpackedLZ4 struct {
 // each.
 const maxPagesLZ4 = 2 << 20
 
-// part is a piece that is not in the file.
+// part is a header, page or footer that replaces one of the original file, or follows it.
 type part struct {
 	first, length int64
 	bytes         []byte // nil: a page
@@ -44,7 +44,8 @@ type part struct {
 	plain, shrunk int   // numbers of uncompressed bytes (in v2 its levels) and of compressed bytes
 }
 
-// unpackLZ4 returns a file without LZ4_RAW, which is the file itself if it has none, and its size.
+// unpackLZ4 returns a file without LZ4_RAW, and its size. If no column uses LZ4_RAW, this is the
+// file itself.
 func unpackLZ4(file io.ReaderAt, size int64, metadata format.FileMetaData) (io.ReaderAt, int64, error) {
 	u := &unpackedLZ4{file: file, size: size, end: size, newest: -1}
 	for g := range metadata.RowGroups {

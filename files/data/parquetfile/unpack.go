@@ -29,7 +29,7 @@ func (u *unpacker) close() {
 	}
 }
 
-// check reports whether a page matches its header.
+// check returns an error unless a page matches its header.
 func (u *unpacker) check(head format.PageHeader, body *io.SectionReader) error {
 	u.packed = grow(u.packed, int(body.Size()))
 	if _, err := io.ReadFull(body, u.packed); err != nil {
@@ -176,7 +176,7 @@ func unreadable(encoding format.Encoding) error {
 	return refusal(fmt.Sprintf("encoding %d (%v) is not supported; use dictionary or plain encoding", encoding, encoding))
 }
 
-// checkValues reports whether there are at most as many encoded values as announced.
+// checkValues returns an error if data encodes more values than announced.
 func checkValues(encoding format.Encoding, data []byte, values int) error {
 	switch encoding {
 	case format.Plain, format.ByteStreamSplit: // only the values
@@ -205,8 +205,8 @@ func tooMany(values int) error {
 // padding is the maximum number of additional values that a run may have to fill its last bytes.
 const padding = 1024
 
-// countRuns reports whether the runs of the hybrid encoding of small numbers, each of width bits,
-// have at most as many values as announced.
+// countRuns returns an error if the runs of the hybrid encoding of small numbers, each of width
+// bits, have more values than announced.
 // (https://parquet.apache.org/docs/file-format/data-pages/encodings/#run-length-encoding--bit-packing-hybrid-rle--3)
 func countRuns(data []byte, width, values int) error {
 	if width > 32 {

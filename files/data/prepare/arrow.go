@@ -16,7 +16,7 @@ type batches struct {
 	column int
 	steps  []step // steps within the column
 	field  string
-	wrong  error // error of the first value, because the type of the column is not read
+	wrong  error // error for the first value; not nil if the type of the column is not supported
 	row    int64 // rows read so far
 
 	skip   int64             // rows to skip before the next row
@@ -46,8 +46,8 @@ func namesOf(columns []arrowfile.Field) (names []string) {
 	return names
 }
 
-// findColumn returns the column that a field names and the steps within it. The error refuses
-// values of unsupported types.
+// findColumn returns the column that a field names and the steps within it. If the type of the
+// values is not supported, wrong is the error for the first value that is not null.
 func findColumn(columns []arrowfile.Field, field string) (number int, within []step, wrong, err error) {
 	steps := []step{{key: field}} // a name may have dots
 	if number = columnOf(columns, field); number < 0 {

@@ -101,7 +101,7 @@ var errSeparator = errors.New("the first line names only one column, whose name 
 
 // checkLines refuses a file whose first line ends in CR alone.
 func checkLines(from *bufio.Reader) error {
-	start, _ := from.Peek(64 << 10) // reading returns an error again
+	start, _ := from.Peek(64 << 10) // the next read returns the error
 	if bytes.IndexByte(start, '\n') < 0 && bytes.IndexByte(start, '\r') >= 0 {
 		return errLoneCR
 	}

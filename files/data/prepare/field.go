@@ -186,7 +186,7 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 			return err
 		}
 		inner, found := object[steps[0].key]
-		if !found { // as null
+		if !found { // a missing key counts as null
 			return nil
 		}
 		return g.fromJSON(inner, steps[1:], false)
@@ -213,7 +213,7 @@ func (g *gather) fromJSON(raw json.RawMessage, steps []step, listed bool) error 
 }
 
 func (g *gather) fromArray(raw json.RawMessage, steps []step) error {
-	// Each list around a value is scanned again.
+	// Each nested list is scanned once more for each list around it, so the nesting is limited.
 	if g.lists++; g.lists > maxSteps {
 		return fmt.Errorf("has lists nested deeper than %d", maxSteps)
 	}

@@ -110,10 +110,10 @@ func formatByContent(name string) (Format, error) {
 	return FormatText, nil
 }
 
-// formatOfJSON distinguishes an array of objects, and a sequence of objects, from other text: a
-// single object may be a setting or a part of a program. If the user named a field, other text must
-// be an object with this field; otherwise it is an error. Objects with one line each are
-// FormatJSONL.
+// formatOfJSON returns FormatJSON for an array of objects, FormatJSONL for objects with one line
+// each, and FormatJSON for other sequences of objects. Other text is FormatText, because a single
+// object may be a setting or a part of a program. But if the user named a field, other text is
+// FormatJSON: reading it fails unless it is an object with this field.
 func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 	other := FormatText
 	if fieldGiven {
@@ -134,7 +134,7 @@ func formatOfJSON(name string, fieldGiven bool) (Format, error) {
 type jsonContent struct {
 	array   bool // an array of objects
 	several bool // objects, one after the other
-	lines   bool // the first two objects may share a line or span several lines
+	lines   bool // an object is not alone on one line
 }
 
 // lookAtJSON examines the start of a file.

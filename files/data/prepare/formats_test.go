@@ -48,8 +48,8 @@ func gpt2(t testing.TB) *tokenizer.Tokenizer {
 // datasets and tokenizers (testdata/formats.py).
 func TestFormatsAgreeWithDatasets(t *testing.T) { agree(t, "formats") }
 
-// TestVariantsAgreeWithPyarrow checks the same for less common types of Arrow and encodings of
-// Parquet (testdata/variants.py).
+// TestVariantsAgreeWithPyarrow checks that the ids of less common types of Arrow and encodings of
+// Parquet equal the expected ids (testdata/variants.py).
 func TestVariantsAgreeWithPyarrow(t *testing.T) { agree(t, "variants") }
 
 func agree(t *testing.T, folder string) {

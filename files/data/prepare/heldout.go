@@ -7,8 +7,9 @@ import (
 	"io"
 )
 
-// textKey names a text for its lot: a text file in a folder by its path there, and one of several
-// texts of a file also by its number.
+// textKey returns the name of a text whose hash is the text's lot (see lot). For a text file this
+// is its path in its folder. For one of several texts of a file, the text's number follows the
+// path.
 func (s source) textKey(number int64) string {
 	if s.format == FormatText {
 		return s.inside
@@ -51,7 +52,8 @@ type draw struct {
 	lot    uint64 // its lot
 }
 
-// drawFrom reports whether a text of a source is held out anyway.
+// drawFrom draws the lots of a source's texts for d, until one of them holds its text out. It
+// reports whether it found such a text.
 func (o Options) drawFrom(ctx context.Context, s source, index int, d *draw) (found bool, err error) {
 	r, err := o.open(ctx, s, 0)
 	if err != nil {

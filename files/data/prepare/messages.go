@@ -26,7 +26,7 @@ var roles = map[string]string{
 }
 
 // ownRoles are the role names that templates know. Messages of other roles are not learned, and are
-// recorded.
+// recorded in Unread.
 var ownRoles = []string{roleSystem, roleUser, roleAssistant, "developer", "tool", "function", "ipython"}
 
 var errShape = errors.New("want an object with exactly one of: messages (role, content), conversations (from, value), or instruction and output")
@@ -77,8 +77,8 @@ func (o object) textOrNull(key string) (json.RawMessage, error) {
 // maxUnread bounds the different keys in Unread.
 const maxUnread = 64
 
-// Unread counts the keys of conversations that were not read. Keys of messages begin with the key of their
-// list, as in messages.name.
+// Unread counts the keys of conversations that were not read. Keys of messages begin with the key
+// of their list, as in messages.name.
 type Unread map[string]int64
 
 // String lists the keys with their counts, in the order of the keys.
@@ -117,7 +117,7 @@ func (t talks) count(key string) {
 	t.unread[key]++
 }
 
-// rest records the keys of an object that were not taken. A null has no meaning.
+// rest records the keys of an object that were not taken, except keys with the value null.
 func (t talks) rest(o object, of string) error {
 	var keys []string
 	for key, value := range o {

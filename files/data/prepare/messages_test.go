@@ -8,7 +8,7 @@ import (
 )
 
 // TestKeysOfConversations checks, for each layout, that the keys that change a conversation are
-// applied. Capitals are not learned.
+// applied. In the expected samples, text in capitals is not learned.
 func TestKeysOfConversations(t *testing.T) {
 	for name, test := range map[string]struct{ line, want string }{
 		"OpenAI": {

@@ -54,7 +54,7 @@ func firstByte(from *bufio.Reader) byte {
 	for {
 		next, err := from.Peek(1)
 		if err != nil {
-			return 0 // reading returns the error again
+			return 0 // the next read returns the error
 		}
 		if !bytes.Contains([]byte(" \t\r\n"), next) {
 			return next[0]

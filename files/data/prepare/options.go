@@ -24,8 +24,8 @@ const (
 	maxDocument = 256 << 20 // a line of a JSONL file, a value of a Parquet file, an uncompressed text
 )
 
-// Format is the format of a file with texts. All formats except tables may be compressed: *.gz,
-// *.zst, *.lz4, *.br.
+// Format is the format of a file with texts. A file of any format except Parquet and Arrow may be
+// compressed: *.gz, *.zst, *.lz4, *.br.
 type Format string
 
 // Formats of files.

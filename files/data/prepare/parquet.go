@@ -65,7 +65,7 @@ type leaf struct {
 	places []int // wanted index in the list of each repetition level, from 1 on; -1: all
 	ids    bool  // token ids, not texts
 	nulls  bool  // the column has only nulls
-	wrong  error // error of the first value, because the type of the column is not read
+	wrong  error // error for the first value; not nil if the type of the column is not supported
 }
 
 // findLeaf returns the column that a field names.

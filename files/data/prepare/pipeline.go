@@ -91,7 +91,8 @@ func (o Options) pipeline(ctx context.Context, sources []source, from place, wri
 			if err := room.Acquire(ctx, j.weight); err != nil {
 				return err
 			}
-			// Both are sent or none: the writer waits for each job that it receives.
+			// A job that goes to the writer (ordered) must also go to a worker (work), because the writer waits
+			// for the worker.
 			for _, to := range []chan<- *job{ordered, work} {
 				select {
 				case to <- j:

@@ -189,8 +189,8 @@ func (r *run) write(p part) error {
 func (r *run) finish(j *job) error {
 	r.progress.Texts += j.count
 	r.progress.Bytes += j.bytes
-	// Compressed files have more text than bytes, and files of objects have less. At its end, a
-	// file counts with its size.
+	// A file may have more text than its size (if compressed) or less (if it has objects). When it
+	// ends, exactly its size has been counted.
 	before := min(r.inFile, j.source.size)
 	r.inFile += j.bytes
 	r.progress.Input += min(r.inFile, j.source.size) - before
@@ -285,7 +285,7 @@ func (o Options) whyNothing(p Progress, met walk.Counts) string {
 	case p.Files == 1:
 		return "the only file has no text, or only empty texts" + named
 	case binary == 0:
-		return fmt.Sprintf("none of the %d files has a text that is not empty%s", p.Files, named)
+		return fmt.Sprintf("none of the %d files has a nonempty text%s", p.Files, named)
 	default:
 		return fmt.Sprintf("none of the %d files contains a nonempty text; %d files are not text (the first is %s)", p.Files, binary, p.FirstSkipped)
 	}

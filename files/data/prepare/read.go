@@ -83,7 +83,8 @@ func (f *textFile) next() (sample, error) {
 	return sample{text: text}, nil
 }
 
-// decoded returns the text of a file in UTF-8, or errBinary, with the reason if known.
+// decoded returns the text of a file in UTF-8, or errBinary, wrapped with the reason if that is
+// known.
 func decoded(text []byte) ([]byte, error) {
 	start := filestart.Check(text[:min(len(text), filestart.Size)])
 	if errors.Is(start, filestart.ErrUTF16) {

@@ -8,7 +8,7 @@ type quotedReturns struct {
 	from    io.Reader
 	chunk   [1 << 15]byte
 	pending []byte // read and not yet returned
-	space   []byte // of pending
+	space   []byte // memory of pending, for reuse
 	quoted  bool   // the next byte is within quotes
 	last    byte
 	err     error // follows pending

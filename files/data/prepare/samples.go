@@ -74,7 +74,7 @@ func Converse(ctx context.Context, o SampleOptions) (made Samples, err error) {
 	if err != nil {
 		return made, fmt.Errorf("make samples: %w", err)
 	}
-	// The number of tokens of the conversations is unknown.
+	// The size of the samples is not known yet, so the disk must only have some free space.
 	if err := diskspace.Check(o.Output, "the samples", 1, o.Space); err != nil {
 		return made, fmt.Errorf("make samples: %w, or choose another output folder", err)
 	}

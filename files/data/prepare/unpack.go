@@ -41,7 +41,7 @@ func unpack(file *os.File) (from io.Reader, end func(), err error) {
 	return file, func() {}, nil
 }
 
-// capped is a reader that fails if more than maxDocument bytes and a buffer are read between two
+// capped is a reader that fails if more than maxDocument bytes, plus one buffer, are read between two
 // calls of reset.
 type capped struct {
 	from io.Reader

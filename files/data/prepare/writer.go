@@ -161,8 +161,8 @@ func (w *shardWriter) finish() ([]manifest.File, error) {
 	return files, nil
 }
 
-// join appends a file to the previous file. The appended file stays in place: after a kill, the run
-// resumes from the journal with its content.
+// join appends a file to the previous file. The appended file is not removed: a run that is killed after
+// the join resumes from the journal, which counts it as a separate file.
 func (w *shardWriter) join(number int) (err error) {
 	tail, err := os.ReadFile(w.path(number))
 	if err != nil {

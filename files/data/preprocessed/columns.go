@@ -203,7 +203,7 @@ func (s *Sample) complete(in leaves, lengths []int32, by masks, o Options) (err 
 	}
 	for i, position := range s.Positions {
 		if made && position == 0 {
-			s.Labels[i] = IgnoreLabel // as without labels: no text predicts the next text
+			s.Labels[i] = IgnoreLabel // the end of a text does not predict the next text
 		}
 	}
 	return err
@@ -268,8 +268,8 @@ func (s *Sample) unpack(lengths []int32) error {
 	return nil
 }
 
-// counts reports whether the positions from first to end are the positions of one text, or of
-// padding.
+// counts returns an error unless the positions from first to end are the positions of one text, or
+// of padding.
 func (s *Sample) counts(first, end int) error {
 	if s.Positions == nil || s.padding(first, end) {
 		return nil

@@ -234,7 +234,7 @@ func (d *Dataset) Read(ctx context.Context, indices []uint64) ([]Sample, error) 
 	return samples, nil
 }
 
-// unchanged reports whether the file is unchanged since it was opened.
+// unchanged returns tokens.ErrChanged if the file has changed since it was opened.
 func (f *file) unchanged() error {
 	info, err := f.Stat()
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// patience is how long a call waits for the end of a call for an audit. It is at least the time of
-// a new connection, which is the cost of cancelling that call.
+// patience is how long a call waits for a running call for an audit before it cancels that call.
+// The cancellation costs a new connection, so patience is at least the time that connecting takes.
 const patience = 500 * time.Millisecond
 
 // line lets one call at a time use the connection, with calls for audits after all others: a data
@@ -39,7 +39,7 @@ func (l *line) wait(more int) {
 	l.waiting += more
 }
 
-// hurry cancels a call for an audit if other calls wait.
+// hurry cancels the running call for an audit if other calls wait.
 func (l *line) hurry() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,8 @@ func (l *line) hurry() {
 	}
 }
 
-// enterLast is enter for a call for an audit, which yield cancels; nil: it must not be cancelled.
+// enterLast is enter for a call for an audit. yield cancels the call if other calls wait; if it is
+// nil, the call cannot be cancelled.
 func (l *line) enterLast(ctx context.Context, yield context.CancelFunc) (leave func(), err error) {
 	for {
 		select {
@@ -63,8 +64,8 @@ func (l *line) enterLast(ctx context.Context, yield context.CancelFunc) (leave f
 	}
 }
 
-// lend records how to cancel the call for an audit that starts to use the connection, unless others
-// wait.
+// lend lets a call for an audit use the connection, and records yield for its cancellation. It
+// returns false if other calls wait.
 func (l *line) lend(yield context.CancelFunc) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

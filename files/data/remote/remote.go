@@ -97,9 +97,9 @@ func (c *Client) Batch(ctx context.Context, id assign.BatchID) (data.Batch, erro
 	return c.batch(ctx, id, c.line.enter)
 }
 
-// AuditBatch is Batch for an audit. It yields to all other calls: if one waits for it, it stops and
-// starts again. It does so only once, because in short rounds an audit would otherwise never
-// finish.
+// AuditBatch is Batch for an audit. All other calls have priority over it: if one of them has to
+// wait, AuditBatch stops and starts again after it. AuditBatch stops only once, because in short
+// rounds an audit would otherwise never finish.
 func (c *Client) AuditBatch(ctx context.Context, id assign.BatchID) (data.Batch, error) {
 	last := func(yield context.CancelFunc) entering {
 		return func(ctx context.Context) (leave func(), err error) { return c.line.enterLast(ctx, yield) }
@@ -175,7 +175,7 @@ func (c *Client) attempt(ctx context.Context, call func(*session) error) error {
 	idle := c.session != nil
 	err := c.once(ctx, call)
 	if idle && err != nil && c.session == nil && ctx.Err() == nil && errors.Is(err, errServerGone) {
-		// The connection may have been closed long ago.
+		// The connection may have been lost long before the call, so the call is repeated on a new one.
 		err = c.once(ctx, call)
 	}
 	switch {

@@ -21,8 +21,8 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// frameTimeout limits the wait for the next 16 KiB of an answer, or the rest of a frame. It is
-	// longer than a server takes to read its source.
+	// frameTimeout limits the wait for the next 16 KiB of an answer, or for the rest of a frame. It
+	// is longer than a server takes to read its source.
 	frameTimeout = 45 * time.Second
 	pieceBytes   = 16 << 10
 )
@@ -41,8 +41,8 @@ type session struct {
 	limit    int    // maximum bytes of a frame
 }
 
-// arriving reads from a socket with a time limit of frameTimeout for every pieceBytes: over a slow
-// link a long sequence takes longer than a server may be silent.
+// arriving reads from a socket with a time limit of frameTimeout for every pieceBytes. The whole of
+// a long sequence may take longer over a slow link.
 type arriving struct {
 	socket net.Conn
 	piece  int // remaining bytes of the current piece; 0: the next read starts a piece

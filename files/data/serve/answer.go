@@ -48,12 +48,12 @@ func (s *Server) tell(a Answer) {
 	}
 }
 
-// longestWay is the maximum wait of each piece of a batch that another member trains, while members
-// are getting their own batches.
+// longestWay limits how long each piece of a batch for an audit waits while members are getting
+// their own batches.
 const longestWay = time.Second
 
 // deliver sends the requested data, piece by piece, and returns the number of bytes. others means
-// that another member trains the batch.
+// that the batch belongs to another member, so the request is for an audit.
 func (c *connection) deliver(ctx context.Context, request message.Request, others bool) (sent int, err error) {
 	if !others {
 		defer c.server.turns.enter()()

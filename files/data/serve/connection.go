@@ -61,8 +61,8 @@ func farewell(reason error) ([]byte, bool) {
 	return frame.Append(nil, message.TypeRefusal, message.Refusal(*refused).AppendTo(nil)), true
 }
 
-// serve owns the socket until the client or ctx ends; hangUp ends ctx. It calls identified once the
-// client has proved that it belongs to the run.
+// serve owns the socket until the client disconnects or ctx ends; hangUp ends ctx. It calls
+// identified once the client has proved that it belongs to the run.
 func (s *Server) serve(ctx context.Context, hangUp context.CancelCauseFunc, socket net.Conn, identified func()) {
 	accept.LimitUnsent(socket, maxUnsent)
 	c := &connection{
@@ -127,12 +127,13 @@ func (c *connection) handshake(ctx context.Context) error {
 	if _, err := c.await(ctx, func() decision { return c.server.run.admit(coordinator.ClientID(c.id)) }); err != nil {
 		return err
 	}
-	c.server.enter(c) // before the client knows, so that its next connection is the newer one
+	c.server.enter(c) // before the welcome, so that a connection that the client makes after it counts as newer
 	welcome := message.Welcome{SeqLen: uint32(c.server.options.SeqLen), Sequences: c.server.options.Source.Len(), Run: c.server.run.name()}
 	return c.send(message.TypeWelcome, welcome.AppendTo(nil))
 }
 
-// await makes a decision, and repeats it with every newer state while that may change it.
+// await calls decide. If the decision is a refusal that a newer state may change, await calls
+// decide for each newer state, for up to Options.StateWait.
 func (c *connection) await(ctx context.Context, decide func() decision) (decision, error) {
 	timer := time.NewTimer(c.server.options.StateWait)
 	defer timer.Stop()

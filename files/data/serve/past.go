@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// pastRounds is the number of newest finished rounds whose batches every member may get, so that it
-// can audit the results made from them, and judge these.
+// pastRounds is the number of newest finished rounds whose batches every member may get. A member
+// needs them to audit results of these rounds, and to judge them as a juror.
 const pastRounds = 64
 
 // Limits of other members' batches for one member, in rounds' worth: the allowance grows by
@@ -19,7 +19,8 @@ const (
 	maxShare      = 8
 )
 
-// past contains the server's records of rounds and their members, kept longer than in states.
+// past contains the server's records of finished rounds and their members. A state of the run keeps
+// them for a shorter time.
 type past struct {
 	notes   []note // in ascending order of steps
 	readers map[coordinator.ClientID]*reader
@@ -140,7 +141,8 @@ func (p *past) startOf(step uint32) uint64 {
 	return oldest.start - min(oldest.start, before)
 }
 
-// endOf similarly returns the end of its sequences, or a higher one.
+// endOf returns the end of a round's sequences, or a higher index if the server has not seen the
+// round.
 func (p *past) endOf(step uint32) uint64 {
 	for i, n := range p.notes {
 		switch {

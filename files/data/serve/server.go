@@ -36,8 +36,7 @@ const (
 	DefaultWriteTimeout      = 10 * time.Second
 )
 
-// Maximum concurrent reads of the source, and those among them for batches that another member
-// trains.
+// Maximum concurrent reads of the source: all reads, and reads for audits.
 const (
 	maxReads  = 16
 	maxAudits = maxReads / 4
@@ -51,7 +50,7 @@ type Options struct {
 	SeqLen int           // tokens of the source's sequences
 
 	RequestsPerSecond float64       // of one key in the long term; bursts of ten seconds' worth are allowed
-	StateWait         time.Duration // to wait for a state that allows what the newest does not
+	StateWait         time.Duration // time to wait for a newer state that may allow a refused request
 	IdleTimeout       time.Duration // for a connection without a request
 	ReadTimeout       time.Duration // for one read of the source
 	HandshakeTimeout  time.Duration // for a client to identify itself
@@ -85,7 +84,7 @@ type Server struct {
 	limits   *admission.KeyLimits
 	noise    *rate.Limiter // limits log lines that clients can cause
 	reads    chan struct{} // contains a value for each read of the source
-	audits   chan struct{} // similarly for reads of batches that another member trains
+	audits   chan struct{} // contains a value for each read for an audit
 	turns    precedence    // members that train a batch have precedence over members that audit one
 	run      *run
 

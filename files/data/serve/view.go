@@ -9,8 +9,8 @@ import (
 	"github.com/psyche-go/psyche/files/data/remote/message"
 )
 
-// maxDeliveries is how often a round's batch is delivered to its client, somewhat more than the
-// number of clients' attempts.
+// maxDeliveries is the maximum number of times that a round's batch is delivered to its client. It
+// is somewhat more than the number of a client's attempts.
 const maxDeliveries = 10
 
 // run is the server's view of the run, updated by states.
@@ -62,8 +62,8 @@ func (r *run) follow(state *coordinator.State, hash [32]byte) {
 	for i := range state.Epoch.Rounds {
 		rounds = append(rounds, roundOf(&state.Epoch.Rounds[i], state.Config, old))
 	}
-	// Clients read the batch of the next round while the running one is exchanged. Its members may
-	// change until it starts, so it is computed again for every state.
+	// Clients read their batches of the next round while they exchange results of the running one. The
+	// members of the next round may change until it starts, so it is computed again for every state.
 	if next, follows := state.NextRound(); follows {
 		rounds = append(rounds, roundOf(&next, state.Config, nil))
 	}
@@ -100,10 +100,10 @@ func roundOf(from *coordinator.Round, c coordinator.Config, old []round) round {
 	return r
 }
 
-// decision is a decision by the newest state.
+// decision is the answer to a client according to the newest state.
 type decision struct {
 	refused *message.Refusal // nil: allowed
-	others  bool             // it is allowed, but another member, which has precedence, trains it
+	others  bool             // allowed for an audit; the member that trains the batch has priority
 	wait    <-chan struct{}  // closed when there is a newer state; nil: that would not change the decision
 }
 
@@ -169,7 +169,7 @@ func (r *run) grant(id coordinator.ClientID, request message.Request) decision {
 func (r *run) grantPast(auditor *reader, batch assign.BatchID) decision {
 	switch {
 	case auditor == nil || !r.past.has(batch):
-		// The round may be over before the server knows.
+		// The client may have a newer state, in which the round is over.
 		mayChange := batch.End > r.begun || auditor != nil && batch.End > r.past.over
 		return r.refuse(mayChange, message.NotAssigned, "batch %v is neither assigned to the key nor open for audits by every member", batch)
 	case batch.Len() > auditor.credit:

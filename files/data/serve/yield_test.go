@@ -49,7 +49,7 @@ func TestReadsThatAreGivenUp(t *testing.T) {
 				}
 			})
 		}
-		givenUp.Go(func() { // not this one
+		givenUp.Go(func() { // this read is not cancelled
 			if _, err := c.AuditBatch(t.Context(), own); err != nil {
 				t.Errorf("step %d, for an audit: %v", step, err)
 			}

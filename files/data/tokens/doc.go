@@ -5,7 +5,7 @@
 // by tofile of a numpy array. The header of llm.c is skipped. A file that begins with a numpy
 // header is refused, because the header would be read as tokens.
 //
-// The size of a token is never guessed if an error would matter. ReadSidecar and ReadHeader read
+// The size of a token is never guessed from the content of a file. ReadSidecar and ReadHeader read
 // the size from files of datatrove, nanotron and Megatron, and from the header of llm.c. Without
 // such a description, AssumeSize decides. Begin refuses a file that looks like larger tokens at its
 // start.

@@ -16,7 +16,7 @@ var Extensions = []string{".ds", ".bin", ".npy"}
 const HeldOut = "heldout"
 
 // IsTokenFile reports whether name is the path of a token file for training, relative to the data's
-// folder and with slashes. Paths with hidden names (walk.Hidden) are not.
+// folder and with slashes. A path with a hidden name (walk.Hidden) is not.
 func IsTokenFile(name string) bool {
 	folders := strings.Split(name, "/")
 	return slices.Contains(Extensions, path.Ext(name)) && !slices.Contains(folders[:len(folders)-1], HeldOut) && !slices.ContainsFunc(folders, walk.Hidden)

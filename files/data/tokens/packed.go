@@ -8,9 +8,9 @@ import (
 // ErrPositions means that positions do not belong to consecutive packed texts.
 var ErrPositions = errors.New("invalid positions")
 
-// TextLengths returns the number of tokens of each of the texts that are packed into one sequence:
-// positions count up from 0 within a text, and restart with the next. The error, which wraps
-// ErrPositions, names the first position that does neither.
+// TextLengths returns the number of tokens of each of the texts that are packed into one sequence.
+// Positions count up from 0 within a text, and restart at 0 with the next text. If a position does
+// neither, TextLengths returns an error that names it and wraps ErrPositions.
 func TextLengths(positions []int32) ([]int, error) {
 	var lengths []int
 	for i, position := range positions {

@@ -18,7 +18,8 @@ type Stated struct {
 	Bytes     int64  // length of the file; negative: not stated
 }
 
-// Check compares a file, which is to be read with a token size, with the stated properties.
+// Check returns an error if the stated properties contradict a file's size, or the token size with
+// which the file is to be read.
 func (s Stated) Check(name string, size int64, tokenSize int) error {
 	if s.TokenSize != tokenSize {
 		return fmt.Errorf("token file %s: %w: %s sets %d bytes per token, the token size in use is %d; set the token size with %s (runs have 2 or 4)",

@@ -42,8 +42,8 @@ func AssumeSize(name string, size int64, vocabulary int) (int, error) {
 }
 
 // CheckPresumed returns an error if tokens that were presumed to be two bytes wide cannot be,
-// because the IDs of the vocabulary do not fit. A run's folder has that width even if its location
-// does not state it.
+// because the IDs of the vocabulary do not fit. Two bytes is the default for a run's folder, so the
+// run's location may not have stated the size.
 func CheckPresumed(name string, size int64, vocabulary int) error {
 	if vocabulary <= twoByteTokens && size%2 == 0 {
 		return nil

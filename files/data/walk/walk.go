@@ -47,7 +47,7 @@ type Found struct {
 type Counts struct {
 	Hidden int // omitted because of their names
 	Links  int // followed
-	Dead   int // omitted: links without a target, and links to a folder around them
+	Dead   int // omitted: links without a target, and links to a folder that contains them
 	Other  int // omitted: pipes, sockets, devices, and links to these
 }
 
@@ -67,7 +67,7 @@ func (c Counts) String() string {
 		name   string
 	}{
 		{c.Hidden, "hidden names excluded"}, {c.Links, "symbolic links followed"},
-		{c.Dead, "links without a target, or to a folder around them, left out"},
+		{c.Dead, "links without a target, or to a folder that contains them, left out"},
 		{c.Other, "pipes, sockets and devices left out"},
 	} {
 		if part.number > 0 {

@@ -135,7 +135,7 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 		backoff.WithMaxTries(maxTries),
 		backoff.WithMaxElapsedTime(c.options.MaxElapsed),
 		backoff.WithNotify(func(err error, pause time.Duration) {
-			c.options.Logger.Info("read data: try again", "file", name, "in", pause, "err", err)
+			c.options.Logger.Info("cannot read data; retrying", "file", name, "in", pause, "err", err)
 		}))
 	if err == nil {
 		return nil
@@ -146,7 +146,7 @@ func (c *client) do(ctx context.Context, name string, request func(ctx context.C
 	return last
 }
 
-// pieceBytes is the part of an answer for one Timeout.
+// pieceBytes is the number of bytes of an answer that must arrive within one Timeout.
 const pieceBytes = 16 << 10
 
 // steadily makes a request that is cancelled if pieceBytes of its answer do not arrive within

@@ -44,7 +44,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// checkHost refuses a private address in a URL, because dial does not see it behind a proxy.
+// checkHost refuses a private address in a URL. With a proxy, dial would see only the proxy's
+// address.
 func (c *client) checkHost(u *url.URL) error {
 	addr, err := netip.ParseAddr(u.Hostname())
 	if err != nil || c.options.Inner || privatenet.Public(addr) {

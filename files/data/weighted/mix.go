@@ -55,8 +55,8 @@ func New(sources []Source, shares []uint32, seed *[32]byte) (*Mix, error) {
 }
 
 // arrange distributes the sources over a cycle. In each step it takes the source that is furthest
-// behind its share. At the end all have exactly their shares, because the deficit of each source is
-// then a multiple of the length greater than minus the length, and the sum is zero.
+// behind its share. At the end all sources have exactly their shares: the deficit of each source is
+// then a multiple of length and more than −length, and the deficits add up to zero.
 func arrange(shares []uint32, length int64) []place {
 	behind := make([]int64, len(shares))
 	taken := make([]uint32, len(shares))

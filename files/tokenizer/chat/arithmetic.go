@@ -56,7 +56,7 @@ func (r *renderer) operate(op string, left, right any) any {
 	}
 	for _, one := range []any{left, right} {
 		if v, isView := one.(*view); op == "-" && isView && v.isSet() {
-			r.unsupported("- of a value of the type %s, which makes a set", v.kind)
+			r.unsupported("the operator - of a value of the type %s, whose result is a set", v.kind)
 		}
 	}
 	switch op {

@@ -71,8 +71,8 @@ type arguments struct {
 	list, dict expression
 }
 
-// tuple reads an expression, or several expressions separated by commas. It does not read a
-// condition if the following if has a different meaning.
+// tuple reads an expression, or several expressions separated by commas. If conditions is false, an
+// if after an expression does not belong to the expression, as in the tag for.
 func (p *parser) tuple(conditions bool) (expression, error) {
 	read := p.expression
 	if !conditions {

@@ -18,7 +18,7 @@ func filterNamed(name string) filterFunc {
 	return nil
 }
 
-// knownFilter reports whether jinja2 has a filter. Templates with an unknown filter are not valid.
+// knownFilter reports whether name is a filter of jinja2. Templates with an unknown filter are not valid.
 func knownFilter(name string) bool {
 	return name == "random" || filterNamed(name) != nil
 }
@@ -133,9 +133,9 @@ func (r *renderer) cloned(of any) []any {
 	return slices.Clone(items)
 }
 
-// lazy returns an iterator that calls open when its first item is read. Errors of filters whose
-// result is never read do not end a template. Iterators that read from each other count like macros
-// that call each other.
+// lazy returns an iterator that calls open when its first item is read. So the error of a filter
+// ends a template only if the template reads the filter's result. Iterators that read from each
+// other count like macros that call each other, and have the same limit.
 func (r *renderer) lazy(open func() func() (any, bool)) *iterator {
 	var next func() (any, bool)
 	return &iterator{func() (any, bool) {

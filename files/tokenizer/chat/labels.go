@@ -14,12 +14,13 @@ var ErrTurns = errors.New("cannot determine which tokens are the assistant's")
 // assistant is the role whose messages are learned.
 const assistant = "assistant"
 
-// EncodeForTraining returns the ids of a conversation, and for each id whether it is learned. A template
-// selects the learned text by {% generation %}, with the result of transformers' apply_chat_template. If a
-// template marks nothing, the learned ids are the ids that a message of the assistant adds to the ids of the
-// messages before it, without the ids that begin an answer. Masked messages are not learned. The error wraps
-// ErrTurns if a token is only partly learned, or if the template changes a message when more messages follow.
-// Encode documents the remaining errors.
+// EncodeForTraining returns the ids of a conversation, and for each id whether it is learned. A
+// template selects the learned text by {% generation %}, and the result is the same as from
+// transformers' apply_chat_template. If a template marks nothing, the learned ids are the ids that
+// a message of the assistant adds to the ids of the messages before it, without the ids that begin
+// an answer. Masked messages are not learned. The error wraps ErrTurns if a token is only partly
+// learned, or if the template changes a message when more messages follow. Encode documents the
+// remaining errors.
 func (t *Template) EncodeForTraining(coder *tokenizer.Tokenizer, in Input) (ids []int32, learned []bool, err error) {
 	if in.AddGenerationPrompt = false; len(in.Messages) == 0 {
 		return nil, nil, fmt.Errorf("%w: no messages", ErrTurns)
@@ -112,9 +113,9 @@ func (t *Template) learnAdded(coder *tokenizer.Tokenizer, in Input, ids []int32,
 	return nil
 }
 
-// ends returns the number of ids of the first messages of a conversation, without and with the ids
-// that begin an answer if an answer follows. Both are -1 if the conversation does not begin with
-// the first messages.
+// ends returns two numbers of ids for the first messages of a conversation: end without the ids
+// that begin an answer, and next with these ids if an answer follows. Both are -1 if the
+// conversation does not begin with the first messages.
 func (t *Template) ends(coder *tokenizer.Tokenizer, in Input, ids []int32, answered bool) (end, next int, err error) {
 	last := in.Messages[len(in.Messages)-1]
 	in.AddGenerationPrompt = answered

@@ -70,7 +70,7 @@ func mapped(b *buffer, c rune, several map[rune]string, one func(rune) rune) {
 	b.add(string(one(c)))
 }
 
-// lowerRune writes the lower-case letter of the character at a place. A sigma at the end of a word
+// lowerRune writes the lower-case letter of the character at an index. A sigma at the end of a word
 // has a special form.
 func lowerRune(b *buffer, all []rune, at int) {
 	if all[at] == '\u03a3' && finalSigma(b.r, all, at) {

@@ -82,7 +82,7 @@ func (r *renderer) iteration(node forNode, over any, s *scope, depth int) error 
 			return safeIf(text, node.escape)
 		}
 	}
-	finished := false // whether an iteration reached its end; jinja2 decides by this about the else of a loop
+	finished := false // an iteration reached its end; otherwise jinja2 executes the else of the loop
 	for item, found := around.next(); found; item, found = around.next() {
 		r.step(1)
 		inner := s.inner()

@@ -99,7 +99,7 @@ func (r *renderer) indexWithin(items []any, g given, args []any) int64 {
 		}
 		at, isWhole := whole(arg)
 		if !isWhole {
-			r.wrong("%s with a place of the type %s", g.call, typeName(arg))
+			r.wrong("%s with an index of the type %s", g.call, typeName(arg))
 		}
 		if bounds[i] = clamped(at); bounds[i] < 0 {
 			bounds[i] = max(bounds[i]+n, 0)

@@ -16,7 +16,8 @@ var plainTests = []string{
 	"none", "number", "odd", "sequence", "string", "test", "true", "undefined", "upper",
 }
 
-// knownTest reports whether jinja2 has a test. Templates with an unknown test are not valid.
+// knownTest reports whether name is a test of jinja2, as in "is defined". Templates with an unknown
+// test are not valid.
 func knownTest(name string) bool {
 	return comparisonTests[name] != "" || name == "divisibleby" || name == "sameas" || slices.Contains(plainTests, name)
 }
@@ -88,7 +89,7 @@ func (r *renderer) plainTest(name string, of any) bool {
 		known := map[string]func(string) bool{"filter": knownFilter, "test": knownTest}[name]
 		text, isText := str(of)
 		if !isText {
-			r.hash(of, 0) // Python looks the value up
+			r.hash(of, 0) // refuses an unhashable value, as Python's lookup does
 		}
 		return isText && known(text)
 	case "lower", "upper":

@@ -209,7 +209,7 @@ type scope struct {
 
 func (s *scope) inner() *scope { return &scope{map[string]any{}, s} }
 
-// get returns the value of a variable, and the number of scopes without it that it read first.
+// get returns the value of a variable, and the number of inner scopes that do not have it.
 func (s *scope) get(name string) (value any, scopes int, found bool) {
 	for ; s != nil; s = s.parent {
 		if value, found := s.values[name]; found {

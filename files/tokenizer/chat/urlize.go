@@ -77,7 +77,7 @@ func (l linker) word(word string) string {
 		if opened <= strings.Count(middle, pair[1]) {
 			continue
 		}
-		end := 0 // of the part of tail that belongs to middle
+		end := 0 // end of the part of tail that belongs to middle
 		for range min(opened, strings.Count(tail, pair[1])) {
 			end += strings.Index(tail[end:], pair[1]) + len(pair[1])
 		}
@@ -109,7 +109,7 @@ func (l linker) link(text string) string {
 	return text
 }
 
-// shown returns the text of a link, truncated to the limit.
+// shown returns the displayed text of a link, truncated to the limit.
 func (l linker) shown(text string) string {
 	all := []rune(text)
 	if l.limit == nil {

@@ -143,7 +143,7 @@ type Config struct {
 	EjectionEpochs              uint16  `json:"ejection_epochs"`
 }
 
-// Of describes a state of the run with the hash named, which is zero if unknown.
+// Of describes the state s of a run. named is the hash of the run, or zero if it is unknown.
 func Of(s *coordinator.State, named [32]byte) Run {
 	hash := s.Hash()
 	run := Run{
@@ -283,9 +283,9 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 	line("state", "%s", r.stateText(now))
 	step := fmt.Sprintf("step %d of %d", r.Step, r.TotalSteps)
 	switch {
-	case r.Step > r.TotalSteps: // the number of the next one
+	case r.Step > r.TotalSteps: // Step is the number of the next step
 		step = fmt.Sprintf("all %d steps", r.TotalSteps)
-	case r.Round == nil && r.DataIndex == 0: // not trained yet; a run that resumes a different run starts with a later step than 1
+	case r.Round == nil && r.DataIndex == 0: // no training yet; a run that resumes a different run starts with a later step than 1
 		step = fmt.Sprintf("step %d of %d", max(r.Step, 1)-1, r.TotalSteps)
 	}
 	line("progress", "epoch %d, %s, %d sequences", r.Epoch, step, r.DataIndex)

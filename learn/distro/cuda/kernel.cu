@@ -77,7 +77,7 @@ INLINE long long place(const plan *p, long long chunk) {
 }
 
 // Lee's recursion on the N values of x with scratch t: leeForward and leeInverse of
-// transform.go. SUB names the function for the halves.
+// transform.go. SUB is the name of the function for N/2 values.
 INLINE void forward_1(float *x, float *t, const float *secants) { (void)x, (void)t, (void)secants; }
 INLINE void inverse_1(float *x, float *t, const float *secants) { (void)x, (void)t, (void)secants; }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/psyche-go/psyche/record/event"
 )
 
-// settle is how long the model must have been idle before a question is asked, because there are
-// shorter breaks between two parts of a round.
+// settle is how long the model must have been unused before a question is asked. Within a round,
+// the model is unused for shorter times, which are too short for a question.
 const settle = 50 * time.Millisecond
 
 // crowdedShare is the length of the pause after a question, as a multiple of the question's time,
-// while other programs want the processors. It leaves a two-hundredth of one processor for
+// if other programs keep all processors busy. It leaves a two-hundredth of one processor for
 // questions. With a fiftieth, rounds of five clients on two processors took 3.3 % longer.
 const crowdedShare = 200
 
@@ -48,7 +48,7 @@ type Runner struct {
 	reader *eval.Reader // nil: no model
 	step   uint32       // of the model
 	users  int          // number of users that need the model now
-	since  time.Time    // when the last of them stopped needing it
+	since  time.Time    // when the last user stopped needing it
 	change chan struct{}
 	asking context.CancelFunc // cancels the current question; nil: none
 }
@@ -62,7 +62,7 @@ type task struct {
 	first   uint32 // step of the model that answered the first question
 	through uint32 // step of the model at the last complete pass
 	ever    bool
-	dropped bool // it cannot be asked
+	dropped bool // its questions cannot be asked
 }
 
 // Start starts a Runner, which waits for a model.
@@ -101,7 +101,7 @@ func (r *Runner) SetStep(step uint32) {
 	r.changed()
 }
 
-// Busy reports that the caller needs the model, until it calls done.
+// Busy records that the caller needs the model, until the caller calls done.
 func (r *Runner) Busy() (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,8 +212,9 @@ func (r *Runner) rest() time.Duration {
 	return min(rest, settle)
 }
 
-// due returns the started task, or the first that was not completed with this model or, while some
-// tasks were never completed, with any.
+// due returns the task to continue or start: a started task, or else a task that was never
+// completed, or else the task whose last completion is the oldest. A task that this model completed
+// is not due.
 func (r *Runner) due() *task {
 	var oldest *task
 	for _, t := range r.tasks {

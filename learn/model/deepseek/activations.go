@@ -1,11 +1,11 @@
 package deepseek
 
 // Activations returns the minimum number of values that training keeps in memory for each token of
-// a micro batch. Between the forward and the backward pass these are the input of each half layer,
-// the queries, keys and values, their compressed forms, the output of the heads, and the two
-// factors of the feed-forward layers that the token goes through. The backward pass adds the
-// gradients of these in one layer. With recompute, training keeps the input of each layer, and the
-// other values of one layer at a time.
+// a micro batch. Between the forward and the backward pass these are the inputs of each layer's
+// attention and feed-forward blocks, the queries, keys and values, their compressed forms, the
+// output of the heads, and the two factors of the feed-forward layers that the token goes through.
+// The backward pass adds the gradients of these values in one layer. With recompute, training keeps
+// the input of each layer, and the other values of one layer at a time.
 func Activations(c Config, recompute bool) (numbers int64) {
 	heads := c.NumAttentionHeads * (2*(c.QKNopeHeadDim+c.QKRopeHeadDim) + 2*c.VHeadDim)
 	attention := heads + c.QLoraRank + c.KVLoraRank + c.QKRopeHeadDim

@@ -49,7 +49,8 @@ func (m *DeepSeek) split(a *attention, x, cos, sin *torch.Tensor) (nope, turned,
 	return q.Narrow(3, 0, width), m.rotate(q.Narrow(3, width, rope), cos, sin), latent, shared
 }
 
-// attend returns the attention of a layer without the residual: x [B,T,HiddenSize] to the same.
+// attend returns the attention of a layer for x [B,T,HiddenSize], in the same shape, without the
+// residual.
 func (m *DeepSeek) attend(s *torch.Scope, a *attention, x, cos, sin *torch.Tensor) *torch.Tensor {
 	c := m.config
 	B, T, heads := x.Dim(0), x.Dim(1), int64(c.NumAttentionHeads)

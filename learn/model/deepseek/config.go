@@ -48,7 +48,7 @@ type Config struct {
 // Experts describes how a token chooses its experts, and how their outputs are combined.
 type Experts struct {
 	IntermediateSize int     // width inside one expert
-	Shared           int     // number of experts that every token uses, computed as one layer of that multiple of the width; may be 0
+	Shared           int     // number of experts that every token uses, computed as one expert of Shared times the width; may be 0
 	PerToken         int     // number of experts that a token chooses
 	Groups           int     // number of groups of equal size
 	TopGroups        int     // number of groups from which a token may choose
@@ -94,8 +94,8 @@ type own struct {
 	RopeInterleave *bool `json:"rope_interleave"`
 }
 
-// shared is n_shared_experts, in which null differs from an absent field: the default applies only
-// to the latter.
+// shared is n_shared_experts. null differs from an absent field: only an absent field gets the
+// default.
 type shared struct {
 	count *int
 	null  bool

@@ -167,7 +167,7 @@ func feedForward(get func(name string) *torch.Tensor, prefix string) experts.Fee
 	return experts.FeedForward{Gate: get(prefix + "gate_proj.weight"), Up: get(prefix + "up_proj.weight"), Down: get(prefix + "down_proj.weight")}
 }
 
-// Canonical converts a checkpoint's tensors to the names and shapes of the model's own.
+// Canonical converts a checkpoint's tensors to the names and shapes of Parameters and Buffers.
 func (m *DeepSeek) Canonical(tensors []safetensors.Tensor) ([]safetensors.Tensor, error) {
 	return canonical(m.config, tensors)
 }
@@ -277,7 +277,7 @@ func (m *DeepSeek) checkLength(positions int64) {
 	}
 }
 
-// feed computes the feed-forward half of a layer.
+// feed computes the feed-forward sublayer of a layer.
 func (m *DeepSeek) feed(s *torch.Scope, b *block, x *torch.Tensor) (y, balance *torch.Tensor) {
 	if b.experts == nil {
 		return x.FeedForwardBlock(b.norm, b.dense.Gate, b.dense.Up, b.dense.Down, m.config.RMSNormEps, false), nil

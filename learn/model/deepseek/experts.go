@@ -16,8 +16,9 @@ type mixture struct {
 	routed     []experts.FeedForward
 }
 
-// mix computes the feed-forward part of a layer with experts: x [B,T,HiddenSize], after the norm,
-// to the same; and the loss that balances the experts, if the config has one.
+// mix computes the feed-forward part of a layer with experts for x [B,T,HiddenSize], which is the
+// output of the norm. y has the same shape. balance is the loss that balances the experts, if the
+// config has one.
 func (m *DeepSeek) mix(s *torch.Scope, e *mixture, x *torch.Tensor) (y, balance *torch.Tensor) {
 	c := m.config
 	rows := x.Reshape(-1, x.Dim(-1))
@@ -64,9 +65,10 @@ func (c Config) router() experts.Router {
 	return experts.Router{Experts: c.NumExperts, Groups: e.Groups, TopGroups: e.TopGroups, Chosen: e.PerToken, Pairs: c.v3()}
 }
 
-// balance returns BalanceLoss times the sum over experts of load times mean score, which is minimal
-// if all are used equally (arXiv 2405.04434, section 2.2.3, and 2412.19437, 2.1.2). Loads are
-// constants. It is the mean over sequences, or treats the micro-batch as one sequence.
+// balance returns BalanceLoss times the sum over experts of load times mean score. This is minimal
+// if all experts are used equally (arXiv 2405.04434, section 2.2.3, and 2412.19437, 2.1.2). Loads
+// have no gradient. With BalanceSequences, the result is the mean over the sequences; otherwise the
+// micro-batch counts as one sequence.
 func (m *DeepSeek) balance(s *torch.Scope, scores *torch.Tensor, choices []int64, sequences int64) *torch.Tensor {
 	c := m.config
 	if !c.Experts.BalanceSequences {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// maxPiece is the number of tokens of a prompt that are computed at once. Between pieces other
-	// texts have their turn on the engine, and an unwanted text ends.
+	// maxPiece is the number of tokens of a prompt that are computed at once. Between two pieces, the
+	// engine can compute other texts, and a cancelled generation ends.
 	maxPiece = 256
 	// maxStep is the number of tokens of all texts that are computed at once: a piece of a prompt,
 	// and one for each of the other texts.
 	maxStep = maxPiece + 64
-	// maxPause is the maximum time that a step waits for texts of the previous step, because their
-	// readers may be slow.
+	// maxPause is the maximum time that a step waits for texts of the previous step. A text with a slow
+	// reader may request its next token later.
 	maxPause = 5 * time.Millisecond
 )
 
@@ -36,7 +36,8 @@ type Together struct {
 	due     bool   // the next step does not wait any more
 }
 
-// ask is a request of a text. Its goroutine waits for done, or withdraws it.
+// ask is a request for the logits of a text's next token. The requesting goroutine waits for done,
+// or withdraws the request.
 type ask struct {
 	text   kvcache.Text
 	done   chan struct{} // closed when the answer is there

@@ -9,8 +9,8 @@ import (
 // Cache contains tensors [B,tokens,…] for each layer of a model, for the same tokens in all layers.
 // Its methods are called inside the engine's Do, with gradients off.
 type Cache struct {
-	// Border is the length beyond which the model computes a text differently from its beginning
-	// on, so that the cached tensors of it are no longer valid; 0: no border.
+	// Border is a length in tokens. The model computes all tokens of a longer text differently, so
+	// the tensors of a text that grows beyond Border are no longer valid; 0: no border.
 	Border int64
 
 	layers   [][]*torch.Tensor // with spare capacity
@@ -22,7 +22,7 @@ type Cache struct {
 // least is the initial capacity in tokens.
 const least = 64
 
-// New returns an empty cache for at most most tokens.
+// New returns an empty cache. most is the maximum number of tokens.
 func New(layers int, most int64) *Cache {
 	return &Cache{layers: make([][]*torch.Tensor, layers), most: most}
 }
@@ -31,7 +31,7 @@ func New(layers int, most int64) *Cache {
 func (c *Cache) Len() int64 { return c.length }
 
 // Expect sets the total number of tokens of a new text that comes in pieces. If the total is beyond
-// the border, all pieces are, including the first.
+// the border, all pieces count as beyond it, including the first.
 func (c *Cache) Expect(tokens int64) { c.expected = tokens }
 
 // Beyond reports whether the text with tokens more tokens is beyond the border.

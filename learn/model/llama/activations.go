@@ -1,10 +1,11 @@
 package llama
 
 // Activations returns the minimum number of values that training keeps in memory for each token of
-// a micro batch. Between the forward and the backward pass these are the input of each half layer,
-// the queries, keys and values, the output of the heads, and the two factors of the feed-forward
-// layer. The backward pass adds the gradients of these in one layer. With recompute, training keeps
-// only the inputs of half layers or of whole layers, and recomputes these one by one.
+// a micro batch. Between the forward and the backward pass these are the input of each sublayer
+// (attention or feed-forward), the queries, keys and values, the output of the heads, and the two
+// factors of the feed-forward sublayer. The backward pass adds the gradients of these values in one
+// layer. With recompute, training keeps only the inputs of sublayers or of whole layers, and
+// recomputes one sublayer or layer at a time.
 func Activations(c Config, recompute bool) (numbers int64) {
 	halves := c.notLlama() == ""
 	width, heads, values := int64(c.HiddenSize), int64(c.NumAttentionHeads*c.HeadDim), int64(c.NumKeyValueHeads*c.HeadDim)

@@ -6,18 +6,19 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// slides reports whether some of a number of tokens do not attend to all before them.
+// slides reports whether, in a text of a number of tokens, some token does not attend to all tokens
+// before it.
 func (b *block) slides(tokens int64) bool {
 	window, chunk := int64(b.layer.Window), int64(b.layer.Chunk)
 	return window > 0 && tokens > window || chunk > 0 && tokens > chunk
 }
 
-// leastBlock is the minimum number of queries with a window that are computed at once. A window
-// that is larger than leastBlock sets the number.
+// leastBlock is the minimum number of queries that attend computes at once in a layer with a
+// window. A window of more tokens determines the number.
 const leastBlock = 16
 
 // attend returns the output of the heads for q [B,T,H,D], with keys and values [B,S,KV,D]. The last
-// T of these belong to the same tokens as q.
+// T keys and values belong to the same tokens as q.
 func (m *Llama) attend(s *torch.Scope, b *block, q, k, v *torch.Tensor) *torch.Tensor {
 	if b.layer.Chunk > 0 {
 		return m.attendChunks(s, b, q, k, v)
@@ -59,7 +60,7 @@ func (m *Llama) attendAtOnce(s *torch.Scope, b *block, q, k, v *torch.Tensor) *t
 	scales := m.config.Scales
 	B, T, H, D := q.Dim(0), q.Dim(1), q.Dim(2), q.Dim(3)
 	S, KV := k.Dim(1), k.Dim(2)
-	if past := S - T; b.layer.Window > 0 && past >= int64(b.layer.Window) { // no query attends to these
+	if past := S - T; b.layer.Window > 0 && past >= int64(b.layer.Window) { // no query attends to the oldest tokens
 		unseen := past - int64(b.layer.Window) + 1
 		k, v, S = k.Narrow(1, unseen, S-unseen), v.Narrow(1, unseen, S-unseen), S-unseen
 	}

@@ -50,7 +50,7 @@ type Norms struct {
 	After   bool // on the outputs of attention and feed-forward layer, before they are added
 	NotIn   bool // no norms on their inputs
 	Heads   bool // on each head of queries and keys
-	Unit    bool // on each rotated head, without weights; layers without positions have none
+	Unit    bool // on each rotated head, without weights; layers without positions have no such norms
 	All     bool // on all heads of queries together, and of keys
 	OneMore bool // they multiply by their weights plus one
 	Halves  bool // output norms are post_self_attn_layernorm and post_mlp_layernorm; input norms keep Llama's names
@@ -66,7 +66,7 @@ type Packed struct {
 type Scales struct {
 	Embedding float64 // rows of the embedding
 	Score     float64 // products of queries and keys
-	Residual  float64 // output of a half layer
+	Residual  float64 // output of a sublayer (attention or feed-forward)
 	Logits    float64
 
 	ScoreCap, LogitCap float64 // c·tanh(v/c) replaces scores and logits v; 0: no cap
@@ -77,7 +77,7 @@ type Layer struct {
 	Window int  // number of tokens that a token attends to, including itself; 0: all
 	Chunk  int  // tokens per chunk; a token attends only to tokens of its chunk; 0: all
 	Still  bool // queries and keys are not rotated by positions
-	Local  bool // they rotate by LocalRope
+	Local  bool // queries and keys rotate by LocalRope
 }
 
 // Experts describes the layers in which a token uses a few experts, and the choice of experts.

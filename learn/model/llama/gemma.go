@@ -45,8 +45,8 @@ func (l limit) or(p *hfconfig.Checker, field string, value float64) float64 {
 	return p.Number(field, l.value, 0, 1e-3, 1e9)
 }
 
-// gemma sets the common features of both: norms before and after, with weights to which one is
-// added, GELU, scaled embeddings, and windows in some layers.
+// gemma sets the common features of Gemma 2 and 3: norms before and after each sublayer, with one
+// added to their weights, GELU, scaled embeddings, and windows in some layers.
 func (c *Config) gemma(p *hfconfig.Checker, d hfconfig.Document, o own, every int) {
 	requireKeyValueHeads(p, d)
 	if a := o.HiddenActivation; a != nil && *a != "gelu_pytorch_tanh" {

@@ -29,7 +29,7 @@ func (c *Config) glm(p *hfconfig.Checker, d hfconfig.Document, o own, biases boo
 	c.Rope = rotary.ParsePart(p, d, c.MaxPositionEmbeddings, ropes...)
 }
 
-// varyGLM rotates neighbours together, and packs gate and up into one matrix.
+// varyGLM rotates neighbouring elements of a head together, and packs gate and up into one matrix.
 func varyGLM(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.glm(p, d, o, true)
 	c.Interleaved = true

@@ -10,7 +10,7 @@ type graniteFields struct {
 	Logits    *float64 `json:"logits_scaling"`
 }
 
-// varyGranite scales embeddings, scores, outputs of half layers, and logits.
+// varyGranite scales embeddings, scores, outputs of sublayers, and logits.
 func varyGranite(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	varyLlama(c, p, d, o)
 	c.Scales.Embedding = p.Number("embedding_multiplier", o.Embedding, 1, 1e-9, 1e9)

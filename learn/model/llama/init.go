@@ -84,7 +84,7 @@ func attentionShapes(c Config) map[string][]int64 {
 	return all
 }
 
-// feedForwardShapes returns the shapes of its feed-forward layer, or of its experts.
+// feedForwardShapes returns the shapes of a layer's feed-forward matrices, or of its experts.
 func feedForwardShapes(c Config, layer int) map[string][]int64 {
 	if c.sparse(layer) {
 		return expertShapes(c)

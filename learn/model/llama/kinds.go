@@ -185,7 +185,7 @@ const maxWindow = 1 << 30
 // or returns the window, the given one if the field is absent, or 0 for none.
 func (w window) or(p *hfconfig.Checker, tokens int) int { return w.size(p, "sliding_window", tokens) }
 
-// size is or for a field with another name.
+// size does the same as the method or, for a field with the given name.
 func (w window) size(p *hfconfig.Checker, field string, tokens int) int {
 	switch {
 	case !w.written:

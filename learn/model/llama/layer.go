@@ -48,7 +48,7 @@ type extras struct {
 	afterAttention, afterFeed *torch.Tensor // [HiddenSize]
 }
 
-// normNames contains the names of the norms of a half layer, for its input and its output.
+// normNames contains the names of the norms of a sublayer, for its input and its output.
 type normNames struct{ before, after string }
 
 // norms returns the names of the existing norms. post_attention_layernorm has one meaning in Llama
@@ -111,8 +111,8 @@ func (c Config) takeNorms(b *block, layer func(name string) *torch.Tensor) {
 	}
 }
 
-// fuse sets which halves of a layer are the same as Llama's, for which libtorch has fused
-// operations.
+// fuse determines which sublayers of a layer are the same as Llama's. libtorch has fused operations
+// for them.
 func (b *block) fuse(c Config) {
 	around := c.Norms
 	around.Heads, around.All, around.Unit = false, false, false
@@ -141,7 +141,7 @@ func (m *Llama) normal(x, weight *torch.Tensor) *torch.Tensor {
 	return x.RMSNorm(weight, m.config.RMSNormEps)
 }
 
-// add adds the output of a half layer to x, after its norm.
+// add adds the output of a sublayer to x, after the norm of the output.
 func (m *Llama) add(x, half, after *torch.Tensor) *torch.Tensor {
 	half = m.normal(half, after)
 	if scale := m.config.Scales.Residual; scale != 1 {
@@ -159,7 +159,8 @@ func (m *Llama) attentionBlock(s *torch.Scope, b *block, x *torch.Tensor, at tur
 	return m.add(x, m.attention(s, b, x, at), b.extra.afterAttention)
 }
 
-// attention returns the attention of a layer, x [B,T,HiddenSize] to the same, without the residual.
+// attention returns the attention of a layer for x [B,T,HiddenSize], in the same shape, without the
+// residual.
 func (m *Llama) attention(s *torch.Scope, b *block, x *torch.Tensor, at turned) *torch.Tensor {
 	q, k, v := m.project(s, b, x, at)
 	return m.output(b, m.attend(s, b, q, k, v))
@@ -207,7 +208,8 @@ func (m *Llama) feedForwardBlock(s *torch.Scope, b *block, x *torch.Tensor) *tor
 	return m.add(x, m.feedForward(s, b, x), b.extra.afterFeed)
 }
 
-// feedForward returns the feed-forward layer, x [B,T,HiddenSize] to the same, without the residual.
+// feedForward returns the output of the feed-forward layer for x [B,T,HiddenSize], in the same
+// shape, without the residual.
 func (m *Llama) feedForward(s *torch.Scope, b *block, x *torch.Tensor) *torch.Tensor {
 	normal := m.normal(x, b.norm)
 	if b.experts != nil {

@@ -47,8 +47,8 @@ type Options struct {
 	// Compute is the type of activations and of the copies of the weights for multiplication with
 	// them: F32, BF16 or F16. The weights themselves and their gradients are F32.
 	Compute torch.DType
-	// Recompute keeps only the input of each half layer for the backward pass and computes the rest
-	// a second time (Chen et al., arXiv 1604.06174). For models that differ from Llama, Gradient
+	// Recompute keeps only the input of each sublayer for the backward pass and computes the rest a
+	// second time (Chen et al., arXiv 1604.06174). For models that differ from Llama, Gradient
 	// keeps the input of each layer.
 	Recompute bool
 }
@@ -128,7 +128,7 @@ func (m *Llama) take(source *weights.Source) {
 			}
 			return source.TakeTogether(wanted...)
 		}
-		// Matrices that are multiplied by the same input are adjacent, for one product.
+		// Matrices with the same input are adjacent in memory, so that one product computes them.
 		b := block{layer: m.config.layer(i), bias: m.config.takeBiases(layer)}
 		if m.config.Packed.Attention {
 			b.packed.attention = layer(packedAttention)
@@ -223,7 +223,7 @@ func (m *Llama) Gradient(s *torch.Scope, ids, targets *torch.Tensor, share float
 	}, share)
 }
 
-// halvesAgain reports whether half layers are recomputed, instead of whole ones.
+// halvesAgain reports whether single sublayers are recomputed, instead of whole layers.
 func (m *Llama) halvesAgain() bool { return m.options.Recompute && m.config.notLlama() == "" }
 
 // positions returns the rotations of all tokens of ids [B,T].

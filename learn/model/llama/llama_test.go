@@ -232,8 +232,8 @@ func TestTooManyTokens(t *testing.T) {
 	golden.Message(t, "257 tokens", err)
 }
 
-// TestRecomputeIsTheSame checks that recomputed layers, or recomputed halves of layers, have the
-// same losses and gradients as stored layers.
+// TestRecomputeIsTheSame checks that recomputed layers, or recomputed sublayers, have the same
+// losses and gradients as stored layers.
 func TestRecomputeIsTheSame(t *testing.T) {
 	e := torchtest.Engine(t)
 	names := append([]string{"gqa", "tied", "mha", "long", "biases", "attention_bias", "mistral", "qwen2", "qwen2_tied"}, variants...)

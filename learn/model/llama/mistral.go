@@ -32,7 +32,8 @@ func varyMixtral(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.addExperts(p, e, "num_local_experts", func(int) bool { return true })
 }
 
-// requireKeyValueHeads requires the field in architectures whose published defaults differ.
+// requireKeyValueHeads requires num_key_value_heads in architectures whose published defaults
+// differ.
 func requireKeyValueHeads(p *hfconfig.Checker, d hfconfig.Document) {
 	if d.NumKeyValueHeads == nil { // absent and null mean different numbers
 		p.Fail("num_key_value_heads is missing")

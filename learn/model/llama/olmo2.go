@@ -2,8 +2,8 @@ package llama
 
 import "github.com/psyche-go/psyche/learn/model/hfconfig"
 
-// varyOLMo2 has norms after attention and feed-forward layer instead of before them, and one over
-// all heads of queries and one over all heads of keys.
+// varyOLMo2 uses norms after attention and feed-forward layer instead of before them, one norm over
+// all heads of queries, and one over all heads of keys.
 func varyOLMo2(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	noWindows(p, o)
 	c.olmo2(p, d)

@@ -13,7 +13,7 @@ func varyOLMo3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	c.windows(p, o, tokens, func(layer int) bool { return (layer+1)%4 != 0 })
 	localTheta := olmo3Theta
 	if *d.RopeTheta != localTheta && c.Layers != nil && (o.Ropes.Local == nil || o.Ropes.Local.RopeTheta == nil) {
-		p.Fail("rope_theta %v has two meanings for layers with windows, those of transformers 4 and 5: set rope_theta in full_attention and sliding_attention of rope_parameters", *d.RopeTheta)
+		p.Fail("transformers 4 and 5 use rope_theta %v differently in layers with windows: set rope_theta in full_attention and sliding_attention of rope_parameters", *d.RopeTheta)
 	}
 	c.layerRopes(p, d, o, &localTheta)
 }

@@ -14,9 +14,9 @@ type phiFields struct {
 	EmbeddingDropout float64 `json:"embd_pdrop"`
 }
 
-// varyPhi3 packs the matrices of queries, keys and values into one, and gate and up. It gives all
-// layers the same window. It may rotate only a part of each head, differently in long and in short
-// texts.
+// varyPhi3 packs the matrices of queries, keys and values into one, and the matrices of gate and up
+// into another. It gives all layers the same window. It may rotate only a part of each head,
+// differently in long and in short texts.
 func varyPhi3(c *Config, p *hfconfig.Checker, d hfconfig.Document, o own) {
 	d.RefuseBiases(p)
 	noWindows(p, o)

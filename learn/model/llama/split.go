@@ -16,9 +16,9 @@ var ErrSplit = errors.New("model cannot be split")
 
 // Split is a model in which several engines each compute a part of every layer (tensor parallelism:
 // Shoeybi et al., arXiv 1909.08053): some of the heads, and a part of the inner width of the
-// feed-forward layer. The input of a half layer is the same on all engines. Its outputs are added
-// in the order of the engines, so that the result does not depend on their speed. The first engine
-// computes the embedding and the head.
+// feed-forward layer. The input of a sublayer (attention or feed-forward) is the same on all
+// engines. The outputs of the engines are added in the order of the engines, so that the result
+// does not depend on their speed. The first engine computes the embedding and the head.
 //
 // A Split only computes gradients. Its methods must be called one at a time, outside Do.
 type Split struct {

@@ -15,10 +15,10 @@ type pass struct {
 	shape  []int64 // of the stream: [B,T,HiddenSize]
 	stream []float32
 	slope  []float32
-	halves [][]half // for each half layer, for each shard
+	halves [][]half // for each sublayer, for each shard
 }
 
-// half contains the tensors of a half layer that a shard keeps for the backward pass.
+// half contains the tensors of a sublayer that a shard keeps for the backward pass.
 type half struct{ in, out *torch.Tensor }
 
 // Gradient computes the mean cross-entropy of predicting targets from ids, both [B,T] flattened, as
@@ -62,7 +62,7 @@ func (p *Split) Gradient(ctx context.Context, ids, targets []int32, batch, token
 
 func (p *Split) first() *torch.Engine { return p.shards[0].model.engine }
 
-// forward adds half h of the layers to the stream.
+// forward adds the output of sublayer h to the stream. Each layer has two sublayers.
 func (a *pass) forward(ctx context.Context, h int) error {
 	a.halves[h] = make([]half, len(a.split.shards))
 	parts := make([][]float32, len(a.split.shards))
@@ -102,8 +102,8 @@ func (a *pass) head(ctx context.Context, targets []int32, share float64) (loss f
 	return loss, err
 }
 
-// backward adds the gradient through half h of the layers to the gradient of the stream, which
-// bypasses it.
+// backward adds the gradient through sublayer h, of two in each layer, to the gradient of the
+// stream. The stream's own gradient bypasses the sublayer.
 func (a *pass) backward(ctx context.Context, h int) error {
 	parts := make([][]float32, len(a.split.shards))
 	err := a.split.onAll(ctx, true, func(i int, scope *torch.Scope, _ *shard) error {

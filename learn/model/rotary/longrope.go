@@ -14,10 +14,10 @@ type LongRoPE struct {
 	TableScale      float64   // factor of cosines and sines
 }
 
-// ParseLongRoPE returns the rotary positions in Phi 3's config.json: "default" or "longrope", which
-// it also calls "su" and "yarn", for the first width elements of each head. positions is the
-// longest sequence, and original the longest of the original training if config.json does not
-// contain it.
+// ParseLongRoPE returns the rotary positions in Phi 3's config.json for the first width elements of
+// each head. Their type is "default" or "longrope", which Phi 3 also calls "su" or "yarn".
+// positions is the longest sequence. original is the longest sequence of the original training, for
+// a config.json that does not contain it.
 func ParseLongRoPE(p *hfconfig.Checker, d hfconfig.Document, positions, original, width int) Rope {
 	const name = "longrope"
 	written := d.Rope(p, 1, "default", name, "su", "yarn")

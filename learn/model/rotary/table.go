@@ -20,7 +20,7 @@ type Turns struct {
 }
 
 // Rows returns the tables of count positions from first on. If longer tables are needed, it computes
-// new ones, with spare capacity up to most positions.
+// new ones, with spare capacity. most is the maximum number of positions.
 func (t *Table) Rows(s *torch.Scope, first, count, most int64, turns func() Turns) (cos, sin *torch.Tensor) {
 	if t.positions < first+count {
 		t.Free()

@@ -11,7 +11,7 @@ import (
 type Yarn struct {
 	Factor             float64 // factor by which the context is longer
 	OriginalContext    float64 // tokens
-	BetaFast, BetaSlow float64 // rotations over that context: above fast unchanged, below slow slowed by Factor
+	BetaFast, BetaSlow float64 // rotations over OriginalContext: a pair with more than BetaFast is unchanged, with fewer than BetaSlow slowed by Factor
 	Truncate           bool    // the borders between these are rounded to whole elements
 	TableScale         float64 // factor of cosines and sines
 	// ScoreScale is an additional factor of the attention scores, used only by DeepSeek.

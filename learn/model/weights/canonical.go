@@ -40,7 +40,7 @@ func isBuffer(t safetensors.Tensor, layers int) bool {
 			}
 		}
 	}
-	// GPT-2 and similar programs call their causal mask bias.
+	// GPT-2 and similar models call the causal mask "bias".
 	mask := attention && name == "bias" && len(t.Shape) == 4 && t.Shape[0] == 1 && t.Shape[1] == 1 && t.Shape[2] == t.Shape[3]
 	return mask || slices.Contains(buffers, name)
 }

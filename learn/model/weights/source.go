@@ -78,8 +78,8 @@ func (s *Source) Take(name string, shape ...int64) *torch.Tensor {
 	return s.parameter(name, t)
 }
 
-// TakeBuffer returns the f32 tensor with a name and a shape, which is not trained. Otherwise it is
-// as Take. Close lists it.
+// TakeBuffer is Take for a tensor that is not trained. Close returns it among the
+// buffers.
 func (s *Source) TakeBuffer(name string, shape ...int64) *torch.Tensor {
 	t := s.read(s.scope, name, shape)
 	if t == nil {
@@ -245,7 +245,8 @@ func Copy(s *torch.Scope, parameters []torch.Parameter, tensors []safetensors.Te
 }
 
 // Refresh overwrites the parameters with the parameters of another engine's model of the same
-// config. It must be called inside Do with gradients off. No other code may use from meanwhile.
+// config. It must be called inside Do with gradients off. No other code may use the tensors in from
+// during the call.
 func Refresh(s *torch.Scope, parameters, from []torch.Parameter) error {
 	for i, p := range parameters {
 		err := s.Sub(func(*torch.Scope) error {

@@ -1,6 +1,6 @@
-// Grouped-query causal attention, and the half of a transformer layer around it. It computes one
-// block of queries at a time, over only the keys that the block may see. So neither direction ever
-// holds a [T,S] matrix of scores (see Dao et al., arXiv 2205.14135).
+// Grouped-query causal attention, and the attention sublayer of a transformer layer. Both compute one
+// block of queries at a time, over only the keys that the block may see. So neither the forward nor the
+// backward pass ever holds a [T,S] matrix of scores (see Dao et al., arXiv 2205.14135).
 //
 // Internally the heads come first: q [B*KV,T*G,D] with row t*G+g for query head kv*G+g, k and v
 // [B*KV,S,D]. The query heads of one group are rows of one matrix. The matrix shares keys and
@@ -168,7 +168,7 @@ struct CausalAttention : torch::autograd::Function<CausalAttention> {
   }
 };
 
-// ---- half a layer ----
+// ---- attention sublayer ----
 
 // x + attention(norm(x)), including the projections and positions.
 struct AttentionBlock : torch::autograd::Function<AttentionBlock> {

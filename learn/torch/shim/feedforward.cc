@@ -1,4 +1,4 @@
-// The feed-forward half of a transformer layer, x + down(SwiGLU(gate(norm(x)), up(norm(x)))).
+// The feed-forward sublayer of a transformer layer, x + down(SwiGLU(gate(norm(x)), up(norm(x)))).
 #include "pieces.h"
 
 namespace psyche {

@@ -26,7 +26,7 @@ var (
 	ErrModel = errors.New("not the dummy model")
 )
 
-// tensors and their elements, of the model.
+// Number of the model's tensors, and of the elements of each.
 const (
 	tensors  = 4
 	elements = 1024

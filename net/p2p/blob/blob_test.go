@@ -287,7 +287,7 @@ func TestFetchFailures(t *testing.T) {
 		{"announced as empty", hash, 0, b, errSize},
 		{"over the store's limit", hash, 1<<20 + 1, b, ErrFull},
 		{"absurd", hash, 1<<64 - 1, b, ErrFull},
-		{"just absurd", hash, 1<<63 + 5, b, ErrFull},
+		{"just above the largest int64", hash, 1<<63 + 5, b, ErrFull},
 		{"only a liar", hash, uint64(len(data)), liar, errCorrupt},
 	}
 	for _, test := range tests {

@@ -1,8 +1,8 @@
 // Package blob transfers immutable payloads between members, addressed by their BLAKE3 hash.
 //
 // A Store holds payloads and serves them to the members of a p2p.Node. It keeps small payloads in
-// memory and large ones in a folder, if it has one. If the preferred place is full, it uses the
-// other one. A member can also lend data that it already has in memory or in a file (Store.Lend,
+// memory and large ones in a folder, if it has one. If the preferred medium is full, it uses the
+// other. A member can also lend data that it already has in memory or in a file (Store.Lend,
 // Store.LendFrom).
 //
 // Fetch downloads ranges of a payload from all its holders concurrently. It verifies every 16 KiB
@@ -28,7 +28,7 @@
 // little-endian.
 //
 //	request:  hash [32]byte, offset uint64, length uint64
-//	response: status uint8 (0 slice follows, 1 not held, 2 no such range), slice
+//	response: status uint8 (0: the slice follows, 1: payload not held, 2: no such range), slice
 //
 // The slice consists of the payload's size as uint64, the parent hashes on the paths to the 16 KiB
 // groups of the range, in pre-order, and the bytes of the range. offset is a multiple of 16 KiB.

@@ -14,39 +14,40 @@ import (
 
 const (
 	maxParallel = 12 // concurrent ranges of one payload
-	perHolder   = 2  // concurrent ranges of one holder: one waits while the other is sent
-	maxStrikes  = 3  // failures of a holder that its deliveries do not outweigh
+	perHolder   = 2  // concurrent ranges of one holder, so that one is already requested while the other is sent
+	maxStrikes  = 3  // failures after which a holder is dropped; its deliveries permit more (worthwhile)
 	// worthwhile is the number of delivered bytes that outweigh one failure.
 	worthwhile = 8 << 20 // bytes
 	retryPause = 200 * time.Millisecond
 
-	// A busy holder is asked again, because requests of other members are not a failure. It may be
-	// busy maxBusy times, and once more for each busyWorth bytes that it has delivered.
+	// A busy holder is asked again, because it may be serving other members, which is not a failure.
+	// It may be busy maxBusy times, and once more for each busyWorth bytes that it has delivered.
 	maxBusy   = 16
 	busyWorth = 1 << 20 // bytes
 	busyPause = time.Second
-	// maxHangUps is how often in a row a holder may hang up. Afterwards it is asked on streams,
-	// where hanging up without reporting that it is busy is a failure.
+	// maxHangUps is how often in a row a holder may hang up on bulk connections. Afterwards the
+	// download uses ordinary streams. On a stream a holder can report that it is busy, so hanging up
+	// counts as a failure.
 	maxHangUps = 4
 
 	watchEvery = 100 * time.Millisecond
-	// slowGrace is the time that a range may take in any case.
+	// slowGrace is the time that every range may take, however slow its holder is.
 	slowGrace = time.Second
-	// slowShare is how many times slower than another holder one must be to lose its range.
+	// slowShare is the speed ratio at which another holder takes over a range.
 	slowShare = 8
-	// stallTime is how long a holder may send nothing. A holder without an alternative has
-	// loneTime.
+	// stallTime is how long a holder may send nothing if the payload has another holder. Otherwise
+	// it may take loneTime.
 	stallTime = 3 * time.Second
 	loneTime  = 10 * time.Second
-	// lackPause is the time after which a holder that did not have the payload is asked whether it
-	// has it now, while the download waits for other holders. It doubles up to maxLackPause.
+	// lackPause is the pause before a holder that did not have the payload is asked again, while the
+	// download waits for other holders. It doubles with each attempt, up to maxLackPause.
 	lackPause    = 2 * time.Second
 	maxLackPause = 8 * time.Second
 	// crawlRate is the lowest rate of an honest member, in bytes per second: its link has 0.25
 	// Mbit/s, and 120 members fetch from it.
 	crawlRate = 256
-	// unsureRate is in bytes per second. A range that arrives more slowly moves to an idle holder
-	// of unknown rate.
+	// unsureRate is a rate in bytes per second. A range that arrives more slowly moves to an idle
+	// holder whose rate is unknown.
 	unsureRate = 64 << 10
 )
 
@@ -61,7 +62,7 @@ type download struct {
 	active   map[*attempt]struct{}
 	results  chan *attempt
 	looks    chan look
-	attempts sync.WaitGroup // and looks
+	attempts sync.WaitGroup // goroutines of attempts and looks
 	failures []HolderError
 }
 
@@ -70,17 +71,17 @@ type holderState struct {
 	id        identity.ID
 	active    int
 	strikes   int
-	busy      int // number of times that it had no capacity, or hung up
-	hangUps   int // consecutive ones
+	busy      int // number of times that the holder had no capacity, or hung up
+	hangUps   int // consecutive times that the holder hung up
 	delivered uint64
 	slow      bool      // lost a range because it was slow
 	silent    bool      // lost a range because it sent nothing
 	ready     time.Time // earliest time of the next request
-	out       bool      // not asked any more
-	lacks     bool      // because it did not have the payload
+	out       bool      // the holder is not asked any more
+	lacks     bool      // out because the holder did not have the payload
 	looking   bool      // being asked whether it has the payload now
-	looks     int       // number of such questions
-	later     bool      // it had the payload at a later time
+	looks     int       // number of times that the holder was asked again
+	later     bool      // when asked again, the holder had the payload
 }
 
 // look is the answer to whether a holder that did not have the payload has it now.
@@ -99,10 +100,10 @@ type attempt struct {
 	asked   atomic.Int64  // nanoseconds from started until the request was sent; 0: not yet
 	arrived atomic.Uint64 // bytes of the response, verified or not
 	done    atomic.Uint64 // bytes verified
-	waited  time.Duration // for the first byte; 0: none came. Valid when the attempt is in results
-	moved   time.Time     // when it was sent, or arrived last grew; owned by the download
+	waited  time.Duration // wait for the first byte; 0: none came. Valid when the attempt is in results
+	moved   time.Time     // when the request was sent, or when arrived last grew; owned by the download
 	first   time.Time     // when arrived first grew; owned by the download
-	seen    uint64        // bytes that had arrived then; owned by the download
+	seen    uint64        // value of arrived at the last check; owned by the download
 	err     error         // valid when the attempt is in results
 }
 
@@ -190,11 +191,11 @@ func (d *download) assign(ctx context.Context) {
 	}
 }
 
-// isLate reports whether a holder is asked only if no other is left.
+// isLate reports whether the holder is asked only if no better holder is left.
 func (h *holderState) isLate() bool { return h.slow || h.silent }
 
-// choose takes a stream of the best holder that has one free. Late holders get a range only if no
-// other holder is working.
+// choose takes a stream of the best holder that has one free. Late holders (isLate) get a range only
+// if no other holder is working.
 func (d *download) choose() *holderState {
 	now := time.Now()
 	var free []identity.ID
@@ -286,7 +287,7 @@ func (d *download) finish(a *attempt) {
 	case errors.Is(a.err, errSize):
 		d.lose(h, a.err)
 		return
-	case errors.Is(a.err, errPreempted): // not a failure: it happens at most as often as the faster holder may fail
+	case errors.Is(a.err, errPreempted): // not a failure. It happens at most as often as the faster holder may fail
 		if a.done.Load() > 0 {
 			h.slow = true
 		} else {
@@ -314,13 +315,13 @@ func (d *download) lose(h *holderState, err error) {
 	if h.out {
 		return
 	}
-	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // a holder that claimed to have it later but did not is dropped
+	h.out, h.lacks = true, errors.Is(err, ErrNotHeld) && !h.later // a holder that claimed to have the payload now, but did not deliver it, is not asked again
 	h.ready = time.Now().Add(lackPause)
 	d.failures = append(d.failures, HolderError{h.id, err})
 	d.cancel(h, err)
 }
 
-// cancel ends all attempts with a holder, because its other range would end in the same way.
+// cancel ends all attempts with a holder, because its other range would fail for the same reason.
 func (d *download) cancel(h *holderState, err error) {
 	for a := range d.active {
 		if a.holder == h {
@@ -330,8 +331,8 @@ func (d *download) cancel(h *holderState, err error) {
 }
 
 // lookAgain asks holders that did not have the payload whether they have it now, while the download
-// waits for other holders. Those may be slow, or may send it only to some members, which then have
-// it.
+// waits for other holders. A slow or malicious holder may have sent the payload to some members
+// only, and these members can then deliver it.
 func (d *download) lookAgain(ctx context.Context) {
 	now := time.Now()
 	for _, h := range d.holders {
@@ -361,9 +362,9 @@ func (h *holderState) looked(found bool) {
 // errPreempted is the cause of cancelling an attempt whose range another holder delivers faster.
 var errPreempted = errors.New("another holder is faster")
 
-// watch takes ranges from holders that stall or that are much slower than another holder with a
-// free stream. Therefore a fetch survives a holder that died silently, which QUIC notices only
-// after half a minute, and a holder that sends one byte a second.
+// watch cancels ranges of holders that stall, or that are much slower than another holder with a
+// free stream. Therefore a fetch survives a holder that died silently, which QUIC notices only after
+// half a minute, and a holder that sends one byte a second.
 func (d *download) watch() {
 	now := time.Now()
 	for a := range d.active {
@@ -381,7 +382,7 @@ func (d *download) watch() {
 	for a := range d.active {
 		age, still := now.Sub(a.started), now.Sub(a.moved)
 		if d.isSilent(a, still) {
-			a.cancel(errPreempted) // without a penalty: it may be far away, or have much to send
+			a.cancel(errPreempted) // without a penalty: the holder may be far away, or have much to send
 			continue
 		}
 		if age < slowGrace {
@@ -390,9 +391,9 @@ func (d *download) watch() {
 		other := d.fastest(a.holder, false)
 		switch {
 		case other != nil && other.later && still >= slowGrace:
-			a.cancel(errPreempted) // it may be sending to many members
+			a.cancel(errPreempted) // without a penalty: the holder may be sending to many members
 		case still >= d.s.lone, age >= d.s.lone && float64(a.seen) < crawlRate*age.Seconds(), other != nil && still >= stallTime:
-			if d.node.Reaches(a.holder.id) { // else the relay may stall, or the member may have gone
+			if d.node.Reaches(a.holder.id) { // otherwise the relay may be at fault, or the member may have left
 				d.node.Penalise(a.holder.id, p2p.FaultStall, "blob "+d.into.key.hash.short())
 			}
 			a.holder.slow = true
@@ -403,19 +404,19 @@ func (d *download) watch() {
 	}
 }
 
-// isSilent reports whether nothing of a range has come for longer than holders usually take, and
-// there is another holder that was not silent and could be asked instead. A bulk connection takes
-// four one-way trips before it can send a request, which do not count as silence. A holder that was
-// silent is asked again if no other is left, and then has more time.
+// isSilent reports whether no byte of a range has come for longer than holders usually take, and
+// another holder that was not silent could be asked instead. The four one-way trips that a bulk
+// connection needs before it can send a request do not count as silence. A holder that was silent is
+// asked again if no other is left, and then has more time.
 func (d *download) isSilent(a *attempt, still time.Duration) bool {
 	return a.seen == 0 && !a.holder.isLate() && a.asked.Load() > 0 && still >= d.s.holders.answerTimeout() &&
 		slices.ContainsFunc(d.holders, func(h *holderState) bool { return h != a.holder && !h.out && !h.silent })
 }
 
-// fastest returns the best other holder that could take a range, now or after its own. Late holders
-// count only if late is true. They count for a holder that sends and has lost no range by being
-// slow: otherwise a cheat could send as slowly as it likes once all other holders were silent for a
-// moment.
+// fastest returns the best other holder that could take a range, now or after its own range. Late
+// holders count only if late is true. The caller sets late for a holder that sends and has not lost
+// a range by being slow. Otherwise a malicious holder could send as slowly as it likes once all
+// other holders had been silent for a moment.
 func (d *download) fastest(but *holderState, late bool) *holderState {
 	var best *holderState
 	for _, h := range d.holders {
@@ -429,18 +430,18 @@ func (d *download) fastest(but *holderState, late bool) *holderState {
 	return best
 }
 
-// gains reports whether the rest of a range would arrive much sooner from another holder, if there
-// is one: a holder that is known to be many times faster, or an idle holder without a different
-// range to fetch. coming is the time since the first byte. The time before belongs to the link and
-// to a connection's handshake.
+// gains reports whether the rest of a range would arrive much sooner from the other holder, if there
+// is one: because it is known to be many times faster, or because it is idle and has no other range
+// to fetch. coming is the time since the first byte of the range. The time before that byte is not
+// counted, because it depends on the link and on the handshake of a connection.
 func (d *download) gains(a *attempt, coming time.Duration, other *holderState) bool {
 	if other == nil || a.seen == 0 || coming < slowGrace {
-		return false // it may only be far away, or busy; watch ends it if it takes too long
+		return false // the holder may only be far away, or busy; watch cancels the range if it takes too long
 	}
 	rate, theirs := float64(a.seen)/coming.Seconds(), d.s.holders.rate(other.id)
 	idle := other.active == 0 && (len(d.pending) == 0 || other.isLate())
 	if theirs == 0 {
-		return idle && rate < unsureRate // its rate is unknown; below unsureRate it is worth a try
+		return idle && rate < unsureRate // the other holder's rate is unknown, but it is worth a try if this rate is below unsureRate
 	}
 	rest := float64(a.span.length - a.done.Load())
 	return rate*slowShare < theirs || idle && rest/max(rate, 1) > 2*rest/theirs+slowGrace.Seconds()

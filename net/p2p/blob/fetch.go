@@ -13,11 +13,11 @@ import (
 	"github.com/psyche-go/psyche/net/p2p"
 )
 
-const probeTimeout = 5 * time.Second // for one holder that is asked for a size
+const probeTimeout = 5 * time.Second // for one holder's proof of the payload's size
 
 // Errors of a whole fetch.
 var (
-	// ErrNoHolders means that no given holder is a member.
+	// ErrNoHolders means that none of the given holders is a member.
 	ErrNoHolders = errors.New("no holders")
 	// ErrTooLarge means that a payload is proven to be larger than the caller accepts.
 	ErrTooLarge = errors.New("blob too large")
@@ -35,8 +35,8 @@ func (e HolderError) Error() string { return e.Holder.Short() + ": " + e.Err.Err
 
 func (e HolderError) Unwrap() error { return e.Err }
 
-// FetchError is the reason why a payload could not be fetched: the failures of its holders.
-// errors.Is finds the reason of each of them.
+// FetchError is the reason why a payload could not be fetched: the failures of all holders that were
+// asked. errors.Is and errors.As examine each failure.
 type FetchError struct {
 	Hash     Hash
 	Failures []HolderError
@@ -59,7 +59,7 @@ func (e *FetchError) Unwrap() []error {
 	return errs
 }
 
-// flight is a fetch that several callers wait for.
+// flight is a running fetch, which several callers may wait for.
 type flight struct {
 	done chan struct{}
 	data []byte
@@ -73,11 +73,12 @@ type flightKey struct {
 	size uint64
 }
 
-// Fetch returns the payload with a hash and an announced size, from the store or from holders. The
-// store keeps it until it needs the space. Fetch asks all holders that are members, those with the
-// best record first, and holders without a record in the given order. Concurrent callers that want
-// the same payload share one fetch. Fetch ends when the payload is complete, when every holder has
-// failed, or with ctx. A later call does not fetch data again that was already verified.
+// Fetch returns the payload with the given hash and announced size, from the store or from holders.
+// The store keeps the payload until it needs the space. Fetch asks all holders that are members:
+// first the holders with the best record, then holders without a record, in the given order.
+// Concurrent callers that want the same payload share one fetch. Fetch ends when the payload is
+// complete, when every holder has failed, or with ctx. A later call does not fetch data again that
+// was already verified.
 //
 // Errors match ErrFull, ErrNoHolders or the error of ctx, or are a *FetchError.
 func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, holders []identity.ID) ([]byte, error) {
@@ -90,7 +91,7 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 			return data, nil
 		}
 		f, mine := s.board(key)
-		if f == nil { // it arrived meanwhile, or is on a disk that does not respond
+		if f == nil { // the payload arrived meanwhile, or is on a disk that does not respond
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("fetch blob %s: %w", hash.short(), ctx.Err())
 			}
@@ -113,8 +114,8 @@ func Fetch(ctx context.Context, n *p2p.Node, s *Store, hash Hash, size uint64, h
 	}
 }
 
-// board returns the flight for a payload, and whether the caller must run it because there was
-// none; nil if the payload is here.
+// board returns the flight for a payload. mine reports whether the caller must run the flight,
+// because there was none. f is nil if the store has the payload.
 func (s *Store) board(key flightKey) (f *flight, mine bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +148,8 @@ func fetch(ctx context.Context, n *p2p.Node, s *Store, key flightKey, holders []
 	return s.complete(p), nil
 }
 
-// complete gets the missing part of a partial. After an error it keeps the partial for later.
+// complete fetches the missing part of a partial. After an error it keeps the partial for a later
+// fetch.
 func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []identity.ID) error {
 	p.open()
 	if p.key.size == 0 && p.key.hash != emptyHash {
@@ -167,8 +169,8 @@ func complete(ctx context.Context, n *p2p.Node, s *Store, p *partial, holders []
 	}
 }
 
-// FetchUpTo is Fetch for a payload whose size is unknown: it first asks holders for a proof of the
-// size. The error matches ErrTooLarge if the size exceeds maxSize.
+// FetchUpTo is like Fetch, for a payload whose size is unknown: it first asks holders for a proof of
+// the size. The error matches ErrTooLarge if the size exceeds maxSize.
 func FetchUpTo(ctx context.Context, n *p2p.Node, s *Store, hash Hash, maxSize uint64, holders []identity.ID) ([]byte, error) {
 	if data, ok := s.Get(ctx, hash); ok {
 		if uint64(len(data)) > maxSize {

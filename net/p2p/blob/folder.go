@@ -26,7 +26,7 @@ const (
 	tempSuffix  = ".new"   // hash-….new: a payload that is being written
 	lockName    = "lock"
 
-	// staleAfter is how long a folder keeps files that no process uses.
+	// staleAfter is the age after which a folder's unused files are removed.
 	staleAfter = 7 * 24 * time.Hour
 )
 
@@ -45,9 +45,9 @@ type readerAt interface {
 // Close implements io.Closer.
 func (memory) Close() error { return nil }
 
-// folder is the disk storage of a store. The content of its files is trusted only after its hash
-// was compared, because other users of the disk, or a machine that lost power, may have changed the
-// files since they were written.
+// folder is the disk storage of a store. It verifies the hash of a file's content before it trusts
+// it, because other users of the disk, or a power failure, may have changed the files since they
+// were written.
 type folder struct {
 	dir  string
 	lock *os.File
@@ -129,8 +129,7 @@ func (b outboardBuffer) WriteAt(p []byte, offset int64) (int, error) {
 	return copy(b[offset:], p), nil
 }
 
-// remove removes a payload. A file that cannot be removed now becomes stale and is removed at a
-// later start.
+// remove removes a payload's file. If that fails, a later start of the store removes the stale file.
 func (f *folder) remove(h Hash) { _ = os.Remove(f.path(h)) }
 
 // restore adds the files that an earlier process left in the folder, oldest first.
@@ -188,8 +187,9 @@ func (s *Store) restore() error {
 	return nil
 }
 
-// isLeftover reports whether a file, which by its name belongs to a store, is useless: its process
-// was interrupted while it wrote the payload, or between removing a partial's two files.
+// isLeftover reports whether a file of a store, recognized by its name, is useless because its
+// process was interrupted: while it wrote the payload, or after it removed only one of a partial's
+// two files.
 func (f *folder) isLeftover(name string) bool {
 	stem := strings.TrimSuffix(name, filepath.Ext(name))
 	hash, _, _ := strings.Cut(stem, "-")
@@ -200,7 +200,7 @@ func (f *folder) isLeftover(name string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// onDisk returns the entry of a payload whose hash tree is computed on demand.
+// onDisk returns the entry of a payload whose hash tree will be computed on demand.
 func (s *Store) onDisk(key flightKey) *entry {
 	return &entry{hash: key.hash, size: key.size, room: &s.disk, outboard: sync.OnceValues(func() ([]byte, error) {
 		return s.folder.outboard(key.hash, key.size)

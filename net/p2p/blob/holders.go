@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	streamsPerHolder = 4   // of all fetches of a store together
-	maxKnown         = 512 // remembered holders that are no longer members
+	streamsPerHolder = 4   // by all fetches of a store together
+	maxKnown         = 512 // number of remembered holders above which former members are forgotten
 	// rateShare is the weight of a new measurement of a holder's rate.
 	rateShare = 0.3
-	// rateFloor is the minimum number of bytes for a measurement, because a small payload shows
-	// little about a rate.
+	// rateFloor is the minimum number of bytes for a measurement of the rate, because a small
+	// payload shows little about it.
 	rateFloor = 64 << 10 // bytes
 	// rateMemory is how long a measured rate is valid. Afterwards a slow holder is tried again.
 	rateMemory = 5 * time.Minute
 
 	// A holder is silent if no byte of its answer arrives within timeoutFactor times the longest
-	// recent wait, but at least leastTimeout. With each faster answer, the longest wait loses
+	// recent wait, but at least leastTimeout. Each shorter wait reduces the longest recent wait by
 	// waitShare of the difference.
 	timeoutFactor = 4
 	leastTimeout  = 500 * time.Millisecond
 	waitShare     = 0.05
-	// silentMemory is how long a holder that was silent is asked after the others.
+	// silentMemory is how long a holder that was silent is asked only after the other holders.
 	silentMemory = 30 * time.Second
 )
 
-// book contains a store's records about the holders that it fetches from.
+// book contains a store's records of the holders that it fetches from.
 type book struct {
 	mu    sync.Mutex
 	known map[identity.ID]*account
@@ -44,16 +44,16 @@ type account struct {
 	rate     float64 // bytes per second of one stream; 0: not measured
 	measured time.Time
 	load     int       // open streams to it
-	bulk     time.Time // time since which its streams are known to be slow; zero: they are not
-	silent   time.Time // time at which an attempt was ended because of silence; zero: it has delivered since
+	bulk     time.Time // time when its streams were last found slow; zero: never
+	silent   time.Time // time when an attempt was cancelled because of silence; zero: never, or it has delivered since then
 }
 
 // rank is the sort key of a holder.
 type rank struct {
 	avoided bool    // misbehaved, see p2p.Penalty
-	silent  bool    // did not answer the last request
+	silent  bool    // was silent recently
 	relayed bool    // reached through another member
-	wait    float64 // expected wait for the next byte, relative; 0: unknown
+	wait    float64 // relative expected wait, (open streams + 1) / rate; 0: unknown
 }
 
 func (b *book) account(id identity.ID, n *p2p.Node) *account {
@@ -102,10 +102,10 @@ type delivery struct {
 	bytes  uint64
 	waited time.Duration // wait for the first byte; 0: none came
 	took   time.Duration
-	silent bool // ended because nothing came
+	silent bool // cancelled because nothing came
 }
 
-// release returns the stream, with the measurements.
+// release returns the stream to the book, with the measurements of the attempt.
 func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	a.load--
 	switch {
 	case d.silent:
-		a.silent, a.rate = time.Now(), 0 // it may have gone
+		a.silent, a.rate = time.Now(), 0 // the holder may have left
 	case d.bytes > 0:
 		a.silent = time.Time{}
 	}
@@ -138,9 +138,9 @@ func (b *book) release(n *p2p.Node, id identity.ID, d delivery) {
 	a.measured = time.Now()
 }
 
-// answerTimeout returns how long a holder may take until the first byte if other holders could be
-// asked. Until there is a measurement it is stallTime, because all holders are slow on a slow link
-// that all use at the same time.
+// answerTimeout returns how long a holder may take to send its first byte if another holder could be
+// asked. Until a wait has been measured, it returns stallTime, because on a slow link that all
+// holders use at the same time, all of them are slow.
 func (b *book) answerTimeout() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,8 +164,9 @@ func (b *book) fresh(id identity.ID) float64 {
 	return 0
 }
 
-// slow reports whether a holder's streams are slow: a range would take at least slowTime. They
-// count as slow for rateMemory, because later measurements come from other connections.
+// slow reports whether a holder's streams are slow, so that a range of this length would take at
+// least slowTime. The finding is valid for rateMemory. During that time the holder is measured on
+// bulk connections, so new measurements do not apply to its streams.
 func (b *book) slow(id identity.ID, length uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,7 +192,7 @@ func (b *book) rank(n *p2p.Node, id identity.ID, best float64) rank {
 	switch rate := b.fresh(id); {
 	case rate > 0:
 		st.wait = float64(load+1) / rate
-	case load > 0: // is already being tried; others need not also try it
+	case load > 0: // its rate is being measured; no other range needs to try it
 		st.wait = float64(load+1) / max(best, 1)
 	}
 	return st
@@ -222,7 +223,7 @@ func eligible(n *p2p.Node, holders []identity.ID) []identity.ID {
 	return ids
 }
 
-// order sorts holders: the best first, and equal ones in the given order.
+// order sorts holders, the best first. Equal holders keep their given order.
 func (b *book) order(n *p2p.Node, holders []identity.ID) []identity.ID {
 	ranks := make(map[identity.ID]rank, len(holders))
 	best := 0.0

@@ -24,12 +24,12 @@ type lentFile struct {
 	lost func(error)
 }
 
-// Lend is Put for data that the caller keeps in memory until Drop anyway. The data does not count
-// against the store's limits and is never written to the folder. Lend computes the whole hash tree,
-// so that requests for a part of the data do not wait for it. For a gigabyte this takes a second or
-// more; a holder that delays its answer that long counts as silent.
+// Lend is like Put, for data that the caller keeps in memory until Drop anyway. The data does not
+// count against the store's limits and is never written to the folder. Lend computes the whole hash
+// tree, so that requests for a part of the data need not wait for it. For a gigabyte this takes a
+// second or more, and a holder that answers so late counts as silent.
 func (s *Store) Lend(data []byte) Hash {
-	if data == nil { // nil would mean that it is in a file
+	if data == nil { // nil would mean that the data is in a file
 		data = []byte{}
 	}
 	outboard, sum := bao.EncodeBuf(data, group, true)
@@ -43,12 +43,12 @@ func (s *Store) Lend(data []byte) Hash {
 	return h
 }
 
-// LendFrom is Lend for data in a file, which LendFrom reads once to hash it. The file must stay
-// open. Its opener leaves closing to the garbage collector, because a stream may still be sending
-// the data after Drop. Only the hash tree and the part being sent are in memory; if the data was in
-// memory before, it no longer is. The store verifies data against the hash before it sends it or
-// returns it from Get. If the data has changed or cannot be read, the store drops it and calls lost
-// with the reason, from any goroutine.
+// LendFrom is like Lend, for data in a file, which LendFrom reads once to hash it. The file must
+// stay open, even after Drop, because a stream may still be sending the data. The caller must
+// therefore leave closing it to the garbage collector. Only the hash tree and the part being sent
+// are in memory. The store verifies data against the hash before it sends it or returns it from Get.
+// If the data has changed or cannot be read, the store drops it and calls lost with the reason, from
+// any goroutine.
 func (s *Store) LendFrom(data *io.SectionReader, lost func(error)) (Hash, error) {
 	size := data.Size()
 	tree := make(outboardBuffer, bao.EncodedSize(int(size), group, true))
@@ -82,8 +82,8 @@ func (s *Store) read(e *entry) ([]byte, error) {
 	return data, nil
 }
 
-// checked reads a payload from a file, in whole groups, and compares them with the hash tree. Other
-// programs may change the file, and a receiver of wrong bytes penalises this member.
+// checked reads whole groups of a payload from a file and verifies them with the hash tree. Other
+// programs may change the file, and a receiver of wrong bytes would penalise this member.
 type checked struct {
 	readerAt
 	store    *Store
@@ -118,13 +118,13 @@ func (c checked) ReadAt(p []byte, offset int64) (int, error) {
 }
 
 const (
-	// diskReads is the number of answers that read from a disk at the same time. A disk that does
-	// not respond occupies only these slots, and payloads in memory stay available.
+	// diskReads is the number of answers that may read from a disk at the same time. A disk that
+	// does not respond occupies only these slots, so payloads in memory stay available.
 	diskReads = 8
-	diskTurn  = 2 * time.Second // maximum wait of the others
+	diskTurn  = 2 * time.Second // maximum wait of other answers for a slot
 )
 
-// errDiskTurn means that a disk does not respond.
+// errDiskTurn means that no slot for reading became free, because the disk does not respond.
 var errDiskTurn = errors.New("the disk does not answer")
 
 // fromDisk fills p from a file.

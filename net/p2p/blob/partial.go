@@ -15,15 +15,15 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// persistSize is the number of verified bytes after which they are recorded. A killed process has
-// to fetch at most that much again, for each running range.
+// persistSize is the number of verified bytes after which their spans are recorded in the journal. A
+// process that is killed has to fetch at most that much again for each running range.
 const persistSize = 1 << 20
 
 // partial contains the verified data of an incomplete payload. It outlives the fetch that started
 // it and, if it has a file, the process. While a fetch runs, only that fetch uses it.
 type partial struct {
 	key     flightKey
-	room    *room  // accounts for its reservation
+	room    *room  // medium on which its space is reserved
 	place   *place // nil while a fetch runs
 	path    string // its file; empty: memory only
 	missing []span // each at most maxRange; nil before open
@@ -35,7 +35,7 @@ type partial struct {
 	mu       sync.Mutex
 	file     *os.File // with the bytes
 	journal  *os.File // with the verified spans, 16 bytes each
-	broken   error    // reason why nothing is recorded any more
+	broken   error    // error after which nothing is recorded any more
 }
 
 // take returns the partial of a payload, with space reserved for it.
@@ -60,7 +60,7 @@ func (s *Store) take(key flightKey) (*partial, error) {
 	return p, nil
 }
 
-// shelve keeps an incomplete partial. The caller must hold s.mu.
+// shelve keeps an incomplete partial for later fetches. The caller must hold s.mu.
 func (s *Store) shelve(p *partial) {
 	s.partials[p.key] = p
 	p.place = p.room.add(func() { s.discard(p) }, cost(p.key.size))
@@ -88,13 +88,13 @@ func (s *Store) setAside(p *partial) {
 		s.discard(p)
 		return
 	}
-	if p.path != "" && p.broken == nil { // the file has it
+	if p.path != "" && p.broken == nil { // the file has the data
 		p.data, p.missing, p.restored, p.memory = nil, nil, 0, sync.Once{}
 	}
 	s.shelve(p)
 }
 
-// isEmpty reports whether nothing has been verified.
+// isEmpty reports whether no data has been verified.
 func (p *partial) isEmpty() bool {
 	missing := uint64(0)
 	for _, part := range p.missing {
@@ -125,7 +125,7 @@ func (s *Store) complete(p *partial) []byte {
 		fits := s.memory.makeRoom(cost(p.key.size))
 		s.logger.Warn("blob: a payload could not be written", "blob", p.key.hash.short(), "bytes", p.key.size, "kept_in_memory", fits, "err", err)
 		s.discard(p)
-		if !fits { // only the caller keeps the data; members fetch it from other holders
+		if !fits { // only the caller gets the data; members fetch it from other holders
 			return p.data
 		}
 		p.room = &s.memory
@@ -193,7 +193,7 @@ func (p *partial) load() (err error) {
 	return nil
 }
 
-// persist records that a part was verified.
+// persist records that a part of the payload was verified.
 func (p *partial) persist(part span) {
 	if part.length == 0 {
 		return
@@ -213,8 +213,8 @@ func (p *partial) persist(part span) {
 	p.broken = cmp.Or(p.broken, err)
 }
 
-// check compares the hash of a payload that an earlier process verified in part. If it is wrong,
-// the files were changed, and all data counts as missing again.
+// check verifies the hash of a payload that an earlier process had partly fetched. If the hash is
+// wrong, the files were changed, and all data counts as missing again.
 func (p *partial) check() bool {
 	if p.restored == 0 || blake3.Sum256(p.data) == p.key.hash {
 		return true
@@ -249,8 +249,8 @@ func encodeSpan(s span) []byte {
 	return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, s.offset), s.length)
 }
 
-// decodeSpans decodes a journal up to the first invalid entry: a partially written end, or a file
-// with other content.
+// decodeSpans decodes a journal up to the first invalid entry. Such an entry was only partially
+// written, or the file has other content.
 func decodeSpans(raw []byte, size uint64) []span {
 	var spans []span
 	for ; len(raw) >= spanSize; raw = raw[spanSize:] {

@@ -10,7 +10,7 @@ type room struct {
 	order list.List // of *place, oldest first
 }
 
-// place is an entry of a room that may be removed when space is needed.
+// place is an entry in a room's order that may be removed when space is needed.
 type place struct {
 	remove  func()
 	bytes   int64
@@ -24,7 +24,7 @@ func (r *room) add(remove func(), bytes int64) *place {
 	return p
 }
 
-// remove removes a place from the order. It does nothing for nil, which is not in the order.
+// remove removes a place from the order. It does nothing for a nil place.
 func (r *room) remove(p *place) {
 	if p == nil || p.element == nil {
 		return
@@ -46,9 +46,10 @@ func (r *room) makeRoom(need int64) bool {
 	return true
 }
 
-// GiveWay frees disk space for data that is more important. It deletes what may be removed from the
-// folder and moves retained payloads into memory as far as they fit. From then on, payloads that
-// fit into memory are not written to the folder. GiveWay returns the number of bytes that it freed.
+// GiveWay frees disk space for data that is more important than payloads. It deletes payloads that
+// are not retained from the folder, and moves retained payloads into memory as far as they fit. From
+// then on, payloads that fit into memory are not written to the folder. GiveWay returns the number of
+// bytes that it freed.
 func (s *Store) GiveWay() (freed int64) {
 	if s.folder == nil {
 		return 0

@@ -24,11 +24,11 @@ const (
 	oneWrite    = 32 << 10       // maximum size of a response that is sent with one write
 
 	servesPerPeer = 16
-	// servesTotal is well over a third of the members of the largest run, which is 256. Each may
-	// use a writeBuffer.
+	// servesTotal is the maximum number of concurrent answers. It is well over a third of 256, the
+	// members of the largest run. Each answer may use a writeBuffer.
 	servesTotal = 128
 	// minRate is the lowest allowed rate of a range, in bytes per second: an eighth of a link of
-	// 0.25 Mbit/s. A holder that stops is detected much earlier, by its silence.
+	// 0.25 Mbit/s. A receiver detects a holder that stops much earlier, by its silence.
 	minRate    = 4 << 10
 	roundTrips = 20 * time.Second
 )
@@ -131,7 +131,7 @@ func (s *Store) serve(r io.Reader, w io.Writer) error {
 		return err
 	}
 	err = sendSlice(w, statusOK, held.data, held.outboard, part)
-	if errors.Is(err, errUnread) { // other holders may have it
+	if errors.Is(err, errUnread) { // the payload may have other holders
 		_, err := w.Write([]byte{statusNotHeld})
 		return err
 	}

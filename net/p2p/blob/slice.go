@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// group is Bao's term for 1 KiB << 4 = 16 KiB hashed as one unit, which is also the amount that
-	// the widest vector instructions hash at once.
+	// group is the logarithm of the group size in KiB: Bao hashes groups of 1 KiB << 4 = 16 KiB as
+	// one unit. The widest vector instructions also hash this amount at once.
 	group     = 4
 	groupSize = 1024 << group
 	pairSize  = 64 // bytes of a parent: the hashes of its two subtrees
 )
 
-// errUnread means that nothing of a range could be read.
+// errUnread means that the start of a range could not be read, so that nothing was sent.
 var errUnread = errors.New("no byte of the range can be read")
 
 // span is a range of a payload: its offset is a multiple of 16 KiB, its length at most 4 MiB.
@@ -44,11 +44,13 @@ func (m memory) ReadAt(p []byte, offset int64) (int, error) {
 	return n, nil
 }
 
-// The slice of a range is the payload's size as uint64, little-endian; the parent hashes on the
-// paths to the range, in pre-order; and the bytes of the range. Bao puts the parents between the
-// groups. With all of them first, neither side has to move the bytes.
+// The slice of a range consists of the payload's size as uint64, little-endian, the parent hashes on
+// the paths to the range, in pre-order, and the bytes of the range. Bao's own format puts the
+// parents between the groups. Here all parents come first, so that neither side has to move the
+// bytes.
 
-// parentsOf returns the number of parents on the paths to the part of the n bytes at pos.
+// parentsOf returns the number of parents on the paths to those parts of a range that are in the n
+// bytes at pos.
 func parentsOf(part span, pos, n uint64) int {
 	if n <= groupSize || pos >= part.end() || pos+n <= part.offset {
 		return 0
@@ -57,8 +59,8 @@ func parentsOf(part span, pos, n uint64) int {
 	return 1 + parentsOf(part, pos, left) + parentsOf(part, pos+left, n-left)
 }
 
-// appendParents appends these parents. outboard is in Bao's format: all parents in pre-order.
-// parent is the index of the subtree's first one.
+// appendParents appends the parents that parentsOf counts. outboard is in Bao's format: all parents
+// in pre-order. parent is the index of the first parent of the subtree of the n bytes at pos.
 func appendParents(dst, outboard []byte, part span, parent, pos, n uint64) []byte {
 	if n <= groupSize || pos >= part.end() || pos+n <= part.offset {
 		return dst
@@ -119,8 +121,8 @@ func readFull(data io.ReaderAt, p []byte, pos uint64) error {
 	return nil
 }
 
-// decoder verifies the slice of a range as it arrives, in place. Data in the memory of the payload
-// is valid only after verified was called for it.
+// decoder verifies the slice of a range in place, as it arrives. Data in the payload's memory is
+// valid only after verified was called for it.
 type decoder struct {
 	r        io.Reader
 	part     span              // at most maxRange

@@ -12,9 +12,9 @@ import (
 	"lukechampine.com/blake3/bao"
 )
 
-// spillSize is the minimum size of a payload that is preferably stored on disk, if there is a
-// folder. Parts of a model have that size; most results of a round do not, and go to the disk only
-// if the memory is full.
+// spillSize is the minimum size of a payload that is preferably stored on disk, if the store has a
+// folder. Parts of a model have at least that size. Most results of a round are smaller, and go to
+// the disk only if the memory is full.
 const spillSize = 1 << 20
 
 // Errors of a store.
@@ -45,9 +45,9 @@ type Options struct {
 	Logger  *slog.Logger // may be nil
 }
 
-// Store holds payloads: small ones in memory, large ones in a folder if it has one, and either kind
-// in the other place if its own is full. A retained payload stays until Drop. The store removes
-// other payloads, and the data of incomplete ones, oldest first, when it needs the space.
+// Store holds payloads: small ones in memory, and large ones in a folder if it has one. If the
+// preferred medium is full, it uses the other. A retained payload stays until Drop. When the store
+// needs space, it removes other payloads and the data of incomplete payloads, oldest first.
 //
 // The limits apply to data from other members: Fetch fails with ErrFull rather than exceed them.
 // Put always keeps the node's own data, because the node must be able to serve it.
@@ -61,7 +61,7 @@ type Store struct {
 	memory   room
 	disk     room
 	folder   *folder // nil: memory only
-	spare    bool    // the disk is needed: memory is preferred
+	spare    bool    // disk space is needed for other data, so memory is preferred
 	blobs    map[Hash]*entry
 	partials map[flightKey]*partial
 	flights  map[flightKey]*flight
@@ -76,7 +76,7 @@ type entry struct {
 	room     *room                  // nil: data belongs to the caller and does not count as used space
 	place    *place                 // nil while the payload is retained
 	outboard func() ([]byte, error) // returns the hash tree, computed at the first call
-	reading  *reading               // by Get, from the file; nil: not being read
+	reading  *reading               // read of the file by Get; nil: none is running
 }
 
 // inFolder reports whether the payload is in the store's own folder.
@@ -130,7 +130,7 @@ func cost(size uint64) int64 {
 	return int64(size + 8 + pairSize*max(groups, 1) - pairSize)
 }
 
-// Put retains data and returns its hash. The caller must not modify data afterwards.
+// Put stores data, retains it and returns its hash. The caller must not modify data afterwards.
 func (s *Store) Put(data []byte) Hash {
 	outboard, sum := bao.EncodeBuf(data, group, true)
 	e := &entry{hash: Hash(sum), size: uint64(len(data)), data: data, outboard: made(outboard)}
@@ -146,7 +146,7 @@ func (s *Store) Put(data []byte) Hash {
 		}
 		if s.blobs[e.hash] == nil {
 			s.insert(e)
-		} else { // it arrived while it was written
+		} else { // the payload arrived while it was being written
 			e.room.used -= cost(e.size)
 			if e.inFolder() && !s.blobs[e.hash].inFolder() {
 				s.folder.remove(e.hash)
@@ -178,9 +178,9 @@ func made(outboard []byte) func() ([]byte, error) {
 	return func() ([]byte, error) { return outboard, nil }
 }
 
-// roomFor makes space for a payload and returns the medium: large payloads go to the disk, unless
-// it is to be spared, and small ones to memory. If the preferred one has no space, it returns the
-// other, or nil if neither has. The caller must hold s.mu.
+// roomFor makes space for a payload and returns its medium. Large payloads go to the disk, unless
+// disk space is needed for other data, and small ones to memory. If the preferred medium has no
+// space, roomFor returns the other, or nil if neither has space. The caller must hold s.mu.
 func (s *Store) roomFor(size uint64) *room {
 	first, second := &s.memory, &s.disk
 	if size >= spillSize && !s.spare {
@@ -194,7 +194,8 @@ func (s *Store) roomFor(size uint64) *room {
 	return nil
 }
 
-// insert adds a payload whose cost is already in used. The caller must hold s.mu.
+// insert adds a payload whose cost is already included in its room's used. The caller must hold
+// s.mu.
 func (s *Store) insert(e *entry) {
 	if e.data == nil && e.size == 0 {
 		e.data = memory{}
@@ -229,8 +230,8 @@ func (s *Store) Get(ctx context.Context, h Hash) ([]byte, bool) {
 	}
 }
 
-// reading is a read of a payload from its file, shared by all concurrent callers. On a disk that
-// does not respond a payload has at most one, which ends when the disk responds.
+// reading is a read of a payload from its file, shared by all concurrent callers. Each payload has
+// at most one. On a disk that does not respond, it ends only when the disk responds.
 type reading struct {
 	done chan struct{} // closed when the other fields are valid
 	data []byte
@@ -306,7 +307,7 @@ func (s *Store) drop(h Hash) {
 	}
 }
 
-// reserve makes space for a payload of size bytes before anything is stored for it, and returns the
+// reserve makes space for a payload of size bytes before any of its data is stored, and returns the
 // medium.
 func (s *Store) reserve(size uint64) (*room, error) {
 	s.mu.Lock()

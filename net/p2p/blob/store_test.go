@@ -431,7 +431,7 @@ func TestNothingIsLent(t *testing.T) {
 type used struct {
 	Blobs  int
 	Memory int64 // bytes of payloads, their hash trees, and running fetches
-	Disk   int64 // the same in the folder
+	Disk   int64 // bytes of the same in the folder
 }
 
 // usage returns the store's current usage.

@@ -18,18 +18,19 @@ var (
 	// errCorrupt means that a holder sent bytes that do not belong to the hash. The connection is
 	// authenticated and encrypted, so only the holder can have done that.
 	errCorrupt = errors.New("holder sent wrong bytes")
-	// errSize means that a holder's payload has another size than the announced one. One of the two
-	// is wrong, but it is unknown which one.
+	// errSize means that a holder's payload has another size than the announced one. It is unknown
+	// which of the two sizes is wrong.
 	errSize = errors.New("holder claims another size")
 	// errSlow means that a holder sent nothing for some seconds, almost nothing for longer, or much
 	// less than other holders.
 	errSlow = errors.New("holder is too slow")
 )
 
-// A bulk connection costs a range a handshake and a slow start. Over 20 Mbit/s and 100 ms, a round
-// whose results have 674 KB took 20.5 s with one, and 15.6 s on the existing connection. It pays
-// from bulkSize on, and from slowSize on if the existing connection is slow: over 5 Mbit/s and 100
-// ms, with 1 % of packets lost, such results took 5.0 s on it, and 1.6 s on a bulk connection.
+// A bulk connection costs a handshake and a TCP slow start. It pays for ranges of at least bulkSize,
+// or of at least slowSize if the existing connection is slow. Over 20 Mbit/s and 100 ms, a round
+// whose results have 674 KB took 20.5 s with a bulk connection, and 15.6 s on the existing
+// connection. Over 5 Mbit/s and 100 ms, with 1 % of packets lost, such results took 5.0 s on the
+// existing connection, and 1.6 s on a bulk connection.
 const (
 	bulkSize = 1 << 20
 	slowSize = 128 << 10
@@ -42,10 +43,10 @@ type source struct {
 	holder identity.ID
 	hash   Hash
 	bulk   bool // use a bulk connection for the range, if possible
-	// asked is called when a request has been sent, and earlier if no bulk connection is made for
-	// it. It may be nil.
+	// asked is called when a request has been sent. If the range cannot use a bulk connection, it is
+	// called earlier, before the request is sent. It may be nil.
 	asked func()
-	// arrived is called with the number of bytes that each read of the response returns. It may be
+	// arrived is called after each read of the response, with the number of bytes read. It may be
 	// nil.
 	arrived func(n int)
 }
@@ -64,7 +65,8 @@ func (r countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// read requests a range of a payload of size bytes. dst and verified are as in decoder.
+// read requests a range of a payload of size bytes. dst and verified have the same meaning as in
+// decoder.
 func (s source) read(ctx context.Context, size uint64, r span, dst func() []byte, verified func(int) error) error {
 	return s.exchange(ctx, request{s.hash, r.offset, r.length}, func(body io.Reader, claimed uint64) error {
 		if claimed != size {
@@ -123,8 +125,8 @@ func (s source) exchange(parent context.Context, r request, decode func(body io.
 	return nil
 }
 
-// timedOut adds the end of a context to err if that is the cause: the caller's context, or the time
-// limit of one range.
+// timedOut adds the reason to err if the end of a context caused it: the end of the caller's
+// context, or the time limit of one range.
 func timedOut(parent, ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errCorrupt) || errors.Is(err, errSize):
@@ -140,8 +142,8 @@ func timedOut(parent, ctx context.Context, err error) error {
 	return err
 }
 
-// receive reads without a buffer: a multiplexed stream has one, and the data goes directly into the
-// payload's memory.
+// receive reads a response without a buffer: a multiplexed stream already has a buffer, and the data
+// goes directly into the payload's memory.
 func (s source) receive(stream p2p.Stream, r request, decode func(body io.Reader, claimed uint64) error) error {
 	if _, err := stream.Write(r.encode()); err != nil {
 		return err

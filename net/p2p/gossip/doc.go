@@ -4,10 +4,9 @@
 // a message whose author is not in its member list, or that its handler rejects.
 //
 // Delivery is best effort. A node that joins later does not receive earlier messages, so state that
-// must not be lost has to be fetched (Node.Request, package blob) and never only gossiped.
-// Publishing the same bytes again reaches members that missed them, and does not run a handler
-// twice for the same message. Connected members recover within seconds after the streams between
-// them were lost.
+// must not be lost must also be available for fetching (Node.Request, package blob). Publishing the
+// same bytes again reaches members that missed them, and does not run a handler twice for the same
+// message. If the streams between connected members are lost, the members recover within seconds.
 //
 // Order of calls: p2p.New; Join; Node.SetMembers; Publish; Close.
 //

@@ -6,8 +6,8 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// recent contains the last messages, so that a message that is published again, or replayed after
-// gossipsub has forgotten it, is not handled again.
+// recent contains the last messages. It prevents that a message is handled again when its author
+// publishes it again, or when it is replayed after gossipsub has forgotten it.
 type recent struct {
 	ring [][sha256.Size]byte
 	next int
@@ -28,13 +28,13 @@ func keyOf(from identity.ID, data []byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// has reports whether it contains the message.
+// has reports whether the message is in r.
 func (r *recent) has(from identity.ID, data []byte) bool {
 	_, known := r.set[keyOf(from, data)]
 	return known
 }
 
-// add reports whether the message is new, and stores it in place of the oldest.
+// add reports whether the message is new, and if so stores it in place of the oldest message.
 func (r *recent) add(from identity.ID, data []byte) bool {
 	key := keyOf(from, data)
 	if _, known := r.set[key]; known {

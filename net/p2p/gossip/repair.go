@@ -18,15 +18,16 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 )
 
-// The library sends a peer its joined topics once, at the start of a stream, and opens that stream
-// when the peer has been identified. Both can be lost permanently while the connection works:
+// The gossipsub library announces its joined topics to a peer once, at the start of a stream. It
+// opens that stream when the peer has been identified. Both the announcement and the stream can be
+// lost permanently while the connection works:
 //
-//   - When its own stream to a peer ends, it forgets the topics of the peer. The peer's stream to
-//     us may belong to another connection, or to a faster successor, and then the peer has no
-//     reason to announce its topics again. This already happens when two members dial each other at
-//     the same moment, and one of the connections is then closed.
-//   - When it cannot open a stream, it waits for the next identification, and it ignores one that
-//     arrives during the attempt. After four ended streams it gives up.
+//   - When the library's own stream to a peer ends, it forgets the topics of the peer. The peer's
+//     stream to us may still work, because it belongs to another connection, or it may already have
+//     been replaced. Then the peer has no reason to announce its topics again. This already happens
+//     when two members dial each other at the same moment, and one of the connections is then closed.
+//   - When the library cannot open a stream, it waits until the peer is identified again, and it
+//     ignores an identification during the attempt. After four ended streams it gives up.
 //
 // Therefore we repeat both. The library ignores a repetition if nothing was lost.
 const (
@@ -40,7 +41,7 @@ const (
 func (r *router) repair(h host.Host) {
 	ticker := time.NewTicker(repairEvery)
 	defer ticker.Stop()
-	dropped, excess := uint64(0), uint64(0) // already reported
+	dropped, excess := uint64(0), uint64(0) // counts that were already logged
 	for {
 		select {
 		case <-r.ctx.Done():
@@ -91,8 +92,8 @@ func (r *router) offerLost(h host.Host) error {
 	return nil
 }
 
-// joined and left maintain the list of topics that is announced. left is called before the library
-// announces that we leave, so that no announcement can follow.
+// joined and left maintain the list of topics that the node announces. left is called before the
+// library announces that we leave, so that no announcement of the topic can follow.
 func (r *router) joined(topic string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,7 +125,8 @@ func (r *router) announcement() ([]byte, error) {
 	return slices.Concat(binary.AppendUvarint(nil, uint64(len(body))), body), nil
 }
 
-// announcingHost is the host passed to the library. Streams that it opens repeat the topics.
+// announcingHost is the host passed to the library. Streams that it opens announce the joined topics
+// again from time to time.
 type announcingHost struct {
 	host.Host
 	router *router
@@ -142,15 +144,16 @@ func (h announcingHost) NewStream(ctx context.Context, p peer.ID, protocols ...p
 	return a, nil
 }
 
-// announcingStream is a stream to a peer on which the joined topics are announced from time to
-// time. The library writes every packet with one call and ends every stream with Reset.
+// announcingStream is a stream to a peer on which the joined topics are announced from time to time.
+// It relies on two properties of the library: it writes every packet with one call and ends every
+// stream with Reset.
 type announcingStream struct {
 	network.Stream
 	cancel    context.CancelFunc
 	throttled io.Writer // the stream, limited to the node's upload rate
 
 	mu      sync.Mutex // serializes packets
-	greeted bool       // the library's first packet, which must come first, was written
+	greeted bool       // the library's first packet, which must precede all announcements, was written
 }
 
 func (s *announcingStream) Write(packet []byte) (int, error) {
@@ -159,7 +162,7 @@ func (s *announcingStream) Write(packet []byte) (int, error) {
 	s.greeted = true
 	n, err := s.throttled.Write(packet)
 	if err != nil {
-		s.cancel() // part of the packet may have been written, so that nothing can follow it
+		s.cancel() // part of the packet may have been written, so no other packet can follow
 	}
 	return n, err
 }
@@ -184,7 +187,7 @@ func (s *announcingStream) run(ctx context.Context, r *router) {
 		case <-ticker.C:
 		}
 		if err := s.announce(ctx, r); err != nil {
-			_ = s.Reset() // as in Write; the library notices and opens another stream
+			_ = s.Reset() // end the stream, as in Write; the library notices and opens another stream
 			return
 		}
 	}

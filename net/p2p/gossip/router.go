@@ -30,16 +30,16 @@ const (
 	// two seconds until the witnesses have it. Messages above the limit are not forwarded.
 	authorPerSecond = 20
 	authorBurst     = 256
-	// Limits for messages of one author that are older than its newest. A low limit loses nothing,
-	// because an honest author repeats its messages.
+	// Limits for messages of one author that are older than its newest message. The limits are low,
+	// because they lose nothing: an honest author repeats its messages.
 	latePerSecond = 2
 	lateBurst     = 32
-	// overtaken is how many newer messages may arrive before a message that still counts as new.
-	// Messages take several paths, and their signatures are verified concurrently.
+	// overtaken is the number of newer messages that may arrive before a message while it still
+	// counts as new. Messages take several paths, and their signatures are verified concurrently.
 	overtaken = 64
-	// Limits for messages that one peer sends as their author. Exceeding them is the peer's fault,
-	// independent of other members. The burst covers messages that a link delays when it stalls for
-	// half a minute.
+	// Limits for messages that a peer sends and has also authored. Exceeding them is the peer's
+	// fault, independent of other members. The burst covers messages that a link delays when it
+	// stalls for half a minute.
 	ownPerSecond = 2 * authorPerSecond
 	ownBurst     = 4 * authorBurst
 	// Limits for all messages through one peer. Exceeding them is not a fault, because the messages
@@ -47,8 +47,8 @@ const (
 	// is 256, cannot send this many for long.
 	messagesPerSecond = 2000
 	messagesBurst     = 8192
-	// The last part of that is reserved for authors that used at most one part in quietShare of
-	// their burst.
+	// The last messagesForQuiet messages of that burst are reserved for quiet authors: authors that
+	// have used at most 1/quietShare of the burst for one author.
 	messagesForQuiet = messagesBurst / 2
 	quietShare       = 8
 	topicsPerPeer    = 32
@@ -69,22 +69,23 @@ type router struct {
 	topics map[string]struct{} // joined by this node
 }
 
-// budget is the part of its limits that one peer has used.
+// budget contains one peer's limiters, which record how much of its limits the peer has used.
 type budget struct {
 	messages *rate.Limiter // all messages through it
 	own      *rate.Limiter // messages that it sent as their author
 	topics   map[string]struct{}
 
-	// As an author, whichever peer forwarded the message. Any peer can send old messages again, so
-	// they do not use the limit of new ones. A sequence number does not show the age of its
-	// message: the library numbers messages from the time at which it was started.
+	// The following fields count the peer's messages as an author, whichever peer forwarded them.
+	// Any peer can send old messages again, so old messages do not use the limit of new ones. A
+	// sequence number does not show the age of its message, because the library numbers messages
+	// from the time at which it was started.
 	newest uint64        // sequence number
-	fresh  *rate.Limiter // messages with a higher number than all before, or one of the last numbers
+	fresh  *rate.Limiter // messages with a new highest number, or fewer than overtaken numbers below the highest
 	late   *rate.Limiter // all other messages
 }
 
-// limiter returns the limiter for a message of the author with a sequence number; 0 means a message
-// without one.
+// limiter returns the limiter for a message of the author with the given sequence number. 0 stands
+// for a message without a valid number.
 func (b *budget) limiter(number uint64) *rate.Limiter {
 	if number > b.newest || number > 0 && b.newest-number < overtaken {
 		return b.fresh
@@ -99,8 +100,8 @@ func routerOf(n *p2p.Node) (*router, error) {
 		var err error
 		r.pubsub, err = pubsub.NewGossipSub(ctx, announcingHost{h, r},
 			pubsub.WithMessageSignaturePolicy(pubsub.StrictSign),
-			// Otherwise a message published before the first heartbeat after joining goes to an
-			// empty mesh and is lost without an error.
+			// Without this option, a message published before the first heartbeat after joining
+			// would go to an empty mesh and be lost without an error.
 			pubsub.WithFloodPublish(true),
 			pubsub.WithPeerFilter(func(p peer.ID, _ string) bool { return n.Allows(p) }),
 			pubsub.WithAppSpecificRpcInspector(r.inspect),
@@ -142,22 +143,22 @@ func (r *router) inspect(from peer.ID, rpc *pubsub.RPC) error {
 		return errFlood
 	}
 	messages := len(rpc.GetPublish())
-	rpc.Publish = r.sift(from, rpc.GetPublish()) // the rest of the packet costs almost nothing
+	rpc.Publish = r.sift(from, rpc.GetPublish()) // the rest of the packet needs no limit, because it costs almost nothing
 	r.dropped.Add(uint64(messages - len(rpc.GetPublish())))
 	return nil
 }
 
-// speaks counts messages that a peer sent as their author, and reports whether it is within its
-// limits.
+// speaks counts messages that a peer sent as their author, and reports whether the peer is within
+// its limits.
 func (r *router) speaks(from peer.ID, own int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return own == 0 || r.budget(from).own.AllowN(time.Now(), own)
 }
 
-// sift counts messages that came through a peer and returns those within its limits. If the limit
-// is nearly reached, messages of authors that send much are dropped first. Nothing counts against
-// an author here, because signatures are verified later.
+// sift counts messages that came through a peer and returns the messages within the peer's limits.
+// If the limit is nearly reached, sift first drops messages of authors that send much. It does not
+// count a message against its author, because the signature is verified later.
 func (r *router) sift(from peer.ID, messages []*pb.Message) []*pb.Message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -207,8 +208,8 @@ func (r *router) penalise(p peer.ID, fault p2p.Fault, detail string) {
 	}
 }
 
-// budget returns the budget of a peer. It removes the budgets of former members when the map has
-// grown. The caller must hold r.mu.
+// budget returns the budget of a peer. When the map has grown large, it removes the budgets of
+// former members. The caller must hold r.mu.
 func (r *router) budget(p peer.ID) *budget {
 	b, ok := r.peers[p]
 	if ok {

@@ -33,8 +33,8 @@ func peerScore(n *p2p.Node) (*pubsub.PeerScoreParams, *pubsub.PeerScoreThreshold
 			return n.GraveScore(id)
 		},
 		AppSpecificWeight: 1,
-		// For peers that break the rules of the mesh, for example by rejoining too soon. Many
-		// members behind one address are not a fault.
+		// This penalises peers that break the rules of the mesh, for example by rejoining too soon.
+		// Many members behind one IP address are not a fault.
 		BehaviourPenaltyWeight:    -1,
 		BehaviourPenaltyThreshold: 6,
 		BehaviourPenaltyDecay:     pubsub.ScoreParameterDecay(10 * time.Minute),
@@ -50,7 +50,7 @@ func peerScore(n *p2p.Node) (*pubsub.PeerScoreParams, *pubsub.PeerScoreThreshold
 	}
 }
 
-// topicScore returns the parameters for one topic: only invalid messages count.
+// topicScore returns the parameters for one topic. Only invalid messages affect the score.
 func topicScore() *pubsub.TopicScoreParams {
 	return &pubsub.TopicScoreParams{
 		SkipAtomicValidation:           true,

@@ -22,8 +22,8 @@ const (
 
 	maxTopicName = 128 // bytes
 	// maxEnvelope is the maximum size of a message including its topic, its author and its
-	// signature. Without it, authors could hide additional data there, which all members would
-	// forward.
+	// signature. Without this limit, authors could hide additional data in these fields, and all
+	// members would forward it.
 	maxEnvelope = MaxMessage + maxTopicName + 256
 	remembered  = 8192 // messages kept to recognise repetitions
 )
@@ -41,9 +41,9 @@ var (
 )
 
 // Handler processes one message of another member before the node forwards it. An error other than
-// ErrIgnored means that no honest member forwards such a message; the member that did is penalised.
-// Handlers may run concurrently. A Handler must not block, and must not call Topic.Close. It may
-// keep and modify data.
+// ErrIgnored means that no honest member would forward this message, and the node penalises the
+// member that forwarded it. Handlers may run concurrently. A Handler must not block, and must not
+// call Topic.Close. It may keep and modify data.
 type Handler func(from identity.ID, data []byte) error
 
 // errPanicked means that a handler panicked.
@@ -64,7 +64,7 @@ type Topic struct {
 	err    error         // of leaving; valid after done
 
 	handling sync.RWMutex // held for reading by handlers
-	quiet    bool         // under handling: no more calls of handlers
+	quiet    bool         // guarded by handling; no handler is called any more
 
 	mu   sync.Mutex
 	seen *recent
@@ -134,7 +134,7 @@ func (t *Topic) validate(_ context.Context, _ peer.ID, m *pubsub.Message) pubsub
 	return t.hear(m.GetFrom(), m.GetData())
 }
 
-// hear delivers a new message, and decides whether it is forwarded.
+// hear delivers a new message to the handler, and decides whether it is forwarded.
 func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
 	t.handling.RLock()
 	defer t.handling.RUnlock()
@@ -156,7 +156,8 @@ func (t *Topic) hear(author peer.ID, data []byte) pubsub.ValidationResult {
 	return pubsub.ValidationAccept
 }
 
-// repeats reports whether a message was received before. remember stores it.
+// repeats reports whether a message was received before. If remember is set, it also stores the
+// message.
 func (t *Topic) repeats(from identity.ID, data []byte, remember bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 // Wait bounds every wait of a test. A passing test never reaches it.
 const Wait = 20 * time.Second
 
-// Loopback are the default listen addresses of a node.
+// Loopback contains the default listen addresses of a node.
 var Loopback = []string{"/ip4/127.0.0.1/tcp/0", "/ip4/127.0.0.1/udp/0/quic-v1"}
 
 // Key returns a key that depends only on name.
@@ -42,7 +42,7 @@ func Node(t testing.TB, name string, listen ...string) *p2p.Node {
 	return n
 }
 
-// Peers returns the member list of nodes.
+// Peers returns a member list that contains nodes.
 func Peers(nodes ...*p2p.Node) []p2p.Peer {
 	peers := make([]p2p.Peer, 0, len(nodes))
 	for _, n := range nodes {

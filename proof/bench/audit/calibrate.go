@@ -22,7 +22,7 @@ import (
 	"github.com/psyche-go/psyche/proof/bench/rawlog"
 )
 
-// cuts are the options with which workers cut the model.
+// cuts are the options with which workers cut the model into chunks.
 func cuts(decay float64) momenta.Options {
 	return momenta.Options{Decay: float32(decay), TopK: topK, Edge: chunkEdge, Signs: true, Run: sha256.Sum256([]byte(runID))}
 }
@@ -224,7 +224,7 @@ func (c *calibration) challenge(step uint32, t int) []uint32 {
 	return audit.Chunks(seed, step, momenta.Key(t), c.cut.Shapes, audit.DefaultChunks, nil)
 }
 
-// follow applies the step to the shadows of the first trainer.
+// follow applies the step to the shadow attackers, which follow the first trainer.
 func (c *calibration) follow(step uint32, update [][]float32, honest *momenta.State) error {
 	for _, s := range c.shadows {
 		next, err := c.cut.Advance(s.state, step, s.change(step, s, c.cut, update), nil)
@@ -276,7 +276,7 @@ func (c *calibration) audit(step uint32, batches [][][]int32, answers [][]answer
 			}
 		}
 		if c.Count || !c.Attacks || int(step/c.Every)%len(c.workers) != t {
-			continue // attackers take turns with the stacks
+			continue // in each audited step, only one trainer is also attacked
 		}
 		s, err := c.scene(step, t, batches, answers, states)
 		if err != nil {

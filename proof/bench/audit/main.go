@@ -9,9 +9,9 @@ import (
 )
 
 type commands struct {
-	Calibrate   calibrateCommand   `cmd:"" help:"Audit honest trainers of all stacks, and attackers, and write a log."`
+	Calibrate   calibrateCommand   `cmd:"" help:"Audit honest trainers with all combinations of libraries (stacks), and attackers, and write a log."`
 	Table       tableCommand       `cmd:"" help:"Print the results in the logs as Markdown tables."`
-	Rounds      roundsCommand      `cmd:"" help:"Audit rounds of local steps by trainers of all stacks, and attackers, and write a log."`
+	Rounds      roundsCommand      `cmd:"" help:"Audit rounds of local steps by trainers with all combinations of libraries (stacks), and by attackers, and write a log."`
 	RoundsTable roundsTableCommand `cmd:"" help:"Print the results in the logs of rounds as a Markdown table."`
 	Worker      workerCommand      `cmd:"" hidden:"" help:"Run a trainer of a stack for calibrate."`
 

@@ -92,8 +92,8 @@ func printTables(out io.Writer, rows []row) {
 	printShadows(out, kinds, byKind)
 }
 
-// printShadows prints the choices of the shadows below the limits, for each tenth of the longest
-// run.
+// printShadows prints what the shadow attackers chose while they stayed below the limits, at four
+// times in the run.
 func printShadows(out io.Writer, kinds []string, byKind map[string][]row) {
 	_, _ = fmt.Fprintf(out, "\n| cheater without audits | share of the sent coefficients that the cheater chose, at 25, 50, 75, 100 %% of the run | share that an honest trainer sends too | share with the sign opposite to an honest trainer's |\n|---|---|---|---|\n")
 	for _, kind := range kinds {

@@ -31,9 +31,9 @@ func printAttacked(groups []*group) {
 	fmt.Println()
 }
 
-// alone returns the group of the honest members alone, with the same settings. With audits members
-// may send more coefficients, because they send less often, and are compared with members that do
-// not.
+// alone returns the group of runs with the honest members alone and the same settings. Members with
+// audits may send more coefficients, because they send less often. They are compared with members
+// without audits that do not.
 func (g *group) alone(groups []*group) *group {
 	want := g.runs[0].settings
 	want.Clients -= want.Attackers

@@ -16,8 +16,8 @@ import (
 )
 
 type commands struct {
-	Run   runCommand   `cmd:"" help:"Train once and write its log."`
-	Plan  planCommand  `cmd:"" help:"Train every run of a list that has no log."`
+	Run   runCommand   `cmd:"" help:"Run one training and write its log."`
+	Plan  planCommand  `cmd:"" help:"Run every training of a list that has no log."`
 	Table tableCommand `cmd:"" help:"Print the comparison as Markdown tables."`
 }
 

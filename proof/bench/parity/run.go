@@ -65,7 +65,7 @@ type runCommand struct {
 
 	Audited bool `json:",omitempty" help:"Local steps: reset the running means to zero in each round, as runs with audits do."`
 
-	OneReplica   bool   `json:",omitempty" help:"DisTrO: clients share a replica, and have only separate momenta."`
+	OneReplica   bool   `json:",omitempty" help:"DisTrO: let the clients share one replica; only their momenta are separate."`
 	Attackers    uint64 `json:",omitempty" help:"Number of clients with a shared replica that attack in every step."`
 	Attack       string `json:",omitempty" help:"Attack: sign-flip, noise, negated-copy, injection, bounded-injection, lonely, withheld, half-batch, old-batch, copy, drift, drift-sent, stuffed or stuffed-often."`
 	Verification int    `json:",omitempty" name:"verification-percent" help:"Percentage of clients that audit in a step instead of training, if clients share a replica; 0 means no audits."`

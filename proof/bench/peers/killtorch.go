@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/proof/testbed"
 )
 
-// killTorch is killed for a PyTorch system.
+// killTorch makes the measurement of killed for a PyTorch system.
 func (b *bench) killTorch(ctx context.Context, s system, dir string) (*killed, error) {
 	var more []string
 	if s.Torchrun {

@@ -9,7 +9,7 @@ import (
 
 // Parts of a round. Parts with computation come from spans, the others from the client's waits.
 const (
-	partSettle   = "settle"         // waiting for the results to apply now, deciding what counts
+	partSettle   = "settle"         // waiting for the results to apply now, and deciding which of them count
 	partDecode   = event.SpanDecode // reading results
 	partApply    = "apply"          // moving the weights; includes decoding if it is not reported separately
 	partTokens   = "tokens"         // reading tokens, and everything else before training
@@ -19,7 +19,7 @@ const (
 	partSlowest  = "slowest"        // until the last client has announced its result
 	partGossip   = "gossip"         // until the last announcement has arrived
 	partFetch    = "fetch"          // until the last result has arrived and is verified
-	partWitness  = "witness"        // until the host has acknowledged this client's proof, or continues before
+	partWitness  = "witness"        // until the host has acknowledged this client's proof, or the round continues without it
 	partQuorum   = "quorum"         // until the host publishes RoundWitness
 	partLate     = "late"           // until the host publishes the next round
 	partPush     = "push"           // until the next round's state has arrived
@@ -107,7 +107,7 @@ func stagesOf(step uint32, r *clientRound, spans []span, h *hostRecord, slowest 
 	return append(stages, stage{partPush, r.end})
 }
 
-// nameOf returns the part of the time from a moment to the next cut.
+// nameOf returns the part that contains the time from a moment to the next boundary.
 func nameOf(at time.Time, spans []span, stages []stage, fetched span) string {
 	for _, part := range computing {
 		if slices.ContainsFunc(spans, func(s span) bool { return s.part == part && within(at, s) }) {

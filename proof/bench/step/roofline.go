@@ -10,9 +10,9 @@ import (
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
-// stepFLOPs counts the floating-point operations of the matrix products of a step, per token: 2 per
-// weight and token forward and 4 backward, and for the attention scores and the weighted sums the
-// half that a causal mask leaves. Recomputed products count once.
+// stepFLOPs counts the floating-point operations per token in the matrix products of a step: 2 per
+// weight in the forward pass and 4 in the backward pass. Of the attention scores and the weighted
+// sums it counts the half that a causal mask leaves. Recomputed products count once.
 func stepFLOPs(path string, tokens int) (float64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -15,8 +15,8 @@
 // possible, New and Add return ErrUnsupported.
 //
 // The rate of a link may differ between the two directions. Packets wait in a FIFO queue or in fair
-// queues like fq_codel. The size of a queue is a time at the rate of the link: one second is a
-// bloated router.
+// queues like fq_codel. The size of a queue is the time in which it empties at the rate of the link. A
+// queue of one second is typical of a router with bufferbloat.
 //
 // AddThis makes the machine itself a host, and Reach lets a host use a service on the machine's
 // loopback address.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxQueue is the default size of a queue, in bytes. A link with a larger bandwidth-delay product
-// has a queue of that size.
+// maxQueue is the default size of a queue, in bytes. If the bandwidth-delay product of a link is
+// larger, its queue has the size of this product.
 const maxQueue = 256 << 10
 
 // queue returns the size of the queue at a rate, in bytes.

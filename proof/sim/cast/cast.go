@@ -62,8 +62,8 @@ func (c *Cast) add() *Member {
 
 // appointLiars chooses the Byzantine clients and their behaviours. Fewer than a third of any
 // committee of witnesses make false claims. Byzantine trainers are at most an eighth of the clients
-// per kind. In runs with a coalition, which may exceed this share of a committee, there are no
-// others.
+// per kind. A coalition may exceed this share of a committee. In runs with a coalition, there are no
+// other Byzantine clients.
 func (c *Cast) appointLiars(seed uint64, plan *scenario.Plan) {
 	n := len(c.Members)
 	if plan.Links != nil && plan.Faults&scenario.Gang == 0 {

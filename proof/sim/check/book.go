@@ -55,7 +55,7 @@ type Checker struct {
 	Convicted   map[coordinator.Fault]int // number of ejections by votes, in all histories
 	replicas    map[uint32][32]byte       // by step, from the first honest client
 	expectation *coordinator.State        // after the last crash
-	lostActions []disk.Signature          // in that crash
+	lostActions []disk.Signature          // actions lost in the last crash
 	healedAt    int64
 	healedStep  uint32
 	outvoted    bool // too few honest members to record the checkpoint of the newest epoch
@@ -202,7 +202,7 @@ type tried struct {
 type courts struct {
 	trials     []*tried
 	complaints map[coordinator.ClientID]int    // of present and former members of the epoch
-	between    map[coordinator.ClientID]int    // received since the end of the previous epoch
+	between    map[coordinator.ClientID]int    // complaints received since the end of the previous epoch
 	kept       map[coordinator.ClientID]uint32 // last epoch from which an ejected client is excluded
 }
 
@@ -292,7 +292,7 @@ func challengesOf(s *coordinator.State) challenges {
 type reports struct {
 	said   map[coordinator.ClientID]coordinator.Recorded // newest report of each member
 	commit coordinator.Recorded                          // newest model with enough reports during the rounds
-	holds  map[coordinator.ClientID]bool                 // members that reported it and did not return since
+	holds  map[coordinator.ClientID]bool                 // members that reported commit and did not return since
 }
 
 // reportsOf reads reports from a state that was recovered after a crash.

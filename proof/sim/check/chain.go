@@ -168,8 +168,9 @@ func (c *chain) adopt(l *link, step uint32, payloads [][]byte) bool {
 	return l.decided
 }
 
-// completes reports whether skipped results, which are not applied, complete the leaves from a slot
-// on to the leaves of the root. Slots have a few results each. tries limits the tested roots.
+// completes reports whether the leaves, completed with skipped results, have the root. Skipped
+// results are in the tree, but are not applied, so the leaves of their slots are unknown. completes
+// tries the results of each such slot from slot on, which are a few. tries limits the tested roots.
 func (c *chain) completes(l *link, step uint32, leaves [][32]byte, slot int, tries *int) bool {
 	for ; slot < len(l.slots); slot++ {
 		a := l.slots[slot]

@@ -260,7 +260,7 @@ func (c *Checker) Stepped(p Client) {
 	if !known {
 		c.replicas[step] = hash
 	} else if first != hash {
-		ours, theirs := hash, first // they are allocated only here
+		ours, theirs := hash, first // copies, so that memory is allocated only in this case
 		c.Violate(SameReplica, "%s has %x after step %d, another honest client has %x", p.Member().Name(), ours[:4], step, theirs[:4])
 	}
 }

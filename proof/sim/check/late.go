@@ -8,7 +8,7 @@ import (
 )
 
 // judged records the effect of an accepted health check about a step on a member. denied reports
-// whether a quorum of the witnesses did not hold its result.
+// whether a quorum of the witnesses did not have the member's result.
 func (c *Checker) judged(s *coordinator.State, step uint32, id coordinator.ClientID, denied bool) {
 	member, ok := s.Member(id)
 	if !ok {

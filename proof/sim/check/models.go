@@ -82,8 +82,8 @@ func (c *Checker) epochOver(s *coordinator.State, before stateMark) {
 }
 
 // held checks the recorded holders among the members that continue to the next epoch: holders of
-// the recorded model, and of an earlier intermediate checkpoint, which is known by then as an
-// earlier model.
+// the recorded model, and holders of an earlier intermediate checkpoint, which the state then lists
+// as an earlier model.
 func (c *Checker) held(s *coordinator.State, before stateMark, recorded coordinator.Recorded) {
 	r := &c.reports
 	if r.commit.Step != 0 && r.commit != recorded && !slices.Contains(s.Earlier, r.commit) {

@@ -46,8 +46,8 @@ func (c *Checker) revealed(from coordinator.ClientID, a coordinator.Ready) {
 }
 
 // Settled checks a host that has applied all due transitions at a time of its clock: every phase
-// that is over has ended. The elapsed times reveal hosts that sleep too long: up to a beat if the
-// clock was set, or if the disk was slow.
+// that is over has ended. If a phase lasted too long, the host slept too long. Sleeping for up to a
+// beat too long is allowed if the clock was set, or if the disk was slow.
 func (c *Checker) Settled(s *coordinator.State, now uint64) {
 	c.waitsNoLonger(s)
 	k := s.Config

@@ -64,8 +64,8 @@ func (c *Checker) newcomers(before stateMark) map[coordinator.ClientID]bool {
 	return newcomers
 }
 
-// joins records who joins after which draw: a client that knows the chain can choose a key to suit
-// it.
+// joins records the seed chain at the time when a client joins. A client that knows the chain of a
+// draw could choose a key that the draw favours.
 func (c *Checker) joins(s *coordinator.State, from coordinator.ClientID) {
 	for i := range s.Pending {
 		if s.Pending[i].ID == from && !s.Pending[i].Waited {
@@ -112,8 +112,8 @@ func (c *Checker) drawnFairly(s *coordinator.State, waited []coordinator.Client)
 	}
 }
 
-// skips determines whose results do not count in a new round, and compares them with the state:
-// members on probation, if some trainer is past its probation.
+// skips determines which results of a new round do not count: the results of members on probation,
+// if some trainer is past its probation. It compares them with the state.
 func (c *Checker) skips(s *coordinator.State, round *coordinator.Round) {
 	assignments := round.Assignments(s.Config)
 	skipped := make(map[assign.BatchID]bool)

@@ -1,9 +1,9 @@
-// Lets litesvm run the scenario of scenario.json and writes what it makes of it to vectors.json:
+// Runs the scenario of scenario.json in litesvm and writes the results to vectors.json:
 //
 //   npm install litesvm@1.5.0 (in some folder outside of the tree)
 //   NODE_PATH=<that folder>/node_modules node vectors.js [scenario.json vectors.json]
 //
-// scenario.json is written by: go test ./solana/localnet -run Scenario -update
+// This command writes scenario.json: go test ./chain/localnet -run Scenario -update
 const fs = require('fs'), path = require('path'), crypto = require('crypto');
 const I = require(path.join(process.env.NODE_PATH, 'litesvm/dist/internal.js'));
 const [from, to] = process.argv.length > 3 ? process.argv.slice(2) : ['scenario.json', 'vectors.json'].map(name => path.join(__dirname, name));

@@ -1,5 +1,5 @@
-// A program for tests of the chain's rules: the first byte of its data says what it does, mostly
-// with its first account, and the rest is the number that it does it with.
+// A program for tests of the chain's rules. The first byte of its data selects an operation, mostly
+// on its first account. The rest is the operation's number n.
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long u64;
@@ -44,7 +44,7 @@ static __attribute__((noinline)) u64 system(u8 what, u64 n, const u8 *data) {
   case 25: return sol_set_return_data(data, n);
   case 26: sol_get_clock_sysvar(v); return sol_log_64_(v[0], v[1], v[2], v[3], v[4]);
   case 27: sol_get_rent_sysvar(v); return sol_log_64_(v[0], v[1], v[2] & 0xff, 0, 0);
-  case 28: { // the sysvar whose address follows, 16 bytes from n on
+  case 28: { // reads 16 bytes, from n on, of the sysvar whose address follows
     u64 r = sol_get_sysvar(data + 8, v, n, 16);
     return sol_log_64_(r, v[0], v[1], 0, 0);
   }
@@ -87,7 +87,7 @@ u64 entrypoint(u8 *in) {
   case 7: a[0]->owner[0] ^= n; return 0;
   case 8: sol_memset_(a[0]->data, 0, a[0]->size); a[0]->owner[0] ^= n; return 0;
   case 9: a[0]->size -= n; return 0;
-  case 10: a[0]->executable ^= 1; a[0]->key[0] ^= n; a[0]->signer ^= 1; return 0; // all of no effect
+  case 10: a[0]->executable ^= 1; a[0]->key[0] ^= n; a[0]->signer ^= 1; return 0; // none of these changes has an effect
   case 11: return sol_log_64_(count, a[0]->signer, a[0]->writable, a[0]->executable, a[0]->size);
   case 12: return *(u64 *)((u64)4 << 32 | n);
   case 13: a[0]->lamports = 0; sol_memset_(a[0]->data, 0, a[0]->size); a[1]->lamports += n; return 0;

@@ -26,8 +26,9 @@ var (
 	test = regexp.MustCompile(`^func (Test\w+)\(`)
 )
 
-// Lines returns every command line of the page at root/docs/command-lines.md: the complete ones,
-// and one for each flag. It fails the test if a row has no test, or a test that does not exist.
+// Lines returns every command line of the page at root/docs/command-lines.md: the complete command
+// lines, and one command line for each flag. It fails the test if a row names no test, or a test that
+// does not exist.
 func Lines(t *testing.T, root string) []Line {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "command-lines.md"))
@@ -57,7 +58,7 @@ func Lines(t *testing.T, root string) []Line {
 			}
 		}
 	}
-	const least = 80 // of the page
+	const least = 80 // lines of the page
 	if len(lines) < least {
 		t.Fatalf("%d command lines found, want %d at least", len(lines), least)
 	}

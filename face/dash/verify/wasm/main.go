@@ -2,13 +2,13 @@
 
 // Command wasm is the page's verifier, compiled for a web worker of a browser.
 //
-//	verifier.write(bytes)   takes the next Uint8Array of the log; returns how many records are verified, or −1
-//	                        once something was not
+//	verifier.write(bytes)   takes the next Uint8Array of the log; returns the number of verified records, or −1
+//	                        after a record that does not verify
 //	verifier.report(told)   takes a description of the log as JSON; returns a report as JSON; write may follow
 //	verifier.close(told)    ends the log; otherwise like report
 //	verifier.show(last)     returns the run, as JSON
 //	verifier.events(before) returns older events, as JSON
-//	verifier.event(head)    returns the number of a chain's event after which the log had a head, 0 if none
+//	verifier.event(head)    returns the number of the event after which a chain's log had this head, or 0
 package main
 
 import (

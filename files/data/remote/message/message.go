@@ -184,8 +184,8 @@ func DecodeHash(payload []byte) (Hash, error) {
 	return Hash{Number: binary.LittleEndian.Uint32(payload), Hash: [32]byte(payload[4:])}, nil
 }
 
-// Receipt ends the answer to a Request of the kind Samples. It contains the part of a data.Receipt
-// that the client does not know.
+// Receipt ends the answer to a Request of the kind Samples. It has only those parts of a
+// data.Receipt that the client cannot derive.
 type Receipt struct {
 	Number    uint32 // of the Request
 	Hash      [32]byte
@@ -323,7 +323,7 @@ const (
 	Malformed   Code = iota + 1 // a frame that the protocol does not allow
 	WrongRun                    // the server serves another run
 	NotMember                   // the key is not a member of the run
-	NotAssigned                 // the batch is neither the client's in a round of the state, nor from a finished round
+	NotAssigned                 // the batch is not the client's in a round of the state, and not open for audits
 	Repeated                    // the client got this batch, or batches of other members, too often
 	Unavailable                 // the data cannot be read now
 	BadData                     // the data is permanently wrong
