@@ -14,26 +14,29 @@ import (
 // wallClock has the uses of the wall clock in code with timeouts. Times from these functions have no reading of the
 // monotonic clock: a timeout that follows them changes when the clock is set.
 var wallClock = map[string]string{
-	"node/auditor/exhibits.go":     "compares the change times of files with each other",
-	"node/client/reveals.go":       "makes numbers of commitments differ between starts",
-	"node/client/report.go":        "prints a time of the host",
-	"net/accept/conn.go":           "a deadline in 1970 ends a read at once",
-	"net/p2p/bulk_conn.go":         "a deadline in 1970 ends a read at once",
-	"net/p2p/pace.go":              "a deadline in 1970 ends a read at once",
-	"net/secure/secure.go":         "dates of a certificate that is valid at any time",
-	"host/core/host.go":            "nonces rise between starts, and follow the log if the clock went back",
-	"host/tcp/client.go":           "nonces rise between starts, and follow the host if the clock went back",
-	"host/server/wake.go":          "the time of actions: the start by the wall clock, and the monotonic clock from there",
-	"host/server/status/status.go": "prints times of the host",
+	"node/auditor/exhibits.go":          "compares the change times of files with each other",
+	"node/client/reveals.go":            "makes numbers of commitments differ between starts",
+	"node/client/report.go":             "prints a time of the host",
+	"base/pause/requested.go":           "compares two dates of a server with each other",
+	"files/checkpoint/remote/bucket.go": "writes the time of an upload",
+	"files/data/prepare/journal.go":     "compares the change times of files with each other",
+	"net/accept/conn.go":                "a deadline in 1970 ends a read at once",
+	"net/p2p/bulk_conn.go":              "a deadline in 1970 ends a read at once",
+	"net/p2p/pace.go":                   "a deadline in 1970 ends a read at once",
+	"net/secure/secure.go":              "dates of a certificate that is valid at any time",
+	"host/core/host.go":                 "nonces rise between starts, and follow the log if the clock went back",
+	"host/tcp/client.go":                "nonces rise between starts, and follow the host if the clock went back",
+	"host/server/wake.go":               "the time of actions: the start by the wall clock, and the monotonic clock from there",
+	"host/server/status/status.go":      "prints times of the host",
 }
 
 // wallFunctions make times without the monotonic clock, or numbers of the wall clock.
-var wallFunctions = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "Date", "Parse", "ParseInLocation", "UTC", "Local", "In"}
+var wallFunctions = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "Date", "Parse", "ParseInLocation", "ParseTime", "UTC", "Local", "In"}
 
-// TestTimeoutsFollowTheMonotonicClock finds uses of the wall clock in members, data servers, hosts and their connections.
+// TestTimeoutsFollowTheMonotonicClock finds uses of the wall clock in members, hosts, readers of data and their connections.
 func TestTimeoutsFollowTheMonotonicClock(t *testing.T) {
 	used := map[string]bool{}
-	for _, top := range []string{"node", "net", "host", "files/data/serve", "files/data/remote"} {
+	for _, top := range []string{"node", "net", "host", "base/pause", "files/data", "files/hub", "files/objstore", "files/checkpoint/remote"} {
 		err := filepath.WalkDir(top, func(path string, entry os.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(filepath.Dir(path), "test") {
 				return err

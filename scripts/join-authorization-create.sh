@@ -1,5 +1,5 @@
 #!/bin/sh
-# Authorizes a key to join every run of a join authority that has begun. PSYCHE is the path of the
+# Authorizes a key to join every run of a join authority, also later ones. PSYCHE is the path of the
 # program (default: build/bin/psyche). PSYCHE_PROGRAM_ID is the program on the chain.
 set -eu
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Replaces the delegates of an authorized key in every run of a join authority that has begun.
+# Replaces the delegates of an authorized key in every run of a join authority.
 # PSYCHE is the path of the program (default: build/bin/psyche). PSYCHE_PROGRAM_ID is the program on
 # the chain.
 set -eu
@@ -7,7 +7,7 @@ set -eu
 if [ $# -lt 3 ]; then
   echo "usage: $0 RPC JOIN_AUTHORITY AUTHORIZED_KEY_FILE [DELEGATE...]" >&2
   echo "  RPC is a URL, devnet, testnet, mainnet-beta or localnet; JOIN_AUTHORITY is a key in base58" >&2
-  echo "  DELEGATE, a key file or a key in base58, may join for the authorized key: at most 4" >&2
+  echo "  DELEGATE, a key file or a key in base58, may join for the authorized key" >&2
   exit 2
 fi
 scripts=$(dirname "$0")

@@ -36,8 +36,8 @@ func (s Space) Plus(bytes uint64) Space {
 	return s
 }
 
-// fits reports whether bytes fit. Everything fits into an unknown space.
-func (s Space) fits(bytes uint64) bool { return !s.known || bytes <= s.bytes }
+// Fits reports whether bytes fit. Everything fits into an unknown space.
+func (s Space) Fits(bytes uint64) bool { return !s.known || bytes <= s.bytes }
 
 // Probe returns the free space at a path. Tests use a Probe other than Of.
 type Probe func(path string) Space
@@ -80,7 +80,7 @@ func Check(path, kind string, need uint64, probe Probe) error {
 
 // Check is like the function Check, but uses the free space s.
 func (s Space) Check(path, kind string, need uint64) error {
-	if s.fits(need) {
+	if s.Fits(need) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s take %s, but %s are free in %s; remove files there", ErrTooLittle, kind, Format(need), Format(s.bytes), path)
@@ -99,16 +99,17 @@ func Explain(err error, remedy string) error {
 	return fmt.Errorf("%w; %s", err, remedy)
 }
 
-// Format writes a number of bytes with a unit.
-func Format(n uint64) string {
-	const unit = 1 << 10
-	switch {
-	case n >= unit*unit*unit:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(unit*unit*unit))
-	case n >= unit*unit:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(unit*unit))
-	case n >= unit:
-		return fmt.Sprintf("%.1f KiB", float64(n)/unit)
+// Format writes a number of bytes with the unit that leaves at most three digits before the point,
+// such as "1.0 KiB" or "999.9 MiB", so the text is at most 9 characters long below 1000 TiB.
+func Format[N int | int64 | uint64 | float64](bytes N) string {
+	const most = 999.95 // rounds to 1000.0
+	n := float64(bytes)
+	if n < 999.5 {
+		return fmt.Sprintf("%.0f B", n)
 	}
-	return fmt.Sprintf("%d B", n)
+	units := []string{"KiB", "MiB", "GiB", "TiB"}
+	for n /= 1024; n >= most && len(units) > 1; n /= 1024 {
+		units = units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", n, units[0])
 }

@@ -88,3 +88,19 @@ func TestIsFull(t *testing.T) {
 		t.Error("another error")
 	}
 }
+
+// TestFormat checks the units, and that no text needs more than nine characters.
+func TestFormat(t *testing.T) {
+	for bytes, want := range map[float64]string{
+		0: "0 B", 1: "1 B", 999: "999 B", 999.4: "999 B", 999.5: "1.0 KiB", 1000: "1.0 KiB", 1024: "1.0 KiB", 1536: "1.5 KiB",
+		999.9 * (1 << 10): "999.9 KiB", 999.96 * (1 << 10): "1.0 MiB", 1 << 20: "1.0 MiB", 999.96 * (1 << 20): "1.0 GiB",
+		5 << 30: "5.0 GiB", 999.96 * (1 << 30): "1.0 TiB", 7 << 40: "7.0 TiB", 999.9 * (1 << 40): "999.9 TiB", 1 << 60: "1048576.0 TiB",
+	} {
+		if got := Format(bytes); got != want || len(got) > 9 && bytes < 1<<50 {
+			t.Errorf("%f: %q, want %q", bytes, got, want)
+		}
+	}
+	if got := Format(uint64(math.MaxUint64)); got != "16777216.0 TiB" {
+		t.Error(got)
+	}
+}

@@ -133,8 +133,8 @@ func (g *generator) isMarker(input []reflect.Value) bool {
 	return false
 }
 
-// seed tries one seed. For the marker and the seeds after it, it also tries a share of the generated
-// inputs.
+// seed tries one seed. The generated inputs are divided among the marker and the seeds after it, and
+// seed tries the part of this seed too.
 func (g *generator) seed(t *testing.T, input []reflect.Value) {
 	share := 1
 	switch {

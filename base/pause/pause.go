@@ -1,4 +1,5 @@
-// Package pause implements a sleep that a context can interrupt.
+// Package pause implements pauses between attempts: a sleep that a context can interrupt (For), and
+// the pause that an HTTP server requests (Requested).
 package pause
 
 import (

@@ -31,7 +31,7 @@ const (
 	// StageSize is the size of the staging area in bytes.
 	StageSize = 8960
 
-	// AccountVersion is the version of accounts of runs and peers.
+	// AccountVersion is the version of accounts of runs, peers and grants.
 	AccountVersion = 1
 
 	stageAt  = StateOffset + Size + 8
@@ -43,6 +43,7 @@ const (
 const (
 	RunMagic   = "psy-run\x00"
 	PeerMagic  = "psy-peer"
+	GrantMagic = "psy-auth"
 	FreedMagic = "psy-free" // freed, and funded again before the transaction ended
 )
 

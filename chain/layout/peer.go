@@ -71,7 +71,7 @@ func readAddrs(b []byte) ([]string, error) {
 		n := int(le.Uint16(rest))
 		rest = rest[2:]
 		if total += n; n == 0 || n > MaxAddrLength || total > MaxAddrsTotal || n > len(rest) {
-			return nil, fmt.Errorf("addresses: address %d has %d bytes, want 1 to %d, %d together", i, n, MaxAddrLength, MaxAddrsTotal)
+			return nil, fmt.Errorf("addresses: address %d has %d bytes, want 1 to %d, and at most %d for all addresses", i, n, MaxAddrLength, MaxAddrsTotal)
 		}
 		for _, c := range rest[:n] {
 			if c <= ' ' || c > '~' {

@@ -62,6 +62,7 @@ func TestIDL(t *testing.T) {
 	d := readIDL(t)
 	numbers := map[string]int{
 		"init": Init, "write": Write, "genesis": Genesis, "act": Act, "tick": Tick, "free": Free, "announce": Announce, "forget": Forget, "migrate": Migrate,
+		"grant": Grant, "delegate": Delegate,
 	}
 	if len(d.Instructions) != len(numbers) {
 		t.Errorf("%d instructions, want %d", len(d.Instructions), len(numbers))
@@ -81,7 +82,7 @@ func TestIDL(t *testing.T) {
 	}
 	known := 0
 	for code := range uint32(1000) {
-		if coordinator.Code(code).Valid() && code < 256 || code == uint32(ErrOtherVersion) || code == uint32(ErrNoMigration) {
+		if coordinator.Code(code).Valid() && code < 256 || code >= uint32(ErrOtherVersion) && code <= uint32(ErrGrant) {
 			known++
 		}
 	}
@@ -89,7 +90,7 @@ func TestIDL(t *testing.T) {
 		t.Errorf("%d errors, want %d", len(d.Errors), known)
 	}
 	for _, a := range d.Accounts {
-		magic := map[string]string{"Run": layout.RunMagic, "Peer": layout.PeerMagic}[a.Name]
+		magic := map[string]string{"Run": layout.RunMagic, "Peer": layout.PeerMagic, "Grant": layout.GrantMagic}[a.Name]
 		if string(bytesOf(a.Discriminator)) != magic {
 			t.Errorf("account %s: %q, want %q", a.Name, bytesOf(a.Discriminator), magic)
 		}
@@ -106,7 +107,7 @@ func bytesOf(numbers []number) []byte {
 
 // TestSizesOfIDL checks that structures have the same sizes as in Go.
 func TestSizesOfIDL(t *testing.T) {
-	sizes := map[string]int{"Run": layout.StateOffset - 8, "Peer": layout.PeerSize - 8, "Change": event.Size}
+	sizes := map[string]int{"Run": layout.StateOffset - 8, "Peer": layout.PeerSize - 8, "Grant": layout.GrantSize(0) - 8, "Change": event.Size}
 	for _, x := range readIDL(t).Types {
 		want, fixed := sizes[x.Name]
 		if !fixed {
@@ -156,7 +157,7 @@ func TestResults(t *testing.T) {
 	if err := CustomError(uint32(coordinator.ErrFull)); !errors.Is(err, coordinator.ErrFull) {
 		t.Error(err)
 	}
-	for _, code := range []uint32{0, 19, 255, 258, 256 + uint32(coordinator.ErrFull)} {
+	for _, code := range []uint32{0, 19, 255, 259, 256 + uint32(coordinator.ErrFull)} {
 		if err := CustomError(code); !errors.Is(err, Code(code)) || err.Error() == "" {
 			t.Errorf("%d: %v", code, err)
 		}

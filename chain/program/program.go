@@ -48,6 +48,8 @@ const (
 	Announce
 	Forget
 	Migrate
+	Grant
+	Delegate
 )
 
 // Limits of instructions.

@@ -13,6 +13,7 @@ type Code uint32
 const (
 	ErrOtherVersion Code = 256 + iota // this program can only free accounts of this version
 	ErrNoMigration                    // this program has no migration from the account's version to the given one
+	ErrGrant                          // the grant does not cover the key, or still covers a key whose admission should end
 )
 
 // Error describes the reason.
@@ -22,6 +23,8 @@ func (c Code) Error() string {
 		return "the account and the program have different versions; free the account, or migrate it while the run is paused"
 	case ErrNoMigration:
 		return "the program cannot migrate this account to its version"
+	case ErrGrant:
+		return "the grant does not cover the key, or still covers it if its admission should end"
 	}
 	return fmt.Sprintf("unknown error %d of the program", uint32(c))
 }
@@ -38,7 +41,7 @@ const (
 	ErrAccountAlreadyInitialized Builtin = 9  // a second INIT or GENESIS
 	ErrUninitializedAccount      Builtin = 10 // the run has no genesis, or the account is new
 	ErrNotEnoughAccountKeys      Builtin = 11 // an account is missing
-	ErrInvalidSeeds              Builtin = 14 // the account is not at the address for its run or owner
+	ErrInvalidSeeds              Builtin = 14 // the account is not at the address for its run, owner or grantee
 	ErrUnsupportedSysvar         Builtin = 17 // the chain has no clock or no hashes of slots
 	ErrInvalidAccountOwner       Builtin = 23 // the program does not own the account
 	ErrImmutable                 Builtin = 25 // an account that must be writable is read-only

@@ -29,6 +29,7 @@ func actionBytes() map[string][]byte {
 		"pause": coordinator.SetPaused{Paused: true}, "update": coordinator.UpdateConfig{Config: crowdConfig, Model: coordinator.Model{
 			MaxSeqLen: 16, Definition: []byte("def"), Checkpoint: coordinator.Checkpoint{Kind: coordinator.CheckpointHub, Repo: "repo", Revision: "v"}}},
 		"authorize": coordinator.Authorize{Grantee: clientID(0), Allowed: true}, "delegates": coordinator.SetDelegates{Delegates: ids(4)},
+		"admit": coordinator.Admit{Grant: clientID(5), Client: clientID(0), Allowed: true}, "no longer admit": coordinator.Admit{Grant: clientID(5), Client: clientID(0)},
 		"eject": coordinator.Eject{Client: clientID(0)}, "close": coordinator.Close{},
 		"accuse": coordinator.Accuse{Step: 1, Fault: 1}, "vote": coordinator.Vote{Step: 1, Guilty: true},
 	} {

@@ -62,6 +62,7 @@ func (u units) note(instruction byte, before, after []byte, o operation, taken u
 var instructionNames = [...]string{
 	program.Init: "INIT", program.Write: "WRITE", program.Genesis: "GENESIS", program.Act: "ACT", program.Tick: "TICK",
 	program.Free: "FREE", program.Announce: "ANNOUNCE", program.Forget: "FORGET", program.Migrate: "MIGRATE",
+	program.Grant: "GRANT", program.Delegate: "DELEGATE",
 }
 
 // shortChainRun is the number of random operations that the interpreter executes. The native rules

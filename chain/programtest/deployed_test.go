@@ -87,6 +87,9 @@ func (d *deployed) invoke(o operation, signer *coordinator.ClientID, data []byte
 	if data[0] == program.Act && len(data) > 9 && data[9] == kindEquivocation {
 		accounts = append(accounts, d.proven(o, data))
 	}
+	if data[0] == program.Act && len(data) > 9 && data[9] == kindAdmit {
+		accounts = append(accounts, d.granted(data[9:]))
+	}
 	before := d.run.Data // an account is replaced, not modified
 	result, err := invoke(d.elf, &d.sysvars, accounts, data)
 	d.last = result
@@ -154,7 +157,7 @@ func (d *deployed) perform(o operation) (uint64, error) {
 const (
 	sequenceAt  = 56
 	hostAt      = 88
-	authorityAt = 258_744
+	authorityAt = layout.JoinAuthorityOffset - layout.StateOffset - 32
 )
 
 func state(account []byte) []byte {
@@ -308,6 +311,7 @@ const (
 	kindSetPaused    = 7
 	kindUpdateConfig = 8
 	kindEquivocation = 14
+	kindAdmit        = 21
 )
 
 // changed records the effects of a change of the state: the next number, a new head, and an event.

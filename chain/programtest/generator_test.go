@@ -181,6 +181,9 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 	case 9:
 		return coordinator.SetPaused{Paused: g.rarely(2)}
 	case 10, 11:
+		if g.rarely(3) {
+			return g.admission(s)
+		}
 		return coordinator.Authorize{Grantee: oneOf(g, g.id(), g.id(), g.id(), clientID(g.IntN(1000))), Allowed: !g.rarely(4)}
 	case 12, 13:
 		return g.delegates(s)
@@ -201,6 +204,17 @@ func (g *generator) action(s *coordinator.State) coordinator.Action {
 		}
 		return coordinator.SetPaused{}
 	}
+}
+
+// admission draws the admission of a client by one of two grants, or the end of an admission.
+func (g *generator) admission(s *coordinator.State) coordinator.Admit {
+	a := coordinator.Admit{Grant: clientID(-2 - g.IntN(2)), Client: g.id(), Allowed: !g.rarely(4)}
+	if known := s.Authority.Authorizations; len(known) > 0 && !a.Allowed && g.rarely(2) {
+		if x := oneOf(g, known...); len(x.Delegates) > 0 {
+			a.Client = x.Delegates[0]
+		}
+	}
+	return a
 }
 
 // witness draws a proof whose filters lack a member, or have one bit more or less than a round can
@@ -408,6 +422,8 @@ func (g *generator) next(s *coordinator.State) (coordinator.ClientID, []byte) {
 			from = s.Authority.Join
 		case coordinator.SetPaused, coordinator.UpdateConfig, coordinator.Eject, coordinator.Close:
 			from = s.Authority.Main
+		case coordinator.Admit:
+			from = a.Client
 		case coordinator.SetDelegates:
 			for _, x := range s.Authority.Authorizations {
 				if x.Number == a.Number {

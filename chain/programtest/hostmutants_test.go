@@ -78,7 +78,7 @@ var hostMutants = []mutation{
 	{"stage.c", "a->staged = 0;", ""},
 	{"free.c", "if (c->target->size < offsetof(struct account, slot)) return INVALID_ACCOUNT_DATA;", ""},
 	{"free.c", "return key_equal(&c->signer->address, &(*a)->main) ? 0 : INCORRECT_AUTHORITY;", "return 0;"},
-	{"free.c", "(*a)->magic != RUN_MAGIC && (*a)->magic != FREED_MAGIC", "(*a)->magic != RUN_MAGIC"},
+	{"free.c", " && (*a)->magic != FREED_MAGIC", ""},
 	{"free.c", "if (c->size > 0) return INVALID_INSTRUCTION_DATA;", ""},
 	{"free.c", "a->run_state != UNINITIALIZED && ", ""},
 	{"free.c", " && a->closed", ""},
@@ -112,11 +112,44 @@ var hostMutants = []mutation{
 	{"peer.c", "if (c->size > 0) return INVALID_INSTRUCTION_DATA;", ""},
 	{"peer.c", "host_zero(p, c->target->size);", ""},
 	{"peer.c", "p->magic = FREED_MAGIC;", ""},
+	{"grant.c", "size < sizeof *g || ", ""},
+	{"grant.c", " || size > sizeof *g + MAX_GRANT_DELEGATES * sizeof(struct key)", ""},
+	{"grant.c", " || size % sizeof(struct key) != sizeof *g % sizeof(struct key)", ""},
+	{"grant.c", "g->magic != 0 || ", ""},
+	{"grant.c", " || !host_equal(c->target->data, c->target->data + 8, size - 8)", ""},
+	{"grant.c", "return INVALID_SEEDS;", ";"},
+	{"grant.c", "if (c->size != sizeof grantee) return INVALID_INSTRUCTION_DATA;", ""},
+	{"grant.c", "if ((*g)->magic == 0) return UNINITIALIZED_ACCOUNT;", ""},
+	{"grant.c", "if ((*g)->magic != GRANT_MAGIC) return INVALID_ACCOUNT_DATA;", ""},
+	{"grant.c", "return (*g)->version == ACCOUNT_VERSION ? 0 : ERR_OTHER_VERSION;", "return 0;"},
+	{"grant.c", "if (c->target->size < sizeof **g) return INVALID_ACCOUNT_DATA;", ""},
+	{"grant.c", "if (!key_equal(&c->signer->address, &g->grantee)) return INCORRECT_AUTHORITY;", ""},
+	{"grant.c", "c->size % sizeof(struct key) != 1 || ", ""},
+	{"grant.c", " || c->data[0] > 1", ""},
+	{"grant.c", "host_zero(g->delegates, g->count * sizeof(struct key));", ""},
+	{"grant.c", "g->count = 0;", ""},
+	{"grant.c", "if (index_of_key(g->delegates, g->count, &added) >= 0) continue;", ""},
+	{"grant.c", "if (g->count >= room) return ERR_FULL;", ""},
+	{"grant.c", "g->count >= room", "g->count > room"},
+	{"grant.c", "!key_equal(&account->owner, program) || ", ""},
+	{"grant.c", " || account->size < sizeof *g) return false", ") return false"},
+	{"grant.c", "g->magic != GRANT_MAGIC || g", "g"},
+	{"grant.c", "g->version != ACCOUNT_VERSION || ", ""},
+	{"grant.c", " || g->count > grant_room(account->size)", ""},
+	{"grant.c", "key_equal(&g->grantor, join) && ", ""},
+	{"grant.c", "key_equal(&g->grantee, client) || ", ""},
+	{"grant.c", " || index_of_key(g->delegates, g->count, client) >= 0", ""},
+	{"grant.c", "if (!key_equal(&c->third->address, &a.grant)) return INVALID_ARGUMENT;", ""},
+	{"grant.c", "== a.flag ? 0 : ERR_GRANT", "|| !a.flag ? 0 : ERR_GRANT"},
+	{"grant.c", "== a.flag ? 0 : ERR_GRANT", "|| a.flag ? 0 : ERR_GRANT"},
+	{"input.c", " || c->data[9] == ADMIT", ""},
+	{"run.c", "by.data[0] == ADMIT && (refused = check_grant(c, &a->state))", "by.data[0] == ADMIT && (refused = 0)"},
+	{"free.c", "(*a)->magic != GRANT_MAGIC && ", ""},
 	{"../rules/list.c", "seed | 1", "seed & 0"}, // the same results, but many times the compute units
 }
 
 // testsOfHost are the tests that must find every mistake.
-const testsOfHost = "^Test(Accounts|NoInstruction|Refusals|Revived|FreeOf|Life|Replay|Draws|Sets|Proofs)"
+const testsOfHost = "^Test(Accounts|NoInstruction|Refusals|Revived|FreeOf|Full|Forged|Grant|Life|Replay|Draws|Sets|Proofs)"
 
 // TestHostMutants makes one mistake at a time and checks that a test fails.
 func TestHostMutants(t *testing.T) {

@@ -175,7 +175,8 @@ func TestLiteSVM(t *testing.T) {
 	provenByTheChain(t)
 	for _, test := range []func(*testing.T){
 		TestLife, TestRefusalsOfInit, TestRefusalsOfWrite, TestRefusalsOfGenesis, TestRefusalsOfActAndTick, TestRefusalsOfFreeAndMigrate,
-		TestRefusalsOfPeers, TestRevived, TestDraws, TestNoInstruction, TestAccountsOfRuns, TestAccountsOfInstructions,
+		TestRefusalsOfPeers, TestGrant, TestRefusalsOfGrants, TestForgedGrants, TestRevokedDuringJoin, TestFullOfAdmissions,
+		TestRevived, TestDraws, TestNoInstruction, TestAccountsOfRuns, TestAccountsOfInstructions,
 	} {
 		test(t)
 	}

@@ -74,7 +74,7 @@ func TestRevived(t *testing.T) {
 			accounts := append([]string{revived}, x.accounts[1:]...)
 			want := error(program.ErrInvalidAccountData)
 			switch {
-			case x.data[0] == program.Init && revived == "fresh":
+			case x.data[0] == program.Init && revived == "fresh", x.data[0] == program.Grant && revived == "peer":
 				want = program.ErrAccountAlreadyInitialized
 			case x.data[0] == program.Migrate && revived == "fresh":
 				want = coordinator.ErrWrongState

@@ -28,6 +28,7 @@ func suites(operations int) []suite {
 		{"ends of time", endsOfTime},
 		{"ejected and barred", ejectedAndBarred},
 		{"grant ended", grantEnded},
+		{"admitted again", admittedAgain},
 		{"reported and left", reportedAndLeft},
 		{"commit point", commitPoint},
 		{"holds the first", holdsTheFirst},

@@ -21,6 +21,8 @@ type scene struct {
 	elf      *sbpf.Program
 	sysvars  runtime.Sysvars
 	accounts map[string]*runtime.Account
+
+	permissioned bool // the run "run" is
 }
 
 const sceneID = "scene"
@@ -28,10 +30,16 @@ const sceneID = "scene"
 // newScene returns a scene with these accounts: "run", a run that began paused, with the main
 // authority "main"; "fresh", a run of the same main authority without a genesis; "empty", an
 // account of zeros; "peer", an account of zeros at the address of the peer account of "member" for
-// "run"; and signing keys.
+// "run"; "grant", an account of zeros at the address of the grant of "main" to "member"; and signing
+// keys.
 func newScene(t testing.TB, elf *sbpf.Program) *scene {
 	t.Helper()
-	s := &scene{t: t, elf: elf, accounts: map[string]*runtime.Account{}}
+	return newSceneOf(t, elf, false)
+}
+
+func newSceneOf(t testing.TB, elf *sbpf.Program, permissioned bool) *scene {
+	t.Helper()
+	s := &scene{t: t, elf: elf, accounts: map[string]*runtime.Account{}, permissioned: permissioned}
 	s.sysvars.Clock = runtime.Clock{Slot: 1000, UnixTimestamp: 100}
 	for i, name := range []string{"main", "member", "other", "spill"} {
 		s.accounts[name] = &runtime.Account{Key: clientID(i), Lamports: 1_000_000, Signer: true, Writable: true}
@@ -43,6 +51,7 @@ func newScene(t testing.TB, elf *sbpf.Program) *scene {
 	digest := sha256.Sum256(s.account("run").Key[:])
 	peer := addressWithSeed(member, hex.EncodeToString(digest[:])[:32])
 	s.accounts["peer"] = &runtime.Account{Key: peer, Owner: programID, Lamports: 3_000_000, Data: make([]byte, layout.PeerSize), Writable: true}
+	s.accounts["grant"] = &runtime.Account{Key: grantAddress(main, member), Owner: programID, Lamports: 2_000_000, Data: make([]byte, layout.GrantSize(grantRoom)), Writable: true}
 	s.must([]byte{program.Init}, "run", "main")
 	s.must([]byte{program.Init}, "fresh", "main")
 	s.begin()
@@ -62,6 +71,7 @@ func (s *scene) account(name string) *runtime.Account {
 func (s *scene) genesis() coordinator.Genesis {
 	return coordinator.Genesis{
 		RunID: sceneID, Host: s.account("run").Key, MainAuthority: s.account("main").Key, Config: crowdConfig, Model: crowdModel, Paused: true,
+		Permissioned: s.permissioned,
 	}
 }
 

@@ -74,6 +74,32 @@ func grantEnded(r *pair) error {
 	return c.err
 }
 
+// admittedAgain admits a client by a grant, ends its admission while it is a member, and admits it
+// again. It must remain a member, without the mark that would end its membership.
+func admittedAgain(r *pair) error {
+	c := begun(r, 3, true)
+	admit := coordinator.Admit{Grant: clientID(70), Client: clientID(60), Allowed: true}
+	c.want(coordinator.ErrNotAuthorised, clientID(0), admit)
+	c.must(admit.Client, admit)
+	c.must(admit.Client, coordinator.Join{})
+	c.must(clientID(0), coordinator.SetPaused{Paused: true})
+	c.tick(0, coordinator.Paused)
+	c.must(clientID(0), coordinator.SetPaused{})
+	c.tick(0, coordinator.WaitingForMembers)
+	c.tick(second, coordinator.WaitingForMembers)
+	c.tick(3*second, coordinator.Warmup)
+	for _, admit.Allowed = range []bool{false, true} {
+		c.must(admit.Client, admit)
+		c.want(coordinator.ErrDuplicate, admit.Client, admit)
+	}
+	c.must(clientID(0), coordinator.SetPaused{Paused: true})
+	c.tick(0, coordinator.Paused)
+	if c.err == nil && !c.r.s.IsPending(admit.Client) {
+		c.fail("the client that was admitted again left: %s", c.r.s.String())
+	}
+	return c.err
+}
+
 // reportedAndLeft makes four of five members report the same model, and three of them leave. Their
 // reports still count against the fifth member's report.
 func reportedAndLeft(r *pair) error {

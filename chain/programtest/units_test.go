@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/psyche-go/psyche/base/golden"
+	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -15,7 +17,7 @@ import (
 var actionNames = [...]string{
 	1: "Join", 2: "Ready", 3: "WitnessRound", 4: "HealthCheck", 5: "ReportCheckpoint", 6: "Withdraw", 7: "SetPaused",
 	8: "UpdateConfig", 9: "Authorize", 10: "SetDelegates", 11: "Eject", 12: "Close", 13: "ReportUpload",
-	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote",
+	14: "Equivocation", 15: "Return", 18: "Accuse", 20: "Vote", 21: "Admit",
 }
 
 // costs plays a permissioned run of n members through everything that can happen to it. Each member
@@ -145,6 +147,10 @@ func (c *crowd) leave(n int) {
 	c.tick(4*second, coordinator.WaitingForMembers)
 	c.tick(4*second, coordinator.Warmup)
 	c.must(s.Authority.Join, coordinator.Authorize{Grantee: s.Authority.Authorizations[n-1].Grantee})
+	admit := coordinator.Admit{Grant: clientID(60_000), Client: clientID(60_001)}
+	for _, admit.Allowed = range []bool{true, false} {
+		c.must(admit.Client, admit)
+	}
 	last := s.Epoch.Clients[len(s.Epoch.Clients)-1].ID
 	c.must(s.Authority.Main, coordinator.Eject{Client: last})
 	c.must(s.Epoch.Clients[0].ID, coordinator.Withdraw{Client: s.Epoch.Clients[0].ID})
@@ -164,6 +170,12 @@ func fixedCosts(t *testing.T) units {
 	note(announcement(long[:128], long[:128], long[:128], long[:128], long[:128], long[:128], long[:128], long[:128]), "peer", "member", "run")
 	note([]byte{program.Forget}, "peer", "member", "spill")
 	note([]byte{program.Free}, "fresh", "main", "spill")
+	room := layout.GrantSize(layout.MaxGrantDelegates)
+	s.resize("grant", room)
+	note(grantTo(s.account("member").Key), "grant", "main")
+	for i := range layout.MaxGrantDelegates / transaction.MaxRunDelegates {
+		note(delegate(false, keys(1000+i*transaction.MaxRunDelegates, transaction.MaxRunDelegates)...), "grant", "member")
+	}
 	return u
 }
 
@@ -187,7 +199,7 @@ func TestUnits(t *testing.T) {
 		}
 	}
 	order := func(name string) string {
-		kind := strings.Index("INIT WRITE GENESIS ACT TICK FREE ANNOUNCE FORGET", strings.Fields(name)[0])
+		kind := strings.Index("INIT WRITE GENESIS ACT TICK FREE ANNOUNCE FORGET GRANT DELEGATE", strings.Fields(name)[0])
 		return fmt.Sprintf("%2d %s", kind, name)
 	}
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(order(a), order(b)) })

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/psyche-go/psyche/base/pause"
 )
 
 // Defaults and limits.
@@ -133,7 +135,7 @@ func (e *Endpoint) exchange(ctx context.Context, limit int, result any, method s
 	case err != nil:
 		return fmt.Errorf("%w: %w", ErrUnreachable, withoutURL(err))
 	case response.StatusCode == http.StatusTooManyRequests:
-		return &busyError{after: retryAfter(response.Header, time.Now())}
+		return &busyError{after: min(pause.Requested(response.Header), maxRetryAfter)}
 	case len(content) > limit:
 		return fmt.Errorf("%w: more than %d bytes", ErrBadAnswer, limit)
 	}
@@ -190,16 +192,3 @@ func (b *busyError) Error() string {
 }
 
 func (b *busyError) Unwrap() error { return ErrBusy }
-
-// retryAfter parses a Retry-After header, in seconds or as a date.
-func retryAfter(header http.Header, now time.Time) time.Duration {
-	text := header.Get("Retry-After")
-	seconds, err := strconv.ParseUint(text, 10, 32)
-	if err == nil {
-		return min(time.Duration(seconds)*time.Second, maxRetryAfter)
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return min(max(at.Sub(now), 0), maxRetryAfter)
-	}
-	return 0
-}

@@ -259,18 +259,6 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestRetryAfter(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for text, want := range map[string]time.Duration{
-		"": 0, "3": 3 * time.Second, "99999": maxRetryAfter, "-1": 0, "x": 0,
-		now.Add(5 * time.Second).Format(http.TimeFormat): 5 * time.Second, now.Add(-time.Hour).Format(http.TimeFormat): 0,
-	} {
-		if got := retryAfter(http.Header{"Retry-After": {text}}, now); got != want {
-			t.Errorf("%q: %v, want %v", text, got, want)
-		}
-	}
-}
-
 // packed returns an account in the format of nodes.
 func packed(data []byte) string {
 	writer, _ := zstd.NewWriter(nil)

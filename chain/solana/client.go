@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
@@ -34,6 +35,8 @@ type Client struct {
 	call    chan struct{}    // requests a fetch of the peers
 	post    chan struct{}    // requests an announcement of the addresses
 	turn    chan struct{}    // full while an action is in flight
+
+	searches atomic.Uint32 // for grants
 
 	mu        sync.Mutex
 	view      view // its state is nil before the first sighting

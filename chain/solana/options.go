@@ -37,6 +37,10 @@ type Options struct {
 	Key       identity.Key          // key of the participant, which also pays
 	Addrs     []string              // peer-to-peer addresses of the participant, as in Announce
 
+	// Authorizer is the grantee of the grant that lists the participant as a delegate. If it is zero,
+	// the client searches all grants of the join authority.
+	Authorizer transaction.PublicKey
+
 	// Observe is set by clients that watch or administer a run and do not train. Such a client does
 	// not pay for ticks.
 	Observe bool

@@ -11,6 +11,8 @@ import (
 	"github.com/psyche-go/psyche/chain/replay"
 	"github.com/psyche-go/psyche/chain/rpc"
 	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/wire"
 )
 
 // errReplay means that transactions do not lead to the expected state.
@@ -19,7 +21,8 @@ var errReplay = errors.New("the transactions do not lead to this state")
 var le = binary.LittleEndian
 
 // proof is a run's state derived from transactions. It verifies that the acting key signed each
-// action, that each event follows from the rules, and that the hash chain is complete.
+// action, that each event follows from the rules, and that the hash chain is complete. It cannot
+// verify the grant of an Admit, so an Admit ends the proof.
 type proof struct {
 	program transaction.PublicKey
 	address transaction.PublicKey
@@ -107,6 +110,13 @@ func (p *proof) do(in loggedInstruction) error {
 	case kind == transaction.RunTick:
 	default:
 		return fmt.Errorf("instruction %d cannot be replayed", kind)
+	}
+	if kind == transaction.RunAct && len(in.Data) > 9 {
+		if action, err := wire.DecodeAction(in.Data[9:]); err == nil {
+			if _, admits := action.(coordinator.Admit); admits {
+				return errors.New("an admission by a grant cannot be proved")
+			}
+		}
 	}
 	for _, e := range in.events {
 		switch {

@@ -258,6 +258,20 @@ func TestReplayRefuses(t *testing.T) {
 	}
 }
 
+// TestReplayRefusesGrants has a node that invents a grant for its key. No signature shows
+// that the grant is false, so the client must not believe the node alone.
+func TestReplayRefusesGrants(t *testing.T) {
+	h := newHistory(t)
+	h.account.State.Authority.Permissioned = true
+	from := h.account
+	from.State = h.account.State.Clone()
+	client := coordinator.ClientID(backendtest.Key(5).ID())
+	h.act(5, 1, coordinator.Admit{Grant: coordinator.ClientID{1}, Client: client, Allowed: true})
+	if r, err := h.follow(&from); !errors.Is(err, errReplay) || r.run.State.Authority.MayJoin(client) {
+		t.Errorf("the node admits a key: %v", err)
+	}
+}
+
 // forge replaces the first transaction by a different action with a matching event.
 func (h *history) forge(a coordinator.Action) {
 	id := transaction.PublicKey(backendtest.Key(2).ID())

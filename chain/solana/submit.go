@@ -19,8 +19,14 @@ func isDone(err error) bool {
 }
 
 // Submit sends an action and waits until it is on the chain; see package backend. It refuses
-// actions that the rules refuse in the known state, at no cost.
+// actions that the rules refuse in the known state, at no cost. If only a grant admits the key of a
+// Join, Submit first sends an Admit.
 func (c *Client) Submit(ctx context.Context, a coordinator.Action) error {
+	if _, joins := a.(coordinator.Join); joins {
+		if err := c.enter(ctx); err != nil {
+			return fmt.Errorf("submit %s: admission by a grant: %w", follow.ActionName(a), err)
+		}
+	}
 	if err := c.submit(ctx, a); err != nil {
 		return fmt.Errorf("submit %s: %w", follow.ActionName(a), err)
 	}
@@ -105,8 +111,11 @@ func (c *Client) orderOf(ctx context.Context, state *coordinator.State, nonce ui
 		return o, nil
 	}
 	o.instructions = []transaction.Instruction{c.program.Act(c.run, c.key, nonce, encoded)}
-	if _, proves := a.(coordinator.Equivocation); proves {
+	switch a := a.(type) {
+	case coordinator.Equivocation:
 		o.instructions = c.program.ActProven(c.run, c.key, nonce, encoded)
+	case coordinator.Admit:
+		o.instructions = []transaction.Instruction{c.program.ActGranted(c.run, c.key, transaction.PublicKey(a.Grant), nonce, encoded)}
 	}
 	c.mu.Lock()
 	now := time.Now()

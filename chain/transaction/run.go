@@ -20,11 +20,14 @@ const (
 	RunAnnounce = 7
 	RunForget   = 8
 	RunMigrate  = 9
+	RunGrant    = 10
+	RunDelegate = 11
 )
 
 // Limits of the instructions' contents.
 const (
-	MaxRunWrite = 950 // bytes of one Write
+	MaxRunWrite     = 950 // bytes of one Write
+	MaxRunDelegates = 28  // keys of one Delegate
 )
 
 // RunAddress returns the account of the run that main creates with this id.
@@ -34,9 +37,20 @@ func (p Program) RunAddress(main PublicKey, runID string) (PublicKey, error) {
 
 // PeerSeed returns the seed of the accounts in which participants of a run announce their
 // addresses.
-func PeerSeed(run PublicKey) string {
-	sum := sha256.Sum256(run[:])
+func PeerSeed(run PublicKey) string { return seedOf(run) }
+
+// GrantSeed returns the seed of the accounts of all grants to a key.
+func GrantSeed(grantee PublicKey) string { return seedOf(grantee) }
+
+// seedOf returns the seed that stands for a key: half of its SHA-256, in hexadecimal.
+func seedOf(key PublicKey) string {
+	sum := sha256.Sum256(key[:])
 	return hex.EncodeToString(sum[:])[:maxSeedLength]
+}
+
+// GrantAddress returns the account in which a join authority authorizes a key for all of its runs.
+func (p Program) GrantAddress(grantor, grantee PublicKey) (PublicKey, error) {
+	return CreateWithSeed(grantor, GrantSeed(grantee), PublicKey(p))
 }
 
 // PeerAddress returns the account in which a participant of a run announces its addresses.
@@ -89,7 +103,32 @@ func (p Program) Tick(run PublicKey, salt []byte) Instruction {
 	return p.instruction(append([]byte{RunTick}, salt...), writes(run))
 }
 
-// Free closes a finished run's account and transfers its lamports to spill.
+// Grant turns a new account, created in the same transaction, into the grantor's grant to a key.
+func (p Program) Grant(grant, grantor, grantee PublicKey) Instruction {
+	return p.instruction(append([]byte{RunGrant}, grantee[:]...), writes(grant), signs(grantor))
+}
+
+// Delegate adds at most MaxRunDelegates delegates to a grant. clear removes the previous ones.
+func (p Program) Delegate(grant, grantee PublicKey, clear bool, added []PublicKey) Instruction {
+	data := []byte{RunDelegate, 0}
+	if clear {
+		data[1] = 1
+	}
+	for _, key := range added {
+		data = append(data, key[:]...)
+	}
+	return p.instruction(data, writes(grant), signs(grantee))
+}
+
+// ActGranted submits an action that depends on a grant.
+func (p Program) ActGranted(run, actor, grant PublicKey, nonce uint64, action []byte) Instruction {
+	in := p.Act(run, actor, nonce, action)
+	in.Accounts = append(in.Accounts, reads(grant))
+	return in
+}
+
+// Free closes a finished run's account, or a grant's account, and transfers its lamports to spill.
+// main is the run's main authority or the grantor.
 func (p Program) Free(run, main, spill PublicKey) Instruction {
 	return p.instruction([]byte{RunFree}, writes(run), signs(main), writes(spill))
 }

@@ -138,7 +138,7 @@ func (a *account) print(w io.Writer) {
 		fmt.Fprintf(&lines, ", %.1f %% of the %d of all members in that time", 100*float64(a.own)/float64(all), all)
 	}
 	fmt.Fprintln(&lines)
-	fmt.Fprintf(&lines, "  bytes to peers     %s sent, %s received\n", bytesOf(a.wire.P2PSent), bytesOf(a.wire.P2PReceived))
+	fmt.Fprintf(&lines, "  bytes to peers     %s sent, %s received\n", diskspace.Format(a.wire.P2PSent), diskspace.Format(a.wire.P2PReceived))
 	if a.audits+a.votes > 0 {
 		fmt.Fprintf(&lines, "  audits             %d, and %d votes as a juror\n", a.audits, a.votes)
 	}
@@ -161,6 +161,3 @@ func (a *account) inTheModel() string {
 
 // short returns the beginning of a digest.
 func short(digest string) string { return digest[:min(16, len(digest))] }
-
-// bytesOf writes a number of bytes for people.
-func bytesOf(n uint64) string { return diskspace.Format(n) }

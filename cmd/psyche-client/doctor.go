@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/learn/distro"
 	"github.com/psyche-go/psyche/learn/torch"
 )
@@ -96,7 +97,7 @@ func describeDevices(row func(name, format string, args ...any), info torch.Info
 		if device.Name == "" {
 			row("  "+device.Device.String(), "the driver reports no name")
 		} else {
-			row("  "+device.Device.String(), "%s, %.1f GiB", device.Name, float64(device.Memory)/(1<<30))
+			row("  "+device.Device.String(), "%s, %s", device.Name, diskspace.Format(device.Memory))
 		}
 	}
 	if devices, err := torch.Choice("auto").Find(1); err == nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/checkpoint/remote"
 	"github.com/psyche-go/psyche/files/hub"
@@ -131,7 +132,7 @@ func printProgress(t terminal) remote.Progress {
 	return func(done, all int64) {
 		if all >= worthTelling && 10*done/all > tenth {
 			tenth = 10 * done / all
-			_, _ = fmt.Fprintf(t.Err, "%d%% of %d MiB\n", 10*tenth, all>>20)
+			_, _ = fmt.Fprintf(t.Err, "%d%% of %s\n", 10*tenth, diskspace.Format(all))
 		}
 	}
 }

@@ -32,7 +32,7 @@ import (
 type commands struct {
 	ShowVersion kong.VersionFlag `name:"version" short:"v" help:"Print the version of the program."`
 
-	Join       joinCommand       `cmd:"" help:"Join the run of an invite link and train until the run is finished." group:"Take part:"`
+	Join       joinCommand       `cmd:"" help:"Join a run by its invite link and train until the run is finished." group:"Take part:"`
 	Train      trainCommand      `cmd:"" help:"Join a run and train until the run is finished." group:"Take part:"`
 	Serve      serveCommand      `cmd:"" help:"Keep this machine in the first open run of a list." group:"Take part:"`
 	InitModel  initModelCommand  `cmd:"" help:"Create a model with random weights." group:"Work with models alone:"`

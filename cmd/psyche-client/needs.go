@@ -78,7 +78,7 @@ func fits(kind string, bytes, available uint64) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s take %s of memory, but %s are available; end other programs, raise the memory limit of the container or of ulimit, use a machine with more memory",
-		errTooLarge, kind, bytesOf(bytes), bytesOf(available))
+		errTooLarge, kind, diskspace.Format(bytes), diskspace.Format(available))
 }
 
 // errTooLarge means that something does not fit into the memory.
@@ -90,7 +90,7 @@ var errTooLarge = errors.New("too large for this machine")
 func (n needs) refusal(has machine, dir string) error {
 	if has.device > 0 {
 		if 2*n.Model > has.device {
-			return fmt.Errorf("%w: the weights and the gradient take %s of device memory, but the device has %s; choose another --device", errTooLarge, bytesOf(2*n.Model), bytesOf(has.device))
+			return fmt.Errorf("%w: the weights and the gradient take %s of device memory, but the device has %s; choose another --device", errTooLarge, diskspace.Format(2*n.Model), diskspace.Format(has.device))
 		}
 	} else if err := fits("the weights, the gradient and the momentum of the run's model", 3*n.Model, has.memory); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (n needs) shortages(has machine, remedy string) []string {
 		{"disk", "choose a --checkpoint-dir with more room, or a smaller --keep-steps", n.Disk, free, known},
 	} {
 		if part.known && part.wants > part.has {
-			short = append(short, fmt.Sprintf("%s: at least %s needed, %s available; %s", part.name, bytesOf(part.wants), bytesOf(part.has), part.remedy))
+			short = append(short, fmt.Sprintf("%s: at least %s needed, %s available; %s", part.name, diskspace.Format(part.wants), diskspace.Format(part.has), part.remedy))
 		}
 	}
 	return short
@@ -126,21 +126,21 @@ func (n needs) shortages(has machine, remedy string) []string {
 
 // tell logs the needs of the run and the resources of this machine.
 func (n needs) tell(has machine, logger *slog.Logger) {
-	attributes := []any{"model", bytesOf(n.Model), "memory_at_least", bytesOf(n.Memory)}
+	attributes := []any{"model", diskspace.Format(n.Model), "memory_at_least", diskspace.Format(n.Memory)}
 	if has.memory > 0 {
-		attributes = append(attributes, "memory_available", bytesOf(has.memory))
+		attributes = append(attributes, "memory_available", diskspace.Format(has.memory))
 	}
 	if has.device > 0 {
-		attributes = append(attributes, "device_memory_at_least", bytesOf(n.device), "device_memory", bytesOf(has.device))
+		attributes = append(attributes, "device_memory_at_least", diskspace.Format(n.device), "device_memory", diskspace.Format(has.device))
 	}
 	if n.Disk > 0 {
-		attributes = append(attributes, "disk", bytesOf(n.Disk))
+		attributes = append(attributes, "disk", diskspace.Format(n.Disk))
 		if free, known := has.disk.Known(); known {
-			attributes = append(attributes, "disk_free", bytesOf(free))
+			attributes = append(attributes, "disk_free", diskspace.Format(free))
 		}
 	}
 	if n.Result > 0 {
-		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+bytesOf(n.Result))
+		attributes = append(attributes, "each_round_to_and_from_each_other_trainer", "about "+diskspace.Format(n.Result))
 	}
 	logger.Info("resources that the run needs and this machine has", attributes...)
 }
@@ -215,7 +215,7 @@ func (s step) remedy(of model.Description, seqLen uint32) string {
 		{"--compute-dtype bf16", step{s.microBatch, 2, s.recompute, s.device}},
 	} {
 		if less := way.step.working(of, seqLen); less < now {
-			text += fmt.Sprintf("%s (a micro batch then takes %s, now %s), ", way.flag, bytesOf(less), bytesOf(now))
+			text += fmt.Sprintf("%s (a micro batch then takes %s, now %s), ", way.flag, diskspace.Format(less), diskspace.Format(now))
 		}
 	}
 	return text

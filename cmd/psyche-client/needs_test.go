@@ -252,7 +252,7 @@ func TestFitsDisk(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, fill), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		free := bytesOf(uint64(16<<10 - fill))
+		free := diskspace.Format(uint64(16<<10 - fill))
 		failNaming(t, exitFailure, free, "init-model", "--config", config, "--output", filepath.Join(dir, "model"))
 		failNaming(t, exitFailure, free, "solo", "--model", model, "--data-path", data, "--seq-len", "16", "--save", filepath.Join(dir, "save"))
 		if _, err := os.Stat(filepath.Join(dir, "model")); err == nil {
@@ -272,8 +272,8 @@ func TestFitsDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	free := bytesOf(8 << 10)
+	free := diskspace.Format(8 << 10)
 	failNaming(t, exitFailure, free, "init-model", "--config", config, "--output", filepath.Join(dir, "model"))
-	free = bytesOf(16 << 10)
+	free = diskspace.Format(16 << 10)
 	failNaming(t, exitFailure, free, "solo", "--model", model, "--data-path", data, "--seq-len", "16", "--save", filepath.Join(dir, "save"))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/tcp"
 	"github.com/psyche-go/psyche/record/backend"
@@ -54,10 +55,10 @@ const (
 func lookAt(ctx context.Context, r *servedRun) outlook {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	state, err := r.joins.look(ctx, r.joins.RunID)
+	state, admits, err := r.joins.look(ctx, r.joins.RunID, r.key)
 	if err == nil {
 		r.met = true
-		return judge(state, r.key)
+		return judge(state, r.key, admits)
 	}
 	seen := outlook{prospect: isLater, reason: err.Error()}
 	_, lie := errors.AsType[*follow.Lie](err)
@@ -74,12 +75,12 @@ func lookAt(ctx context.Context, r *servedRun) outlook {
 func (r *servedRun) isAnother(ctx context.Context) bool {
 	host := r.joins.hostFlags
 	host.Genesis = ""
-	_, err := host.look(ctx, r.joins.RunID)
+	_, _, err := host.look(ctx, r.joins.RunID, nil)
 	return err == nil
 }
 
-// judge evaluates the state of a run for a client with a key.
-func judge(s *coordinator.State, key *identity.ID) outlook {
+// judge evaluates the state of a run for a client with a key, which the run admits or not.
+func judge(s *coordinator.State, key *identity.ID, admits bool) outlook {
 	switch s.RunState {
 	case coordinator.Finished:
 		return outlook{prospect: isOver, reason: "it is finished"}
@@ -90,7 +91,7 @@ func judge(s *coordinator.State, key *identity.ID) outlook {
 		return outlook{prospect: isOver, reason: "its main authority closed it"}
 	}
 	if key != nil {
-		if !s.Authority.MayJoin(coordinator.ClientID(*key)) {
+		if !admits {
 			return outlook{prospect: isLater, reason: fmt.Sprintf("it admits only keys that its join authority authorized, and %s is not authorized", key)}
 		}
 		for _, out := range s.Authority.Ejections {
@@ -106,11 +107,11 @@ func judge(s *coordinator.State, key *identity.ID) outlook {
 	return outlook{doings: doings{step: s.Progress.Step, clients: len(s.Epoch.Clients) + len(s.Pending), runs: runs}}
 }
 
-// look returns the public state of a run.
-func (f *hostFlags) look(ctx context.Context, runID string) (*coordinator.State, error) {
-	key, err := identity.Generate(rand.Reader)
+// look returns the public state of a run, and whether the run admits a key. key may be nil.
+func (f *hostFlags) look(ctx context.Context, runID string, key *identity.ID) (*coordinator.State, bool, error) {
+	observer, err := identity.Generate(rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var host interface {
 		Updates() <-chan backend.Update
@@ -118,23 +119,35 @@ func (f *hostFlags) look(ctx context.Context, runID string) (*coordinator.State,
 		Close() error
 	}
 	if f.Given() {
-		host, err = f.observeChain(ctx, runID, key)
+		host, err = f.observeChain(ctx, runID, observer)
 	} else {
-		host, err = f.observeServer(ctx, runID, key)
+		host, err = f.observeServer(ctx, runID, observer)
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer func() { _ = host.Close() }()
 	select {
 	case update, shown := <-host.Updates():
 		if !shown {
-			return nil, cmp.Or(host.Err(), context.Cause(ctx), backend.ErrDisconnected)
+			return nil, false, cmp.Or(host.Err(), context.Cause(ctx), backend.ErrDisconnected)
 		}
-		return update.State, nil
+		admits, err := admitted(ctx, host, update.State, key)
+		return update.State, admits, err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for the state of the run: %w", context.Cause(ctx))
+		return nil, false, fmt.Errorf("wait for the state of the run: %w", context.Cause(ctx))
 	}
+}
+
+// admitted reports whether a run admits a key, by its state or by a grant on its chain.
+func admitted(ctx context.Context, host any, s *coordinator.State, key *identity.ID) (bool, error) {
+	if key == nil || s.Authority.MayJoin(coordinator.ClientID(*key)) {
+		return true, nil
+	}
+	if chain, ok := host.(*solana.Client); ok {
+		return chain.Admits(ctx, transaction.PublicKey(*key))
+	}
+	return false, nil
 }
 
 // observeServer connects to a run on a server as an observer.
@@ -152,7 +165,7 @@ func (f *hostFlags) observeServer(ctx context.Context, runID string, key identit
 
 // observeChain connects to a run on a chain as an observer.
 func (f *hostFlags) observeChain(ctx context.Context, runID string, key identity.Key) (*solana.Client, error) {
-	o, err := f.Options(key, slog.New(slog.DiscardHandler))
+	o, err := f.chainOptions(key, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}

@@ -381,13 +381,13 @@ func TestJudge(t *testing.T) {
 			Permissioned: true, Authorizations: []coordinator.Authorization{{Grantee: me}},
 			Ejections: []coordinator.Ejection{{Client: me, Until: 3}, {Client: coordinator.ClientID{9}, Until: 9}}}}, isOpen},
 	} {
-		if got := judge(&s.State, &key); got.prospect != s.want {
+		if got := judge(&s.State, &key, s.Authority.MayJoin(me)); got.prospect != s.want {
 			t.Errorf("%s: %+v", name, got)
 		} else {
 			golden.Message(t, name, errors.New(got.reason))
 		}
 	}
-	if got := judge(&coordinator.State{RunState: coordinator.Warmup, Authority: coordinator.Authority{Permissioned: true}}, nil); got.prospect != isOpen {
+	if got := judge(&coordinator.State{RunState: coordinator.Warmup, Authority: coordinator.Authority{Permissioned: true}}, nil, true); got.prospect != isOpen {
 		t.Errorf("with a fresh key: %+v", got)
 	}
 }

@@ -53,7 +53,7 @@ type memberFlags struct {
 	checkpointFlags `embed:"" group:"Checkpoints:"`
 	uploadFlags     `embed:"" group:"Uploads and the Hub:"`
 	hubFlags        `embed:"" group:"Uploads and the Hub:"`
-	FinalWait       time.Duration `help:"Maximum time to stay after the run is finished, to get the final model if this client missed the end, or to send the model to members that missed the end. 0s means no wait." default:"30s" group:"In the run:"`
+	FinalWait       time.Duration `help:"Maximum time to stay after the run is finished. In this time, the client gets the final model if it missed the end, sends the model to members that missed the end, or waits until a full disk has room for it. 0s means no wait." default:"30s" group:"In the run:"`
 
 	EventsDir string `help:"Folder for the event log, events.jsonl. Default: --checkpoint-dir." type:"path" group:"Logs and metrics of this machine:"`
 

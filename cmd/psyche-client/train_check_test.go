@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/config"
+	"github.com/psyche-go/psyche/record/event"
 )
 
 // runOf returns a run's definition as clients see it, with model and data in folders.
@@ -231,6 +232,32 @@ func TestCheckpointDirInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := again(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestEventsDirInUse checks that two clients with separate checkpoint folders cannot share the folder
+// of their event logs: they would overwrite each other's events.
+func TestEventsDirInUse(t *testing.T) {
+	if !filelock.Supported {
+		t.Skip("no locks on this system")
+	}
+	dir := filepath.Join(t.TempDir(), "shared")
+	first, err := openEventLog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := beginEventLog(dir, "evaluation"); !errors.Is(err, event.ErrInUse) || !strings.Contains(err.Error(), dir) || !strings.Contains(err.Error(), "another --events-dir") {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := openEventLog(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
 		t.Error(err)
 	}
 }

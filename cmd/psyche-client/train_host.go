@@ -36,9 +36,23 @@ type hostFlags struct {
 	onchain.RunFlags `embed:"" group:"A run on a chain:"`
 }
 
-// programFlags select the programs on a chain that receive signed transactions.
+// programFlags select the programs on a chain that receive signed transactions, and the
+// authorization for all runs that admits the client.
 type programFlags struct {
-	ForeignProgram bool `help:"On a chain: take part even if this version does not know the program. A program can take everything in the account of this key."`
+	ForeignProgram bool   `help:"On a chain: take part even if this version does not know the program. A program can take everything in the account of this key."`
+	Authorizer     string `env:"AUTHORIZER" placeholder:"KEY" help:"On a chain: authorized key, in base58, that named this key as its delegate for all runs. Default: the client searches it."`
+}
+
+// chainOptions returns the options for the run's chain, without the run.
+func (f *hostFlags) chainOptions(key identity.Key, logger *slog.Logger) (solana.Options, error) {
+	o, err := f.Options(key, logger)
+	if err != nil || f.Authorizer == "" {
+		return o, err
+	}
+	if o.Authorizer, err = transaction.ParsePublicKey(f.Authorizer); err != nil {
+		err = fmt.Errorf("--authorizer: %w", err)
+	}
+	return o, err
 }
 
 // checkHost validates the flags.
@@ -47,7 +61,7 @@ func (f *hostFlags) checkHost(ctx context.Context) error {
 	case f.Given() && f.ServerAddr != "":
 		return errors.New("--server-addr selects a run on a server, --rpc a run on a chain: give one of them")
 	case f.Given():
-		_, err := f.Options(identity.Key{}, nil)
+		_, err := f.chainOptions(identity.Key{}, nil)
 		return err
 	case f.ServerAddr == "":
 		return errors.New("missing flags: --server-addr=HOST:PORT, or --rpc=URL,… for a run on a chain")
@@ -99,7 +113,7 @@ func (f *hostFlags) reach(ctx context.Context, runID string, key identity.Key, a
 
 // reachChain connects to a run on a chain.
 func (f *hostFlags) reachChain(ctx context.Context, runID string, key identity.Key, addrs []string, events *event.Log, logger *slog.Logger) (runHost, error) {
-	o, err := f.Options(key, logger)
+	o, err := f.chainOptions(key, logger)
 	if err != nil {
 		return runHost{}, err
 	}

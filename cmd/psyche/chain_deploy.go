@@ -117,7 +117,7 @@ func (c *chainDeploy) finalize(ctx context.Context, to console, chain *admin.Cha
 // chainAirdrop requests SOL from a faucet.
 type chainAirdrop struct {
 	Amount    string   `arg:"" help:"Amount of SOL."`
-	Keys      []string `arg:"" name:"key" optional:"" help:"Receiving keys, in base58 or as key files. Default: the key of --keypair."`
+	Keys      []string `arg:"" name:"key" optional:"" help:"Keys that receive SOL, in base58 or as key files. Default: the key of --keypair."`
 	nodeFlags `embed:""`
 	signFlags `embed:""`
 }

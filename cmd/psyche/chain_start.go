@@ -164,7 +164,7 @@ func listenTwice(address string) (first, second net.Listener, err error) {
 		next = strconv.Itoa(first.Addr().(*net.TCPAddr).Port + 1)
 	}
 	if second, err = net.Listen("tcp", net.JoinHostPort(host, next)); err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("--listen %s: the next port is for WebSockets: %w", address, err), first.Close())
+		return nil, nil, errors.Join(fmt.Errorf("--listen %s: cannot listen on the next port, which WebSockets need: %w", address, err), first.Close())
 	}
 	return first, second, nil
 }

@@ -14,7 +14,7 @@ import (
 
 type dataSamples struct {
 	Output        string   `required:"" placeholder:"DIR" help:"Output folder, which a run can name as Preprocessed data."`
-	Tokenizer     string   `required:"" placeholder:"FOLDER" help:"Model folder with a tokenizer.json and a chat template; or, with --chat-template, a tokenizer.json, or OWNER/NAME of a model on the Hugging Face Hub."`
+	Tokenizer     string   `required:"" placeholder:"FOLDER" help:"Model folder with a tokenizer.json and a chat template, or OWNER/NAME of such a model on the Hugging Face Hub. With --chat-template, a tokenizer.json file is enough."`
 	ChatTemplate  string   `placeholder:"FILE" help:"Chat template to use instead of the folder's."`
 	SeqLen        int      `default:"2048" placeholder:"N" help:"Maximum tokens per sample: max_seq_len of the run (${default})."`
 	Strict        bool     `help:"Refuse unknown keys of conversations instead of counting them."`

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/cmd/internal/meter"
 	"github.com/psyche-go/psyche/files/data/prepare"
 	"github.com/psyche-go/psyche/files/data/walk"
@@ -31,6 +32,7 @@ type dataTokenize struct {
 	ShardTokens     int      `default:"0" placeholder:"N" help:"Maximum tokens per file, at least 65536; 0 means 67108864 (${default})."`
 	Workers         int      `default:"0" placeholder:"N" help:"Number of texts to encode concurrently; the output does not depend on this number. 0 means one per CPU (${default})."`
 	Force           bool     `help:"Replace token files in the output folder."`
+	IgnoreSpace     bool     `help:"Start even if the tokens do not seem to fit on the disk."`
 	Paths           []string `arg:"" name:"path" help:"Files, file patterns, folders, and Hugging Face Hub data sets: hf://datasets/OWNER/NAME, optionally followed by @REVISION, or by a path or pattern. Files that are not UTF-8 text are skipped and counted. To continue after an interrupt or a full disk, run the same command again."`
 }
 
@@ -51,7 +53,12 @@ func (c dataTokenize) Run(ctx context.Context, to console) error {
 	started := time.Now()
 	m := meter.New(to.err, "psyche: tokenizing")
 	skipped := ""
+	var space diskspace.Probe
+	if c.IgnoreSpace {
+		space = func(string) diskspace.Space { return diskspace.Space{} }
+	}
 	made, err := prepare.Run(ctx, prepare.Options{
+		Space:           space,
 		Paths:           paths,
 		Output:          c.Output,
 		Force:           c.Force,

@@ -171,6 +171,12 @@ func (x *examination) print(w io.Writer) error {
 		lines += x.printTrial(a)
 	case coordinator.Equivocation:
 		lines += fmt.Sprintf("proof           %s signed two results for one batch; both signatures are valid\n", identity.ID(a.Client))
+	case coordinator.Admit:
+		effect := "ends"
+		if a.Allowed {
+			effect = "begins"
+		}
+		lines += fmt.Sprintf("admission       of %s %s by the grant %s, which only the chain verified\n", identity.ID(a.Client), effect, identity.ID(a.Grant))
 	case coordinator.Vote:
 		lines += fmt.Sprintf("vote            %s, of %s, step %d\n", verdictOf(a.Guilty), identity.ID(a.Client), a.Step)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/server/status"
 )
 
@@ -31,6 +32,9 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 	}
 	run := status.Of(seen.State, seen.Run)
 	run.CallPeers(seen.Peers)
+	if err := c.nameAuthorizers(ctx, to, &seen.State.Authority, &run); err != nil {
+		_, _ = fmt.Fprintf(to.err, "psyche: cannot read the authorizations for all runs: %v\n", err)
+	}
 	if c.JSON {
 		return printJSON(to.out, run)
 	}
@@ -38,6 +42,25 @@ func (c *runStatus) Run(ctx context.Context, to console) error {
 		return err
 	}
 	return c.printAccount(ctx, to, transaction.PublicKey(seen.State.Host))
+}
+
+// nameAuthorizers adds the authorized keys to the run's authorizations that belong to grants.
+func (c *runStatus) nameAuthorizers(ctx context.Context, to console, authority *coordinator.Authority, run *status.Run) error {
+	if !c.Given() || !authority.Permissioned {
+		return nil
+	}
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	chain, program, err := openToLook(&c.Flags, to)
+	if err != nil {
+		return err
+	}
+	defer chain.Close()
+	grants, err := chain.Grants(ctx, program, transaction.PublicKey(authority.Join))
+	for _, grant := range grants {
+		run.NameAuthorizer(coordinator.ClientID(grant.At), grant.Grantee)
+	}
+	return err
 }
 
 // printUnconfigured shows a run whose account has no genesis.

@@ -9,38 +9,44 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
+	"github.com/psyche-go/psyche/chain/layout"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// grantRuns selects the runs of an authorization: one run, or all runs of a join authority.
+// grantRuns selects what an authorization is for: one run, or all runs of a join authority on a
+// chain.
 type grantRuns struct {
-	RunID         string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"Name of the run. Default: every started run of the program with this join authority."`
+	RunID         string `name:"run-id" env:"RUN_ID" placeholder:"ID" help:"Name of the run. Default: all runs of the join authority on the chain, also later ones."`
 	JoinAuthority string `placeholder:"KEY" help:"Join authority of the runs, in base58. Default for create and delete: the signing key."`
 	hostFlags     `embed:""`
 }
 
-// eachRun calls do for every selected run, and returns its errors joined. Without --join-authority,
-// signer is the join authority. If signer is nil too, --run-id is required.
-func (g *grantRuns) eachRun(ctx context.Context, to console, signer *identity.ID, do func(runID string, at hostFlags) error) error {
+// forAll reports whether the command is for all runs of a join authority.
+func (g *grantRuns) forAll() (bool, error) {
 	if g.RunID != "" {
-		return do(g.RunID, g.hostFlags)
+		return false, nil
 	}
 	if isChain, err := g.onChain(); err != nil || !isChain {
-		return firstOf(err, usagef("missing flags: --run-id=ID"))
+		return false, firstOf(err, usagef("missing flags: --run-id=ID"))
 	}
-	var join identity.ID
-	switch {
-	case g.JoinAuthority != "":
-		var err error
-		if join, err = identity.ParseID(g.JoinAuthority); err != nil {
-			return usagef("--join-authority: %w", err)
-		}
-	case signer != nil:
-		join = *signer
-	default:
-		return usagef("missing flags: --run-id=ID, or --join-authority=KEY for all of its runs")
+	return true, nil
+}
+
+// join returns the key of --join-authority, which is required.
+func (g *grantRuns) join() (identity.ID, error) {
+	if g.JoinAuthority == "" {
+		return identity.ID{}, usagef("missing flags: --run-id=ID, or --join-authority=KEY for all of its runs")
 	}
+	join, err := identity.ParseID(g.JoinAuthority)
+	if err != nil {
+		err = usagef("--join-authority: %w", err)
+	}
+	return join, err
+}
+
+// eachRun calls do for every started run of a join authority, and returns its errors joined.
+func (g *grantRuns) eachRun(ctx context.Context, to console, join identity.ID, do func(runID string, at hostFlags) error) error {
 	runs, err := g.ofJoinAuthority(ctx, to, join)
 	if err != nil {
 		return err
@@ -53,7 +59,6 @@ func (g *grantRuns) eachRun(ctx context.Context, to console, signer *identity.ID
 			all = append(all, err)
 		}
 	}
-	_, _ = fmt.Fprintf(to.err, "psyche: %s has %s; run this command again for runs that start later\n", join, count(uint64(len(runs)), "run"))
 	return errors.Join(all...)
 }
 
@@ -66,11 +71,7 @@ func (g *grantRuns) ofJoinAuthority(ctx context.Context, to console, join identi
 		return nil, err
 	}
 	defer chain.Close()
-	runs, err := chain.RunsOfJoinAuthority(ctx, program, transaction.PublicKey(join))
-	if err == nil && len(runs) == 0 {
-		err = fmt.Errorf("%w with the join authority %s in program %s; set it with create-run --join-authority KEY, and start the run with update-config", admin.ErrNoRun, join, program)
-	}
-	return runs, err
+	return chain.RunsOfJoinAuthority(ctx, program, transaction.PublicKey(join))
 }
 
 // grantActs are the flags of commands that change authorizations.
@@ -94,13 +95,31 @@ func grantee(authorizer string) (identity.ID, error) {
 }
 
 type grantCreate struct {
-	Authorizer string `placeholder:"KEY|FILE" help:"Key that may join, in base58 or as a key file."`
-	grantActs  `embed:""`
+	Authorizer   string `placeholder:"KEY|FILE" help:"Key that may join, in base58 or as a key file."`
+	MaxDelegates int    `default:"32" placeholder:"N" help:"For all runs: maximum number of delegates of the key, which determines the deposit; at most 256 (${default})."`
+	grantActs    `embed:""`
 }
 
 // Run admits the key.
 func (c *grantCreate) Run(ctx context.Context, to console) error {
-	return c.grant(ctx, to, c.Authorizer, false)
+	grantee, err := grantee(c.Authorizer)
+	if err != nil {
+		return err
+	}
+	all, err := c.forAll()
+	switch {
+	case err != nil:
+		return err
+	case !all:
+		authorize := runAuthorize{Grantee: grantee.String(), actFlags: c.in(c.RunID, c.hostFlags)}
+		return authorize.Run(ctx, to)
+	case c.MaxDelegates < 0 || c.MaxDelegates > layout.MaxGrantDelegates:
+		return usagef("--max-delegates is %d, want 0 to %d", c.MaxDelegates, layout.MaxGrantDelegates)
+	}
+	if err := rejectZeroKey(grantee); err != nil {
+		return err
+	}
+	return c.createForAll(ctx, to, grantee, c.MaxDelegates)
 }
 
 type grantDelete struct {
@@ -110,29 +129,19 @@ type grantDelete struct {
 
 // Run ends the authorization.
 func (c *grantDelete) Run(ctx context.Context, to console) error {
-	return c.grant(ctx, to, c.Authorizer, true)
-}
-
-// grant authorizes a key in the selected runs, or revokes its authorization. If several runs are
-// selected, some may already be in the requested state.
-func (g *grantActs) grant(ctx context.Context, to console, authorizer string, revoke bool) error {
-	grantee, err := grantee(authorizer)
+	grantee, err := grantee(c.Authorizer)
 	if err != nil {
 		return err
 	}
-	key, err := g.key(g.Given())
-	if err != nil {
+	all, err := c.forAll()
+	switch {
+	case err != nil:
 		return err
+	case !all:
+		revoke := runAuthorize{Grantee: grantee.String(), Revoke: true, actFlags: c.in(c.RunID, c.hostFlags)}
+		return revoke.Run(ctx, to)
 	}
-	signer := key.ID()
-	return g.eachRun(ctx, to, &signer, func(runID string, at hostFlags) error {
-		authorize := runAuthorize{Grantee: grantee.String(), Revoke: revoke, actFlags: g.in(runID, at)}
-		err := authorize.Run(ctx, to)
-		if g.RunID == "" && errors.Is(err, coordinator.ErrDuplicate) {
-			_, err = fmt.Fprintln(to.out, err)
-		}
-		return err
-	})
+	return c.deleteForAll(ctx, to, grantee)
 }
 
 type grantRead struct {
@@ -146,26 +155,47 @@ func (c *grantRead) Run(ctx context.Context, to console) error {
 	if err != nil {
 		return err
 	}
-	return c.eachRun(ctx, to, nil, func(runID string, at hostFlags) error {
-		state, err := at.look(ctx, runID, to.err)
-		if err != nil {
-			return err
-		}
-		own, ok := state.Authority.Authorization(coordinator.ClientID(grantee))
-		switch {
-		case !state.Authority.Permissioned:
-			_, err = fmt.Fprintf(to.out, "run %s admits every key\n", runID)
-		case !ok:
-			return refusal{fmt.Sprintf("%s may not join run %s", grantee, runID), coordinator.ErrNotAuthorised}
-		default:
-			var names []string
-			for _, id := range own.Delegates {
-				names = append(names, identity.ID(id).String())
-			}
-			_, err = fmt.Fprintf(to.out, "%s may join run %s, and %s on its behalf: %s\n", grantee, runID, count(uint64(len(names)), "key"), strings.Join(names, " "))
-		}
+	all, err := c.forAll()
+	switch {
+	case err != nil:
 		return err
-	})
+	case !all:
+		return readOne(ctx, to, grantee, c.RunID, c.hostFlags)
+	}
+	join, err := c.join()
+	if err != nil {
+		return err
+	}
+	return c.readForAll(ctx, to, join, grantee)
+}
+
+// readOne prints the authorization of a key in one run.
+func readOne(ctx context.Context, to console, grantee identity.ID, runID string, at hostFlags) error {
+	state, err := at.look(ctx, runID, to.err)
+	if err != nil {
+		return err
+	}
+	own, ok := state.Authority.Authorization(coordinator.ClientID(grantee))
+	switch {
+	case !state.Authority.Permissioned:
+		_, err = fmt.Fprintf(to.out, "run %s admits every key\n", runID)
+	case ok:
+		_, err = fmt.Fprintf(to.out, "%s may join run %s, and %s\n", grantee, runID, onBehalf(own.Delegates))
+	case state.Authority.MayJoin(coordinator.ClientID(grantee)):
+		_, err = fmt.Fprintf(to.out, "%s may join run %s as a delegate, or by an authorization for all runs\n", grantee, runID)
+	default:
+		return refusal{fmt.Sprintf("%s may not join run %s", grantee, runID), coordinator.ErrNotAuthorised}
+	}
+	return err
+}
+
+// onBehalf lists keys that may join on behalf of another key.
+func onBehalf[K ~[32]byte](delegates []K) string {
+	var names []string
+	for _, id := range delegates {
+		names = append(names, identity.ID(id).String())
+	}
+	return fmt.Sprintf("%s on its behalf: %s", count(uint64(len(names)), "key"), strings.Join(names, " "))
 }
 
 type grantDelegate struct {
@@ -186,22 +216,37 @@ func (c *grantDelegate) Run(ctx context.Context, to console) error {
 			added = append(added, coordinator.ClientID(id))
 		}
 	}
-	return c.eachRun(ctx, to, nil, func(runID string, at hostFlags) error {
-		err := setDelegates(ctx, to, c.in(runID, at), func(before []coordinator.ClientID) []coordinator.ClientID {
-			if c.DelegatesClear {
-				return added
-			}
-			all := slices.Clone(before)
-			for _, id := range added {
-				if !slices.Contains(all, id) {
-					all = append(all, id)
-				}
-			}
-			return all
-		})
-		if c.RunID == "" && errors.Is(err, coordinator.ErrDuplicate) {
-			_, err = fmt.Fprintln(to.out, err)
-		}
+	all, err := c.forAll()
+	switch {
+	case err != nil:
 		return err
+	case !all:
+		return c.delegateOne(ctx, to, added, c.RunID, c.hostFlags)
+	}
+	join, err := c.join()
+	if err != nil {
+		return err
+	}
+	return c.delegateForAll(ctx, to, join, added)
+}
+
+// delegateOne changes the delegates in one run.
+func (c *grantDelegate) delegateOne(ctx context.Context, to console, added []coordinator.ClientID, runID string, at hostFlags) error {
+	return setDelegates(ctx, to, c.in(runID, at), func(before []coordinator.ClientID) []coordinator.ClientID {
+		if c.DelegatesClear {
+			return added
+		}
+		return union(before, added)
 	})
+}
+
+// union returns the keys of both lists, each once.
+func union[K comparable](before, added []K) []K {
+	all := slices.Clone(before)
+	for _, id := range added {
+		if !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
 }

@@ -2,11 +2,16 @@ package main
 
 import (
 	"errors"
+	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/solana"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/cmd/internal/onchain"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
 )
@@ -16,7 +21,9 @@ import (
 // a key to all of its runs.
 func TestRunInThreeSteps(t *testing.T) {
 	a := startChain(t)
-	main, join, grantee := a.key(1, "9"), a.key(2, "1"), a.key(3, "1")
+	main := a.key(1, "9")
+	a.key(2, "1")
+	a.key(3, "1")
 	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
 	as := func(key string, args ...string) []string {
 		return append(append([]string{"solana"}, args...), "--wallet-private-key-path", key)
@@ -50,7 +57,6 @@ func TestRunInThreeSteps(t *testing.T) {
 		t.Errorf("list:\n%s", list)
 	}
 	a.does(exitOK, "2.41990848 SOL went to", "run", "free", "--run-id", strings.Repeat("r", 32), "--keypair", main, "--yes")
-	a.does(exitRefused, "no run of the join authority", as(join, "join-authorization-create", "--authorizer", grantee)...)
 
 	a.does(exitOK, "it is paused", append(as(main, "update-config", "--config-path", sampleState, "--run-id", "r", "--yes"), "--description", "E")...)
 	a.does(exitOK, "resumes", of("r", main, "set-paused", "--resume")...)
@@ -62,17 +68,116 @@ func TestRunInThreeSteps(t *testing.T) {
 	}
 	a.does(exitOK, "1 run of program", "run", "list")
 
-	a.does(exitOK, "may join run r", as(join, "join-authorization-create", "--authorizer", grantee, "--commitment", "confirmed")...)
+	testAuthorizationForAll(a, as, create)
+}
+
+// testAuthorizationForAll continues TestRunInThreeSteps: one authorization admits a key and eight
+// delegates to run r and to a run that starts later.
+func testAuthorizationForAll(a *chainAdministrator, as, create func(string, ...string) []string) {
+	a.t.Helper()
+	join, grantee := a.path("c.json"), a.path("d.json")
+	id := func(n byte) string { return identity.FromSeed([identity.SeedSize]byte{n}).ID().String() }
+	fast := func(key string, args ...string) []string {
+		return append(as(key, args...), "--commitment", "confirmed")
+	}
+	delegates := func(clears bool, numbers ...byte) []string {
+		args := fast(grantee, "join-authorization-delegate", "--join-authority", id(2))
+		if clears {
+			args = append(args, "--delegates-clear", "true")
+		}
+		for _, n := range numbers {
+			args = append(args, "--delegates-added", id(n))
+		}
+		return args
+	}
+	read := []string{"solana", "join-authorization-read", "--join-authority", id(2), "--authorizer", id(3)}
+	a.does(exitRefused, "authorization that does not exist", read...)
+	a.does(exitUsage, "too many delegates wanted", fast(join, "join-authorization-create", "--authorizer", grantee, "--max-delegates", "257")...)
+	a.does(exitUsage, "authorization of all keys", fast(join, "join-authorization-create", "--authorizer", strings.Repeat("1", 32))...)
+	a.does(exitOK, "also later ones", as(join, "join-authorization-create", "--authorizer", grantee, "--max-delegates", "8")...)
+	a.does(exitOK, "may already join every run", fast(join, "join-authorization-create", "--authorizer", grantee)...)
 	a.does(exitOK, "it is paused", create("s", "--config-path", sampleState, "--join-authority", id(2))...)
-	out := a.does(exitOK, "may join run s", as(join, "join-authorization-create", "--authorizer", grantee, "--commitment", "confirmed")...)
-	golden.Message(t, "authorization of two runs", errors.New(differing.ReplaceAllString(strings.TrimSuffix(out, "\n"), "…")))
-	a.does(exitUsage, "delegates without a run", as(grantee, "join-authorization-delegate", "--delegates-added", id(7))...)
-	out = a.does(exitOK, "1 delegate may join run r", as(grantee, "join-authorization-delegate", "--join-authority", id(2), "--delegates-added", id(7), "--commitment", "confirmed")...)
-	golden.Message(t, "delegate of two runs", errors.New(differing.ReplaceAllString(strings.TrimSuffix(out, "\n"), "…")))
-	out = a.does(exitOK, "may join run r, and 1 key on its behalf: "+id(7), "solana", "join-authorization-read", "--join-authority", id(2), "--authorizer", id(3))
-	golden.Message(t, "rights in two runs", errors.New(differing.ReplaceAllString(strings.TrimSuffix(out, "\n"), "…")))
-	a.does(exitOK, "may no longer join run s", as(join, "join-authorization-delete", "--authorizer", grantee, "--commitment", "confirmed")...)
-	a.does(exitRefused, "revoked authorization", "solana", "join-authorization-read", "--join-authority", id(2), "--authorizer", id(3))
+
+	a.does(exitUsage, "delegates without a run", fast(grantee, "join-authorization-delegate", "--delegates-added", id(20))...)
+	a.does(exitOK, "8 delegates may join every run", delegates(false, 20, 21, 22, 23, 24, 25, 26, 27)...)
+	a.does(exitRefused, "delegates without space", delegates(false, 28)...)
+	a.does(exitOK, "and 8 keys on its behalf: "+id(20), read...)
+	for _, runID := range []string{"r", "s"} {
+		for _, n := range []byte{3, 20, 27} {
+			a.joins(n, runID, "", nil)
+		}
+		a.joins(26, runID, id(3), nil)
+		a.joins(25, runID, id(20), coordinator.ErrNotAuthorised) // does not name the authorized key
+		a.joins(28, runID, "", coordinator.ErrNotAuthorised)
+	}
+	a.does(exitOK, "by an authorization for all runs", "solana", "join-authorization-read", "--run-id", "s", "--authorizer", id(27))
+
+	a.does(exitOK, id(27)+", by the authorization of "+id(3)+" for all runs", "run", "status", "--run-id", "s")
+	a.does(exitOK, `"authorizer": "`+id(3)+`"`, "run", "status", "--run-id", "s", "--json")
+	out := a.does(exitOK, id(27)+" may no longer join run s", delegates(true, 20, 21)...)
+	if strings.Contains(out, id(20)) || !strings.Contains(out, id(26)+" may no longer join run r") {
+		a.t.Errorf("removed delegates:\n%s", out)
+	}
+	golden.Message(a.t, "removed delegates", errors.New(differing.ReplaceAllString(strings.TrimSuffix(out, "\n"), "…")))
+	a.joins(27, "s", "", coordinator.ErrNotAuthorised)
+	out = a.does(exitOK, "may no longer join run s", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
+	golden.Message(a.t, "end of the authorization for all runs", errors.New(differing.ReplaceAllString(strings.TrimSuffix(out, "\n"), "…")))
+	for _, n := range []byte{3, 20, 21} {
+		a.joins(n, "r", "", coordinator.ErrNotAuthorised)
+	}
+	a.does(exitRefused, "authorization that ended", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
+	a.archives("r", "events, verified; its hash chain matches the account")
+	var entries strings.Builder
+	for n := 4; !strings.Contains(entries.String(), "ends by the grant"); n++ {
+		if code := run(a.t.Context(), []string{"run", "examine", a.path("r.archive"), "--entry", strconv.Itoa(n)}, console{&entries, &entries}); code != exitOK {
+			a.t.Fatalf("no admission ends:\n%s", &entries)
+		}
+	}
+	if !strings.Contains(entries.String(), "admission       of "+id(3)+" begins by the grant ") {
+		a.t.Errorf("no admission begins:\n%s", &entries)
+	}
+
+	// Authorizations for single runs remain possible.
+	one := func(key string, args ...string) []string { return append(fast(key, args...), "--run-id", "s") }
+	a.does(exitOK, "may join run s", one(join, "join-authorization-create", "--authorizer", grantee)...)
+	a.does(exitRefused, "five delegates in one run", one(grantee, "join-authorization-delegate", "--delegates-added", strings.Join([]string{id(20), id(21), id(22), id(23), id(24)}, ","))...)
+	a.does(exitOK, "1 delegate may join run s", one(grantee, "join-authorization-delegate", "--delegates-added", id(22))...)
+	a.joins(22, "s", "", nil)
+	a.does(exitOK, "may no longer join run s", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
+}
+
+// joins joins a run as a client with a key. want is the expected error.
+func (a *chainAdministrator) joins(n byte, runID, authorizer string, want error) {
+	a.t.Helper()
+	key := identity.FromSeed([identity.SeedSize]byte{n})
+	if n != 3 { // which has a key file with a balance
+		a.does(exitOK, " SOL", "chain", "airdrop", "1", key.ID().String())
+	}
+	flags := onchain.RunFlags{Flags: onchain.Flags{RPC: []string{a.rpc}, ProgramID: a.program, MaxPrice: onchain.DefaultMaxPrice}}
+	o, err := flags.Options(key, slog.New(slog.DiscardHandler))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if authorizer != "" {
+		if o.Authorizer, err = transaction.ParsePublicKey(authorizer); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	if err := flags.Find(a.t.Context(), &o, runID); err != nil {
+		a.t.Fatal(err)
+	}
+	client, err := solana.Dial(a.t.Context(), o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	update, err := firstUpdate(a.t.Context(), client)
+	if err == nil {
+		err = client.Submit(a.t.Context(), coordinator.Join{Epoch: update.State.Progress.Epoch})
+	}
+	if !errors.Is(err, want) {
+		a.t.Errorf("key %d joins run %s: %v, want %v", n, runID, err, want)
+	}
 }
 
 // endedHost is the host of a run whose connection ended.

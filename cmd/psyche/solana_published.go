@@ -19,10 +19,10 @@ type solanaCommands struct {
 	JSONDumpRun  solanaDump      `cmd:"" name:"json-dump-run" help:"Print the state of a run: psyche run status --json."`
 	ListRuns     chainRuns       `cmd:"" help:"Show the runs of a program: psyche run list."`
 
-	JoinAuthorizationCreate   grantCreate   `cmd:"" help:"Admit a key to a permissioned run: psyche run authorize."`
-	JoinAuthorizationRead     grantRead     `cmd:"" help:"Show whether a key may join a run, and its delegates."`
-	JoinAuthorizationDelegate grantDelegate `cmd:"" help:"Set the keys that may join on behalf of an authorized key: psyche run set-delegates."`
-	JoinAuthorizationDelete   grantDelete   `cmd:"" help:"Revoke an authorization: psyche run authorize --revoke."`
+	JoinAuthorizationCreate   grantCreate   `cmd:"" help:"Admit a key to all permissioned runs of a join authority, or to one run: psyche run authorize."`
+	JoinAuthorizationRead     grantRead     `cmd:"" help:"Show whether a key may join all runs of a join authority or one run, and its delegates."`
+	JoinAuthorizationDelegate grantDelegate `cmd:"" help:"Set the keys that may join on behalf of an authorized key; in one run: psyche run set-delegates."`
+	JoinAuthorizationDelete   grantDelete   `cmd:"" help:"Revoke an authorization; in one run: psyche run authorize --revoke."`
 
 	PrintAllHelp allHelp `cmd:"" hidden:"" help:"Print the help of these commands."`
 }

@@ -114,16 +114,16 @@ func TestAuthorizationScripts(t *testing.T) {
 	for _, key := range []string{n.authority, grantee} {
 		n.call("1 SOL", n.psyche, "chain", "airdrop", "1", key, "--rpc", n.rpc)
 	}
-	n.call("may join run light", "sh", "scripts/join-authorization-create.sh", n.rpc, n.authority, n.id(grantee))
+	n.call("may join every run", "sh", "scripts/join-authorization-create.sh", n.rpc, n.authority, n.id(grantee))
 	delegates := []string{"scripts/join-authorization-set-delegates.sh", n.rpc, n.id(n.authority), grantee}
-	n.call("2 delegates may join run light", "sh", append(delegates, one, two)...)
-	n.call("1 delegate may join run light", "sh", append(delegates, two)...)
-	read := n.call("may join run light, and 1 key on its behalf: "+n.id(two), n.psyche, "solana", "join-authorization-read",
-		"--rpc", n.rpc, "--run-id", "light", "--authorizer", n.id(grantee))
+	n.call("2 delegates may join every run", "sh", append(delegates, one, two)...)
+	n.call("1 delegate may join every run", "sh", append(delegates, two)...)
+	read := n.call("and 1 key on its behalf: "+n.id(two), n.psyche, "solana", "join-authorization-read",
+		"--rpc", n.rpc, "--join-authority", n.id(n.authority), "--authorizer", n.id(grantee))
 	if strings.Contains(read, n.id(one)) {
 		t.Errorf("the first delegate still exists:\n%s", read)
 	}
-	n.call("0 delegates may join run light", "sh", delegates...)
+	n.call("0 delegates may join every run", "sh", delegates...)
 }
 
 func TestAuthorizationScriptsUsage(t *testing.T) {

@@ -147,7 +147,7 @@ func (f form) check(values []float32) error {
 	return nil
 }
 
-// checkUnits refuses units in a form without units, and units that are too large.
+// checkUnits refuses units if the result's form has none, and units that are too large.
 func (l TensorLayout) checkUnits(r TensorResult, f form) error {
 	want := 0
 	if f.levels() > 0 {

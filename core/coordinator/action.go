@@ -114,6 +114,17 @@ type SetDelegates struct {
 	Delegates []ClientID
 }
 
+// Admit makes a permissioned run's authorizations agree with a grant, which is an account on the
+// chain that authorizes keys for all runs of a join authority. Allowed adds an authorization for
+// the client if the grant covers it; only the client may send that. Otherwise the authorization
+// ends because the grant no longer covers the client; any key may send that. The caller of Apply
+// must have verified the grant, which only a chain can do.
+type Admit struct {
+	Grant   ClientID // address of the account
+	Client  ClientID
+	Allowed bool // the grant covers the client
+}
+
 // Eject removes a client: a pending client at once, a member at the end of the running round. A
 // client that has already left loses its right to return. The client is excluded for the rest of the
 // epoch and for the whole next epoch. Only the main authority may send it.
@@ -168,6 +179,7 @@ func (SetPaused) action()        {}
 func (UpdateConfig) action()     {}
 func (Authorize) action()        {}
 func (SetDelegates) action()     {}
+func (Admit) action()            {}
 func (Eject) action()            {}
 func (Equivocation) action()     {}
 func (Accuse) action()           {}

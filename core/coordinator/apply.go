@@ -42,6 +42,8 @@ func (s *State) apply(from ClientID, a Action) error {
 		return s.authorize(from, a)
 	case SetDelegates:
 		return s.setDelegates(from, a)
+	case Admit:
+		return s.admit(from, a)
 	case Eject:
 		return s.eject(from, a)
 	case Equivocation:

@@ -113,25 +113,31 @@ func (c Checkpoint) origin() Checkpoint {
 }
 
 func (s *State) authorize(from ClientID, a Authorize) error {
-	authority := &s.Authority
 	switch {
-	case from != authority.Join:
+	case from != s.Authority.Join:
 		return ErrNotAuthorised
-	case !authority.Permissioned:
+	case !s.Authority.Permissioned:
 		return ErrPermissionless
 	}
-	i := slices.IndexFunc(authority.Authorizations, func(x Authorization) bool { return x.Grantee == a.Grantee })
+	return s.setAuthorized(Authorization{Grantee: a.Grantee}, a.Allowed)
+}
+
+// setAuthorized adds an authorization, with the next number, or ends the grantee's authorization.
+func (s *State) setAuthorized(x Authorization, allowed bool) error {
+	authority := &s.Authority
+	i := slices.IndexFunc(authority.Authorizations, func(other Authorization) bool { return other.Grantee == x.Grantee })
 	switch {
-	case a.Allowed == (i >= 0):
+	case allowed == (i >= 0):
 		return ErrDuplicate
-	case !a.Allowed:
+	case !allowed:
 		authority.Authorizations = slices.Delete(authority.Authorizations, i, i+1)
 		s.withdrawUnauthorized()
 	case len(authority.Authorizations) >= MaxAuthorizations, authority.Grants == 1<<32-1:
 		return ErrFull
 	default:
 		authority.Grants++
-		authority.Authorizations = append(authority.Authorizations, Authorization{Grantee: a.Grantee, Number: authority.Grants})
+		x.Number = authority.Grants
+		authority.Authorizations = append(authority.Authorizations, x)
 	}
 	return nil
 }

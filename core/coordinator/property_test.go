@@ -61,6 +61,9 @@ func someAction(t *rapid.T, s *State) Action {
 	case 9:
 		return SetPaused{Paused: rapid.Bool().Draw(t, "paused")}
 	case 10, 11:
+		if rapid.IntRange(0, 2).Draw(t, "by a grant") == 0 {
+			return Admit{Grant: ClientID{byte(rapid.IntRange(1, 2).Draw(t, "grant"))}, Client: someID(t), Allowed: rapid.IntRange(0, 3).Draw(t, "allowed") > 0}
+		}
 		return Authorize{Grantee: someID(t), Allowed: rapid.IntRange(0, 3).Draw(t, "allowed") > 0}
 	case 12:
 		return SetDelegates{
@@ -88,9 +91,11 @@ func someAction(t *rapid.T, s *State) Action {
 // someSender draws the sender of an action: mostly a client that may send it.
 func someSender(t *rapid.T, s *State, a Action) ClientID {
 	entitled := someID(t)
-	switch a.(type) {
+	switch a := a.(type) {
 	case Authorize:
 		entitled = s.Authority.Join
+	case Admit:
+		entitled = a.Client
 	case SetPaused, UpdateConfig, Eject, Close:
 		entitled = s.Authority.Main
 	}

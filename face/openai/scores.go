@@ -47,7 +47,7 @@ func (s *scores) observe(logits []float32) { s.logits = append(s.logits[:0], log
 // add adds the chosen token, and the text that appears with it.
 func (s *scores) add(id int32, piece string) error {
 	if int(id) >= len(s.logits) {
-		return fmt.Errorf("token %d of %d logits", id, len(s.logits))
+		return fmt.Errorf("token %d is out of range: the model has %d logits", id, len(s.logits))
 	}
 	largest, sum := float64(slices.Max(s.logits)), 0.0
 	for _, logit := range s.logits {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
@@ -32,7 +33,7 @@ func (l *Lines) Update(p Progress) {
 	var sent, witnesses []string
 	members := 0
 	for _, client := range p.Clients {
-		sent = append(sent, byteCount(client.Sent))
+		sent = append(sent, diskspace.Format(client.Sent))
 		if client.Witness {
 			witnesses = append(witnesses, strings.TrimPrefix(client.Name, "client-"))
 		}

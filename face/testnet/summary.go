@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/base/child"
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/archive"
 	"github.com/psyche-go/psyche/files/checkpoint"
@@ -338,13 +339,13 @@ func (s Summary) Print(w io.Writer) {
 	if s.HeldOutLossLast > 0 {
 		fmt.Fprintf(w, "  held-out loss      %.3f → %.3f (%.0f %% of the first)\n", s.HeldOutLossFirst, s.HeldOutLossLast, 100*s.HeldOutLossLast/s.HeldOutLossFirst)
 	}
-	fmt.Fprintf(w, "  sent per client and round   %s (a result is %s)", byteCount(s.WireBytesPerClientRound), byteCount(s.PayloadBytesPerClientRound))
+	fmt.Fprintf(w, "  sent per client and round   %s (a result is %s)", diskspace.Format(s.WireBytesPerClientRound), diskspace.Format(s.PayloadBytesPerClientRound))
 	if s.FP32AllReduceBytesPerClientRound > 0 {
-		fmt.Fprintf(w, "; an fp32 all-reduce: %s, %.0f times as much", byteCount(s.FP32AllReduceBytesPerClientRound),
+		fmt.Fprintf(w, "; an fp32 all-reduce: %s, %.0f times as much", diskspace.Format(s.FP32AllReduceBytesPerClientRound),
 			float64(s.FP32AllReduceBytesPerClientRound)/float64(max(s.WireBytesPerClientRound, 1)))
 	}
 	fmt.Fprintln(w)
-	fmt.Fprintf(w, "  model sync         %s\n", byteCount(s.HandoverBytes))
+	fmt.Fprintf(w, "  model sync         %s\n", diskspace.Format(s.HandoverBytes))
 	fmt.Fprintf(w, "  lost batches       %d\n", s.LostBatches)
 	if s.Chain != nil {
 		s.Chain.print(w, s.Clients)
@@ -372,18 +373,6 @@ func (s Summary) Print(w io.Writer) {
 	}
 	if s.Sample != "" {
 		fmt.Fprintf(w, "\nText generated from it:\n%s\n", s.Sample)
-	}
-}
-
-// byteCount formats a number of bytes for people.
-func byteCount(n uint64) string {
-	switch {
-	case n >= 10<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 10<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	default:
-		return fmt.Sprintf("%d B", n)
 	}
 }
 

@@ -313,7 +313,7 @@ func (n *network) release() {
 	_ = n.claimed.Close() // it was only locked
 }
 
-// releasePort releases the port for the server.
+// releasePort closes the socket that reserved the port, so that the server can listen on it.
 func (n *network) releasePort() {
 	if n.reserved != nil {
 		_ = n.reserved.Close() // it is closed even after an error

@@ -11,6 +11,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -134,7 +135,7 @@ func (s seen) round() []string {
 	if s.trained.Step > 0 {
 		own = fmt.Sprintf("own batch %d–%d of step %d: loss %.4f, trained in %.2f s", s.trained.Batch[0], max(s.trained.Batch[1], 1)-1, s.trained.Step, float64(s.trained.Loss), s.trained.Seconds)
 		if s.sent.Step == s.trained.Step {
-			own += ", " + size(float64(s.sent.Bytes)) + " sent"
+			own += ", " + diskspace.Format(s.sent.Bytes) + " sent"
 		}
 	}
 	speed := fmt.Sprintf("%.0f tokens/s  trains %.0f %% of a round  %.0f tokens", s.figures["train/tokens_per_sec"], 100*s.figures["train/efficency"], s.figures["train/total_tokens"]) //nolint:misspell // the figure is called that
@@ -163,9 +164,9 @@ func (s seen) holding(width int) []string {
 	case s.arriving.Bytes < s.arriving.Total:
 		lines = append(lines, fmt.Sprintf("%s for step %d: %s", s.arriving.What, s.arriving.Step, transferred(s.arriving)))
 	case s.ready.Source != "":
-		lines = append(lines, fmt.Sprintf("model of step %d from %s: %s in %.1f s", s.ready.Step, s.ready.Source, size(float64(s.ready.Bytes)), s.ready.Seconds))
+		lines = append(lines, fmt.Sprintf("model of step %d from %s: %s in %.1f s", s.ready.Step, s.ready.Source, diskspace.Format(s.ready.Bytes), s.ready.Seconds))
 	case s.model > 0:
-		lines = append(lines, "model: "+size(float64(s.model))+" so far")
+		lines = append(lines, "model: "+diskspace.Format(s.model)+" so far")
 	}
 	if s.saved.Digest != "" {
 		line := fmt.Sprintf("checkpoint of step %d, %.8s", s.saved.Step, s.saved.Digest)
@@ -202,13 +203,13 @@ func (s seen) connected(width int) []string {
 	for _, p := range peers {
 		in, out = in+p.in, out+p.out
 	}
-	lines := []string{rule(fmt.Sprintf("%d peers, in %s/s, out %s/s", len(peers), size(in), size(out)), width)}
+	lines := []string{rule(fmt.Sprintf("%d peers, in %s/s, out %s/s", len(peers), diskspace.Format(in), diskspace.Format(out)), width)}
 	for _, p := range peers[:min(len(peers), 5)] {
 		way := "direct"
 		if p.Relayed {
 			way = "relayed"
 		}
-		lines = append(lines, fmt.Sprintf("%-8s  in %9s/s  out %9s/s  %9s in, %9s out  %s", short(p.ID), size(p.in), size(p.out), size(float64(p.Received)), size(float64(p.Sent)), way)+s.names.of(p.ID))
+		lines = append(lines, fmt.Sprintf("%-8s  in %9s/s  out %9s/s  %9s in, %9s out  %s", short(p.ID), diskspace.Format(p.in), diskspace.Format(p.out), diskspace.Format(p.Received), diskspace.Format(p.Sent), way)+s.names.of(p.ID))
 	}
 	return lines
 }
@@ -248,7 +249,7 @@ func bar(part, whole, width int) string {
 
 // transferred draws the progress of a transfer.
 func transferred(t event.Transfer) string {
-	return fmt.Sprintf("%s of %s %s", size(float64(t.Bytes)), size(float64(t.Total)), filled(t, 20))
+	return fmt.Sprintf("%s of %s %s", diskspace.Format(t.Bytes), diskspace.Format(t.Total), filled(t, 20))
 }
 
 // filled draws a bar for a transfer.
@@ -264,20 +265,6 @@ func clock(d time.Duration) string {
 		return fmt.Sprintf("%.0f s", d.Seconds())
 	}
 	return d.Truncate(time.Second).String()
-}
-
-// size formats a number of bytes for people.
-func size(bytes float64) string {
-	for _, unit := range []string{"B", "KiB", "MiB", "GiB"} {
-		if bytes < 1000 {
-			if unit == "B" {
-				return fmt.Sprintf("%.0f B", bytes)
-			}
-			return fmt.Sprintf("%.1f %s", bytes, unit)
-		}
-		bytes /= 1024
-	}
-	return fmt.Sprintf("%.1f TiB", bytes)
 }
 
 // printable removes characters from untrusted text that could move the cursor or colour the screen.

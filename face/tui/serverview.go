@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -87,7 +88,7 @@ func (h hosted) details(width int, now time.Time) []string {
 	if text := h.state.Claimed.String(); text != "" {
 		lines = append(lines, printable(text))
 	}
-	journal := fmt.Sprintf("log %s, %s a minute", size(float64(h.journal)), size(h.grows(now)))
+	journal := fmt.Sprintf("log %s, %s a minute", diskspace.Format(h.journal), diskspace.Format(h.grows(now)))
 	if h.commit > 0 {
 		journal += fmt.Sprintf("  made durable in %.1f ms", 1000*h.commit)
 	}

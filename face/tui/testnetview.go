@@ -9,6 +9,7 @@ import (
 	"charm.land/lipgloss/v2"
 	"github.com/charmbracelet/x/ansi"
 
+	"github.com/psyche-go/psyche/base/diskspace"
 	"github.com/psyche-go/psyche/face/testnet"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -131,8 +132,8 @@ var columns = []column{
 	{"loss", 6, func(c testnet.ClientProgress) string { return known(c.LossStep > 0, "%.3f", c.Loss) }},
 	{"tokens/s", 8, func(c testnet.ClientProgress) string { return known(c.Speed > 0, "%.0f", c.Speed) }},
 	{"trains", 6, func(c testnet.ClientProgress) string { return known(c.Share > 0, "%.0f %%", 100*c.Share) }},
-	{"sent", 9, func(c testnet.ClientProgress) string { return size(float64(c.Sent)) }},
-	{"sends", 11, func(c testnet.ClientProgress) string { return size(c.SentRate) + "/s" }},
+	{"sent", 9, func(c testnet.ClientProgress) string { return diskspace.Format(c.Sent) }},
+	{"sends", 11, func(c testnet.ClientProgress) string { return diskspace.Format(c.SentRate) + "/s" }},
 	{"restarts", 8, func(c testnet.ClientProgress) string { return fmt.Sprint(c.Restarts) }},
 }
 
@@ -221,11 +222,11 @@ func moving(c testnet.ClientProgress) event.Transfer {
 
 // movingBar draws a transfer with exactly the given width, so that the bars of all clients align.
 func movingBar(t event.Transfer, width int) string {
-	const percent, bytes, least = 6, 24, 5 // width of " 100 %"; usual width of "  1000.0 MiB of 1000.0 MiB"; minimum width of a bar
+	const percent, bytes, least = 6, 24, 5 // width of " 100 %"; width of "  999.9 MiB of 999.9 MiB"; minimum width of a bar
 	text := fmt.Sprintf(" %3.0f %%", math.Floor(100*float64(t.Bytes)/float64(max(t.Total, 1))))
 	each := width - percent
 	if each >= bytes+least {
-		text += fmt.Sprintf("  %s of %s", size(float64(t.Bytes)), size(float64(t.Total)))
+		text += fmt.Sprintf("  %s of %s", diskspace.Format(t.Bytes), diskspace.Format(t.Total))
 		each -= bytes
 	}
 	drawn := filled(t, min(max(each, 3), 20)) + text

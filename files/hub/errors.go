@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/psyche-go/psyche/base/pause"
 )
 
 // Errors of the Hub, to which a StatusError unwraps, and of local checks.
@@ -103,7 +105,7 @@ func statusError(response *http.Response) *StatusError {
 		Status:     response.StatusCode,
 		Code:       printable(response.Header.Get("X-Error-Code")),
 		Message:    printable(response.Header.Get("X-Error-Message")),
-		RetryAfter: retryAfter(response.Header.Get("Retry-After")),
+		RetryAfter: pause.Requested(response.Header),
 	}
 	if e.Message == "" {
 		body, _ := io.ReadAll(io.LimitReader(response.Body, maxMessage))
@@ -113,17 +115,6 @@ func statusError(response *http.Response) *StatusError {
 		}
 	}
 	return e
-}
-
-// retryAfter parses seconds or a date.
-func retryAfter(text string) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := http.ParseTime(text); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
 }
 
 // bare returns a URL without secrets.

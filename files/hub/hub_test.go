@@ -250,6 +250,13 @@ func TestSnapshotWithFaults(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			return true
 		}, nil},
+		{"this machine's clock is a day late", 3, func(w http.ResponseWriter, r *http.Request) bool {
+			now := time.Now().Add(24 * time.Hour).UTC() // the Hub's clock
+			w.Header().Set("Date", now.Format(http.TimeFormat))
+			w.Header().Set("Retry-After", now.Format(http.TimeFormat))
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		}, nil},
 		{"an endless pause is asked for", 3, func(w http.ResponseWriter, r *http.Request) bool {
 			w.Header().Set("Retry-After", "86400")
 			w.WriteHeader(http.StatusTooManyRequests)

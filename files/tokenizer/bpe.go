@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"math"
 	"math/bits"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -149,10 +150,14 @@ func (t *pairTable) get(left, right int32) (rank, id int32) {
 // symbols appends the IDs of the single bytes or characters of a word.
 func (m *bpe) symbols(ids []int32, word []byte) []int32 {
 	if m.bytes != nil {
+		ids = slices.Grow(ids, len(word))
 		for _, b := range word {
 			ids = append(ids, m.bytes[b])
 		}
 		return ids
+	}
+	if len(word) > fewSymbols { // append would take more memory than a very long word needs
+		ids = slices.Grow(ids, utf8.RuneCount(word))
 	}
 	pending := false // an unknown character that may be fused with further ones
 	for at := 0; at < len(word); {
@@ -276,99 +281,4 @@ func (m *bpe) mergeFew(ids []int32) int {
 			ranks[at-1], products[at-1] = m.merges.get(ids[at-1], ids[at])
 		}
 	}
-}
-
-// scratch is reusable memory for encoding.
-type scratch struct {
-	heap           []uint64 // rank in the upper half, position in the lower
-	previous, next []int32  // positions of neighbours; -1: none
-	ends           []end    // for each offset in a word, from 0 on
-}
-
-// mergeMany is mergeFew for long words, in time n log n.
-func (m *bpe) mergeMany(s *scratch, ids []int32) int {
-	n := len(ids)
-	s.heap, s.previous, s.next = s.heap[:0], s.previous[:0], s.next[:0]
-	for i := range n {
-		s.previous = append(s.previous, int32(i-1))
-		s.next = append(s.next, int32(i+1))
-	}
-	s.next[n-1] = -1
-	push := func(left int32) {
-		if rank, _ := m.merges.get(ids[left], ids[s.next[left]]); rank != noRank {
-			s.push(uint64(rank)<<32 | uint64(left))
-		}
-	}
-	for i := range n - 1 {
-		push(int32(i))
-	}
-	for len(s.heap) > 0 {
-		top := s.pop()
-		left := int32(uint32(top))
-		right := s.next[left]
-		if ids[left] < 0 || right < 0 {
-			continue
-		}
-		// The pair may have changed since it was pushed.
-		rank, id := m.merges.get(ids[left], ids[right])
-		if rank != int32(top>>32) {
-			continue
-		}
-		ids[left], ids[right] = id, -1
-		s.next[left] = s.next[right]
-		if after := s.next[left]; after >= 0 {
-			s.previous[after] = left
-			push(left)
-		}
-		if before := s.previous[left]; before >= 0 {
-			push(before)
-		}
-	}
-	kept := 0
-	for i := int32(0); i >= 0; i = s.next[i] {
-		ids[kept] = ids[i]
-		kept++
-	}
-	return kept
-}
-
-func (s *scratch) push(x uint64) {
-	s.heap = append(s.heap, x)
-	i := len(s.heap) - 1
-	for i > 0 {
-		parent := (i - 1) / 2
-		if s.heap[parent] <= x {
-			break
-		}
-		s.heap[i] = s.heap[parent]
-		i = parent
-	}
-	s.heap[i] = x
-}
-
-func (s *scratch) pop() uint64 {
-	top := s.heap[0]
-	last := len(s.heap) - 1
-	x := s.heap[last]
-	s.heap = s.heap[:last]
-	if last == 0 {
-		return top
-	}
-	i := 0
-	for {
-		child := 2*i + 1
-		if child >= last {
-			break
-		}
-		if child+1 < last && s.heap[child+1] < s.heap[child] {
-			child++
-		}
-		if s.heap[child] >= x {
-			break
-		}
-		s.heap[i] = s.heap[child]
-		i = child
-	}
-	s.heap[i] = x
-	return top
 }

@@ -247,21 +247,6 @@ func TestHostilePatternEnds(t *testing.T) {
 	}
 }
 
-// TestFewAndManySymbolsMergeAlike compares the two ways of merging.
-func TestFewAndManySymbolsMergeAlike(t *testing.T) {
-	model := family(t, "gpt2").model
-	rapid.Check(t, func(t *rapid.T) {
-		word := rapid.SliceOfN(rapid.SampledFrom([]byte("theinratos  \n(){}._=")), 1, fewSymbols).Draw(t, "word")
-		few := model.symbols(nil, word)
-		many := slices.Clone(few)
-		few = few[:model.mergeFew(few)]
-		many = many[:model.mergeMany(&scratch{}, many)]
-		if !slices.Equal(few, many) {
-			t.Fatalf("%q: %v and %v", word, few, many)
-		}
-	})
-}
-
 // TestNormalFormsAreThoseOfUnicode compares with package norm if both have the same result: for
 // short sequences of characters that are not inert.
 func TestNormalFormsAreThoseOfUnicode(t *testing.T) {

@@ -62,10 +62,10 @@ func (c Choice) wanted() ([]Device, error) {
 	return all, nil
 }
 
-// Find returns count devices: the named devices or, if only one device is named, count devices from
-// that device on. All of them must exist. "auto" is cuda:0 if libtorch finds a CUDA device, else the
-// CPU. For the CPU it returns one device, which all trainers share. Load must be called first. Errors
-// wrap [ErrNoDevice].
+// Find returns as many devices as count says. If the choice names one device, Find returns it and the
+// devices with the next numbers; otherwise it returns the named devices. All of them must exist. "auto"
+// is cuda:0 if libtorch finds a CUDA device, else the CPU. For the CPU it returns one device, which all
+// trainers share. Load must be called first. Errors wrap [ErrNoDevice].
 func (c Choice) Find(count int) ([]Device, error) {
 	named, err := c.wanted()
 	if err != nil {

@@ -114,7 +114,7 @@ func (u *updater) share() (memory []*torch.Memory) {
 	return memory
 }
 
-// setState continues from the running means of a state.
+// setState restores the running means of the gradients and of their squares from a saved state.
 func (u *updater) setState(state OptimizerState) error {
 	var values [2][][]float32
 	for i, m := range u.moments {

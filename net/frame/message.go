@@ -12,8 +12,10 @@ import (
 	"github.com/psyche-go/psyche/record/follow"
 )
 
-// Version is the protocol version. Host and client must have the same version.
-const Version = 15
+// Version is the protocol version. Host and client must have the same version. A change of the data that
+// members read, or of the results that they compute, also needs a new version: in one run, members
+// with different programs would accuse each other.
+const Version = 16
 
 // helloDomain is the signature domain of a Hello.
 const helloDomain = "psyche/tcp/hello/v9"

@@ -28,7 +28,7 @@ func TestHostClockJumps(t *testing.T) {
 				time.Sleep(150 * time.Millisecond)
 				begun := time.Now()
 				ahead.Store(int64(jump))
-				w.until("the next epoch", func(s *coordinator.State) bool { return s.Progress.Epoch > 0 && s.RunState != coordinator.WaitingForMembers })
+				w.reachEpoch(1)
 				if s := w.host.State(); len(s.Epoch.Clients) != len(all) || len(s.Epoch.Exited) != 0 {
 					t.Errorf("%d members are in the next epoch, and %d have left", len(s.Epoch.Clients), len(s.Epoch.Exited))
 				}
@@ -65,7 +65,7 @@ func TestMemberClockJumps(t *testing.T) {
 			time.Sleep(150 * time.Millisecond)
 			begun := time.Now()
 			ahead.Store(int64(jump))
-			w.until("the next epoch", func(s *coordinator.State) bool { return s.Progress.Epoch > 0 && s.RunState != coordinator.WaitingForMembers })
+			w.reachEpoch(1)
 			if s := w.host.State(); len(s.Epoch.Clients) != len(all) || len(s.Epoch.Exited) != 0 {
 				t.Errorf("%d members are in the next epoch, and %d have left", len(s.Epoch.Clients), len(s.Epoch.Exited))
 			}
@@ -85,4 +85,12 @@ func TestMemberClockJumps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// reachEpoch waits until the members of an epoch train.
+func (w *world) reachEpoch(epoch uint32) {
+	w.t.Helper()
+	w.until(fmt.Sprintf("epoch %d", epoch), func(s *coordinator.State) bool {
+		return s.Progress.Epoch >= epoch && s.RunState == coordinator.RoundTrain
+	})
 }

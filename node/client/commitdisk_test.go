@@ -1,6 +1,7 @@
 package client
 
 import (
+	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -8,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/psyche-go/psyche/base/diskspace"
+	"github.com/psyche-go/psyche/base/diskspace/diskspacetest"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
@@ -153,6 +156,55 @@ func TestPanicBesideTheTraining(t *testing.T) {
 				t.Errorf("%d bytes: the panic is not reported, or later intermediate checkpoints are missing", bulk)
 			}
 			finishEqual(w, members...)
+		})
+	}
+}
+
+// TestFinalCheckpointWaitsForRoom checks that a client with a full disk at the end of the run saves
+// the final model if the user makes room in time, and otherwise ends with the reason.
+func TestFinalCheckpointWaitsForRoom(t *testing.T) {
+	for name, room := range map[string]bool{"there is room": true, "the disk stays full": false} {
+		t.Run(name, func(t *testing.T) {
+			disk := diskspacetest.Mount(t, 256<<10)
+			dir, ballast := filepath.Join(disk, "checkpoints"), filepath.Join(disk, "ballast")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); !diskspace.IsFull(err) {
+				t.Fatal(err)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, epochs(2))
+				d := &faultyDisk{dir: dir, fault: func(uint32) error { return nil }}
+				full, others := w.launch(0, d.change), []*member{w.launch(1, nil), w.launch(2, nil)}
+				w.until("the end", func(s *coordinator.State) bool { return s.RunState == coordinator.Finished })
+				finished := time.Now()
+				time.Sleep(5 * time.Second)
+				select {
+				case <-full.done:
+					t.Fatal("the client does not wait:", full.err)
+				default:
+				}
+				if len(d.lines("level=WARN", "remove other files", dir)) != 1 {
+					t.Error("the wait is not reported")
+				}
+				if room {
+					time.Sleep(15 * time.Second) // the pauses have become longer
+					if err := os.Remove(ballast); err != nil {
+						t.Fatal(err)
+					}
+					finishEqual(w, append(others, full)...)
+					if entries, err := os.ReadDir(dir); err != nil || len(entries) == 0 {
+						t.Errorf("no checkpoint: %v", err)
+					}
+					return
+				}
+				full.wait()
+				if took := time.Since(finished); !diskspace.IsFull(full.err) || took < defaultFinalWait || took > 2*defaultFinalWait {
+					t.Errorf("after %v: %v", took, full.err)
+				}
+				finishEqual(w, others...)
+			})
 		})
 	}
 }

@@ -179,8 +179,8 @@ func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
 	}
 }
 
-// redefined reports whether the run's configuration changed, while it was paused, since the trainer
-// was built.
+// redefined reports whether the run's configuration changed after the trainer was built. It can
+// change while the run is paused.
 func (e *engine) redefined(run env.Definition) bool {
 	return e.trainer != nil && (!bytes.Equal(e.built.Definition, run.Definition) || e.built.Audited != run.Audited)
 }

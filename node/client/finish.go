@@ -40,6 +40,9 @@ func (n *Node) finish() {
 	if (held == modelOld || held == modelNone) && n.obtainFinal() {
 		return
 	}
+	if !p.said && n.awaitRoom(now) {
+		return
+	}
 	lingers := p.lingers(held, &n.run, now, n.FinalWait)
 	if !p.said {
 		p.said = true
@@ -56,6 +59,21 @@ func (n *Node) finish() {
 	if !lingers {
 		n.end = &ending{}
 	}
+}
+
+// awaitRoom reports whether the client waits for room on the disk, because its last checkpoint could
+// not be saved. Without the wait, the user could not keep the final model by removing other files.
+func (n *Node) awaitRoom(now time.Time) bool {
+	p := &n.seat.parting
+	if n.seat.leaving.begun() || p.over(now, n.FinalWait) || !n.saver.Hasten() {
+		return false
+	}
+	if !p.full {
+		p.full = true
+		n.report.log.Warn("the run is finished, but its last checkpoint is not saved; remove other files from that disk now, or the client ends without the checkpoint",
+			"dir", n.CheckpointDir, "limit", n.FinalWait, "err", n.saver.Err())
+	}
+	return true
 }
 
 // ended logs how the run ended for this client. It returns an error if the run ended badly.
@@ -134,6 +152,7 @@ type parting struct {
 	since time.Time                     // when the client saw that the run is finished
 	said  bool                          // the client has logged how the run ended
 	slow  bool                          // the client has logged that it waits for the disk
+	full  bool                          // the client has logged that it waits for room on the disk
 	late  bool                          // the run was over before this client came, and the client holds nothing of it
 	back  map[coordinator.ClientID]bool // clients that have returned since then
 }

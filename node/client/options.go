@@ -103,9 +103,9 @@ type Options struct {
 	LeaveTimeout      time.Duration // time limit to report the model, after the context ended and before the client withdraws; default 5 s
 	WithdrawTimeout   time.Duration // time limit to withdraw; default 2 s
 	// FinalWait is how long a client stays after the run is finished: to fetch the final model if
-	// the client was disconnected in the last epoch, or to serve it to members that are still
-	// expected. Fetching the model may take the run's WarmupTime more. The default is 30 s; with a
-	// negative value, the client does not stay.
+	// the client was disconnected in the last epoch, to serve it to members that are still expected,
+	// or to save it if the disk was full. Fetching the model may take the run's WarmupTime more. The
+	// default is 30 s; with a negative value, the client does not stay.
 	FinalWait time.Duration
 }
 

@@ -62,7 +62,7 @@ func began(genesis []byte) (origin, bool) {
 }
 
 func replaced(before, now origin, s *coordinator.State) error {
-	return fmt.Errorf("%w: %s, before step %d, by %s; the later training is discarded, and the new model is unknown: ask the host, and start with --follow-updates to train it",
+	return fmt.Errorf("%w: before step %[3]d, %[4]s replaced %[2]s; the training after that step is discarded, and this client does not know the new model. Ask the host whether the change is intended. To train the new model, start the client with --follow-updates",
 		ErrReplaced, before.name(), s.OriginStep, now.name())
 }
 

@@ -49,8 +49,8 @@ func newShelf() *Shelf {
 	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
 }
 
-// PutBatch replaces the announcements of one batch of a round, given by its index among the count
-// batches.
+// PutBatch replaces the announcements of one batch of a round. The round has count batches, and index
+// is the position of this batch.
 func (s *Shelf) PutBatch(step uint32, index, count int, raws [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

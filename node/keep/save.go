@@ -16,6 +16,7 @@ import (
 const (
 	firstSavePause = 2 * time.Second
 	maxSavePause   = time.Minute
+	lastSavePause  = 5 * time.Second // in a finished run
 )
 
 // attempt contains the data for saving a checkpoint, and for retrying.
@@ -94,6 +95,18 @@ func (k *Saver) tryAgain() {
 	}
 }
 
+// Hasten reports whether the newest checkpoint could not be saved but may be tried again, for
+// example because the disk is full. The next attempt then comes within lastSavePause.
+func (k *Saver) Hasten() bool {
+	if k.failed == nil {
+		return false
+	}
+	if soon := k.Tasks.Now().Add(lastSavePause); soon.Before(k.failed.next) {
+		k.failed.next = soon
+	}
+	return true
+}
+
 // SaveNow saves the newest checkpoint that could not be saved before. It is the last action of a
 // client.
 func (k *Saver) SaveNow() {
@@ -139,7 +152,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		if failed := putAside(dir); failed != nil {
 			return errors.Join(err, failed)
 		}
-		k.Log.Warn("the folder had a different model of this step, because the host lost steps or another run had this name; moved that model", "dir", dir+forgottenSuffix)
+		k.Log.Warn("the folder had a different model of this step, because the host lost steps, or because another run with the same name used the folder; moved that model", "dir", dir+forgottenSuffix)
 		err = put()
 	}
 	dropCommits := func() error { // intermediate checkpoints up to this step are no longer needed

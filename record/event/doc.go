@@ -1,10 +1,10 @@
 // Package event implements the event log of a process: its actions and measurements, one JSON
 // object on each line, append-only.
 //
-// A process opens a Log with Open and calls Append with one of the structs of kinds.go. A nil *Log
-// discards all events, so callers need no condition. Programs that display a run (a testnet, its
-// display and its summary) are projections of the log: they read the file with Read or watch it
-// with Follow, and keep no other state.
+// A process opens a Log with Open, which locks it, and calls Append with one of the structs of
+// kinds.go. A nil *Log discards all events, so callers need no condition. Programs that display
+// a run (a testnet, its display and its summary) are projections of the log: they read the file
+// with Read or watch it with Follow, and keep no other state.
 //
 // A line contains "time" (RFC 3339, UTC), "kind", and then the fields of the struct:
 //

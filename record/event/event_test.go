@@ -3,10 +3,12 @@ package event
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/psyche-go/psyche/base/filelock"
 	"github.com/psyche-go/psyche/base/fuzztest"
 	"github.com/psyche-go/psyche/base/golden"
 )
@@ -125,6 +128,40 @@ func TestTornLastLine(t *testing.T) {
 	got := readAll(t, path)
 	if len(got) != 2 || got[1] != (Joined{Epoch: 2}) {
 		t.Errorf("after reopening: %v", got)
+	}
+}
+
+// TestOneWriter checks that a second writer is refused, and changes nothing, until the first closes
+// the log.
+func TestOneWriter(t *testing.T) {
+	if !filelock.Supported {
+		t.Skip("no locks on this system")
+	}
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	first, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Append(Joined{Epoch: 1}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(path)
+	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "--events-dir") ||
+		runtime.GOOS == "linux" && !strings.Contains(err.Error(), fmt.Sprintf("(process %d)", os.Getpid())) {
+		t.Error(err)
+	}
+	if err := errors.Join(first.Append(Joined{Epoch: 2}), first.Close()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(second.Append(Joined{Epoch: 3}), second.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, path); !reflect.DeepEqual(got, []Body{Joined{Epoch: 1}, Joined{Epoch: 2}, Joined{Epoch: 3}}) {
+		t.Errorf("%v", got)
 	}
 }
 

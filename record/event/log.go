@@ -8,7 +8,12 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/psyche-go/psyche/base/filelock"
 )
+
+// ErrInUse means that another process writes the log.
+var ErrInUse = errors.New("another process is writing it")
 
 // Log appends events to a file. It is safe for concurrent use. A nil *Log does nothing.
 type Log struct {
@@ -31,11 +36,15 @@ func (l *Log) Watch(see func(Event)) {
 
 // Open opens the log at path for appending, and creates it if it does not exist. It removes a torn
 // last line that a killed process left. It refuses a file that is not a log, and does not change
-// it.
+// it. It returns ErrInUse if another Log has the file open, because two writers overwrite each
+// other's lines. On a file system without locks it does not notice the other Log.
 func Open(path string) (*Log, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open event log: %w", err)
+	}
+	if err := filelock.Try(file); errors.Is(err, filelock.ErrHeld) {
+		return nil, errors.Join(fmt.Errorf("open event log %s: %w%s; end that process, or give this one another --events-dir", path, ErrInUse, filelock.By(err)), file.Close())
 	}
 	if err := cutTornLine(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("open event log %s: %w", path, err), file.Close())

@@ -57,8 +57,9 @@ type Finding struct {
 // the exhibit proves nothing: it contains a wrong signature, hash or path, or belongs to another
 // run or model.
 //
-// Only faults that the accused's own bytes prove count: that it sent other values than it took out
-// of its momentum, or that it did not take the largest coefficients. The previous state is known
+// A fault counts only if the accused's own bytes prove it. There are two such faults: the accused sent
+// values that differ from those that it took out of its momentum, or it did not take the largest
+// coefficients. The previous state is known
 // only by the root in an earlier result, for which the exhibit has only the accuser's word, so
 // Examine draws no conclusion from it. For the values of local steps it compares only the signs,
 // because their size depends on the learning rate.

@@ -146,6 +146,8 @@ func ActionName(a coordinator.Action) string {
 		return "authorize"
 	case coordinator.SetDelegates:
 		return "set-delegates"
+	case coordinator.Admit:
+		return "admit"
 	case coordinator.Eject:
 		return "eject"
 	case coordinator.Equivocation:

@@ -18,7 +18,7 @@ type Book struct {
 	waiting []contribution // counted, but not yet in a recorded model
 }
 
-// contribution is a counted result of the member.
+// contribution is one counted result of the member that the receipt is for.
 type contribution struct {
 	step   uint32
 	tokens uint64

@@ -29,6 +29,7 @@ const (
 	kindReturn           = 15
 	kindAccuse           = 18 // 16, 17 and 19 were seals, verdicts and openings
 	kindVote             = 20
+	kindAdmit            = 21 // only on a chain
 )
 
 // SignedAction is an action whose signature has been verified.
@@ -74,6 +75,9 @@ func OpenAction(raw []byte, run [32]byte) (SignedAction, error) {
 	}
 	if proof, ok := signed.Action.(coordinator.Equivocation); ok && !Proves(proof, run) {
 		return SignedAction{}, fmt.Errorf("open action of %s: %w: the proof of two results", from, ErrSignature)
+	}
+	if _, ok := signed.Action.(coordinator.Admit); ok {
+		return SignedAction{}, fmt.Errorf("open action of %s: %w: only a chain verifies grants", from, ErrSignature)
 	}
 	return signed, nil
 }
@@ -156,6 +160,9 @@ func appendAction(b []byte, a coordinator.Action) []byte {
 			panic("wire: more delegates than a grantee may have")
 		}
 		return appendIDs(le.AppendUint32(append(b, kindSetDelegates), a.Number), a.Delegates)
+	case coordinator.Admit:
+		b = append(append(b, kindAdmit), a.Grant[:]...)
+		return appendBool(append(b, a.Client[:]...), a.Allowed)
 	case coordinator.Eject:
 		return append(append(b, kindEject), a.Client[:]...)
 	case coordinator.Equivocation:
@@ -231,6 +238,12 @@ func (r *reader) action() coordinator.Action {
 		return coordinator.SetDelegates{
 			Number:    r.uint32("number of the authorization"),
 			Delegates: r.ids("delegates", coordinator.MaxDelegates),
+		}
+	case kindAdmit:
+		return coordinator.Admit{
+			Grant:   coordinator.ClientID(r.hash("grant")),
+			Client:  coordinator.ClientID(r.hash("admitted client")),
+			Allowed: r.bool("allowed"),
 		}
 	case kindEject:
 		return coordinator.Eject{Client: coordinator.ClientID(r.hash("ejected client"))}

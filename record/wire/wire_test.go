@@ -113,6 +113,22 @@ func TestActionsKeepTheirBytes(t *testing.T) {
 	}
 }
 
+// TestOnlyChainsAdmit checks that no server accepts an Admit, because no server can verify a grant.
+func TestOnlyChainsAdmit(t *testing.T) {
+	for _, action := range []coordinator.Action{
+		coordinator.Admit{Grant: coordinator.ClientID{9}, Client: coordinator.ClientID(testKey().ID()), Allowed: true},
+		coordinator.Admit{Grant: coordinator.ClientID{9}, Client: coordinator.ClientID{4}},
+	} {
+		raw := SignAction(testKey(), walk, 77, action)
+		if opened, err := OpenAction(raw, walk); !errors.Is(err, ErrSignature) || opened.Action != nil {
+			t.Errorf("%+v: opened %+v, error %v", action, opened, err)
+		}
+		if decoded, err := DecodeAction(AppendAction(nil, action)); err != nil || decoded != action {
+			t.Errorf("%+v: decoded %+v, error %v", action, decoded, err)
+		}
+	}
+}
+
 func TestAnnouncementKeepsItsBytes(t *testing.T) {
 	raw := SignAnnouncement(testKey(), testAnnouncement())
 	keeps(t, "announcement-v2", raw)

@@ -1,4 +1,4 @@
-// Freeing a run's account.
+// Freeing the accounts of runs and grants.
 
 #include "program.h"
 
@@ -8,15 +8,16 @@ void pay_out(struct input_account *from, struct input_account *to) {
 	from->lamports = 0;
 }
 
-// fixed_account returns an account of any version. Callers may read only the fields up to main.
+// fixed_account returns the account of a run or a grant of any version. Callers may read only the
+// fields up to main, which is the grantor of a grant.
 static uint64_t fixed_account(const struct call *c, struct account **a) {
 	*a = (struct account *)c->target->data;
 	if (c->target->size < offsetof(struct account, slot)) return INVALID_ACCOUNT_DATA;
-	if ((*a)->magic != RUN_MAGIC && (*a)->magic != FREED_MAGIC) return (*a)->magic ? INVALID_ACCOUNT_DATA : UNINITIALIZED_ACCOUNT;
+	if ((*a)->magic != RUN_MAGIC && (*a)->magic != GRANT_MAGIC && (*a)->magic != FREED_MAGIC) return (*a)->magic ? INVALID_ACCOUNT_DATA : UNINITIALIZED_ACCOUNT;
 	return key_equal(&c->signer->address, &(*a)->main) ? 0 : INCORRECT_AUTHORITY;
 }
 
-// run_free frees the account of a run that is closed or never began. The account still exists until
+// run_free frees the account of a run that is closed or never began, or the account of a grant. The account still exists until
 // the transaction ends. Its remaining contents allow only its owner to use it.
 uint64_t run_free(const struct call *c) {
 	struct account *a;

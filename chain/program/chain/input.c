@@ -23,7 +23,9 @@ static bool demands_of(uint8_t instruction, struct demands *d) {
 	case WRITE:
 	case GENESIS:
 	case ACT:
-	case MIGRATE: return true;
+	case MIGRATE:
+	case GRANT:
+	case DELEGATE: return true;
 	case TICK: d->accounts = 1; return true;
 	case FREE:
 	case FORGET: d->third_writable = d->third_may_sign = true; d->accounts = 3; return true;
@@ -84,7 +86,7 @@ uint64_t read_call(struct call *c, uint8_t *input) {
 	c->data = rest + 8;
 	c->program = (const struct key *)(c->data + c->size);
 	if (c->size == 0 || !demands_of(c->data[0], &d)) return INVALID_INSTRUCTION_DATA;
-	if (c->data[0] == ACT && c->size > 9 && c->data[9] == EQUIVOCATION) d.accounts = 3; // the kind of action follows the nonce
+	if (c->data[0] == ACT && c->size > 9 && (c->data[9] == EQUIVOCATION || c->data[9] == ADMIT)) d.accounts = 3; // the kind of action follows the nonce
 	uint64_t refused = check_accounts(&l, &d);
 	if (refused) return refused;
 	c->target = l.account[0];

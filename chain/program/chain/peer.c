@@ -2,17 +2,6 @@
 
 #include "program.h"
 
-// is_peer_address reports whether an address is the owner's peer account for the run. The seed of
-// that address is half of the SHA-256 of the run's address, in hexadecimal.
-static bool is_peer_address(const struct key *address, const struct key *owner, const struct key *run, const struct key *program) {
-	static const uint8_t digits[16] = "0123456789abcdef";
-	struct slice message = {run, sizeof *run};
-	uint8_t digest[32], seed[32];
-	host_sha256(&message, 1, digest);
-	for (uint32_t i = 0; i < sizeof seed; i++) seed[i] = digits[i % 2 ? digest[i / 2] & 15 : digest[i / 2] >> 4];
-	return is_address_with_seed(address, owner, seed, sizeof seed, program);
-}
-
 // addresses_valid ports backend.CheckAddrs. It also rejects bytes after the last address.
 static bool addresses_valid(const uint8_t *bytes, uint64_t size) {
 	if (size == 0 || bytes[0] > MAX_ADDRESSES) return false;
@@ -45,7 +34,7 @@ uint64_t peer_announce(const struct call *c) {
 	if (c->target->size != sizeof *p) return INVALID_ACCOUNT_DATA;
 	if (p->magic != 0 && p->magic != PEER_MAGIC) return INVALID_ACCOUNT_DATA;
 	if (p->magic != 0 && p->version != ACCOUNT_VERSION) return ERR_OTHER_VERSION;
-	if (!is_peer_address(&c->target->address, owner, run, c->program)) return INVALID_SEEDS;
+	if (!is_address_with_seed_of(&c->target->address, owner, run, c->program)) return INVALID_SEEDS;
 	if (!addresses_valid(c->data, c->size)) return INVALID_INSTRUCTION_DATA;
 	p->magic = PEER_MAGIC;
 	p->version = ACCOUNT_VERSION;

@@ -16,6 +16,8 @@ uint64_t entrypoint(uint8_t *input) {
 	case ANNOUNCE: return peer_announce(&c);
 	case FORGET: return peer_forget(&c);
 	case MIGRATE: return run_migrate(&c);
+	case GRANT: return grant_create(&c);
+	case DELEGATE: return grant_delegate(&c);
 	}
 	return INVALID_INSTRUCTION_DATA;
 }

@@ -6,21 +6,23 @@
 #include "coordinator.h"
 #include "system.h"
 
-// The first eight bytes of an account identify its kind: "psy-run" and a zero byte, "psy-peer", or
-// "psy-free". If an account is freed but funded again in the same transaction, only its owner can
+// The first eight bytes of an account identify its kind: "psy-run" and a zero byte, "psy-peer",
+// "psy-auth", or "psy-free". If an account is freed but funded again in the same transaction, only its owner can
 // use it: the owner can free it again.
 #define RUN_MAGIC 0x006e75722d797370ull
 #define PEER_MAGIC 0x726565702d797370ull
+#define GRANT_MAGIC 0x687475612d797370ull
 #define FREED_MAGIC 0x656572662d797370ull
 
 enum {
-	ACCOUNT_VERSION = 1, // for run and peer accounts
+	ACCOUNT_VERSION = 1, // for run, peer and grant accounts
 	STAGE_SIZE = 8960,   // fits any genesis and any UpdateConfig
 	MAX_SALT = 32,
 	MAX_ADDRESSES = 8, // see package backend
 	MAX_ADDRESS_LENGTH = 256,
 	MAX_ADDRESSES_TOTAL = 1024,
 	ANNOUNCEMENT_SIZE = 1 + 2 * MAX_ADDRESSES + MAX_ADDRESSES_TOTAL,
+	MAX_GRANT_DELEGATES = 256,
 };
 
 // account is the account of a run. The fields up to main have the same position in every version.
@@ -49,15 +51,25 @@ struct peer {
 	uint8_t addresses[ANNOUNCEMENT_SIZE + 7]; // as in the instruction, padded with zeros
 };
 
+// grant authorizes the grantee and its delegates for all runs whose join authority is the grantor.
+// The grantor has the position of a run's main authority, so FREE ends both kinds of account.
+struct grant {
+	uint64_t magic;
+	uint32_t version, count; // count is the number of delegates; the account's size limits it
+	struct key grantor, grantee;
+	struct key delegates[];
+};
+
 _Static_assert(offsetof(struct account, main) == 16 && offsetof(struct account, state) == 104, "layout");
 _Static_assert(offsetof(struct account, stage) == 338600 && sizeof(struct account) == 347560, "layout");
 _Static_assert(offsetof(struct peer, addresses) == 88 && sizeof(struct peer) == 1136, "layout");
+_Static_assert(offsetof(struct grant, grantor) == offsetof(struct account, main) && sizeof(struct grant) == 80, "layout");
 
-enum instruction { INIT = 1, WRITE, GENESIS, ACT, TICK, FREE, ANNOUNCE, FORGET, MIGRATE };
+enum instruction { INIT = 1, WRITE, GENESIS, ACT, TICK, FREE, ANNOUNCE, FORGET, MIGRATE, GRANT, DELEGATE };
 
 // Results. A refusal by the rules returns a number of enum code. The other results are the host's
 // own errors and the standard errors of programs on the chain.
-enum { ERR_OTHER_VERSION = 256, ERR_NO_MIGRATION };
+enum { ERR_OTHER_VERSION = 256, ERR_NO_MIGRATION, ERR_GRANT };
 #define BUILTIN(n) ((uint64_t)(n) << 32)
 #define INVALID_ARGUMENT BUILTIN(2)
 #define INVALID_INSTRUCTION_DATA BUILTIN(3)
@@ -119,6 +131,11 @@ uint64_t run_migrate(const struct call *c);
 uint64_t peer_announce(const struct call *c);
 uint64_t peer_forget(const struct call *c);
 
+// grant.c
+uint64_t grant_create(const struct call *c);
+uint64_t grant_delegate(const struct call *c);
+uint64_t check_grant(const struct call *c, const struct state *s);
+
 // log.c
 
 // event is the log entry for a change of a run's state.
@@ -149,5 +166,6 @@ uint64_t check_proof(const struct call *c);
 
 // address.c
 bool is_address_with_seed(const struct key *address, const struct key *base, const uint8_t *seed, uint64_t size, const struct key *owner);
+bool is_address_with_seed_of(const struct key *address, const struct key *base, const struct key *of, const struct key *owner);
 
 #endif

@@ -82,6 +82,7 @@ uint64_t run_act(const struct call *c) {
 	if (c->size < 8) return INVALID_INSTRUCTION_DATA;
 	struct cause by = {c->signer->address, uint64_at(c->data), c->data + 8, c->size - 8};
 	if (by.size > 0 && by.data[0] == EQUIVOCATION && (refused = check_proof(c))) return refused;
+	if (by.size > 0 && by.data[0] == ADMIT && (refused = check_grant(c, &a->state))) return refused;
 	if (by.size > 0 && by.data[0] == UPDATE_CONFIG)
 		refused = apply_staged(a, c, by.nonce, by.data, by.size);
 	else

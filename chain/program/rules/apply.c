@@ -204,6 +204,7 @@ static enum code state_apply_action(struct state *s, const struct key *from, con
 	case UPDATE_CONFIG: return state_update_config(s, from, a);
 	case AUTHORIZE: return state_authorize(s, from, a);
 	case SET_DELEGATES: return state_set_delegates(s, from, a);
+	case ADMIT: return state_admit(s, from, a);
 	case EJECT: return state_eject(s, from, a);
 	case EQUIVOCATION: return state_equivocate(s, from, a);
 	case CLOSE: return state_close(s, from);

@@ -107,12 +107,17 @@ static void state_withdraw_unauthorized(struct state *s, const struct key *ids, 
 
 // state_authorize ports State.authorize.
 enum code state_authorize(struct state *s, const struct key *from, const struct action *a) {
+	if (!key_equal(from, &s->authority.join)) return ERR_NOT_AUTHORISED;
+	if (!s->authority.permissioned) return ERR_PERMISSIONLESS;
+	return state_set_authorized(s, &a->id, NULL, a->flag);
+}
+
+// state_set_authorized ports State.setAuthorized, for at most one delegate.
+enum code state_set_authorized(struct state *s, const struct key *grantee, const struct key *delegate, bool allowed) {
 	struct authority *authority = &s->authority;
-	if (!key_equal(from, &authority->join)) return ERR_NOT_AUTHORISED;
-	if (!authority->permissioned) return ERR_PERMISSIONLESS;
-	int32_t i = authority_index(authority, &a->id);
-	if (a->flag == (i >= 0)) return ERR_DUPLICATE;
-	if (!a->flag) {
+	int32_t i = authority_index(authority, grantee);
+	if (allowed == (i >= 0)) return ERR_DUPLICATE;
+	if (!allowed) {
 		const struct authorization *x = &authority->authorizations[i];
 		struct key ended[1 + MAX_DELEGATES];
 		uint32_t count = 1 + x->delegate_count;
@@ -124,9 +129,10 @@ enum code state_authorize(struct state *s, const struct key *from, const struct 
 	}
 	if (authority->authorization_count >= MAX_AUTHORIZATIONS || authority->grants == UINT32_MAX) return ERR_FULL;
 	struct authorization *x = &authority->authorizations[authority->authorization_count++];
-	x->grantee = a->id;
+	x->grantee = *grantee;
 	x->number = ++authority->grants;
-	state_withdraw_unauthorized(s, &x->grantee, 1); // clears the mark of a member that was barred
+	if (delegate) x->delegates[x->delegate_count++] = *delegate;
+	state_withdraw_unauthorized(s, delegate ? delegate : grantee, 1); // clears the mark of a member that was barred
 	return ACCEPTED;
 }
 

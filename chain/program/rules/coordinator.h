@@ -34,6 +34,7 @@ enum action_kind {
 	RETURN = 15,
 	ACCUSE = 18,
 	VOTE = 20,
+	ADMIT = 21,
 };
 
 // update is an UpdateConfig. The names in its checkpoint have at most MAX_REPO_LENGTH bytes
@@ -65,6 +66,7 @@ struct action {
 	uint32_t number;        // Epoch, Step, Number
 	struct key id;          // Holds, Reveal, Digest, Client, Grantee
 	struct key commitment;  // Commitment, Next
+	struct key grant;       // Grant
 	const uint8_t *witness; // two filters, root, replica
 	uint16_t loss;          // a claim
 	uint32_t speed;         // a claim
@@ -175,6 +177,9 @@ void state_depart(struct state *s, const struct client *client);
 // audit.c
 void state_seal_challenge(struct state *s, struct round *round);
 
+// admit.c
+enum code state_admit(struct state *s, const struct key *from, const struct action *a);
+
 // authority.c
 bool authority_may_join(const struct authority *a, const struct key *id);
 struct authorization *authority_authorization(struct authority *a, const struct key *grantee);
@@ -182,6 +187,7 @@ enum code state_set_paused(struct state *s, const struct key *from, const struct
 enum code state_update_config(struct state *s, const struct key *from, const struct action *a);
 void checkpoint_origin(const struct checkpoint *c, struct checkpoint *origin);
 enum code state_authorize(struct state *s, const struct key *from, const struct action *a);
+enum code state_set_authorized(struct state *s, const struct key *grantee, const struct key *delegate, bool allowed);
 enum code state_set_delegates(struct state *s, const struct key *from, const struct action *a);
 enum code state_eject(struct state *s, const struct key *from, const struct action *a);
 enum code state_equivocate(struct state *s, const struct key *from, const struct action *a);

@@ -225,6 +225,11 @@ static void reader_action(struct reader *r, struct action *a) {
 		reader_hash(r, &a->id);
 		a->flag = reader_bool(r);
 		break;
+	case ADMIT:
+		reader_hash(r, &a->grant);
+		reader_hash(r, &a->id);
+		a->flag = reader_bool(r);
+		break;
 	case SET_DELEGATES:
 		a->number = reader_uint32(r);
 		reader_ids(r, MAX_DELEGATES, a);

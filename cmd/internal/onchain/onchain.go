@@ -165,7 +165,7 @@ func IsConnection(err error) bool {
 // IsRefusal reports whether a reachable chain refused the operation.
 func IsRefusal(err error) bool {
 	for _, refused := range []error{
-		admin.ErrNoFunds, admin.ErrNoRun, admin.ErrNotConfigured, admin.ErrSeveralRuns, admin.ErrNoProgram, admin.ErrForeign, admin.ErrTaken, admin.ErrOpen, admin.ErrNotMain, solana.ErrNoFunds,
+		admin.ErrNoFunds, admin.ErrNoRun, admin.ErrNotConfigured, admin.ErrSeveralRuns, admin.ErrNoProgram, admin.ErrForeign, admin.ErrTaken, admin.ErrOpen, admin.ErrNotMain, admin.ErrNoGrant, solana.ErrNoFunds,
 	} {
 		if errors.Is(err, refused) {
 			return true

@@ -144,6 +144,12 @@ func (h *History) act(e Entry, s *coordinator.State) {
 			detail = "revoke"
 		}
 		h.note(e, Event{Kind: EventAuthority, Subject: name(a.Grantee), Detail: detail}, s)
+	case coordinator.Admit:
+		detail := "authorize"
+		if !a.Allowed {
+			detail = "revoke"
+		}
+		h.note(e, Event{Kind: EventAuthority, Subject: name(a.Client), Detail: detail}, s)
 	case coordinator.UpdateConfig, coordinator.SetDelegates, coordinator.Close:
 		h.note(e, Event{Kind: EventAuthority, Detail: e.Name}, s)
 	default:

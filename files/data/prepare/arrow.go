@@ -79,7 +79,7 @@ func findColumn(columns []arrowfile.Field, field string) (number int, within []s
 			}
 			at, rest = at.Fields[inner], rest[1:]
 		case len(rest) > 0:
-			return 0, nil, nil, fmt.Errorf("column %q ends at %q, which does not contain %s", field, at.Name, rest[0])
+			return 0, nil, nil, fmt.Errorf("column %q: %q has no nested columns, so it has no %s", field, at.Name, rest[0])
 		case at.Kind == arrowfile.KindText, at.Kind == arrowfile.KindInt && listed:
 			return number, within, nil, nil
 		default:

@@ -91,7 +91,7 @@ func findLeaf(root *parquet.Column, field string) (leaf, error) {
 		case at.Leaf() && parquetfile.OnlyNulls(at): // objects or lists that are all null
 			return leaf{nulls: true}, nil
 		case at.Leaf():
-			return leaf{}, fmt.Errorf("column %q ends at %v, which does not contain %s", field, at.Name(), steps[0])
+			return leaf{}, fmt.Errorf("column %q: %v has no nested columns, so it has no %s", field, at.Name(), steps[0])
 		default:
 			next := element(at)
 			if next == nil && (len(steps) == 0 || steps[0].key == "") {

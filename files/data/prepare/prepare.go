@@ -59,7 +59,7 @@ func Run(ctx context.Context, o Options) (_ manifest.Manifest, err error) {
 	defer func() { err = errors.Join(err, journal.file.Close()) }()
 
 	r := &run{o: o, met: met, journal: journal, at: at}
-	if err := r.checkSpace(sources); err != nil {
+	if err := r.checkSpace(ctx, sources); err != nil {
 		keep = r.at.Next != (place{})
 		return manifest.Manifest{}, err
 	}

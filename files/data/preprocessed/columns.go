@@ -260,7 +260,7 @@ func (s *Sample) unpack(lengths []int32) error {
 	}
 	if rest := len(s.Tokens) - first; rest > 0 {
 		if !s.padding(first, len(s.Tokens)) {
-			return fmt.Errorf("%w: sequence_lengths cover %d tokens, the sample has %d, and some labels after them are not %d", ErrInvalid, first, len(s.Tokens), IgnoreLabel)
+			return fmt.Errorf("%w: sequence_lengths cover %d of %d tokens, and some labels of the other tokens are not %d", ErrInvalid, first, len(s.Tokens), IgnoreLabel)
 		}
 		texts = append(texts, rest)
 	}

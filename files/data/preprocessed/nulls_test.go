@@ -38,7 +38,7 @@ func TestNullsThatAreRefused(t *testing.T) {
 		"null-token":    "row 0: invalid samples: null in a list",
 		"null-label":    "row 0: invalid samples: null in a list",
 		"empty-labels":  "row 0: invalid samples: 0 labels for 2 tokens",
-		"empty-lengths": "row 0: invalid samples: sequence_lengths cover 0 tokens",
+		"empty-lengths": "row 0: invalid samples: sequence_lengths cover 0 of 2 tokens",
 		"no-rows":       "no rows",
 	} {
 		d, err := Open(filepath.Join("testdata", "nulls", name+".parquet"), Options{SeqLen: 4})

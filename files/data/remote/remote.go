@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -44,6 +45,8 @@ type Options struct {
 	OpenTimeout time.Duration // to reach the server the first time; 0: DefaultTimeout
 	Timeout     time.Duration // to reach it again, for each call; 0: DefaultTimeout
 	Logger      *slog.Logger  // nil: silent
+
+	wrap func(net.Conn) net.Conn // wraps every new connection, for tests; may be nil
 }
 
 // Client is a data.Provider that reads from a data server.

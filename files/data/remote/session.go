@@ -69,6 +69,9 @@ func dial(ctx context.Context, o Options) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.wrap != nil {
+		socket = o.wrap(socket)
+	}
 	s, err := handshake(ctx, socket, o)
 	if err != nil {
 		_ = socket.Close()

@@ -50,7 +50,7 @@ func (c jumpingConn) SetWriteDeadline(at time.Time) error { return c.Conn.SetWri
 // connections without a request in time.
 func TestClockJumps(t *testing.T) {
 	reference := open(t, data.Options{}, local(folder(t)))
-	for _, by := range []time.Duration{time.Hour, -time.Hour} {
+	for _, by := range []time.Duration{time.Hour, -time.Hour, 24 * time.Hour, -24 * time.Hour} {
 		t.Run(fmt.Sprint(by), func(t *testing.T) {
 			set := &atomic.Int64{}
 			s := state(3, 3, 4)

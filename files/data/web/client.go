@@ -15,6 +15,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/psyche-go/psyche/base/pause"
 	"github.com/psyche-go/psyche/base/privatenet"
 	"github.com/psyche-go/psyche/files/data/tokens"
 )
@@ -224,7 +225,7 @@ func statusError(response *http.Response) error {
 	status := response.StatusCode
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		return withRetryAfter(fmt.Errorf("server answers %s", text(status)), response.Header.Get("Retry-After"))
+		return withRetryAfter(fmt.Errorf("server answers %s", text(status)), pause.Requested(response.Header))
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly:
 		return fmt.Errorf("server answers %s", text(status))
 	default:
@@ -246,18 +247,12 @@ type overload struct {
 // Unwrap exposes the pause to package backoff.
 func (o overload) Unwrap() []error { return []error{o.error, &o.pause} }
 
-// withRetryAfter adds the pause of a Retry-After header, in seconds or as a date.
-func withRetryAfter(err error, header string) error {
-	var pause time.Duration
-	if seconds, parseErr := strconv.ParseUint(header, 10, 31); parseErr == nil {
-		pause = time.Duration(seconds) * time.Second
-	} else if date, parseErr := http.ParseTime(header); parseErr == nil {
-		pause = time.Until(date)
-	}
-	if pause <= 0 {
+// withRetryAfter adds the pause that a server requests. 0 means that it requests none.
+func withRetryAfter(err error, requested time.Duration) error {
+	if requested <= 0 {
 		return err
 	}
-	return overload{err, backoff.RetryAfterError{Duration: min(pause, MaxRetryAfter)}}
+	return overload{err, backoff.RetryAfterError{Duration: min(requested, MaxRetryAfter)}}
 }
 
 // Get reads a whole file of at most limit bytes.

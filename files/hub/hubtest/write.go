@@ -192,8 +192,8 @@ func (s *Server) apply(files map[string]file, line commitLine) error {
 	return nil
 }
 
-// storageRoutes returns the routes of the second host. Its addresses are secrets and require no
-// token.
+// storageRoutes returns the routes of the second host. Its addresses are secret, so requests
+// need no token.
 func (s *Server) storageRoutes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /blob/{oid}", func(w http.ResponseWriter, r *http.Request) {

@@ -5,9 +5,9 @@ import "slices"
 // escapingFilters are filters that return safe strings within the tag autoescape.
 var escapingFilters = []string{"join", "replace", "urlize", "xmlattr"}
 
-// checkEscaping refuses a filter in a macro that is called across the start or the end of the tag
-// autoescape. jinja2 computes the filter with the setting of either place, depending on which
-// values are constant.
+// checkEscaping refuses a filter in a macro if the tag autoescape is in effect where the macro is
+// defined but not where it is called, or the reverse. jinja2 uses the setting of the definition or
+// of the call, depending on which values are constant.
 func (r *renderer) checkEscaping(f filter) {
 	if f.escape != r.escape && slices.Contains(escapingFilters, f.name) {
 		r.unsupported("the filter %s in a macro that is called across the tag autoescape", f.name)

@@ -74,6 +74,24 @@ type Authorization struct {
 	Grantee   string   `json:"grantee"`
 	Number    uint32   `json:"number"`
 	Delegates []string `json:"delegates"`
+
+	// Authorizer is the key that the join authority authorized for all of its runs, if it is known that
+	// the only delegate joined by that authorization. Grantee is a hash then.
+	Authorizer string `json:"authorizer,omitempty"`
+}
+
+// NameAuthorizer adds the authorized key of a grant to the authorizations that belong to the grant.
+func (r *Run) NameAuthorizer(grant, authorizer coordinator.ClientID) {
+	for i := range r.Authority.Authorizations {
+		a := &r.Authority.Authorizations[i]
+		if len(a.Delegates) != 1 {
+			continue
+		}
+		client, err := identity.ParseID(a.Delegates[0])
+		if err == nil && a.Grantee == name(coordinator.Admit{Grant: grant, Client: coordinator.ClientID(client)}.Grantee()) {
+			a.Authorizer = name(authorizer)
+		}
+	}
 }
 
 // Client is a member of the epoch.
@@ -312,6 +330,10 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		line("join authority", "%s", r.Authority.Join)
 		for i, a := range r.Authority.Authorizations {
 			delegates := ""
+			if a.Authorizer != "" {
+				line(title("authorized", i), "%s, by the authorization of %s for all runs", a.Delegates[0], a.Authorizer)
+				continue
+			}
 			if len(a.Delegates) > 0 {
 				delegates = ", delegates " + strings.Join(a.Delegates, ", ")
 			}

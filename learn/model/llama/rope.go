@@ -9,7 +9,7 @@ import (
 // rotation contains cosines and sines of some positions.
 type rotation struct{ cos, sin *torch.Tensor }
 
-// turned contains the rotations of all kinds of layers.
+// turned contains the rotary positions for each kind of layer.
 type turned struct {
 	global, local rotation
 	temper        *torch.Tensor // factors [positions] of queries in layers without positions; nil: 1

@@ -14,8 +14,8 @@ type Trainable interface {
 }
 
 // GradientsDiffer returns the largest difference between the losses and gradients of two models for
-// the tokens of v, measured as in MaxRelativeError. It adds a share of the gradient twice, as two
-// micro-batches do.
+// the tokens of v, measured as in MaxRelativeError. Each model
+// adds the gradient up in two parts, as for two micro-batches.
 func GradientsDiffer(t testing.TB, e *torch.Engine, one, other Trainable, v Vectors) (worst float64) {
 	t.Helper()
 	ids, targets := v.Other["ids"], v.Other["targets"]

@@ -13,9 +13,9 @@ type commands struct {
 	Table       tableCommand       `cmd:"" help:"Print the results in the logs as Markdown tables."`
 	Rounds      roundsCommand      `cmd:"" help:"Audit rounds of local steps by trainers with all combinations of libraries (stacks), and by attackers, and write a log."`
 	RoundsTable roundsTableCommand `cmd:"" help:"Print the results in the logs of rounds as a Markdown table."`
-	Worker      workerCommand      `cmd:"" hidden:"" help:"Run a trainer of a stack for calibrate."`
+	Worker      workerCommand      `cmd:"" hidden:"" help:"Run one trainer on a backend, for the command calibrate."`
 
-	RoundsWorker roundsWorkerCommand `cmd:"" hidden:"" help:"Run a trainer of a stack for rounds."`
+	RoundsWorker roundsWorkerCommand `cmd:"" hidden:"" help:"Run one trainer on a backend, for the command rounds."`
 }
 
 func main() {

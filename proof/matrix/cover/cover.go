@@ -24,7 +24,7 @@ type Plan struct {
 	Forbidden []Combination
 }
 
-// Row has a level of every feature, as indices.
+// Row selects one level of each feature. Levels has the index of the level for each feature.
 type Row struct {
 	Levels    []int
 	Forbidden int // index of its forbidden combination; -1: none

@@ -92,7 +92,7 @@ func (f *fifo) fill() {
 	}
 }
 
-// next draws a waiting job. While other messages wait, one of bulkShare draws selects bulk.
+// next draws a waiting job. While other messages wait too, it draws a bulk job once in bulkShare draws on average.
 func (f *fifo) next() int {
 	if len(f.waiting) == 1 {
 		return 0

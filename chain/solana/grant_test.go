@@ -1,0 +1,145 @@
+package solana
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/transaction"
+	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/record/backend"
+	"github.com/psyche-go/psyche/record/backend/backendtest"
+)
+
+// granting is a chain on which keys send instructions about grants.
+type granting struct {
+	*chain
+	program transaction.Program
+}
+
+// send sends instructions that a key signs and pays for.
+func (g *granting) send(key identity.Key, instructions ...transaction.Instruction) error {
+	g.t.Helper()
+	g.fund(key)
+	o, err := NewOperator(g.options(key))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer o.Close()
+	return o.Send(g.t.Context(), "grant", otherUnits, instructions...)
+}
+
+// grant creates the grant of a key to another key, and returns its address.
+func (g *granting) grant(by, to identity.Key, delegates int) transaction.PublicKey {
+	g.t.Helper()
+	grantor, grantee := transaction.PublicKey(by.ID()), transaction.PublicKey(to.ID())
+	size := uint64(layout.GrantSize(delegates))
+	made, err := transaction.MakeWithSeed(grantor, grantor, transaction.GrantSeed(grantee), (size+128)*rentPerByte, size, transaction.PublicKey(g.program))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	at, err := g.program.GrantAddress(grantor, grantee)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	if err := g.send(by, append(made, g.program.Grant(at, grantor, grantee))...); err != nil {
+		g.t.Fatal(err)
+	}
+	return at
+}
+
+// joins joins a run with a key.
+func (g *granting) joins(key identity.Key, run transaction.PublicKey, authorizer transaction.PublicKey) error {
+	g.t.Helper()
+	g.fund(key)
+	o := g.options(key)
+	o.Run, o.Authorizer = run, authorizer
+	c, err := Dial(g.t.Context(), o)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	await(g.t, c, "a state", func(backend.Update) bool { return true })
+	admits, err := c.Admits(g.t.Context(), transaction.PublicKey(key.ID()))
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	err = c.Submit(g.t.Context(), coordinator.Join{})
+	if admits != (err == nil) {
+		g.t.Errorf("the run admits %s: %t, but a Join returns %v", key.ID(), admits, err)
+	}
+	return err
+}
+
+// TestGrants lets the delegates of one grant join a run that started before the grant and a run that
+// started after it. It closes the grant, in which the address then belongs to no program.
+func TestGrants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a chain's time passes as it does")
+	}
+	g := &granting{chain: newChain(t, 3, 10*time.Millisecond, nil)}
+	g.program = transaction.Program(g.chain.program)
+	join, grantee, stranger := backendtest.Key(50), backendtest.Key(51), backendtest.Key(99)
+	genesis := smallGenesis()
+	genesis.Permissioned, genesis.JoinAuthority = true, coordinator.ClientID(join.ID())
+	genesis.Config.InitMinClients = 20 // all clients wait
+	first := g.create(genesis)
+	at := g.grant(join, grantee, 6)
+	var delegates []transaction.PublicKey
+	for i := range byte(6) {
+		delegates = append(delegates, transaction.PublicKey(backendtest.Key(60+i).ID()))
+	}
+	if err := g.send(grantee, g.program.Delegate(at, transaction.PublicKey(grantee.ID()), false, delegates)); err != nil {
+		t.Fatal(err)
+	}
+	genesis.RunID = "later"
+	second := g.create(genesis)
+	named := transaction.PublicKey(grantee.ID())
+	for _, run := range []transaction.PublicKey{first, second} {
+		if err := g.joins(grantee, run, transaction.PublicKey{}); err != nil {
+			t.Errorf("the grantee: %v", err)
+		}
+		for i := range byte(6) {
+			authorizer := transaction.PublicKey{} // the client searches the grant
+			if i == 5 {
+				authorizer = named
+			}
+			if err := g.joins(backendtest.Key(60+i), run, authorizer); err != nil {
+				t.Errorf("delegate %d: %v", i, err)
+			}
+		}
+		for _, authorizer := range []transaction.PublicKey{{}, named, transaction.PublicKey(stranger.ID())} {
+			if err := g.joins(stranger, run, authorizer); !errors.Is(err, coordinator.ErrNotAuthorised) {
+				t.Errorf("a stranger joins: %v", err)
+			}
+		}
+	}
+	g.grant(stranger, stranger, 0) // of another authority
+	if err := g.joins(stranger, first, transaction.PublicKey{}); !errors.Is(err, coordinator.ErrNotAuthorised) {
+		t.Errorf("a stranger joins by a grant to itself: %v", err)
+	}
+
+	by := transaction.PublicKey(join.ID())
+	if err := g.send(join, g.program.Free(at, by, by)); err != nil {
+		t.Fatal(err)
+	}
+	c, err := g.join(t.Context(), stranger, first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for _, key := range append(slices.Clone(delegates), named) { // any key may do this
+		if err := c.Submit(t.Context(), coordinator.Admit{Grant: coordinator.ClientID(at), Client: coordinator.ClientID(key)}); err != nil {
+			t.Errorf("release of %s: %v", key, err)
+		}
+	}
+	await(t, c, "the end of all admissions", func(u backend.Update) bool {
+		return len(u.State.Authority.Authorizations) == 0 && len(u.State.Pending) == 0
+	})
+	if err := g.joins(grantee, first, transaction.PublicKey{}); !errors.Is(err, coordinator.ErrNotAuthorised) {
+		t.Errorf("the grantee joins without a grant: %v", err)
+	}
+}
