@@ -9,6 +9,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -182,7 +183,7 @@ func TestFailedTrainingAhead(t *testing.T) {
 func TestForetoldBatchIsNobodys(t *testing.T) {
 	node := &Node{run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
 	cancelled := false
-	node.engine.op = &operation{name: opTrain, step: clienttest.Round().Step, tell: func() {}, cancel: func() { cancelled = true }}
+	node.engine.Start(core.Train{Step: clienttest.Round().Step, Ahead: true}, func() { cancelled = true })
 	node.train(newRoundState(clienttest.Round(), &view{me: node.run.me, state: &coordinator.State{Config: clienttest.Config(3)}}, env.Drawn{}, time.Time{}))
 	if !cancelled {
 		t.Error("the trainer continues waiting for a round in which it has nothing to do")

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
@@ -22,6 +24,7 @@ import (
 // memory.
 type commitPoints struct {
 	tasks  *env.Tasks
+	jobs   *core.Jobs
 	folder keep.Folder
 	report *reporter
 
@@ -32,7 +35,6 @@ type commitPoints struct {
 	owed    uint32 // step of the model to take as soon as the trainer is idle; 0: none
 	size    int    // bytes of the newest copied or lent model
 	leaving bool   // the client is leaving: it reports a model before the model is on the disk
-	life    int    // number of desynchronisations; results of work that began before the last one are dropped
 	model   uint64 // bytes of the model that the epoch continues from
 	large   uint64 // larger models are not copied, but written from the trainer's memory
 	copies  uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
@@ -87,27 +89,24 @@ func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 		return false
 	}
 	c.owed = 0
-	c.takeNow(v, r, e, rounds, func(err error) {
+	c.takeNow(v, r, e, func(err error) {
 		c.report.log.Warn("skipping an intermediate checkpoint", "step", r.step, "err", err)
 	})
 	return true
 }
 
 // takeNow takes the model after the newest applied step, while the trainer is otherwise idle.
-func (c *commitPoints) takeNow(v *view, r *replica, e *engine, rounds *roundStates, failed func(error)) {
+func (c *commitPoints) takeNow(v *view, r *replica, e *engine, failed func(error)) {
 	trainer, step := e.trainer, r.step
 	t := c.begin(v.state, trainer, step)
-	e.start(opSnapshot, 0, func(ctx context.Context) func() {
+	start(e, core.Snapshot{Step: step}, func(ctx context.Context) *taking {
 		t.take(ctx, c.tasks, trainer)
-		return func() {
-			if t.err == nil && (rounds.replica != r || r.step != step) {
-				return
-			}
-			if err := c.taken(t, v.state); err != nil {
-				failed(err)
-			}
+		return t
+	}, func(t *taking) {
+		if err := c.taken(t, v.state); err != nil {
+			failed(err)
 		}
-	})
+	}, nil)
 }
 
 // take hashes a copy of the model after a step, concurrently with the training, and writes it to
@@ -119,36 +118,40 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	c.note(step, s)
 	c.busy = true
 	c.size = sizeOf(taken)
-	life, facts, work := c.life, keep.FactsAfter(s, step), quietly
+	facts, work := keep.FactsAfter(s, step), quietly
 	if c.leaving { // no training is running, and other members wait
 		work = func(_ checkpoint.Snapshot, do func() error) error { return recovered(do) }
 	}
-	c.tasks.Spawn(func(context.Context) func() {
+	spawn(c.tasks, c.jobs, core.Hash{Step: step}, func(context.Context) (h hashed) {
 		begun := c.tasks.Now()
-		point := commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
-		err := work(taken, func() error {
+		h.point = commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
+		h.err = work(taken, func() error {
 			if err := taken.Validate(); err != nil {
 				return err
 			}
-			point.Digest = taken.Manifest().Digest()
-			facts.Digest = hexOf(point.Digest)
-			point.facts = facts
+			h.point.Digest = taken.Manifest().Digest()
+			facts.Digest = hexOf(h.point.Digest)
+			h.point.facts = facts
 			return nil
 		})
-		took := c.tasks.Now().Sub(begun)
-		return func() {
-			c.busy = false
-			switch {
-			case err != nil:
-				c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", err)
-				return
-			case life != c.life:
-				return
-			}
-			c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", hexOf(point.Digest)[:16], "seconds", took.Seconds(), "copied", true)
-			c.save(point, c.needed(s))
+		h.took = c.tasks.Now().Sub(begun)
+		return h
+	}, func(h hashed) {
+		c.busy = false
+		if h.err != nil {
+			c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", h.err)
+			return
 		}
-	})
+		c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", hexOf(h.point.Digest)[:16], "seconds", h.took.Seconds(), "copied", true)
+		c.save(h.point, c.needed(s))
+	}, func(hashed) { c.busy = false })
+}
+
+// hashed is the result of hashing a copy.
+type hashed struct {
+	point commitPoint
+	took  time.Duration
+	err   error
 }
 
 // note records that the model after a step is being taken.
@@ -242,7 +245,6 @@ func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 // abandon drops the models that the run has not recorded. It is called when this client is
 // desynchronised, because its weights, and thus these models, may be wrong.
 func (c *commitPoints) abandon(s *coordinator.State) {
-	c.life++
 	c.models = slices.DeleteFunc(c.models, func(p commitPoint) bool { return !isRecorded(s, p.Recorded) })
 }
 
@@ -273,11 +275,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
 	needed := c.soon(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
 	c.tasks.Spawn(func(context.Context) func() {
 		err := c.tasks.AtDisk(func() error { return c.folder.DropCommits(needed) })
-		return func() {
-			if err != nil {
-				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", err)
-			}
-		}
+		return func() { c.warnOf(err) }
 	})
 }
 

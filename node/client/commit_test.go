@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/handover"
 )
@@ -48,7 +49,7 @@ func TestLeaversAreAnsweredSeldom(t *testing.T) {
 	s.Epoch.StartStep = 1
 	s.Epoch.Commit.Step = 3
 	s.Epoch.Clients = make([]coordinator.Client, 2)
-	c := &commitPoints{tasks: &env.Tasks{Runtime: noTasks{}}}
+	c := &commitPoints{tasks: &env.Tasks{Runtime: noTasks{}}, jobs: &core.Jobs{}}
 	hostile := &s.Epoch.Clients[1]
 	var due []uint32
 	for step := uint32(4); step < 12; step++ {

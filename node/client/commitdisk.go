@@ -7,6 +7,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
 )
@@ -41,7 +42,7 @@ type commitDisk struct {
 // diskWrite is the writing of one copy.
 type diskWrite struct {
 	point   commitPoint
-	life    int
+	task    core.ID
 	until   time.Time // when to abandon it
 	awaited bool      // the copy is not yet in models
 	lent    bool      // the model is lent, not copied
@@ -98,7 +99,7 @@ func (c *commitPoints) saveLater(s *coordinator.State) {
 			became = "is left out"
 		}
 		c.report.log.Error("the disk does not answer: the intermediate checkpoint "+became+"; training continues", "step", w.point.Step, "dir", c.folder.Dir)
-		c.settle(w)
+		c.settle(w, c.jobs.Wanted(w.task))
 	}
 	if c.folder.Dir == "" || c.busy || !d.free(now) {
 		return
@@ -134,33 +135,28 @@ func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awa
 		put = keep.Folder.SaveCommit
 	}
 	needed = c.soon(needed)
-	w := &diskWrite{point: point, life: c.life, until: c.tasks.Now().Add(diskTime(sizeOf(taken))), awaited: awaited}
+	w := &diskWrite{point: point, until: c.tasks.Now().Add(diskTime(sizeOf(taken))), awaited: awaited}
 	c.disk.write = w
-	c.tasks.Spawn(func(context.Context) func() {
-		var old error
-		err := c.tasks.AtDisk(func() error {
+	w.task = spawn(c.tasks, c.jobs, core.Commit{Step: point.Step}, func(context.Context) (r commitWrite) {
+		r.err = c.tasks.AtDisk(func() error {
 			return quietly(taken, func() error {
-				old = folder.DropCommits(needed)
+				r.old = folder.DropCommits(needed)
 				return put(folder, taken, point.facts)
 			})
 		})
-		return func() {
-			if old != nil {
-				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", old)
-			}
-			c.wrote(w, err)
-		}
-	})
+		return r
+	}, func(r commitWrite) { c.wrote(w, r, true) }, func(r commitWrite) { c.wrote(w, r, false) })
 }
 
-// wrote handles the result of writing a copy.
-func (c *commitPoints) wrote(w *diskWrite, err error) {
+// wrote handles the result of writing a copy. wanted reports whether the client still wants the copy.
+func (c *commitPoints) wrote(w *diskWrite, r commitWrite, wanted bool) {
+	c.warnOf(r.old)
 	d, now := &c.disk, c.tasks.Now()
 	d.done(w)
 	switch {
-	case err != nil:
+	case r.err != nil:
 		d.later(now)
-		c.report.log.Error("intermediate checkpoint only in memory; training continues", "step", w.point.Step, "retry_in", d.pause, "err", err)
+		c.report.log.Error("intermediate checkpoint only in memory; training continues", "step", w.point.Step, "retry_in", d.pause, "err", r.err)
 	default:
 		d.pause, d.next, w.point.copy = 0, time.Time{}, nil
 		if uint64(c.size) > c.large {
@@ -171,7 +167,7 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 		}
 	}
 	if w.awaited {
-		c.settle(w)
+		c.settle(w, wanted)
 		return
 	}
 	for i := range c.models {
@@ -182,12 +178,20 @@ func (c *commitPoints) wrote(w *diskWrite, err error) {
 }
 
 // settle adds a copy to the models, when it is on the disk or the client stops waiting for its write.
-func (c *commitPoints) settle(w *diskWrite) {
+// If the copy is not wanted, settle drops it.
+func (c *commitPoints) settle(w *diskWrite, wanted bool) {
 	if !w.awaited {
 		return
 	}
 	w.awaited, c.busy = false, false
-	if w.life == c.life && !w.lent {
+	if wanted && !w.lent {
 		c.enter(w.point)
+	}
+}
+
+// warnOf logs an error of removing old intermediate checkpoints.
+func (c *commitPoints) warnOf(err error) {
+	if err != nil {
+		c.report.log.Warn("cannot remove old intermediate checkpoints", "err", err)
 	}
 }

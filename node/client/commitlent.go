@@ -8,6 +8,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
 )
@@ -48,16 +49,20 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 	t.lent = keep.NewLent()
 	c.note(step, s)
 	c.busy, c.size = true, int(c.model)
-	lent, life, facts, folder, needed := t.lent, c.life, keep.FactsAfter(s, step), c.folder, c.soon(c.needed(s))
+	lent, facts, folder, needed := t.lent, keep.FactsAfter(s, step), c.folder, c.soon(c.needed(s))
 	w := &diskWrite{point: commitPoint{Recorded: coordinator.Recorded{Step: step}}, until: c.tasks.Now().Add(diskTime(int(c.model))), awaited: true, lent: true}
 	c.disk.write = w
-	c.tasks.Spawn(func(ctx context.Context) func() {
+	ended := func(r commitWrite) {
+		c.warnOf(r.old)
+		c.disk.done(w)
+		c.settle(w, false)
+	}
+	w.task = spawn(c.tasks, c.jobs, core.Commit{Step: step}, func(ctx context.Context) (r commitWrite) {
 		begun := c.tasks.Now()
-		var old error
-		err := c.tasks.AtDisk(func() error {
+		r.err = c.tasks.AtDisk(func() error {
 			return recovered(func() (err error) {
-				old = folder.DropCommits(needed)
-				facts, err = folder.SaveLentCommit(ctx, lent, facts, func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error) {
+				r.old = folder.DropCommits(needed)
+				r.facts, err = folder.SaveLentCommit(ctx, lent, facts, func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error) {
 					err = quietly(s, func() error {
 						digest, err = checkpoint.DigestDir(ctx, dir, nil)
 						return err
@@ -67,26 +72,30 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 				return err
 			})
 		})
-		took := c.tasks.Now().Sub(begun)
-		return func() {
-			if old != nil {
-				c.report.log.Warn("cannot remove old intermediate checkpoints", "err", old)
-			}
-			c.disk.done(w)
-			c.settle(w)
-			switch {
-			case errors.Is(err, keep.ErrNotTaken), life != c.life:
-			case err != nil:
-				c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", err)
-			default:
-				point := commitPoint{Recorded: coordinator.Recorded{Step: step}, facts: facts}
-				_, _ = hex.Decode(point.Digest[:], []byte(facts.Digest))
-				c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", facts.Digest[:16], "seconds", took.Seconds(), "copied", false)
-				c.enter(point)
-			}
+		r.took = c.tasks.Now().Sub(begun)
+		return r
+	}, func(r commitWrite) {
+		ended(r)
+		switch {
+		case errors.Is(r.err, keep.ErrNotTaken):
+		case r.err != nil:
+			c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", r.err)
+		default:
+			point := commitPoint{Recorded: coordinator.Recorded{Step: step}, facts: r.facts}
+			_, _ = hex.Decode(point.Digest[:], []byte(r.facts.Digest))
+			c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", r.facts.Digest[:16], "seconds", r.took.Seconds(), "copied", false)
+			c.enter(point)
 		}
-	})
+	}, ended)
 	return t
+}
+
+// commitWrite is the result of writing an intermediate checkpoint.
+type commitWrite struct {
+	facts checkpoint.Facts // of a lent model
+	took  time.Duration
+	old   error // of removing old intermediate checkpoints
+	err   error
 }
 
 // take takes the model, in the task that applied the step, before the weights change again.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
@@ -66,7 +67,7 @@ func TestLeavingAwaitsALentModel(t *testing.T) {
 		tasks.Work, cancel = context.WithCancel(t.Context())
 		report := &reporter{log: slog.New(slog.DiscardHandler)}
 		rounds := &roundStates{points: commitPoints{
-			tasks: tasks, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, report: report, model: 20 * slowHash,
+			tasks: tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, report: report, model: 20 * slowHash,
 		}}
 		taking := rounds.points.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
 		l := &leaving{run: &view{state: &coordinator.State{}}, rounds: rounds, engine: &engine{tasks: tasks}, models: &handover.Models{}, report: report}

@@ -6,7 +6,7 @@ import (
 
 // cooldown applies outstanding results, shares the model and reports its digest.
 func (n *Node) cooldown() {
-	n.engine.cancelTraining(none)
+	n.engine.CancelTraining(none)
 	if !n.closeEpoch() || n.models.Held == nil || !n.run.isMember() || n.models.Held.Step != n.run.state.Progress.Step-1 {
 		return
 	}
@@ -37,8 +37,8 @@ func (n *Node) closeEpoch() bool {
 		}
 	}
 	r.closing = true
-	n.engine.cancelTraining(none)
-	n.engine.abandonRecomputation()
+	n.engine.CancelTraining(none)
+	n.engine.CancelRecomputation(true)
 	last := r.step
 	for step, l := range n.rounds.of {
 		if l.EpochStart == r.epoch.startStep {
@@ -52,12 +52,13 @@ func (n *Node) closeEpoch() bool {
 		return n.rounds.replica == nil
 	}
 	if n.models.Held == nil {
-		if n.engine.op == nil {
+		if n.engine.Idle() {
 			n.rounds.taker.take()
 		}
 		return false
 	}
 	n.rounds.replica = nil
+	n.engine.leave()
 	return true
 }
 

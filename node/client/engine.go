@@ -12,6 +12,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/fetch"
 	"github.com/psyche-go/psyche/node/handover"
@@ -19,26 +20,15 @@ import (
 	"github.com/psyche-go/psyche/record/required"
 )
 
-// Operations of the trainer.
-const (
-	opLoad      = "load"
-	opPrepare   = "prepare"
-	opTrain     = "train"
-	opApply     = "apply"
-	opForesee   = "foresee"
-	opSnapshot  = "snapshot"
-	opKeep      = "keep optimizer"
-	opReplay    = "replay"
-	opRecompute = "recompute"
-)
-
-// engine controls the trainer, which runs one operation at a time.
+// engine controls the trainer, which runs one operation at a time. Its methods Idle and Yield implement
+// auditor.Engine.
 type engine struct {
+	core.Jobs
 	tasks   *env.Tasks
 	trainer env.Trainer    // nil: none yet
 	built   env.Definition // definition that the trainer was built from
 	reader  *reader        // tokens for training
-	op      *operation     // current operation; nil: the trainer is idle
+	begun   func()         // called when the round of a training that started ahead of it begins
 	keeping int            // bytes of a momentum that is being written to the disk; 0: none
 
 	foresight *foresight // nil: no speculation; the weights contain exactly the applied results
@@ -50,17 +40,6 @@ type engine struct {
 	loadAt   time.Time   // earliest time of the next attempt to load the model
 }
 
-// operation is the current operation of the trainer.
-type operation struct {
-	name   string
-	step   uint32                 // of a training
-	batch  assign.BatchID         // of a training ahead of its round
-	tell   func()                 // called when its round starts; nil: the round has started
-	from   coordinator.Checkpoint // of a load, or a replay
-	urgent bool                   // a recomputation that other work waits for
-	cancel context.CancelFunc
-}
-
 // preparation is the state that the optimizer is set up for.
 type preparation struct {
 	model     *handover.Model
@@ -68,66 +47,60 @@ type preparation struct {
 	coldSteps uint32 // length of the epoch's cold start
 }
 
-// Idle implements auditor.Engine.
-func (e *engine) Idle() bool { return e.op == nil }
-
-// start runs a task that uses the trainer. The caller must have checked that the trainer is idle.
-// The function that the task returns runs in the loop.
-func (e *engine) start(name string, step uint32, task func(ctx context.Context) func()) {
+// start starts work of the trainer, which must be idle. do runs in a task. After it, the loop calls
+// take with the result or, if the result is no longer wanted, drop. If drop is nil, nothing holds on
+// to the result.
+func start[R any](e *engine, w core.Work, do func(ctx context.Context) R, take, drop func(R)) core.ID {
 	ctx, cancel := e.tasks.WithCancel(e.tasks.Work)
-	e.op = &operation{name: name, step: step, cancel: cancel}
-	if name != opTrain {
+	id := e.Start(w, cancel)
+	if _, trains := w.(core.Train); !trains {
 		e.foresight = nil
 	}
 	e.tasks.Run(func() func() {
 		defer cancel()
-		proceed := task(ctx)
-		return func() {
-			e.op = nil
-			proceed()
-		}
+		return ended(&e.Jobs, id, do(ctx), take, drop)
 	})
+	return id
 }
 
-// cancel stops the current operation of the trainer. If the operation is a training that began ahead
-// of its round, it stays cancelled, even if the round starts before the trainer has stopped.
-func (e *engine) cancel() {
-	if e.op != nil {
-		e.op.cancel()
-		e.op.tell = nil
+// spawn is start for work without the trainer.
+func spawn[R any](tasks *env.Tasks, jobs *core.Jobs, w core.Work, do func(ctx context.Context) R, take, drop func(R)) core.ID {
+	id := jobs.Spawn(w)
+	tasks.Spawn(func(ctx context.Context) func() { return ended(jobs, id, do(ctx), take, drop) })
+	return id
+}
+
+// ended returns the function that ends work in the loop.
+func ended[R any](jobs *core.Jobs, id core.ID, result R, take, drop func(R)) func() {
+	return func() {
+		switch {
+		case jobs.Done(id):
+			take(result)
+		case drop != nil:
+			drop(result)
+		}
 	}
 }
 
-// cancelTraining stops a training unless keep returns true for its step.
-func (e *engine) cancelTraining(keep func(step uint32) bool) {
-	if e.op != nil && e.op.name == opTrain && !keep(e.op.step) {
-		e.cancel()
-	}
+// failure is the result of work that only succeeds or fails.
+type failure struct {
+	err       error // nil: it succeeded
+	cancelled bool
 }
 
-// cancelRecomputation stops a recomputation, unless it is urgent. All other work has precedence
-// over it.
-func (e *engine) cancelRecomputation() {
-	if e.op != nil && e.op.name == opRecompute && !e.op.urgent {
-		e.op.cancel()
-	}
+// leave ends the work on a replica that the client leaves.
+func (e *engine) leave() {
+	e.End(core.Replica)
+	e.foresight = nil
 }
 
 // Recompute implements auditor.Engine.
 func (e *engine) Recompute(step uint32, urgent bool, task func(ctx context.Context) func()) {
-	e.start(opRecompute, step, task)
-	e.op.urgent = urgent
-}
-
-// Yield implements auditor.Engine.
-func (e *engine) Yield() {
-	if e.op != nil {
-		e.op.urgent = false
-	}
+	start(e, core.Recompute{Step: step, Urgent: urgent}, task, func(proceed func()) { proceed() }, nil)
 }
 
 // Signed implements auditor.Engine.
-func (e *engine) Signed() uint32 { return e.signing.newest }
+func (e *engine) Signed() uint32 { return e.signing.Newest() }
 
 // Auditor implements auditor.Engine.
 func (e *engine) Auditor() env.Auditor {
@@ -140,43 +113,19 @@ func (e *engine) Auditor() env.Auditor {
 // ResetOptimizer implements auditor.Engine.
 func (e *engine) ResetOptimizer(done func()) {
 	trainer := e.trainer
-	e.start(opPrepare, 0, func(ctx context.Context) func() {
-		err := trainer.ResetOptimizer(ctx)
-		return func() {
-			if err == nil {
-				done()
-			}
+	start(e, core.Prepare{}, trainer.ResetOptimizer, func(err error) {
+		if err == nil {
+			done()
 		}
-	})
-}
-
-// abandonRecomputation stops a recomputation, urgent or not.
-func (e *engine) abandonRecomputation() {
-	if e.op != nil && e.op.name == opRecompute {
-		e.op.cancel()
-	}
+	}, nil)
 }
 
 // none is an argument of cancelTraining that keeps no training.
 func none(uint32) bool { return false }
 
-// isAhead reports whether the trainer is training a step ahead of the step's round.
-func (e *engine) isAhead(step uint32) bool {
-	return e.op != nil && e.op.name == opTrain && e.op.step == step && e.op.tell != nil
-}
-
 // foresaw reports whether the weights are the speculative weights after a step.
 func (e *engine) foresaw(step uint32) bool {
 	return e.foresight != nil && e.foresight.ready && e.foresight.step == step
-}
-
-// cancelLoad stops loading a model other than the wanted checkpoint. Otherwise a holder that sends only
-// a byte now and then could keep the client from joining the next epoch, or from ending. The received
-// parts are kept.
-func (e *engine) cancelLoad(wanted coordinator.Checkpoint) {
-	if e.op != nil && (e.op.name == opLoad || e.op.name == opReplay) && e.op.from != wanted {
-		e.op.cancel()
-	}
 }
 
 // redefined reports whether the run's configuration changed after the trainer was built. It can
@@ -200,30 +149,37 @@ func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.
 		failed(errors.New("the state of an earlier step is still being written"))
 		return
 	}
-	e.start(opKeep, 0, func(ctx context.Context) func() {
-		bytes, write, err := trainer.SaveOptimizer(ctx, required.MaxCopied)
-		return func() {
+	start(e, core.Keep{}, func(ctx context.Context) (s savedOptimizer) {
+		s.bytes, s.write, s.err = trainer.SaveOptimizer(ctx, required.MaxCopied)
+		return s
+	}, func(s savedOptimizer) {
+		if s.err != nil {
+			failed(s.err)
+			return
+		}
+		e.keeping = s.bytes
+		save := func(context.Context) error {
+			return e.tasks.AtDisk(func() error { return folder.SaveOptimizer(s.write, m.Step, m.Digest) })
+		}
+		saved := func(err error) {
+			e.keeping = 0
 			if err != nil {
 				failed(err)
-				return
-			}
-			e.keeping = bytes
-			save := func(context.Context) func() {
-				err := e.tasks.AtDisk(func() error { return folder.SaveOptimizer(write, m.Step, m.Digest) })
-				return func() {
-					e.keeping = 0
-					if err != nil {
-						failed(err)
-					}
-				}
-			}
-			if bytes > required.MaxCopied {
-				e.start(opKeep, 0, save)
-			} else {
-				e.tasks.Spawn(save)
 			}
 		}
-	})
+		if s.bytes > required.MaxCopied {
+			start(e, core.Keep{}, save, saved, nil)
+		} else {
+			spawn(e.tasks, &e.Jobs, core.Keep{}, save, saved, nil)
+		}
+	}, nil)
+}
+
+// savedOptimizer is the result of env.OptimizerSaver.SaveOptimizer.
+type savedOptimizer struct {
+	bytes int
+	write func(path string) error
+	err   error
 }
 
 // Lag implements auditor.Engine. It returns 1 if there is no trainer.
@@ -237,6 +193,7 @@ func (e *engine) Lag() uint32 {
 // reader reads the tokens of the batches that this client trains or may train next.
 type reader struct {
 	tasks   *env.Tasks
+	jobs    *core.Jobs
 	data    env.DataProvider
 	log     *slog.Logger
 	fail    func(error) // called with an error that no retry can fix
@@ -247,7 +204,8 @@ type reader struct {
 type reading struct {
 	tokens  *data.Batch // nil: not read yet
 	loading bool
-	cancel  context.CancelFunc // while the batch is loading
+	task    core.ID            // while the batch is loading
+	cancel  context.CancelFunc // of the task
 	at      time.Time          // earliest time of the next attempt
 	tries   int
 }
@@ -271,29 +229,34 @@ func (r *reader) read(batch assign.BatchID, limit time.Duration) *data.Batch {
 func (r *reader) load(this *reading, batch assign.BatchID, limit time.Duration) {
 	wanted, cancel := r.tasks.WithCancel(r.tasks.Work)
 	this.cancel = cancel
-	r.tasks.Spawn(func(context.Context) func() {
+	this.task = spawn(r.tasks, r.jobs, core.Read{Batch: batch}, func(context.Context) (t readBatch) {
 		defer cancel()
 		ctx, cancel := r.tasks.WithTimeout(wanted, limit)
 		defer cancel()
-		tokens, err := r.data.Batch(ctx, batch)
-		if err == nil && uint64(len(tokens.Sequences)) != batch.Len() {
-			err = fmt.Errorf("got %d sequences of %d", len(tokens.Sequences), batch.Len())
+		t.batch, t.err = r.data.Batch(ctx, batch)
+		if t.err == nil && uint64(len(t.batch.Sequences)) != batch.Len() {
+			t.err = fmt.Errorf("got %d sequences of %d", len(t.batch.Sequences), batch.Len())
 		}
-		return func() {
-			this.loading = false
-			switch {
-			case err == nil:
-				this.tokens = &tokens
-			case r.batches[batch] != this: // no longer wanted
-			case data.IsPermanent(err):
-				r.fail(fmt.Errorf("read training data: %w", err))
-			default:
-				this.tries++
-				this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
-				r.log.Error("cannot read training data", "batch", batch, "attempt", this.tries, "err", err)
-			}
+		return t
+	}, func(t readBatch) {
+		this.loading = false
+		switch {
+		case t.err == nil:
+			this.tokens = &t.batch
+		case data.IsPermanent(t.err):
+			r.fail(fmt.Errorf("read training data: %w", t.err))
+		default:
+			this.tries++
+			this.at = r.tasks.Now().Add(fetch.Backoff(this.tries))
+			r.log.Error("cannot read training data", "batch", batch, "attempt", this.tries, "err", t.err)
 		}
-	})
+	}, nil)
+}
+
+// readBatch is the result of reading a batch.
+type readBatch struct {
+	batch data.Batch
+	err   error
 }
 
 // forget drops the batches for which keep returns false, and cancels their reads. A read that is not
@@ -305,23 +268,18 @@ func (r *reader) forget(keep func(assign.BatchID) bool) {
 			continue
 		}
 		if of.loading {
+			r.jobs.Drop(of.task)
 			of.cancel()
 		}
 		delete(r.batches, batch)
 	}
 }
 
-// signing records which steps this client has signed results of. It must never sign two results of
-// one step, even after a restart.
+// signing is core.Signing with the signing record on the disk.
 type signing struct {
+	core.Signing
 	folder keep.Folder
 	run    [32]byte // hash of the run in the signing record
-	newest uint32   // newest step with a result that this process, or possibly an earlier process, signed
-	noted  uint32   // newest step that this process recorded before signing; owned by the training task
-}
-
-func newSigning(folder keep.Folder) signing {
-	return signing{folder: folder}
 }
 
 // recall determines the newest step with a result that an earlier process may have signed. state is the
@@ -331,7 +289,7 @@ func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinat
 	s.run = run
 	step, found, err := s.folder.NewestSigned(s.run)
 	if found {
-		s.newest = step
+		s.Recall(step)
 		if step > state.Progress.Step {
 			log.Warn("this key signed results of later steps of this run; it signs no result until the run has passed these steps",
 				"signed", step, "step", state.Progress.Step, "file", s.folder.Signed())
@@ -341,27 +299,16 @@ func (s *signing) recall(run [32]byte, me coordinator.ClientID, state *coordinat
 	if err != nil {
 		log.Warn("cannot read the signing record; training nothing in the running round", "err", err)
 	}
-	s.newest = state.Progress.Step - 1
+	s.Recall(state.Progress.Step - 1)
 	if state.RunState != coordinator.RoundTrain && state.RunState != coordinator.RoundWitness {
 		return
 	}
 	if round := state.CurrentRound(); round != nil && slices.Contains(round.Members, me) {
-		s.newest = state.Progress.Step
+		s.Recall(state.Progress.Step)
 	}
 }
 
-// may reports whether a result of the step may be signed.
-func (s *signing) may(step uint32) bool { return step > s.newest }
-
-// note records a step before its result is passed to the loop to be signed. The training task calls
-// it. A step whose first result was not signed may be trained again.
-func (s *signing) note(step uint32) error {
-	if s.noted == step {
-		return nil
-	}
-	if err := s.folder.NoteSigned(s.run, step); err != nil {
-		return err
-	}
-	s.noted = step
-	return nil
+// record makes the signing record of a step durable, in the training task.
+func (s *signing) record(step uint32) (core.Permit, error) {
+	return s.Record(step, func() error { return s.folder.NoteSigned(s.run, step) })
 }

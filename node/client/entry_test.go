@@ -103,7 +103,7 @@ func TestRunIsCheckedAgain(t *testing.T) {
 		var s seat
 		passed := func(m coordinator.Model) bool {
 			check := func(context.Context, env.Definition) error { checks++; return nil }
-			return s.checked(env.Definition{Model: m}, tasks, check, func(err error) { t.Error(err) })
+			return s.checked(env.Definition{Model: m}, &engine{tasks: tasks}, check, func(err error) { t.Error(err) })
 		}
 		for i, step := range []struct {
 			kind       coordinator.CheckpointKind

@@ -26,7 +26,7 @@ func (n *Node) finish() {
 		return
 	}
 	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.handOver()) {
-		n.engine.cancelLoad(coordinator.Checkpoint{})
+		n.engine.CancelLoad(coordinator.Checkpoint{})
 	}
 	if !n.closeEpoch() || n.saver.Busy() || !n.engine.Idle() {
 		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowFarewell) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
@@ -17,11 +18,12 @@ import (
 // that they count.
 type foresight struct {
 	step     uint32
-	replica  *replica // replica at the start of the speculation
 	outcome  tally.Outcome
 	payloads [][]byte
-	seconds  float64 // time to apply the results
-	ready    bool    // the results have been applied
+	seconds  float64            // time to apply the results
+	ready    bool               // the results have been applied
+	unread   []*tally.Candidate // results that could not be read
+	err      error
 
 	record  *auditor.Record // set once the outcome is known, if results are audited
 	reading bool            // the record is being read
@@ -79,7 +81,7 @@ type applier struct {
 // that only the transfer of the results separates two trainings. A misprediction is undone.
 func (a *applier) foresee(l *roundState) bool {
 	f, step := a.engine.foresight, l.Round.Step
-	if f != nil && f.step == step && f.replica == a.rounds.replica {
+	if f != nil && f.step == step {
 		return f.ready
 	}
 	trainer, able := a.engine.trainer.(env.Foreseer)
@@ -96,35 +98,29 @@ func (a *applier) foresee(l *roundState) bool {
 	if !a.engine.Idle() || !a.engine.outlook.pays(step, a.rounds.leeway(step+1)) || a.auditor.Judges() || a.rounds.points.owed == step-1 {
 		return false
 	}
-	f = &foresight{step: step, replica: a.rounds.replica, outcome: outcome}
 	own := l.isOwn(outcome)
-	a.engine.start(opForesee, step, func(ctx context.Context) func() {
+	start(a.engine, core.Foresee{Step: step}, func(ctx context.Context) *foresight {
 		begun := a.engine.tasks.Now()
-		var done bool
-		var unread []*tally.Candidate
-		var err error
-		if f.payloads, unread, err = fetch.Read(ctx, a.blobs, outcome.Sources); err == nil {
-			done, err = trainer.Foresee(ctx, step, f.payloads, own)
+		f := &foresight{step: step, outcome: outcome}
+		if f.payloads, f.unread, f.err = fetch.Read(ctx, a.blobs, outcome.Sources); f.err == nil {
+			f.ready, f.err = trainer.Foresee(ctx, step, f.payloads, own)
 		}
 		f.seconds = a.engine.tasks.Now().Sub(begun).Seconds()
-		return func() {
-			switch {
-			case a.engine.foresight != f:
-			case done:
-				f.ready = true
-				a.engine.outlook.took = time.Duration(f.seconds * float64(time.Second))
-			default:
-				a.engine.foresight = nil
-				a.engine.outlook.from = step + firstPause
-				if len(unread) > 0 && a.rounds.replica == f.replica {
-					a.fetcher.Unread(l.Tally, unread, err)
-				} else if err != nil {
-					a.report.log.Debug("speculation failed", "step", step, "err", err)
-				}
-			}
+		return f
+	}, func(f *foresight) {
+		if a.engine.foresight = nil; f.ready {
+			a.engine.foresight = f
+			a.engine.outlook.took = time.Duration(f.seconds * float64(time.Second))
+			return
 		}
-	})
-	a.engine.foresight = f
+		a.engine.outlook.from = step + firstPause
+		if len(f.unread) > 0 {
+			a.fetcher.Unread(l.Tally, f.unread, f.err)
+		} else if f.err != nil {
+			a.report.log.Debug("speculation failed", "step", step, "err", f.err)
+		}
+	}, nil)
+	a.engine.foresight = &foresight{step: step} // not ready
 	return false
 }
 
@@ -139,7 +135,7 @@ func (l *roundState) isOwn(o tally.Outcome) bool {
 func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, later bool) {
 	step, replica := l.Round.Step, a.rounds.replica
 	f := a.engine.foresight
-	if f == nil || f.step != step || f.replica != replica || !f.ready {
+	if f == nil || f.step != step || !f.ready {
 		return nil, false
 	}
 	trainer, able := a.engine.trainer.(env.Foreseer)
@@ -175,7 +171,7 @@ func (a *applier) mistaken(f *foresight) {
 	a.report.log.Debug("a round ended with a different outcome than expected", "step", f.step)
 	a.engine.foresight = nil
 	a.engine.outlook.erred(f.step)
-	a.engine.cancelTraining(func(of uint32) bool { return of != f.step+1 })
+	a.engine.CancelTraining(func(of uint32) bool { return of != f.step+1 })
 }
 
 // waited records how long it took from having all results of a round to its end.

@@ -13,6 +13,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/keep"
 )
@@ -143,7 +144,7 @@ func TestDiskThatComesLate(t *testing.T) {
 			tasks.Runtime = disk
 			tasks.Work, cancel = context.WithCancel(t.Context())
 			f := keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}
-			points := &commitPoints{tasks: tasks, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
+			points := &commitPoints{tasks: tasks, jobs: &core.Jobs{}, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
 			s := &coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}, Progress: coordinator.Progress{Step: 9}}
 			point := func(step uint32) commitPoint {
 				model := clienttest.Model()

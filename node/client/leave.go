@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
 )
@@ -48,8 +49,8 @@ func (l *leaving) begin(limit time.Duration) {
 	l.since = l.engine.tasks.Now()
 	l.until = l.since.Add(limit)
 	l.rounds.points.leaving = true
-	l.engine.cancelTraining(none)
-	l.engine.abandonRecomputation()
+	l.engine.CancelTraining(none)
+	l.engine.CancelRecomputation(true)
 	if l.run.isMember() {
 		l.report.log.Info("leaving: this client stops training and reports its model; a second Ctrl-C ends it at once", "limit", limit)
 	}
@@ -81,7 +82,8 @@ func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
 // the model, and ends longestLeave after the start. worthWaiting also logs that the client waits.
 func (l *leaving) worthWaiting() bool {
 	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
-	copying := l.engine.op != nil && l.engine.op.name == opSnapshot || l.rounds.taker.lent != nil
+	_, copying := l.engine.Work().(core.Snapshot)
+	copying = copying || l.rounds.taker.lent != nil
 	limit := longestLeave
 	if copying { // the number of bytes is known afterwards
 		l.copied = passed
@@ -133,7 +135,7 @@ func (l *leaving) saidInRound() bool {
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
 		return !points.busy && points.disk.write == nil
 	case !points.busy && !points.has(r.step) && l.engine.Idle():
-		points.takeNow(l.run, r, l.engine, l.rounds, func(err error) {
+		points.takeNow(l.run, r, l.engine, func(err error) {
 			l.report.log.Warn("leaving without reporting this client's model", "step", r.step, "err", err)
 			l.until = l.engine.tasks.Now()
 		})

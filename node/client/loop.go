@@ -192,7 +192,7 @@ func (n *Node) reconcile() {
 	if s := n.run.state; s.RunState == coordinator.Warmup && n.run.isMember() || n.seat.rejoin.possible(&n.run, n.rounds.replica) || s.RunState == coordinator.Finished && !n.run.closedEarly() {
 		wanted = s.Model.Checkpoint
 	}
-	n.engine.cancelLoad(wanted)
+	n.engine.CancelLoad(wanted)
 	n.keepSeat()
 	n.seat.reportWaiting(&n.run, n.actions, n.report.log)
 	if n.rounds.replica != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
@@ -62,8 +63,8 @@ func New(o Options) (*Node, error) {
 		store:   exchange.NewStore(o.Network.Drop),
 		report:  &reporter{events: o.Events, log: log, network: o.Network, backend: o.Backend},
 	}
-	n.engine.signing = newSigning(o.folder())
-	n.engine.reader = &reader{tasks: tasks, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
+	n.engine.signing.folder = o.folder()
+	n.engine.reader = &reader{tasks: tasks, jobs: &n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
 	n.gossip = &gossipReader{
 		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
@@ -88,7 +89,7 @@ func New(o Options) (*Node, error) {
 		models: n.models, store: n.store, blobs: o.Network, report: n.report,
 	}
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
-	n.rounds.points = commitPoints{tasks: tasks, folder: o.folder(), report: n.report, large: n.models.Large}
+	n.rounds.points = commitPoints{tasks: tasks, jobs: &n.engine.Jobs, folder: o.folder(), report: n.report, large: n.models.Large}
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 		InPlace: func(digest [32]byte, dir string) {
@@ -112,11 +113,14 @@ func (n *Node) desynchronise(reason string) {
 	at := n.run.state.Progress
 	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
 	n.report.emit(event.Desynchronised{Epoch: at.Epoch, Step: at.Step, Reason: reason})
-	n.engine.cancel()
+	n.engine.Cancel()
 	for _, l := range n.rounds.of {
 		n.fetcher.StopRound(l.Tally)
 	}
 	n.rounds.replica, n.models.Held = nil, nil
+	n.engine.leave()
+	n.engine.End(core.Weights)
+	n.rounds.taker.leave()
 	n.store.Forget(0, 0) // these results may not be the run's
 	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()

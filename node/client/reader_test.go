@@ -14,6 +14,7 @@ import (
 	"github.com/psyche-go/psyche/files/data"
 	"github.com/psyche-go/psyche/files/data/tokens"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 )
 
@@ -38,7 +39,7 @@ func newTokenReader() *slowReader {
 		return d.answer(batch)
 	}}
 	d.reader = &reader{
-		tasks: &env.Tasks{Runtime: d, Work: context.Background()}, data: provider, log: slog.New(slog.DiscardHandler),
+		tasks: &env.Tasks{Runtime: d, Work: context.Background()}, jobs: &core.Jobs{}, data: provider, log: slog.New(slog.DiscardHandler),
 		fail: func(err error) { d.failed = err }, batches: make(map[assign.BatchID]*reading),
 	}
 	return d

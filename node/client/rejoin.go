@@ -8,6 +8,7 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/tally"
@@ -92,6 +93,7 @@ func (r *rejoin) mayTakeSeat(v *view, own *replica) bool {
 // again restarts the return after the client lost its replica, unless that happens too often.
 func (r *rejoin) again(epoch epochKey, term uint32) {
 	r.into(epoch)
+	r.engine.End(core.Return)
 	r.replayed = replayed{epoch: epoch, failures: r.failures}
 	r.add(term)
 }
@@ -99,6 +101,7 @@ func (r *rejoin) again(epoch epochKey, term uint32) {
 // into resets the progress for another epoch.
 func (r *rejoin) into(epoch epochKey) {
 	if r.epoch != epoch {
+		r.engine.End(core.Return)
 		r.replayed = replayed{epoch: epoch}
 	}
 }
@@ -205,14 +208,11 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 		Timeout: commitTimeout << (r.tries / 2),
 		Peers:   r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
 	})
-	r.engine.start(opLoad, 0, func(ctx context.Context) func() {
+	start(r.engine, core.Load{From: s.Model.Checkpoint}, func(ctx context.Context) failure {
 		limited, cancel := r.engine.tasks.WithTimeout(ctx, limit)
 		defer cancel()
-		err := a.Run(limited)
-		cancelled := ctx.Err() != nil
-		return func() { obtained(a, err, cancelled) }
-	})
-	r.engine.op.from = s.Model.Checkpoint
+		return failure{a.Run(limited), ctx.Err() != nil}
+	}, func(f failure) { obtained(a, f.err, f.cancelled) }, nil)
 }
 
 // obtained handles the result of obtainCommit.
@@ -275,21 +275,29 @@ func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Durat
 	if until > r.step {
 		r.models.Held = nil
 	}
-	r.engine.start(opReplay, until, func(ctx context.Context) func() {
+	start(r.engine, core.Replay{From: epoch.checkpoint, Until: until}, func(ctx context.Context) (f followed) {
 		ctx, cancel := r.engine.tasks.WithTimeout(ctx, limit)
 		defer cancel()
-		got, err := r.models.Follow(ctx, trainer, plan)
-		return func() { r.cameTo(v.state.Progress.Step, epoch, until, got, err) }
+		f.Replayed, f.err = r.models.Follow(ctx, trainer, plan)
+		return f
+	}, func(f followed) {
+		r.report.total.ModelReceived += f.Fetched
+		r.cameTo(v.state.Progress.Step, until, f.Replayed, f.err)
+	}, func(f followed) {
+		r.report.total.ModelReceived += f.Fetched
+		r.store.Drop(f.Blobs...)
 	})
-	r.engine.op.from = epoch.checkpoint
+}
+
+// followed is the result of handover.Models.Follow.
+type followed struct {
+	handover.Replayed
+	err error
 }
 
 // cameTo updates the progress of the trainer. now is the step of the running round.
-func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.Replayed, err error) {
-	r.report.total.ModelReceived += got.Fetched
+func (r *rejoin) cameTo(now, until uint32, got handover.Replayed, err error) {
 	switch {
-	case r.epoch != epoch:
-		r.store.Drop(got.Blobs...)
 	case err != nil && until <= r.step:
 		r.notBefore = r.engine.tasks.Now().Add(modelPause)
 	case err != nil:
@@ -298,12 +306,12 @@ func (r *rejoin) cameTo(now uint32, epoch epochKey, until uint32, got handover.R
 		if r.commit.Step != 0 {
 			r.tries++
 		} else {
-			r.add(epoch.term(now))
+			r.add(r.epoch.term(now))
 		}
-		r.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(epoch.term(now)), "err", err)
+		r.report.log.Warn("cannot rejoin the running epoch", "step", until, "will_retry", !r.tooMany(r.epoch.term(now)), "err", err)
 	default:
 		r.step, r.hash, r.before = until, got.Hash, got.Before
-		if len(got.Rounds) == 0 && until >= epoch.startStep {
+		if len(got.Rounds) == 0 && until >= r.epoch.startStep {
 			r.before = [32]byte{} // only the hash after the step was requested
 		}
 		r.auditor.ForgetMomentum(now)

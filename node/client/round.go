@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/data"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/wire"
@@ -18,7 +20,8 @@ import (
 // roundTrain trains this client's batch of the running round, once all previous rounds are applied.
 func (n *Node) roundTrain() {
 	step := n.run.state.Progress.Step
-	n.engine.cancelTraining(func(of uint32) bool { return of == step || n.engine.isAhead(step+1) })
+	_, ahead := n.engine.Ahead(step + 1)
+	n.engine.CancelTraining(func(of uint32) bool { return of == step || ahead })
 	l := n.keepUp()
 	if l == nil || n.seat.leaving.begun() {
 		return
@@ -79,31 +82,29 @@ func (n *Node) train(l *roundState) {
 	if l.trained || n.run.state.RunState != coordinator.RoundTrain {
 		return
 	}
-	if n.engine.isAhead(l.Round.Step) {
-		if s != nil && n.engine.op.batch == s.Batch {
-			if !n.auditor.MayTrain(l.Round.Step) {
-				return
-			}
+	if batch, ahead := n.engine.Ahead(l.Round.Step); ahead {
+		switch {
+		case s == nil || batch != s.Batch: // the members differ from the prediction
+			n.engine.Cancel()
+		case n.auditor.MayTrain(l.Round.Step):
 			l.trained = true
-			n.engine.op.tell()
-			n.engine.op.tell = nil
-		} else { // the members differ from the prediction
-			n.engine.cancel()
+			n.engine.Begin()
+			n.engine.begun()
 		}
 		return
 	}
-	if s == nil || n.rounds.replica.isAfter(l.Round.Step, n.engine.Lag()) || !n.engine.signing.may(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
+	if s == nil || n.rounds.replica.isAfter(l.Round.Step, n.engine.Lag()) || !n.engine.signing.May(l.Round.Step) || !n.auditor.MayTrain(l.Round.Step) {
 		return
 	}
 	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
 	if tokens != nil {
-		n.engine.cancelRecomputation()
+		n.engine.CancelRecomputation(false)
 	}
 	if tokens == nil || !n.engine.Idle() {
 		return
 	}
 	l.trained = true
-	n.startTraining(l.Round.Step, *tokens, func(context.Context) error { return nil })
+	n.startTraining(core.Train{Step: l.Round.Step}, *tokens, func(context.Context) error { return nil })
 }
 
 // trainAhead starts to train for the next round before that round starts, if the weights already
@@ -116,8 +117,8 @@ func (n *Node) trainAhead(l *roundState) {
 	}
 	next := n.run.foretell(n.Draws)
 	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
-	if n.engine.isAhead(l.Round.Step+1) && (!next.ok || n.engine.op.batch != next.batch) { // members have changed since the training started
-		n.engine.cancel()
+	if batch, ahead := n.engine.Ahead(l.Round.Step + 1); ahead && (!next.ok || batch != next.batch) { // members have changed since the training started
+		n.engine.Cancel()
 	}
 	if !next.ok {
 		return
@@ -125,7 +126,7 @@ func (n *Node) trainAhead(l *roundState) {
 	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
 	lag := n.engine.Lag()
 	if lag > 1 && tokens != nil {
-		n.engine.cancelRecomputation()
+		n.engine.CancelRecomputation(false)
 	}
 	switch {
 	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, l.ahead == next.batch:
@@ -138,19 +139,31 @@ func (n *Node) trainAhead(l *roundState) {
 		return
 	}
 	l.ahead = next.batch
-	wait, tell := n.tasks.Signal()
-	n.startTraining(next.step, *tokens, wait)
-	n.engine.op.batch, n.engine.op.tell = next.batch, tell
+	wait, begun := n.tasks.Signal()
+	n.engine.begun = begun
+	n.startTraining(core.Train{Step: next.step, Batch: next.batch, Ahead: true}, *tokens, wait)
+}
+
+// training is the result of a training.
+type training struct {
+	batch     assign.BatchID
+	payload   []byte
+	report    event.Trained
+	permit    core.Permit // to sign the result
+	err       error
+	cancelled bool
 }
 
 // startTraining trains a batch. begun returns when the round has started. Work that depends on the
 // round's seed waits for it.
-func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.Context) error) {
-	trainer, own := n.engine.trainer, n.auditor.Chain()
-	n.engine.start(opTrain, step, func(ctx context.Context) func() {
+func (n *Node) startTraining(w core.Train, batch data.Batch, begun func(context.Context) error) {
+	trainer, own, step := n.engine.trainer, n.auditor.Chain(), w.Step
+	start(&n.engine, w, func(ctx context.Context) training {
 		started := n.tasks.Now()
 		var waited time.Duration
-		payload, loss, err := trainer.Train(ctx, step, batch, func(ctx context.Context) error {
+		t := training{batch: batch.ID}
+		var loss float64
+		t.payload, loss, t.err = trainer.Train(ctx, step, batch, func(ctx context.Context) error {
 			since := n.tasks.Now()
 			err := begun(ctx)
 			waited = n.tasks.Now().Sub(since)
@@ -159,31 +172,29 @@ func (n *Node) startTraining(step uint32, batch data.Batch, begun func(context.C
 			}
 			return err
 		})
-		if err == nil && own != nil {
-			err = own.Made(payload, batch.Receipt)
+		if t.err == nil && own != nil {
+			t.err = own.Made(t.payload, batch.Receipt)
 		}
-		if err == nil {
-			err = checkOwn(trainer, n.run.me, payload, step, batch.ID)
+		if t.err == nil {
+			t.err = checkOwn(trainer, n.run.me, t.payload, step, batch.ID)
 		}
-		if err == nil {
-			err = n.tasks.AtDisk(func() error { return n.engine.signing.note(step) })
+		if t.err == nil {
+			t.err = n.tasks.AtDisk(func() (err error) {
+				t.permit, err = n.engine.signing.record(step)
+				return err
+			})
 		}
-		report := event.Trained{
+		t.report = event.Trained{
 			Step: step, Batch: batchOf(batch.ID), Loss: event.Loss(loss),
 			Tokens: tokensOf(batch), Seconds: (n.tasks.Now().Sub(started) - waited).Seconds(),
 		}
-		cancelled := ctx.Err() != nil
-		return func() {
-			switch {
-			case err == nil:
-				n.trained(batch.ID, payload, report)
-			case cancelled:
-				n.report.log.Info("training stopped: the round is over, or differs from the expected one", "step", step)
-			default:
-				n.report.log.Error("train", "step", step, "batch", batch.ID, "err", err)
-			}
+		t.cancelled = ctx.Err() != nil
+		return t
+	}, func(t training) {
+		if n.trained(t) {
+			n.announce(t)
 		}
-	})
+	}, func(t training) { n.trained(t) })
 }
 
 // checkOwn returns an error for a result that no peer would accept.
@@ -197,50 +208,65 @@ func checkOwn(trainer env.Trainer, id identity.ID, payload []byte, step uint32, 
 	return nil
 }
 
-// trained announces this client's result unless the round is over.
-func (n *Node) trained(batch assign.BatchID, payload []byte, report event.Trained) {
-	step, l := report.Step, n.rounds.of[report.Step]
-	if l != nil {
-		l.claim = claimOf(report)
+// trained reports a training, and whether it has a result.
+func (n *Node) trained(t training) bool {
+	step := t.report.Step
+	switch {
+	case t.err != nil && t.cancelled:
+		n.report.log.Info("training stopped: the round is over, or differs from the expected one", "step", step)
+		return false
+	case t.err != nil:
+		n.report.log.Error("train", "step", step, "batch", t.batch, "err", t.err)
+		return false
 	}
-	n.report.log.Debug("trained", "step", step, "batch", batch, "loss", float64(report.Loss), "seconds", report.Seconds)
-	n.report.emit(report)
-	n.engine.outlook.trains = time.Duration(report.Seconds * float64(time.Second))
-	if n.rounds.replica == nil || l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
+	if l := n.rounds.of[step]; l != nil {
+		l.claim = claimOf(t.report)
+	}
+	n.report.log.Debug("trained", "step", step, "batch", t.batch, "loss", float64(t.report.Loss), "seconds", t.report.Seconds)
+	n.report.emit(t.report)
+	n.engine.outlook.trains = time.Duration(t.report.Seconds * float64(time.Second))
+	return true
+}
+
+// announce signs and announces this client's result, unless the round is over.
+func (n *Node) announce(t training) {
+	step, l := t.report.Step, n.rounds.of[t.report.Step]
+	if l == nil || !l.Began || n.run.state.RunState != coordinator.RoundTrain || n.run.state.Progress.Step != step {
 		n.report.log.Info("the result is too late; discarding it", "step", step)
 		return
 	}
-	if !n.engine.signing.may(step) {
-		n.report.log.Info("this key may have signed a result of this step before; discarding the new result", "step", step)
-		return
-	}
-	s := l.Find(batch)
+	s := l.Find(t.batch)
 	if s == nil || s.Owner != n.run.myself() {
-		n.report.log.Info("the batch now belongs to another member; discarding the result", "step", step, "batch", batch)
-		return
-	}
-	hash, err := n.Network.Put(payload)
-	if err != nil {
-		n.report.log.Error("cannot share own result", "step", step, "err", err)
+		n.report.log.Info("the batch now belongs to another member; discarding the result", "step", step, "batch", t.batch)
 		return
 	}
 	a := wire.ResultAnnouncement{
-		Run: n.run.hash, Step: step, Batch: s.Batch, Blob: hash,
-		Size: uint32(len(payload)), Replica: l.Replica, Start: l.start,
+		Run: n.run.hash, Step: step, Batch: s.Batch, Size: uint32(len(t.payload)), Replica: l.Replica, Start: l.start,
 	}
-	n.engine.signing.newest = step
-	raw := n.Announcements.Sign(a)
-	if err := l.Hear(n.run.me, a, raw); err != nil {
-		n.report.log.Error("cannot enter own result into the round", "step", step, "err", err)
-		return
+	err := n.engine.signing.Publish(t.permit, func() (raw []byte, err error) {
+		if a.Blob, err = n.Network.Put(t.payload); err != nil {
+			return nil, err
+		}
+		return n.Announcements.Sign(a), nil
+	}, func(raw []byte) error {
+		if err := l.Hear(n.run.me, a, raw); err != nil {
+			return err
+		}
+		own := s.Candidates[len(s.Candidates)-1]
+		own.Payload = t.payload
+		l.Hold(s, own, a.Size)
+		l.commitment, l.raw, l.made = a.Blob, raw, n.tasks.Now()
+		n.report.total.PayloadSent += uint64(a.Size)
+		n.gossip.share(raw, t.payload, n.run.members())
+		n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(t.payload), Commitment: hexOf(a.Blob)})
+		return nil
+	})
+	switch {
+	case errors.Is(err, core.ErrSigned):
+		n.report.log.Info("discarding the new result", "step", step, "err", err)
+	case err != nil:
+		n.report.log.Error("cannot publish own result", "step", step, "err", err)
 	}
-	own := s.Candidates[len(s.Candidates)-1]
-	own.Payload = payload
-	l.Hold(s, own, uint32(len(payload)))
-	l.commitment, l.raw, l.made = hash, raw, n.tasks.Now()
-	n.report.total.PayloadSent += uint64(len(payload))
-	n.gossip.share(raw, payload, n.run.members())
-	n.report.emit(event.ResultSent{Step: step, Batch: batchOf(s.Batch), Bytes: len(payload), Commitment: hexOf(hash)})
 }
 
 // press lets an urgent trial use the trainer before the next training, if the training's result is not
@@ -297,7 +323,8 @@ func tokensOf(batch data.Batch) int {
 // roundWitness sends the proof for the round that has just ended.
 func (n *Node) roundWitness() {
 	next := n.run.state.Progress.Step + 1
-	n.engine.cancelTraining(func(uint32) bool { return n.engine.isAhead(next) })
+	_, ahead := n.engine.Ahead(next)
+	n.engine.CancelTraining(func(uint32) bool { return ahead })
 	if l := n.keepUp(); l != nil && !n.seat.leaving.begun() {
 		n.sendWitness(l, true)
 		n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)

@@ -372,7 +372,7 @@ func (n *Node) compareStarts(own wire.Head, u announcement) {
 		return
 	}
 	n.run.lie = n.run.fork(own, u)
-	n.engine.cancel()
+	n.engine.Cancel()
 	n.report.log.Error("the run's host shows members different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
 	n.tasks.Spawn(func(ctx context.Context) func() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -33,6 +34,7 @@ type seat struct {
 
 // runCheck is the result of CheckRun for a definition of the run.
 type runCheck struct {
+	task       core.ID
 	definition []byte
 	handed     bool // the model was to come from members; checked again if the run falls back to its initial one
 	passed     bool
@@ -65,7 +67,7 @@ func (n *Node) keepSeat() {
 		}
 		return
 	}
-	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(n.run.definition(), n.tasks, n.CheckRun, n.fail) {
+	if n.tasks.Now().Sub(n.seat.acked) < submitTimeout || !n.seat.checked(n.run.definition(), &n.engine, n.CheckRun, n.fail) {
 		return
 	}
 	epoch := s.Progress.Epoch
@@ -101,7 +103,7 @@ func (n *Node) needsSeat() bool {
 // checked reports whether a check has shown that this client can do its part in the run's current
 // definition, and starts the check if necessary. The client is checked before it joins, because the
 // other members would wait for a client that cannot do its part.
-func (s *seat) checked(run env.Definition, tasks *env.Tasks, check func(context.Context, env.Definition) error, fail func(error)) bool {
+func (s *seat) checked(run env.Definition, e *engine, check func(context.Context, env.Definition) error, fail func(error)) bool {
 	if check == nil {
 		return true
 	}
@@ -109,20 +111,22 @@ func (s *seat) checked(run env.Definition, tasks *env.Tasks, check func(context.
 	if c := s.check; c != nil && bytes.Equal(c.definition, run.Definition) && (c.handed == handed || c.passed && handed) {
 		return c.passed
 	}
+	if s.check != nil {
+		e.Drop(s.check.task)
+	}
 	c := &runCheck{definition: run.Definition, handed: handed}
 	s.check = c
-	tasks.Spawn(func(ctx context.Context) func() {
-		err := check(ctx, run)
-		return func() {
-			switch {
-			case s.check != c || ctx.Err() != nil:
-			case err != nil:
-				fail(fmt.Errorf("check before joining the run: %w", err))
-			default:
-				c.passed = true
-			}
+	c.task = spawn(e.tasks, &e.Jobs, core.Check{}, func(ctx context.Context) failure {
+		return failure{check(ctx, run), ctx.Err() != nil}
+	}, func(f failure) {
+		switch {
+		case f.cancelled:
+		case f.err != nil:
+			fail(fmt.Errorf("check before joining the run: %w", f.err))
+		default:
+			c.passed = true
 		}
-	})
+	}, nil)
 	return false
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/node/auditor"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
@@ -33,8 +34,8 @@ func (n *Node) settle(want uint32) bool {
 		return true
 	}
 	step := n.rounds.replica.step + 1
-	if !n.engine.Idle() && n.engine.op.name != opRecompute && !n.engine.foresaw(step) {
-		n.engine.cancelTraining(none)
+	if _, audits := n.engine.Work().(core.Recompute); !n.engine.Idle() && !audits && !n.engine.foresaw(step) {
+		n.engine.CancelTraining(none)
 		return false
 	}
 	l := n.rounds.of[step]
@@ -124,7 +125,7 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 		return
 	}
 	if !n.engine.Idle() {
-		n.engine.cancelRecomputation()
+		n.engine.CancelRecomputation(false)
 		return
 	}
 	if l.Round.Step <= n.rounds.replica.has {
@@ -142,42 +143,48 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 		commit = n.rounds.points.begin(n.run.state, trainer, step)
 	}
 	n.models.Held = nil
-	n.engine.start(opApply, step, func(ctx context.Context) func() {
+	start(&n.engine, core.Apply{Step: step}, func(ctx context.Context) (r application) {
 		begun := n.tasks.Now()
-		payloads, unread, err := fetch.Read(ctx, n.Network, o.Sources)
-		if err == nil {
-			err = trainer.Apply(ctx, step, payloads, own)
+		var payloads [][]byte
+		if payloads, r.unread, r.err = fetch.Read(ctx, n.Network, o.Sources); r.err == nil {
+			r.err = trainer.Apply(ctx, step, payloads, own)
 		}
-		took := n.tasks.Now().Sub(begun)
+		r.took = n.tasks.Now().Sub(begun)
 		switch {
 		case commit == nil:
-		case err == nil:
+		case r.err == nil:
 			commit.take(ctx, n.tasks, trainer)
 		default:
 			commit.abandon()
 		}
-		if err == nil {
+		if r.err == nil {
 			kept.Read(ctx, n.Network, payloads)
 		}
-		return func() {
-			switch {
-			case n.rounds.replica != replica:
-			case len(unread) > 0:
-				n.fetcher.Unread(l.Tally, unread, err)
-			case err != nil:
-				n.applyFailed(step, err)
-			default:
-				n.engine.outlook.took = took
-				n.rounds.applier.applied(l, o, kept, took.Seconds())
-				if commit == nil {
-					return
-				}
-				if err := n.rounds.points.taken(commit, n.run.state); err != nil {
-					n.report.log.Warn("skipping an intermediate checkpoint", "step", step, "err", err)
-				}
+		return r
+	}, func(r application) {
+		switch {
+		case len(r.unread) > 0:
+			n.fetcher.Unread(l.Tally, r.unread, r.err)
+		case r.err != nil:
+			n.applyFailed(step, r.err)
+		default:
+			n.engine.outlook.took = r.took
+			n.rounds.applier.applied(l, o, kept, r.took.Seconds())
+			if commit == nil {
+				return
+			}
+			if err := n.rounds.points.taken(commit, n.run.state); err != nil {
+				n.report.log.Warn("skipping an intermediate checkpoint", "step", step, "err", err)
 			}
 		}
-	})
+	}, nil)
+}
+
+// application is the result of applying a round's outcome.
+type application struct {
+	unread []*tally.Candidate // results that could not be read; the weights have not changed
+	took   time.Duration
+	err    error
 }
 
 // applied records that the model includes a round's outcome. It advances the replica and its hash

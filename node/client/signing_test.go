@@ -35,14 +35,13 @@ func TestRecall(t *testing.T) {
 			if test.noted > 0 {
 				folder.Dir = t.TempDir()
 			}
-			before, after := newSigning(folder), newSigning(folder)
-			before.run = [32]byte{3}
-			if err := before.note(test.noted); err != nil {
+			before, after := signing{folder: folder, run: [32]byte{3}}, signing{folder: folder}
+			if _, err := before.record(test.noted); err != nil {
 				t.Fatal(err)
 			}
 			after.recall([32]byte{3}, me, test.state, slog.New(slog.DiscardHandler))
-			if after.newest != test.want || after.may(test.want) || !after.may(test.want+1) {
-				t.Errorf("newest %d, want %d", after.newest, test.want)
+			if after.Newest() != test.want || after.May(test.want) || !after.May(test.want+1) {
+				t.Errorf("newest %d, want %d", after.Newest(), test.want)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/psyche-go/psyche/files/checkpoint"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/handover"
@@ -29,12 +30,13 @@ type taker struct {
 
 	// These fields describe a large model that is being written to the disk from the trainer's memory.
 	// Peers get its parts from the file.
-	lent  *keep.Lent // nil: none is being written
-	of    *replica
-	until time.Time
-	free  bool   // the trainer has its memory back
-	there func() // called when the model is on the disk and the trainer is free; nil: not on the disk yet
-	slow  bool   // the disk did not accept a model in time, or failed: models are copied
+	lent   *keep.Lent // nil: none is being written
+	lends  core.ID    // work of the trainer that lends it
+	writes core.ID    // task that writes it
+	until  time.Time
+	free   bool            // the trainer has its memory back
+	there  *handover.Model // the model, if it is on the disk and the trainer does not have its memory back; else nil
+	slow   bool            // the disk did not accept a model in time, or failed: models are copied
 
 	copying bool       // a copy is in progress
 	late    [][32]byte // parts of models that were written too late; a copy in progress may contain the same parts
@@ -43,7 +45,7 @@ type taker struct {
 // take starts to take the model, unless it has started. The trainer must be idle. A large model is
 // not copied unless there is no folder, or the disk is slow.
 func (t *taker) take() {
-	if t.lent != nil && t.of == t.rounds.replica {
+	if t.lent != nil {
 		if t.tasks.Now().Before(t.until) {
 			return
 		}
@@ -60,10 +62,10 @@ func (t *taker) take() {
 
 // copy takes a copy of the model.
 func (t *taker) copy() {
-	trainer, step, took := t.engine.trainer, t.rounds.replica.step, t.took()
+	trainer, step := t.engine.trainer, t.rounds.replica.step
 	m := &handover.Model{Step: step, Source: "held"}
 	t.copying = true
-	t.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+	start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
 		snapshot, err := trainer.Snapshot(ctx)
 		if err == nil {
 			snapshot.Step = step
@@ -72,43 +74,40 @@ func (t *taker) copy() {
 		if err == nil {
 			err = m.Publish(ctx, t.tasks, handover.Idle, t.network.Lend, snapshot)
 		}
-		return func() {
-			t.copying = false
-			took(m, false, err)
-			t.dropLate()
+		return err
+	}, func(err error) {
+		t.copying = false
+		if err != nil {
+			t.failed(step, fmt.Errorf("take a snapshot: %w", err))
+		} else {
+			t.took(m, false)
 		}
+		t.dropLate()
+	}, func(error) {
+		t.copying = false
+		t.dropLate(m.Blobs...)
 	})
 }
 
-// took returns a function that handles the result of taking the model. lies means that the model is on
-// the disk and has no tensors in memory.
-func (t *taker) took() func(m *handover.Model, lies bool, err error) {
-	replica := t.rounds.replica
-	return func(m *handover.Model, lies bool, err error) {
-		switch {
-		case t.rounds.replica != replica:
-			t.store.Drop(m.Blobs...)
-		case err != nil:
-			t.failed(m.Step, fmt.Errorf("take a snapshot: %w", err))
-		default:
-			t.models.Held = m
-			t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
-			t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
-			if t.run.state.Progress.Step <= t.run.state.Config.TotalSteps {
-				t.engine.keepOptimizer(t.folder, m, t.report.log)
-			}
-		}
+// took keeps a model that was taken. lies means that the model is on the disk and has no tensors in
+// memory.
+func (t *taker) took(m *handover.Model, lies bool) {
+	t.models.Held = m
+	t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
+	t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
+	if t.run.state.Progress.Step <= t.run.state.Config.TotalSteps {
+		t.engine.keepOptimizer(t.folder, m, t.report.log)
 	}
 }
 
 // putDown writes the model from the trainer's memory while the trainer waits.
 func (t *taker) putDown(trainer env.Lender) {
-	step, took, lent, limit := t.rounds.replica.step, t.took(), keep.NewLent(), keep.LongestAhead(t.run.state)
-	t.lent, t.of, t.until, t.free, t.there = lent, t.rounds.replica, t.tasks.Now().Add(limit), false, nil
+	step, lent, limit := t.rounds.replica.step, keep.NewLent(), keep.LongestAhead(t.run.state)
+	t.lent, t.until, t.free, t.there = lent, t.tasks.Now().Add(limit), false, nil
 	m, facts := &handover.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
-	t.tasks.Spawn(func(ctx context.Context) func() {
-		begun := t.tasks.Now()
-		err := t.tasks.AtDisk(func() error {
+	begun := t.tasks.Now()
+	t.writes = spawn(t.tasks, &t.engine.Jobs, core.Write{Step: step}, func(ctx context.Context) error {
+		return t.tasks.AtDisk(func() error {
 			return recovered(func() error {
 				return t.folder.SaveLent(ctx, lent, facts, func(_ checkpoint.Snapshot, dir string) ([32]byte, error) {
 					err := t.models.PublishFrom(ctx, m, handover.Idle, dir)
@@ -116,23 +115,19 @@ func (t *taker) putDown(trainer env.Lender) {
 				})
 			})
 		})
-		seconds := t.tasks.Now().Sub(begun).Seconds()
-		return func() {
-			switch {
-			case t.lent != lent: // the model was copied meanwhile
-				t.dropLate(m.Blobs...)
-			case errors.Is(err, keep.ErrNotTaken): // the task of the trainer returns the reason
-			case err != nil:
-				t.store.Drop(m.Blobs...)
-				t.notPutDown(err)
-			default:
-				t.report.log.Debug("wrote the model of the epoch", "dir", t.folder.Dir, "step", step, "seconds", seconds)
-				t.there = func() { took(m, true, nil) }
-				t.goOn()
-			}
+	}, func(err error) {
+		switch {
+		case errors.Is(err, keep.ErrNotTaken): // the work of the trainer returns the reason
+		case err != nil:
+			t.store.Drop(m.Blobs...)
+			t.notPutDown(err)
+		default:
+			t.report.log.Debug("wrote the model of the epoch", "dir", t.folder.Dir, "step", step, "seconds", t.tasks.Now().Sub(begun).Seconds())
+			t.there = m
+			t.goOn()
 		}
-	})
-	t.engine.start(opSnapshot, 0, func(ctx context.Context) func() {
+	}, func(error) { t.dropLate(m.Blobs...) }) // the model was copied meanwhile, or is not the run's
+	t.lends = start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
 		err := recovered(func() error {
 			return trainer.Lend(ctx, func(s checkpoint.Snapshot) error {
 				limited, cancel := t.tasks.WithTimeout(ctx, limit)
@@ -145,17 +140,15 @@ func (t *taker) putDown(trainer env.Lender) {
 		if err != nil && ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return func() {
-			switch {
-			case t.lent != lent:
-			case err != nil && t.there == nil:
-				t.notPutDown(err)
-			default: // even if lending failed, the model is on the disk
-				t.free = true
-				t.goOn()
-			}
+		return err
+	}, func(err error) {
+		if err != nil && t.there == nil {
+			t.notPutDown(err)
+			return
 		}
-	})
+		t.free = true // even if lending failed, the model is on the disk
+		t.goOn()
+	}, nil)
 }
 
 // dropLate drops parts that were written too late, unless a copy that contains them is in progress
@@ -169,9 +162,9 @@ func (t *taker) dropLate(parts ...[32]byte) {
 
 // goOn completes taking the model, if the model is on the disk and the trainer is free.
 func (t *taker) goOn() {
-	if there := t.there; t.free && there != nil {
+	if m := t.there; t.free && m != nil {
 		t.lent, t.there = nil, nil
-		there()
+		t.took(m, true)
 	}
 }
 
@@ -179,10 +172,20 @@ func (t *taker) goOn() {
 // and the models of later epochs.
 func (t *taker) notPutDown(err error) {
 	t.lent.End()
+	t.engine.Drop(t.lends)
+	t.engine.Drop(t.writes)
 	t.lent, t.there = nil, nil
 	if errors.Is(err, context.Canceled) {
 		return
 	}
 	t.slow = true
 	t.report.log.Warn("cannot write the epoch's model to the disk directly; keeping a copy in memory (4 bytes per parameter)", "dir", t.folder.Dir, "err", err)
+}
+
+// leave gives up the model of a replica that the client leaves.
+func (t *taker) leave() {
+	if t.there != nil {
+		t.store.Drop(t.there.Blobs...)
+	}
+	t.lent, t.there = nil, nil
 }

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/clienttest"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/keep"
 )
 
@@ -44,5 +46,15 @@ func TestModelsOfEpochsArePutDown(t *testing.T) {
 			finishEqual(w, append(others, lends)...)
 			checkNobodyAccused(t, w, append(others, lends))
 		})
+	}
+}
+
+// TestFailedWriteOfAModel checks that neither part of a failed write of an epoch's model has a
+// result: not its task, and not the trainer's work that lends the model.
+func TestFailedWriteOfAModel(t *testing.T) {
+	e := &engine{}
+	take := taker{engine: e, lent: keep.NewLent(), lends: e.Start(core.Snapshot{}, func() {}), writes: e.Spawn(core.Write{})}
+	if take.notPutDown(context.Canceled); e.Wanted(take.lends) || e.Wanted(take.writes) || e.Idle() {
+		t.Error("a part of the write continues")
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/core/assign"
 	"github.com/psyche-go/psyche/core/coordinator"
+	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
@@ -56,7 +57,7 @@ func (n *Node) enterEpoch() bool {
 		return false
 	}
 	if !n.engine.Idle() {
-		n.engine.abandonRecomputation()
+		n.engine.CancelRecomputation(true)
 		return false
 	}
 	m, key := n.models.Held, n.run.epoch()
@@ -114,29 +115,28 @@ func (n *Node) prepare(model *handover.Model, epoch epochKey) {
 		steps = n.run.state.Model.ColdStartWarmupSteps
 	}
 	reset := n.run.state.Epoch.ColdStart && !model.Fresh
-	n.engine.start(opPrepare, 0, func(ctx context.Context) func() {
+	start(&n.engine, core.Prepare{}, func(ctx context.Context) failure {
 		err := trainer.SetColdStart(ctx, epoch.startStep, steps)
 		if err == nil && reset {
 			err = trainer.ResetOptimizer(ctx)
 		}
-		cancelled := ctx.Err() != nil
-		return func() {
-			switch {
-			case err == nil:
-				n.engine.prepared = preparation{model, epoch, steps}
-				if reset {
-					n.auditor.ForgetMomentum(epoch.startStep)
-				}
-			case !cancelled:
-				n.fail(fmt.Errorf("prepare the optimizer: %w", err))
+		return failure{err, ctx.Err() != nil}
+	}, func(f failure) {
+		switch {
+		case f.err == nil:
+			n.engine.prepared = preparation{model, epoch, steps}
+			if reset {
+				n.auditor.ForgetMomentum(epoch.startStep)
 			}
+		case !f.cancelled:
+			n.fail(fmt.Errorf("prepare the optimizer: %w", f.err))
 		}
-	})
+	}, nil)
 }
 
 // obtainModel loads the model of the coordinator's checkpoint.
 func (n *Node) obtainModel() {
-	n.engine.abandonRecomputation()
+	n.engine.CancelRecomputation(true)
 	if !n.engine.Idle() || n.tasks.Now().Before(n.engine.loadAt) {
 		return
 	}
@@ -157,12 +157,9 @@ func (n *Node) obtainModel() {
 		Definition: n.run.definition(), Trainer: n.engine.trainer, Redefined: redefined, Peers: n.run.members(),
 		Places: places, Copy: n.rounds.points.of(s.Model.Checkpoint.Digest).copy, Time: time.Duration(s.Config.WarmupTime) * time.Millisecond,
 	})
-	n.engine.start(opLoad, 0, func(ctx context.Context) func() {
-		err := a.Run(ctx)
-		cancelled := ctx.Err() != nil
-		return func() { n.obtained(a, err, cancelled) }
-	})
-	n.engine.op.from = s.Model.Checkpoint
+	start(&n.engine, core.Load{From: s.Model.Checkpoint}, func(ctx context.Context) failure {
+		return failure{a.Run(ctx), ctx.Err() != nil}
+	}, func(f failure) { n.obtained(a, f.err, f.cancelled) }, nil)
 }
 
 // obtained takes over the result of an attempt to get the model.
