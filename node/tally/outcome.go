@@ -76,8 +76,8 @@ func (b *Tally) Witness() (coordinator.WitnessRound, int) {
 	return w, count
 }
 
-// Votes returns the number of known witnesses of the round that hold a candidate.
-func (b *Tally) Votes(c *Candidate) int {
+// votes returns the number of known witnesses of the round that hold a candidate.
+func (b *Tally) votes(c *Candidate) int {
 	if !c.polled {
 		c.votes, c.polled = b.Round.Votes(c.Commitment), true
 	}
@@ -264,7 +264,7 @@ func (b *Tally) Needs() func(s *Slot, c *Candidate) Need {
 	_, agreed := b.Round.QuorumRoot()
 	decided := judged && !outcome.open && !outcome.Unsure && (agreed || outcome.Missing == 0) // no other set has an agreed root
 	return func(s *Slot, c *Candidate) Need {
-		switch votes := b.Votes(c); {
+		switch votes := b.votes(c); {
 		case judged && slices.Contains(outcome.Sources, c), !judged && votes >= int(b.Round.WitnessesNeeded):
 			return Needed
 		case decided, votes == 0, !judged && !agreed:
