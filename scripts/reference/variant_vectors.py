@@ -3,12 +3,14 @@
 by transformers.
 
     python3 scripts/reference/variant_vectors.py                      # writes learn/model/llama/testdata
+    python3 scripts/reference/variant_vectors.py --only NAME          # writes one case of it
     python3 scripts/reference/variant_vectors.py --random 8 --out DIR # random tiny models of each kind
     PSYCHE_MODEL_VECTORS=DIR go test ./learn/model/llama -run Vectors -v
     python3 scripts/reference/variant_vectors.py --load DIR           # loads that test's output in transformers
 
-The committed values were made with transformers 5.24.0 on PyTorch 2.15.0. Weights and
-gradients have the names in checkpoints that transformers writes.
+Needs: pip install torch==2.15.0 transformers==5.24.0 numpy, as for the committed values. Weights and
+gradients have the names in checkpoints that transformers writes. A new kind is a function and an entry
+of KINDS. A new case is an entry of CASES: the last one, because its position is the seed of its weights.
 """
 
 import argparse
