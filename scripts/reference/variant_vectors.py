@@ -644,10 +644,14 @@ def load(out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--random", type=int, metavar="N", help="N random models of each kind instead")
-    parser.add_argument("--only", nargs="*", help="these cases or kinds")
+    parser.add_argument("--only", nargs="*", help="these cases, or these kinds with --random")
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     parser.add_argument("--load", type=pathlib.Path, metavar="DIR")
     a = parser.parse_args()
+    known = KINDS if a.random else CASES
+    for name in a.only or []:
+        if name not in known:
+            parser.error(f"--only {name}: want one of {', '.join(known)}")
     if a.load:
         return load(a.load)
     if a.random:
