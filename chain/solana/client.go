@@ -49,6 +49,9 @@ type Client struct {
 	announced []string    // addresses on the chain
 	healed    time.Time   // time of the last repair of the announcement
 	closed    bool
+
+	admitAfter time.Time     // earliest time of the next Admit
+	admitPause time.Duration // since the last Admit that the chain refused; 0 means that none was
 }
 
 // ownAction is an accepted action of this client that the known state may lack.
