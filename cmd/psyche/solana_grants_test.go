@@ -152,8 +152,8 @@ func testAuthorizationForAll(a *chainAdministrator, as, create func(string, ...s
 	a.does(exitOK, id(3)+" may no longer join run r", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
 }
 
-// interruptedDelete closes the grant of one key to another, as a join-authorization-delete does that is
-// then interrupted. It also ends an admission that another key has just ended, which is no error.
+// interruptedDelete closes the grant of one key to another, as an interrupted
+// join-authorization-delete does. It also checks that a command ignores admissions that another key has just ended.
 func (a *chainAdministrator) interruptedDelete(joinFile, granteeFile string) {
 	a.t.Helper()
 	join, err := identity.LoadKeyFile(joinFile)
