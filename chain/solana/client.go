@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string),
 		nonce: uint64(max(0, time.Now().UnixNano())), addrs: slices.Clone(o.Addrs),
 	}
+	c.searches.Store(rand.Uint32N(1 << 16)) // a client that serve starts again must not always ask the same node
 	first := make(chan error, 1)
 	c.running.Go(func() { c.watch(first) })
 	for i := range pool.Endpoints() {

@@ -106,18 +106,35 @@ func (c *Client) grants(authority *coordinator.Authority) grants {
 }
 
 // Admits reports whether the run in the newest state admits a key that joins: the run already
-// authorizes it, or a grant of the run's join authority covers it and has a place for it.
+// authorizes it, or most of the nodes that answer show a grant of the run's join authority that
+// covers the key and has a place for it. Thus one node can neither hide a grant nor invent one.
 func (c *Client) Admits(ctx context.Context, key transaction.PublicKey) (bool, error) {
 	v, _ := c.now()
 	authority := &v.state.Authority
 	if authority.MayJoin(coordinator.ClientID(key)) {
 		return true, nil
 	}
-	_, ok, err := c.grants(authority).covering(ctx, key, c.options.Authorizer)
-	if errors.Is(err, coordinator.ErrFull) {
-		return false, nil
+	g := c.grants(authority)
+	admits, answers := 0, 0
+	var failed []error
+	for _, e := range g.endpoints {
+		one := g
+		one.endpoints = []*rpc.Endpoint{e}
+		_, ok, err := one.covering(ctx, key, c.options.Authorizer)
+		switch {
+		case ok:
+			admits++
+			answers++
+		case err == nil || errors.Is(err, coordinator.ErrFull):
+			answers++
+		default:
+			failed = append(failed, err)
+		}
 	}
-	return ok, err
+	if answers == 0 {
+		return false, errors.Join(failed...)
+	}
+	return 2*admits > answers, nil
 }
 
 // enter makes the run admit this client's key, if the run does not admit it yet and a grant covers

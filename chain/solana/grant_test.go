@@ -150,6 +150,68 @@ func TestGrants(t *testing.T) {
 	}
 }
 
+// lieAboutGrants makes a node show these accounts as the grants of every join authority.
+func (g *granting) lieAboutGrants(node int, shown ...layout.Grant) {
+	accounts := []any{}
+	for i := range shown {
+		accounts = append(accounts, map[string]any{"pubkey": transaction.PublicKey{byte(i + 1)}.String(), "account": map[string]any{
+			"data": []string{base64.StdEncoding.EncodeToString(layout.AppendGrant(nil, &shown[i])), "base64"}, "owner": g.chain.program.String(),
+			"lamports": 1, "executable": false, "rentEpoch": 0, "space": layout.GrantSize(shown[i].Room),
+		}})
+	}
+	lie, err := json.Marshal(accounts)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.nodes[node].SetFaults(localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
+		if method != "getProgramAccounts" {
+			return result
+		}
+		return lie
+	}})
+}
+
+// TestLiesAboutGrants has one of three nodes invent or hide a grant. Neither changes what Admits
+// reports, whichever node the client asks first.
+func TestLiesAboutGrants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a chain's time passes as it does")
+	}
+	g := &granting{chain: newChain(t, 3, 10*time.Millisecond, nil)}
+	g.program = transaction.Program(g.chain.program)
+	join, grantee, delegate, stranger := backendtest.Key(50), backendtest.Key(51), backendtest.Key(52), backendtest.Key(99)
+	genesis := smallGenesis()
+	genesis.Permissioned, genesis.JoinAuthority = true, coordinator.ClientID(join.ID())
+	run := g.create(genesis)
+	at := g.grant(join, grantee, 1)
+	if err := g.send(grantee, g.program.Delegate(at, transaction.PublicKey(grantee.ID()), false, []transaction.PublicKey{transaction.PublicKey(delegate.ID())})); err != nil {
+		t.Fatal(err)
+	}
+	c, err := g.join(t.Context(), stranger, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	await(t, c, "a state", func(backend.Update) bool { return true })
+	invented := layout.Grant{Grantor: genesis.JoinAuthority, Grantee: coordinator.ClientID{1}, Delegates: [][32]byte{coordinator.ClientID(stranger.ID())}, Room: 1}
+	for range 3 {
+		g.lieAboutGrants(1, invented)
+		if admits, err := c.Admits(t.Context(), transaction.PublicKey(stranger.ID())); admits || err != nil {
+			t.Errorf("with an invented grant: %t, %v", admits, err)
+		}
+		g.lieAboutGrants(1)
+		if admits, err := c.Admits(t.Context(), transaction.PublicKey(delegate.ID())); !admits || err != nil {
+			t.Errorf("with a hidden grant: %t, %v", admits, err)
+		}
+	}
+	for node := range 2 { // the third one knows the grant
+		g.nodes[node].SetFaults(localnet.Faults{Dead: true})
+	}
+	if admits, err := c.Admits(t.Context(), transaction.PublicKey(delegate.ID())); !admits || err != nil {
+		t.Errorf("with two dead nodes: %t, %v", admits, err)
+	}
+}
+
 // TestFalseGrant has a node that shows a grant which the chain does not have. The client pays for an
 // Admit once, and then not again for a while.
 func TestFalseGrant(t *testing.T) {
@@ -163,19 +225,7 @@ func TestFalseGrant(t *testing.T) {
 	genesis.Permissioned, genesis.JoinAuthority = true, coordinator.ClientID(join.ID())
 	run := g.create(genesis)
 	invented := layout.Grant{Grantor: genesis.JoinAuthority, Grantee: coordinator.ClientID{1}, Delegates: [][32]byte{coordinator.ClientID(stranger.ID())}, Room: 1}
-	g.nodes[0].SetFaults(localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
-		if method != "getProgramAccounts" {
-			return result
-		}
-		lie, err := json.Marshal([]any{map[string]any{"pubkey": transaction.PublicKey{2}.String(), "account": map[string]any{
-			"data": []string{base64.StdEncoding.EncodeToString(layout.AppendGrant(nil, &invented)), "base64"}, "owner": g.chain.program.String(),
-			"lamports": 1, "executable": false, "rentEpoch": 0, "space": layout.GrantSize(1),
-		}}})
-		if err != nil {
-			t.Error(err)
-		}
-		return lie
-	}})
+	g.lieAboutGrants(0, invented)
 	c, err := g.join(t.Context(), stranger, run)
 	if err != nil {
 		t.Fatal(err)
