@@ -106,7 +106,8 @@ func TestUnitsOfPlaces(t *testing.T) {
 	}
 }
 
-// TestGrantsAndEjection checks that no admission returns a key before the end of its ejection.
+// TestGrantsAndEjection checks that no admission returns a key before the end of its ejection, and
+// that a closed run changes no admission.
 func TestGrantsAndEjection(t *testing.T) {
 	s := newGrants(t)
 	join := func(nonce uint64) []byte { return act(nonce, coordinator.Join{}) }
@@ -120,4 +121,9 @@ func TestGrantsAndEjection(t *testing.T) {
 	s.must(s.admit(4, "other", "grant", true), "run", "other", "grant")
 	s.refused(coordinator.ErrNotAuthorised, join(5), "run", "other")
 	s.refused(program.ErrGrant, s.release(2, "other"), "run", "spill", "grant")
+
+	s.must(act(2, coordinator.Close{}), "run", "main") // ends all changes of admissions
+	s.refused(coordinator.ErrHalted, s.admit(6, "member", "grant", true), "run", "member", "grant")
+	s.must(delegate(true), "grant", "member")
+	s.refused(coordinator.ErrHalted, s.release(2, "other"), "run", "spill", "grant")
 }
