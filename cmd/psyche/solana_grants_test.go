@@ -148,6 +148,12 @@ func testAuthorizationForAll(a *chainAdministrator, as, create func(string, ...s
 
 	a.does(exitOK, "also later ones", fast(join, "join-authorization-create", "--authorizer", grantee, "--max-delegates", "0")...)
 	a.joins(3, "r", "", nil)
+	_, under, _ := strings.Cut(a.does(exitOK, "under the grantee", "run", "status", "--run-id", "r"), "under the grantee ")
+	a.does(exitOK, "may no longer join run r", "run", "authorize", strings.Fields(under)[0], "--revoke", "--run-id", "r", "--keypair", join, "--commitment", "confirmed")
+	if state := a.does(exitOK, "r", "run", "status", "--run-id", "r"); strings.Contains(state, "under the grantee") {
+		a.t.Errorf("an admission remains:\n%s", state)
+	}
+	a.joins(3, "r", "", nil) // the grant still covers the key
 	a.interruptedDelete(join, grantee)
 	a.does(exitOK, id(3)+" may no longer join run r", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
 }
