@@ -53,7 +53,7 @@ func (d *deployed) granted(body []byte) *runtime.Account {
 	if !a.Allowed {
 		return &runtime.Account{Key: a.Grant, Owner: programID, Lamports: 1, Data: []byte{}}
 	}
-	g := layout.Grant{Grantor: [32]byte(state(d.run.Data)[authorityAt+32:]), Grantee: clientID(-3), Delegates: [][32]byte{clientID(-4), a.Client}, Room: 3}
+	g := layout.Grant{Grantor: [32]byte(state(d.run.Data)[authorityAt+32:]), Grantee: clientID(-3), Delegates: [][32]byte{clientID(-4), a.Client}, Room: layout.MaxGrantDelegates}
 	return &runtime.Account{Key: a.Grant, Owner: programID, Lamports: 1, Data: layout.AppendGrant(nil, &g)}
 }
 

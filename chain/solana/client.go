@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,9 @@ type Client struct {
 	announced []string    // addresses on the chain
 	healed    time.Time   // time of the last repair of the announcement
 	closed    bool
+
+	admitAfter time.Time     // earliest time of the next Admit
+	admitPause time.Duration // since the last Admit that the chain refused; 0 means that none was
 }
 
 // ownAction is an accepted action of this client that the known state may lack.
@@ -81,6 +85,7 @@ func Dial(ctx context.Context, o Options) (*Client, error) {
 		changed: make(chan struct{}), clock: newClock(len(o.Endpoints)), peers: make(map[identity.ID][]string),
 		nonce: uint64(max(0, time.Now().UnixNano())), addrs: slices.Clone(o.Addrs),
 	}
+	c.searches.Store(rand.Uint32N(1 << 16)) // a client that serve starts again must not always ask the same node
 	first := make(chan error, 1)
 	c.running.Go(func() { c.watch(first) })
 	for i := range pool.Endpoints() {

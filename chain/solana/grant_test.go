@@ -1,13 +1,19 @@
 package solana
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/layout"
+	"github.com/psyche-go/psyche/chain/localnet"
+	"github.com/psyche-go/psyche/chain/program"
+	"github.com/psyche-go/psyche/chain/rpc"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/record/backend"
@@ -141,5 +147,149 @@ func TestGrants(t *testing.T) {
 	})
 	if err := g.joins(grantee, first, transaction.PublicKey{}); !errors.Is(err, coordinator.ErrNotAuthorised) {
 		t.Errorf("the grantee joins without a grant: %v", err)
+	}
+}
+
+// lieAboutGrants makes a node show these accounts as the grants of every join authority.
+func (g *granting) lieAboutGrants(node int, shown ...layout.Grant) {
+	accounts := []any{}
+	for i := range shown {
+		accounts = append(accounts, map[string]any{"pubkey": transaction.PublicKey{byte(i + 1)}.String(), "account": map[string]any{
+			"data": []string{base64.StdEncoding.EncodeToString(layout.AppendGrant(nil, &shown[i])), "base64"}, "owner": g.chain.program.String(),
+			"lamports": 1, "executable": false, "rentEpoch": 0, "space": layout.GrantSize(shown[i].Room),
+		}})
+	}
+	lie, err := json.Marshal(accounts)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.nodes[node].SetFaults(localnet.Faults{Lie: func(method string, result json.RawMessage) json.RawMessage {
+		if method != "getProgramAccounts" {
+			return result
+		}
+		return lie
+	}})
+}
+
+// TestLiesAboutGrants has one of three nodes invent or hide a grant. Neither changes what Admits
+// reports, whichever node the client asks first.
+func TestLiesAboutGrants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a chain's time passes as it does")
+	}
+	g := &granting{chain: newChain(t, 3, 10*time.Millisecond, nil)}
+	g.program = transaction.Program(g.chain.program)
+	join, grantee, delegate, stranger := backendtest.Key(50), backendtest.Key(51), backendtest.Key(52), backendtest.Key(99)
+	genesis := smallGenesis()
+	genesis.Permissioned, genesis.JoinAuthority = true, coordinator.ClientID(join.ID())
+	run := g.create(genesis)
+	at := g.grant(join, grantee, 1)
+	if err := g.send(grantee, g.program.Delegate(at, transaction.PublicKey(grantee.ID()), false, []transaction.PublicKey{transaction.PublicKey(delegate.ID())})); err != nil {
+		t.Fatal(err)
+	}
+	c, err := g.join(t.Context(), stranger, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	await(t, c, "a state", func(backend.Update) bool { return true })
+	invented := layout.Grant{Grantor: genesis.JoinAuthority, Grantee: coordinator.ClientID{1}, Delegates: [][32]byte{coordinator.ClientID(stranger.ID())}, Room: 1}
+	for range 3 {
+		g.lieAboutGrants(1, invented)
+		if admits, err := c.Admits(t.Context(), transaction.PublicKey(stranger.ID())); admits || err != nil {
+			t.Errorf("with an invented grant: %t, %v", admits, err)
+		}
+		g.lieAboutGrants(1)
+		if admits, err := c.Admits(t.Context(), transaction.PublicKey(delegate.ID())); !admits || err != nil {
+			t.Errorf("with a hidden grant: %t, %v", admits, err)
+		}
+	}
+	for node := range 2 { // the third one knows the grant
+		g.nodes[node].SetFaults(localnet.Faults{Dead: true})
+	}
+	if admits, err := c.Admits(t.Context(), transaction.PublicKey(delegate.ID())); !admits || err != nil {
+		t.Errorf("with two dead nodes: %t, %v", admits, err)
+	}
+}
+
+// TestFalseGrant has a node that shows a grant which the chain does not have. The client pays for an
+// Admit once, and then not again for a while.
+func TestFalseGrant(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a chain's time passes as it does")
+	}
+	g := &granting{chain: newChain(t, 1, 10*time.Millisecond, nil)}
+	g.program = transaction.Program(g.chain.program)
+	join, stranger := backendtest.Key(50), backendtest.Key(99)
+	genesis := smallGenesis()
+	genesis.Permissioned, genesis.JoinAuthority = true, coordinator.ClientID(join.ID())
+	run := g.create(genesis)
+	invented := layout.Grant{Grantor: genesis.JoinAuthority, Grantee: coordinator.ClientID{1}, Delegates: [][32]byte{coordinator.ClientID(stranger.ID())}, Room: 1}
+	g.lieAboutGrants(0, invented)
+	c, err := g.join(t.Context(), stranger, run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	await(t, c, "a state", func(backend.Update) bool { return true })
+	if err := c.Submit(t.Context(), coordinator.Join{}); !errors.Is(err, program.ErrGrant) {
+		t.Errorf("a Join by a false grant: %v", err)
+	}
+	for range 3 {
+		if err := c.Submit(t.Context(), coordinator.Join{}); !errors.Is(err, coordinator.ErrNotAuthorised) {
+			t.Errorf("a Join during the pause: %v", err)
+		}
+	}
+	if sent := c.Costs().Sent; sent != 1 {
+		t.Errorf("the client pays for %d transactions", sent)
+	}
+}
+
+// TestPausesOfAdmissions checks that pauses grow with each refusal in a row, up to a limit.
+func TestPausesOfAdmissions(t *testing.T) {
+	var c Client
+	now := time.Unix(1000, 0)
+	for _, want := range []time.Duration{30 * time.Second, time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 10 * time.Minute, 10 * time.Minute} {
+		c.admitted(fmt.Errorf("refused: %w", program.ErrGrant), now)
+		if c.mayAdmit(now.Add(want-1)) || !c.mayAdmit(now.Add(want)) {
+			t.Errorf("the pause is not %v", want)
+		}
+	}
+	c.admitted(backend.ErrDisconnected, now.Add(time.Hour)) // may have landed
+	if !c.mayAdmit(now.Add(time.Hour)) {
+		t.Error("a pause after an unknown result")
+	}
+	c.admitted(nil, now.Add(time.Hour))
+	c.admitted(&rpc.TransactionError{}, now.Add(time.Hour))
+	if c.mayAdmit(now.Add(time.Hour+29*time.Second)) || !c.mayAdmit(now.Add(time.Hour+30*time.Second)) {
+		t.Error("the pause after a success and a refusal is not the first one")
+	}
+}
+
+// TestPlacesOfGrants checks that a client does not pay for an Admit by a full grant.
+func TestPlacesOfGrants(t *testing.T) {
+	g := grants{program: transaction.PublicKey{9}, authority: &coordinator.Authority{Join: coordinator.ClientID{1}}}
+	key, at := transaction.PublicKey{5}, transaction.PublicKey{8}
+	grant := layout.Grant{Grantor: g.authority.Join, Grantee: coordinator.ClientID{4}, Delegates: [][32]byte{key}, Room: 1}
+	accounts := []rpc.KeyedAccount{{Key: at, Account: rpc.Account{Owner: g.program, Data: layout.AppendGrant(nil, &grant)}}}
+	for n, want := range []error{nil, nil, coordinator.ErrFull} {
+		if found, ok, err := g.first(accounts, key); ok != (want == nil) || !errors.Is(err, want) || ok && found != at {
+			t.Errorf("after %d admissions: %v, %t, %v", n, found, ok, err)
+		}
+		admit := coordinator.Admit{Grant: coordinator.ClientID(at), Client: coordinator.ClientID{100 + byte(n)}}
+		g.authority.Authorizations = append(g.authority.Authorizations, coordinator.Authorization{Grantee: admit.Grantee(), Delegates: []coordinator.ClientID{admit.Client}})
+	}
+	second := rpc.KeyedAccount{Key: transaction.PublicKey{7}, Account: accounts[0].Account}
+	if found, ok, err := g.first(append(accounts, second), key); !ok || err != nil || found != second.Key {
+		t.Errorf("with a second grant: %v, %t, %v", found, ok, err)
+	}
+	own := coordinator.Admit{Grant: coordinator.ClientID(at), Client: coordinator.ClientID(key)}
+	g.authority.Authorizations[2] = coordinator.Authorization{Grantee: own.Grantee(), Delegates: []coordinator.ClientID{own.Client}}
+	if _, ok, _ := g.first(accounts, key); ok {
+		t.Error("two other keys hold both places") // entries 0 and 1
+	}
+	g.authority.Authorizations = g.authority.Authorizations[1:]
+	if _, ok, _ := g.first(accounts, key); !ok {
+		t.Error("the key's own place counts against it")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/chain/admin"
@@ -106,7 +107,9 @@ func (g *grantActs) deleteForAll(ctx context.Context, to console, grantee identi
 				return err
 			}
 		}
-		return g.release(ctx, to, runID, host, state, at, func(coordinator.ClientID) bool { return false })
+		released, err := g.release(ctx, to, runID, host, state, at, func(coordinator.ClientID) bool { return false })
+		ended = ended || released
+		return err
 	})
 	if err == nil && !ended {
 		err = fmt.Errorf("%w: of %s to %s, in program %s", admin.ErrNoGrant, c.signer, grantee, c.program)
@@ -134,21 +137,24 @@ func (g *grantActs) freeGrant(ctx context.Context, to console, c signingChain, g
 	return true, err
 }
 
-// release ends the admission of keys that a grant admitted to a run and no longer covers.
-func (g *grantActs) release(ctx context.Context, to console, runID string, host hostFlags, state *coordinator.State, at transaction.PublicKey, covers func(coordinator.ClientID) bool) error {
-	acts := g.in(runID, host)
-	for _, client := range state.Authority.Granted(coordinator.ClientID(at)) {
-		if covers(client) {
-			continue
+// release ends the admission of keys that a grant admitted to a run and no longer covers. It reports
+// whether there were any. Another key may end an admission first. If the command waits for finality,
+// only the last transaction has to be final, because the chain executes the others before it.
+func (g *grantActs) release(ctx context.Context, to console, runID string, host hostFlags, state *coordinator.State, at transaction.PublicKey, covers func(coordinator.ClientID) bool) (bool, error) {
+	ended := slices.DeleteFunc(state.Authority.Granted(coordinator.ClientID(at)), covers)
+	var failed []error
+	for i, client := range ended {
+		acts := g.in(runID, host)
+		if i < len(ended)-1 {
+			acts.Commitment = "confirmed"
 		}
-		if err := acts.submit(ctx, to, coordinator.Admit{Grant: coordinator.ClientID(at), Client: client}); err != nil {
-			return err
+		err := acts.submit(ctx, to, coordinator.Admit{Grant: coordinator.ClientID(at), Client: client})
+		if err == nil || errors.Is(err, coordinator.ErrDuplicate) {
+			_, err = fmt.Fprintf(to.out, "%s may no longer join run %s\n", identity.ID(client), runID)
 		}
-		if _, err := fmt.Fprintf(to.out, "%s may no longer join run %s\n", identity.ID(client), runID); err != nil {
-			return err
-		}
+		failed = append(failed, err)
 	}
-	return nil
+	return len(ended) > 0, errors.Join(failed...)
 }
 
 // readForAll prints the authorization of a key for all runs of a join authority. If there is none,
@@ -206,7 +212,8 @@ func (c *grantDelegate) delegateForAll(ctx context.Context, to console, join ide
 		if err != nil {
 			return err
 		}
-		return c.release(ctx, to, runID, host, state, grant.At, func(id coordinator.ClientID) bool { return grant.Covers(id) })
+		_, err = c.release(ctx, to, runID, host, state, grant.At, func(id coordinator.ClientID) bool { return grant.Covers(id) })
+		return err
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/base/identity"
+	"github.com/psyche-go/psyche/chain/admin"
 	"github.com/psyche-go/psyche/chain/solana"
 	"github.com/psyche-go/psyche/chain/transaction"
 	"github.com/psyche-go/psyche/cmd/internal/onchain"
@@ -144,6 +145,55 @@ func testAuthorizationForAll(a *chainAdministrator, as, create func(string, ...s
 	a.does(exitOK, "1 delegate may join run s", one(grantee, "join-authorization-delegate", "--delegates-added", id(22))...)
 	a.joins(22, "s", "", nil)
 	a.does(exitOK, "may no longer join run s", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
+
+	a.does(exitOK, "also later ones", fast(join, "join-authorization-create", "--authorizer", grantee, "--max-delegates", "0")...)
+	a.joins(3, "r", "", nil)
+	_, under, _ := strings.Cut(a.does(exitOK, "under the grantee", "run", "status", "--run-id", "r"), "under the grantee ")
+	a.does(exitOK, "may no longer join run r", "run", "authorize", strings.Fields(under)[0], "--revoke", "--run-id", "r", "--keypair", join, "--commitment", "confirmed")
+	if state := a.does(exitOK, "r", "run", "status", "--run-id", "r"); strings.Contains(state, "under the grantee") {
+		a.t.Errorf("an admission remains:\n%s", state)
+	}
+	a.joins(3, "r", "", nil) // the grant still covers the key
+	a.interruptedDelete(join, grantee)
+	a.does(exitOK, id(3)+" may no longer join run r", fast(join, "join-authorization-delete", "--authorizer", grantee)...)
+}
+
+// interruptedDelete closes the grant of one key to another, as an interrupted
+// join-authorization-delete does. It also checks that a command ignores admissions that another key has just ended.
+func (a *chainAdministrator) interruptedDelete(joinFile, granteeFile string) {
+	a.t.Helper()
+	join, err := identity.LoadKeyFile(joinFile)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	grantee, err := keyOrFile(granteeFile)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	flags := hostFlags{RunFlags: onchain.RunFlags{Flags: onchain.Flags{RPC: []string{a.rpc}, ProgramID: a.program, MaxPrice: onchain.DefaultMaxPrice}}}
+	o, err := flags.Options(join, slog.New(slog.DiscardHandler))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	chain, err := admin.Open(o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer chain.Close()
+	grant, err := chain.Grant(a.t.Context(), o.Program, chain.Payer(), transaction.PublicKey(grantee))
+	if err == nil {
+		err = chain.FreeGrant(a.t.Context(), o.Program, &grant)
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	acts := grantActs{grantRuns: grantRuns{hostFlags: flags}, signFlags: signFlags{Keypair: joinFile}, Commitment: "confirmed"}
+	gone := coordinator.Admit{Grant: coordinator.ClientID(grant.At), Client: coordinator.ClientID{8}}
+	before := coordinator.State{Authority: coordinator.Authority{Authorizations: []coordinator.Authorization{{Grantee: gone.Grantee(), Delegates: []coordinator.ClientID{gone.Client}}}}}
+	var out strings.Builder
+	if _, err := acts.release(a.t.Context(), console{&out, &out}, "r", flags, &before, grant.At, func(coordinator.ClientID) bool { return false }); err != nil {
+		a.t.Errorf("end of an admission that has just ended: %v", err)
+	}
 }
 
 // joins joins a run as a client with a key. want is the expected error.

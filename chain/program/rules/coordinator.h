@@ -178,6 +178,7 @@ void state_depart(struct state *s, const struct client *client);
 void state_seal_challenge(struct state *s, struct round *round);
 
 // admit.c
+uint32_t authority_granted(const struct authority *a, const struct key *grant, const struct key *without);
 enum code state_admit(struct state *s, const struct key *from, const struct action *a);
 
 // authority.c

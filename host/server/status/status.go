@@ -331,7 +331,7 @@ func (r Run) Print(to io.Writer, now time.Time) error {
 		for i, a := range r.Authority.Authorizations {
 			delegates := ""
 			if a.Authorizer != "" {
-				line(title("authorized", i), "%s, by the authorization of %s for all runs", a.Delegates[0], a.Authorizer)
+				line(title("authorized", i), "%s, by the authorization of %s for all runs, under the grantee %s", a.Delegates[0], a.Authorizer, a.Grantee)
 				continue
 			}
 			if len(a.Delegates) > 0 {
