@@ -13,7 +13,7 @@ const (
 	Size = 338_488
 
 	// Version is the version of the state's Go encoding, whose fields the account contains.
-	Version = 11
+	Version = coordinator.EncodingVersion
 
 	magic = "psyche1\x00"
 )

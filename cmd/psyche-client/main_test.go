@@ -17,6 +17,7 @@ import (
 	"github.com/psyche-go/psyche/base/golden"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/files/safetensors"
+	"github.com/psyche-go/psyche/learn/model"
 	"github.com/psyche-go/psyche/learn/torch"
 )
 
@@ -55,7 +56,8 @@ func succeed(t *testing.T, args ...string) string {
 var differing = regexp.MustCompile(`\d\d:\d\d:\d\d\.\d{3}|process \d+|[\d.]+ GiB are available|at most \d+ on a machine of \d+ CPUs|` +
 	`at most \d+ groups|\d+ attempts in \w+|libtorch \S+ of the shim \S+|\b[1-9A-HJ-NP-Za-km-z]{43,44}\b|\b[0-9a-f]{64}\b`)
 
-// fail runs a command that must end with the exit code and print the message of that name.
+// fail runs a command that must end with the exit code and print the message of that name. In the
+// message, ARCHITECTURES stands for the list of supported architectures.
 func fail(t *testing.T, code int, name string, args ...string) {
 	t.Helper()
 	got, _, problem := execute(t.Context(), args...)
@@ -63,7 +65,8 @@ func fail(t *testing.T, code int, name string, args ...string) {
 		t.Errorf("%v: exit code %d: %s\twant %d", args, got, problem, code)
 		return
 	}
-	golden.Message(t, name, errors.New(differing.ReplaceAllString(strings.TrimSuffix(problem, "\n"), "…")))
+	golden.Message(t, name, errors.New(differing.ReplaceAllString(strings.TrimSuffix(problem, "\n"), "…")),
+		strings.Join(model.Architectures(), ", "), "ARCHITECTURES")
 }
 
 // failNaming runs a command that must end with the exit code and with a message that contains

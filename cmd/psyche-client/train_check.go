@@ -158,7 +158,7 @@ func (f *trainers) checkRun(ctx context.Context, definition env.Definition) erro
 
 // checkDataPath opens the data and closes it again, if it can only come from a folder.
 func (f *trainers) checkDataPath(ctx context.Context, run config.Model) error {
-	remote := slices.ContainsFunc(run.DataLocations, func(l config.DataLocation) bool { return l.Local == nil && l.Preprocessed == nil })
+	remote := slices.ContainsFunc(run.DataLocations, func(l config.DataLocation) bool { return l.Folder() == "" })
 	if f.command.DataPath == "" && remote {
 		return nil
 	}

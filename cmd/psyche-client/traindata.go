@@ -22,7 +22,7 @@ import (
 
 // namesFolders reports whether a run's data is in folders of this machine.
 func namesFolders(locations []config.DataLocation) bool {
-	return slices.ContainsFunc(locations, func(l config.DataLocation) bool { return l.Local != nil || l.Preprocessed != nil })
+	return slices.ContainsFunc(locations, func(l config.DataLocation) bool { return l.Folder() != "" })
 }
 
 // dataOptions returns the options for reading the run's data.

@@ -93,8 +93,8 @@ func missingFolders(model config.Model) []string {
 		}
 	}
 	for _, location := range model.DataLocations {
-		if location.Local != nil {
-			warn("data", location.Local.Path)
+		if folder := location.Folder(); folder != "" {
+			warn("data", folder)
 		}
 	}
 	if model.Checkpoint.Local != nil {

@@ -8,16 +8,12 @@ import (
 	"github.com/psyche-go/psyche/core/bloom"
 )
 
-// encodingVersion is the first byte of an encoded State.
-const encodingVersion = 11
-
 // Sizes of encoded parts.
 const (
 	filterSize  = bloom.Bits / 8
 	clientSize  = 32 + 1 + 8 + 4 + 4 + 32 + 1 + 4 + 3 + 4 + 4 // plus a digest if the client reported one
 	witnessSize = 2 + 2*filterSize + 32 + 32 + 2 + 4
 	roundSize   = 4 + 4 + 8 + 8 + 8 + 4 + 2 + MaxClients/8 + 2 + 2 + 2 + 32 // without the lists
-	configSize  = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
 	trialSize   = 1 + 32 + 32 + 4 + 1 + 4 + 8 + 3
 
 	authorizationSize = 32 + 4 + 8 + 2 // without the delegates
@@ -74,7 +70,7 @@ type DecodeError struct {
 // Error names the field and the offset. For an earlier encoding it also names the remedy.
 func (e *DecodeError) Error() string {
 	if e.Version != 0 {
-		return "state has encoding version " + strconv.Itoa(int(e.Version)) + ", this program reads version " + strconv.Itoa(encodingVersion) +
+		return "state has encoding version " + strconv.Itoa(int(e.Version)) + ", this program reads version " + strconv.Itoa(EncodingVersion) +
 			": continue with the program that wrote it, or begin a new run from its checkpoint"
 	}
 	return "malformed state: invalid " + e.Field + " before byte " + strconv.Itoa(e.Offset)

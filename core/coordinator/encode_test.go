@@ -185,7 +185,7 @@ func TestDecodeRefusesEarlierEncodings(t *testing.T) {
 		t.Errorf("encoding 10: %v", err)
 	}
 	golden.Message(t, "encoding 10", err)
-	for _, version := range []byte{0, encodingVersion + 1, 255} {
+	for _, version := range []byte{0, EncodingVersion + 1, 255} {
 		raw[0] = version
 		if _, err := Decode(raw); !errors.As(err, &problem) || problem.Version != 0 || problem.Field != "version" {
 			t.Errorf("encoding %d: %v", version, err)

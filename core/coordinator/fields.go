@@ -1,5 +1,8 @@
 package coordinator
 
+// EncodingVersion is the first byte of an encoded State. It changes with the fields of the encoding.
+const EncodingVersion = 11
+
 // state encodes or decodes all fields of a state, in the order of declaration.
 func (c *coder) state(s *State) {
 	c.version()
@@ -31,12 +34,12 @@ func (c *coder) state(s *State) {
 
 // version encodes or decodes the version of the encoding.
 func (c *coder) version() {
-	v := uint8(encodingVersion)
+	v := uint8(EncodingVersion)
 	c.uint8(&v, "version")
-	if c.err == nil && v != 0 && v < encodingVersion {
+	if c.err == nil && v != 0 && v < EncodingVersion {
 		c.err = &DecodeError{Field: "version", Offset: c.at, Version: v}
 	}
-	c.check(v == encodingVersion, "version")
+	c.check(v == EncodingVersion, "version")
 }
 
 func (c *coder) authority(a *Authority) {
@@ -58,6 +61,9 @@ func (c *coder) authority(a *Authority) {
 		c.uint8((*uint8)(&e.Reason), "ejections")
 	})
 }
+
+// configSize is the number of bytes that config moves.
+const configSize = 8*6 + 8 + 4*4 + 2*3 + 1 + 4 + 2
 
 func (c *coder) config(v *Config) {
 	c.uint64(&v.WarmupTime, "warmup_time")

@@ -21,6 +21,7 @@ import (
 	"github.com/psyche-go/psyche/face/dash/dashtest"
 	"github.com/psyche-go/psyche/face/dash/gather"
 	"github.com/psyche-go/psyche/face/qrcode"
+	"github.com/psyche-go/psyche/record/config"
 	"github.com/psyche-go/psyche/record/event"
 	"github.com/psyche-go/psyche/record/invite"
 	"github.com/psyche-go/psyche/record/required"
@@ -246,6 +247,42 @@ func TestJoinCommand(t *testing.T) {
 			}
 			golden.Message(t, test.name, errors.New(shown.Note))
 		})
+	}
+}
+
+// TestJoinCommandOfDataOnDisk checks that the command has --data-path if a location is a folder of the
+// client: it refuses to read such a folder without the user's permission.
+func TestJoinCommandOfDataOnDisk(t *testing.T) {
+	for name, location := range map[string]config.DataLocation{
+		"token files": {Local: &config.LocalData{Path: "tokens", TokenSize: config.TwoBytes}},
+		"samples":     {Preprocessed: &config.PreprocessedData{Path: "samples"}},
+	} {
+		state, err := dashtest.Begin(dashtest.Options{RunID: "tiny", Members: 4, Rounds: 4, RoundsPerEpoch: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := config.DecodeModel(state.Model.Definition)
+		if err != nil {
+			t.Fatal(err)
+		}
+		model.DataLocations = []config.DataLocation{location}
+		if state.Model.Definition, err = config.EncodeModel(model); err != nil {
+			t.Fatal(err)
+		}
+		page := dash.New(func() []dash.Run {
+			return []dash.Run{{Key: "k", State: func() *coordinator.State { return &state }, Join: dash.Join{Server: dash.HostPlaceholder + ":39405"}}}
+		}, nil)
+		answer := httptest.NewRecorder()
+		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/api/run?run=k", nil))
+		var shown struct {
+			Join string `json:"join"`
+		}
+		if err := json.Unmarshal(answer.Body.Bytes(), &shown); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(shown.Join, "--data-path DATA") {
+			t.Errorf("%s: %s", name, shown.Join)
+		}
 	}
 }
 

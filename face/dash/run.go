@@ -147,7 +147,7 @@ func (r *Run) joinCommand(s *coordinator.State, run [32]byte) (command, note str
 		parts = append(parts, "--model-path MODEL")
 		note = "You need a copy of the folder with the run's initial model. "
 	}
-	if model, err := config.DecodeModel(s.Model.Definition); err == nil && slices.ContainsFunc(model.DataLocations, func(l config.DataLocation) bool { return l.Local != nil }) {
+	if model, err := config.DecodeModel(s.Model.Definition); err == nil && slices.ContainsFunc(model.DataLocations, func(l config.DataLocation) bool { return l.Folder() != "" }) {
 		parts = append(parts, "--data-path DATA")
 		note += "You need a copy of the folder with the run's data. "
 	}

@@ -23,7 +23,7 @@ func (printer) Write(_ context.Context, rows []metrics.Row) error {
 
 func (printer) Close(context.Context) error { return nil }
 
-// This sink is the example in docs/add-a-tracker.md.
+// docs/add-a-tracker.md refers to this sink.
 func Example() {
 	board := metrics.New()
 	feed := tracker.Start("printer", printer{}, 0, slog.New(slog.DiscardHandler))

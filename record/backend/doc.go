@@ -1,7 +1,7 @@
 // Package backend defines the interface between a client and the host of its run. Through a
 // backend, a client receives the coordinator's state and submits actions to it.
 //
-// A backend is any type with these methods; package client declares the interface:
+// A backend is any type with these methods; package node/env declares the interface:
 //
 //	Updates() <-chan Update
 //	Submit(ctx context.Context, a coordinator.Action) error

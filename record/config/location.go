@@ -30,6 +30,19 @@ func (l DataLocation) Kind() string {
 	}
 }
 
+// Folder returns the folder that a location names on the disk of each client, or an empty string. A
+// client reads such a folder only with its user's permission.
+func (l DataLocation) Folder() string {
+	switch {
+	case l.Local != nil:
+		return l.Local.Path
+	case l.Preprocessed != nil:
+		return l.Preprocessed.Path
+	default:
+		return ""
+	}
+}
+
 // DummyData is a source of zeros, for tests of the network.
 type DummyData struct {
 	Failing bool // every request fails, to test the fall-back to the next location
@@ -83,8 +96,7 @@ type WeightedHTTPData struct {
 	URL string // address of the JSON file
 }
 
-// PreprocessedData is a data set of preprocessed samples: a Hugging Face repository or a local
-// folder.
+// PreprocessedData is a folder of preprocessed samples on the disk of each client.
 type PreprocessedData struct {
 	Path string
 }

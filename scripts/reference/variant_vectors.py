@@ -3,12 +3,14 @@
 by transformers.
 
     python3 scripts/reference/variant_vectors.py                      # writes learn/model/llama/testdata
+    python3 scripts/reference/variant_vectors.py --only NAME          # writes one case of it
     python3 scripts/reference/variant_vectors.py --random 8 --out DIR # random tiny models of each kind
     PSYCHE_MODEL_VECTORS=DIR go test ./learn/model/llama -run Vectors -v
     python3 scripts/reference/variant_vectors.py --load DIR           # loads that test's output in transformers
 
-The committed values were made with transformers 5.24.0 on PyTorch 2.15.0. Weights and
-gradients have the names in checkpoints that transformers writes.
+Needs: pip install torch==2.15.0 transformers==5.24.0 numpy, as for the committed values. Weights and
+gradients have the names in checkpoints that transformers writes. A new kind is a function and an entry
+of KINDS. A new case is an entry of CASES: the last one, because its position is the seed of its weights.
 """
 
 import argparse
@@ -642,10 +644,14 @@ def load(out):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--random", type=int, metavar="N", help="N random models of each kind instead")
-    parser.add_argument("--only", nargs="*", help="these cases or kinds")
+    parser.add_argument("--only", nargs="*", help="these cases, or these kinds with --random")
     parser.add_argument("--out", type=pathlib.Path, default=OUT)
     parser.add_argument("--load", type=pathlib.Path, metavar="DIR")
     a = parser.parse_args()
+    known = KINDS if a.random else CASES
+    for name in a.only or []:
+        if name not in known:
+            parser.error(f"--only {name}: want one of {', '.join(known)}")
     if a.load:
         return load(a.load)
     if a.random:

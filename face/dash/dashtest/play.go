@@ -109,7 +109,7 @@ func configOf(o Options) coordinator.Config {
 func modelOf() coordinator.Model {
 	definition, err := config.EncodeModel(config.Model{
 		Architecture: config.HfLlama, DataType: config.Pretraining, MaxSeqLen: 2048,
-		DataLocations: []config.DataLocation{{Preprocessed: &config.PreprocessedData{Path: "example/tiny-stories"}}},
+		DataLocations: []config.DataLocation{{WeightedHTTP: &config.WeightedHTTPData{URL: "https://data.example/"}}},
 		Checkpoint:    config.Checkpoint{Hub: &config.HubRepo{RepoID: "example/tiny-llama", Revision: "main"}},
 		LRSchedule:    config.LRSchedule{Constant: &config.ConstantLR{BaseLR: 4e-4, WarmupSteps: 10}},
 		Optimizer:     config.Optimizer{Distro: &config.Distro{CompressionDecay: 0.999, CompressionTopK: 8, CompressionChunk: 64, Quantize1Bit: true}},

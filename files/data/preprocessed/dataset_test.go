@@ -231,9 +231,9 @@ func TestPackedSamples(t *testing.T) {
 
 func TestPackedSamplesThatContradictThemselves(t *testing.T) {
 	for text, row := range map[string]packedRow{
-		"sequence_lengths cover 2 of 3 tokens": {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2}},
-		"sequence_lengths 1 is 2, after 2 of 3 tokens":      {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 0}, []int64{2, 2}},
-		"sequence_lengths 0 is 0":                           {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{0, 3}},
+		"sequence_lengths cover 2 of 3 tokens":         {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2}},
+		"sequence_lengths 1 is 2, after 2 of 3 tokens": {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 0}, []int64{2, 2}},
+		"sequence_lengths 0 is 0":                      {[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{0, 3}},
 		"position_ids 2 is 2, but sequence_lengths has a text of 1 tokens from position 2": {
 			[]int32{1, 2, 3}, []int32{1, 2, 3}, []int32{0, 1, 2}, []int64{2, 1}},
 	} {

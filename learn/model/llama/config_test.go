@@ -290,6 +290,7 @@ func TestParseConfig(t *testing.T) {
 		{"negative epsilon", minimal + `, "rms_norm_eps": -1}`, false},
 		{"eos text", minimal + `, "eos_token_id": "end"}`, false},
 	}
+	all := `["` + strings.Join(llama.Architectures(), `"] or ["`) + `"]`
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := llama.ParseConfig([]byte(test.text))
@@ -302,7 +303,7 @@ func TestParseConfig(t *testing.T) {
 			if !errors.Is(err, llama.ErrConfig) {
 				t.Errorf("error %v, want ErrConfig", err)
 			}
-			golden.Message(t, test.name, err)
+			golden.Message(t, test.name, err, all, "ARCHITECTURES")
 		})
 	}
 }

@@ -41,6 +41,9 @@ func TestVariantVectors(t *testing.T) {
 	}
 	if outside != "" {
 		folders, _ = filepath.Glob(filepath.Join(outside, "*"))
+		if len(folders) == 0 {
+			t.Fatalf("PSYCHE_MODEL_VECTORS: no folders in %s; a relative path starts at the folder of this test", outside)
+		}
 	}
 	worst := map[string]errorsOf{}
 	for _, folder := range folders {
