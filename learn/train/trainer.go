@@ -63,7 +63,7 @@ type limits struct {
 //
 // A step may be trained before it is known whether its round starts. Between the gradient and the
 // momentum, Train calls begun. If begun returns an error, Train fails. A nil begun means that the
-// round has started. A Foresee that moved the weights must be confirmed before begun returns.
+// round has started. Changes made by Speculate must be confirmed before begun returns.
 //
 // A step is trained at most once; its result waits for Apply of the same step.
 func (t *Trainer) Train(ctx context.Context, step uint32, batch data.Batch, begun func(ctx context.Context) error) (payload []byte, loss float64, err error) {

@@ -178,9 +178,9 @@ func TestFailedTrainingAhead(t *testing.T) {
 	})
 }
 
-// TestForetoldBatchIsNobodys checks that a training ahead ends if its round assigns no batch to
+// TestPredictedBatchWithoutATrainer checks that a training ahead ends if its round assigns no batch to
 // this client, so that it does not keep the trainer busy until the round is over.
-func TestForetoldBatchIsNobodys(t *testing.T) {
+func TestPredictedBatchWithoutATrainer(t *testing.T) {
 	node := &Node{run: view{me: clienttest.Key(9).ID(), state: &coordinator.State{RunState: coordinator.RoundTrain}}}
 	cancelled := false
 	node.engine.Start(core.Train{Step: clienttest.Round().Step, Ahead: true}, func() { cancelled = true })

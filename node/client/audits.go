@@ -67,8 +67,8 @@ func (a auditedNode) Spare() (now, next bool) {
 	if n.rounds.replica == nil {
 		return false, false
 	}
-	s, foretold, lag := n.run.state, n.run.foretell(n.Draws), n.engine.Lag()
-	next = lag == 1 && foretold.step == s.Progress.Step+1 && !foretold.ok
+	s, predicted, lag := n.run.state, n.run.predict(n.Draws), n.engine.Lag()
+	next = lag == 1 && predicted.step == s.Progress.Step+1 && !predicted.ok
 	l := n.rounds.of[s.Progress.Step]
 	switch {
 	case l == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
@@ -76,7 +76,7 @@ func (a auditedNode) Spare() (now, next bool) {
 	case l.Own(n.run.me) != nil && !l.trained:
 		return false, next
 	case lag > 1: // the next round's training starts in this round
-		return n.AuditIdle || !foretold.ok, next
+		return n.AuditIdle || !predicted.ok, next
 	}
 	return n.AuditIdle || l.Own(n.run.me) == nil, next
 }

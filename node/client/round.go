@@ -115,7 +115,7 @@ func (n *Node) trainAhead(l *roundState) {
 	if own != nil && !l.trained || n.rounds.replica == nil || n.rounds.replica.closing {
 		return
 	}
-	next := n.run.foretell(n.Draws)
+	next := n.run.predict(n.Draws)
 	n.engine.reader.forget(func(of assign.BatchID) bool { return next.ok && of == next.batch || own != nil && of == own.Batch })
 	if batch, ahead := n.engine.Ahead(l.Round.Step + 1); ahead && (!next.ok || batch != next.batch) { // members have changed since the training started
 		n.engine.Cancel()
@@ -131,7 +131,7 @@ func (n *Node) trainAhead(l *roundState) {
 	switch {
 	case lag > 1 && !n.auditor.MayBegin(), tokens == nil, l.ahead == next.batch:
 		return
-	case lag == 1 && !n.rounds.applier.foresee(l), !n.engine.Idle():
+	case lag == 1 && !n.rounds.applier.speculate(l), !n.engine.Idle():
 		return
 	}
 	if before := next.step - lag; lag > 1 && n.rounds.replica.step < before {
@@ -279,7 +279,7 @@ func (n *Node) press(l *roundState) {
 	switch {
 	case l.Own(n.run.me) != nil && !l.trained:
 		n.auditor.Press(leeway - n.tasks.Now().Sub(l.opened))
-	case n.engine.Lag() > 1 && n.run.foretell(n.Draws).ok: // the training of the next round, before that starts
+	case n.engine.Lag() > 1 && n.run.predict(n.Draws).ok: // the training of the next round, before that starts
 		n.auditor.Press(leeway)
 	}
 }

@@ -34,7 +34,7 @@ func (n *Node) settle(want uint32) bool {
 		return true
 	}
 	step := n.rounds.replica.step + 1
-	if _, audits := n.engine.Work().(core.Recompute); !n.engine.Idle() && !audits && !n.engine.foresaw(step) {
+	if _, audits := n.engine.Work().(core.Recompute); !n.engine.Idle() && !audits && !n.engine.speculated(step) {
 		n.engine.CancelTraining(none)
 		return false
 	}
@@ -118,7 +118,7 @@ func (n *Node) settleEarly(want uint32) {
 // includes it, and apply only records that. If the trainer is recomputing a gradient for an audit,
 // apply cancels the recomputation, and a later call applies the outcome.
 func (n *Node) apply(l *roundState, o tally.Outcome) {
-	if f, later := n.rounds.applier.comesTrue(l, o); later {
+	if f, later := n.rounds.applier.confirm(l, o); later {
 		return
 	} else if f != nil {
 		n.rounds.applier.applied(l, o, f.record, f.seconds)

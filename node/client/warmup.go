@@ -25,7 +25,7 @@ func (n *Node) warmup() {
 	if !n.closeEpoch() || n.seat.leaving.begun() || !n.run.isMember() || !n.enterEpoch() {
 		return
 	}
-	if first := n.run.foretell(n.Draws); first.ok { // read the tokens of the first round during Warmup
+	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
 		n.engine.reader.read(first.batch, n.run.settleTime(n.SettleTimeout))
 	}

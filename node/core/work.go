@@ -40,8 +40,8 @@ type (
 	// Apply applies the counted results of a step to the weights.
 	Apply struct{ Step uint32 }
 
-	// Foresee moves the weights by the results of a step before a quorum confirms that they count.
-	Foresee struct{ Step uint32 }
+	// Speculate moves the weights by the results of a step before a quorum confirms that they count.
+	Speculate struct{ Step uint32 }
 
 	// Snapshot copies the model after a step, or lends it to the task that writes it to the disk.
 	Snapshot struct{ Step uint32 }
@@ -84,7 +84,7 @@ func (Load) scope() Scope      { return Process }
 func (Prepare) scope() Scope   { return Process }
 func (Train) scope() Scope     { return Replica }
 func (Apply) scope() Scope     { return Replica }
-func (Foresee) scope() Scope   { return Replica }
+func (Speculate) scope() Scope { return Replica }
 func (Snapshot) scope() Scope  { return Replica }
 func (Keep) scope() Scope      { return Process }
 func (Replay) scope() Scope    { return Return }

@@ -154,14 +154,14 @@ type Auditor interface {
 	Recompute(ctx context.Context, x audit.Recomputation, batch data.Batch) (*audit.Reference, error)
 }
 
-// Foreseer is a Trainer that can continue speculatively from the results of a step, before it is
+// Speculator is a Trainer that can continue speculatively from the results of a step, before it is
 // decided that they count.
-type Foreseer interface {
-	// Foresee changes the weights as Apply would; done reports whether it did. Train of a later
+type Speculator interface {
+	// Speculate changes the weights as Apply would; done reports whether it did. Train of a later
 	// step then continues from there, and needs Confirm before begun returns. Any other call except
-	// Apply of the same results undoes Foresee first.
-	Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
-	// Confirm makes the changes of Foresee final, in place of Apply. It returns false if the changes
+	// Apply of the same results undoes Speculate first.
+	Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error)
+	// Confirm makes the changes of Speculate final, in place of Apply. It returns false if the changes
 	// have been undone. It may be called at any time, also while Train waits in begun.
 	Confirm(step uint32) bool
 }

@@ -151,11 +151,11 @@ func (b *Tally) Decide() Outcome {
 	return o
 }
 
-// Foretell returns the outcome of the running round, assuming that every witness holds the results
+// Predict returns the outcome of the running round, assuming that every witness holds the results
 // that this client holds. ok is true if this client expects no further result: it holds the result of
 // every owner for which counts returns true, holds all results that it knows, and has not seen two
 // results of one member.
-func (b *Tally) Foretell(counts func(coordinator.ClientID) bool) (o Outcome, ok bool) {
+func (b *Tally) Predict(counts func(coordinator.ClientID) bool) (o Outcome, ok bool) {
 	for i := range b.Slots {
 		s := &b.Slots[i]
 		c := b.HeldOf(s)

@@ -25,16 +25,16 @@ func (f far) Submit(ctx context.Context, a coordinator.Action) error {
 	return f.Backend.Submit(ctx, a)
 }
 
-// noteForeseen makes a trainer record its trainings, in a run with a slow host.
-func (b *beginnings) noteForeseen(w *world, o *options) {
+// noteSpeculative makes a trainer record its trainings, in a run with a slow host.
+func (b *beginnings) noteSpeculative(w *world, o *options) {
 	b.note(w, o)
 	o.trainer.Lag = 1
 	o.Backend = far{o.Backend, 200 * time.Millisecond}
 }
 
-// TestNextRoundIsForeseen checks that members speculate on the results of a round while witnesses
+// TestMembersSpeculateOnTheNextRound checks that members speculate on the results of a round while witnesses
 // report to a slow host. The run confirms each speculation, with and without audits.
-func TestNextRoundIsForeseen(t *testing.T) {
+func TestMembersSpeculateOnTheNextRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(3)
 		config.TotalSteps, config.RoundsPerEpoch = 8, 8
@@ -42,7 +42,7 @@ func TestNextRoundIsForeseen(t *testing.T) {
 		noted := make([]beginnings, 3)
 		var members []*member
 		for i := range noted {
-			members = append(members, w.launch(i, func(o *options) { noted[i].noteForeseen(w, o) }))
+			members = append(members, w.launch(i, func(o *options) { noted[i].noteSpeculative(w, o) }))
 		}
 		finishEqual(w, members...)
 		for i, m := range members {
@@ -72,10 +72,10 @@ func TestNextRoundIsForeseen(t *testing.T) {
 	})
 }
 
-// TestForeseenOutcomeDoesNotCome checks a member whose result reaches only one other member in
+// TestMispredictedOutcomeIsUndone checks a member whose result reaches only one other member in
 // time. The result does not count. The other member undoes its speculation, and does not mispredict
 // again in the next rounds.
-func TestForeseenOutcomeDoesNotCome(t *testing.T) {
+func TestMispredictedOutcomeIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)
 		config.TotalSteps, config.RoundsPerEpoch, config.InitMinClients = 8, 8, 3
@@ -91,7 +91,7 @@ func TestForeseenOutcomeDoesNotCome(t *testing.T) {
 		w.hub.DropLink = hides
 		w.hub.DropGossip = func(from, to identity.ID, _ []byte) bool { return hides(from, to) }
 		var noted beginnings
-		a := w.launch(0, func(o *options) { noted.noteForeseen(w, o) })
+		a := w.launch(0, func(o *options) { noted.noteSpeculative(w, o) })
 		away := func(o *options) { o.Backend = far{o.Backend, 200 * time.Millisecond} }
 		b, c := w.launch(1, away), w.launch(2, away)
 		d := w.launch(3, away)
@@ -123,9 +123,9 @@ func TestForeseenOutcomeDoesNotCome(t *testing.T) {
 	})
 }
 
-// TestForeseenRoundsAreAudited checks that members with a slow host audit each other. No member is
+// TestSpeculativeRoundsAreAudited checks that members with a slow host audit each other. No member is
 // accused, as many audits pass as without speculation, and most trainings begin ahead.
-func TestForeseenRoundsAreAudited(t *testing.T) {
+func TestSpeculativeRoundsAreAudited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const rounds = 60
 		w := newWorld(t, auditedConfig(6, rounds))
@@ -134,7 +134,7 @@ func TestForeseenRoundsAreAudited(t *testing.T) {
 		for i := range noted {
 			members = append(members, w.launch(i, func(o *options) {
 				audited(nil)(o)
-				noted[i].noteForeseen(w, o)
+				noted[i].noteSpeculative(w, o)
 			}))
 		}
 		finishEqual(w, members...)

@@ -17,18 +17,18 @@ func trained(t *testing.T, trainer *Trainer, step uint32, from uint64) []byte {
 	return payload
 }
 
-// foresee calls Foresee with one result.
-func foresee(t *testing.T, trainer *Trainer, step uint32, payload []byte) {
+// speculate calls Speculate with one result.
+func speculate(t *testing.T, trainer *Trainer, step uint32, payload []byte) {
 	t.Helper()
-	if done, err := trainer.Foresee(t.Context(), step, [][]byte{payload}, true); !done || err != nil {
+	if done, err := trainer.Speculate(t.Context(), step, [][]byte{payload}, true); !done || err != nil {
 		t.Fatal(done, err)
 	}
 }
 
-// TestForeseenComesTrue checks that a step trained from predicted results, confirmed while the
+// TestSpeculationIsConfirmed checks that a step trained from predicted results, confirmed while the
 // trainer waits, has the bits of a step trained after applying the results. This includes weights,
 // momentum and results.
-func TestForeseenComesTrue(t *testing.T) {
+func TestSpeculationIsConfirmed(t *testing.T) {
 	requireTorch(t)
 	for name, change := range map[string]func(o *Options){"": func(*Options) {}, "audited": func(o *Options) { o.Audited = true }} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestForeseenComesTrue(t *testing.T) {
 				if !bytes.Equal(payload, trained(t, other, 2*step-1, uint64(step))) {
 					t.Fatalf("step %d has another result", 2*step-1)
 				}
-				foresee(t, trainer, 2*step-1, payload)
+				speculate(t, trainer, 2*step-1, payload)
 				if err := other.Apply(t.Context(), 2*step-1, [][]byte{payload}, true); err != nil {
 					t.Fatal(err)
 				}
@@ -68,9 +68,9 @@ func TestForeseenComesTrue(t *testing.T) {
 	}
 }
 
-// TestForeseenIsTakenBack checks that a wrong prediction is undone, in every way in which the error
+// TestWrongSpeculationIsUndone checks that a wrong prediction is undone, in every way in which the error
 // can become known. The weights return to their earlier bits, and the actual results are applied.
-func TestForeseenIsTakenBack(t *testing.T) {
+func TestWrongSpeculationIsUndone(t *testing.T) {
 	requireTorch(t)
 	gone := errors.New("its round does not come")
 	for name, follows := range map[string]func(t *testing.T, trainer *Trainer){
@@ -90,8 +90,8 @@ func TestForeseenIsTakenBack(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"another foresight": func(t *testing.T, trainer *Trainer) {
-			if done, err := trainer.Foresee(t.Context(), 1, nil, false); !done || err != nil {
+		"another speculation": func(t *testing.T, trainer *Trainer) {
+			if done, err := trainer.Speculate(t.Context(), 1, nil, false); !done || err != nil {
 				t.Error(done, err)
 			}
 		},
@@ -100,7 +100,7 @@ func TestForeseenIsTakenBack(t *testing.T) {
 			trainer, other := newTestTrainer(t), newTestTrainer(t)
 			payload := trained(t, trainer, 1, 0)
 			trained(t, other, 1, 0)
-			foresee(t, trainer, 1, payload)
+			speculate(t, trainer, 1, payload)
 			follows(t, trainer)
 			if digest(t, trainer) != digest(t, other) {
 				t.Error("the weights have changed")
@@ -121,15 +121,15 @@ func TestForeseenIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestForeseenIsApplied checks that predicted results are applied, also if they are confirmed while
+// TestSpeculativeResultsAreApplied checks that predicted results are applied, also if they are confirmed while
 // no step is trained.
-func TestForeseenIsApplied(t *testing.T) {
+func TestSpeculativeResultsAreApplied(t *testing.T) {
 	requireTorch(t)
 	trainer, other := newTestTrainer(t), newTestTrainer(t)
 	for step := uint32(1); step <= 3; step++ {
 		payload := trained(t, trainer, step, uint64(step))
 		trained(t, other, step, uint64(step))
-		foresee(t, trainer, step, payload)
+		speculate(t, trainer, step, payload)
 		if step == 2 {
 			trainer.Confirm(step)
 		} else if err := trainer.Apply(t.Context(), step, [][]byte{payload}, true); err != nil {
@@ -142,10 +142,10 @@ func TestForeseenIsApplied(t *testing.T) {
 	if digest(t, trainer) != digest(t, other) {
 		t.Error("the weights differ")
 	}
-	if _, err := trainer.Foresee(t.Context(), 3, nil, false); !errors.Is(err, ErrStep) {
+	if _, err := trainer.Speculate(t.Context(), 3, nil, false); !errors.Is(err, ErrStep) {
 		t.Errorf("speculation about an applied step: %v", err)
 	}
-	if done, err := newTestTrainer(t, lookingAhead).Foresee(t.Context(), 1, nil, false); done || err != nil {
+	if done, err := newTestTrainer(t, lookingAhead).Speculate(t.Context(), 1, nil, false); done || err != nil {
 		t.Errorf("an optimizer with look-ahead speculates: %v, %v", done, err)
 	}
 }

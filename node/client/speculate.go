@@ -14,9 +14,9 @@ import (
 	"github.com/psyche-go/psyche/node/tally"
 )
 
-// foresight is a speculation: results that were applied to the trainer's weights before it was decided
+// speculation contains results that were applied to the trainer's weights before it was decided
 // that they count.
-type foresight struct {
+type speculation struct {
 	step     uint32
 	outcome  tally.Outcome
 	payloads [][]byte
@@ -75,20 +75,20 @@ type applier struct {
 	report  *reporter
 }
 
-// foresee applies the results of the running round to the weights when the results of all members have
+// speculate applies the results of the running round to the weights when the results of all members have
 // arrived, and reports whether that is done. It does not wait for the witnesses and the host to
 // confirm that the results count. Meanwhile the trainer can compute the next round's gradient, so
 // that only the transfer of the results separates two trainings. A misprediction is undone.
-func (a *applier) foresee(l *roundState) bool {
-	f, step := a.engine.foresight, l.Round.Step
+func (a *applier) speculate(l *roundState) bool {
+	f, step := a.engine.speculation, l.Round.Step
 	if f != nil && f.step == step {
 		return f.ready
 	}
-	trainer, able := a.engine.trainer.(env.Foreseer)
+	trainer, able := a.engine.trainer.(env.Speculator)
 	if !able || !l.Began || l.Final || a.rounds.replica.step != step-1 || l.Round.HasQuorum() {
 		return false
 	}
-	outcome, ok := l.Foretell(a.run.healthy)
+	outcome, ok := l.Predict(a.run.healthy)
 	if !ok {
 		return false
 	}
@@ -99,17 +99,17 @@ func (a *applier) foresee(l *roundState) bool {
 		return false
 	}
 	own := l.isOwn(outcome)
-	start(a.engine, core.Foresee{Step: step}, func(ctx context.Context) *foresight {
+	start(a.engine, core.Speculate{Step: step}, func(ctx context.Context) *speculation {
 		begun := a.engine.tasks.Now()
-		f := &foresight{step: step, outcome: outcome}
+		f := &speculation{step: step, outcome: outcome}
 		if f.payloads, f.unread, f.err = fetch.Read(ctx, a.blobs, outcome.Sources); f.err == nil {
-			f.ready, f.err = trainer.Foresee(ctx, step, f.payloads, own)
+			f.ready, f.err = trainer.Speculate(ctx, step, f.payloads, own)
 		}
 		f.seconds = a.engine.tasks.Now().Sub(begun).Seconds()
 		return f
-	}, func(f *foresight) {
-		if a.engine.foresight = nil; f.ready {
-			a.engine.foresight = f
+	}, func(f *speculation) {
+		if a.engine.speculation = nil; f.ready {
+			a.engine.speculation = f
 			a.engine.outlook.took = time.Duration(f.seconds * float64(time.Second))
 			return
 		}
@@ -120,7 +120,7 @@ func (a *applier) foresee(l *roundState) bool {
 			a.report.log.Debug("speculation failed", "step", step, "err", f.err)
 		}
 	}, nil)
-	a.engine.foresight = &foresight{step: step} // not ready
+	a.engine.speculation = &speculation{step: step} // not ready
 	return false
 }
 
@@ -129,18 +129,18 @@ func (l *roundState) isOwn(o tally.Outcome) bool {
 	return l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
 }
 
-// comesTrue confirms the speculation about a round that ended as predicted, and returns it once it is
+// confirm confirms the speculation about a round that ended as predicted, and returns it once it is
 // part of the model. Until then, later is true, and the caller must call again. If the round ended
-// differently, comesTrue cancels work based on the speculation, and the trainer undoes it.
-func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, later bool) {
+// differently, confirm cancels work based on the speculation, and the trainer undoes it.
+func (a *applier) confirm(l *roundState, o tally.Outcome) (confirmed *speculation, later bool) {
 	step, replica := l.Round.Step, a.rounds.replica
-	f := a.engine.foresight
+	f := a.engine.speculation
 	if f == nil || f.step != step || !f.ready {
 		return nil, false
 	}
-	trainer, able := a.engine.trainer.(env.Foreseer)
+	trainer, able := a.engine.trainer.(env.Speculator)
 	if !able || !slices.Equal(f.outcome.Counted, o.Counted) {
-		a.mistaken(f)
+		a.mispredicted(f)
 		return nil, false
 	}
 	if f.record == nil {
@@ -156,20 +156,20 @@ func (a *applier) comesTrue(l *roundState, o tally.Outcome) (came *foresight, la
 		return nil, true
 	}
 	if !trainer.Confirm(step) {
-		a.mistaken(f)
+		a.mispredicted(f)
 		return nil, false
 	}
-	a.engine.foresight = nil
+	a.engine.speculation = nil
 	if !replica.closing && a.run.isMember() && a.rounds.points.isDue(a.run.state, step) {
 		a.rounds.points.owed = step
 	}
 	return f, false
 }
 
-// mistaken drops a mispredicted speculation.
-func (a *applier) mistaken(f *foresight) {
+// mispredicted drops a mispredicted speculation.
+func (a *applier) mispredicted(f *speculation) {
 	a.report.log.Debug("a round ended with a different outcome than expected", "step", f.step)
-	a.engine.foresight = nil
+	a.engine.speculation = nil
 	a.engine.outlook.erred(f.step)
 	a.engine.CancelTraining(func(of uint32) bool { return of != f.step+1 })
 }

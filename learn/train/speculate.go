@@ -5,22 +5,22 @@ import (
 	"fmt"
 )
 
-// Foresee moves the weights by the results that a step will most likely have, as Apply does, so
+// Speculate moves the weights by the results that a step will most likely have, as Apply does, so
 // that Train of a later step can start. The speculation becomes part of the model when Confirm, or
 // Apply with the same results, is called. Any other call except Train undoes it, bit for bit.
-// Foresee returns false if it is not possible: for an optimizer whose training moves the weights
+// Speculate returns false if it is not possible: for an optimizer whose training moves the weights
 // itself, and for a model of more than a GiB in f32, for which there is no memory for a copy.
-func (t *Trainer) Foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error) {
+func (t *Trainer) Speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) (done bool, err error) {
 	if !t.speculates || t.large() {
 		return false, nil
 	}
-	if err := t.foresee(ctx, step, payloads, ownCounted); err != nil {
+	if err := t.speculate(ctx, step, payloads, ownCounted); err != nil {
 		return false, fmt.Errorf("speculate on step %d: %w", step, err)
 	}
 	return true, nil
 }
 
-func (t *Trainer) foresee(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
+func (t *Trainer) speculate(ctx context.Context, step uint32, payloads [][]byte, ownCounted bool) error {
 	results, err := t.reader.readAll(step, payloads)
 	if err != nil {
 		return err
