@@ -133,14 +133,14 @@ var importRules = []importRule{
 // nodeRooms are the packages next to node/client, each with the packages of node that it may
 // import: docs/architecture.md, The node.
 var nodeRooms = map[string][]string{
-	"env":      nil,
-	"auditor":  {"tally", "env", "exchange", "fetch"},
-	"tally":    nil,
-	"core":     nil,
-	"exchange": {"tally", "env"},
-	"fetch":    {"tally", "env"},
-	"keep":     {"env"},
-	"handover": {"env", "exchange", "keep"},
+	"env":       nil,
+	"auditor":   {"tally", "env", "exchange", "fetch"},
+	"tally":     nil,
+	"core":      nil,
+	"exchange":  {"tally", "env"},
+	"fetch":     {"tally", "env"},
+	"keep":      {"env"},
+	"modelsync": {"env", "exchange", "keep"},
 }
 
 // tallyImports are the only packages that node/tally may import directly, because it is pure. It

@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/config"
 )
 
@@ -31,16 +31,16 @@ type commitPoints struct {
 	models  []commitPoint // in ascending order of steps
 	busy    bool          // a model is being hashed, or written for the first time
 	disk    commitDisk
-	answer  uint32 // newest step after which a model was taken because a member that left holds it
-	owed    uint32 // step of the model to take as soon as the trainer is idle; 0: none
-	size    int    // bytes of the newest copied or lent model
-	leaving bool   // the client is leaving: it reports a model before the model is on the disk
-	model   uint64 // bytes of the model that the epoch continues from
-	large   uint64 // larger models are not copied, but written from the trainer's memory
-	copies  uint32 // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
-	dropped uint32 // step of the intermediate checkpoint before which folders were removed
-	first   uint32 // step of the first copy that this process took; 0: none
-	handed  handed // models that this client serves to members that return
+	answer  uint32       // newest step after which a model was taken because a member that left holds it
+	owed    uint32       // step of the model to take as soon as the trainer is idle; 0: none
+	size    int          // bytes of the newest copied or lent model
+	leaving bool         // the client is leaving: it reports a model before the model is on the disk
+	model   uint64       // bytes of the model that the epoch continues from
+	large   uint64       // larger models are not copied, but written from the trainer's memory
+	copies  uint32       // first step of an epoch in which large models are copied, because the disk did not accept one in time; 0: none
+	dropped uint32       // step of the intermediate checkpoint before which folders were removed
+	first   uint32       // step of the first copy that this process took; 0: none
+	served  servedModels // models that this client serves to members that return
 }
 
 // commitPoint is an intermediate checkpoint: the model after a step of the running epoch.
@@ -194,9 +194,9 @@ func (c *commitPoints) soon(needed func(step uint32) bool) func(step uint32) boo
 }
 
 // add adds the run's intermediate checkpoint, which this client obtained.
-func (c *commitPoints) add(m *handover.Model) {
+func (c *commitPoints) add(m *modelsync.Model) {
 	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
-	if m.Source != handover.FromDisk {
+	if m.Source != modelsync.FromDisk {
 		taken := m.Snapshot // stays available if m releases its tensors
 		point.copy = &taken
 	}
@@ -249,7 +249,7 @@ func (c *commitPoints) abandon(s *coordinator.State) {
 }
 
 // trim drops models that are no longer needed.
-func (c *commitPoints) trim(s *coordinator.State, models *handover.Models) {
+func (c *commitPoints) trim(s *coordinator.State, models *modelsync.Models) {
 	commit, checkpoint := s.Epoch.Commit, s.Model.Checkpoint
 	shared := checkpoint.FromPeers() && models.Shared(checkpoint.Digest) != nil
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown
@@ -299,7 +299,7 @@ func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (f
 }
 
 // reportTo reports, during rounds, the newest model that this client can continue from.
-func (c *commitPoints) reportTo(v *view, models *handover.Models, actions *submitter) {
+func (c *commitPoints) reportTo(v *view, models *modelsync.Models, actions *submitter) {
 	s := v.state
 	c.trim(s, models)
 	c.saveLater(s)

@@ -11,7 +11,7 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // TestCommitPointsAreDue checks that members whose intermediate checkpoints do not agree try again
@@ -84,7 +84,7 @@ func TestCommitPointsAreKept(t *testing.T) {
 		c.models = append(c.models, commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
 	}
 	s.Epoch.Commit = c.models[1].Recorded
-	c.trim(s, &handover.Models{})
+	c.trim(s, &modelsync.Models{})
 	var kept []uint32
 	for _, p := range c.models {
 		kept = append(kept, p.Step)

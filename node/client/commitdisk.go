@@ -8,8 +8,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/core"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // The client waits for a copy to reach the disk for at most diskTimeout plus the time of a disk that
@@ -160,7 +160,7 @@ func (c *commitPoints) wrote(w *diskWrite, r commitWrite, wanted bool) {
 	default:
 		d.pause, d.next, w.point.copy = 0, time.Time{}, nil
 		if uint64(c.size) > c.large {
-			c.tasks.Spawn(handover.GiveBack)
+			c.tasks.Spawn(modelsync.GiveBack)
 		}
 		if !w.awaited {
 			c.report.log.Info("wrote the intermediate checkpoint to the disk after a delay", "step", w.point.Step)

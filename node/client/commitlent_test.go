@@ -13,8 +13,8 @@ import (
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // TestLentCommitPoints checks that an intermediate checkpoint is written directly from the
@@ -70,7 +70,7 @@ func TestLeavingAwaitsALentModel(t *testing.T) {
 			tasks: tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, report: report, model: 20 * slowHash,
 		}}
 		taking := rounds.points.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)
-		l := &leaving{run: &view{state: &coordinator.State{}}, rounds: rounds, engine: &engine{tasks: tasks}, models: &handover.Models{}, report: report}
+		l := &leaving{run: &view{state: &coordinator.State{}}, rounds: rounds, engine: &engine{tasks: tasks}, models: &modelsync.Models{}, report: report}
 		l.since = time.Now()
 		l.until = l.since.Add(5 * time.Second)
 		if time.Sleep(20*time.Second - time.Nanosecond); !l.worthWaiting() {

@@ -15,8 +15,8 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/fetch"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/required"
 )
 
@@ -42,7 +42,7 @@ type engine struct {
 
 // preparation is the state that the optimizer is set up for.
 type preparation struct {
-	model     *handover.Model
+	model     *modelsync.Model
 	epoch     epochKey
 	coldSteps uint32 // length of the epoch's cold start
 }
@@ -137,7 +137,7 @@ func (e *engine) redefined(run env.Definition) bool {
 // keepOptimizer writes the momentum for a model that was just taken, for this client's next
 // process. The next epoch waits until the momentum is copied or, if it is large and there may be no
 // memory for a copy, until it is on the disk.
-func (e *engine) keepOptimizer(folder keep.Folder, m *handover.Model, log *slog.Logger) {
+func (e *engine) keepOptimizer(folder keep.Folder, m *modelsync.Model, log *slog.Logger) {
 	trainer, ok := e.trainer.(env.OptimizerSaver)
 	if !ok || folder.Dir == "" || e.built.Audited { // with audits, training does not continue from a saved momentum
 		return

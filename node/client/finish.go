@@ -8,8 +8,8 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/backend"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -25,7 +25,7 @@ func (n *Node) finish() {
 		n.end = &ending{n.report.ended(&n.run, modelNone, nil, n.saver)}
 		return
 	}
-	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.handOver()) {
+	if !n.engine.Idle() && p.over(now, n.FinalWait+n.run.modelSyncTime()) {
 		n.engine.CancelLoad(coordinator.Checkpoint{})
 	}
 	if !n.closeEpoch() || n.saver.Busy() || !n.engine.Idle() {
@@ -77,7 +77,7 @@ func (n *Node) awaitRoom(now time.Time) bool {
 }
 
 // ended logs how the run ended for this client. It returns an error if the run ended badly.
-func (r *reporter) ended(v *view, held finalModel, m *handover.Model, saver *keep.Saver) error {
+func (r *reporter) ended(v *view, held finalModel, m *modelsync.Model, saver *keep.Saver) error {
 	s := v.state
 	last := s.Progress.Step - 1 // every round up to it has attested results
 	done := event.Finished{Epoch: s.Progress.Epoch, Step: s.Model.Checkpoint.Step, Closed: v.closedEarly()}
@@ -124,7 +124,7 @@ const (
 // finalOf compares this client's model with a finished run. The final model is the model of the last
 // round, which includes every counted result. If too few members were left to report it, the run
 // recorded only an earlier model, but the model of the last round is still the final one.
-func finalOf(held *handover.Model, v *view) finalModel {
+func finalOf(held *modelsync.Model, v *view) finalModel {
 	s := v.state
 	c, last := s.Model.Checkpoint, s.Progress.Step-1
 	seen := s.OriginStep - 1
@@ -160,9 +160,9 @@ type parting struct {
 // over reports whether this client has waited longer than wait.
 func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
-// handOver returns the time limit for getting a model from a holder: the time that members have for
+// modelSyncTime returns the time limit for getting a model from a holder: the time that members have for
 // it before every epoch (warmup_time).
-func (v *view) handOver() time.Duration {
+func (v *view) modelSyncTime() time.Duration {
 	return time.Duration(v.state.Config.WarmupTime) * time.Millisecond
 }
 
@@ -252,5 +252,5 @@ func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Dur
 		return !p.over(now, min(wait, shortestStay))
 	}
 	away, here := p.awaited(v)
-	return away+p.joiners(v) > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.handOver())
+	return away+p.joiners(v) > 0 && !p.over(now, wait) || here > 0 && !p.over(now, wait+v.modelSyncTime())
 }

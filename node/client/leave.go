@@ -6,8 +6,8 @@ import (
 
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/core"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // leaving is the graceful leave of a client. It stops training, applies the counted results that
@@ -16,7 +16,7 @@ type leaving struct {
 	run     *view
 	rounds  *roundStates
 	engine  *engine
-	models  *handover.Models
+	models  *modelsync.Models
 	actions *submitter
 	report  *reporter
 	saves   bool                   // the client has a folder for checkpoints
@@ -196,7 +196,7 @@ func (v *view) onlyHolder() bool {
 // holdings are the models that this client can load by itself.
 type holdings struct {
 	run    *view
-	models *handover.Models
+	models *modelsync.Models
 	points *commitPoints
 	saver  *keep.Saver
 }

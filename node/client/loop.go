@@ -204,7 +204,7 @@ func (n *Node) reconcile() {
 	n.saver.SaveAgreed(n.run.state)
 	n.reportUpload()
 	n.rounds.points.reportTo(&n.run, n.models, n.actions)
-	n.rounds.points.handOver(&n.run, n.models, n.store, n.Network)
+	n.rounds.points.serve(&n.run, n.models, n.store, n.Network)
 	n.eject()
 	n.fetchResults()
 	switch n.run.state.RunState {

@@ -209,9 +209,9 @@ func (n *narrow) Fetch(ctx context.Context, hash [32]byte, size uint64, holders 
 	return data, err
 }
 
-// TestHandingOverHarmsNobody brings a client back among members that have memory for the results of
+// TestSharingAModelTakesNoMemoryOfResults brings a client back among members that have memory for the results of
 // some rounds, but not for a model in addition. No member ends or waits for lack of memory.
-func TestHandingOverHarmsNobody(t *testing.T) {
+func TestSharingAModelTakesNoMemoryOfResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(4)
 		config.RoundsPerEpoch, config.TotalSteps = 40, 40

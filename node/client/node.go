@@ -11,8 +11,8 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -25,17 +25,17 @@ type Node struct {
 	Options
 	tasks *env.Tasks
 
-	run     view             // the newest state of the run
-	seat    seat             // this client's seat in the run
-	actions *submitter       // actions sent to the coordinator
-	engine  engine           // the trainer and its current operation
-	rounds  roundStates      // the newest rounds, and the replica that they are applied to
-	fetcher *fetch.Fetcher   // downloads results of peers
-	models  *handover.Models // models and their sources
-	auditor *auditor.Auditor // the client's audit work
-	saver   *keep.Saver      // files on the disk
-	gossip  *gossipReader    // gossip of peers
-	store   *exchange.Store  // data that peers may request
+	run     view              // the newest state of the run
+	seat    seat              // this client's seat in the run
+	actions *submitter        // actions sent to the coordinator
+	engine  engine            // the trainer and its current operation
+	rounds  roundStates       // the newest rounds, and the replica that they are applied to
+	fetcher *fetch.Fetcher    // downloads results of peers
+	models  *modelsync.Models // models and their sources
+	auditor *auditor.Auditor  // the client's audit work
+	saver   *keep.Saver       // files on the disk
+	gossip  *gossipReader     // gossip of peers
+	store   *exchange.Store   // data that peers may request
 	report  *reporter
 	end     *ending // nil: the client continues
 }
@@ -72,7 +72,7 @@ func New(o Options) (*Node, error) {
 	}
 	n.store.NeededBy(n.rounds.eachBlob)
 	n.auditor = newAuditor(n)
-	n.models = handover.NewModels(n.store, &handover.Options{
+	n.models = modelsync.NewModels(n.store, &modelsync.Options{
 		Network: o.Network, Tasks: tasks, Folder: o.folder(), Log: log,
 		ParameterRequests: o.ParameterRequests, Downloads: o.Downloads, Emit: n.report.emit,
 		NewTrainer: o.NewTrainer, Initial: o.Initial, Archive: o.Archive,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/psyche-go/psyche/base/identity"
 	"github.com/psyche-go/psyche/core/coordinator"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/backend"
 )
 
@@ -39,12 +39,12 @@ func TestWhatIsFinal(t *testing.T) {
 	peers := func(step uint32, digest byte) coordinator.Checkpoint {
 		return coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: step, Digest: [32]byte{digest}}
 	}
-	model := func(step uint32, digest byte) *handover.Model {
-		return &handover.Model{Step: step, Digest: [32]byte{digest}}
+	model := func(step uint32, digest byte) *modelsync.Model {
+		return &modelsync.Model{Step: step, Digest: [32]byte{digest}}
 	}
 	for name, test := range map[string]struct {
 		recorded coordinator.Checkpoint
-		held     *handover.Model
+		held     *modelsync.Model
 		closed   bool
 		want     finalModel
 	}{
@@ -53,7 +53,7 @@ func TestWhatIsFinal(t *testing.T) {
 		"an earlier one":                  {peers(9, 1), model(6, 2), false, modelOld},
 		"the last, unrecorded":            {peers(6, 1), model(9, 2), false, modelUnrecorded},
 		"an earlier one, recorded":        {peers(6, 1), model(6, 1), false, modelOld},
-		"the first, and none is recorded": {origin, &handover.Model{Origin: origin}, false, modelOld},
+		"the first, and none is recorded": {origin, &modelsync.Model{Origin: origin}, false, modelOld},
 		"recorded, of a closed run":       {peers(6, 1), model(6, 1), true, modelRecorded},
 		"none":                            {peers(9, 1), nil, false, modelNone},
 	} {

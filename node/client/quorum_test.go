@@ -14,7 +14,7 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/node/clienttest"
 	"github.com/psyche-go/psyche/node/env"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/record/event"
 )
 
@@ -207,7 +207,7 @@ func TestSupersededCommitPointStays(t *testing.T) {
 		members[3] = w.launch(3, change)
 		finishEqual(w, members...)
 		failed := slices.DeleteFunc(log.lines("level=INFO", "again=", "err="), func(line string) bool {
-			return strings.Contains(line, handover.ErrNoHolder.Error())
+			return strings.Contains(line, modelsync.ErrNoHolder.Error())
 		})
 		if len(failed) > 0 {
 			t.Errorf("reported %q", failed)

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/node/auditor"
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/exchange"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/event"
 )
@@ -36,7 +36,7 @@ var commitPauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millis
 // epoch started with. Then it applies the results counted since that model.
 type rejoin struct {
 	engine  *engine
-	models  *handover.Models
+	models  *modelsync.Models
 	store   *exchange.Store
 	auditor *auditor.Auditor
 	report  *reporter
@@ -47,7 +47,7 @@ type rejoin struct {
 // replayed is a client's progress in its return to an epoch.
 type replayed struct {
 	epoch        epochKey
-	model        *handover.Model      // model that it started from
+	model        *modelsync.Model     // model that it started from
 	commit       coordinator.Recorded // intermediate checkpoint being tried, or started from
 	holders      []identity.ID        // members that receive a request for it
 	tries        int                  // failed attempts to start from an intermediate checkpoint
@@ -111,7 +111,7 @@ func (r *rejoin) needsModel() bool { return r.model == nil || r.step == r.first 
 
 // from starts from a model that the trainer is prepared for: an intermediate checkpoint, whose
 // replica hash is unknown, or the epoch's first model.
-func (r *rejoin) from(m *handover.Model) {
+func (r *rejoin) from(m *modelsync.Model) {
 	switch {
 	case r.model == m:
 	case r.begins(m):
@@ -123,7 +123,7 @@ func (r *rejoin) from(m *handover.Model) {
 }
 
 // begins reports whether a model is the intermediate checkpoint being tried.
-func (r *rejoin) begins(m *handover.Model) bool {
+func (r *rejoin) begins(m *modelsync.Model) bool {
 	return m != nil && r.commit.Step != 0 && m.Digest == r.commit.Digest
 }
 
@@ -170,7 +170,7 @@ func (r *rejoin) asksForHash() bool { return !r.knows() && r.failed == 0 }
 
 // beginning returns the model that the return to the epoch starts from, or nil while it is being
 // fetched.
-func (n *Node) beginning() *handover.Model {
+func (n *Node) beginning() *modelsync.Model {
 	r, s := n.seat.rejoin, n.run.state
 	if r.begins(n.models.Held) {
 		return n.models.Held
@@ -193,7 +193,7 @@ func (n *Node) beginning() *handover.Model {
 // obtainCommit gets the intermediate checkpoint being tried. It uses this client's own copy, or an older
 // checkpoint and the results counted since then, or asks members that hold it. The model is accepted
 // only with the digest that a quorum reported. obtained is called with the result.
-func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*handover.Attempt, error, bool)) {
+func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*modelsync.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
 	definition := v.definition()
@@ -203,7 +203,7 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 		r.engine.trainer = nil
 	}
 	r.store.Forget(0, 0) // later rounds do not continue from there
-	a := r.models.Begin(handover.Request{
+	a := r.models.Begin(modelsync.Request{
 		Definition: definition, Trainer: r.engine.trainer, Redefined: redefined, Running: true,
 		Timeout: commitTimeout << (r.tries / 2),
 		Peers:   r.holders, Copy: points.of(commit.Digest).copy, Time: limit,
@@ -216,7 +216,7 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*hand
 }
 
 // obtained handles the result of obtainCommit.
-func (r *rejoin) obtained(m *handover.Model, points *commitPoints, err error, cancelled bool) {
+func (r *rejoin) obtained(m *modelsync.Model, points *commitPoints, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case err != nil:
@@ -268,7 +268,7 @@ func (v *view) quorum(lag uint32) (q quorum, ok bool) {
 // replica hash.
 func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Duration) {
 	epoch, trainer, until := r.epoch, r.engine.trainer, q.after
-	plan := handover.ReplayPlan{
+	plan := modelsync.ReplayPlan{
 		From: beganWith(epoch, r.model), Start: epoch.startStep, ColdSteps: r.engine.prepared.coldSteps,
 		After: min(r.step, until), Until: until, Hash: r.hash, Peers: peers, Wanted: q.is,
 	}
@@ -289,14 +289,14 @@ func (r *rejoin) replay(v *view, q quorum, peers []identity.ID, limit time.Durat
 	})
 }
 
-// followed is the result of handover.Models.Follow.
+// followed is the result of modelsync.Models.Follow.
 type followed struct {
-	handover.Replayed
+	modelsync.Replayed
 	err error
 }
 
 // cameTo updates the progress of the trainer. now is the step of the running round.
-func (r *rejoin) cameTo(now, until uint32, got handover.Replayed, err error) {
+func (r *rejoin) cameTo(now, until uint32, got modelsync.Replayed, err error) {
 	switch {
 	case err != nil && until <= r.step:
 		r.notBefore = r.engine.tasks.Now().Add(modelPause)

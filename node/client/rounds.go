@@ -15,7 +15,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 	"github.com/psyche-go/psyche/record/follow"
 	"github.com/psyche-go/psyche/record/wire"
@@ -47,7 +47,7 @@ const (
 )
 
 // newestStep returns the newest step whose results the model includes; 0: none.
-func newestStep(r *replica, held *handover.Model) uint32 {
+func newestStep(r *replica, held *modelsync.Model) uint32 {
 	switch {
 	case r != nil:
 		return r.step
@@ -436,7 +436,7 @@ func (f fetched) Rejected(b *tally.Tally, s *tally.Slot, reason string) {
 func (f fetched) NoRoom() {
 	f.store.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {
-		f.rounds.points.handed.giveWay(r.epoch.startStep)
+		f.rounds.points.served.giveWay(r.epoch.startStep)
 	}
 }
 

@@ -36,7 +36,7 @@ type seat struct {
 type runCheck struct {
 	task       core.ID
 	definition []byte
-	handed     bool // the model was to come from members; checked again if the run falls back to its initial one
+	fromPeers  bool // the model was to come from members; checked again if the run falls back to its initial one
 	passed     bool
 }
 
@@ -107,14 +107,14 @@ func (s *seat) checked(run env.Definition, e *engine, check func(context.Context
 	if check == nil {
 		return true
 	}
-	handed := run.Checkpoint.FromPeers()
-	if c := s.check; c != nil && bytes.Equal(c.definition, run.Definition) && (c.handed == handed || c.passed && handed) {
+	fromPeers := run.Checkpoint.FromPeers()
+	if c := s.check; c != nil && bytes.Equal(c.definition, run.Definition) && (c.fromPeers == fromPeers || c.passed && fromPeers) {
 		return c.passed
 	}
 	if s.check != nil {
 		e.Drop(s.check.task)
 	}
-	c := &runCheck{definition: run.Definition, handed: handed}
+	c := &runCheck{definition: run.Definition, fromPeers: fromPeers}
 	s.check = c
 	c.task = spawn(e.tasks, &e.Jobs, core.Check{}, func(ctx context.Context) failure {
 		return failure{check(ctx, run), ctx.Err() != nil}

@@ -10,7 +10,7 @@ import (
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
 	"github.com/psyche-go/psyche/node/fetch"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 	"github.com/psyche-go/psyche/node/tally"
 )
 
@@ -69,7 +69,7 @@ type applier struct {
 	rounds  *roundStates
 	auditor *auditor.Auditor
 	fetcher *fetch.Fetcher
-	models  *handover.Models
+	models  *modelsync.Models
 	store   *exchange.Store
 	blobs   env.Blobs
 	report  *reporter

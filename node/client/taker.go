@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/node/core"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // taker takes a snapshot of the model at the end of an epoch, for peers and for the disk.
@@ -22,7 +22,7 @@ type taker struct {
 	run     *view
 	engine  *engine
 	rounds  *roundStates
-	models  *handover.Models
+	models  *modelsync.Models
 	saver   *keep.Saver
 	store   *exchange.Store
 	report  *reporter
@@ -34,9 +34,9 @@ type taker struct {
 	lends  core.ID    // work of the trainer that lends it
 	writes core.ID    // task that writes it
 	until  time.Time
-	free   bool            // the trainer has its memory back
-	there  *handover.Model // the model, if it is on the disk and the trainer does not have its memory back; else nil
-	slow   bool            // the disk did not accept a model in time, or failed: models are copied
+	free   bool             // the trainer has its memory back
+	there  *modelsync.Model // the model, if it is on the disk and the trainer does not have its memory back; else nil
+	slow   bool             // the disk did not accept a model in time, or failed: models are copied
 
 	copying bool       // a copy is in progress
 	late    [][32]byte // parts of models that were written too late; a copy in progress may contain the same parts
@@ -63,7 +63,7 @@ func (t *taker) take() {
 // copy takes a copy of the model.
 func (t *taker) copy() {
 	trainer, step := t.engine.trainer, t.rounds.replica.step
-	m := &handover.Model{Step: step, Source: "held"}
+	m := &modelsync.Model{Step: step, Source: "held"}
 	t.copying = true
 	start(t.engine, core.Snapshot{Step: step}, func(ctx context.Context) error {
 		snapshot, err := trainer.Snapshot(ctx)
@@ -72,7 +72,7 @@ func (t *taker) copy() {
 			err = snapshot.Validate()
 		}
 		if err == nil {
-			err = m.Publish(ctx, t.tasks, handover.Idle, t.network.Lend, snapshot)
+			err = m.Publish(ctx, t.tasks, modelsync.Idle, t.network.Lend, snapshot)
 		}
 		return err
 	}, func(err error) {
@@ -91,7 +91,7 @@ func (t *taker) copy() {
 
 // took keeps a model that was taken. lies means that the model is on the disk and has no tensors in
 // memory.
-func (t *taker) took(m *handover.Model, lies bool) {
+func (t *taker) took(m *modelsync.Model, lies bool) {
 	t.models.Held = m
 	t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
 	t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
@@ -104,13 +104,13 @@ func (t *taker) took(m *handover.Model, lies bool) {
 func (t *taker) putDown(trainer env.Lender) {
 	step, lent, limit := t.rounds.replica.step, keep.NewLent(), keep.LongestAhead(t.run.state)
 	t.lent, t.until, t.free, t.there = lent, t.tasks.Now().Add(limit), false, nil
-	m, facts := &handover.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
+	m, facts := &modelsync.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
 	begun := t.tasks.Now()
 	t.writes = spawn(t.tasks, &t.engine.Jobs, core.Write{Step: step}, func(ctx context.Context) error {
 		return t.tasks.AtDisk(func() error {
 			return recovered(func() error {
 				return t.folder.SaveLent(ctx, lent, facts, func(_ checkpoint.Snapshot, dir string) ([32]byte, error) {
-					err := t.models.PublishFrom(ctx, m, handover.Idle, dir)
+					err := t.models.PublishFrom(ctx, m, modelsync.Idle, dir)
 					return m.Digest, err
 				})
 			})

@@ -10,8 +10,8 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 	"github.com/psyche-go/psyche/host/memory"
 	"github.com/psyche-go/psyche/node/clienttest"
-	"github.com/psyche-go/psyche/node/handover"
 	"github.com/psyche-go/psyche/node/keep"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // goBack replaces the host by one with an earlier state of the run, like a server that restarts
@@ -110,7 +110,7 @@ func TestCopiesOfAForgottenFuture(t *testing.T) {
 	for _, step := range []uint32{6, 9} {
 		c.enter(commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
 	}
-	c.trim(s, &handover.Models{})
+	c.trim(s, &modelsync.Models{})
 	s.Progress.Step = 10
 	if got, ok := c.toReport(s, &coordinator.Client{}); !ok || got.Step != 6 || c.has(9) {
 		t.Errorf("reports %+v, %v", got, ok)

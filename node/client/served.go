@@ -10,20 +10,20 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 	"github.com/psyche-go/psyche/node/env"
 	"github.com/psyche-go/psyche/node/exchange"
-	"github.com/psyche-go/psyche/node/handover"
+	"github.com/psyche-go/psyche/node/modelsync"
 )
 
 // maxLent is the maximum number of intermediate checkpoints that are shared at the same time: the
 // newest, and an older one that a member is still fetching.
 const maxLent = 2
 
-// handed contains the intermediate checkpoints that this client serves to members that return to
+// servedModels contains the intermediate checkpoints that this client serves to members that return to
 // the running epoch. Each checkpoint takes the memory of a model, unless it is large and on the disk.
 // Therefore this client shares a checkpoint only when a member requests it, and only for the time
 // that getting a model may take. If a third checkpoint is requested, a checkpoint that no member has
 // started to fetch is dropped, or else the oldest. Repeated requests for a checkpoint cause only one
 // read from the disk.
-type handed struct {
+type servedModels struct {
 	lent   []lent // in order of age, oldest first
 	busy   bool
 	failed [32]byte // digest of the model that could not be read; zero: none
@@ -38,7 +38,7 @@ type lent struct {
 
 // giveWay ends sharing for the rest of the epoch, because the results of running rounds need the
 // memory.
-func (h *handed) giveWay(epochStart uint32) {
+func (h *servedModels) giveWay(epochStart uint32) {
 	h.narrow = epochStart
 	for i := range h.lent {
 		h.lent[i].until = time.Time{}
@@ -46,7 +46,7 @@ func (h *handed) giveWay(epochStart uint32) {
 }
 
 // end stops sharing the models for which over returns true.
-func (h *handed) end(models *handover.Models, recorded [32]byte, over func(l lent) bool) {
+func (h *servedModels) end(models *modelsync.Models, recorded [32]byte, over func(l lent) bool) {
 	h.lent = slices.DeleteFunc(h.lent, func(l lent) bool {
 		ends := over(l)
 		if ends {
@@ -56,10 +56,10 @@ func (h *handed) end(models *handover.Models, recorded [32]byte, over func(l len
 	})
 }
 
-// handOver shares the run's intermediate checkpoint when a member requests it, and stops sharing it
+// serve shares the run's intermediate checkpoint when a member requests it, and stops sharing it
 // later.
-func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchange.Store, network env.Network) {
-	s, h := v.state, &c.handed
+func (c *commitPoints) serve(v *view, models *modelsync.Models, store *exchange.Store, network env.Network) {
+	s, h := v.state, &c.served
 	commit, recorded := s.Epoch.Commit, s.Model.Checkpoint.Digest
 	store.History.Committed(commit.Step)
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness
@@ -76,7 +76,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 	}
 	h.busy = true
 	taken, epoch := c.of(commit.Digest).copy, v.epoch()
-	m := &handover.Model{Step: commit.Step, Source: "held"}
+	m := &modelsync.Model{Step: commit.Step, Source: "held"}
 	c.tasks.Spawn(func(ctx context.Context) func() {
 		err := c.lend(ctx, m, commit, taken, models, network)
 		return func() {
@@ -93,7 +93,7 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 					h.lent = slices.Delete(h.lent, i, i+1)
 				}
 				m.Lent = true
-				h.lent = append(h.lent, lent{m.Digest, c.tasks.Now().Add(v.handOver())})
+				h.lent = append(h.lent, lent{m.Digest, c.tasks.Now().Add(v.modelSyncTime())})
 				models.Share(m, s.Model.Checkpoint.Digest)
 				c.report.log.Info("sharing the intermediate checkpoint with a returning member", "step", commit.Step)
 				return
@@ -104,12 +104,12 @@ func (c *commitPoints) handOver(v *view, models *handover.Models, store *exchang
 }
 
 // lend lets peers fetch an intermediate checkpoint: from memory, or from its folder.
-func (c *commitPoints) lend(ctx context.Context, m *handover.Model, commit coordinator.Recorded, taken *checkpoint.Snapshot, models *handover.Models, network env.Network) error {
+func (c *commitPoints) lend(ctx context.Context, m *modelsync.Model, commit coordinator.Recorded, taken *checkpoint.Snapshot, models *modelsync.Models, network env.Network) error {
 	if taken != nil {
-		return m.Publish(ctx, c.tasks, handover.Beside, network.Lend, *taken)
+		return m.Publish(ctx, c.tasks, modelsync.Beside, network.Lend, *taken)
 	}
 	dir := c.folder.Commit(commit.Step)
-	err := c.tasks.AtDisk(func() error { return models.PublishFrom(ctx, m, handover.Beside, dir) })
+	err := c.tasks.AtDisk(func() error { return models.PublishFrom(ctx, m, modelsync.Beside, dir) })
 	if err == nil && m.Digest != commit.Digest {
 		err = fmt.Errorf("%w: %s differs from the written model", checkpoint.ErrInvalid, dir)
 	}

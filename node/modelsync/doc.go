@@ -1,4 +1,4 @@
-// Package handover implements model sync: it obtains the model that an epoch starts from, and
+// Package modelsync implements model sync: it obtains the model that an epoch starts from, and
 // shares it with peers.
 //
 // Models contains the models that this client holds and serves. An Attempt gets one model. It asks
@@ -15,4 +15,4 @@
 //
 // An attempt runs concurrently with the loop of a client and changes only its own fields. The loop
 // takes over its result with Models.End.
-package handover
+package modelsync

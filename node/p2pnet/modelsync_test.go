@@ -68,8 +68,8 @@ func share(t testing.TB, n *p2p.Node, store *blob.Store, s checkpoint.Snapshot) 
 	return network
 }
 
-// handOver fetches all parts of a model like a client that joins.
-func handOver(ctx context.Context, network *p2pnet.Network, parts []checkpoint.Blob, holders []identity.ID) error {
+// syncModel fetches all parts of a model like a client that joins.
+func syncModel(ctx context.Context, network *p2pnet.Network, parts []checkpoint.Blob, holders []identity.ID) error {
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.SetLimit(partsAtOnce)
 	for _, part := range parts {
@@ -106,7 +106,7 @@ func BenchmarkHandOver(b *testing.B) {
 				defer func() { _ = store.Close() }()
 				share(b, n, store, model)
 			}
-			var plain, handed cost
+			var plain, synced cost
 			b.SetBytes(total)
 			for b.Loop() {
 				b.StopTimer()
@@ -117,16 +117,16 @@ func BenchmarkHandOver(b *testing.B) {
 				plain.add(begun)
 				b.StartTimer()
 				begun = now()
-				if err := handOver(b.Context(), network, parts, p2ptest.IDs(nodes[1:]...)); err != nil {
+				if err := syncModel(b.Context(), network, parts, p2ptest.IDs(nodes[1:]...)); err != nil {
 					b.Fatal(err)
 				}
-				handed.add(begun)
+				synced.add(begun)
 				b.StopTimer()
 				_ = store.Close()
 				b.StartTimer()
 			}
-			b.ReportMetric(100*float64(plain.wall)/float64(handed.wall), "%ofTLS")
-			b.ReportMetric(float64(handed.cpu)/float64(plain.cpu), "CPU/TLS-CPU")
+			b.ReportMetric(100*float64(plain.wall)/float64(synced.wall), "%ofTLS")
+			b.ReportMetric(float64(synced.cpu)/float64(plain.cpu), "CPU/TLS-CPU")
 			b.ReportMetric(float64(total)*float64(b.N)/plain.wall.Seconds()/1e6, "TLS-MB/s")
 		})
 	}
