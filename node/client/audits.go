@@ -41,11 +41,11 @@ func (a auditedNode) SettleTime() time.Duration { return a.node.run.settleTime(a
 
 // Round implements auditor.Client.
 func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {
-	l := a.node.rounds.of[step]
-	if l == nil {
+	rs := a.node.rounds.of[step]
+	if rs == nil {
 		return nil, tally.Commitment{}
 	}
-	return l.Tally, l.commitment
+	return rs.Tally, rs.commitment
 }
 
 // Model implements auditor.Client.
@@ -69,16 +69,16 @@ func (a auditedNode) Spare() (now, next bool) {
 	}
 	s, predicted, lag := n.run.state, n.run.predict(n.Draws), n.engine.Lag()
 	next = lag == 1 && predicted.step == s.Progress.Step+1 && !predicted.ok
-	l := n.rounds.of[s.Progress.Step]
+	rs := n.rounds.of[s.Progress.Step]
 	switch {
-	case l == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
+	case rs == nil || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness:
 		return false, next
-	case l.Own(n.run.me) != nil && !l.trained:
+	case rs.Own(n.run.me) != nil && !rs.trained:
 		return false, next
 	case lag > 1: // the next round's training starts in this round
 		return n.AuditIdle || !predicted.ok, next
 	}
-	return n.AuditIdle || l.Own(n.run.me) == nil, next
+	return n.AuditIdle || rs.Own(n.run.me) == nil, next
 }
 
 // isNeeded reports whether the running round cannot have a quorum if this client leaves. It does not
@@ -86,12 +86,12 @@ func (a auditedNode) Spare() (now, next bool) {
 // batch, and fewer than two thirds of the awaited results can come from other members, witnesses
 // wait for this client's result, which does not come. Then staying does not help, and isNeeded
 // returns false.
-func (l *roundState) isNeeded(v *view, draws env.Draws) bool {
-	if l == nil || !l.elected || l.Round.HasQuorum() {
+func (rs *roundState) isNeeded(v *view, draws env.Draws) bool {
+	if rs == nil || !rs.elected || rs.Round.HasQuorum() {
 		return false
 	}
-	spoken := make(map[int]bool, len(l.Round.Witnesses))
-	for _, w := range l.Round.Witnesses {
+	spoken := make(map[int]bool, len(rs.Round.Witnesses))
+	for _, w := range rs.Round.Witnesses {
 		spoken[int(w.Member)] = true
 	}
 	connected := make(map[coordinator.ClientID]bool, len(v.peers))
@@ -99,26 +99,26 @@ func (l *roundState) isNeeded(v *view, draws env.Draws) bool {
 		connected[coordinator.ClientID(peer.ID)] = true
 	}
 	awaited, able := 0, 0
-	for i := range l.Slots {
-		if owner := l.Slots[i].Owner; v.healthy(owner) {
+	for i := range rs.Slots {
+		if owner := rs.Slots[i].Owner; v.healthy(owner) {
 			awaited++
 			if connected[owner] && owner != v.myself() {
 				able++
 			}
 		}
 	}
-	if l.Own(v.me) != nil && able < assign.Quorum(awaited) {
+	if rs.Own(v.me) != nil && able < assign.Quorum(awaited) {
 		return false
 	}
 	others := 0
-	for i, id := range l.Round.Members {
+	for i, id := range rs.Round.Members {
 		if id == v.myself() {
 			if spoken[i] {
 				return false
 			}
-		} else if spoken[i] || v.healthy(id) && connected[id] && draws.Elected(&l.Round, v.state.Config, i) {
+		} else if spoken[i] || v.healthy(id) && connected[id] && draws.Elected(&rs.Round, v.state.Config, i) {
 			others++
 		}
 	}
-	return others < int(l.Round.WitnessesNeeded)
+	return others < int(rs.Round.WitnessesNeeded)
 }

@@ -40,8 +40,8 @@ func (n *Node) closeEpoch() bool {
 	n.engine.CancelTraining(none)
 	n.engine.CancelRecomputation(true)
 	last := r.step
-	for step, l := range n.rounds.of {
-		if l.EpochStart == r.epoch.startStep {
+	for step, rs := range n.rounds.of {
+		if rs.EpochStart == r.epoch.startStep {
 			last = max(last, step)
 		}
 	}

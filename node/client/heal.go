@@ -26,18 +26,18 @@ func (n *Node) heal() {
 		return
 	}
 	n.gossip.healed = now
-	l := n.rounds.of[n.run.state.Progress.Step]
-	if l == nil {
+	rs := n.rounds.of[n.run.state.Progress.Step]
+	if rs == nil {
 		return
 	}
-	if l.raw != nil && l.Round.Votes(l.commitment) < int(l.Round.WitnessesNeeded) {
-		n.gossip.publish(l.raw)
+	if rs.raw != nil && rs.Round.Votes(rs.commitment) < int(rs.Round.WitnessesNeeded) {
+		n.gossip.publish(rs.raw)
 	}
 	asked := 0
-	for i := range l.Slots {
-		s := &l.Slots[(i+n.fetcher.Rotation.Turn())%len(l.Slots)]
+	for i := range rs.Slots {
+		s := &rs.Slots[(i+n.fetcher.Rotation.Turn())%len(rs.Slots)]
 		if len(s.Candidates) == 0 && asked < maxOwnersAsked && s.Owner != n.run.myself() && n.run.healthy(s.Owner) {
-			n.gossip.ask(identity.ID(s.Owner), l.Round.Step, n.hear, func() {})
+			n.gossip.ask(identity.ID(s.Owner), rs.Round.Step, n.hear, func() {})
 			asked++
 		}
 	}
@@ -47,14 +47,14 @@ func (n *Node) heal() {
 // askFor asks some peers for all results of a finished round. It asks peers that are known to have
 // missing results first. In each call it asks different peers, because only few members may have a
 // certain result if a trainer signed many.
-func (g *gossipReader) askFor(l *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
+func (g *gossipReader) askFor(rs *roundState, outcome tally.Outcome, me identity.ID, turns *fetch.Rotation, hear func(announcement)) {
 	informed, maxInformed, maxPeersAsked := outcome.Informed, maxInformed, maxPeersAsked
 	if outcome.Claimed {
 		maxInformed, maxPeersAsked = maxClaimAsked/2, maxClaimAsked // the members that claim to hold the results may not answer
 	}
 	var peers []identity.ID
 	add := func(member int, limit int) {
-		id := identity.ID(l.Round.Members[member])
+		id := identity.ID(rs.Round.Members[member])
 		if len(peers) < limit && id != me && !slices.Contains(peers, id) {
 			peers = append(peers, id)
 		}
@@ -63,11 +63,11 @@ func (g *gossipReader) askFor(l *roundState, outcome tally.Outcome, me identity.
 	for i := range informed {
 		add(int(informed[(turn*maxInformed+i)%len(informed)]), maxInformed)
 	}
-	for i := range l.Round.Members {
-		add((turn*maxPeersAsked+i)%len(l.Round.Members), maxPeersAsked)
+	for i := range rs.Round.Members {
+		add((turn*maxPeersAsked+i)%len(rs.Round.Members), maxPeersAsked)
 	}
 	turns.Next()
 	for _, id := range peers {
-		g.ask(id, l.Round.Step, hear, func() { l.answered[id] = true })
+		g.ask(id, rs.Round.Step, hear, func() { rs.answered[id] = true })
 	}
 }

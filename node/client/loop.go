@@ -198,8 +198,8 @@ func (n *Node) reconcile() {
 	if n.rounds.replica != nil {
 		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.startStep], n.run.state, n.report.log)
 	}
-	for step, l := range n.rounds.of {
-		l.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(l.Slots), raws) })
+	for step, rs := range n.rounds.of {
+		rs.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(rs.Slots), raws) })
 	}
 	n.saver.SaveAgreed(n.run.state)
 	n.reportUpload()

@@ -114,8 +114,8 @@ func (n *Node) desynchronise(reason string) {
 	n.report.log.Warn("desynchronised: leaving the epoch to get the model from peers", "reason", reason)
 	n.report.emit(event.Desynchronised{Epoch: at.Epoch, Step: at.Step, Reason: reason})
 	n.engine.Cancel()
-	for _, l := range n.rounds.of {
-		n.fetcher.StopRound(l.Tally)
+	for _, rs := range n.rounds.of {
+		n.fetcher.StopRound(rs.Tally)
 	}
 	n.rounds.replica, n.models.Held = nil, nil
 	n.engine.leave()

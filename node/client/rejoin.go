@@ -151,7 +151,7 @@ func (n *Node) rejoin() {
 		}
 		r.from(m)
 	}
-	if l := n.rounds.of[r.step+1]; r.knows() && l != nil && l.EpochStart == r.epoch.startStep { // tallies cover the following rounds
+	if rs := n.rounds.of[r.step+1]; r.knows() && rs != nil && rs.EpochStart == r.epoch.startStep { // tallies cover the following rounds
 		n.enter(r.model, r.epoch, r.step, r.hash, r.before)
 		return
 	}

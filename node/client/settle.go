@@ -38,32 +38,32 @@ func (n *Node) settle(want uint32) bool {
 		n.engine.CancelTraining(none)
 		return false
 	}
-	l := n.rounds.of[step]
-	if l == nil || !l.Final || l.EpochStart != n.rounds.replica.epoch.startStep {
+	rs := n.rounds.of[step]
+	if rs == nil || !rs.Final || rs.EpochStart != n.rounds.replica.epoch.startStep {
 		n.desynchronise(fmt.Sprintf("this client missed the outcome of step %d", step))
 		return false
 	}
-	if !l.Began {
-		l.begin(n.rounds.replica, n.engine.Lag(), n.report)
+	if !rs.Began {
+		rs.begin(n.rounds.replica, n.engine.Lag(), n.report)
 	}
-	if l.Outvoted(l.seats) {
+	if rs.Outvoted(rs.seats) {
 		n.desynchronise(fmt.Sprintf("fewer members had this client's model in step %d than another model", step))
 		return false
 	}
 	now := n.tasks.Now()
-	gone := !l.LackingSince.IsZero() && n.run.areGone(l, n.rounds.replica, now)
-	late := gone || !l.LackingSince.IsZero() && now.Sub(l.LackingSince) > n.run.settleTime(n.SettleTimeout)
-	outcome := l.Judge(now, late)
-	if l.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
-		l.LackingSince = now
+	gone := !rs.LackingSince.IsZero() && n.run.areGone(rs, n.rounds.replica, now)
+	late := gone || !rs.LackingSince.IsZero() && now.Sub(rs.LackingSince) > n.run.settleTime(n.SettleTimeout)
+	outcome := rs.Judge(now, late)
+	if rs.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
+		rs.LackingSince = now
 	}
-	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(l.LackingSince) > tally.UnsureTimeout) {
-		n.apply(l, outcome)
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(rs.LackingSince) > tally.UnsureTimeout) {
+		n.apply(rs, outcome)
 		return n.rounds.replica.step >= want
 	}
-	if outcome.Claimed && now.Sub(l.LackingSince) > tally.UnsureTimeout && l.wellAnswered() {
+	if outcome.Claimed && now.Sub(rs.LackingSince) > tally.UnsureTimeout && rs.wellAnswered() {
 		n.report.log.Warn("continuing without results that only a few witnesses claim to hold", "step", step, "results", outcome.Missing)
-		n.apply(l, outcome)
+		n.apply(rs, outcome)
 		return false
 	}
 	if late {
@@ -74,9 +74,9 @@ func (n *Node) settle(want uint32) bool {
 		n.desynchronise(fmt.Sprintf("cannot get %d results of step %d from peers", outcome.Missing, step))
 		return false
 	}
-	if asksPeers(outcome) && now.Sub(l.asked) >= min(fetch.Pause, n.RepublishInterval) {
-		l.asked = now
-		n.gossip.askFor(l, outcome, n.run.me, n.fetcher.Rotation, n.hear)
+	if asksPeers(outcome) && now.Sub(rs.asked) >= min(fetch.Pause, n.RepublishInterval) {
+		rs.asked = now
+		n.gossip.askFor(rs, outcome, n.run.me, n.fetcher.Rotation, n.hear)
 	}
 	return false
 }
@@ -93,51 +93,51 @@ func asksPeers(o tally.Outcome) bool {
 
 // areGone reports whether this client should stop waiting for the results of a finished round: their
 // epoch is over, the run has recorded a model that includes them, and no peer provided them.
-func (v *view) areGone(l *roundState, r *replica, now time.Time) bool {
+func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
 	known, recorded := v.recordedOf(r)
-	return known && l.Round.Step <= recorded && now.Sub(l.LackingSince) > lastTimeout && l.InVain(lastAttempts)
+	return known && rs.Round.Step <= recorded && now.Sub(rs.LackingSince) > lastTimeout && rs.InVain(lastAttempts)
 }
 
 // settleEarly applies the results of the next finished round before a training needs them, if all of
 // them are here. Otherwise it does nothing: unlike settle, it neither asks peers for missing results
 // nor gives up the replica.
 func (n *Node) settleEarly(want uint32) {
-	l := n.rounds.of[n.rounds.replica.step+1]
-	if l == nil || l.Round.Step > want || !l.Final || !l.Began || l.EpochStart != n.rounds.replica.epoch.startStep {
+	rs := n.rounds.of[n.rounds.replica.step+1]
+	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.epoch.startStep {
 		return
 	}
-	if l.Outvoted(l.seats) {
+	if rs.Outvoted(rs.seats) {
 		return
 	}
-	if outcome := l.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {
-		n.apply(l, outcome)
+	if outcome := rs.Judge(n.tasks.Now(), false); outcome.Missing == 0 && !outcome.Unsure {
+		n.apply(rs, outcome)
 	}
 }
 
 // apply applies a round's outcome to the model. If the outcome was predicted, the model already
 // includes it, and apply only records that. If the trainer is recomputing a gradient for an audit,
 // apply cancels the recomputation, and a later call applies the outcome.
-func (n *Node) apply(l *roundState, o tally.Outcome) {
-	if f, later := n.rounds.applier.confirm(l, o); later {
+func (n *Node) apply(rs *roundState, o tally.Outcome) {
+	if f, later := n.rounds.applier.confirm(rs, o); later {
 		return
 	} else if f != nil {
-		n.rounds.applier.applied(l, o, f.record, f.seconds)
+		n.rounds.applier.applied(rs, o, f.record, f.seconds)
 		return
 	}
 	if !n.engine.Idle() {
 		n.engine.CancelRecomputation(false)
 		return
 	}
-	if l.Round.Step <= n.rounds.replica.has {
-		n.rounds.applier.applied(l, o, nil, 0)
+	if rs.Round.Step <= n.rounds.replica.has {
+		n.rounds.applier.applied(rs, o, nil, 0)
 		return
 	}
 	if n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds) {
 		return
 	}
-	own := l.isOwn(o)
-	replica, trainer, step := n.rounds.replica, n.engine.trainer, l.Round.Step
-	kept := n.auditor.Record(l.Tally, o, replica.coldSteps)
+	own := rs.isOwn(o)
+	replica, trainer, step := n.rounds.replica, n.engine.trainer, rs.Round.Step
+	kept := n.auditor.Record(rs.Tally, o, replica.coldSteps)
 	var commit *taking // nil: no intermediate checkpoint is due
 	if !replica.closing && n.run.isMember() && n.rounds.points.isDue(n.run.state, step) {
 		commit = n.rounds.points.begin(n.run.state, trainer, step)
@@ -164,12 +164,12 @@ func (n *Node) apply(l *roundState, o tally.Outcome) {
 	}, func(r application) {
 		switch {
 		case len(r.unread) > 0:
-			n.fetcher.Unread(l.Tally, r.unread, r.err)
+			n.fetcher.Unread(rs.Tally, r.unread, r.err)
 		case r.err != nil:
 			n.applyFailed(step, r.err)
 		default:
 			n.engine.outlook.took = r.took
-			n.rounds.applier.applied(l, o, kept, r.took.Seconds())
+			n.rounds.applier.applied(rs, o, kept, r.took.Seconds())
 			if commit == nil {
 				return
 			}
@@ -189,24 +189,24 @@ type application struct {
 
 // applied records that the model includes a round's outcome. It advances the replica and its hash
 // by one step, drops results that are no longer needed, and informs the reporter and the auditor.
-func (a *applier) applied(l *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
-	replica, step := a.rounds.replica, l.Round.Step
+func (a *applier) applied(rs *roundState, o tally.Outcome, kept *auditor.Record, seconds float64) {
+	replica, step := a.rounds.replica, rs.Round.Step
 	a.models.Held = nil
 	a.engine.failures = 0
-	a.fetcher.StopRound(l.Tally) // results that do not count are no longer needed
+	a.fetcher.StopRound(rs.Tally) // results that do not count are no longer needed
 	replica.before, replica.hash = replica.hash, tally.ExtendReplica(replica.hash, step, o.Counted)
 	replica.step = step
-	a.store.Remember(replica.remembered(l, o))
+	a.store.Remember(replica.remembered(rs, o))
 	a.auditor.Keep(kept)
-	a.store.Drop(l.Settled(o)...)
-	a.report.applied(step, o, l.isOwn(o), replica.hash, seconds, a.fetcher.Received, l.Round.Losses())
+	a.store.Drop(rs.Settled(o)...)
+	a.report.applied(step, o, rs.isOwn(o), replica.hash, seconds, a.fetcher.Received, rs.Round.Losses())
 }
 
 // remembered returns the record of an applied round for members that were away.
-func (r *replica) remembered(l *roundState, o tally.Outcome) exchange.AppliedRound {
-	round := exchange.AppliedRound{Step: l.Round.Step, EpochStart: l.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
+func (r *replica) remembered(rs *roundState, o tally.Outcome) exchange.AppliedRound {
+	round := exchange.AppliedRound{Step: rs.Round.Step, EpochStart: rs.EpochStart, ColdSteps: r.coldSteps, From: r.from, Before: r.before}
 	for i, c := range o.Counted {
-		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: l.Find(c.Batch).Owner, Size: o.Sources[i].Size})
+		round.Results = append(round.Results, exchange.AppliedResult{Counted: c, Owner: rs.Find(c.Batch).Owner, Size: o.Sources[i].Size})
 	}
 	return round
 }

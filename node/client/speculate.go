@@ -79,26 +79,26 @@ type applier struct {
 // arrived, and reports whether that is done. It does not wait for the witnesses and the host to
 // confirm that the results count. Meanwhile the trainer can compute the next round's gradient, so
 // that only the transfer of the results separates two trainings. A misprediction is undone.
-func (a *applier) speculate(l *roundState) bool {
-	f, step := a.engine.speculation, l.Round.Step
+func (a *applier) speculate(rs *roundState) bool {
+	f, step := a.engine.speculation, rs.Round.Step
 	if f != nil && f.step == step {
 		return f.ready
 	}
 	trainer, able := a.engine.trainer.(env.Speculator)
-	if !able || !l.Began || l.Final || a.rounds.replica.step != step-1 || l.Round.HasQuorum() {
+	if !able || !rs.Began || rs.Final || a.rounds.replica.step != step-1 || rs.Round.HasQuorum() {
 		return false
 	}
-	outcome, ok := l.Predict(a.run.healthy)
+	outcome, ok := rs.Predict(a.run.healthy)
 	if !ok {
 		return false
 	}
-	if l.whole.IsZero() {
-		l.whole = a.engine.tasks.Now()
+	if rs.whole.IsZero() {
+		rs.whole = a.engine.tasks.Now()
 	}
 	if !a.engine.Idle() || !a.engine.outlook.pays(step, a.rounds.leeway(step+1)) || a.auditor.Judges() || a.rounds.points.owed == step-1 {
 		return false
 	}
-	own := l.isOwn(outcome)
+	own := rs.isOwn(outcome)
 	start(a.engine, core.Speculate{Step: step}, func(ctx context.Context) *speculation {
 		begun := a.engine.tasks.Now()
 		f := &speculation{step: step, outcome: outcome}
@@ -115,7 +115,7 @@ func (a *applier) speculate(l *roundState) bool {
 		}
 		a.engine.outlook.from = step + firstPause
 		if len(f.unread) > 0 {
-			a.fetcher.Unread(l.Tally, f.unread, f.err)
+			a.fetcher.Unread(rs.Tally, f.unread, f.err)
 		} else if f.err != nil {
 			a.report.log.Debug("speculation failed", "step", step, "err", f.err)
 		}
@@ -125,15 +125,15 @@ func (a *applier) speculate(l *roundState) bool {
 }
 
 // isOwn reports whether this client's result is among the counted ones.
-func (l *roundState) isOwn(o tally.Outcome) bool {
-	return l.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == l.commitment })
+func (rs *roundState) isOwn(o tally.Outcome) bool {
+	return rs.commitment != (tally.Commitment{}) && slices.ContainsFunc(o.Counted, func(c tally.Counted) bool { return c.Commitment == rs.commitment })
 }
 
 // confirm confirms the speculation about a round that ended as predicted, and returns it once it is
 // part of the model. Until then, later is true, and the caller must call again. If the round ended
 // differently, confirm cancels work based on the speculation, and the trainer undoes it.
-func (a *applier) confirm(l *roundState, o tally.Outcome) (confirmed *speculation, later bool) {
-	step, replica := l.Round.Step, a.rounds.replica
+func (a *applier) confirm(rs *roundState, o tally.Outcome) (confirmed *speculation, later bool) {
+	step, replica := rs.Round.Step, a.rounds.replica
 	f := a.engine.speculation
 	if f == nil || f.step != step || !f.ready {
 		return nil, false
@@ -144,7 +144,7 @@ func (a *applier) confirm(l *roundState, o tally.Outcome) (confirmed *speculatio
 		return nil, false
 	}
 	if f.record == nil {
-		if f.record = a.auditor.Record(l.Tally, o, replica.coldSteps); f.record != nil {
+		if f.record = a.auditor.Record(rs.Tally, o, replica.coldSteps); f.record != nil {
 			f.reading = true
 			a.engine.tasks.Spawn(func(ctx context.Context) func() {
 				f.record.Read(ctx, a.blobs, f.payloads)

@@ -110,9 +110,9 @@ func (v *view) healthy(id coordinator.ClientID) bool { return v.fit[id] }
 // awaits returns a function that reports for which owners the round waits, as
 // coordinator.State.Awaited does: for the healthy owners that are not slow, or for all healthy
 // owners if all of them are slow.
-func (v *view) awaits(b *tally.Tally) func(coordinator.ClientID) bool {
+func (v *view) awaits(t *tally.Tally) func(coordinator.ClientID) bool {
 	punctual := func(id coordinator.ClientID) bool { return v.fit[id] && !v.slow[id] }
-	if slices.ContainsFunc(b.Slots, func(s tally.Slot) bool { return punctual(s.Owner) }) {
+	if slices.ContainsFunc(t.Slots, func(s tally.Slot) bool { return punctual(s.Owner) }) {
 		return punctual
 	}
 	return v.healthy

@@ -180,9 +180,9 @@ func TestForgedWhereFewWitnessesHoldTheResult(t *testing.T) {
 
 // fetchable returns the results of a round that package fetch would fetch: known, not held, and
 // possibly useful.
-func fetchable(b *Tally) (found []*Candidate) {
-	need := b.Needs()
-	b.each(func(s *Slot, c *Candidate) {
+func fetchable(t *Tally) (found []*Candidate) {
+	need := t.Needs()
+	t.each(func(s *Slot, c *Candidate) {
 		if c.State == Announced && need(s, c) != Useless {
 			found = append(found, c)
 		}

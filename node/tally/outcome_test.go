@@ -89,9 +89,9 @@ func finishedBook(holds Commitment) *Tally {
 }
 
 // say passes an announcement of the first batch's trainer to the tally.
-func say(b *Tally, c Commitment) {
-	s := &b.Slots[0]
-	_ = b.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
+func say(t *Tally, c Commitment) {
+	s := &t.Slots[0]
+	_ = t.Hear(identity.ID(s.Owner), clienttest.Announcement(s.Batch, c, [32]byte{}), c[:])
 }
 
 // TestFinishedRoundIsDecidedOnce checks that newer states of the run do not change the decision
