@@ -39,7 +39,7 @@ func ServeHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(stopped)
-		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewellTimeout)
+		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
 		if web.Shutdown(grace) != nil {
 			_ = web.Close()

@@ -79,7 +79,7 @@ func TestLeavingAwaitsALentModel(t *testing.T) {
 		if time.Sleep(time.Nanosecond); l.worthWaiting() {
 			t.Error("the client waits too long")
 		}
-		end := &farewell{own: own, points: &rounds.points, engine: l.engine, saver: &keep.Saver{}}
+		end := &shutdown{own: own, points: &rounds.points, engine: l.engine, saver: &keep.Saver{}}
 		if _, bytes := end.unwritten(); bytes != 20*slowHash {
 			t.Errorf("%d bytes are being written, want %d", bytes, 20*slowHash)
 		}

@@ -17,7 +17,7 @@ import (
 // finish ends the client when the run is over, the last checkpoint is saved, and no other client
 // needs it.
 func (n *Node) finish() {
-	p, now := &n.seat.parting, n.tasks.Now()
+	p, now := &n.seat.afterRun, n.tasks.Now()
 	if p.since.IsZero() {
 		p.since, p.back = now, make(map[coordinator.ClientID]bool)
 	}
@@ -29,7 +29,7 @@ func (n *Node) finish() {
 		n.engine.CancelLoad(coordinator.Checkpoint{})
 	}
 	if !n.closeEpoch() || n.saver.Busy() || !n.engine.Idle() {
-		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowFarewell) {
+		if steps, _ := n.saver.Unwritten(); len(steps) > 0 && !p.slow && p.over(now, slowShutdown) {
 			p.slow = true
 			n.report.log.Warn("the run is finished, but its last checkpoint is not on the disk yet; if the disk does not respond, Ctrl-C ends this client without the checkpoint",
 				"dir", n.CheckpointDir, "unsaved_steps", steps)
@@ -64,7 +64,7 @@ func (n *Node) finish() {
 // awaitRoom reports whether the client waits for room on the disk, because its last checkpoint could
 // not be saved. Without the wait, the user could not keep the final model by removing other files.
 func (n *Node) awaitRoom(now time.Time) bool {
-	p := &n.seat.parting
+	p := &n.seat.afterRun
 	if n.seat.leaving.begun() || p.over(now, n.FinalWait) || !n.saver.Hasten() {
 		return false
 	}
@@ -146,9 +146,9 @@ func finalOf(held *modelsync.Model, v *view) finalModel {
 	return modelUnrecorded
 }
 
-// parting is the client's work after the end of the run. If it was disconnected in the last epoch,
+// afterRun is the client's work after the end of the run. If it was disconnected in the last epoch,
 // it gets the final model. If it holds the final model, it stays for a while to serve it.
-type parting struct {
+type afterRun struct {
 	since time.Time                     // when the client saw that the run is finished
 	said  bool                          // the client has logged how the run ended
 	slow  bool                          // the client has logged that it waits for the disk
@@ -158,7 +158,7 @@ type parting struct {
 }
 
 // over reports whether this client has waited longer than wait.
-func (p *parting) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
+func (p *afterRun) over(now time.Time, wait time.Duration) bool { return now.Sub(p.since) > wait }
 
 // modelSyncTime returns the time limit for getting a model from a holder: the time that members have for
 // it before every epoch (warmup_time).
@@ -169,7 +169,7 @@ func (v *view) modelSyncTime() time.Duration {
 // joiners returns the number of clients that never became members, and that may be getting the final
 // model: they waited for the next epoch when the run ended. Some networks never report that such a
 // client has disconnected.
-func (p *parting) joiners(v *view) (here int) {
+func (p *afterRun) joiners(v *view) (here int) {
 	s := v.state
 	for i := range s.Pending {
 		_, member := s.Member(s.Pending[i].ID)
@@ -186,7 +186,7 @@ func (p *parting) joiners(v *view) (here int) {
 // report the final model, or that joined again after their report, as a restarted client does. A
 // client that came back and has disconnected again does not count. Ejected clients do not count
 // either, because they could keep all other clients from ending.
-func (p *parting) awaited(v *view) (away, here int) {
+func (p *afterRun) awaited(v *view) (away, here int) {
 	recorded := v.state.Model.Checkpoint.Digest
 	has := make(map[coordinator.ClientID]bool)
 	for _, c := range v.state.Reporters(v.state.Model.Checkpoint.Step) {
@@ -219,7 +219,7 @@ func (p *parting) awaited(v *view) (away, here int) {
 // wait for the model. A run that was closed early has no final model.
 func (n *Node) obtainFinal() bool {
 	s := n.run.state
-	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.parting.over(n.tasks.Now(), n.FinalWait) {
+	if !s.Model.Checkpoint.FromPeers() || n.run.closedEarly() || n.seat.afterRun.over(n.tasks.Now(), n.FinalWait) {
 		return false
 	}
 	n.obtainModel()
@@ -243,7 +243,7 @@ const shortestStay = time.Second
 
 // lingers reports whether this client stays for clients that need the final model. If this client was
 // disconnected itself at the end of the run, it relies on other clients to serve the model.
-func (p *parting) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
+func (p *afterRun) lingers(held finalModel, v *view, now time.Time, wait time.Duration) bool {
 	recorded := v.state.Model.Checkpoint
 	if wait < 0 || held != modelRecorded || !recorded.FromPeers() || v.closedEarly() {
 		return false

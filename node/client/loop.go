@@ -35,7 +35,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return fmt.Errorf("%w: Runtime is set, so call Step instead of Run", errInvalidOptions)
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	end := &farewell{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
+	end := &shutdown{own: own, saver: n.saver, points: &n.rounds.points, engine: &n.engine, log: n.report.log, interrupted: ctx.Done(), hangs: n.DiskHangs, leaves: n.Computes}
 	defer func() {
 		cancel()
 		if !end.close() {
@@ -54,13 +54,13 @@ func (n *Node) Run(ctx context.Context) error {
 	for n.end == nil {
 		select {
 		case <-interrupted:
-			if n.seat.parting.said {
+			if n.seat.afterRun.said {
 				return nil // it stayed only for other clients
 			}
 			interrupted = nil
 			n.seat.leaving.begin(n.LeaveTimeout)
 		case update, open := <-n.Backend.Updates():
-			if !open && n.seat.parting.said {
+			if !open && n.seat.afterRun.said {
 				return nil
 			}
 			if !open && n.seat.leaving.begun() {
@@ -159,7 +159,7 @@ func (n *Node) observe(u backend.Update) {
 	if !n.seat.greeted {
 		n.seat.greeted = true
 		n.seat.again = n.run.knownBefore()
-		n.seat.parting.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.seat.holds.newest().Step == 0
+		n.seat.afterRun.late = u.State.RunState == coordinator.Finished && !n.seat.again && n.seat.holds.newest().Step == 0
 		if lost := forgotten(n.folder(), u.State.Progress.Step); lost != "" {
 			n.report.log.Warn(lost)
 		}

@@ -376,7 +376,7 @@ func (n *Node) compareStarts(own wire.Head, msg announcement) {
 	n.report.log.Error("the run's host shows members different histories; this client stops and informs the other members", "step", own.Step)
 	wait, _ := n.tasks.Signal()
 	n.tasks.Spawn(func(ctx context.Context) func() {
-		ctx, cancel := n.tasks.WithTimeout(ctx, farewellTime)
+		ctx, cancel := n.tasks.WithTimeout(ctx, forkNoticeTime)
 		defer cancel()
 		_ = n.Network.Publish(ctx, own.AppendTo(nil)) // members that do not get this message get another member's
 		_ = wait(ctx)                                 // gives gossip time to deliver the message
@@ -395,8 +395,8 @@ func (v *view) fork(own wire.Head, msg announcement) error {
 	}
 }
 
-// farewellTime is how long a client stays to inform other members of a fork.
-const farewellTime = 2 * time.Second
+// forkNoticeTime is how long a client stays to inform other members of a fork.
+const forkNoticeTime = 2 * time.Second
 
 // fetchResults fetches results that are announced in unapplied rounds.
 func (n *Node) fetchResults() {

@@ -16,20 +16,20 @@ import (
 
 // seat manages this client's seat in the run.
 type seat struct {
-	greeted bool                   // the client has seen a state
-	origin  origin                 // the model that the run trains
-	told    coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
-	acked   time.Time              // when the newest accepted Join was sent, until a state shows it
-	asked   bool                   // this process has joined
-	again   bool                   // the next entry is a return: the model was lost, or the process restarted
-	check   *runCheck              // newest check; nil: none yet
-	waiting waiting                // reason for waiting that was logged last
-	parting parting                // after the end of the run
-	leaving leaving                // graceful leave
-	holds   holdings               // models that it can load by itself
-	lacking lacking                // the run's newest model, while it is not available
-	rejoin  *rejoin                // return to a running epoch
-	reveals reveals                // for the draws of the run
+	greeted  bool                   // the client has seen a state
+	origin   origin                 // the model that the run trains
+	told     coordinator.Checkpoint // the run's checkpoint at the newest accepted Join
+	acked    time.Time              // when the newest accepted Join was sent, until a state shows it
+	asked    bool                   // this process has joined
+	again    bool                   // the next entry is a return: the model was lost, or the process restarted
+	check    *runCheck              // newest check; nil: none yet
+	waiting  waiting                // reason for waiting that was logged last
+	afterRun afterRun               // after the end of the run
+	leaving  leaving                // graceful leave
+	holds    holdings               // models that it can load by itself
+	lacking  lacking                // the run's newest model, while it is not available
+	rejoin   *rejoin                // return to a running epoch
+	reveals  reveals                // for the draws of the run
 }
 
 // runCheck is the result of CheckRun for a definition of the run.

@@ -26,7 +26,7 @@ func TestNobodyWaitsForTheEjected(t *testing.T) {
 	s.Model.Checkpoint.Step = 7
 	s.Epoch.Clients[1].Report.Step = 7
 	v := &view{me: identity.ID(id(1)), state: s, peers: []backend.Peer{{ID: identity.ID(id(3))}, {ID: identity.ID(id(4))}}}
-	p := &parting{back: make(map[coordinator.ClientID]bool)}
+	p := &afterRun{back: make(map[coordinator.ClientID]bool)}
 	if away, here := p.awaited(v); away != 1 || here != 1 {
 		t.Errorf("waiting for %d absent and %d present members, want the withdrawn and the dropped one", away, here)
 	}

@@ -11,8 +11,8 @@ import (
 const closeTimeout = 5 * time.Second
 
 // endWithoutTheDisk ends the program closeTimeout after an interrupt, even if file operations still
-// block. Before
-// that, it calls last.
+// block. Before that, it calls
+// last.
 func endWithoutTheDisk(ctx context.Context, last func()) {
 	context.AfterFunc(ctx, func() {
 		time.Sleep(closeTimeout)

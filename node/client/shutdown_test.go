@@ -29,9 +29,9 @@ func (s *submissions) Submit(_ context.Context, a coordinator.Action) error {
 	return nil
 }
 
-// TestFarewell checks that a client that ends gives up its seat, also a seat that it has just
+// TestEndingClientGivesUpItsSeat checks that a client that ends gives up its seat, also a seat that it has just
 // requested, or a seat of its previous process.
-func TestFarewell(t *testing.T) {
+func TestEndingClientGivesUpItsSeat(t *testing.T) {
 	me := coordinator.ClientID{7}
 	tests := map[string]struct {
 		state *coordinator.State
