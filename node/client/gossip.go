@@ -44,7 +44,7 @@ type gossipReader struct {
 	tasks         *env.Tasks
 	network       env.Network
 	announcements env.Announcements
-	shelf         *exchange.Shelf
+	cache         *exchange.Cache
 	heard         chan announcement
 	misbehaved    func(peer identity.ID, detail string)
 	log           *slog.Logger
@@ -243,7 +243,7 @@ func (g *gossipReader) of(ctx context.Context, peer identity.ID, step uint32) ([
 	if err != nil {
 		return nil, err
 	}
-	raws = g.shelf.Unknown(step, raws) // verifying a signature is the most expensive part
+	raws = g.cache.Unknown(step, raws) // verifying a signature is the most expensive part
 	heard := make([]announcement, 0, len(raws))
 	for _, raw := range raws {
 		author, a, err := g.open(raw)

@@ -199,7 +199,7 @@ func (n *Node) reconcile() {
 		n.rounds.replica.findOtherModels(n.rounds.of[n.rounds.replica.epoch.startStep], n.run.state, n.report.log)
 	}
 	for step, rs := range n.rounds.of {
-		rs.Shelve(func(slot int, raws [][]byte) { n.store.Shelf.PutBatch(step, slot, len(rs.Slots), raws) })
+		rs.EachChanged(func(slot int, raws [][]byte) { n.store.Cache.PutBatch(step, slot, len(rs.Slots), raws) })
 	}
 	n.saver.SaveAgreed(n.run.state)
 	n.reportUpload()

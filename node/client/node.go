@@ -67,7 +67,7 @@ func New(o Options) (*Node, error) {
 	n.engine.reader = &reader{tasks: tasks, jobs: &n.engine.Jobs, data: o.Data, log: log, fail: n.fail, batches: make(map[assign.BatchID]*reading)}
 	n.actions = &submitter{tasks: tasks, backend: o.Backend, log: log, id: n.run.me, kinds: make(map[string]*pendingAction)}
 	n.gossip = &gossipReader{
-		tasks: tasks, network: o.Network, announcements: o.Announcements, shelf: n.store.Shelf,
+		tasks: tasks, network: o.Network, announcements: o.Announcements, cache: n.store.Cache,
 		heard: make(chan announcement, heardRoom), misbehaved: o.Misbehaved, log: log,
 	}
 	n.store.NeededBy(n.rounds.eachBlob)

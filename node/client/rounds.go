@@ -311,7 +311,7 @@ func (n *Node) closeRound(rs *roundState) {
 	step := rs.Round.Step
 	n.fetcher.StopRound(rs.Tally)
 	n.rounds.remove(step)
-	n.store.Shelf.DropRound(step)
+	n.store.Cache.DropRound(step)
 	n.store.Drop(rs.Blobs()...)
 }
 

@@ -20,9 +20,9 @@ import (
 
 var errNoHolder = errors.New("no holder has it")
 
-// shelfNetwork is a network whose blobs are in a map. If holders are asked, it waits for missing
+// blobNetwork is a network whose blobs are in a map. If holders are asked, it waits for missing
 // blobs.
-type shelfNetwork struct {
+type blobNetwork struct {
 	env.Network
 	forgetful bool // discards fetched blobs
 
@@ -31,14 +31,14 @@ type shelfNetwork struct {
 	dropped [][32]byte
 }
 
-func (s *shelfNetwork) Drop(hash [32]byte) {
+func (s *blobNetwork) Drop(hash [32]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropped = append(s.dropped, hash)
 	delete(s.blobs, hash)
 }
 
-func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
+func (s *blobNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, holders []identity.ID) ([]byte, error) {
 	s.mu.Lock()
 	data, held := s.blobs[hash]
 	s.mu.Unlock()
@@ -57,9 +57,9 @@ func (s *shelfNetwork) Fetch(ctx context.Context, hash [32]byte, size uint64, ho
 
 // roundNode returns a client with the tally of one finished round. All three witnesses hold the
 // given result of the first batch and nothing else.
-func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *shelfNetwork) {
+func roundNode(t *testing.T, holds tally.Commitment) (*Node, *roundState, *blobNetwork) {
 	t.Helper()
-	network := &shelfNetwork{blobs: map[[32]byte][]byte{}}
+	network := &blobNetwork{blobs: map[[32]byte][]byte{}}
 	n, err := New(Options{
 		Key: clienttest.Key(9), RunID: clienttest.RunID, Backend: &submissions{}, Network: network, Data: clienttest.Data{},
 		NewTrainer: func(context.Context, checkpoint.Snapshot, env.Definition) (env.Trainer, error) { return nil, nil },

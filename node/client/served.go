@@ -71,7 +71,7 @@ func (c *commitPoints) serve(v *view, models *modelsync.Models, store *exchange.
 	if running && !h.busy && h.narrow != s.Epoch.StartStep && commit.Step != 0 && h.failed != commit.Digest && c.holds(commit.Digest) && models.Shared(commit.Digest) == nil {
 		offered = commit.Digest
 	}
-	if !store.Shelf.Offer(offered) {
+	if !store.Cache.Offer(offered) {
 		return
 	}
 	h.busy = true
@@ -88,7 +88,7 @@ func (c *commitPoints) serve(v *view, models *modelsync.Models, store *exchange.
 				c.report.log.Warn("cannot share the intermediate checkpoint with a returning member", "step", commit.Step, "err", err)
 			case v.epoch() == epoch && h.narrow != s.Epoch.StartStep && (s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness) && models.Shared(m.Digest) == nil:
 				if len(h.lent) == maxLent {
-					i := max(0, slices.IndexFunc(h.lent, func(l lent) bool { return !store.Shelf.Taken(l.digest) }))
+					i := max(0, slices.IndexFunc(h.lent, func(l lent) bool { return !store.Cache.Taken(l.digest) }))
 					models.Unshare(h.lent[i].digest, s.Model.Checkpoint.Digest)
 					h.lent = slices.Delete(h.lent, i, i+1)
 				}

@@ -73,7 +73,7 @@ func (m *Models) Holds(c coordinator.Checkpoint) bool {
 
 // Share lets peers fetch a model. recorded is the digest of the run's checkpoint.
 func (m *Models) Share(model *Model, recorded [32]byte) {
-	m.store.Shelf.PutManifest(model.Digest, model.Manifest)
+	m.store.Cache.PutManifest(model.Digest, model.Manifest)
 	m.shares = append(slices.DeleteFunc(m.shares, func(other *Model) bool { return other.Digest == model.Digest }), model)
 	m.DropOld(recorded)
 }
@@ -140,7 +140,7 @@ func (m *Models) keepShares(keep func(*Model) bool) {
 	m.shares = slices.DeleteFunc(slices.Clone(old), func(model *Model) bool { return !keep(model) })
 	for _, model := range old {
 		if !slices.Contains(m.shares, model) {
-			m.store.Shelf.DropManifest(model.Digest)
+			m.store.Cache.DropManifest(model.Digest)
 			m.store.Drop(model.Blobs...)
 		}
 	}

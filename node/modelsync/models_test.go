@@ -47,7 +47,7 @@ func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
 // are dropped when a different model is needed.
 func TestPartsOfOneModelAreKept(t *testing.T) {
 	c := newRig(t)
-	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
+	c.theirs.Cache.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
 	config := c.after.Files[0].Data
 	hash, err := c.peer.Put(config)
 	c.must(err)
@@ -66,7 +66,7 @@ func TestPartsOfOneModelAreKept(t *testing.T) {
 	c.check(a)
 
 	c = newRig(t)
-	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
+	c.theirs.Cache.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
 	_, err = c.peer.Put(config)
 	c.must(err)
 	if _, err := c.obtain(); err == nil || !kept() {

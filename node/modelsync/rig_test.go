@@ -175,7 +175,7 @@ func (c *rig) resultsAt(rounds []exchange.AppliedRound) {
 // modelAt makes the peer hold the run's model.
 func (c *rig) modelAt() {
 	c.t.Helper()
-	c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
+	c.theirs.Cache.PutManifest(digestOf(c.after), c.after.Manifest().Encode())
 	c.must((&Model{}).Publish(c.t.Context(), c.options.Tasks, Idle, c.peer.Lend, c.after))
 }
 

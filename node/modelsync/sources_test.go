@@ -48,8 +48,8 @@ func TestSourcesFallBack(t *testing.T) {
 			c.rounds[0].Results[0].Size = 2 * bulk
 			c.resultsAt(c.rounds)
 		}, peers}, "peers", true},
-		"a manifest whose parts are gone": {[]func(*rig){func(c *rig) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.after.Manifest().Encode()) }, archive}, "archive", false},
-		"another manifest":                {[]func(*rig){func(c *rig) { c.theirs.Shelf.PutManifest(digestOf(c.after), c.wrong.Manifest().Encode()) }, archive}, "archive", false},
+		"a manifest whose parts are gone": {[]func(*rig){func(c *rig) { c.theirs.Cache.PutManifest(digestOf(c.after), c.after.Manifest().Encode()) }, archive}, "archive", false},
+		"another manifest":                {[]func(*rig){func(c *rig) { c.theirs.Cache.PutManifest(digestOf(c.after), c.wrong.Manifest().Encode()) }, archive}, "archive", false},
 		"other models in archives":        {[]func(*rig){func(c *rig) { c.archived(c.wrong, c.before, c.after) }}, "archive", false},
 		"only other models in archives":   {[]func(*rig){func(c *rig) { c.archived(c.wrong, c.before) }}, "", false},
 	} {

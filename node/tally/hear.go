@@ -63,7 +63,7 @@ func (t *Tally) Hear(author identity.ID, a wire.ResultAnnouncement, raw []byte) 
 			}
 		}
 	}
-	s.unshelved, t.unshelved = true, true
+	s.changed, t.changed = true, true
 	t.changes++
 	t.unfetched++
 	s.Candidates = append(s.Candidates, &Candidate{Commitment: a.Blob, Size: a.Size, Replica: a.Replica, raw: raw, InTime: !t.Final})

@@ -61,7 +61,7 @@ type Slot struct {
 	// meaningless for the round.
 	OptimizerSince uint32
 
-	unshelved bool // the announcements that peers can request are out of date
+	changed bool // the announcements that peers can request are out of date
 }
 
 // Tally contains everything known about one round. Only one goroutine may use it.
@@ -80,7 +80,7 @@ type Tally struct {
 	newest    *Candidate // newest held candidate
 	changes   int        // number of changes to known and held results; Decide depends on these and the witnesses only
 	unfetched int        // candidates in state Announced
-	unshelved bool
+	changed   bool
 	displaced []*Candidate
 	judged    judgement
 	voices    voices
@@ -172,7 +172,7 @@ func (t *Tally) Hold(s *Slot, c *Candidate, size uint32) {
 	c.Size = size
 	t.changes++
 	if len(s.Candidates) > 1 { // it may be preferred now
-		s.unshelved, t.unshelved = true, true
+		s.changed, t.changed = true, true
 	}
 }
 
@@ -272,16 +272,16 @@ func (s *Slot) Two() (first, second []byte) {
 	return s.Candidates[0].raw, s.Candidates[1].raw
 }
 
-// Shelve calls put for each batch whose signed announcements for peers have changed since the last
+// EachChanged calls put for each batch whose signed announcements for peers have changed since the last
 // call. The preferred announcement is the first.
-func (t *Tally) Shelve(put func(slot int, raws [][]byte)) {
-	if !t.unshelved {
+func (t *Tally) EachChanged(put func(slot int, raws [][]byte)) {
+	if !t.changed {
 		return
 	}
-	t.unshelved = false
+	t.changed = false
 	for i := range t.Slots {
-		if s := &t.Slots[i]; s.unshelved {
-			s.unshelved = false
+		if s := &t.Slots[i]; s.changed {
+			s.changed = false
 			put(i, t.announcements(s))
 		}
 	}

@@ -60,8 +60,8 @@ func (s *Store) take(key flightKey) (*partial, error) {
 	return p, nil
 }
 
-// shelve keeps an incomplete partial for later fetches. The caller must hold s.mu.
-func (s *Store) shelve(p *partial) {
+// keepPartial keeps an incomplete partial for later fetches. The caller must hold s.mu.
+func (s *Store) keepPartial(p *partial) {
 	s.partials[p.key] = p
 	p.place = p.room.add(func() { s.discard(p) }, cost(p.key.size))
 }
@@ -91,7 +91,7 @@ func (s *Store) setAside(p *partial) {
 	if p.path != "" && p.broken == nil { // the file has the data
 		p.data, p.missing, p.restored, p.memory = nil, nil, 0, sync.Once{}
 	}
-	s.shelve(p)
+	s.keepPartial(p)
 }
 
 // isEmpty reports whether no data has been verified.

@@ -8,10 +8,10 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers checks the order of an answer. It also
+// TestCacheSendsTheFirstResultOfEveryBatchFirst checks the order of an answer. It also
 // changes a batch after a request for it.
-func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
-	s := newShelf()
+func TestCacheSendsTheFirstResultOfEveryBatchFirst(t *testing.T) {
+	s := newCache()
 	for _, test := range []struct {
 		index int
 		batch string
@@ -36,8 +36,8 @@ func TestShelfAnswersWithTheFirstOfEveryBatchBeforeOthers(t *testing.T) {
 	}
 }
 
-func TestShelfKnowsWhatItHolds(t *testing.T) {
-	s := newShelf()
+func TestCacheSkipsVerifiedAnnouncements(t *testing.T) {
+	s := newCache()
 	raws := func() [][]byte { return [][]byte{[]byte("a"), []byte("b"), []byte("c")} }
 	if got := s.Unknown(7, raws()); len(got) != 3 {
 		t.Errorf("%q for a round that is not held", got)
@@ -57,8 +57,8 @@ func TestShelfKnowsWhatItHolds(t *testing.T) {
 	}
 }
 
-func TestShelf(t *testing.T) {
-	s := newShelf()
+func TestCacheAnswersRequests(t *testing.T) {
+	s := newCache()
 	s.PutBatch(7, 1, 3, [][]byte{[]byte("x")})
 	s.PutManifest([32]byte{9}, []byte("manifest"))
 	ask := func(answer func(request []byte) ([]byte, error), request []byte) error {
@@ -91,10 +91,10 @@ func TestShelf(t *testing.T) {
 	}
 }
 
-// TestShelfOffersAModel checks that the cache reports a request for a missing model, and only for
+// TestCacheReportsRequestsForAnOfferedModel checks that the cache reports a request for a missing model, and only for
 // that model.
-func TestShelfOffersAModel(t *testing.T) {
-	s, offered, other := newShelf(), [32]byte{1}, [32]byte{2}
+func TestCacheReportsRequestsForAnOfferedModel(t *testing.T) {
+	s, offered, other := newCache(), [32]byte{1}, [32]byte{2}
 	ask := func(digest [32]byte) error {
 		_, err := s.answerModel(t.Context(), identity.ID{}, digest[:])
 		return err

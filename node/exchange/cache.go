@@ -10,19 +10,19 @@ import (
 	"github.com/psyche-go/psyche/base/identity"
 )
 
-// Shelf contains the announcements and manifests that peers may request. The loop fills it, and the
+// Cache contains the announcements and manifests that peers may request. The loop fills it, and the
 // network's goroutines read it.
-type Shelf struct {
+type Cache struct {
 	mu        sync.Mutex
-	rounds    map[uint32]*shelved // by step
-	manifests map[[32]byte][]byte // digest → encoded manifest
-	offered   [32]byte            // digest of a model that is published once a peer requests it; zero: none
-	wanted    bool                // a peer has requested it
-	taken     map[[32]byte]bool   // manifests that a peer has requested
+	rounds    map[uint32]*cachedRound // by step
+	manifests map[[32]byte][]byte     // digest → encoded manifest
+	offered   [32]byte                // digest of a model that is published once a peer requests it; zero: none
+	wanted    bool                    // a peer has requested it
+	taken     map[[32]byte]bool       // manifests that a peer has requested
 }
 
-// shelved contains the announcements of a round.
-type shelved struct {
+// cachedRound contains the announcements of a round.
+type cachedRound struct {
 	slots   [][][]byte // per batch, signed announcements, preferred first
 	encoded []byte     // nil: not encoded since the last change
 	known   map[string]struct{}
@@ -30,7 +30,7 @@ type shelved struct {
 
 // encode returns the encoded announcements. The preferred announcement of every batch precedes all
 // others, because a peer keeps only the first tally.MaxCandidates of a batch while the round runs.
-func (s *shelved) encode() []byte {
+func (s *cachedRound) encode() []byte {
 	if s.encoded != nil {
 		return s.encoded
 	}
@@ -44,19 +44,19 @@ func (s *shelved) encode() []byte {
 	return s.encoded
 }
 
-// newShelf returns an empty shelf.
-func newShelf() *Shelf {
-	return &Shelf{rounds: make(map[uint32]*shelved), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
+// newCache returns an empty cache.
+func newCache() *Cache {
+	return &Cache{rounds: make(map[uint32]*cachedRound), manifests: make(map[[32]byte][]byte), taken: make(map[[32]byte]bool)}
 }
 
 // PutBatch replaces the announcements of one batch of a round. The round has count batches, and index
 // is the position of this batch.
-func (s *Shelf) PutBatch(step uint32, index, count int, raws [][]byte) {
+func (s *Cache) PutBatch(step uint32, index, count int, raws [][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	round := s.rounds[step]
 	if round == nil {
-		round = &shelved{slots: make([][][]byte, count), known: make(map[string]struct{}, count)}
+		round = &cachedRound{slots: make([][][]byte, count), known: make(map[string]struct{}, count)}
 		s.rounds[step] = round
 	}
 	for _, raw := range round.slots[index] {
@@ -69,7 +69,7 @@ func (s *Shelf) PutBatch(step uint32, index, count int, raws [][]byte) {
 }
 
 // Unknown returns raws without the announcements of the round that were verified before.
-func (s *Shelf) Unknown(step uint32, raws [][]byte) [][]byte {
+func (s *Cache) Unknown(step uint32, raws [][]byte) [][]byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	round := s.rounds[step]
@@ -83,21 +83,21 @@ func (s *Shelf) Unknown(step uint32, raws [][]byte) [][]byte {
 }
 
 // DropRound forgets a round.
-func (s *Shelf) DropRound(step uint32) {
+func (s *Cache) DropRound(step uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.rounds, step)
 }
 
 // PutManifest makes a manifest available under its digest.
-func (s *Shelf) PutManifest(digest [32]byte, manifest []byte) {
+func (s *Cache) PutManifest(digest [32]byte, manifest []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.manifests[digest] = manifest
 }
 
 // DropManifest removes a manifest.
-func (s *Shelf) DropManifest(digest [32]byte) {
+func (s *Cache) DropManifest(digest [32]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.manifests, digest)
@@ -106,7 +106,7 @@ func (s *Shelf) DropManifest(digest [32]byte) {
 
 // Taken reports whether a peer requested the manifest since it was added. Such a peer may be
 // fetching the model.
-func (s *Shelf) Taken(digest [32]byte) bool {
+func (s *Cache) Taken(digest [32]byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.taken[digest]
@@ -114,7 +114,7 @@ func (s *Shelf) Taken(digest [32]byte) bool {
 
 // Offer sets the digest of a model that the client holds but has not published yet, because hashing
 // it takes long; zero: none. It reports whether a peer has requested that model.
-func (s *Shelf) Offer(digest [32]byte) (wanted bool) {
+func (s *Cache) Offer(digest [32]byte) (wanted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.offered != digest {
@@ -123,7 +123,7 @@ func (s *Shelf) Offer(digest [32]byte) (wanted bool) {
 	return s.wanted
 }
 
-func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+func (s *Cache) answerRound(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != roundRequestSize {
 		return nil, fmt.Errorf("%w: request for a round has %d bytes, want %d", errMalformed, len(request), roundRequestSize)
 	}
@@ -137,7 +137,7 @@ func (s *Shelf) answerRound(_ context.Context, _ identity.ID, request []byte) ([
 	return round.encode(), nil
 }
 
-func (s *Shelf) answerModel(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
+func (s *Cache) answerModel(_ context.Context, _ identity.ID, request []byte) ([]byte, error) {
 	if len(request) != modelRequestSize {
 		return nil, fmt.Errorf("%w: request for a model has %d bytes, want %d", errMalformed, len(request), modelRequestSize)
 	}
