@@ -1,4 +1,4 @@
-package parcel
+package modelarchive
 
 import (
 	"context"
@@ -21,23 +21,23 @@ const (
 	maxFiles = 1 << 12
 	hashSize = 32
 
-	// MaxSize is the maximum size of a parcel in bytes. Larger models must come from the Hub or a
+	// MaxSize is the maximum size of a model archive in bytes. Larger models must come from the Hub or a
 	// bucket.
 	MaxSize = 16 << 30
 )
 
-// errParcel means that bytes are not a model archive.
-var errParcel = errors.New("invalid model archive")
+// errArchive means that bytes are not a model archive.
+var errArchive = errors.New("invalid model archive")
 
-// file is one file of a parcel.
+// file is one file of a model archive.
 type file struct {
 	name string
 	size int64
 	hash [hashSize]byte
 }
 
-// Parcel is a model archive of a folder. It opens a file only while reading the file.
-type Parcel struct {
+// Archive is a model archive of a folder. It opens a file only while reading the file.
+type Archive struct {
 	dir   string
 	head  []byte
 	files []file
@@ -46,9 +46,9 @@ type Parcel struct {
 	parameters uint64
 }
 
-// Open returns the parcel of a folder. It reads the whole folder once, to check that it is a valid
+// Open returns the model archive of a folder. It reads the whole folder once, to check that it is a valid
 // model, and to compute the hashes of its files. watch is called with the progress; it may be nil.
-func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Parcel, error) {
+func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Archive, error) {
 	if _, err := os.Stat(filepath.Join(dir, checkpoint.ConfigFile)); err != nil {
 		return nil, fmt.Errorf("%w; a model folder has config.json and model.safetensors", err)
 	}
@@ -63,7 +63,7 @@ func Open(ctx context.Context, dir string, watch checkpoint.Watch) (*Parcel, err
 	entries = slices.DeleteFunc(entries, func(entry os.DirEntry) bool {
 		return !checkpoint.IsPart(entry.Name()) || entry.Name() == checkpoint.FactsFile
 	})
-	p := &Parcel{dir: dir, parameters: parameters}
+	p := &Archive{dir: dir, parameters: parameters}
 	reading := reader{ctx: ctx, watch: watch}
 	for _, entry := range entries {
 		if info, err := entry.Info(); err == nil { // otherwise opening it returns the error
@@ -121,7 +121,7 @@ func (r *reader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (p *Parcel) appendHead(b []byte) []byte {
+func (p *Archive) appendHead(b []byte) []byte {
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(p.files)))
 	for _, f := range p.files {
@@ -133,14 +133,14 @@ func (p *Parcel) appendHead(b []byte) []byte {
 	return b
 }
 
-// Size returns the size of the parcel in bytes.
-func (p *Parcel) Size() int64 { return p.size }
+// Size returns the size of the model archive in bytes.
+func (p *Archive) Size() int64 { return p.size }
 
 // Parameters returns the number of parameters of the model.
-func (p *Parcel) Parameters() uint64 { return p.parameters }
+func (p *Archive) Parameters() uint64 { return p.parameters }
 
 // ReadAt implements io.ReaderAt.
-func (p *Parcel) ReadAt(b []byte, offset int64) (n int, err error) {
+func (p *Archive) ReadAt(b []byte, offset int64) (n int, err error) {
 	start := int64(len(p.head))
 	if offset < start {
 		n = copy(b, p.head[offset:])
@@ -162,7 +162,7 @@ func (p *Parcel) ReadAt(b []byte, offset int64) (n int, err error) {
 }
 
 // readFile fills b from an offset of a file.
-func (p *Parcel) readFile(name string, b []byte, offset int64) error {
+func (p *Archive) readFile(name string, b []byte, offset int64) error {
 	content, err := os.Open(filepath.Join(p.dir, name))
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (p *Parcel) readFile(name string, b []byte, offset int64) error {
 	return errors.Join(err, content.Close())
 }
 
-// Unpack reads a parcel to its end and makes its folder, which appears in one step. The error wraps
+// Unpack reads a model archive to its end and makes its folder, which appears in one step. The error wraps
 // diskspace.ErrTooLittle, before a file is written, if the files do not fit.
 func Unpack(r io.Reader, dir string) error { return unpack(r, dir, diskspace.Of) }
 
@@ -194,10 +194,10 @@ func unpack(r io.Reader, dir string, probe diskspace.Probe) error {
 			}
 		}
 		if n, err := io.CopyN(io.Discard, r, 1); n > 0 || !errors.Is(err, io.EOF) {
-			return errors.Join(fmt.Errorf("%w: data after the last file", errParcel), err)
+			return errors.Join(fmt.Errorf("%w: data after the last file", errArchive), err)
 		}
 		if _, err := checkpoint.CheckDir(temporary); err != nil {
-			return fmt.Errorf("%w: %w", errParcel, err)
+			return fmt.Errorf("%w: %w", errArchive, err)
 		}
 		return nil
 	})
@@ -212,7 +212,7 @@ func readHead(r io.Reader) ([]file, error) {
 	}
 	count := int(binary.LittleEndian.Uint16(start[len(magic):]))
 	if string(start[:len(magic)]) != magic || count > maxFiles {
-		return nil, fmt.Errorf("%w: invalid header %q", errParcel, start)
+		return nil, fmt.Errorf("%w: invalid header %q", errArchive, start)
 	}
 	var files []file
 	total := int64(0)
@@ -222,10 +222,10 @@ func readHead(r io.Reader) ([]file, error) {
 			return nil, err
 		}
 		if len(files) > 0 && f.name <= files[len(files)-1].name {
-			return nil, fmt.Errorf("%w: file %q is not in name order", errParcel, f.name)
+			return nil, fmt.Errorf("%w: file %q is not in name order", errArchive, f.name)
 		}
 		if total += f.size; total > MaxSize {
-			return nil, fmt.Errorf("%w: more than %d bytes in total", errParcel, int64(MaxSize))
+			return nil, fmt.Errorf("%w: more than %d bytes in total", errArchive, int64(MaxSize))
 		}
 		files = append(files, f)
 	}
@@ -244,10 +244,10 @@ func readEntry(r io.Reader) (f file, err error) {
 	name, numbers := string(rest[:length[0]]), rest[length[0]:]
 	size := binary.LittleEndian.Uint64(numbers)
 	if !checkpoint.IsPart(name) || name == checkpoint.FactsFile {
-		return f, fmt.Errorf("%w: unexpected file %q", errParcel, name)
+		return f, fmt.Errorf("%w: unexpected file %q", errArchive, name)
 	}
 	if size > MaxSize {
-		return f, fmt.Errorf("%w: file %s is too large: %d bytes", errParcel, name, size)
+		return f, fmt.Errorf("%w: file %s is too large: %d bytes", errArchive, name, size)
 	}
 	return file{name, int64(size), [hashSize]byte(numbers[8:])}, nil
 }
@@ -270,7 +270,7 @@ func (f file) write(r io.Reader, dir string) error {
 		return fmt.Errorf("get %s: %w", f.name, err)
 	}
 	if [hashSize]byte(hash.Sum(nil)) != f.hash {
-		return fmt.Errorf("%w: %s does not match its hash; the host may have replaced the model; run the command again", errParcel, f.name)
+		return fmt.Errorf("%w: %s does not match its hash; the host may have replaced the model; run the command again", errArchive, f.name)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
-// Package parcel implements model archives: the folder of a model as one sequence of bytes, with
+// Package modelarchive implements model archives: the folder of a model as one sequence of bytes, with
 // random access. The host of a run sends clients the first model of the run in this form.
 //
-// Open makes a Parcel from a folder without loading it. Unpack writes the folder from a stream,
+// Open makes an Archive from a folder without loading it. Unpack writes the folder from a stream,
 // verifies every file, and puts the files in place atomically. The bytes are
 //
 //	psyche-model-1\n
@@ -11,4 +11,4 @@
 //
 // with little-endian integers. The archive has only files that belong to a checkpoint, in ascending
 // order of names.
-package parcel
+package modelarchive

@@ -1,4 +1,4 @@
-package parcel
+package modelarchive
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"github.com/psyche-go/psyche/files/checkpoint"
 )
 
-// parcelOf packs arbitrary files, as a malicious host can.
-func parcelOf(names []string, contents ...[]byte) []byte {
+// archiveOf packs arbitrary files, as a malicious host can.
+func archiveOf(names []string, contents ...[]byte) []byte {
 	b := append([]byte(magic), byte(len(names)), byte(len(names)>>8))
 	for i, name := range names {
 		hash := blake3.Sum256(contents[i])
@@ -36,13 +36,13 @@ func TestUnpackWantsAModelThatCanBeRead(t *testing.T) {
 	}
 	config, weights := read("config.json"), read("model.safetensors")
 	for name, packed := range map[string][]byte{
-		"no config":      parcelOf([]string{"model.safetensors"}, weights),
-		"another config": parcelOf([]string{"config.json", "model.safetensors"}, []byte("{}"), weights),
-		"no weights":     parcelOf([]string{"config.json"}, config),
-		"another shape":  parcelOf([]string{"config.json", "model.safetensors"}, bytes.Replace(config, []byte(`"vocab_size":2`), []byte(`"vocab_size":9`), 1), weights),
-		"shards that are not there": parcelOf([]string{"config.json", "model.safetensors.index.json"}, config,
+		"no config":      archiveOf([]string{"model.safetensors"}, weights),
+		"another config": archiveOf([]string{"config.json", "model.safetensors"}, []byte("{}"), weights),
+		"no weights":     archiveOf([]string{"config.json"}, config),
+		"another shape":  archiveOf([]string{"config.json", "model.safetensors"}, bytes.Replace(config, []byte(`"vocab_size":2`), []byte(`"vocab_size":9`), 1), weights),
+		"shards that are not there": archiveOf([]string{"config.json", "model.safetensors.index.json"}, config,
 			[]byte(`{"weight_map":{"model.norm.weight":"model-00001-of-00001.safetensors"}}`)),
-		"another index": parcelOf([]string{"config.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json"}, config, weights,
+		"another index": archiveOf([]string{"config.json", "model-00001-of-00001.safetensors", "model.safetensors.index.json"}, config, weights,
 			[]byte(`{"weight_map":{"a":"model-00001-of-00001.safetensors"}}`)),
 	} {
 		got := filepath.Join(t.TempDir(), "got")
@@ -52,7 +52,7 @@ func TestUnpackWantsAModelThatCanBeRead(t *testing.T) {
 		}
 	}
 	got := filepath.Join(t.TempDir(), "got")
-	if err := Unpack(bytes.NewReader(parcelOf([]string{"config.json", "model.safetensors"}, config, weights)), got); err != nil {
+	if err := Unpack(bytes.NewReader(archiveOf([]string{"config.json", "model.safetensors"}, config, weights)), got); err != nil {
 		t.Error(err)
 	}
 }
