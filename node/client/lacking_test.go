@@ -54,7 +54,7 @@ func TestRestartWithAnOlderModel(t *testing.T) {
 					t.Fatal(err)
 				}
 				if test.copied {
-					if err := os.Rename(f.Checkpoint(older), f.Commit(older)); err != nil {
+					if err := os.Rename(f.Checkpoint(older), f.Intermediate(older)); err != nil {
 						t.Fatal(err)
 					}
 				}

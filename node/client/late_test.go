@@ -144,16 +144,16 @@ func TestDiskThatComesLate(t *testing.T) {
 			tasks.Runtime = disk
 			tasks.Work, cancel = context.WithCancel(t.Context())
 			f := keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}
-			points := &commitPoints{tasks: tasks, jobs: &core.Jobs{}, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
+			points := &intermediates{tasks: tasks, jobs: &core.Jobs{}, folder: f, report: &reporter{log: slog.New(slog.DiscardHandler)}, model: 1}
 			s := &coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}, Progress: coordinator.Progress{Step: 9}}
-			point := func(step uint32) commitPoint {
+			point := func(step uint32) intermediate {
 				model := clienttest.Model()
 				model.Step = step
 				digest := model.Manifest().Digest()
-				return commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: digest}, copy: &model, facts: checkpoint.Facts{RunID: f.RunID, Step: step, Digest: hexOf(digest)}}
+				return intermediate{Recorded: coordinator.Recorded{Step: step, Digest: digest}, copy: &model, facts: checkpoint.Facts{RunID: f.RunID, Step: step, Digest: hexOf(digest)}}
 			}
 			write := func(step uint32) {
-				if p := point(step); f.SaveCommit(*p.copy, p.facts) != nil {
+				if p := point(step); f.SaveIntermediate(*p.copy, p.facts) != nil {
 					t.Fatal("the model was not written")
 				}
 			}
@@ -174,7 +174,7 @@ func TestDiskThatComesLate(t *testing.T) {
 			time.Sleep(3 * diskTimeout)
 			synctest.Wait()
 			for step, want := range map[uint32]bool{1: late > 0, 3: true, 6: late > 0} {
-				if _, err := f.Commits().Digest(step); (err == nil) != want {
+				if _, err := f.Intermediates().Digest(step); (err == nil) != want {
 					t.Errorf("%v late: the folder of step %d exists: %v", late, step, err == nil)
 				}
 			}

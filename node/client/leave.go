@@ -197,7 +197,7 @@ func (v *view) onlyHolder() bool {
 type holdings struct {
 	run    *view
 	models *modelsync.Models
-	points *commitPoints
+	points *intermediates
 	saver  *keep.Saver
 }
 

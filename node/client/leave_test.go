@@ -296,7 +296,7 @@ func TestLeavingTakesLongerForLargeModels(t *testing.T) {
 		tasks := &env.Tasks{Runtime: own}
 		for size, want := range map[int]time.Duration{1: 5 * time.Second, 20 * slowHash: 20 * time.Second, 1 << 40: longestLeave} {
 			s := &coordinator.State{}
-			rounds := &roundStates{points: commitPoints{busy: true, size: size}}
+			rounds := &roundStates{points: intermediates{busy: true, size: size}}
 			l := &leaving{run: &view{state: s}, rounds: rounds, engine: &engine{tasks: tasks}, models: &modelsync.Models{}, report: &reporter{log: slog.New(slog.DiscardHandler)}}
 			l.since = time.Now()
 			l.until = l.since.Add(5 * time.Second)

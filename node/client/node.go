@@ -89,7 +89,7 @@ func New(o Options) (*Node, error) {
 		models: n.models, store: n.store, blobs: o.Network, report: n.report,
 	}
 	n.seat.rejoin = &rejoin{engine: &n.engine, models: n.models, store: n.store, auditor: n.auditor, report: n.report}
-	n.rounds.points = commitPoints{tasks: tasks, jobs: &n.engine.Jobs, folder: o.folder(), report: n.report, large: n.models.Large}
+	n.rounds.points = intermediates{tasks: tasks, jobs: &n.engine.Jobs, folder: o.folder(), report: n.report, large: n.models.Large}
 	n.saver = keep.NewSaver(keep.Options{
 		Folder: o.folder(), Keep: o.KeepCheckpoints, Saved: o.Saved, MakeRoom: o.MakeRoom, Tasks: tasks, Emit: n.report.emit, Log: log,
 		InPlace: func(digest [32]byte, dir string) {

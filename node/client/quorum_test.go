@@ -58,7 +58,7 @@ func (n needed) run(t *testing.T) (w *world, members []*member, took time.Durati
 		members = append(members, w.launch(i, change(i)))
 	}
 	w.reach(n.round, coordinator.RoundTrain)
-	w.until("its commit point", func(s *coordinator.State) bool {
+	w.until("its intermediate checkpoint", func(s *coordinator.State) bool {
 		return s.Epoch.Commit.Step >= n.round-n.lag || s.Progress.Step > n.round
 	})
 	s := w.host.State()
@@ -179,10 +179,10 @@ func (n slowParts) Fetch(ctx context.Context, hash [32]byte, size uint64, holder
 	return n.Network.Fetch(ctx, hash, size, holders)
 }
 
-// TestSupersededCommitPointStays checks a member on a slow link that fetches an intermediate
+// TestSupersededIntermediateCheckpointStays checks a member on a slow link that fetches an intermediate
 // checkpoint while other members take newer checkpoints. The checkpoint that is being fetched stays
 // available, even if a different member requests a newer one.
-func TestSupersededCommitPointStays(t *testing.T) {
+func TestSupersededIntermediateCheckpointStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(5)
 		config.RoundsPerEpoch, config.TotalSteps = 40, 40

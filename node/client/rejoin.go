@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	maxRejoins     = 5                     // attempts to return to a running epoch from its first model
-	maxCommitTries = 2 * len(commitPauses) // attempts before that to start from an intermediate checkpoint, two for each checkpoint
-	askedHolders   = 3                     // members asked for the model; few, because each of them reads and hashes it
+	maxRejoins           = 5                           // attempts to return to a running epoch from its first model
+	maxIntermediateTries = 2 * len(intermediatePauses) // attempts before that to start from an intermediate checkpoint, two for each checkpoint
+	askedHolders         = 3                           // members asked for the model; few, because each of them reads and hashes it
 
 	// commitTimeout is the time limit of the first request for a manifest. It is short, so that
 	// silent dishonest members cost little time. It doubles for later attempts, in case honest
@@ -26,10 +26,10 @@ const (
 	commitTimeout = time.Second
 )
 
-// commitPauses are the pauses between the two attempts to get an intermediate checkpoint. In the pause,
+// intermediatePauses are the pauses between the two attempts to get an intermediate checkpoint. In the pause,
 // a holder can read the checkpoint from its disk. If a holder has replaced the checkpoint by a newer
 // one, later attempts request the newer one.
-var commitPauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
+var intermediatePauses = [...]time.Duration{600 * time.Millisecond, 1200 * time.Millisecond, 4800 * time.Millisecond}
 
 // rejoin is a client's return to the rounds of an epoch. The client starts from the epoch's newest
 // intermediate checkpoint. If there is none, or it is not available, it starts from the model that the
@@ -175,11 +175,11 @@ func (n *Node) beginning() *modelsync.Model {
 	if r.begins(n.models.Held) {
 		return n.models.Held
 	}
-	if s.Epoch.Commit.Step != 0 && r.tries < maxCommitTries {
+	if s.Epoch.Commit.Step != 0 && r.tries < maxIntermediateTries {
 		if r.tries%2 == 0 || r.commit.Step == 0 { // otherwise ask the same members again, which may have it ready now
 			r.commit, r.holders = s.Epoch.Commit, n.run.holders(s.Epoch.Commit.Step)
 		}
-		r.obtainCommit(&n.run, &n.rounds.points, n.obtained)
+		r.obtainIntermediate(&n.run, &n.rounds.points, n.obtained)
 		return nil
 	}
 	r.commit = coordinator.Recorded{}
@@ -190,10 +190,10 @@ func (n *Node) beginning() *modelsync.Model {
 	return n.models.Held
 }
 
-// obtainCommit gets the intermediate checkpoint being tried. It uses this client's own copy, or an older
+// obtainIntermediate gets the intermediate checkpoint being tried. It uses this client's own copy, or an older
 // checkpoint and the results counted since then, or asks members that hold it. The model is accepted
 // only with the digest that a quorum reported. obtained is called with the result.
-func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*modelsync.Attempt, error, bool)) {
+func (r *rejoin) obtainIntermediate(v *view, points *intermediates, obtained func(*modelsync.Attempt, error, bool)) {
 	s := v.state
 	commit, limit := r.commit, time.Duration(s.Config.WarmupTime)*time.Millisecond
 	definition := v.definition()
@@ -215,15 +215,15 @@ func (r *rejoin) obtainCommit(v *view, points *commitPoints, obtained func(*mode
 	}, func(f failure) { obtained(a, f.err, f.cancelled) }, nil)
 }
 
-// obtained handles the result of obtainCommit.
-func (r *rejoin) obtained(m *modelsync.Model, points *commitPoints, err error, cancelled bool) {
+// obtained handles the result of obtainIntermediate.
+func (r *rejoin) obtained(m *modelsync.Model, points *intermediates, err error, cancelled bool) {
 	switch {
 	case cancelled:
 	case err != nil:
 		if r.tries++; r.tries%2 == 1 { // give the asked members time to prepare it
-			r.notBefore = r.engine.tasks.Now().Add(commitPauses[r.tries/2])
+			r.notBefore = r.engine.tasks.Now().Add(intermediatePauses[r.tries/2])
 		}
-		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxCommitTries, "err", err)
+		r.report.log.Info("intermediate checkpoint of the running epoch unavailable", "step", r.commit.Step, "will_retry", r.tries < maxIntermediateTries, "err", err)
 	default:
 		points.add(m)
 	}

@@ -179,7 +179,7 @@ type roundStates struct {
 	steps      []uint32               // ascending; replaced, never modified in place
 	early      []announcement         // for rounds that have not started here
 	earlyBytes int                    // bytes of the results in early
-	points     commitPoints           // intermediate checkpoints
+	points     intermediates          // intermediate checkpoints
 	applier    applier
 	taker      taker
 }

@@ -58,7 +58,7 @@ func (h *servedModels) end(models *modelsync.Models, recorded [32]byte, over fun
 
 // serve shares the run's intermediate checkpoint when a member requests it, and stops sharing it
 // later.
-func (c *commitPoints) serve(v *view, models *modelsync.Models, store *exchange.Store, network env.Network) {
+func (c *intermediates) serve(v *view, models *modelsync.Models, store *exchange.Store, network env.Network) {
 	s, h := v.state, &c.served
 	commit, recorded := s.Epoch.Commit, s.Model.Checkpoint.Digest
 	store.History.Committed(commit.Step)
@@ -104,11 +104,11 @@ func (c *commitPoints) serve(v *view, models *modelsync.Models, store *exchange.
 }
 
 // lend lets peers fetch an intermediate checkpoint: from memory, or from its folder.
-func (c *commitPoints) lend(ctx context.Context, m *modelsync.Model, commit coordinator.Recorded, taken *checkpoint.Snapshot, models *modelsync.Models, network env.Network) error {
+func (c *intermediates) lend(ctx context.Context, m *modelsync.Model, commit coordinator.Recorded, taken *checkpoint.Snapshot, models *modelsync.Models, network env.Network) error {
 	if taken != nil {
 		return m.Publish(ctx, c.tasks, modelsync.Beside, network.Lend, *taken)
 	}
-	dir := c.folder.Commit(commit.Step)
+	dir := c.folder.Intermediate(commit.Step)
 	err := c.tasks.AtDisk(func() error { return models.PublishFrom(ctx, m, modelsync.Beside, dir) })
 	if err == nil && m.Digest != commit.Digest {
 		err = fmt.Errorf("%w: %s differs from the written model", checkpoint.ErrInvalid, dir)

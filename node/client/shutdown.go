@@ -22,7 +22,7 @@ const (
 type shutdown struct {
 	own         *goroutines
 	saver       *keep.Saver
-	points      *commitPoints
+	points      *intermediates
 	engine      *engine
 	log         *slog.Logger
 	interrupted <-chan struct{} // closed when the client is interrupted

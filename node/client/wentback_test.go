@@ -63,10 +63,10 @@ func testHostThatWentBack(t *testing.T, also func(o *options)) {
 	old := w.host.State()
 	w.reach(20, coordinator.RoundTrain)
 	var lost coordinator.Recorded
-	w.until("all have the commit point on their disks", func(s *coordinator.State) bool {
+	w.until("all have the intermediate checkpoint on their disks", func(s *coordinator.State) bool {
 		lost = s.Epoch.Commit
 		for i := range members {
-			if _, err := folder(i).FindCommit(lost.Step, lost.Digest); err != nil {
+			if _, err := folder(i).FindIntermediate(lost.Step, lost.Digest); err != nil {
 				return false
 			}
 		}
@@ -106,9 +106,9 @@ func testHostThatWentBack(t *testing.T, also func(o *options)) {
 func TestCopiesOfAForgottenFuture(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain}
 	s.Epoch.StartStep, s.Progress.Step = 5, 8
-	c := &commitPoints{}
+	c := &intermediates{}
 	for _, step := range []uint32{6, 9} {
-		c.enter(commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
+		c.enter(intermediate{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
 	}
 	c.trim(s, &modelsync.Models{})
 	s.Progress.Step = 10

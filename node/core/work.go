@@ -73,24 +73,24 @@ type (
 	// Hash hashes a copy of the model after a step, an intermediate checkpoint.
 	Hash struct{ Step uint32 }
 
-	// Commit writes an intermediate checkpoint to the disk.
-	Commit struct{ Step uint32 }
+	// WriteIntermediate writes an intermediate checkpoint to the disk.
+	WriteIntermediate struct{ Step uint32 }
 
 	// Write writes the model at the end of an epoch to the disk, from the trainer's memory.
 	Write struct{ Step uint32 }
 )
 
-func (Load) scope() Scope      { return Process }
-func (Prepare) scope() Scope   { return Process }
-func (Train) scope() Scope     { return Replica }
-func (Apply) scope() Scope     { return Replica }
-func (Speculate) scope() Scope { return Replica }
-func (Snapshot) scope() Scope  { return Replica }
-func (Keep) scope() Scope      { return Process }
-func (Replay) scope() Scope    { return Return }
-func (Recompute) scope() Scope { return Process }
-func (Check) scope() Scope     { return Process }
-func (Read) scope() Scope      { return Process }
-func (Hash) scope() Scope      { return Weights }
-func (Commit) scope() Scope    { return Weights }
-func (Write) scope() Scope     { return Replica }
+func (Load) scope() Scope              { return Process }
+func (Prepare) scope() Scope           { return Process }
+func (Train) scope() Scope             { return Replica }
+func (Apply) scope() Scope             { return Replica }
+func (Speculate) scope() Scope         { return Replica }
+func (Snapshot) scope() Scope          { return Replica }
+func (Keep) scope() Scope              { return Process }
+func (Replay) scope() Scope            { return Return }
+func (Recompute) scope() Scope         { return Process }
+func (Check) scope() Scope             { return Process }
+func (Read) scope() Scope              { return Process }
+func (Hash) scope() Scope              { return Weights }
+func (WriteIntermediate) scope() Scope { return Weights }
+func (Write) scope() Scope             { return Replica }

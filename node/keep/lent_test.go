@@ -46,19 +46,19 @@ func offer(ctx context.Context, l *Lent, s checkpoint.Snapshot) (done chan error
 	return done
 }
 
-// TestLentCommit checks that the folder contains the model as it was lent, also if it replaces a
+// TestIntermediateCheckpointIsWrittenFromMemory checks that the folder contains the model as it was lent, also if it replaces a
 // different model of the same step.
-func TestLentCommit(t *testing.T) {
+func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
 	other := lentModel(9)
 	other.Tensors[1].Data[0]++
 	facts := checkpoint.Facts{RunID: "run", Step: 9}
-	if err := f.SaveCommit(other, checkpoint.Facts{RunID: "run", Step: 9, Digest: hexDigest(other)}); err != nil {
+	if err := f.SaveIntermediate(other, checkpoint.Facts{RunID: "run", Step: 9, Digest: hexDigest(other)}); err != nil {
 		t.Fatal(err)
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	got, err := f.SaveLentCommit(t.Context(), l, facts, hashed)
+	got, err := f.SaveLentIntermediate(t.Context(), l, facts, hashed)
 	if err := errors.Join(err, <-done); err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +66,10 @@ func TestLentCommit(t *testing.T) {
 	if got.Digest != hexDigest(want) || got.Step != 9 {
 		t.Errorf("facts %+v", got)
 	}
-	if _, err := f.FindCommit(9, want.Manifest().Digest()); err != nil {
+	if _, err := f.FindIntermediate(9, want.Manifest().Digest()); err != nil {
 		t.Error(err)
 	}
-	if read, err := f.Commits().Read(9, want.Manifest().Digest()); err != nil || len(read.Tensors) != 2 {
+	if read, err := f.Intermediates().Read(9, want.Manifest().Digest()); err != nil || len(read.Tensors) != 2 {
 		t.Errorf("%d tensors, %v", len(read.Tensors), err)
 	}
 }
@@ -88,7 +88,7 @@ func TestLentTooLong(t *testing.T) {
 			}
 		}
 		l.End()
-		if _, err := f.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed); !errors.Is(err, ErrNotTaken) {
+		if _, err := f.SaveLentIntermediate(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed); !errors.Is(err, ErrNotTaken) {
 			t.Errorf("saving ended with %v", err)
 		}
 		if entries, err := os.ReadDir(f.Dir); len(entries) > 0 {
@@ -105,7 +105,7 @@ func TestLentToABadDisk(t *testing.T) {
 	}
 	l := NewLent()
 	done := offer(t.Context(), l, lentModel(9))
-	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentCommit(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed)
+	_, err := Folder{Dir: dir, RunID: "run"}.SaveLentIntermediate(t.Context(), l, checkpoint.Facts{RunID: "run", Step: 9}, hashed)
 	if lent := <-done; err == nil || !errors.Is(err, lent) {
 		t.Errorf("lending ended with %v, saving with %v", lent, err)
 	}

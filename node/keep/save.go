@@ -155,12 +155,12 @@ func (k *Saver) write(a *attempt, dir string) error {
 		k.Log.Warn("the folder had a different model of this step, because the host lost steps, or because another run with the same name used the folder; moved that model", "dir", dir+forgottenSuffix)
 		err = put()
 	}
-	dropCommits := func() error { // intermediate checkpoints up to this step are no longer needed
-		return k.Folder.DropCommits(func(step uint32) bool { return step > a.model.Step })
+	dropIntermediates := func() error { // intermediate checkpoints up to this step are no longer needed
+		return k.Folder.DropIntermediates(func(step uint32) bool { return step > a.model.Step })
 	}
 	for _, give := range []func() bool{
 		func() bool { return k.MakeRoom != nil && k.MakeRoom() > 0 },
-		func() bool { return a.recorded && dropCommits() == nil },
+		func() bool { return a.recorded && dropIntermediates() == nil },
 		func() bool { return k.Folder.keepOptimizers(1, a.model.Step) == nil },
 		func() bool {
 			return k.Keep > 1 && pruneCheckpoints(parent, prefix, k.Keep-1, max(a.model.Step, a.spare), a.spare) == nil
@@ -178,7 +178,7 @@ func (k *Saver) write(a *attempt, dir string) error {
 		}
 	}
 	if err == nil && a.recorded {
-		if failed := dropCommits(); failed != nil {
+		if failed := dropIntermediates(); failed != nil {
 			k.Log.Warn("cannot remove old intermediate checkpoints", "err", failed)
 		}
 	}

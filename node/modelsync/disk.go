@@ -29,7 +29,7 @@ func (disk) read(ctx context.Context, a *Attempt) (checkpoint.Snapshot, error) {
 	}
 	c, find := a.checkpoint(), a.Folder.Find
 	if a.Running {
-		find = a.Folder.FindCommit
+		find = a.Folder.FindIntermediate
 	}
 	dir, err := find(c.Step, c.Digest)
 	if err != nil {

@@ -54,8 +54,8 @@ func (results) onDisk(a *Attempt) *base {
 	folder, wanted := a.Folder, a.checkpoint().Step
 	newest, found := folder.NewestBefore(wanted)
 	if a.Running {
-		if taken, more := folder.Commits().NewestBefore(wanted); more && (!found || taken > newest) {
-			folder, newest, found = folder.Commits(), taken, true
+		if taken, more := folder.Intermediates().NewestBefore(wanted); more && (!found || taken > newest) {
+			folder, newest, found = folder.Intermediates(), taken, true
 		}
 	}
 	if !found {

@@ -209,14 +209,14 @@ func TestFailuresAreAllSaid(t *testing.T) {
 	golden.Message(t, "error", err)
 }
 
-// TestCommitPointOfARunningEpoch checks that an intermediate checkpoint comes from the client's own
+// TestIntermediateCheckpointOfARunningEpoch checks that an intermediate checkpoint comes from the client's own
 // copy, which stays in its place, from an older copy and results, or from members. The client does
 // not ask archives.
-func TestCommitPointOfARunningEpoch(t *testing.T) {
+func TestIntermediateCheckpointOfARunningEpoch(t *testing.T) {
 	taken := func(s func(c *rig) checkpoint.Snapshot, noted func(c *rig) [32]byte) func(c *rig) {
 		return func(c *rig) {
 			c.onDisk(s(c), noted(c))
-			c.must(os.Rename(c.options.Folder.Checkpoint(s(c).Step), c.options.Folder.Commit(s(c).Step)))
+			c.must(os.Rename(c.options.Folder.Checkpoint(s(c).Step), c.options.Folder.Intermediate(s(c).Step)))
 		}
 	}
 	after := func(c *rig) checkpoint.Snapshot { return c.after }
@@ -244,7 +244,7 @@ func TestCommitPointOfARunningEpoch(t *testing.T) {
 			if err == nil {
 				c.check(a)
 			}
-			if dir, err := c.options.Folder.FindCommit(lastStep, digestOf(c.after)); test.want == FromDisk && err != nil {
+			if dir, err := c.options.Folder.FindIntermediate(lastStep, digestOf(c.after)); test.want == FromDisk && err != nil {
 				t.Errorf("the model is no longer in %s: %v", dir, err)
 			}
 		})

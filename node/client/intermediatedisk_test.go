@@ -33,7 +33,7 @@ func (d *faultyDisk) change(o *options) {
 			if err := d.fault(facts.Step); err != nil {
 				return err
 			}
-			return f.SaveCommit(s, facts)
+			return f.SaveIntermediate(s, facts)
 		}
 	}
 }
@@ -41,7 +41,7 @@ func (d *faultyDisk) change(o *options) {
 // has reports whether the copy of a step exists.
 func (d *faultyDisk) has(step uint32) bool {
 	f := keep.Folder{Dir: d.dir, RunID: clienttest.RunID}
-	_, err := f.Commits().Digest(step)
+	_, err := f.Intermediates().Digest(step)
 	return err == nil
 }
 
@@ -113,7 +113,7 @@ func TestDiskThatWasFull(t *testing.T) {
 			return nil
 		}
 		members := []*member{w.launch(0, d.change), w.launch(1, nil), w.launch(2, nil)}
-		w.until("a commit point", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 50 })
+		w.until("an intermediate checkpoint", func(s *coordinator.State) bool { return s.Epoch.Commit.Step == 50 })
 		time.Sleep(5 * time.Second)
 		if d.has(50) || len(d.lines("level=ERROR", "step=50", "retry_in=")) == 0 {
 			t.Error("a full disk is not reported")

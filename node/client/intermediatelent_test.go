@@ -17,16 +17,16 @@ import (
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
-// TestLentCommitPoints checks that an intermediate checkpoint is written directly from the
+// TestIntermediateCheckpointIsWrittenFromMemory checks that an intermediate checkpoint is written directly from the
 // trainer's memory, without a copy. The run agrees on it as on the copies of other members. If the
 // disk fails, one is skipped and reported, and later ones are copied.
-func TestLentCommitPoints(t *testing.T) {
+func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	for _, bad := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			w := longEpoch(t, "3")
 			f := keep.Folder{Dir: filepath.Join(w.dir, "disk"), RunID: clienttest.RunID}
 			if bad { // a foreign folder is at the path of the first one
-				if err := os.MkdirAll(filepath.Join(f.Commit(3), "mine"), 0o700); err != nil {
+				if err := os.MkdirAll(filepath.Join(f.Intermediate(3), "mine"), 0o700); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -37,8 +37,8 @@ func TestLentCommitPoints(t *testing.T) {
 				o.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			})
 			others := []*member{w.launch(1, nil), w.launch(2, nil)}
-			w.until("two commit points", func(s *coordinator.State) bool {
-				_, err := f.FindCommit(s.Epoch.Commit.Step, s.Epoch.Commit.Digest)
+			w.until("two intermediate checkpoints", func(s *coordinator.State) bool {
+				_, err := f.FindIntermediate(s.Epoch.Commit.Step, s.Epoch.Commit.Digest)
 				return s.Epoch.Commit.Step >= 6 && err == nil
 			})
 			s := w.host.State()
@@ -66,7 +66,7 @@ func TestLeavingAwaitsALentModel(t *testing.T) {
 		var cancel context.CancelFunc
 		tasks.Work, cancel = context.WithCancel(t.Context())
 		report := &reporter{log: slog.New(slog.DiscardHandler)}
-		rounds := &roundStates{points: commitPoints{
+		rounds := &roundStates{points: intermediates{
 			tasks: tasks, jobs: &core.Jobs{}, folder: keep.Folder{Dir: t.TempDir(), RunID: clienttest.RunID}, report: report, model: 20 * slowHash,
 		}}
 		taking := rounds.points.begin(&coordinator.State{Epoch: coordinator.Epoch{StartStep: 1}}, &clienttest.Trainer{}, 1)

@@ -14,12 +14,12 @@ import (
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
-// TestCommitPointsAreDue checks that members whose intermediate checkpoints do not agree try again
+// TestIntermediateCheckpointsAreDue checks that members whose intermediate checkpoints do not agree try again
 // at the same steps.
-func TestCommitPointsAreDue(t *testing.T) {
+func TestIntermediateCheckpointsAreDue(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain, Config: coordinator.Config{RoundsPerEpoch: 60}}
 	s.Epoch.StartStep = 11
-	c := &commitPoints{}
+	c := &intermediates{}
 	var due []uint32
 	for step := uint32(11); step < 40; step++ {
 		if c.isDue(s, step) {
@@ -49,7 +49,7 @@ func TestLeaversAreAnsweredSeldom(t *testing.T) {
 	s.Epoch.StartStep = 1
 	s.Epoch.Commit.Step = 3
 	s.Epoch.Clients = make([]coordinator.Client, 2)
-	c := &commitPoints{tasks: &env.Tasks{Runtime: noTasks{}}, jobs: &core.Jobs{}}
+	c := &intermediates{tasks: &env.Tasks{Runtime: noTasks{}}, jobs: &core.Jobs{}}
 	hostile := &s.Epoch.Clients[1]
 	var due []uint32
 	for step := uint32(4); step < 12; step++ {
@@ -74,14 +74,14 @@ type noTasks struct{ env.Runtime }
 
 func (noTasks) Run(func() func()) {}
 
-// TestCommitPointsAreKept checks that the two newest intermediate checkpoints are kept. The run may
+// TestIntermediateCheckpointsAreKept checks that the two newest intermediate checkpoints are kept. The run may
 // agree on either, and may do so after a third is taken.
-func TestCommitPointsAreKept(t *testing.T) {
+func TestIntermediateCheckpointsAreKept(t *testing.T) {
 	s := &coordinator.State{RunState: coordinator.RoundTrain}
 	s.Epoch.StartStep, s.Progress.Step = 5, 11
-	c := &commitPoints{}
+	c := &intermediates{}
 	for step := uint32(5); step <= 10; step++ {
-		c.models = append(c.models, commitPoint{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
+		c.models = append(c.models, intermediate{Recorded: coordinator.Recorded{Step: step, Digest: [32]byte{byte(step)}}})
 	}
 	s.Epoch.Commit = c.models[1].Recorded
 	c.trim(s, &modelsync.Models{})

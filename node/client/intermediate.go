@@ -18,19 +18,19 @@ import (
 	"github.com/psyche-go/psyche/record/config"
 )
 
-// commitPoints contains this client's copies of intermediate checkpoints, so that the run can fall back
+// intermediates contains this client's copies of intermediate checkpoints, so that the run can fall back
 // to a model of the running epoch. The copies are the checkpoint that enough members reported, and
 // newer models that they may still report. A copy is on the disk if the client has a folder, else in
 // memory.
-type commitPoints struct {
+type intermediates struct {
 	tasks  *env.Tasks
 	jobs   *core.Jobs
 	folder keep.Folder
 	report *reporter
 
-	models  []commitPoint // in ascending order of steps
-	busy    bool          // a model is being hashed, or written for the first time
-	disk    commitDisk
+	models  []intermediate // in ascending order of steps
+	busy    bool           // a model is being hashed, or written for the first time
+	disk    intermediateDisk
 	answer  uint32       // newest step after which a model was taken because a member that left holds it
 	owed    uint32       // step of the model to take as soon as the trainer is idle; 0: none
 	size    int          // bytes of the newest copied or lent model
@@ -43,8 +43,8 @@ type commitPoints struct {
 	served  servedModels // models that this client serves to members that return
 }
 
-// commitPoint is an intermediate checkpoint: the model after a step of the running epoch.
-type commitPoint struct {
+// intermediate is an intermediate checkpoint: the model after a step of the running epoch.
+type intermediate struct {
 	coordinator.Recorded
 	copy  *checkpoint.Snapshot // nil: it is on the disk
 	facts checkpoint.Facts
@@ -55,7 +55,7 @@ type commitPoint struct {
 // distance to the next copy doubles each time. Members that hash slowly, or see the run later, thus
 // come to report the same models. A client that reaches a step whose model the other members have
 // already agreed on also copies that model, because they may have left when the model is needed.
-func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
+func (c *intermediates) isDue(s *coordinator.State, step uint32) bool {
 	if c.busy || s.RunState != coordinator.RoundTrain && s.RunState != coordinator.RoundWitness {
 		return false
 	}
@@ -71,7 +71,7 @@ func (c *commitPoints) isDue(s *coordinator.State, step uint32) bool {
 // isAsked reports whether to copy the model after a step because a member that left has reported this
 // model. The run records the model only if other members report it too. There is at most one such
 // copy every commit_every_rounds rounds, however often members leave and return.
-func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
+func (c *intermediates) isAsked(s *coordinator.State, step uint32) bool {
 	if step <= s.Epoch.Commit.Step || c.answer != 0 && step-c.answer < config.CommitEvery(s.Model.Definition, s.Config) {
 		return false
 	}
@@ -83,7 +83,7 @@ func (c *commitPoints) isAsked(s *coordinator.State, step uint32) bool {
 // trainer continued with a speculation; or a member that left reported this model. In the second case
 // the run records the model when this client reports it too, so that no counted result is lost.
 // takeOwed reports whether it has started.
-func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
+func (c *intermediates) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 	r := rounds.replica
 	if r == nil || r.closing || r.step < r.epoch.startStep || !v.isMember() || !e.Idle() || c.busy || c.has(r.step) || r.step != c.owed && !c.isAsked(v.state, r.step) {
 		return false
@@ -96,7 +96,7 @@ func (c *commitPoints) takeOwed(v *view, e *engine, rounds *roundStates) bool {
 }
 
 // takeNow takes the model after the newest applied step, while the trainer is otherwise idle.
-func (c *commitPoints) takeNow(v *view, r *replica, e *engine, failed func(error)) {
+func (c *intermediates) takeNow(v *view, r *replica, e *engine, failed func(error)) {
 	trainer, step := e.trainer, r.step
 	t := c.begin(v.state, trainer, step)
 	start(e, core.Snapshot{Step: step}, func(ctx context.Context) *taking {
@@ -111,7 +111,7 @@ func (c *commitPoints) takeNow(v *view, r *replica, e *engine, failed func(error
 
 // take hashes a copy of the model after a step, concurrently with the training, and writes it to
 // the disk.
-func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinator.State) {
+func (c *intermediates) take(step uint32, taken checkpoint.Snapshot, s *coordinator.State) {
 	if c.busy || c.has(step) {
 		return
 	}
@@ -124,7 +124,7 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 	}
 	spawn(c.tasks, c.jobs, core.Hash{Step: step}, func(context.Context) (h hashed) {
 		begun := c.tasks.Now()
-		h.point = commitPoint{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
+		h.point = intermediate{Recorded: coordinator.Recorded{Step: step}, copy: &taken}
 		h.err = work(taken, func() error {
 			if err := taken.Validate(); err != nil {
 				return err
@@ -149,13 +149,13 @@ func (c *commitPoints) take(step uint32, taken checkpoint.Snapshot, s *coordinat
 
 // hashed is the result of hashing a copy.
 type hashed struct {
-	point commitPoint
+	point intermediate
 	took  time.Duration
 	err   error
 }
 
 // note records that the model after a step is being taken.
-func (c *commitPoints) note(step uint32, s *coordinator.State) {
+func (c *intermediates) note(step uint32, s *coordinator.State) {
 	if c.isAsked(s, step) {
 		c.answer = step
 	}
@@ -171,7 +171,7 @@ func (c *commitPoints) note(step uint32, s *coordinator.State) {
 //   - the folders from an earlier process of this client, whose models the run may still record.
 //
 // All other folders contain abandoned models.
-func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
+func (c *intermediates) needed(s *coordinator.State) func(step uint32) bool {
 	keep := map[uint32]bool{s.Model.Checkpoint.Step: true}
 	for _, p := range c.models {
 		keep[p.Step] = true
@@ -188,14 +188,14 @@ func (c *commitPoints) needed(s *coordinator.State) func(step uint32) bool {
 
 // soon extends needed for a disk that executes a removal late. After diskTimeout it keeps all folders,
 // because further models may have been written that needed does not know.
-func (c *commitPoints) soon(needed func(step uint32) bool) func(step uint32) bool {
+func (c *intermediates) soon(needed func(step uint32) bool) func(step uint32) bool {
 	until := c.tasks.Now().Add(diskTimeout)
 	return func(step uint32) bool { return needed(step) || !c.tasks.Now().Before(until) }
 }
 
 // add adds the run's intermediate checkpoint, which this client obtained.
-func (c *commitPoints) add(m *modelsync.Model) {
-	point := commitPoint{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
+func (c *intermediates) add(m *modelsync.Model) {
+	point := intermediate{Recorded: coordinator.Recorded{Step: m.Step, Digest: m.Digest}}
 	if m.Source != modelsync.FromDisk {
 		taken := m.Snapshot // stays available if m releases its tensors
 		point.copy = &taken
@@ -204,26 +204,26 @@ func (c *commitPoints) add(m *modelsync.Model) {
 }
 
 // enter adds a model unless there is already one of its step.
-func (c *commitPoints) enter(point commitPoint) {
+func (c *intermediates) enter(point intermediate) {
 	if c.has(point.Step) {
 		return
 	}
 	c.models = append(c.models, point)
-	slices.SortFunc(c.models, func(a, b commitPoint) int { return cmp.Compare(a.Step, b.Step) })
+	slices.SortFunc(c.models, func(a, b intermediate) int { return cmp.Compare(a.Step, b.Step) })
 }
 
 // has reports whether c contains the model after a step.
-func (c *commitPoints) has(step uint32) bool {
-	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Step == step })
+func (c *intermediates) has(step uint32) bool {
+	return slices.ContainsFunc(c.models, func(p intermediate) bool { return p.Step == step })
 }
 
 // holds reports whether c contains the model with a digest.
-func (c *commitPoints) holds(digest [32]byte) bool {
-	return slices.ContainsFunc(c.models, func(p commitPoint) bool { return p.Digest == digest })
+func (c *intermediates) holds(digest [32]byte) bool {
+	return slices.ContainsFunc(c.models, func(p intermediate) bool { return p.Digest == digest })
 }
 
 // of returns the model with a digest, or the zero value.
-func (c *commitPoints) of(digest [32]byte) (found commitPoint) {
+func (c *intermediates) of(digest [32]byte) (found intermediate) {
 	for _, p := range c.models {
 		if p.Digest == digest {
 			return p
@@ -233,7 +233,7 @@ func (c *commitPoints) of(digest [32]byte) (found commitPoint) {
 }
 
 // onDisk returns the step of the newest model on the disk that the run can continue from; 0: none.
-func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
+func (c *intermediates) onDisk(s *coordinator.State) (step uint32) {
 	for _, p := range c.models {
 		if p.copy == nil && s != nil && isRecorded(s, p.Recorded) {
 			step = p.Step
@@ -244,12 +244,12 @@ func (c *commitPoints) onDisk(s *coordinator.State) (step uint32) {
 
 // abandon drops the models that the run has not recorded. It is called when this client is
 // desynchronised, because its weights, and thus these models, may be wrong.
-func (c *commitPoints) abandon(s *coordinator.State) {
-	c.models = slices.DeleteFunc(c.models, func(p commitPoint) bool { return !isRecorded(s, p.Recorded) })
+func (c *intermediates) abandon(s *coordinator.State) {
+	c.models = slices.DeleteFunc(c.models, func(p intermediate) bool { return !isRecorded(s, p.Recorded) })
 }
 
 // trim drops models that are no longer needed.
-func (c *commitPoints) trim(s *coordinator.State, models *modelsync.Models) {
+func (c *intermediates) trim(s *coordinator.State, models *modelsync.Models) {
 	commit, checkpoint := s.Epoch.Commit, s.Model.Checkpoint
 	shared := checkpoint.FromPeers() && models.Shared(checkpoint.Digest) != nil
 	running := s.RunState == coordinator.RoundTrain || s.RunState == coordinator.RoundWitness || s.RunState == coordinator.Cooldown
@@ -274,7 +274,7 @@ func (c *commitPoints) trim(s *coordinator.State, models *modelsync.Models) {
 	c.dropped = commit.Step
 	needed := c.soon(func(step uint32) bool { return step >= commit.Step || step == checkpoint.Step })
 	c.tasks.Spawn(func(context.Context) func() {
-		err := c.tasks.AtDisk(func() error { return c.folder.DropCommits(needed) })
+		err := c.tasks.AtDisk(func() error { return c.folder.DropIntermediates(needed) })
 		return func() { c.warnOf(err) }
 	})
 }
@@ -286,7 +286,7 @@ func isRecorded(s *coordinator.State, r coordinator.Recorded) bool {
 }
 
 // toReport returns the newest model that this client holds but has not reported to the run.
-func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (found coordinator.Recorded, ok bool) {
+func (c *intermediates) toReport(s *coordinator.State, me *coordinator.Client) (found coordinator.Recorded, ok bool) {
 	for _, p := range slices.Backward(c.models) {
 		if p.Step < s.Epoch.StartStep || p.Step >= s.Progress.Step {
 			continue
@@ -299,7 +299,7 @@ func (c *commitPoints) toReport(s *coordinator.State, me *coordinator.Client) (f
 }
 
 // reportTo reports, during rounds, the newest model that this client can continue from.
-func (c *commitPoints) reportTo(v *view, models *modelsync.Models, actions *submitter) {
+func (c *intermediates) reportTo(v *view, models *modelsync.Models, actions *submitter) {
 	s := v.state
 	c.trim(s, models)
 	c.saveLater(s)
@@ -312,8 +312,8 @@ func (c *commitPoints) reportTo(v *view, models *modelsync.Models, actions *subm
 		return
 	}
 	report := coordinator.ReportCheckpoint{Step: model.Step + 1, Digest: model.Digest}
-	actions.submit("commit point", report, report, func() {
-		c.report.log.Debug("reported a commit point", "step", model.Step, "digest", hexOf(model.Digest)[:16])
+	actions.submit("intermediate checkpoint", report, report, func() {
+		c.report.log.Debug("reported an intermediate checkpoint", "step", model.Step, "digest", hexOf(model.Digest)[:16])
 	})
 }
 

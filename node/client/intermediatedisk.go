@@ -29,10 +29,10 @@ const (
 // keeps its copy in memory.
 const maxHung = 1
 
-// commitDisk writes intermediate checkpoints to the disk, one at a time. A copy that cannot be
+// intermediateDisk writes intermediate checkpoints to the disk, one at a time. A copy that cannot be
 // written stays in memory, and is written when the disk has space or responds again.
-type commitDisk struct {
-	put   func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error // nil: Folder.SaveCommit; replaced in tests
+type intermediateDisk struct {
+	put   func(f keep.Folder, s checkpoint.Snapshot, facts checkpoint.Facts) error // nil: Folder.SaveIntermediate; replaced in tests
 	write *diskWrite                                                               // nil: no write in progress
 	hung  []*diskWrite                                                             // abandoned but not finished
 	pause time.Duration                                                            // after the newest attempt, if that failed; zero: it succeeded
@@ -41,7 +41,7 @@ type commitDisk struct {
 
 // diskWrite is the writing of one copy.
 type diskWrite struct {
-	point   commitPoint
+	point   intermediate
 	task    core.ID
 	until   time.Time // when to abandon it
 	awaited bool      // the copy is not yet in models
@@ -49,12 +49,12 @@ type diskWrite struct {
 }
 
 // free reports whether another copy can be written.
-func (d *commitDisk) free(now time.Time) bool {
+func (d *intermediateDisk) free(now time.Time) bool {
 	return d.write == nil && len(d.hung) <= maxHung && !now.Before(d.next)
 }
 
 // done records that a write has finished.
-func (d *commitDisk) done(w *diskWrite) {
+func (d *intermediateDisk) done(w *diskWrite) {
 	if d.write == w {
 		d.write = nil
 	}
@@ -67,13 +67,13 @@ func diskTime(bytes int) time.Duration {
 }
 
 // later delays the next attempt.
-func (d *commitDisk) later(now time.Time) {
+func (d *intermediateDisk) later(now time.Time) {
 	d.pause = min(max(2*d.pause, firstDiskPause), maxDiskPause)
 	d.next = now.Add(d.pause)
 }
 
 // save keeps a copy: on the disk if there is a folder and the disk accepts it, else in memory.
-func (c *commitPoints) save(point commitPoint, needed func(step uint32) bool) {
+func (c *intermediates) save(point intermediate, needed func(step uint32) bool) {
 	if c.folder.Dir == "" || c.disk.write != nil || len(c.disk.hung) > 0 { // the disk is busy or does not respond
 		c.enter(point)
 		return
@@ -89,7 +89,7 @@ func (c *commitPoints) save(point commitPoint, needed func(step uint32) bool) {
 
 // saveLater abandons a write that takes too long, and writes copies that exist only in memory:
 // first the newest copy that the run recorded.
-func (c *commitPoints) saveLater(s *coordinator.State) {
+func (c *intermediates) saveLater(s *coordinator.State) {
 	d, now := &c.disk, c.tasks.Now()
 	if w := d.write; w != nil && now.After(w.until) {
 		d.write, d.hung = nil, append(d.hung, w)
@@ -111,7 +111,7 @@ func (c *commitPoints) saveLater(s *coordinator.State) {
 
 // unsaved returns the newest copy in memory that the run recorded or, if that is on the disk, a
 // newer one.
-func (c *commitPoints) unsaved(s *coordinator.State) (found commitPoint, ok bool) {
+func (c *intermediates) unsaved(s *coordinator.State) (found intermediate, ok bool) {
 	for _, p := range slices.Backward(c.models) {
 		stuck := slices.ContainsFunc(c.disk.hung, func(w *diskWrite) bool { return w.point.Step == p.Step })
 		inMemory := p.copy != nil && !stuck && p.facts != (checkpoint.Facts{}) // the facts of models from other members are unknown
@@ -129,27 +129,27 @@ func (c *commitPoints) unsaved(s *coordinator.State) (found commitPoint, ok bool
 }
 
 // put removes folders that are no longer needed, and then writes a copy.
-func (c *commitPoints) put(point commitPoint, needed func(step uint32) bool, awaited bool) {
+func (c *intermediates) put(point intermediate, needed func(step uint32) bool, awaited bool) {
 	taken, folder, put := *point.copy, c.folder, c.disk.put
 	if put == nil {
-		put = keep.Folder.SaveCommit
+		put = keep.Folder.SaveIntermediate
 	}
 	needed = c.soon(needed)
 	w := &diskWrite{point: point, until: c.tasks.Now().Add(diskTime(sizeOf(taken))), awaited: awaited}
 	c.disk.write = w
-	w.task = spawn(c.tasks, c.jobs, core.Commit{Step: point.Step}, func(context.Context) (r commitWrite) {
+	w.task = spawn(c.tasks, c.jobs, core.WriteIntermediate{Step: point.Step}, func(context.Context) (r intermediateWrite) {
 		r.err = c.tasks.AtDisk(func() error {
 			return quietly(taken, func() error {
-				r.old = folder.DropCommits(needed)
+				r.old = folder.DropIntermediates(needed)
 				return put(folder, taken, point.facts)
 			})
 		})
 		return r
-	}, func(r commitWrite) { c.wrote(w, r, true) }, func(r commitWrite) { c.wrote(w, r, false) })
+	}, func(r intermediateWrite) { c.wrote(w, r, true) }, func(r intermediateWrite) { c.wrote(w, r, false) })
 }
 
 // wrote handles the result of writing a copy. wanted reports whether the client still wants the copy.
-func (c *commitPoints) wrote(w *diskWrite, r commitWrite, wanted bool) {
+func (c *intermediates) wrote(w *diskWrite, r intermediateWrite, wanted bool) {
 	c.warnOf(r.old)
 	d, now := &c.disk, c.tasks.Now()
 	d.done(w)
@@ -179,7 +179,7 @@ func (c *commitPoints) wrote(w *diskWrite, r commitWrite, wanted bool) {
 
 // settle adds a copy to the models, when it is on the disk or the client stops waiting for its write.
 // If the copy is not wanted, settle drops it.
-func (c *commitPoints) settle(w *diskWrite, wanted bool) {
+func (c *intermediates) settle(w *diskWrite, wanted bool) {
 	if !w.awaited {
 		return
 	}
@@ -190,7 +190,7 @@ func (c *commitPoints) settle(w *diskWrite, wanted bool) {
 }
 
 // warnOf logs an error of removing old intermediate checkpoints.
-func (c *commitPoints) warnOf(err error) {
+func (c *intermediates) warnOf(err error) {
 	if err != nil {
 		c.report.log.Warn("cannot remove old intermediate checkpoints", "err", err)
 	}

@@ -40,7 +40,7 @@ type taking struct {
 // folder, but writes it from the trainer's memory while the trainer waits, and hashes the file
 // afterwards. If the disk does not accept the model in time, the model is skipped, and later ones
 // of the epoch are copied.
-func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
+func (c *intermediates) begin(s *coordinator.State, trainer env.Trainer, step uint32) *taking {
 	t := &taking{step: step, limit: lentLimit(s)}
 	_, lends := trainer.(env.Lender)
 	if !lends || c.folder.Dir == "" || c.model <= c.large || c.copies == s.Epoch.StartStep || c.leaving || c.disk.write != nil || len(c.disk.hung) > 0 {
@@ -50,19 +50,19 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 	c.note(step, s)
 	c.busy, c.size = true, int(c.model)
 	lent, facts, folder, needed := t.lent, keep.FactsAfter(s, step), c.folder, c.soon(c.needed(s))
-	w := &diskWrite{point: commitPoint{Recorded: coordinator.Recorded{Step: step}}, until: c.tasks.Now().Add(diskTime(int(c.model))), awaited: true, lent: true}
+	w := &diskWrite{point: intermediate{Recorded: coordinator.Recorded{Step: step}}, until: c.tasks.Now().Add(diskTime(int(c.model))), awaited: true, lent: true}
 	c.disk.write = w
-	ended := func(r commitWrite) {
+	ended := func(r intermediateWrite) {
 		c.warnOf(r.old)
 		c.disk.done(w)
 		c.settle(w, false)
 	}
-	w.task = spawn(c.tasks, c.jobs, core.Commit{Step: step}, func(ctx context.Context) (r commitWrite) {
+	w.task = spawn(c.tasks, c.jobs, core.WriteIntermediate{Step: step}, func(ctx context.Context) (r intermediateWrite) {
 		begun := c.tasks.Now()
 		r.err = c.tasks.AtDisk(func() error {
 			return recovered(func() (err error) {
-				r.old = folder.DropCommits(needed)
-				r.facts, err = folder.SaveLentCommit(ctx, lent, facts, func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error) {
+				r.old = folder.DropIntermediates(needed)
+				r.facts, err = folder.SaveLentIntermediate(ctx, lent, facts, func(s checkpoint.Snapshot, dir string) (digest [32]byte, err error) {
 					err = quietly(s, func() error {
 						digest, err = checkpoint.DigestDir(ctx, dir, nil)
 						return err
@@ -74,14 +74,14 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 		})
 		r.took = c.tasks.Now().Sub(begun)
 		return r
-	}, func(r commitWrite) {
+	}, func(r intermediateWrite) {
 		ended(r)
 		switch {
 		case errors.Is(r.err, keep.ErrNotTaken):
 		case r.err != nil:
 			c.report.log.Error("intermediate checkpoint skipped; training continues", "step", step, "err", r.err)
 		default:
-			point := commitPoint{Recorded: coordinator.Recorded{Step: step}, facts: r.facts}
+			point := intermediate{Recorded: coordinator.Recorded{Step: step}, facts: r.facts}
 			_, _ = hex.Decode(point.Digest[:], []byte(r.facts.Digest))
 			c.report.log.Debug("took an intermediate checkpoint", "step", step, "digest", r.facts.Digest[:16], "seconds", r.took.Seconds(), "copied", false)
 			c.enter(point)
@@ -90,8 +90,8 @@ func (c *commitPoints) begin(s *coordinator.State, trainer env.Trainer, step uin
 	return t
 }
 
-// commitWrite is the result of writing an intermediate checkpoint.
-type commitWrite struct {
+// intermediateWrite is the result of writing an intermediate checkpoint.
+type intermediateWrite struct {
 	facts checkpoint.Facts // of a lent model
 	took  time.Duration
 	old   error // of removing old intermediate checkpoints
@@ -129,8 +129,8 @@ func (t *taking) abandon() {
 
 // taken handles the result. An error means that there is no intermediate checkpoint after this
 // step.
-func (c *commitPoints) taken(t *taking, s *coordinator.State) error {
-	c.report.log.Debug("the trainer waited for a commit point", "step", t.step, "seconds", t.took.Seconds())
+func (c *intermediates) taken(t *taking, s *coordinator.State) error {
+	c.report.log.Debug("the trainer waited for an intermediate checkpoint", "step", t.step, "seconds", t.took.Seconds())
 	switch {
 	case t.err != nil && t.lent != nil && !errors.Is(t.err, context.Canceled):
 		c.copies = s.Epoch.StartStep
