@@ -192,12 +192,12 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 				}
 			}
 			if step >= lag {
-				settleAll(t, o, step-lag+1)
+				finalizeStep(t, o, step-lag+1)
 			}
 			compareMomentum(t, o.momentum.now, momentum)
 		}
 		for step := last - lag + 2; step <= last; step++ { // the end of an epoch
-			settleAll(t, o, step)
+			finalizeStep(t, o, step)
 		}
 		compareMomentum(t, o.momentum.now, momentum)
 		if len(o.sent) != 0 {
@@ -206,7 +206,7 @@ func TestWhatWasSentIsRemovedOnceAtEveryLag(t *testing.T) {
 	}
 }
 
-func settleAll(t *testing.T, o *optimizer, step uint32) {
+func finalizeStep(t *testing.T, o *optimizer, step uint32) {
 	t.Helper()
 	if _, waiting := o.sent[step]; !waiting {
 		t.Errorf("step %d is not waiting", step)

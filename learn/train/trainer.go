@@ -120,7 +120,7 @@ func (t *Trainer) Verify(payload []byte, step uint32, batch assign.BatchID, trai
 // Apply changes the weights by the counted results of a step, in ascending order of their batches.
 // Without results, the weights still decay under DisTrO, and do not change under local steps.
 // ownCounted reports whether this trainer's result is among them. If not, this trainer's result is
-// added back to the momentum, except in runs with audits, see Trainer.Settle.
+// added back to the momentum, except in runs with audits, see Trainer.SetAttested.
 //
 // Steps are applied in ascending order, each once. If a payload is invalid or out of order, Apply
 // returns an error that wraps ErrResult, and nothing has changed.

@@ -30,8 +30,8 @@ type Client interface {
 	// Spare reports whether the trainer has time for audits, because it does not train, in the
 	// running round and, as far as that is known, in the next one.
 	Spare() (now, next bool)
-	// SettleTime returns how long reading the tokens of a batch may take.
-	SettleTime() time.Duration
+	// CompletionTime returns how long reading the tokens of a batch may take.
+	CompletionTime() time.Duration
 }
 
 // Model is the state of a trainer's weights.

@@ -31,9 +31,9 @@ type link struct {
 	sent    []codec.TensorResult
 	receipt *data.Receipt // the data server's receipt for the batch; nil: none
 
-	outcome resultOutcome
-	settled bool      // the trainer knows the outcome
-	over    time.Time // time of the first check for the outcome after the round; zero: not yet
+	outcome        resultOutcome
+	attestationSet bool      // the trainer knows the outcome
+	over           time.Time // time of the first check for the outcome after the round; zero: not yet
 
 	opening opening
 	seed    [32]byte      // audit seed, once it is drawn
@@ -108,13 +108,13 @@ func (c *Chain) Finish() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := &c.newest
-	if l.outcome == undecided || l.settled {
+	if l.outcome == undecided || l.attestationSet {
 		return nil
 	}
-	if err := c.trainer.Settle(l.step, l.outcome == wasHeld); err != nil {
+	if err := c.trainer.SetAttested(l.step, l.outcome == wasHeld); err != nil {
 		return fmt.Errorf("finalize own result of step %d: %w", l.step, err)
 	}
-	l.settled = true
+	l.attestationSet = true
 	return nil
 }
 

@@ -54,7 +54,7 @@ func (a *Auditor) findTrials() {
 	for key := range a.trials {
 		if !open[key] {
 			if r := a.reviews[key]; r == nil || r.fault != coordinator.FaultResult || !a.trials[key].state.Fault.IsAboutParts() {
-				delete(a.reviews, key) // the trial has settled what the review would accuse the trainer of
+				delete(a.reviews, key) // the trial has decided what the review would accuse the trainer of
 				a.openings.Drop(key)
 			}
 			delete(a.trials, key)

@@ -36,8 +36,10 @@ func (a auditedNode) State() *coordinator.State { return a.node.run.state }
 // Members implements auditor.Client.
 func (a auditedNode) Members() []identity.ID { return a.node.run.members() }
 
-// SettleTime implements auditor.Client.
-func (a auditedNode) SettleTime() time.Duration { return a.node.run.settleTime(a.node.SettleTimeout) }
+// CompletionTime implements auditor.Client.
+func (a auditedNode) CompletionTime() time.Duration {
+	return a.node.run.completionTime(a.node.CompletionTimeout)
+}
 
 // Round implements auditor.Client.
 func (a auditedNode) Round(step uint32) (*tally.Tally, tally.Commitment) {

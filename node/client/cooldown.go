@@ -48,7 +48,7 @@ func (n *Node) closeEpoch() bool {
 	if known, recorded := n.run.recordedOf(r); known { // later steps are lost, and the members that had their results may have left
 		last = max(r.step, min(last, recorded))
 	}
-	if !n.settle(max(last, r.has)) {
+	if !n.finalize(max(last, r.has)) {
 		return n.rounds.replica == nil
 	}
 	if n.models.Held == nil {

@@ -99,7 +99,7 @@ func (c *intermediates) saveLater(s *coordinator.State) {
 			became = "is left out"
 		}
 		c.report.log.Error("the disk does not answer: the intermediate checkpoint "+became+"; training continues", "step", w.point.Step, "dir", c.folder.Dir)
-		c.settle(w, c.jobs.Wanted(w.task))
+		c.endWrite(w, c.jobs.Wanted(w.task))
 	}
 	if c.folder.Dir == "" || c.busy || !d.free(now) {
 		return
@@ -167,7 +167,7 @@ func (c *intermediates) wrote(w *diskWrite, r intermediateWrite, wanted bool) {
 		}
 	}
 	if w.awaited {
-		c.settle(w, wanted)
+		c.endWrite(w, wanted)
 		return
 	}
 	for i := range c.models {
@@ -177,9 +177,9 @@ func (c *intermediates) wrote(w *diskWrite, r intermediateWrite, wanted bool) {
 	}
 }
 
-// settle adds a copy to the models, when it is on the disk or the client stops waiting for its write.
-// If the copy is not wanted, settle drops it.
-func (c *intermediates) settle(w *diskWrite, wanted bool) {
+// endWrite adds a copy to the models, when it is on the disk or the client stops waiting for its write.
+// If the copy is not wanted, endWrite drops it.
+func (c *intermediates) endWrite(w *diskWrite, wanted bool) {
 	if !w.awaited {
 		return
 	}

@@ -55,7 +55,7 @@ func (c *intermediates) begin(s *coordinator.State, trainer env.Trainer, step ui
 	ended := func(r intermediateWrite) {
 		c.warnOf(r.old)
 		c.disk.done(w)
-		c.settle(w, false)
+		c.endWrite(w, false)
 	}
 	w.task = spawn(c.tasks, c.jobs, core.WriteIntermediate{Step: step}, func(ctx context.Context) (r intermediateWrite) {
 		begun := c.tasks.Now()

@@ -13,14 +13,14 @@ import (
 // leaving is the graceful leave of a client. It stops training, applies the counted results that
 // are available, reports the model that it holds, and withdraws. until is the time limit.
 type leaving struct {
-	run     *view
-	rounds  *roundStates
-	engine  *engine
-	models  *modelsync.Models
-	actions *submitter
-	report  *reporter
-	saves   bool                   // the client has a folder for checkpoints
-	settle  func(step uint32) bool // applies the results of finished rounds up to a step
+	run      *view
+	rounds   *roundStates
+	engine   *engine
+	models   *modelsync.Models
+	actions  *submitter
+	report   *reporter
+	saves    bool                   // the client has a folder for checkpoints
+	finalize func(step uint32) bool // applies the results of finished rounds up to a step
 
 	since, until time.Time     // zero: the client stays
 	copied       time.Duration // time of the end of the newest copy, relative to since
@@ -130,7 +130,7 @@ func (l *leaving) saidInRound() bool {
 	case l.hasWitnessed(step) && l.awaitsOutcome():
 		return false
 	case r.step+1 < step:
-		l.settle(step - 1)
+		l.finalize(step - 1)
 		return l.rounds.replica == nil
 	case r.step < s.Epoch.StartStep, max(me.Report.Step, s.Epoch.Commit.Step) >= r.step:
 		return !points.busy && points.disk.write == nil

@@ -79,7 +79,7 @@ func New(o Options) (*Node, error) {
 	})
 	n.seat.leaving = leaving{
 		run: &n.run, rounds: &n.rounds, engine: &n.engine, models: n.models, actions: n.actions, report: n.report,
-		saves: o.CheckpointDir != "", settle: n.settle,
+		saves: o.CheckpointDir != "", finalize: n.finalize,
 	}
 	n.fetcher = fetch.New(fetch.Options{
 		ID: n.run.me, Tasks: tasks, Blobs: o.Network, Owner: fetched{&n.rounds, n.store, n.report}, Log: log, Limit: o.Downloads,

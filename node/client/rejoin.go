@@ -157,7 +157,7 @@ func (n *Node) rejoin() {
 	}
 	q, ok := n.run.quorum(n.engine.Lag())
 	if ok && (q.after > r.step || r.asksForHash() && n.rounds.lead(r.epoch.startStep, q.after, r.step)) {
-		r.replay(&n.run, q, n.run.members(), n.run.settleTime(n.SettleTimeout))
+		r.replay(&n.run, q, n.run.members(), n.run.completionTime(n.CompletionTimeout))
 	}
 }
 

@@ -57,16 +57,16 @@ func (n *Node) keepUp() *roundState {
 	round := n.run.state.CurrentRound()
 	if _, takesPart := round.MemberIndex(n.run.myself()); !takesPart || !n.run.isMember() {
 		if lag := n.engine.Lag(); round.Step > lag { // the next batch may be this client's
-			n.settle(round.Step - lag)
+			n.finalize(round.Step - lag)
 		}
 		return nil
 	}
 	rs := n.rounds.of[round.Step]
 	if own := rs.Own(n.run.me); own != nil && n.run.state.RunState == coordinator.RoundTrain && !rs.trained {
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == own.Batch }) // the predicted batch was wrong if members came or went
-		n.engine.reader.read(own.Batch, n.run.settleTime(n.SettleTimeout))              // while the previous rounds are being applied
+		n.engine.reader.read(own.Batch, n.run.completionTime(n.CompletionTimeout))      // while the previous rounds are being applied
 	}
-	if lag := n.engine.Lag(); round.Step > lag && !n.settle(round.Step-lag) {
+	if lag := n.engine.Lag(); round.Step > lag && !n.finalize(round.Step-lag) {
 		return nil
 	}
 	if !rs.Began {
@@ -96,7 +96,7 @@ func (n *Node) train(rs *roundState) {
 	if s == nil || n.rounds.replica.isAfter(rs.Round.Step, n.engine.Lag()) || !n.engine.signing.May(rs.Round.Step) || !n.auditor.MayTrain(rs.Round.Step) {
 		return
 	}
-	tokens := n.engine.reader.read(s.Batch, n.run.settleTime(n.SettleTimeout))
+	tokens := n.engine.reader.read(s.Batch, n.run.completionTime(n.CompletionTimeout))
 	if tokens != nil {
 		n.engine.CancelRecomputation(false)
 	}
@@ -123,7 +123,7 @@ func (n *Node) trainAhead(rs *roundState) {
 	if !next.ok {
 		return
 	}
-	tokens := n.engine.reader.read(next.batch, n.run.settleTime(n.SettleTimeout))
+	tokens := n.engine.reader.read(next.batch, n.run.completionTime(n.CompletionTimeout))
 	lag := n.engine.Lag()
 	if lag > 1 && tokens != nil {
 		n.engine.CancelRecomputation(false)
@@ -135,7 +135,7 @@ func (n *Node) trainAhead(rs *roundState) {
 		return
 	}
 	if before := next.step - lag; lag > 1 && n.rounds.replica.step < before {
-		n.settleEarly(before)
+		n.finalizeEarly(before)
 		return
 	}
 	rs.ahead = next.batch

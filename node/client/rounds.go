@@ -343,7 +343,7 @@ func (n *Node) hear(msg announcement) {
 		n.store.Drop(c.Commitment)
 	}
 	if msg.payload != nil && n.rounds.replica != nil {
-		n.fetcher.Take(rs.Tally, a, msg.payload, n.run.terms(n.engine.trainer, n.SettleTimeout))
+		n.fetcher.Take(rs.Tally, a, msg.payload, n.run.terms(n.engine.trainer, n.CompletionTimeout))
 	}
 	switch {
 	case err == nil, errors.Is(err, tally.ErrKnownResult):
@@ -401,13 +401,13 @@ const forkNoticeTime = 2 * time.Second
 // fetchResults fetches results that are announced in unapplied rounds.
 func (n *Node) fetchResults() {
 	if r, trainer := n.rounds.replica, n.engine.trainer; r != nil && trainer != nil {
-		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.SettleTimeout))
+		n.fetcher.Fetch(n.rounds.after(r.step), n.run.terms(trainer, n.CompletionTimeout))
 	}
 }
 
 // terms returns the run's current limits for a fetch.
-func (v *view) terms(trainer env.Trainer, settle time.Duration) fetch.Terms {
-	return fetch.Terms{Trainer: trainer, Settle: v.settleTime(settle), Round: roundTime(v.state.Config)}
+func (v *view) terms(trainer env.Trainer, finalize time.Duration) fetch.Terms {
+	return fetch.Terms{Trainer: trainer, Completion: v.completionTime(finalize), Round: roundTime(v.state.Config)}
 }
 
 // fetched receives the results of the fetcher.

@@ -49,8 +49,8 @@ func TestMembersSpeculateOnTheNextRound(t *testing.T) {
 			if lost := all[event.Desynchronised](m); len(lost) != 0 {
 				t.Errorf("client %d: %+v", i, lost)
 			}
-			if m.trainer.Momentum() != 8 || m.trainer.Unsettled() != 0 || len(all[event.Applied](m)) != 8 {
-				t.Errorf("client %d: %d results in the momentum, %d unsettled, %d rounds applied", i, m.trainer.Momentum(), m.trainer.Unsettled(), len(all[event.Applied](m)))
+			if m.trainer.Momentum() != 8 || m.trainer.Unapplied() != 0 || len(all[event.Applied](m)) != 8 {
+				t.Errorf("client %d: %d results in the momentum, %d unapplied, %d rounds applied", i, m.trainer.Momentum(), m.trainer.Unapplied(), len(all[event.Applied](m)))
 			}
 			ahead := 0
 			for step := uint32(2); step <= 8; step++ {

@@ -27,7 +27,7 @@ func (n *Node) warmup() {
 	}
 	if first := n.run.predict(n.Draws); first.ok { // read the tokens of the first round during Warmup
 		n.engine.reader.forget(func(of assign.BatchID) bool { return of == first.batch })
-		n.engine.reader.read(first.batch, n.run.settleTime(n.SettleTimeout))
+		n.engine.reader.read(first.batch, n.run.completionTime(n.CompletionTimeout))
 	}
 	if slices.Contains(n.run.state.Epoch.Ready, n.run.myself()) {
 		return

@@ -84,12 +84,12 @@ func (f *Trainer) decide() {
 	}
 	f.mu.Unlock()
 	if of != nil && of.confirmed {
-		f.settle(of.step, of.own)
+		f.updateMomentum(of.step, of.own)
 	}
 }
 
-// settle updates the momentum after the results of a step were applied to the weights.
-func (f *Trainer) settle(step uint32, own bool) {
+// updateMomentum updates the momentum after the results of a step were applied to the weights.
+func (f *Trainer) updateMomentum(step uint32, own bool) {
 	if own {
 		f.momentum += f.pending[step]
 	}
@@ -151,8 +151,8 @@ func (f *Trainer) Momentum() uint64 {
 	return f.momentum
 }
 
-// Unsettled returns the number of steps that this trainer has trained and that are not applied yet.
-func (f *Trainer) Unsettled() int {
+// Unapplied returns the number of steps that this trainer has trained and that are not applied yet.
+func (f *Trainer) Unapplied() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.pending)
@@ -233,7 +233,7 @@ func (f *Trainer) Apply(_ context.Context, step uint32, payloads [][]byte, own b
 	defer f.exclusive()()
 	f.decide()
 	f.move(step, payloads)
-	f.settle(step, own)
+	f.updateMomentum(step, own)
 	return nil
 }
 

@@ -143,9 +143,9 @@ type Auditor interface {
 	// Open opens chunks of the momentum of the step that was trained last. It may be called at any
 	// time before the next result is made, also while Train waits in begun.
 	Open(step uint32, chunks []uint32) (audit.Opening, error)
-	// Settle tells the trainer whether a quorum of witnesses holds its newest result, which is from the
+	// SetAttested tells the trainer whether a quorum of witnesses holds its newest result, which is from the
 	// given step. If not, the trainer rolls the momentum back to its previous value.
-	Settle(step uint32, held bool) error
+	SetAttested(step uint32, held bool) error
 	// CheckLight returns the fault in a claim, or FaultNone. It makes only the checks that need no
 	// gradient.
 	CheckLight(c audit.Claim) audit.Fault

@@ -39,9 +39,9 @@ type Options struct {
 
 // Terms are the current limits of a run.
 type Terms struct {
-	Trainer env.Trainer
-	Settle  time.Duration // time to complete a finished round
-	Round   time.Duration // maximum duration of a round
+	Trainer    env.Trainer
+	Completion time.Duration // time to complete a finished round
+	Round      time.Duration // maximum duration of a round
 }
 
 // Fetcher executes a Plan.
@@ -76,7 +76,7 @@ func (f *Fetcher) Fetch(open []*tally.Tally, terms Terms) {
 	}
 	wanted := f.wanted(now, open)
 	if waiting := len(wanted) - (f.limit - f.flying); waiting > 0 {
-		f.makeRoom(now, open, waiting, terms.Settle)
+		f.makeRoom(now, open, waiting, terms.Completion)
 	}
 	for _, w := range wanted {
 		if f.full() {
@@ -122,11 +122,11 @@ func (f *Fetcher) Unread(t *tally.Tally, lost []*tally.Candidate, err error) {
 func (f *Fetcher) useful(t *tally.Tally, terms Terms) time.Duration {
 	switch {
 	case !t.Final:
-		return terms.Settle + terms.Round
+		return terms.Completion + terms.Round
 	case !t.LackingSince.IsZero():
-		return max(terms.Settle-f.Tasks.Now().Sub(t.LackingSince), minTimeout)
+		return max(terms.Completion-f.Tasks.Now().Sub(t.LackingSince), minTimeout)
 	}
-	return terms.Settle
+	return terms.Completion
 }
 
 // begin fetches and verifies one result. If brought is not nil, it is the result, which only has to
@@ -156,7 +156,7 @@ func (f *Fetcher) begin(w want, terms Terms, brought []byte) {
 	step, suspect := t.Round.Step, f.storeLoses
 	begun := f.Tasks.Now()
 	ctx, stop := f.Tasks.WithTimeout(f.Tasks.Work, f.useful(t, terms))
-	f.take(c, stop, begun.Add(f.timeout(size, c.Attempts, terms.Settle)))
+	f.take(c, stop, begun.Add(f.timeout(size, c.Attempts, terms.Completion)))
 	f.Tasks.Spawn(func(context.Context) func() {
 		defer stop()
 		payload, err := fetch(ctx, c.Commitment, size, holders)

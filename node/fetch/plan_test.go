@@ -15,18 +15,18 @@ import (
 // TestTimeout checks the timeout of a fetch while other fetches wait.
 func TestTimeout(t *testing.T) {
 	p := newPlan(8, &Rotation{})
-	if got := p.timeout(1<<20, 0, settle); got != settle/8 {
-		t.Errorf("with no measurement: %v, want an eighth of the time to settle", got)
+	if got := p.timeout(1<<20, 0, completion); got != completion/8 {
+		t.Errorf("with no measurement: %v, want an eighth of the time to complete", got)
 	}
-	if got := p.timeout(1<<20, 9, settle); got != settle {
-		t.Errorf("after many attempts: %v, want all of the time to settle", got)
+	if got := p.timeout(1<<20, 9, completion); got != completion {
+		t.Errorf("after many attempts: %v, want all of the time to complete", got)
 	}
 	p.measure(1<<20, time.Second)
-	if got := p.timeout(2<<20, 0, settle); got != minTimeout+2*slowFactor*time.Second {
+	if got := p.timeout(2<<20, 0, completion); got != minTimeout+2*slowFactor*time.Second {
 		t.Errorf("twice the size of a transfer of 1 s: %v", got)
 	}
-	if got := p.timeout(1<<40, 0, settle); got != minTimeout+settle/2 {
-		t.Errorf("whatever the size: %v, want at most half of the time to settle", got)
+	if got := p.timeout(1<<40, 0, completion); got != minTimeout+completion/2 {
+		t.Errorf("whatever the size: %v, want at most half of the time to complete", got)
 	}
 }
 

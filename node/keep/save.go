@@ -139,13 +139,13 @@ func (k *Saver) write(a *attempt, dir string) error {
 		}
 		return k.put(dir, a.model.Snapshot, beside...)
 	}
-	settled, old := k.Folder.settle(a.model.Step, a.model.Digest), a.model.Step
+	promoted, old := k.Folder.promote(a.model.Step, a.model.Digest), a.model.Step
 	if a.model.Lies {
 		old-- // keep the pending folder of this step, which contains the model
 	}
 	k.clean(old)
 	var err error
-	if !settled {
+	if !promoted {
 		err = put()
 	}
 	if errors.Is(err, errOtherCheckpoint) && a.recorded && k.Folder.names(dir, a.model.Step) {

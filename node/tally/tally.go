@@ -208,9 +208,9 @@ func (t *Tally) Lost(lost []*Candidate, retry func(c *Candidate) time.Time) {
 // Contains reports whether a candidate is still in its slot.
 func (s *Slot) Contains(c *Candidate) bool { return slices.Contains(s.Candidates, c) }
 
-// Settled releases the payloads of an applied round. It refuses the held results that did not count,
+// Release drops the payloads of an applied round. It refuses the held results that did not count,
 // and returns their commitments.
-func (t *Tally) Settled(o Outcome) (others []Commitment) {
+func (t *Tally) Release(o Outcome) (others []Commitment) {
 	t.each(func(_ *Slot, c *Candidate) {
 		c.Payload = nil
 		if c.State == Held && !slices.Contains(o.Sources, c) {

@@ -24,12 +24,12 @@ const (
 	lastTimeout  = 2 * requestTimeout
 )
 
-// settle advances the model until it includes the results of all finished rounds up to a step, and
+// finalize advances the model until it includes the results of all finished rounds up to a step, and
 // reports whether it does. A call starts at most one action, for the next unapplied round: it frees
 // the engine, applies the round's results, or asks peers for missing results. The loop calls it
 // again after each change. The client is desynchronised if the results do not come in time, or if
 // it missed counted results of a round.
-func (n *Node) settle(want uint32) bool {
+func (n *Node) finalize(want uint32) bool {
 	if n.rounds.replica.step >= want {
 		return true
 	}
@@ -52,7 +52,7 @@ func (n *Node) settle(want uint32) bool {
 	}
 	now := n.tasks.Now()
 	gone := !rs.LackingSince.IsZero() && n.run.areGone(rs, n.rounds.replica, now)
-	late := gone || !rs.LackingSince.IsZero() && now.Sub(rs.LackingSince) > n.run.settleTime(n.SettleTimeout)
+	late := gone || !rs.LackingSince.IsZero() && now.Sub(rs.LackingSince) > n.run.completionTime(n.CompletionTimeout)
 	outcome := rs.Judge(now, late)
 	if rs.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
 		rs.LackingSince = now
@@ -98,10 +98,10 @@ func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
 	return known && rs.Round.Step <= recorded && now.Sub(rs.LackingSince) > lastTimeout && rs.InVain(lastAttempts)
 }
 
-// settleEarly applies the results of the next finished round before a training needs them, if all of
-// them are here. Otherwise it does nothing: unlike settle, it neither asks peers for missing results
+// finalizeEarly applies the results of the next finished round before a training needs them, if all of
+// them are here. Otherwise it does nothing: unlike finalize, it neither asks peers for missing results
 // nor gives up the replica.
-func (n *Node) settleEarly(want uint32) {
+func (n *Node) finalizeEarly(want uint32) {
 	rs := n.rounds.of[n.rounds.replica.step+1]
 	if rs == nil || rs.Round.Step > want || !rs.Final || !rs.Began || rs.EpochStart != n.rounds.replica.epoch.startStep {
 		return
@@ -198,7 +198,7 @@ func (a *applier) applied(rs *roundState, o tally.Outcome, kept *auditor.Record,
 	replica.step = step
 	a.store.Remember(replica.remembered(rs, o))
 	a.auditor.Keep(kept)
-	a.store.Drop(rs.Settled(o)...)
+	a.store.Drop(rs.Release(o)...)
 	a.report.applied(step, o, rs.isOwn(o), replica.hash, seconds, a.fetcher.Received, rs.Round.Losses())
 }
 
