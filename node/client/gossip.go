@@ -49,7 +49,7 @@ type gossipReader struct {
 	misbehaved    func(peer identity.ID, detail string)
 	log           *slog.Logger
 	run           atomic.Pointer[issuer] // nil until the client has seen a state of the run
-	healed        time.Time              // time of the last gossip repair
+	repaired        time.Time              // time of the last gossip repair
 	step          atomic.Uint32          // of the run
 	pusher        pusher
 
@@ -114,7 +114,7 @@ func (g *gossipReader) listen(from identity.ID, message []byte) error {
 	}
 	select {
 	case g.heard <- announcement{from: from, author: author, result: a, raw: message}:
-	default: // heal requests again what is lost here
+	default: // repairGossip requests again what is lost here
 	}
 	return nil
 }

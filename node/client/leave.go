@@ -83,7 +83,7 @@ func (l *leaving) late() bool { return !l.engine.tasks.Now().Before(l.until) }
 func (l *leaving) worthWaiting() bool {
 	points, passed := &l.rounds.points, l.engine.tasks.Now().Sub(l.since)
 	_, copying := l.engine.Work().(core.Snapshot)
-	copying = copying || l.rounds.taker.lent != nil
+	copying = copying || l.rounds.snapshotter.lent != nil
 	limit := longestLeave
 	if copying { // the number of bytes is known afterwards
 		l.copied = passed

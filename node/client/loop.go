@@ -225,7 +225,7 @@ func (n *Node) reconcile() {
 		return
 	}
 	n.auditor.Advance()
-	n.heal()
+	n.repairGossip()
 }
 
 // goroutines is the Runtime of a Node whose caller does not supply one. It uses the wall clock, and

@@ -98,7 +98,7 @@ func New(o Options) (*Node, error) {
 			}
 		},
 	})
-	n.rounds.taker = taker{
+	n.rounds.snapshotter = snapshotter{
 		tasks: tasks, network: o.Network, folder: o.folder(), run: &n.run, engine: &n.engine, rounds: &n.rounds,
 		models: n.models, saver: n.saver, store: n.store, report: n.report, failed: n.applyFailed,
 	}
@@ -120,7 +120,7 @@ func (n *Node) desynchronise(reason string) {
 	n.rounds.replica, n.models.Held = nil, nil
 	n.engine.leave()
 	n.engine.End(core.Weights)
-	n.rounds.taker.leave()
+	n.rounds.snapshotter.leave()
 	n.store.Forget(0, 0) // these results may not be the run's
 	n.rounds.points.abandon(n.run.state)
 	n.auditor.ForgetRounds()

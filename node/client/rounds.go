@@ -174,14 +174,14 @@ func (rs *roundState) offended(s *tally.Slot, now time.Time) {
 // roundStates contains the tallied rounds, announcements for future rounds, and the replica that
 // the rounds are applied to.
 type roundStates struct {
-	replica    *replica               // nil: the client does not follow the epoch
-	of         map[uint32]*roundState // by step
-	steps      []uint32               // ascending; replaced, never modified in place
-	early      []announcement         // for rounds that have not started here
-	earlyBytes int                    // bytes of the results in early
-	points     intermediates          // intermediate checkpoints
-	applier    applier
-	taker      taker
+	replica     *replica               // nil: the client does not follow the epoch
+	of          map[uint32]*roundState // by step
+	steps       []uint32               // ascending; replaced, never modified in place
+	early       []announcement         // for rounds that have not started here
+	earlyBytes  int                    // bytes of the results in early
+	points      intermediates          // intermediate checkpoints
+	applier     applier
+	snapshotter snapshotter
 }
 
 // put adds the round of a step.

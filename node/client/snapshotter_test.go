@@ -53,7 +53,7 @@ func TestModelsOfEpochsArePutDown(t *testing.T) {
 // result: not its task, and not the trainer's work that lends the model.
 func TestFailedWriteOfAModel(t *testing.T) {
 	e := &engine{}
-	take := taker{engine: e, lent: keep.NewLent(), lends: e.Start(core.Snapshot{}, func() {}), writes: e.Spawn(core.Write{})}
+	take := snapshotter{engine: e, lent: keep.NewLent(), lends: e.Start(core.Snapshot{}, func() {}), writes: e.Spawn(core.Write{})}
 	if take.notPutDown(context.Canceled); e.Wanted(take.lends) || e.Wanted(take.writes) || e.Idle() {
 		t.Error("a part of the write continues")
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/psyche-go/psyche/node/modelsync"
 )
 
-// taker takes a snapshot of the model at the end of an epoch, for peers and for the disk.
-type taker struct {
+// snapshotter takes a snapshot of the model at the end of an epoch, for peers and for the disk.
+type snapshotter struct {
 	tasks   *env.Tasks
 	network env.Network
 	folder  keep.Folder
@@ -44,7 +44,7 @@ type taker struct {
 
 // take starts to take the model, unless it has started. The trainer must be idle. A large model is
 // not copied unless there is no folder, or the disk is slow.
-func (t *taker) take() {
+func (t *snapshotter) take() {
 	if t.lent != nil {
 		if t.tasks.Now().Before(t.until) {
 			return
@@ -61,7 +61,7 @@ func (t *taker) take() {
 }
 
 // copy takes a copy of the model.
-func (t *taker) copy() {
+func (t *snapshotter) copy() {
 	trainer, step := t.engine.trainer, t.rounds.replica.step
 	m := &modelsync.Model{Step: step, Source: "held"}
 	t.copying = true
@@ -91,7 +91,7 @@ func (t *taker) copy() {
 
 // took keeps a model that was taken. lies means that the model is on the disk and has no tensors in
 // memory.
-func (t *taker) took(m *modelsync.Model, lies bool) {
+func (t *snapshotter) took(m *modelsync.Model, lies bool) {
 	t.models.Held = m
 	t.saver.Take(keep.Model{Step: m.Step, Digest: m.Digest, Snapshot: m.Snapshot, Lies: lies})
 	t.models.Share(m, t.run.state.Model.Checkpoint.Digest)
@@ -101,7 +101,7 @@ func (t *taker) took(m *modelsync.Model, lies bool) {
 }
 
 // putDown writes the model from the trainer's memory while the trainer waits.
-func (t *taker) putDown(trainer env.Lender) {
+func (t *snapshotter) putDown(trainer env.Lender) {
 	step, lent, limit := t.rounds.replica.step, keep.NewLent(), keep.LongestAhead(t.run.state)
 	t.lent, t.until, t.free, t.there = lent, t.tasks.Now().Add(limit), false, nil
 	m, facts := &modelsync.Model{Step: step, Source: "held"}, keep.FactsAfter(t.run.state, step)
@@ -153,7 +153,7 @@ func (t *taker) putDown(trainer env.Lender) {
 
 // dropLate drops parts that were written too late, unless a copy that contains them is in progress
 // and not shared yet.
-func (t *taker) dropLate(parts ...[32]byte) {
+func (t *snapshotter) dropLate(parts ...[32]byte) {
 	if t.late = append(t.late, parts...); !t.copying {
 		t.store.Drop(t.late...)
 		t.late = nil
@@ -161,7 +161,7 @@ func (t *taker) dropLate(parts ...[32]byte) {
 }
 
 // goOn completes taking the model, if the model is on the disk and the trainer is free.
-func (t *taker) goOn() {
+func (t *snapshotter) goOn() {
 	if m := t.there; t.free && m != nil {
 		t.lent, t.there = nil, nil
 		t.took(m, true)
@@ -170,7 +170,7 @@ func (t *taker) goOn() {
 
 // notPutDown gives up writing the model from the trainer's memory. From now on, take copies this model
 // and the models of later epochs.
-func (t *taker) notPutDown(err error) {
+func (t *snapshotter) notPutDown(err error) {
 	t.lent.End()
 	t.engine.Drop(t.lends)
 	t.engine.Drop(t.writes)
@@ -183,7 +183,7 @@ func (t *taker) notPutDown(err error) {
 }
 
 // leave gives up the model of a replica that the client leaves.
-func (t *taker) leave() {
+func (t *snapshotter) leave() {
 	if t.there != nil {
 		t.store.Drop(t.there.Blobs...)
 	}

@@ -17,15 +17,15 @@ const (
 	maxClaimAsked  = 32 // for results that few witnesses claim to hold; more members than can be dishonest must answer
 )
 
-// heal repairs gossip that may have been lost in the running round (anti-entropy). It announces
+// repairGossip repairs gossip that may have been lost in the running round (anti-entropy). It announces
 // this client's result again until the witnesses have it, and asks the owners of results that were
 // not announced here.
-func (n *Node) heal() {
+func (n *Node) repairGossip() {
 	now := n.tasks.Now()
-	if n.end != nil || n.rounds.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.gossip.healed) < n.RepublishInterval {
+	if n.end != nil || n.rounds.replica == nil || n.run.state.RunState != coordinator.RoundTrain || now.Sub(n.gossip.repaired) < n.RepublishInterval {
 		return
 	}
-	n.gossip.healed = now
+	n.gossip.repaired = now
 	rs := n.rounds.of[n.run.state.Progress.Step]
 	if rs == nil {
 		return
