@@ -51,17 +51,17 @@ func (n *Node) finalize(want uint32) bool {
 		return false
 	}
 	now := n.tasks.Now()
-	gone := !rs.LackingSince.IsZero() && n.run.areGone(rs, n.rounds.replica, now)
-	late := gone || !rs.LackingSince.IsZero() && now.Sub(rs.LackingSince) > n.run.completionTime(n.CompletionTimeout)
+	gone := !rs.MissingSince.IsZero() && n.run.areGone(rs, n.rounds.replica, now)
+	late := gone || !rs.MissingSince.IsZero() && now.Sub(rs.MissingSince) > n.run.completionTime(n.CompletionTimeout)
 	outcome := rs.Judge(now, late)
-	if rs.LackingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
-		rs.LackingSince = now
+	if rs.MissingSince.IsZero() && (outcome.Missing > 0 || outcome.Unsure) {
+		rs.MissingSince = now
 	}
-	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(rs.LackingSince) > tally.UnsureTimeout) {
+	if outcome.Missing == 0 && (!outcome.Unsure || now.Sub(rs.MissingSince) > tally.UnsureTimeout) {
 		n.apply(rs, outcome)
 		return n.rounds.replica.step >= want
 	}
-	if outcome.Claimed && now.Sub(rs.LackingSince) > tally.UnsureTimeout && rs.wellAnswered() {
+	if outcome.Claimed && now.Sub(rs.MissingSince) > tally.UnsureTimeout && rs.wellAnswered() {
 		n.report.log.Warn("continuing without results that only a few witnesses claim to hold", "step", step, "results", outcome.Missing)
 		n.apply(rs, outcome)
 		return false
@@ -95,7 +95,7 @@ func asksPeers(o tally.Outcome) bool {
 // epoch is over, the run has recorded a model that includes them, and no peer provided them.
 func (v *view) areGone(rs *roundState, r *replica, now time.Time) bool {
 	known, recorded := v.recordedOf(r)
-	return known && rs.Round.Step <= recorded && now.Sub(rs.LackingSince) > lastTimeout && rs.InVain(lastAttempts)
+	return known && rs.Round.Step <= recorded && now.Sub(rs.MissingSince) > lastTimeout && rs.InVain(lastAttempts)
 }
 
 // finalizeEarly applies the results of the next finished round before a training needs them, if all of

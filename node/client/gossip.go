@@ -49,7 +49,7 @@ type gossipReader struct {
 	misbehaved    func(peer identity.ID, detail string)
 	log           *slog.Logger
 	run           atomic.Pointer[issuer] // nil until the client has seen a state of the run
-	repaired        time.Time              // time of the last gossip repair
+	repaired      time.Time              // time of the last gossip repair
 	step          atomic.Uint32          // of the run
 	pusher        pusher
 

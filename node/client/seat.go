@@ -27,7 +27,7 @@ type seat struct {
 	afterRun afterRun               // after the end of the run
 	leaving  leaving                // graceful leave
 	holds    holdings               // models that it can load by itself
-	lacking  lacking                // the run's newest model, while it is not available
+	missing  missingModel           // the run's newest model, while it is not available
 	rejoin   *rejoin                // return to a running epoch
 	reveals  reveals                // for the draws of the run
 }

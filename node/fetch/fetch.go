@@ -123,8 +123,8 @@ func (f *Fetcher) useful(t *tally.Tally, terms Terms) time.Duration {
 	switch {
 	case !t.Final:
 		return terms.Completion + terms.Round
-	case !t.LackingSince.IsZero():
-		return max(terms.Completion-f.Tasks.Now().Sub(t.LackingSince), minTimeout)
+	case !t.MissingSince.IsZero():
+		return max(terms.Completion-f.Tasks.Now().Sub(t.MissingSince), minTimeout)
 	}
 	return terms.Completion
 }

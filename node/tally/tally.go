@@ -73,9 +73,9 @@ type Tally struct {
 	Replica    [32]byte          // this client's replica hash at the start of the round; valid if Began
 	Began      bool
 
-	// LackingSince is the time when the finished round was first found to lack results; zero: not
+	// MissingSince is the time when the finished round was first found to lack results; zero: not
 	// yet.
-	LackingSince time.Time
+	MissingSince time.Time
 
 	newest    *Candidate // newest held candidate
 	changes   int        // number of changes to known and held results; Decide depends on these and the witnesses only

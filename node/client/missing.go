@@ -15,8 +15,8 @@ const (
 	holderReminder = time.Minute
 )
 
-// lacking describes a client's wait for the run's newest recorded model, which no connected client has.
-type lacking struct {
+// missingModel describes a client's wait for the run's newest recorded model, which no connected client has.
+type missingModel struct {
 	of     coordinator.Checkpoint
 	since  time.Time // zero: the model is available
 	said   time.Time
@@ -29,39 +29,39 @@ type lacking struct {
 // epoch started now, the run would continue without the newest model, although a client may bring
 // that model later.
 func (n *Node) waitsForHolder() bool {
-	s, l := n.run.state, &n.seat.lacking
+	s, m := n.run.state, &n.seat.missing
 	c := s.Model.Checkpoint
 	if n.AcceptLoss || n.CheckpointDir == "" || !c.FromPeers() || n.models.Held != nil || n.rounds.replica != nil ||
 		n.seat.holds.checkpoint() || len(s.UploadsOf(c.Digest)) > 0 || n.run.othersHold() {
-		l.since = time.Time{}
+		m.since = time.Time{}
 		return false
 	}
 	now := n.tasks.Now()
-	if l.of != c || l.since.IsZero() {
-		*l = lacking{of: c, since: now}
+	if m.of != c || m.since.IsZero() {
+		*m = missingModel{of: c, since: now}
 		var newest coordinator.Recorded
-		if newest, l.usable = n.saver.Newest(s); l.usable {
-			l.older = newest.Step
-		} else if l.older, _ = n.folder().NewestBefore(c.Step); l.older == 0 {
+		if newest, m.usable = n.saver.Newest(s); m.usable {
+			m.older = newest.Step
+		} else if m.older, _ = n.folder().NewestBefore(c.Step); m.older == 0 {
 			return false // a client that is new or keeps nothing cannot know what other members have
 		}
 	}
 	switch {
-	case l.older == 0:
+	case m.older == 0:
 		return false
-	case l.usable && now.Sub(l.since) >= holderTimeout:
+	case m.usable && now.Sub(m.since) >= holderTimeout:
 		return false
-	case l.said.IsZero() || now.Sub(l.said) >= holderReminder:
-		l.said = now
-		n.report.log.Warn(l.text(holderTimeout - now.Sub(l.since)))
+	case m.said.IsZero() || now.Sub(m.said) >= holderReminder:
+		m.said = now
+		n.report.log.Warn(m.text(holderTimeout - now.Sub(m.since)))
 	}
 	return true
 }
 
-func (l *lacking) text(left time.Duration) string {
-	message := fmt.Sprintf("the newest model that the run recorded is of step %d; no connected member has it, and --checkpoint-dir has only step %d; this client waits for a member with the newer model, ", l.of.Step, l.older)
-	if l.usable {
-		return message + fmt.Sprintf("at most %s more (not at all with --accept-loss); then it joins, and if the run's own wait for the model ends too, the run continues without steps %d to %d", left.Round(time.Second), l.older+1, l.of.Step)
+func (m *missingModel) text(left time.Duration) string {
+	message := fmt.Sprintf("the newest model that the run recorded is of step %d; no connected member has it, and --checkpoint-dir has only step %d; this client waits for a member with the newer model, ", m.of.Step, m.older)
+	if m.usable {
+		return message + fmt.Sprintf("at most %s more (not at all with --accept-loss); then it joins, and if the run's own wait for the model ends too, the run continues without steps %d to %d", left.Round(time.Second), m.older+1, m.of.Step)
 	}
 	return message + "because the run would otherwise restart from its initial model; if no member has the newer model, start this client with --accept-loss"
 }
