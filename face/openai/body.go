@@ -24,11 +24,11 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	}
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	place := s.bodies.Enter(asker(r), func() { cancel(errGaveWay) })
-	if place == nil {
+	slot := s.bodies.Enter(asker(r), func() { cancel(errGaveWay) })
+	if slot == nil {
 		return nil, busy("the server is already receiving %d requests; retry later", maxBodies)
 	}
-	defer s.bodies.Leave(place)
+	defer s.bodies.Leave(slot)
 	text, err := readInTime(reading, a.control, http.MaxBytesReader(a.w, r.Body, maxBody))
 	if err == nil {
 		return text, nil

@@ -142,7 +142,7 @@ func TestQueueShares(t *testing.T) {
 		var here []*turn
 		evicted, given := 0, 0 // calls of the evict function, and requests that lost their slots
 		for range rapid.IntRange(1, 60).Draw(r, "steps") {
-			switch i := rapid.IntRange(0, 2*q.places).Draw(r, "what"); {
+			switch i := rapid.IntRange(0, 2*q.slots).Draw(r, "what"); {
 			case i < len(here) && here[i].ready:
 				q.leave(here[i])
 				here = slices.Delete(here, i, i+1)
@@ -170,7 +170,7 @@ func TestQueueShares(t *testing.T) {
 					ready++
 				}
 			}
-			if evicted != given || running > q.running || running+waiting > q.places || running+waiting != len(here) || ready > 0 && running < q.running {
+			if evicted != given || running > q.running || running+waiting > q.slots || running+waiting != len(here) || ready > 0 && running < q.running {
 				r.Fatalf("%d run and %d wait, of %d, %d of them ready", running, waiting, len(here), ready)
 			}
 		}

@@ -87,9 +87,9 @@ func TestHogsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// TestPlacesAreMoreThanAThird checks that a third of the members of the largest run cannot fill all
+// TestSlotsAreMoreThanAThird checks that a third of the members of the largest run cannot fill all
 // slots with one slot each.
-func TestPlacesAreMoreThanAThird(t *testing.T) {
+func TestSlotsAreMoreThanAThird(t *testing.T) {
 	if servesTotal <= 256/3 {
 		t.Errorf("%d slots", servesTotal)
 	}

@@ -132,7 +132,7 @@ func TestStoreAccounts(t *testing.T) {
 			counted := map[*room]*room{&s.memory: {}, &s.disk: {}}
 			for _, e := range s.blobs {
 				counted[e.room].used += cost(e.size)
-				if e.place != nil {
+				if e.inRoom != nil {
 					counted[e.room].loose += cost(e.size)
 				}
 			}
@@ -356,7 +356,7 @@ func TestGiveWay(t *testing.T) {
 	loose := s.Put(payload(spillSize + 3))
 	s.mu.Lock()
 	e := s.blobs[loose]
-	e.place = e.room.add(func() { s.drop(loose) }, cost(e.size))
+	e.inRoom = e.room.add(func() { s.drop(loose) }, cost(e.size))
 	s.mu.Unlock()
 	before := s.Usage()
 	if before.Memory != 0 || before.Blobs != 4 {
