@@ -21,9 +21,9 @@ import (
 // falseModel is the digest of the model that the coalition wants the run to continue from.
 var falseModel = [32]byte{6, 6, 6}
 
-// gang is a coalition of fewer than a third of the members. They behave correctly until enough of
+// coalition has fewer than a third of the members. They behave correctly until enough of
 // them are elected as witnesses, and then attack together.
-type gang struct {
+type coalition struct {
 	w       *world
 	ids     []identity.ID
 	clients []*memory.Client
@@ -34,19 +34,19 @@ type gang struct {
 	attacked []uint32 // steps
 }
 
-// gangster is a backend that passes an honest client's actions on until the first attack. After
+// colluder is a backend that passes an honest client's actions on until the first attack. After
 // that the coalition acts for the client.
-type gangster struct {
+type colluder struct {
 	*memory.Client
-	gang *gang
+	coalition *coalition
 }
 
-func (g *gangster) Submit(ctx context.Context, a coordinator.Action) error {
-	if g.gang.begun() {
+func (g *colluder) Submit(ctx context.Context, a coordinator.Action) error {
+	if g.coalition.begun() {
 		return errTakenOver
 	}
 	if _, ok := a.(coordinator.WitnessRound); ok {
-		if s := g.gang.w.host.State(); g.gang.strong(&s) {
+		if s := g.coalition.w.host.State(); g.coalition.strong(&s) {
 			return errTakenOver
 		}
 	}
@@ -56,14 +56,14 @@ func (g *gangster) Submit(ctx context.Context, a coordinator.Action) error {
 var errTakenOver = errors.New("the coalition acts for this member")
 
 // begun reports whether the coalition has attacked.
-func (g *gang) begun() bool {
+func (g *coalition) begun() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.attacked) > 0
 }
 
 // strong reports whether the running round has enough colluding witnesses.
-func (g *gang) strong(s *coordinator.State) bool {
+func (g *coalition) strong(s *coordinator.State) bool {
 	r := s.CurrentRound()
 	if r == nil || s.Progress.Step < 3 {
 		return false
@@ -78,7 +78,7 @@ func (g *gang) strong(s *coordinator.State) bool {
 }
 
 // rule acts for the whole coalition until ctx ends.
-func (g *gang) rule(ctx context.Context) {
+func (g *coalition) rule(ctx context.Context) {
 	for ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
 		s := g.w.host.State()
@@ -106,14 +106,14 @@ func (g *gang) rule(ctx context.Context) {
 	}
 }
 
-func (g *gang) all(ctx context.Context, a coordinator.Action) {
+func (g *coalition) all(ctx context.Context, a coordinator.Action) {
 	for _, c := range g.clients {
 		_ = c.Submit(ctx, a)
 	}
 }
 
 // begin starts honest and colluding clients.
-func (g *gang) begin(honest, bad int) (good, all []*member) {
+func (g *coalition) begin(honest, bad int) (good, all []*member) {
 	quick := func(o *options) { o.trainer.Duration = 100 * time.Millisecond }
 	for i := range honest {
 		good = append(good, g.w.launch(i, quick))
@@ -125,14 +125,14 @@ func (g *gang) begin(honest, bad int) (good, all []*member) {
 			quick(o)
 			c := o.Backend.(*memory.Client)
 			g.clients = append(g.clients, c)
-			o.Backend = &gangster{c, g}
+			o.Backend = &colluder{c, g}
 		}))
 	}
 	return good, all
 }
 
 // end stops all clients and checks that no honest member ever had the false model.
-func (g *gang) end(good, everybody []*member) {
+func (g *coalition) end(good, everybody []*member) {
 	s := g.w.host.State()
 	for _, m := range everybody {
 		m.cancel()
@@ -141,7 +141,7 @@ func (g *gang) end(good, everybody []*member) {
 		<-m.done
 	}
 	if s.Model.Checkpoint.Digest == falseModel {
-		g.w.t.Error("the run continues from the gang's model")
+		g.w.t.Error("the run continues from the coalition's model")
 	}
 	dropped := 0
 	for _, c := range s.Epoch.Exited {
@@ -160,9 +160,9 @@ func (g *gang) end(good, everybody []*member) {
 	}
 }
 
-// TestGangCannotEvict checks a coalition of 12 of 40 members. Whenever more than W−q of them are
+// TestCoalitionCannotEvict checks a coalition of 12 of 40 members. Whenever more than W−q of them are
 // witnesses, they list only each other, accuse all other members, and report a false model.
-func TestGangCannotEvict(t *testing.T) {
+func TestCoalitionCannotEvict(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a minute with the race detector")
 	}
@@ -171,7 +171,7 @@ func TestGangCannotEvict(t *testing.T) {
 		config := clienttest.Config(honest + bad)
 		config.MinClients, config.RoundsPerEpoch, config.TotalSteps = 2, 12, 40
 		config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 80, 80
-		g := &gang{w: newWorld(t, config)}
+		g := &coalition{w: newWorld(t, config)}
 		g.wants = func(s *coordinator.State, elected int) bool {
 			r := s.CurrentRound()
 			return elected > int(r.WitnessesElected)-int(r.WitnessesNeeded)
@@ -196,16 +196,16 @@ func TestGangCannotEvict(t *testing.T) {
 	})
 }
 
-// TestGangCannotCapture checks a coalition of 2 of 22 members that are two of three witnesses in
+// TestCoalitionCannotCapture checks a coalition of 2 of 22 members that are two of three witnesses in
 // one round of 77. They sign a meaningless root and replica. All honest members then leave because
 // they have no list with that root, and the coalition reports a false model.
-func TestGangCannotCapture(t *testing.T) {
+func TestCoalitionCannotCapture(t *testing.T) {
 	const honest, bad = 20, 2
 	synctest.Test(t, func(t *testing.T) {
 		config := clienttest.Config(honest + bad)
 		config.MinClients, config.WitnessNodes, config.RoundsPerEpoch, config.TotalSteps = 3, 3, 2000, 2000
 		config.GlobalBatchSizeStart, config.GlobalBatchSizeEnd = 44, 44
-		g := &gang{w: newWorld(t, config)}
+		g := &coalition{w: newWorld(t, config)}
 		g.wants = func(s *coordinator.State, elected int) bool { return elected >= assign.Quorum(3) }
 		g.prove = func(r *coordinator.Round) coordinator.WitnessRound {
 			return coordinator.WitnessRound{Step: r.Step, Replica: falseModel, CommitmentsRoot: falseModel}
