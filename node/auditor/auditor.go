@@ -103,7 +103,7 @@ type Auditor struct {
 	past     past
 	payloads *payloadStore
 	openings *openings
-	dice     dice
+	random   privateRandom
 	chain    *Chain              // this client's results; nil: none, so the next result starts with zero momentum
 	seeds    map[uint32][32]byte // audit seeds of results, by step
 	served   uint32              // step of the round for which the budgets of openings were renewed
@@ -144,7 +144,7 @@ func (a *Auditor) Serve() { a.openings.Serve(a.Network) }
 func (a *Auditor) Close() error { return a.payloads.Close() }
 
 // Begin sets the run. It must be called first.
-func (a *Auditor) Begin(run [32]byte) { a.dice = newDice(a.Key.Private().Seed(), run) }
+func (a *Auditor) Begin(run [32]byte) { a.random = newPrivateRandom(a.Key.Private().Seed(), run) }
 
 // Observe processes a newer state. The client calls it before it reacts to the state itself, because
 // the client must know which chunks of its newest result to open before it makes the next one.

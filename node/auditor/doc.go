@@ -21,5 +21,5 @@
 //   - gather.go: collecting the parts of an opening from its trainer and from other members.
 //   - openings.go, part.go, turns.go: the parts that this member serves, their bytes, and the order
 //     of serving.
-//   - dice.go: the private random choice of the results to audit.
+//   - random.go: the private random choice of the results to audit.
 package auditor

@@ -164,21 +164,21 @@ func TestLonelyChunks(t *testing.T) {
 	}
 }
 
-// TestDiceArePrivate checks that the draws of two members are independent, and that half of the draws
+// TestAuditTargetsArePrivate checks that the draws of two members are independent, and that half of the draws
 // consider only the newest rounds.
-func TestDiceArePrivate(t *testing.T) {
+func TestAuditTargetsArePrivate(t *testing.T) {
 	p := pastOf(1, 12)
 	rounds := p.Rounds(drawnRounds)
-	one, again, two := newDice([]byte("a"), [32]byte{1}), newDice([]byte("a"), [32]byte{1}), newDice([]byte("b"), [32]byte{1})
+	one, again, two := newPrivateRandom([]byte("a"), [32]byte{1}), newPrivateRandom([]byte("a"), [32]byte{1}), newPrivateRandom([]byte("b"), [32]byte{1})
 	same, fresh := 0, 0
 	const throws = 4000
 	all := func(*heldResult) bool { return true }
 	for step := uint32(1); step <= throws; step++ {
-		a, found := one.Throw(step, rounds, all)
-		if b, _ := again.Throw(step, rounds, all); !found || a != b {
+		a, found := one.Choose(step, rounds, all)
+		if b, _ := again.Choose(step, rounds, all); !found || a != b {
 			t.Fatal("the same random source draws differently")
 		}
-		if b, _ := two.Throw(step, rounds, all); a == b {
+		if b, _ := two.Choose(step, rounds, all); a == b {
 			same++
 		}
 		if a.Header.Step > 10 {
@@ -192,7 +192,7 @@ func TestDiceArePrivate(t *testing.T) {
 	if share := float64(same) / throws; share > 0.2 {
 		t.Errorf("%.2f of the draws of two members are the same", share)
 	}
-	if _, found := one.Throw(1, rounds, func(*heldResult) bool { return false }); found {
+	if _, found := one.Choose(1, rounds, func(*heldResult) bool { return false }); found {
 		t.Error("a result was drawn although none is eligible")
 	}
 }

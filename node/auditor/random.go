@@ -9,27 +9,27 @@ import (
 	"github.com/psyche-go/psyche/core/coordinator"
 )
 
-// domainDice is the key derivation domain of the private random source.
-const domainDice = "psyche/audit/dice/v1"
+// domainPrivateRandom is the key derivation domain of the private random source.
+const domainPrivateRandom = "psyche/audit/dice/v1"
 
 // newRounds is the number of newest rounds that half of the draws consider.
 const newRounds = 2
 
-// dice is the private random source that decides which results a member audits. Other members
+// privateRandom is the private random source that decides which results a member audits. Other members
 // cannot know its draws, before or after.
-type dice struct{ secret []byte }
+type privateRandom struct{ secret []byte }
 
-// newDice returns the random source of a member in a run. secret is derived from its private key.
-func newDice(secret []byte, run [32]byte) dice {
+// newPrivateRandom returns the random source of a member in a run. secret is derived from its private key.
+func newPrivateRandom(secret []byte, run [32]byte) privateRandom {
 	mac := hmac.New(sha256.New, secret)
-	mac.Write(append([]byte(domainDice), run[:]...))
-	return dice{mac.Sum(nil)}
+	mac.Write(append([]byte(domainPrivateRandom), run[:]...))
+	return privateRandom{mac.Sum(nil)}
 }
 
-// Throw draws, in the round of a step, one of the results for which may returns true. rounds are the
+// Choose draws, in the round of a step, one of the results for which may returns true. rounds are the
 // newest rounds, oldest first. Half of the draws consider only the newest two rounds.
-func (d dice) Throw(step uint32, rounds []appliedRound, may func(*heldResult) bool) (heldResult, bool) {
-	mac := hmac.New(sha256.New, d.secret)
+func (p privateRandom) Choose(step uint32, rounds []appliedRound, may func(*heldResult) bool) (heldResult, bool) {
+	mac := hmac.New(sha256.New, p.secret)
 	mac.Write(binary.LittleEndian.AppendUint32(nil, step))
 	drawn := mac.Sum(nil)
 	if drawn[0]&1 == 1 {
