@@ -24,7 +24,7 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	}
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	slot := s.bodies.Enter(asker(r), func() { cancel(errGaveWay) })
+	slot := s.bodies.Enter(asker(r), func() { cancel(errEvicted) })
 	if slot == nil {
 		return nil, busy("the server is already receiving %d requests; retry later", maxBodies)
 	}
@@ -38,7 +38,7 @@ func (s *Server) readBody(ctx context.Context, r *http.Request, a *answer) ([]by
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		wrong = invalid("", "", "the body exceeds %d bytes", maxBody)
 		wrong.status = http.StatusRequestEntityTooLarge
-	} else if errors.Is(context.Cause(reading), errGaveWay) {
+	} else if errors.Is(context.Cause(reading), errEvicted) {
 		wrong = busy("the server is receiving too many requests (%d), and dropped this slow one; retry later", maxBodies)
 	} else if ctx.Err() != nil {
 		wrong = early(ctx)

@@ -183,10 +183,10 @@ func (c *connection) release() {
 	close(c.ended)
 }
 
-// giveWay evicts an unknown client in favour of another connection. It closes the socket at once,
+// evict evicts an unknown client in favour of another connection. It closes the socket at once,
 // so that the number of open connections never exceeds the limit.
-func (c *connection) giveWay() {
-	c.hangUp(errGaveWay)
+func (c *connection) evict() {
+	c.hangUp(errEvicted)
 	c.conn.Cut()
 }
 

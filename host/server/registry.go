@@ -78,7 +78,7 @@ func (r *registry) watch(c *connection, office bool) error {
 
 // seat gives c a slot under a limiter. The caller holds mu.
 func (r *registry) seat(c *connection, in *admission.Limiter) error {
-	slot := in.Enter(c.conn.RemoteAddr(), c.giveWay)
+	slot := in.Enter(c.conn.RemoteAddr(), c.evict)
 	if slot == nil {
 		return refuse(frame.RefusedBusy, "the server has too many connections of clients that are not part of a run, try again later")
 	}
@@ -104,7 +104,7 @@ func (r *registry) seatStrangers(known map[identity.ID]bool) {
 		case known[id]:
 			r.unseat(c)
 		case c.leave == nil:
-			slot := r.strangers.Admit(c.conn.RemoteAddr(), c.giveWay)
+			slot := r.strangers.Admit(c.conn.RemoteAddr(), c.evict)
 			c.leave = func() { r.strangers.Leave(slot) }
 		}
 	}

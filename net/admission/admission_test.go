@@ -44,9 +44,9 @@ func TestLimiterIsFair(t *testing.T) {
 	}
 }
 
-// TestSilentGiveWayFirst fills each slot from a different address. It checks after which time a
+// TestSilentConnectionsAreEvictedFirst fills each slot from a different address. It checks after which time a
 // connection can be evicted, if it was silent and if it was not.
-func TestSilentGiveWayFirst(t *testing.T) {
+func TestSilentConnectionsAreEvictedFirst(t *testing.T) {
 	for _, test := range []struct {
 		spoke bool
 		grace time.Duration

@@ -159,9 +159,9 @@ func TestAThirdKeepsNobodyOut(t *testing.T) {
 	})
 }
 
-// TestSlowGiveWay checks that a slow exchange ends only for a member without a slot, the oldest
+// TestSlowExchangesAreEvicted checks that a slow exchange ends only for a member without a slot, the oldest
 // slow exchange first.
-func TestSlowGiveWay(t *testing.T) {
+func TestSlowExchangesAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := crowd{t: t, q: newQueue(4, 3), slow: map[byte]bool{2: true, 3: true}}
 		var served [6]*atomic.Int64

@@ -436,7 +436,7 @@ func (f fetched) Rejected(t *tally.Tally, s *tally.Slot, reason string) {
 func (f fetched) NoRoom() {
 	f.store.Forget(0, 0)
 	if r := f.rounds.replica; r != nil {
-		f.rounds.points.served.giveWay(r.epoch.startStep)
+		f.rounds.points.served.stop(r.epoch.startStep)
 	}
 }
 

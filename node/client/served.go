@@ -36,9 +36,9 @@ type lent struct {
 	until  time.Time
 }
 
-// giveWay ends sharing for the rest of the epoch, because the results of running rounds need the
+// stop ends sharing for the rest of the epoch, because the results of running rounds need the
 // memory.
-func (h *servedModels) giveWay(epochStart uint32) {
+func (h *servedModels) stop(epochStart uint32) {
 	h.narrow = epochStart
 	for i := range h.lent {
 		h.lent[i].until = time.Time{}

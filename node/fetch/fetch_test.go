@@ -218,9 +218,9 @@ func TestWhatBecomesOfAFetch(t *testing.T) {
 	}
 }
 
-// TestOverdueFetchesGiveWay checks that overdue fetches end only if other fetches wait, and that
+// TestOverdueFetchesAreStopped checks that overdue fetches end only if other fetches wait, and that
 // every fetch ends at its timeout.
-func TestOverdueFetchesGiveWay(t *testing.T) {
+func TestOverdueFetchesAreStopped(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.limit = 1
 	r.tally.Final = false

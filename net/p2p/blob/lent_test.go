@@ -56,7 +56,7 @@ func TestLentIsAlwaysWhole(t *testing.T) {
 					store.Drop(hashes[i])
 				case 5:
 					if r.IntN(20) == 0 {
-						store.GiveWay()
+						store.FreeDisk()
 					} else if data, held := store.Get(t.Context(), hashes[i]); held && !bytes.Equal(data, parts[i]) {
 						t.Errorf("payload %d differs", i)
 					}

@@ -240,7 +240,7 @@ func TestLent(t *testing.T) {
 	if err != nil || failed != nil || !bytes.Equal(lent.outboard, want.outboard) || lent.size != want.size {
 		t.Errorf("the served bytes differ from the stored ones: %v, %v", err, failed)
 	}
-	if freed := s.GiveWay(); freed != 0 {
+	if freed := s.FreeDisk(); freed != 0 {
 		t.Errorf("giving way freed %d bytes", freed)
 	}
 	if err := s.Retain(h); err != nil {
@@ -335,10 +335,10 @@ func TestNothingIsKeptOfNothing(t *testing.T) {
 	}
 }
 
-// TestGiveWay checks a store whose disk space is needed. It moves retained payloads into memory as
+// TestFreeDisk checks a store whose disk space is needed. It moves retained payloads into memory as
 // far as they fit, and drops other payloads. After that it writes only payloads to the disk that do
 // not fit in memory: results of rounds, which a client needs to continue.
-func TestGiveWay(t *testing.T) {
+func TestFreeDisk(t *testing.T) {
 	s, err := OpenStore(Options{MaxMemory: 3 << 20, Dir: t.TempDir(), MaxDisk: 16 << 20})
 	if err != nil {
 		t.Fatal(err)
@@ -362,7 +362,7 @@ func TestGiveWay(t *testing.T) {
 	if before.Memory != 0 || before.Blobs != 4 {
 		t.Fatalf("before: %+v", before)
 	}
-	freed := s.GiveWay()
+	freed := s.FreeDisk()
 	after := s.Usage()
 	if after.Blobs != 3 || freed != before.Disk-after.Disk || after.Disk > cost(spillSize+2) || after.Memory == 0 || after.Memory > 3<<20 {
 		t.Errorf("freed %d; before %+v, after %+v", freed, before, after)
@@ -399,7 +399,7 @@ func TestGiveWay(t *testing.T) {
 	if now := s.Usage(); now.Memory > 3<<20 || now.Disk > cost(14*300_020) {
 		t.Errorf("afterwards: %+v", now)
 	}
-	if again := NewStore(1 << 20).GiveWay(); again != 0 {
+	if again := NewStore(1 << 20).FreeDisk(); again != 0 {
 		t.Errorf("a store without a folder freed %d", again)
 	}
 }
