@@ -377,7 +377,7 @@ func TestSoloStartsAtAStep(t *testing.T) {
 			}
 		}
 		if len(batches) != 2 || batches[0][0] == 0 || batches[0][0] != 2*(batches[0][1]-batches[0][0]) || batches[1][0] != batches[0][1] || tensors < 4 {
-			t.Errorf("%s: trained %v, figures of %d tensors", optimizer, batches, tensors)
+			t.Errorf("%s: trained %v, metrics of %d tensors", optimizer, batches, tensors)
 		}
 	}
 }
