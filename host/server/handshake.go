@@ -133,7 +133,7 @@ func (c *connection) watch() error {
 		return refuse(frame.RefusedBusy, "the key %s has %d observer connections, which is its limit", c.id, observersPerKey)
 	}
 	c.watching = true
-	return c.host.registry.watch(c, c.host.newest.Load().offices[c.id])
+	return c.host.registry.watch(c, c.host.newest.Load().roleKeys[c.id])
 }
 
 // claim makes this the live connection of the key. An existing connection keeps the key if it answers a

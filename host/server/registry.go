@@ -61,13 +61,13 @@ func (r *registry) claim(c *connection, addrs []string, stranger bool) (*connect
 
 // watch registers c as a spectator until release. Without a role, c needs a free observer slot, so
 // that observers do not use up the slots of participants.
-func (r *registry) watch(c *connection, office bool) error {
+func (r *registry) watch(c *connection, hasRole bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed != nil {
 		return r.closed
 	}
-	if !office {
+	if !hasRole {
 		if err := r.seat(c, r.onlookers); err != nil {
 			return err
 		}
