@@ -116,7 +116,7 @@ type Auditor struct {
 	ofItself  *auditCase                    // determines the soundness; nil: not running
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
-	pressed   uint32        // step of the newest round whose training waited for a trial
+	preempted   uint32        // step of the newest round whose training waited for a trial
 	took      time.Duration // duration of the newest recomputation, even if it was cancelled
 }
 
@@ -169,7 +169,7 @@ func (a *Auditor) Observe() {
 	a.openings.Prune(s.Progress.Step, needed)
 	a.findTrials()
 	a.admit()
-	if s.Progress.Step != a.pressed || s.RunState != coordinator.RoundTrain {
+	if s.Progress.Step != a.preempted || s.RunState != coordinator.RoundTrain {
 		a.Engine.Yield() // the round that granted time for an urgent recomputation is over
 	}
 }

@@ -26,7 +26,7 @@ func (n *Node) roundTrain() {
 	if rs == nil || n.seat.leaving.begun() {
 		return
 	}
-	n.press(rs)
+	n.preempt(rs)
 	n.train(rs)
 	n.rounds.points.takeOwed(&n.run, &n.engine, &n.rounds)
 	n.trainAhead(rs)
@@ -269,18 +269,18 @@ func (n *Node) announce(t training) {
 	}
 }
 
-// press lets an urgent trial use the trainer before the next training, if the training's result is not
+// preempt lets an urgent trial use the trainer before the next training, if the training's result is not
 // late because of that.
-func (n *Node) press(rs *roundState) {
+func (n *Node) preempt(rs *roundState) {
 	if !n.auditor.Judges() {
 		return
 	}
 	leeway := n.rounds.leeway(rs.Round.Step)
 	switch {
 	case rs.Own(n.run.me) != nil && !rs.trained:
-		n.auditor.Press(leeway - n.tasks.Now().Sub(rs.opened))
+		n.auditor.Preempt(leeway - n.tasks.Now().Sub(rs.opened))
 	case n.engine.Lag() > 1 && n.run.predict(n.Draws).ok: // the training of the next round, before that starts
-		n.auditor.Press(leeway)
+		n.auditor.Preempt(leeway)
 	}
 }
 
