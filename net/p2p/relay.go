@@ -186,18 +186,18 @@ func (s throttledStream) Write(p []byte) (int, error) { return s.w.Write(p) }
 func (n *Node) keepRelays() {
 	ticker := time.NewTicker(relayEvery)
 	defer ticker.Stop()
-	var lonely time.Time // time since which a member is unreachable
+	var isolated time.Time // time since which a member is unreachable
 	for {
 		n.mu.Lock()
 		changed := n.changed
 		n.mu.Unlock()
 		switch {
 		case !n.missesDirect():
-			lonely = time.Time{}
-		case lonely.IsZero():
-			lonely = time.Now()
+			isolated = time.Time{}
+		case isolated.IsZero():
+			isolated = time.Now()
 		}
-		if len(n.listen) == 0 || !lonely.IsZero() && time.Since(lonely) >= relayAfter {
+		if len(n.listen) == 0 || !isolated.IsZero() && time.Since(isolated) >= relayAfter {
 			n.reserve()
 		}
 		select {

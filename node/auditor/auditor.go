@@ -116,7 +116,7 @@ type Auditor struct {
 	ofItself  *auditCase                    // determines the soundness; nil: not running
 	sameData  map[coordinator.ClientID]bool // whether a trainer read the same tokens as this client
 	trials    map[resultID]*trial
-	preempted   uint32        // step of the newest round whose training waited for a trial
+	preempted uint32        // step of the newest round whose training waited for a trial
 	took      time.Duration // duration of the newest recomputation, even if it was cancelled
 }
 

@@ -141,9 +141,9 @@ func TestRoundsAreKeptAsLongAsTheyAreNeeded(t *testing.T) {
 	}
 }
 
-// TestLonelyChunks checks the low-support chunks: a result sends them, but fewer than a third of
+// TestLowSupportChunks checks the low-support chunks: a result sends them, but fewer than a third of
 // the results of the round before do.
-func TestLonelyChunks(t *testing.T) {
+func TestLowSupportChunks(t *testing.T) {
 	counts := map[[32]byte][]uint16{{1}: {1, 0, 0, 1}, {2}: {1, 0, 0, 1}, {3}: {1, 1, 0, 0}, {4}: {1, 0, 0, 0}}
 	s := &senderCounts{
 		counted: [][32]byte{{1}, {2}, {3}, {4}}, read: func(hash [32]byte) ([]byte, error) { return hash[:1], nil },
@@ -152,15 +152,15 @@ func TestLonelyChunks(t *testing.T) {
 			return codec.Header{}, []codec.TensorResult{{Counts: all[:1]}, {Counts: all[1:]}}, nil
 		},
 	}
-	lonely, err := s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
-	if err != nil || len(lonely) != 2 || lonely[0] != 1 || lonely[1] != 2 {
-		t.Errorf("got %v, %v", lonely, err)
+	lowSupport, err := s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{1, 1, 1}}})
+	if err != nil || len(lowSupport) != 2 || lowSupport[0] != 1 || lowSupport[1] != 2 {
+		t.Errorf("got %v, %v", lowSupport, err)
 	}
-	if lonely, _ = s.Lonely([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lonely) != 0 {
-		t.Errorf("got %v", lonely)
+	if lowSupport, _ = s.LowSupport([]codec.TensorResult{{Counts: []uint16{1}}, {Counts: []uint16{0, 0, 1}}}); len(lowSupport) != 0 {
+		t.Errorf("got %v", lowSupport)
 	}
-	if lonely, err = new(senderCounts).Lonely([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lonely) != 0 {
-		t.Errorf("without results: %v, %v", lonely, err)
+	if lowSupport, err = new(senderCounts).LowSupport([]codec.TensorResult{{Counts: []uint16{1}}}); err != nil || len(lowSupport) != 0 {
+		t.Errorf("without results: %v, %v", lowSupport, err)
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 // trial is an open trial of the run, and this client's findings about it.
 type trial struct {
 	auditCase
-	state   coordinator.Trial // newest known state
-	seed    uint64            // seed of the round after the accusation; it draws the challenge
-	drawn   bool              // the seed is known
-	ready   uint32            // step since which only the recomputation is missing; 0: more is missing
+	state     coordinator.Trial // newest known state
+	seed      uint64            // seed of the round after the accusation; it draws the challenge
+	drawn     bool              // the seed is known
+	ready     uint32            // step since which only the recomputation is missing; 0: more is missing
 	preempted bool              // this client's training has waited for the recomputation
 }
 

@@ -80,17 +80,17 @@ func (m *members) finds(ctx context.Context, r *round, target *member) (bool, er
 	if err != nil {
 		return false, err
 	}
-	var lonely []uint32
+	var lowSupport []uint32
 	if m.court.counted > 0 {
 		eachChunk(target.state.Taken, func(chunk int, count uint16) {
 			if count > 0 && 3*m.court.of[chunk] < m.court.counted {
-				lonely = append(lonely, uint32(chunk))
+				lowSupport = append(lowSupport, uint32(chunk))
 			}
 		})
 	}
 	trainer := momenta.Key(target.number)
 	seed := sha256.Sum256(binary.LittleEndian.AppendUint64([]byte("audit"), m.seed(r.step)))
-	chunks := audit.Chunks(seed, r.step, trainer, m.cut.Shapes, audit.DefaultChunks, lonely)
+	chunks := audit.Chunks(seed, r.step, trainer, m.cut.Shapes, audit.DefaultChunks, lowSupport)
 	claim, err := m.cut.Claim(r.from[target], target.state, trainer, chunks)
 	if err != nil {
 		return false, err
