@@ -288,10 +288,10 @@ func TestServeAnotherServer(t *testing.T) {
 	})
 }
 
-// TestServeLeavesWhoWaitsForEver checks that a run that waits for members without any progress does
+// TestServeLeavesARunWithoutProgress checks that a run that waits for members without any progress does
 // not hold a machine forever while a different run trains. A run that gains members, or that
 // completes rounds, keeps the machine.
-func TestServeLeavesWhoWaitsForEver(t *testing.T) {
+func TestServeLeavesARunWithoutProgress(t *testing.T) {
 	training := doings{step: 9, clients: 3, runs: true}
 	for name, test := range map[string]struct {
 		a, b  func(hours int) doings

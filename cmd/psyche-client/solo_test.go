@@ -224,7 +224,7 @@ func TestSoloInPartsIsTheSame(t *testing.T) {
 	}
 }
 
-func TestSoloThatIsDone(t *testing.T) {
+func TestFinishedSoloRunDoesNothing(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	save := filepath.Join(t.TempDir(), "save")
@@ -244,7 +244,7 @@ func TestSoloThatIsDone(t *testing.T) {
 	}
 }
 
-func TestSoloKnowsBeforehandThatItCannotSave(t *testing.T) {
+func TestSoloChecksBeforehandThatItCanSave(t *testing.T) {
 	requireTorch(t)
 	model, data := toy(t)
 	dangling := filepath.Join(t.TempDir(), "dangling")

@@ -107,9 +107,9 @@ func TestLargeRequests(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForEver checks that addresses that repeat their requests immediately do not starve
+// TestRepeatedRequestsDoNotStarveAnAddress checks that addresses that repeat their requests immediately do not starve
 // an address with several requests.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestRepeatedRequestsDoNotStarveAnAddress(t *testing.T) {
 	q := newQueue(1, 16)
 	enter := func(host byte) *turn {
 		turn := q.enter(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, host}), 32), func() {})

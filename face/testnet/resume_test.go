@@ -316,9 +316,9 @@ func TestResumeOfAChain(t *testing.T) {
 	}
 }
 
-// TestByHand records the commands that restart a run on a validator: with its ledger, and without a
+// TestCommandsToRestartOnAValidator records the commands that restart a run on a validator: with its ledger, and without a
 // new genesis.
-func TestByHand(t *testing.T) {
+func TestCommandsToRestartOnAValidator(t *testing.T) {
 	n := &network{dir: t.TempDir()}
 	n.run.RunID, n.options.ServerBinary = "run", "psyche"
 	n.server = &process{binary: "my validator", args: []string{"--ledger", "here", "--reset", "--quiet"}}

@@ -88,9 +88,9 @@ func testSharedSlots(t *testing.T, role frame.Role) {
 	})
 }
 
-// TestObserversKeepNobodyOut fills all slots of observers. It checks that participants and the keys
+// TestObserversDoNotLockOutParticipants fills all slots of observers. It checks that participants and the keys
 // of authorities can still connect.
-func TestObserversKeepNobodyOut(t *testing.T) {
+func TestObserversDoNotLockOutParticipants(t *testing.T) {
 	authority := backendtest.Key(50)
 	bubble(t, func(o *Options) { o.Key, o.MaxStrangers = authority, 2 }, func(t *testing.T, connect func() *peer) {
 		for n := range byte(2) {
@@ -110,9 +110,9 @@ func TestObserversKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestWhoLeavesTheRunIsAStranger lets a participant leave the run while all slots are taken. The
+// TestClientThatLeavesTheRunIsUnknown lets a participant leave the run while all slots are taken. The
 // participant keeps its connection, which then counts as a connection of an unknown client.
-func TestWhoLeavesTheRunIsAStranger(t *testing.T) {
+func TestClientThatLeavesTheRunIsUnknown(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxStrangers = 1 }, func(t *testing.T, connect func() *peer) {
 		leaving := connect().enter(1)
 		leaving.submit(coordinator.Join{})

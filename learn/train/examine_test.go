@@ -361,9 +361,9 @@ func TestFaintTensorsAreMeasuredByTheModel(t *testing.T) {
 	}
 }
 
-// TestAuditsPassWhoMissedSteps checks that audits pass a trainer that missed steps, for example
+// TestAuditsPassTrainersThatMissedSteps checks that audits pass a trainer that missed steps, for example
 // because it was a verifier in them.
-func TestAuditsPassWhoMissedSteps(t *testing.T) {
+func TestAuditsPassTrainersThatMissedSteps(t *testing.T) {
 	a := newAudited(t, 1, true, func(*Options) {})
 	chunks := allChunks(a.trainer.Shapes())
 	previous := uint32(0)

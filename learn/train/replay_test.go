@@ -184,11 +184,11 @@ func testAuditsPassHonestLocalSteps(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestAuditsPassWhatIsLearned checks that audits pass a model that has nothing more to learn. Its
+// TestAuditsPassAConvergedModel checks that audits pass a model that has nothing more to learn. Its
 // gradients are hardly more than rounding, but AdamW makes steps of the usual length from them.
-func TestAuditsPassWhatIsLearned(t *testing.T) { eachInner(t, testAuditsPassWhatIsLearned) }
+func TestAuditsPassAConvergedModel(t *testing.T) { eachInner(t, testAuditsPassAConvergedModel) }
 
-func testAuditsPassWhatIsLearned(t *testing.T, inner func(*Options)) {
+func testAuditsPassAConvergedModel(t *testing.T, inner func(*Options)) {
 	a := newAuditedLocal(t, inner, func(o *Options) { o.LRSchedule.Constant.BaseLR = 4e-3 })
 	type kept struct {
 		payload []byte
@@ -237,10 +237,10 @@ func testAuditsPassTheSmallestRates(t *testing.T, inner func(*Options)) {
 	}
 }
 
-// TestAuditsPassWhatRoundingChanges checks audits at a learning rate so large that the model learns
+// TestAuditsPassRoundingDifferences checks audits at a learning rate so large that the model learns
 // nothing, and a difference of one bit has a large effect within a round. An audit passes only if
 // it measures this effect, with Shaken.
-func TestAuditsPassWhatRoundingChanges(t *testing.T) {
+func TestAuditsPassRoundingDifferences(t *testing.T) {
 	a := newAuditedLocal(t, func(o *Options) {
 		o.LRSchedule.Constant.BaseLR, o.Optimizer.LocalSteps.InnerSteps = 0.1, 32
 	})

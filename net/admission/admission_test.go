@@ -44,9 +44,9 @@ func TestLimiterIsFair(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionsAreEvictedFirst fills each slot from a different address. It checks after which time a
+// TestEvictionTakesSilentConnectionsFirst fills each slot from a different address. It checks after which time a
 // connection can be evicted, if it was silent and if it was not.
-func TestSilentConnectionsAreEvictedFirst(t *testing.T) {
+func TestEvictionTakesSilentConnectionsFirst(t *testing.T) {
 	for _, test := range []struct {
 		spoke bool
 		grace time.Duration

@@ -139,9 +139,9 @@ func TestBusyQueueRefuses(t *testing.T) {
 	})
 }
 
-// TestAThirdKeepsNobodyOut checks that a third of the members of the largest run cannot lock out
+// TestAThirdOfTheMembersLocksNoMemberOut checks that a third of the members of the largest run cannot lock out
 // another member, however many slots they hold.
-func TestAThirdKeepsNobodyOut(t *testing.T) {
+func TestAThirdOfTheMembersLocksNoMemberOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const third = 256 / 3
 		c := crowd{t: t, q: newQueue(requestsPerPeer, requestsTotal)}

@@ -31,10 +31,10 @@ func pastOf(first, last uint32) *past {
 	return p
 }
 
-// TestWhatAResultMayGoOnFrom checks the steps from which a result may continue: the newest attested
+// TestStepsFromWhichAResultMayContinue checks the steps from which a result may continue: the newest attested
 // result of its trainer, or zeros if the run knows that its optimizer began later. If this client
 // does not know the rounds, the result is not refused.
-func TestWhatAResultMayGoOnFrom(t *testing.T) {
+func TestStepsFromWhichAResultMayContinue(t *testing.T) {
 	for name, c := range map[string]struct {
 		past           *past
 		trainer        byte
@@ -72,10 +72,10 @@ func TestWhatAResultMayGoOnFrom(t *testing.T) {
 	}
 }
 
-// TestNewestResultIsKnownForEver checks that the newest result stays known for a trainer that was
+// TestNewestResultStaysKnown checks that the newest result stays known for a trainer that was
 // away for longer than rounds are kept, and for rounds before a gap. A result that may continue
 // from a round in the gap is not refused.
-func TestNewestResultIsKnownForEver(t *testing.T) {
+func TestNewestResultStaysKnown(t *testing.T) {
 	p := pastOf(1, 20)
 	for step := uint32(21); step < 200; step++ {
 		p.Add(appliedRound{Step: step, EpochStart: 1, At: time.Unix(int64(step), 0)}, 1000)
@@ -102,10 +102,10 @@ func TestNewestResultIsKnownForEver(t *testing.T) {
 	}
 }
 
-// TestResultsThatWereNotHeardOf checks a result that continues from a result that this client never
+// TestUnknownResultsOfATrainer checks a result that continues from a result that this client never
 // received. It is not refused if witnesses hold the earlier result, and refused if no witness holds
 // it.
-func TestResultsThatWereNotHeardOf(t *testing.T) {
+func TestUnknownResultsOfATrainer(t *testing.T) {
 	p := pastOf(1, 20)
 	p.Add(appliedRound{Step: 21, EpochStart: 1, At: time.Unix(21, 0), Unheard: []coordinator.ClientID{held(2, 1, 0).Owner}}, 1000)
 	p.Add(appliedRound{Step: 22, EpochStart: 1, At: time.Unix(22, 0)}, 1000)

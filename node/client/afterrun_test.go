@@ -9,10 +9,10 @@ import (
 	"github.com/psyche-go/psyche/record/backend"
 )
 
-// TestNobodyWaitsForTheEjected checks that a client waits for all members without the final model
+// TestClientDoesNotWaitForEjectedMembers checks that a client waits for all members without the final model
 // except ejected ones, whether they are connected or not, and in whatever list of the state they
 // are.
-func TestNobodyWaitsForTheEjected(t *testing.T) {
+func TestClientDoesNotWaitForEjectedMembers(t *testing.T) {
 	id := func(n byte) coordinator.ClientID { return coordinator.ClientID{n} }
 	member := func(n byte, state coordinator.ClientState) coordinator.Client {
 		return coordinator.Client{ID: id(n), State: state}
@@ -32,9 +32,9 @@ func TestNobodyWaitsForTheEjected(t *testing.T) {
 	}
 }
 
-// TestWhatIsFinal checks that only a model of the last round is final in a finished run, whatever
+// TestOnlyAModelOfTheLastRoundIsFinal checks that only a model of the last round is final in a finished run, whatever
 // the run recorded.
-func TestWhatIsFinal(t *testing.T) {
+func TestOnlyAModelOfTheLastRoundIsFinal(t *testing.T) {
 	origin := coordinator.Checkpoint{Kind: coordinator.CheckpointLocal, Repo: "model"}
 	peers := func(step uint32, digest byte) coordinator.Checkpoint {
 		return coordinator.Checkpoint{Kind: coordinator.CheckpointP2P, Step: step, Digest: [32]byte{digest}}

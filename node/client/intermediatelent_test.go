@@ -55,10 +55,10 @@ func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	}
 }
 
-// TestLeavingAwaitsALentModel checks that a leaving client waits for a large intermediate
+// TestLeavingAwaitsALentCheckpoint checks that a leaving client waits for a large intermediate
 // checkpoint that is being written, for a time in proportion to its size, as it does for a copied
 // one.
-func TestLeavingAwaitsALentModel(t *testing.T) {
+func TestLeavingAwaitsALentCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tasks := &env.Tasks{}
 		own := newGoroutines(tasks)

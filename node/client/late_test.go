@@ -91,10 +91,10 @@ func (r reporting) Submit(ctx context.Context, a coordinator.Action) error {
 	return r.Backend.Submit(ctx, a)
 }
 
-// TestLeavingAwaitsAModelThatIsPutDown checks that a client that leaves while the epoch's model is
+// TestLeavingAwaitsTheModelBeingWritten checks that a client that leaves while the epoch's model is
 // being written and hashed first reports that it holds the model, although that takes longer than
 // leaving usually takes.
-func TestLeavingAwaitsAModelThatIsPutDown(t *testing.T) {
+func TestLeavingAwaitsTheModelBeingWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, epochs(3), []byte(everyThird)...)
 		var slow atomic.Int32
@@ -132,9 +132,9 @@ func (l *lateDisk) Run(task func() func()) {
 	})
 }
 
-// TestDiskThatComesLate checks that a removal of folders that a hung disk executes late does not
+// TestLateRemovalKeepsNewFolders checks that a removal of folders that a hung disk executes late does not
 // remove folders that were written in the meantime.
-func TestDiskThatComesLate(t *testing.T) {
+func TestLateRemovalKeepsNewFolders(t *testing.T) {
 	for _, late := range []time.Duration{0, 2 * diskTimeout} {
 		synctest.Test(t, func(t *testing.T) {
 			tasks := &env.Tasks{}

@@ -71,10 +71,10 @@ func largest(answer []byte) []byte {
 
 func same(answer []byte) []byte { return answer }
 
-// TestReturnAmongLiars brings a client back into an epoch while one of the three members that it
+// TestReturnDespiteFalseAnswers brings a client back into an epoch while one of the three members that it
 // asks sends false or late answers of each kind. The client soon returns to that epoch, and trains
 // on the right model.
-func TestReturnAmongLiars(t *testing.T) {
+func TestReturnDespiteFalseAnswers(t *testing.T) {
 	const late = 4900 * time.Millisecond
 	for name, test := range map[string]struct {
 		protocol string

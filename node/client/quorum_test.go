@@ -147,10 +147,10 @@ func TestNeededWitnessStays(t *testing.T) {
 	})
 }
 
-// TestLiarsNameNoReplica checks that a wrong replica hash is not accepted if all members that could
+// TestFalseReplicaHashIsNotAccepted checks that a wrong replica hash is not accepted if all members that could
 // know it lie. The round then counts nothing, as without an answer, and the returning members
 // continue with the others afterwards.
-func TestLiarsNameNoReplica(t *testing.T) {
+func TestFalseReplicaHashIsNotAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		test := needed{lag: 1, round: 15, members: 3, others: lies(1)}
 		test.killed = func(*coordinator.State) (first, second int) { return 1, 2 }

@@ -95,9 +95,9 @@ func say(n *Node, rs *roundState, c tally.Commitment, size int) {
 // proceed takes the result of one task.
 func proceed(n *Node) { (<-n.tasks.Runtime.(*goroutines).posts)() }
 
-// TestFetchOfWhatMadeRoomEnds checks that the fetch of a displaced result ends, and that its blob
+// TestFetchOfADisplacedResultEnds checks that the fetch of a displaced result ends, and that its blob
 // is dropped.
-func TestFetchOfWhatMadeRoomEnds(t *testing.T) {
+func TestFetchOfADisplacedResultEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, rs, network := roundNode(t, clienttest.Hash(1))
 		s := &rs.Slots[0]

@@ -132,9 +132,9 @@ func TestLostBlobIsFetchedAgain(t *testing.T) {
 	}
 }
 
-// TestStoreThatKeepsNothing checks a blob store with a full disk. Results that count are fetched at
+// TestStoreThatLosesResults checks a blob store with a full disk. Results that count are fetched at
 // most twice, and are then applied.
-func TestStoreThatKeepsNothing(t *testing.T) {
+func TestStoreThatLosesResults(t *testing.T) {
 	r := newRig(t, clienttest.Hash(1))
 	r.store.forgetful = true
 	c := r.enter(t, r.slot, clienttest.Hash(1))
@@ -171,9 +171,9 @@ func TestStoreThatKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestWhatBecomesOfAFetch checks that a result is held, refused or fetched again, and that the
+// TestResultsAfterAFetch checks that a result is held, refused or fetched again, and that the
 // owner of the tallies is notified.
-func TestWhatBecomesOfAFetch(t *testing.T) {
+func TestResultsAfterAFetch(t *testing.T) {
 	type told struct{ held, rejected, noRoom, dropped, fetches, stalls int }
 	var again = Pause * 2 // after the first attempt
 	for name, test := range map[string]struct {

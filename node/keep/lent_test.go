@@ -74,9 +74,9 @@ func TestIntermediateCheckpointIsWrittenFromMemory(t *testing.T) {
 	}
 }
 
-// TestLentTooLong checks that a model is not read after its owner has taken it back, and that no
+// TestLentModelIsNotReadAfterItsReturn checks that a model is not read after its owner has taken it back, and that no
 // partial model remains.
-func TestLentTooLong(t *testing.T) {
+func TestLentModelIsNotReadAfterItsReturn(t *testing.T) {
 	for _, offered := range []bool{true, false} {
 		f := Folder{Dir: filepath.Join(t.TempDir(), "disk"), RunID: "run"}
 		l := NewLent()
@@ -97,8 +97,8 @@ func TestLentTooLong(t *testing.T) {
 	}
 }
 
-// TestLentToABadDisk checks that an owner does not wait for a disk that fails.
-func TestLentToABadDisk(t *testing.T) {
+// TestOwnerDoesNotWaitForAFailingDisk checks that an owner does not wait for a disk that fails.
+func TestOwnerDoesNotWaitForAFailingDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "disk")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -85,9 +85,9 @@ func TestFailedSaveIsRepeated(t *testing.T) {
 	}
 }
 
-// TestWhatMakesRoom checks that only files that are less valuable than the newest checkpoint are
+// TestLessValuableFilesAreRemovedForRoom checks that only files that are less valuable than the newest checkpoint are
 // removed to make room, in a fixed order, and no more than necessary.
-func TestWhatMakesRoom(t *testing.T) {
+func TestLessValuableFilesAreRemovedForRoom(t *testing.T) {
 	full := fmt.Errorf("write: %w", &fs.PathError{Op: "write", Err: syscall.ENOSPC})
 	for fits, want := range map[int]string{
 		0: "", 1: "shared parts", 2: "shared parts, intermediate checkpoint", 3: "shared parts, intermediate checkpoint, optimizers",

@@ -248,8 +248,8 @@ func TestUploadsAreReportedWhenTheRunCanTakeThem(t *testing.T) {
 	}
 }
 
-// TestWhereLies checks the places that messages name if the model is not here.
-func TestWhereLies(t *testing.T) {
+// TestLocationsOfTheModelInMessages checks the places that messages name if the model is not here.
+func TestLocationsOfTheModelInMessages(t *testing.T) {
 	m := modelOf(3)
 	s := stateAfter(3, recorded(m))
 	b := newBench(t.TempDir(), 0)

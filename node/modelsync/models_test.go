@@ -9,9 +9,9 @@ import (
 	"github.com/psyche-go/psyche/node/exchange"
 )
 
-// TestAttemptsBeginAtOtherPlaces checks that attempts begin at different locations, so that a slow
+// TestAttemptsBeginAtDifferentLocations checks that attempts begin at different locations, so that a slow
 // location does not delay every attempt.
-func TestAttemptsBeginAtOtherPlaces(t *testing.T) {
+func TestAttemptsBeginAtDifferentLocations(t *testing.T) {
 	digest := [32]byte{1}
 	state := &coordinator.State{}
 	for i, repo := range []string{"a", "b", "other", "c"} {

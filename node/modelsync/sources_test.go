@@ -114,10 +114,10 @@ func (c *rig) check(a *Attempt) {
 	}
 }
 
-// TestResultsThatLeadElsewhere checks that only the run's model is adopted, whichever results peers
+// TestOnlyTheRunsModelIsAdopted checks that only the run's model is adopted, whichever results peers
 // claim to be counted. The next attempt fetches the model as a whole, and everything of the first
 // attempt is dropped.
-func TestResultsThatLeadElsewhere(t *testing.T) {
+func TestOnlyTheRunsModelIsAdopted(t *testing.T) {
 	for name, lie := range map[string]func(c *rig){
 		"a result left out":         func(c *rig) { c.rounds[1].Results = nil },
 		"another cold start":        func(c *rig) { c.rounds[0].ColdSteps = 9 },

@@ -35,7 +35,7 @@ func told(t *testing.T, o dashtest.Options) (*history.History, []history.Entry) 
 
 func member(n int) string { return dashtest.Key(n).ID().String() }
 
-func TestWhatBecameOfMembers(t *testing.T) {
+func TestHistoryOfMembers(t *testing.T) {
 	h, entries := told(t, troubled)
 	if len(h.Members) != 12 {
 		t.Fatalf("%d members, want 12", len(h.Members))

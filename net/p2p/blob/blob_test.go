@@ -160,7 +160,7 @@ func TestFetchedBlobIsServed(t *testing.T) {
 	}
 }
 
-func TestSeveralHoldersOfWhichOneLies(t *testing.T) {
+func TestOneOfSeveralHoldersSendsWrongData(t *testing.T) {
 	t.Parallel()
 	nodes := p2ptest.New(t, "a", "b", "c", "liar")
 	data := payload(6*maxRange + 12345)
@@ -318,8 +318,8 @@ func TestFetchFailures(t *testing.T) {
 	}
 }
 
-// TestSizeLiar checks that a holder that claims an absurd size is avoided.
-func TestSizeLiar(t *testing.T) {
+// TestHolderWithAnAbsurdSizeIsAvoided checks that a holder that claims an absurd size is avoided.
+func TestHolderWithAnAbsurdSizeIsAvoided(t *testing.T) {
 	nodes := p2ptest.New(t, "a", "b", "c")
 	data := payload(2 * groupSize)
 	hash := Hash(blake3.Sum256(data))

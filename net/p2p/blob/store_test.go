@@ -214,9 +214,9 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// TestLent checks that a lent payload is served from its owner's memory, and does not count as used
+// TestLentPayloadUsesNoRoom checks that a lent payload is served from its owner's memory, and does not count as used
 // room in the store's memory or folder.
-func TestLent(t *testing.T) {
+func TestLentPayloadUsesNoRoom(t *testing.T) {
 	dir := t.TempDir()
 	s := openStore(t, dir)
 	data := payload(spillSize + 5)
@@ -404,9 +404,9 @@ func TestFreeDisk(t *testing.T) {
 	}
 }
 
-// TestNothingIsLent checks an empty file of a model, which has no bytes if it came from a peer. It
+// TestEmptyFileIsLent checks an empty file of a model, which has no bytes if it came from a peer. It
 // is served and dropped like any other file, with a folder and without.
-func TestNothingIsLent(t *testing.T) {
+func TestEmptyFileIsLent(t *testing.T) {
 	for name, s := range map[string]*Store{"memory": NewStore(1 << 20), "folder": openStore(t, t.TempDir())} {
 		t.Run(name, func(t *testing.T) {
 			h := s.Lend(nil)
